@@ -1,0 +1,50 @@
+# The tasks of this repository; CI runs the same targets. `make` alone lists them.
+# Everything is installed into $(VENV); tools that the tests fetch lie in a cache outside the repository.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+READY   = $(VENV)/.ready
+DEMO    = examples/01-heterogeneous
+
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.DEFAULT_GOAL = help
+.PHONY: help demo test test-fast lint golden bench docs clean
+
+help:  ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable '.[test]'
+	@touch $@
+
+demo: $(READY)  ## install, compile a heterogeneous cluster, draw its GPUs, render the chart with Helm
+	$(BIN)/gpushare compile $(DEMO)/intent.yaml -o build/demo
+	$(BIN)/gpushare show $(DEMO)/intent.yaml
+	$(BIN)/python -m tests.tools.helm template gpushare build/demo/chart --namespace gpu-system > build/demo-rendered.yaml
+	@grep -c '^kind:' build/demo-rendered.yaml | sed 's/$$/ objects rendered by Helm in build\/demo-rendered.yaml/'
+
+test: $(READY) lint  ## everything that this machine can run
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-fast: $(READY)  ## the tests that answer in seconds
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow and not helm'
+
+lint: $(READY)  ## ruff, mypy, yamllint
+	$(BIN)/ruff check compiler tests docs
+	$(BIN)/mypy
+	$(BIN)/yamllint --strict .
+
+golden: $(READY)  ## compile every example anew: the one way to change expected output
+	$(BIN)/python -m tests.golden.update
+
+bench: $(READY)  ## timings, each against a peer in the same run
+	$(BIN)/python -m tests.bench
+
+docs: $(READY)  ## write the generated pages under docs/
+	$(BIN)/python docs/generate.py
+
+clean:  ## forget what was built here
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,17 @@
+"""A file of the bundle before it is a file: a relative path and its text. Imports nothing of ours, writes nothing."""
+
+import hashlib
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """One file to write. `path` is relative to the bundle, with `/`, never absolute, never with `..`."""
+
+    path: str
+    text: str
+
+
+def digest(text: str) -> str:
+    """The text's identity in lock files and annotations: `sha256:` and 64 hex digits of its UTF-8 bytes."""
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

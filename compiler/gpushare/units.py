@@ -1,0 +1,109 @@
+"""Sizes, durations, percentages and the syntax of Kubernetes names. Imports nothing of ours.
+
+Every parser returns None for what it does not accept: the schema and the rules turn that into findings with positions.
+"""
+
+import re
+from dataclasses import dataclass
+
+MIB = 1 << 20
+
+_SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+_SUFFIXES |= {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
+_QUANTITY = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,9}))?([kMGTPE]|[KMGTPE]i)?\Z")
+_DURATION = re.compile(r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?\Z")
+_PERCENT = re.compile(r"([0-9]{1,6})(?:\.([0-9]{1,4}))?%\Z")
+
+DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_DNS_LABEL = re.compile(DNS_LABEL + r"\Z")
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """A size that is either absolute (`bytes`) or a part of something (`percent`, in hundredths of a percent)."""
+
+    bytes: int | None = None
+    percent_hundredths: int | None = None
+
+    def of(self, whole_bytes: int) -> int:
+        """The size in bytes, rounded up, as a part of `whole_bytes`."""
+        if self.bytes is not None:
+            return self.bytes
+        return -(-whole_bytes * (self.percent_hundredths or 0) // 10_000)
+
+
+def parse_quantity(value: object) -> int | None:
+    """Bytes of a Kubernetes quantity (`3500Mi`, `80Gi`, `2G`, `1.5Gi`, a bare integer); None unless positive and whole.
+
+    Milli-units and exponents, which Kubernetes also reads, make no sense for memory sizes of a device and are refused.
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value if 0 < value < 1 << 63 else None
+    match = _QUANTITY.match(value) if isinstance(value, str) else None
+    if not match:
+        return None
+    whole, fraction, suffix = match.groups()
+    unit = _SUFFIXES[suffix or ""]
+    fraction = fraction or ""
+    scaled = int(whole + fraction) * unit
+    number, rest = divmod(scaled, 10 ** len(fraction))
+    return number if not rest and 0 < number < 1 << 63 else None
+
+
+def parse_duration(value: object) -> int | None:
+    """Seconds of a Go duration in whole seconds (`10s`, `30m`, `1h30m`); None for anything else, zero included."""
+    match = _DURATION.match(value) if isinstance(value, str) and value else None
+    if not match:
+        return None
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return hours * 3600 + minutes * 60 + seconds or None
+
+
+def parse_percent(value: object) -> int | None:
+    """Hundredths of a percent of `12.5%`; None for anything else."""
+    match = _PERCENT.match(value) if isinstance(value, str) else None
+    return int(match[1]) * 100 + int((match[2] or "0").ljust(4, "0")[:4]) // 100 if match else None
+
+
+def parse_share(value: object) -> Share | None:
+    """A quantity of bytes (zero allowed) or a percentage."""
+    percent = parse_percent(value)
+    if percent is not None:
+        return Share(percent_hundredths=percent)
+    if value in (0, "0") and not isinstance(value, bool):
+        return Share(bytes=0)
+    size = parse_quantity(value)
+    return None if size is None else Share(bytes=size)
+
+
+def show_bytes(size: int) -> str:
+    """A size as a person writes it in an intent: the largest binary unit that divides it (`3500Mi`, `80Gi`)."""
+    for suffix in ("Ti", "Gi", "Mi", "Ki"):
+        if size and size % _SUFFIXES[suffix] == 0:
+            return f"{size // _SUFFIXES[suffix]}{suffix}"
+    return str(size)
+
+
+def is_dns_label(text: str) -> bool:
+    """RFC 1123 label: what Kubernetes takes as a namespace and most object names, at most 63 characters."""
+    return bool(_DNS_LABEL.match(text))
+
+
+def is_dns_subdomain(text: str) -> bool:
+    """RFC 1123 subdomain: what Kubernetes takes as a node name, at most 253 characters."""
+    return len(text) <= 253 and bool(_DNS_SUBDOMAIN.match(text))
+
+
+def is_label_key(text: str) -> bool:
+    """A label key: an optional DNS prefix and `/`, then a name of at most 63 characters."""
+    prefix, slash, name = text.rpartition("/")
+    return bool(_LABEL_NAME.match(name)) and (not slash or is_dns_subdomain(prefix))
+
+
+def is_label_value(text: str) -> bool:
+    """A label value: empty, or as the name part of a key."""
+    return text == "" or bool(_LABEL_NAME.match(text))

@@ -1,0 +1,82 @@
+"""What pip installs works from anywhere: from a clone, from the wheel, from the sdist and in an editable install."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DATA = ["compiler/gpushare/schemas", "compiler/gpushare/findings", "profiles", "templates", "charts"]
+
+pytestmark = pytest.mark.slow
+
+
+def run(*command: object, cwd: Path) -> str:
+    environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "GITHUB_ACTIONS"}}
+    done = subprocess.run([str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tracked and untracked files of the repository, without what builds and tests left in it."""
+    target = tmp_path_factory.mktemp("clone") / "gpushare"
+    names = run("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", cwd=ROOT).split("\0")
+    for name in filter(None, names):
+        source = ROOT / name
+        if source.is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target / name)
+    return target
+
+
+@pytest.fixture(scope="module")
+def distributions(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The sdist, and the wheel built from the sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", folder, clone, cwd=folder)
+    return {path.suffix: path for path in folder.iterdir()}
+
+
+def works_in(venv: Path, place: Path) -> None:
+    """The main job in an empty folder: data files of every kind are needed for it."""
+    place.mkdir()
+    program = venv / "bin" / "gpushare"
+    assert (venv / "bin" / "kubectl-gpushare").exists()
+    (place / "intent.yaml").write_text(run(program, "init", cwd=place))
+    run(program, "compile", "intent.yaml", cwd=place)
+    assert (place / "bundle" / "chart" / "Chart.yaml").is_file()
+    assert (place / "bundle" / "chart" / ".helmignore").is_file()
+    assert "GS402" in run(program, "explain", "GS402", cwd=place)
+    assert "a100-sxm4-40gb" in run(program, "cards", cwd=place)
+    assert "$schema" in run(program, "schema", cwd=place)
+    assert run(venv / "bin" / "python", "-m", "gpushare", "--version", cwd=place).strip()
+
+
+@pytest.mark.parametrize("form", ["clone", "wheel", "sdist", "editable"])
+def test_an_install_works_from_an_empty_folder(
+    form: str, clone: Path, distributions: dict[str, Path], tmp_path: Path
+) -> None:
+    what = {"clone": [clone], "wheel": [distributions[".whl"]], "sdist": [distributions[".gz"]], "editable": ["-e", clone]}
+    venv = tmp_path / "venv"
+    run(sys.executable, "-m", "venv", venv, cwd=tmp_path)
+    run(venv / "bin" / "pip", "install", "-q", *what[form], cwd=tmp_path)
+    works_in(venv, tmp_path / "empty")
+
+
+def test_wheel_and_sdist_hold_every_data_file(clone: Path, distributions: dict[str, Path]) -> None:
+    data = {path for folder in DATA for path in (clone / folder).rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}}
+    with zipfile.ZipFile(distributions[".whl"]) as wheel:
+        inside = set(wheel.namelist())
+    with tarfile.open(distributions[".gz"]) as sdist:
+        packed = {name.split("/", 1)[1] for name in sdist.getnames() if "/" in name}
+    for path in data:
+        name = str(path.relative_to(clone))
+        assert name in packed, f"{name} is not in the sdist"
+        assert f"gpushare/{name.removeprefix('compiler/gpushare/')}" in inside, f"{name} is not in the wheel"

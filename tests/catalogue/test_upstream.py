@@ -1,0 +1,154 @@
+"""Facts about NVIDIA's charts: what a path means, what has no effect, and that the facts agree with each other."""
+
+import pytest
+from gpushare import upstream
+from gpushare.upstream import Dropped, Known, OpenMap, Unknown, ValueFact, ValueKind
+
+STACKS = ("gpu-operator", "device-plugin")
+
+
+def judge(stack: str, dotted: str) -> Known | OpenMap | Dropped | Unknown:
+    return upstream.judge_path(upstream.chart(stack), tuple(dotted.split(".")))
+
+
+def test_charts_are_named_with_their_newest_release() -> None:
+    operator, plugin = map(upstream.chart, STACKS)
+    assert (operator.name, operator.version, operator.repository) == (
+        "gpu-operator", "v26.7.0", "https://helm.ngc.nvidia.com/nvidia")
+    assert (plugin.name, plugin.version, plugin.repository) == (
+        "nvidia-device-plugin", "0.20.0", "https://nvidia.github.io/k8s-device-plugin")
+
+
+def test_releases_tell_their_device_plugin() -> None:
+    operator = upstream.chart("gpu-operator")
+    assert operator.plugin_version("v26.3.3") == "v0.19.3"
+    assert operator.plugin_version("v1.0.0") is None
+    assert operator.known_versions[-1] == operator.version
+
+
+def test_a_stack_without_a_chart_is_refused() -> None:
+    with pytest.raises(KeyError):
+        upstream.chart("existing")
+
+
+@pytest.mark.parametrize(("stack", "dotted", "kind", "default"), [
+    ("gpu-operator", "mig.strategy", ValueKind.STRING, "single"),
+    ("gpu-operator", "driver.startupProbe.failureThreshold", ValueKind.INTEGER, 120),
+    ("gpu-operator", "cdi.enabled", ValueKind.BOOL, True),
+    ("gpu-operator", "ccManager.defaultMode", ValueKind.STRING, "on"),
+    ("gpu-operator", "toolkit.env", ValueKind.LIST, []),
+    ("gpu-operator", "daemonsets.labels", ValueKind.MAP, {}),
+    ("gpu-operator", "devicePlugin.version", ValueKind.STRING, "v0.20.0"),
+    ("gpu-operator", "operator.annotations.openshift.io/scc", ValueKind.STRING, "restricted-readonly"),
+    ("device-plugin", "migStrategy", ValueKind.ANY, None),
+    ("device-plugin", "image.repository", ValueKind.STRING, "nvcr.io/nvidia/k8s-device-plugin"),
+    ("device-plugin", "gfd.enabled", ValueKind.BOOL, False),
+])
+def test_a_value_has_its_type_and_default(stack: str, dotted: str, kind: ValueKind, default: object) -> None:
+    fact = upstream.chart(stack).path(dotted)
+    assert fact == ValueFact(path=dotted, kind=kind, default=default)
+    assert judge(stack, dotted) == Known(fact=fact)
+
+
+def test_values_that_only_templates_read_are_known() -> None:
+    fact = upstream.chart("gpu-operator").path("dcgmExporter.config.name")
+    assert fact is not None
+    assert not fact.declared
+
+
+def test_sections_are_known_and_have_no_fact() -> None:
+    assert judge("gpu-operator", "driver") == Known(fact=None)
+    assert judge("gpu-operator", "driver.upgradePolicy.drain") == Known(fact=None)
+
+
+@pytest.mark.parametrize(("stack", "dotted", "above"), [
+    ("gpu-operator", "daemonsets.labels.team", "daemonsets.labels"),
+    ("gpu-operator", "operator.resources.limits.hugepages", "operator.resources"),
+    ("gpu-operator", "node-feature-discovery.worker.nodeSelector.zone", "node-feature-discovery"),
+    ("device-plugin", "nfd.worker.annotations", "nfd"),
+    ("device-plugin", "affinity.podAffinity", "affinity"),
+    ("device-plugin", "runtimeClassName.below", "runtimeClassName"),
+])
+def test_anything_goes_below_a_map_and_in_another_chart(stack: str, dotted: str, above: str) -> None:
+    assert judge(stack, dotted) == OpenMap(above=above)
+
+
+@pytest.mark.parametrize(("stack", "dotted", "replacement"), [
+    ("gpu-operator", "operator.defaultRuntime", "toolkit.env"),
+    ("gpu-operator", "driver.licensingConfig.configMapName", "driver.licensingConfig.secretName"),
+    ("gpu-operator", "devicePlugin.mps.root", None),
+    ("gpu-operator", "psp.enabled", "psa.enabled"),
+    ("gpu-operator", "node-feature-discovery.worker.options.sources", "node-feature-discovery.worker.config"),
+    ("device-plugin", "gfd.noTimestamp", "noTimestamp"),
+    ("device-plugin", "legacyDaemonsetAPI", None),
+])
+def test_what_has_no_effect_says_what_replaced_it(stack: str, dotted: str, replacement: str | None) -> None:
+    judgement = judge(stack, dotted)
+    assert isinstance(judgement, Dropped)
+    assert judgement.replacement == replacement
+    assert judgement.reason
+
+
+@pytest.mark.parametrize(("dotted", "nearest"), [
+    ("driver.enable", "driver.enabled"),
+    ("devicePlugin.config.nam", "devicePlugin.config.name"),
+    ("driver.enabled.deep", "driver.enabled"),
+    ("toolkit.env.0", "toolkit.env"),
+])
+def test_an_unknown_path_names_the_nearest(dotted: str, nearest: str) -> None:
+    judgement = judge("gpu-operator", dotted)
+    assert isinstance(judgement, Unknown)
+    assert judgement.nearest[0] == nearest
+
+
+def test_a_path_like_nothing_has_no_neighbours() -> None:
+    assert judge("gpu-operator", "zzzzzzzzzzzz") == Unknown(nearest=())
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_what_replaced_a_dropped_value_is_known_and_the_dropped_one_is_not(stack: str) -> None:
+    chart = upstream.chart(stack)
+    dropped = upstream._dropped(chart.name)
+    assert dropped
+    for row in dropped.values():
+        assert chart.path(row.path) is None
+        if row.replacement:
+            assert isinstance(upstream.judge_path(chart, tuple(row.replacement.split("."))), Known)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_image_and_toleration_paths_are_values_of_the_chart(stack: str) -> None:
+    chart = upstream.chart(stack)
+    assert all(chart.path(path) for image in chart.images for path in image.values)
+    for path, default in chart.tolerations.items():
+        assert chart.path(path) == ValueFact(path=path, kind=ValueKind.LIST, default=list(default))
+        assert all(toleration["operator"] in ("Exists", "Equal") for toleration in default)
+
+
+def test_images_are_split_as_their_values_are() -> None:
+    images = {image.section: image for image in upstream.chart("gpu-operator").images}
+    driver, nfd = images["driver"], images["node-feature-discovery.image"]
+    assert driver.values == {"driver.repository": "nvcr.io/nvidia", "driver.image": "driver", "driver.version": "595.91.07"}
+    assert nfd.values == {"node-feature-discovery.image.repository": "registry.k8s.io/nfd/node-feature-discovery",
+                          "node-feature-discovery.image.tag": "v0.19.0"}
+    assert images["operator"].tag is None
+    assert (images["dcgm"].installed, images["gfd"].installed) == (False, True)
+
+
+def test_the_operator_reserves_volume_names() -> None:
+    assert {"config", "mps-root", "host-sys"} <= set(upstream.chart("gpu-operator").reserved_volumes)
+
+
+@pytest.mark.parametrize(("kind", "good", "bad"), [
+    (ValueKind.STRING, "1", 1),
+    (ValueKind.BOOL, False, "false"),
+    (ValueKind.INTEGER, 0, True),
+    (ValueKind.MAP, {}, []),
+    (ValueKind.LIST, [], {}),
+])
+def test_values_are_held_to_their_type(kind: ValueKind, good: object, bad: object) -> None:
+    fact = ValueFact(path="x", kind=kind)
+    assert upstream.type_matches(fact, good)
+    assert not upstream.type_matches(fact, bad)
+    assert upstream.type_matches(fact, None)
+    assert upstream.type_matches(ValueFact(path="x", kind=ValueKind.ANY), bad)

@@ -1,0 +1,110 @@
+"""Which shapes fit side by side on a row of memory slices, and where they then stand.
+
+Owns the geometry proper: a grid of slices and shapes, a shape being a list of the places where it may stand. Knows no
+profiles, engines or counts per card: those are limits on what is asked for, and `layouts` judges them.
+
+Instances are stretches of one row, so nothing has to be tried and taken back: what fits into the slices from `a` on is
+what fits from `a + 1` on, and everything that begins with one shape at `a` and goes on behind it.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
+
+Shape = tuple[tuple[int, int], ...]
+"""Where one kind of instance may stand: (start, size) pairs in slices."""
+
+Standing = tuple[tuple[int, int, int], ...]
+"""Instances on the grid: (shape index, start, size), sorted."""
+
+MOST_STANDINGS = 10_000
+"""How many ways to place one bag are compared at most. No known card has more than 50; a card that someone
+describes with a far longer row must not stop the compiler, and gets the best of those with the lowest starts."""
+
+
+class Grid:
+    """A row of `units` slices and the shapes that may stand on it.
+
+    A bag (how many of each shape) is one integer with a field per shape; `steps[i]` adds one of shape i. A bag of more than
+    `units` + 1 instances has no such number: the caller must not ask for it. `bags` are those that fit.
+    """
+
+    def __init__(self, units: int, shapes: tuple[Shape, ...]) -> None:
+        self.units = units
+        # One more than can stand there must not spill into the next field: that is how it is found not to fit.
+        width = (units + 1).bit_length()
+        self._field = (1 << width) - 1
+        self._shifts = tuple(range(0, width * len(shapes), width))
+        self.steps = tuple(1 << shift for shift in self._shifts)
+        self._at: list[list[tuple[int, int]]] = [[] for _ in range(units)]
+        for index, shape in enumerate(shapes):
+            for start, size in shape:
+                self._at[start].append((index, size))
+        self._bags: dict[tuple[int, int], frozenset[int]] = {}
+        self._standings: dict[int, tuple[Standing, ...]] = {}
+        self._choices: dict[tuple[tuple[int, int], ...], int] = {}
+        self.bags = self._bags_within(0, units)
+
+    def standings(self, bag: int) -> tuple[Standing, ...]:
+        """Every way to place the bag, best first; none if it does not fit.
+
+        Best is what leaves the most choice: the number of different bags that could still be added without moving anything.
+        After that the lowest starts, those of the first shapes first.
+        """
+        if bag not in self._standings:
+            found = islice(self._placed(bag, 0), MOST_STANDINGS) if bag in self.bags else ()
+            ranked = sorted((-self._choice_beside(standing), standing) for standing in found)
+            self._standings[bag] = tuple(standing for _, standing in ranked)
+        return self._standings[bag]
+
+    def _bags_within(self, begin: int, end: int) -> frozenset[int]:
+        """The bags that fit into the slices from `begin` up to `end`, the empty one included."""
+        if begin == end:
+            return frozenset((0,))
+        known = self._bags.get((begin, end))
+        if known is None:
+            found = set(self._bags_within(begin + 1, end))
+            for shape, size in self._at[begin]:
+                if begin + size <= end:
+                    step = self.steps[shape]
+                    found.update(bag + step for bag in self._bags_within(begin + size, end))
+            known = self._bags[begin, end] = frozenset(found)
+        return known
+
+    def _placed(self, bag: int, begin: int) -> Iterator[Standing]:
+        """Every way to place the bag from `begin` on, which must be possible, low starts first. No branch is a dead end."""
+        if not bag:
+            yield ()
+            return
+        for shape, size in self._at[begin]:
+            rest = bag - self.steps[shape]
+            if bag >> self._shifts[shape] & self._field and rest in self._bags_within(begin + size, self.units):
+                for more in self._placed(rest, begin + size):
+                    yield tuple(sorted(((shape, begin, size), *more)))
+        if bag in self._bags_within(begin + 1, self.units):
+            yield from self._placed(bag, begin + 1)
+
+    def _choice_beside(self, standing: Standing) -> int:
+        """How many different bags fit into the slices that the standing leaves free."""
+        gaps = []
+        begin = 0
+        for start, size in sorted((start, size) for _, start, size in standing):
+            if begin < start:
+                gaps.append((begin, start))
+            begin = start + size
+        if begin < self.units:
+            gaps.append((begin, self.units))
+        key = tuple(gaps)
+        if key not in self._choices:
+            bags = {0}
+            for gap in gaps:
+                within = self._bags_within(*gap)
+                bags = {bag + more for bag in bags for more in within}
+            self._choices[key] = len(bags)
+        return self._choices[key]
+
+
+@lru_cache(maxsize=256)
+def grid(units: int, shapes: tuple[Shape, ...]) -> Grid:
+    """The grid of these shapes, made once: dozens of cards share the same few. Every place must lie on the grid."""
+    return Grid(units, shapes)

@@ -4,39 +4,30 @@ Owns the Plan types and their computation from an Intent that passed the rules; 
 resource names, counts, caps and profile keys are final here, and the renderers only write them down.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpushare.catalog import Card
-from gpushare.intent import Intent, Layout, Mode, Pool
-from gpushare.mig import Instance
+from gpushare import caps, mig, selectors, shares, sharing_profiles
+from gpushare.catalog import Card, Catalog
+from gpushare.intent import Intent, Layout, Mig, Mode, Partitioner, Pool, Quota
+from gpushare.lock import GoalPin, Lock
+from gpushare.node_shape import DevicePlan, GpuPlan, MigConfig, NodeShape, NodeShapes, SharingProfile
+from gpushare.shares import Kind
 
-
-@dataclass(frozen=True, kw_only=True)
-class GpuPlan:
-    """What one GPU of a node becomes. No instances and `mig_enabled` False: a whole GPU."""
-
-    index: int
-    mig_enabled: bool
-    instances: tuple[Instance, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class DevicePlan:
-    """One device that the plugin will offer: a whole GPU (`profile` None) or an instance.
-
-    `memory_mib` is the smallest catalogued memory, None when unknown; `cap_mib` is what one container may use, None for no cap.
-    """
-
-    gpu: int
-    resource: str
-    profile: str | None
-    start: int
-    size: int
-    memory_mib: int | None
-    replicas: int
-    cap_mib: int | None
+__all__ = [
+    "DevicePlan",
+    "GpuPlan",
+    "MigConfig",
+    "Plan",
+    "PoolPlan",
+    "QuotaPlan",
+    "ResourcePlan",
+    "SharingProfile",
+    "goal_question",
+    "resolve",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,27 +40,12 @@ class ResourcePlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharingProfile:
-    """One device-plugin config. `key` is `<mode>-<8 hex of the content>`; the ConfigMap carries it as `<key>-a` and `<key>-b`."""
-
-    key: str
-    config: Mapping[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MigConfig:
-    """One mig-parted config: its name (a label value) and its entries."""
-
-    name: str
-    entries: tuple[Mapping[str, Any], ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class PoolPlan:
     """One pool, resolved.
 
     `gpus` and `devices` describe one node. `layout_of_goal` is what a goal was resolved to, None where the user gave the
-    layout. `tolerance_mib` belongs to each cap: it is computed from it. `terms` are Kubernetes nodeSelectorTerms.
+    layout; `goal_question` is what the lock file pins it under. The tolerance of each cap is `caps.tolerance_mib` of it.
+    `terms` are Kubernetes nodeSelectorTerms.
     """
 
     pool: Pool
@@ -81,6 +57,7 @@ class PoolPlan:
     mig_config: MigConfig | None
     layout_of_goal: Layout | None
     terms: tuple[Mapping[str, Any], ...]
+    goal_question: str = ""
 
     @property
     def name(self) -> str:
@@ -110,8 +87,8 @@ class QuotaPlan:
 class Plan:
     """The whole cluster, resolved. `pools` are sorted by name.
 
-    `operator_mig_strategy` is the one strategy for gpu-operator, None where pools disagree and each config states its own.
-    `former` are keys and configs of earlier generations that nodes may still use (from the lock file).
+    `digest` is the intent document's. `operator_mig_strategy` is the one strategy for gpu-operator, None where pools disagree
+    and each config states its own.
     """
 
     intent: Intent
@@ -119,3 +96,105 @@ class Plan:
     pools: tuple[PoolPlan, ...]
     quotas: tuple[QuotaPlan, ...]
     operator_mig_strategy: str | None
+
+
+def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> Plan:
+    """The Plan of an intent that passed the rules. `digest` identifies the intent document; `lock` holds pinned goals."""
+    shapes, territories = NodeShapes(), selectors.Territories(intent.pools)
+    pools = sorted(intent.pools, key=lambda pool: pool.name)
+    resolved: dict[str, tuple[Pool, Card, NodeShape]] = {}
+    for pool in pools:
+        card = _pool_card(pool, catalog)
+        pinned = _pinned(card, lock.goals.get(pool.name), goal_question(intent, pool))
+        resolved[pool.name] = (pool, card, shapes.of(pool, card, pinned))
+    return Plan(
+        intent=intent,
+        digest=digest,
+        pools=tuple(_pool_plan(intent, territories, *parts) for parts in resolved.values()),
+        quotas=_quotas(intent, resolved),
+        operator_mig_strategy=sharing_profiles.one_mig_strategy([pool.sharing for pool in pools]),
+    )
+
+
+def goal_question(intent: Intent, pool: Pool) -> str:
+    """What a goal's answer depends on in the intent, as a digest; empty for pools without a goal.
+
+    The catalogue is left out on purpose: a newer gpushare that knows a card better must not repartition nodes. A card that
+    the intent itself describes is part of it.
+    """
+    if not isinstance(pool.sharing, Mig) or isinstance(pool.sharing.wanted, tuple):
+        return ""
+    goal, reserve = pool.sharing.wanted, pool.memory.reserve
+    question = [
+        [pool.card, intent.cards.get(pool.card)],
+        [type(goal).__name__, vars(goal)],
+        pool.sharing.strategy.value,
+        vars(reserve) if reserve else None,
+    ]
+    return sharing_profiles.content_hash(question)
+
+
+def _pool_card(pool: Pool, catalog: Catalog) -> Card:
+    card = catalog.get(pool.card)
+    if card is None:
+        raise KeyError(pool.card)
+    return card
+
+
+def _pinned(card: Card, pin: GoalPin | None, question: str) -> Layout | None:
+    """The lock's answer to a goal, as long as it answers this question and the card still allows it."""
+    if not question or pin is None or pin.question != question or card.mig is None:
+        return None
+    known = shares.profiles_by_name(card)
+    return pin.layout if all(name in known for name, _ in pin.layout) and mig.fits(card.mig, pin.layout) else None
+
+
+def _pool_plan(intent: Intent, territories: selectors.Territories, pool: Pool, card: Card, shape: NodeShape) -> PoolPlan:
+    question = goal_question(intent, pool)
+    by_mig_manager = intent.platform.partitioner is Partitioner.MIG_MANAGER
+    return PoolPlan(
+        pool=pool,
+        card=card,
+        gpus=shape.gpus,
+        devices=shape.devices,
+        resources=_resources(shape.kinds, pool.nodes.count),
+        profile=shape.profile,
+        mig_config=shape.mig_config if by_mig_manager else None,
+        layout_of_goal=shape.layouts[0] if question else None,
+        terms=territories.terms(pool),
+        goal_question=question,
+    )
+
+
+def _resources(kinds: tuple[Kind, ...], nodes: int | None) -> tuple[ResourcePlan, ...]:
+    per_node = Counter[str]()
+    for kind in kinds:
+        per_node[kind.resource] += kind.per_node
+    return tuple(
+        ResourcePlan(name=name, per_node=number, total=None if nodes is None else number * nodes)
+        for name, number in sorted(per_node.items())
+    )
+
+
+def _quotas(intent: Intent, resolved: Mapping[str, tuple[Pool, Card, NodeShape]]) -> tuple[QuotaPlan, ...]:
+    """ResourceQuotas by namespace; pools that share a resource name are one budget."""
+    hard: dict[str, Counter[str]] = {}
+    for quota in intent.quotas:
+        budget = hard.setdefault(quota.namespace, Counter())
+        for resource, number in _granted(quota, *resolved[quota.pool]):
+            budget[f"requests.{resource}"] += number
+    return tuple(QuotaPlan(namespace=name, hard=tuple(sorted(budget.items()))) for name, budget in sorted(hard.items()))
+
+
+def _granted(quota: Quota, pool: Pool, card: Card, shape: NodeShape) -> Iterator[tuple[str, int]]:
+    """(resource, number) of one quota. Without names the pool has one resource, by a rule."""
+    for name, number in quota.per_resource:
+        kind = shares.find(shape.kinds, name)
+        if kind:
+            yield kind.resource, number
+    only = shape.kinds[0]
+    if quota.shares is not None:
+        yield only.resource, quota.shares
+    elif quota.memory_bytes is not None:
+        cap = caps.cap_mib(pool, card, only.profile, only.replicas)
+        yield only.resource, caps.shares_for(quota.memory_bytes, cap) if cap else 0

@@ -1,0 +1,53 @@
+"""The registry of all rules, and the stage that runs them: what is wrong with an intent once its shape is right.
+
+A rule stands in the tuple of its module; this module puts them in order of their codes and runs them. It judges nothing
+itself. `sizes` is apart, since it looks at the output.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain, islice
+from typing import Any
+
+from gpushare.catalog import Catalog
+from gpushare.diagnostics import Finding
+from gpushare.intent import Intent
+from gpushare.rules import (
+    enforcement,
+    fields,
+    memory,
+    mig,
+    mig_profiles,
+    nodes,
+    platform,
+    pools,
+    quotas,
+    sharing,
+    values,
+    versions,
+)
+from gpushare.rules.rule import Context, Rule
+
+MOST_PER_CODE = 100
+"""Findings of one code that are shown; an intent with more of them has one cause, not a hundred."""
+
+_MODULES = (enforcement, fields, memory, mig, mig_profiles, nodes, platform, pools, quotas, sharing, values, versions)
+
+RULES: tuple[Rule, ...] = tuple(sorted(chain.from_iterable(module.RULES for module in _MODULES), key=lambda rule: rule.code))
+
+
+def judge(intent: Intent, catalog: Catalog, document: Mapping[str, Any] | None = None) -> list[Finding]:
+    """Everything that the rules find, by code and then in the intent's order.
+
+    `document` is the text's own mapping, for the rules on what is written though it equals a default.
+    """
+    context = Context(intent=intent, catalog=catalog, document=document or {})
+    return [finding for rule in RULES for finding in _limited(rule.check(context))]
+
+
+def _limited(found: Iterator[Finding]) -> Iterator[Finding]:
+    yield from islice(found, MOST_PER_CODE)
+    for further in islice(found, 1):
+        message = f"further findings of {further.code} are not shown"
+        hints = (f"gpushare shows the first {MOST_PER_CODE} of a kind: correct those, then check again",)
+        yield replace(further, message=message, hints=hints)

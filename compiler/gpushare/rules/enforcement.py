@@ -1,0 +1,77 @@
+"""Rules on how caps are held: mechanisms that a mode has, settings without effect (GS505, GS506, GS508, GS511)."""
+
+from collections.abc import Iterator
+
+from gpushare.diagnostics import Finding, Severity
+from gpushare.intent import CapWord, Enforcement, Mechanism, Mode, Pool
+from gpushare.rules.phrases import a_card
+from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.units import show_bytes
+
+_CLIENT_LIMITS_FROM = (7, 0)
+"""Compute capability from which an MPS client can have a memory limit (Volta)."""
+
+
+def _mechanism(code: str, pool: Pool, message: str, hint: str, severity: Severity = Severity.ERROR) -> Finding:
+    path = pool_path(pool, "enforcement", "mechanism")
+    return Finding(code=code, severity=severity, message=message, hints=(hint,), path=path)
+
+
+def check_driver(context: Context) -> Iterator[Finding]:
+    """GS505: driver limits on MIG, where the driver has none."""
+    for pool in context.intent.pools:
+        if pool.enforcement.mechanism is Mechanism.DRIVER and pool.mode is Mode.MIG:
+            message = "the driver's memory limits do not exist on MIG instances"
+            yield _mechanism("GS505", pool, message, "write mechanism: auto or mechanism: watcher")
+
+
+def check_mps(context: Context) -> Iterator[Finding]:
+    """GS506: MPS limits where no MPS daemon runs."""
+    for pool in context.intent.pools:
+        if pool.enforcement.mechanism is Mechanism.MPS and pool.mode is not Mode.MPS:
+            message = f"mechanism: mps needs mode: mps, and this pool's is {pool.mode.value}"
+            yield _mechanism("GS506", pool, message, "write mechanism: auto, which takes the strongest that the node has")
+
+
+def check_effect(context: Context) -> Iterator[Finding]:
+    """GS508: settings that do nothing, because no device of the pool is shared."""
+    for pool in context.intent.pools:
+        kinds = context.kinds(pool)
+        if kinds is None or any(kind.shared for kind in kinds):
+            continue
+        for steps, given in (
+            (("enforcement",), pool.enforcement != Enforcement()),
+            (("memory", "oversubscribe"), pool.memory.oversubscribe_percent != 100),
+            (("memory", "reserve"), pool.memory.reserve is not None and pool.mode is not Mode.MIG),
+        ):
+            if given:
+                yield Finding(
+                    code="GS508",
+                    severity=Severity.WARNING,
+                    message=f"{'.'.join(steps)} has no effect: no device of this pool is shared",
+                    hints=("remove it, or share devices with replicas",),
+                    path=pool_path(pool, *steps),
+                )
+
+
+def check_blind_mps(context: Context) -> Iterator[Finding]:
+    """GS511: `mechanism: mps` beside a cap that the MPS daemon cannot hold, since it gives every client the even share."""
+    for pool in context.intent.pools:
+        card, cap = context.card(pool), pool.memory.cap
+        if card is None or pool.enforcement.mechanism is not Mechanism.MPS or pool.mode is not Mode.MPS or cap is CapWord.NONE:
+            continue
+        instead = "write mechanism: auto, which watches each container as well"
+        if card.compute_capability < _CLIENT_LIMITS_FROM:
+            message = f"MPS on {a_card(card)} has no memory limits, so no cap is held"
+            yield _mechanism("GS511", pool, message, instead, Severity.WARNING)
+        elif isinstance(cap, int):
+            message = f"mechanism: mps holds only the even share, not the cap of {show_bytes(cap)}"
+            yield _mechanism("GS511", pool, message, instead, Severity.WARNING)
+
+
+RULES = (
+    Rule(code="GS505", check=check_driver),
+    Rule(code="GS506", check=check_mps),
+    Rule(code="GS508", check=check_effect),
+    Rule(code="GS511", check=check_blind_mps),
+)

@@ -1,0 +1,73 @@
+"""The rule on the syntax of labels, namespaces and tolerations: GS211."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpushare.diagnostics import Finding, Path
+from gpushare.intent import Pool
+from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.units import is_dns_label, is_label_key, is_label_value
+
+_LABEL = "write letters, digits and inner -, _ and ., at most 63 of them"
+_KEY = f"{_LABEL}, after an optional DNS name and a slash"
+_NAME = "write lower-case letters, digits and inner hyphens, at most 63 of them"
+
+_Wrong = tuple[Path, bool, str, str]
+"""Path below the pool, whether the key is wrong, message, hint."""
+
+
+def check_syntax(context: Context) -> Iterator[Finding]:
+    """GS211: labels, namespaces and tolerations that the API server would refuse."""
+    for pool in context.intent.pools:
+        for path, on_key, message, hint in (*_labels(pool), *_expressions(pool), *_namespaces(pool), *_tolerations(pool)):
+            yield Finding(code="GS211", message=message, hints=(hint,), path=pool_path(pool, *path), on_key=on_key)
+
+
+def _labels(pool: Pool) -> Iterator[_Wrong]:
+    for key, value in pool.nodes.match_labels:
+        path = ("nodes", "matchLabels", key)
+        if not is_label_key(key):
+            yield path, True, f"{key!r} is no label", _KEY
+        if not is_label_value(value):
+            yield path, False, f"{value!r} cannot be the value of a label", _LABEL
+
+
+def _expressions(pool: Pool) -> Iterator[_Wrong]:
+    for number, expression in enumerate(pool.nodes.match_expressions):
+        path = ("nodes", "matchExpressions", number)
+        if not is_label_key(expression.key):
+            yield (*path, "key"), False, f"{expression.key!r} is no label", _KEY
+        for index, value in enumerate(expression.values):
+            if not is_label_value(value):
+                yield (*path, "values", index), False, f"{value!r} cannot be the value of a label", _LABEL
+
+
+def _namespaces(pool: Pool) -> Iterator[_Wrong]:
+    for number, namespace in enumerate(pool.namespaces):
+        if not is_dns_label(namespace):
+            yield ("namespaces", number), False, f"{namespace!r} is no name for a namespace", _NAME
+
+
+def _tolerations(pool: Pool) -> Iterator[_Wrong]:
+    for number, toleration in enumerate(pool.tolerations):
+        for field, message, hint in _toleration(toleration):
+            yield ("tolerations", number, field), False, message, hint
+
+
+def _toleration(toleration: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """(field, message, hint) of what Kubernetes' own validation would refuse."""
+    key, operator = str(toleration.get("key", "")), toleration.get("operator", "Equal")
+    value, effect = str(toleration.get("value", "")), toleration.get("effect")
+    if key and not is_label_key(key):
+        yield "key", f"{key!r} is no key of a taint", _KEY
+    if not key and operator != "Exists":
+        yield "key", "a toleration without key tolerates every taint, and must say operator: Exists", "name the taint's key"
+    if operator == "Exists" and value:
+        yield "value", "operator Exists holds for every value", "leave value out, or write operator: Equal"
+    if not is_label_value(value):
+        yield "value", f"{value!r} cannot be the value of a taint", _LABEL
+    if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+        yield "tolerationSeconds", "tolerationSeconds has a meaning for effect NoExecute only", "write effect: NoExecute"
+
+
+RULES = (Rule(code="GS211", check=check_syntax),)

@@ -1,0 +1,32 @@
+"""Where the layouts of MIG pools are written in an intent. Judges nothing; the MIG and memory rules read pools through it."""
+
+from collections.abc import Iterator
+
+from gpushare.catalog import Card, Geometry
+from gpushare.diagnostics import Path
+from gpushare.intent import Layout, LayoutGroup, Mig, Pool
+from gpushare.rules.rule import Context, pool_path
+from gpushare.shares import split_wanted
+
+
+def mig_pools(context: Context) -> Iterator[tuple[Pool, Mig, Card, Geometry]]:
+    """The MIG pools whose card has MIG; others break another rule."""
+    for pool in context.intent.pools:
+        card = context.card(pool)
+        if isinstance(pool.sharing, Mig) and card and card.mig:
+            yield pool, pool.sharing, card, card.mig
+
+
+def layout_groups(pool: Pool) -> tuple[LayoutGroup, ...]:
+    """The entries of the pool's `layouts`; empty for `layout`, goals and other modes."""
+    wanted = pool.sharing.wanted if isinstance(pool.sharing, Mig) else ()
+    return split_wanted(wanted)[0] if isinstance(wanted, tuple) else ()
+
+
+def written_layouts(pool: Pool) -> tuple[tuple[Path, Layout], ...]:
+    """Every layout that the user wrote for the pool, with its place; empty for goals and other modes."""
+    groups = layout_groups(pool)
+    if groups:
+        return tuple((pool_path(pool, "sharing", "layouts", at, "layout"), group.layout) for at, group in enumerate(groups))
+    wanted = pool.sharing.wanted if isinstance(pool.sharing, Mig) else None
+    return ((pool_path(pool, "sharing", "layout"), split_wanted(wanted)[1]),) if isinstance(wanted, tuple) else ()

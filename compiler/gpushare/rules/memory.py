@@ -1,0 +1,237 @@
+"""Rules on memory: that caps have a value, fit the device and stand where something is shared.
+
+GS501 to GS504, GS507, GS509 and GS510. How caps are held is judged in `enforcement`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpushare import caps
+from gpushare.catalog import Card
+from gpushare.diagnostics import Finding, Path, Severity
+from gpushare.intent import CapWord, Mig, Mode, Pool
+from gpushare.rules.phrases import a_card, counted, product
+from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.shares import Kind, profiles_by_name, replicas_of
+from gpushare.units import MIB, show_bytes
+
+SMALL_CAP_MIB = 512
+"""Below this a CUDA context, a few hundred MiB by itself, leaves a program next to nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shared:
+    """One kind of shared device of one pool, with the place that decides its cap."""
+
+    pool: Pool
+    card: Card
+    kind: Kind
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The device in the user's words."""
+        return self.kind.profile.name if self.kind.profile else product(self.card)
+
+    @property
+    def usable(self) -> int | None:
+        """Bytes that all its containers may use together, None when unknown."""
+        return caps.usable_bytes(self.kind.memory_mib, self.pool.memory.reserve)
+
+    @property
+    def cap_bytes(self) -> int | None:
+        """The cap where it is a quantity."""
+        cap = caps.wanted_cap(self.pool, self.kind.profile)
+        return None if isinstance(cap, CapWord) else cap
+
+
+def _shared(context: Context) -> Iterator[_Shared]:
+    for pool in context.intent.pools:
+        card = context.card(pool)
+        for kind in context.kinds(pool) or ():
+            if card and kind.shared:
+                yield _Shared(pool=pool, card=card, kind=kind, path=_cap_path(pool, kind))
+
+
+def _cap_path(pool: Pool, kind: Kind) -> Path:
+    """Where the cap of a kind is written, or the mapping in which it is missing."""
+    cap = pool.memory.cap
+    if isinstance(cap, tuple) and kind.profile and kind.profile.name in dict(cap):
+        return pool_path(pool, "memory", "cap", kind.profile.name)
+    given = cap is not None or pool.memory.reserve is not None or pool.memory.oversubscribe_percent != 100
+    return pool_path(pool, "memory", "cap") if given else pool_path(pool, "memory")
+
+
+def check_sum(context: Context) -> Iterator[Finding]:
+    """GS501: containers at their caps would need more memory than the device has."""
+    tightest: dict[Path, tuple[int, _Shared]] = {}
+    for shared in _shared(context):
+        cap, usable = shared.cap_bytes, shared.usable
+        if cap is None or usable is None or cap < MIB or usable <= 0 or _over_mps(shared):
+            continue
+        room = usable * shared.pool.memory.oversubscribe_percent
+        if cap * shared.kind.replicas * 100 > room and room < tightest.get(shared.path, (room + 1, shared))[0]:
+            tightest[shared.path] = (room, shared)
+    for path, (room, shared) in tightest.items():
+        yield _too_much(shared, room, path)
+
+
+def _too_much(shared: _Shared, room: int, path: Path) -> Finding:
+    cap, replicas = shared.cap_bytes or 0, shared.kind.replicas
+    percent = shared.pool.memory.oversubscribe_percent
+    largest, fitting = room // (100 * replicas * MIB), room // (100 * cap)
+    have = f"the {room // (100 * MIB)}Mi usable of {shared.name}" + (f" at oversubscribe: {percent}%" if percent != 100 else "")
+    return Finding(
+        code="GS501",
+        message=f"{counted(replicas, 'share')} of {show_bytes(cap)} are more than {have}",
+        hints=(
+            f"the largest cap for {counted(replicas, 'replica')} is {largest}Mi",
+            f"{show_bytes(cap)} fits {fitting} times" if fitting else f"{show_bytes(cap)} fits not even once",
+        ),
+        path=path,
+    )
+
+
+def check_place(context: Context) -> Iterator[Finding]:
+    """GS502: a cap where nothing is shared, so that nothing would hold it."""
+    for pool in context.intent.pools:
+        card, cap = context.card(pool), pool.memory.cap
+        if cap is None:
+            continue
+        path = pool_path(pool, "memory", "cap")
+        if pool.mode is Mode.EXCLUSIVE:
+            yield _nothing_shared("whole GPUs are not shared, so memory.cap means nothing here", path)
+        elif isinstance(cap, tuple) and pool.mode is not Mode.MIG:
+            yield Finding(
+                code="GS502",
+                message="memory.cap by profile needs mode: mig",
+                hints=("write one quantity, even or none",),
+                path=path,
+            )
+        elif isinstance(cap, tuple) and card:
+            unshared = [name for name, _ in cap if name in profiles_by_name(card) and not _replicated(context, pool, name)]
+            for name in unshared:
+                yield _nothing_shared(f"{name} is not replicated in this pool, so it has no cap", (*path, name), on_key=True)
+        elif isinstance(pool.sharing, Mig) and pool.sharing.replicas == ():
+            yield _nothing_shared("no profile of this pool is replicated, so memory.cap means nothing here", path)
+
+
+def _replicated(context: Context, pool: Pool, name: str) -> bool:
+    kinds = context.kinds(pool)
+    if kinds is not None:
+        return any(kind.shared and kind.profile and kind.profile.name == name for kind in kinds)
+    card = context.card(pool)
+    return card is None or replicas_of(pool.sharing, profiles_by_name(card)[name]) > 1
+
+
+def _nothing_shared(message: str, path: Path, *, on_key: bool = False) -> Finding:
+    hint = "remove it, or share the device with replicas: a device of one container needs no cap"
+    return Finding(code="GS502", message=message, hints=(hint,), path=path, on_key=on_key)
+
+
+def check_known(context: Context) -> Iterator[Finding]:
+    """GS503: `even`, written or by default, of a memory that nobody has measured."""
+    seen: set[Path] = set()
+    for shared in _shared(context):
+        even = caps.wanted_cap(shared.pool, shared.kind.profile) is CapWord.EVEN
+        if not even or shared.kind.memory_mib or shared.path in seen:
+            continue
+        seen.add(shared.path)
+        what = f"{shared.name} of {a_card(shared.card)}" if shared.kind.profile else a_card(shared.card)
+        default = "" if shared.pool.memory.cap is CapWord.EVEN else ", the default,"
+        yield Finding(
+            code="GS503",
+            message=f"the memory of {what} is not known, so cap: even{default} has no value",
+            hints=("write a cap, such as memory: {cap: 8Gi}, or memory: {cap: none}",),
+            path=shared.path,
+        )
+
+
+def check_small(context: Context) -> Iterator[Finding]:
+    """GS504: a cap in which hardly a CUDA context fits."""
+    seen: set[Path] = set()
+    for shared in _shared(context):
+        kind = shared.kind
+        cap = caps.cap_mib(shared.pool, shared.card, kind.profile, kind.replicas)
+        if not cap or cap >= SMALL_CAP_MIB:
+            continue
+        path = shared.path if shared.pool.memory.cap is not None else _replicas_path(shared)
+        if path not in seen:
+            seen.add(path)
+            yield Finding(
+                code="GS504",
+                severity=Severity.WARNING,
+                message=f"each of {kind.replicas} containers on {shared.name} gets {cap}Mi, hardly more than a CUDA context",
+                hints=(f"a cap of {SMALL_CAP_MIB}Mi or more, or fewer replicas, leaves room for data",),
+                path=path,
+            )
+
+
+def _replicas_path(shared: _Shared) -> Path:
+    path = pool_path(shared.pool, "sharing", "replicas")
+    by_profile = isinstance(shared.pool.sharing, Mig) and isinstance(shared.pool.sharing.replicas, tuple)
+    return (*path, shared.kind.profile.name) if by_profile and shared.kind.profile else path
+
+
+def check_mps(context: Context) -> Iterator[Finding]:
+    """GS507: a cap above what the MPS daemon gives a client; the driver would refuse the memory before."""
+    for shared in _shared(context):
+        if _over_mps(shared):
+            replicas = shared.kind.replicas
+            even = (shared.kind.memory_mib or 0) // replicas
+            yield Finding(
+                code="GS507",
+                message=f"a cap of {show_bytes(shared.cap_bytes or 0)} is more than MPS gives each of {replicas} clients",
+                hints=(f"write cap: even, which is {even}Mi on {a_card(shared.card)}, a smaller cap, or fewer replicas",),
+                path=shared.path,
+            )
+
+
+def _over_mps(shared: _Shared) -> bool:
+    """Whether the cap is a quantity above the MPS daemon's limit: total memory over replicas, in whole MiB."""
+    cap, memory = shared.cap_bytes, shared.kind.memory_mib
+    return bool(shared.pool.mode is Mode.MPS and cap and memory and cap > memory // shared.kind.replicas * MIB)
+
+
+def check_reserve(context: Context) -> Iterator[Finding]:
+    """GS509: a reserve that leaves a device no memory, or its shares less than one MiB."""
+    for pool in context.intent.pools:
+        card = context.card(pool)
+        for kind in context.kinds(pool) or ():
+            usable = caps.usable_bytes(kind.memory_mib, pool.memory.reserve)
+            if card is None or usable is None or usable >= kind.replicas * MIB:
+                continue
+            name = kind.profile.name if kind.profile else product(card)
+            yield Finding(
+                code="GS509",
+                message=f"the reserve leaves nothing of the {kind.memory_mib}Mi of {name} to use",
+                hints=("remove memory.reserve: the default keeps back 3 %, but at least 256Mi",),
+                path=pool_path(pool, "memory", "reserve"),
+            )
+            break
+
+
+def check_units(context: Context) -> Iterator[Finding]:
+    """GS510: a cap under one MiB, which a bare number of bytes usually is by mistake."""
+    for pool in context.intent.pools:
+        path, cap = pool_path(pool, "memory", "cap"), pool.memory.cap
+        by_profile = [((*path, name), value) for name, value in cap] if isinstance(cap, tuple) else [(path, cap)]
+        for where, value in by_profile:
+            if value is not None and not isinstance(value, CapWord) and value < MIB:
+                yield Finding(
+                    code="GS510",
+                    message=f"a cap of {value} bytes is less than 1Mi",
+                    hints=(f"a bare number counts bytes; for MiB write {value}Mi",),
+                    path=where,
+                )
+
+
+RULES = (
+    Rule(code="GS501", check=check_sum),
+    Rule(code="GS502", check=check_place),
+    Rule(code="GS503", check=check_known),
+    Rule(code="GS504", check=check_small),
+    Rule(code="GS507", check=check_mps),
+    Rule(code="GS509", check=check_reserve),
+    Rule(code="GS510", check=check_units),
+)

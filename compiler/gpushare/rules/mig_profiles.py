@@ -1,0 +1,96 @@
+"""Rules on the names of MIG profiles: that the card has them, and that `replicas` names what the layout has (GS403, GS407)."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from gpushare.catalog import Card, MigProfile
+from gpushare.diagnostics import Finding, Path
+from gpushare.intent import Pool
+from gpushare.rules.layouts import mig_pools, written_layouts
+from gpushare.rules.phrases import a_card, listing
+from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.shares import profiles_by_name
+
+_COMPUTE_INSTANCE = re.compile(r"[0-9]+c\.(?=[0-9]+g\.)")
+_SLICES = re.compile(r"([0-9]+)g\b")
+
+
+def check_names(context: Context) -> Iterator[Finding]:
+    """GS403: a profile that the card does not have, wherever a profile may be named."""
+    for pool, _, card, _ in mig_pools(context):
+        known = profiles_by_name(card)
+        for path, name in _named(pool):
+            if name not in known:
+                yield Finding(
+                    code="GS403",
+                    message=f"{a_card(card)} has no MIG profile {name}",
+                    hints=tuple(_instead(name, card, known)),
+                    path=path,
+                    on_key=True,
+                )
+
+
+def _named(pool: Pool) -> Iterator[tuple[Path, str]]:
+    """Every place where the pool names a profile."""
+    for path, layout in written_layouts(pool):
+        for name, _ in layout:
+            yield (*path, name), name
+    for name in _replicated(pool):
+        yield pool_path(pool, "sharing", "replicas", name), name
+    if isinstance(pool.memory.cap, tuple):
+        for name, _ in pool.memory.cap:
+            yield pool_path(pool, "memory", "cap", name), name
+
+
+def _replicated(pool: Pool) -> tuple[str, ...]:
+    replicas = getattr(pool.sharing, "replicas", ())
+    return tuple(name for name, _ in replicas) if isinstance(replicas, tuple) else ()
+
+
+def _instead(name: str, card: Card, known: Mapping[str, MigProfile]) -> Iterator[str]:
+    """Write the nearest names of the card: the same name in NVML's spelling, the same slices, then all there are."""
+    if _COMPUTE_INSTANCE.search(name):
+        yield "compute instances inside a GPU instance cannot be offered by the device plugin; name the whole instance"
+    meant = _respell(name)
+    if meant in known:
+        yield f"write {meant}"
+        return
+    plain = [profile.name for profile in known.values() if not profile.has_attributes]
+    slices = _SLICES.match(meant)
+    alike = [other for other in known if slices and other.startswith(slices[0] + ".")]
+    if alike:
+        yield f"with as many slices it has {listing(alike)}"
+    else:
+        yield f"it has {listing(plain or known)}; gpushare cards {card.id} shows every layout"
+
+
+def _respell(name: str) -> str:
+    """The name in NVML's spelling, from the ways in which tools and people write it: `MIG-1g.5gb.me`, `all-1G.5GB`."""
+    short = name.strip().lower().removeprefix("nvidia.com/")
+    short = re.sub(r"^(mig|all)[-. ]", "", short).removesuffix(".shared")
+    short = _COMPUTE_INSTANCE.sub("", short)
+    return re.sub(r"gb[.+ ]+(?=[a-z])", "gb+", short)
+
+
+def check_replicas(context: Context) -> Iterator[Finding]:
+    """GS407: replicas for a profile that no GPU of the pool has; the device plugin would ignore them without a word."""
+    for pool, _, card, _ in mig_pools(context):
+        present = _present(context, pool)
+        for name in _replicated(pool):
+            if name in profiles_by_name(card) and present is not None and name not in present:
+                yield Finding(
+                    code="GS407",
+                    message=f"replicas names {name}, which no GPU of this pool has",
+                    hints=(f"its GPUs have {listing(present)}",) if present else (),
+                    path=pool_path(pool, "sharing", "replicas", name),
+                    on_key=True,
+                )
+
+
+def _present(context: Context, pool: Pool) -> tuple[str, ...] | None:
+    """The profiles on the pool's GPUs, in the user's order; None for a goal that cannot be reached."""
+    written = [layout for _, layout in written_layouts(pool)] or context.layouts(pool)
+    return None if written is None else tuple(dict.fromkeys(name for layout in written for name, _ in layout))
+
+
+RULES = (Rule(code="GS403", check=check_names), Rule(code="GS407", check=check_replicas))

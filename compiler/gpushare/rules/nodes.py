@@ -1,0 +1,195 @@
+"""Rules on which nodes a pool has: GS202, GS203, GS204, GS206, GS207, GS212 and GS214."""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from gpushare import labels, selectors
+from gpushare.diagnostics import Finding, Path
+from gpushare.intent import Expression, NodeSelector, Pool
+from gpushare.rules.choices import few
+from gpushare.rules.phrases import listing
+from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.selectors import MAX_ALTERNATIVES, region
+from gpushare.units import MIB, is_dns_subdomain, show_bytes
+
+REWRITTEN = ("nvidia.com", "amd.com", "gpushare.dev")
+"""Prefixes of labels that come and go with the sharing itself."""
+
+TERM_BYTES = 66
+"""A requirement on a node's name as JSON, without the name."""
+
+MAX_DAEMONSET_BYTES = MIB
+"""The API server takes objects of up to 1.5 MiB; the pod template needs a part of that."""
+
+MAX_BUNDLE_BYTES = 12 * MIB
+"""Written twice in a Helm release and compressed, so many requirements on names just exceed its 1 MiB (measured)."""
+
+
+def check_satisfiable(context: Context) -> Iterator[Finding]:
+    """GS202: a selector that no node can satisfy."""
+    for pool in context.intent.pools:
+        if region(pool.nodes) is None:
+            yield _contradiction(pool)
+
+
+def _contradiction(pool: Pool) -> Finding:
+    """The first entry that cannot hold together with those before it."""
+    entries = list(_entries(pool.nodes))
+    count = next(n for n in range(1, len(entries) + 1) if labels.conjunction(e[:2] for e in entries[:n]) is None)
+    key, _, text, path = entries[count - 1]
+    before = [entry[2] for entry in entries[: count - 1] if entry[0] == key]
+    return Finding(
+        code="GS202",
+        message=f"no node can satisfy {text} together with {listing(before)}",
+        hints=("keep one of them: a label has one value on a node, or is absent",),
+        path=pool_path(pool, "nodes", *path),
+    )
+
+
+def _entries(nodes: NodeSelector) -> Iterator[tuple[str, labels.Values, str, Path]]:
+    for key, value in nodes.match_labels:
+        exact = labels.Values(absent=False, others=False, listed=frozenset((value,)))
+        yield key, exact, f"{key}={value}", ("matchLabels", key)
+    for number, expression in enumerate(nodes.match_expressions):
+        yield expression.key, labels.values_of(expression), _show(expression), ("matchExpressions", number)
+
+
+def _show(expression: Expression) -> str:
+    values = f" [{', '.join(expression.values)}]" if expression.values else ""
+    return f"{expression.key} {expression.operator.value}{values}"
+
+
+def check_clashes(context: Context) -> Iterator[Finding]:
+    """GS203: two pools that can have the same node, and nothing that says whose it is."""
+    pairs = selectors.clashes(context.intent.pools)
+    for _, group in groupby(pairs, key=lambda pair: pair[1].name):
+        found = list(group)
+        later, earlier = found[0][1], [pair[0] for pair in found]
+        yield _clash(later, earlier)
+
+
+def _clash(later: Pool, earlier: list[Pool]) -> Finding:
+    first, names = earlier[0], few([pool.name for pool in earlier])
+    whose = f"pool {names}" if len(earlier) == 1 else f"pools {names}"
+    priority = f"give one of them a higher priority, such as priority: {later.priority + 1}"
+    shared = [(number, name) for number, name in enumerate(later.nodes.names) if name in set(first.nodes.names)]
+    if shared:
+        number, name = shared[0]
+        return Finding(
+            code="GS203",
+            message=f"node {name} is in {whose} as well",
+            hints=(f"name it in one pool only, or {priority}",),
+            path=pool_path(later, "nodes", "names", number),
+        )
+    return Finding(
+        code="GS203",
+        message=f"one node can be in this pool and in {whose}: their selectors do not exclude each other",
+        hints=(f"{_separation(first, later)}, or {priority}",),
+        path=pool_path(later, "nodes"),
+    )
+
+
+def _separation(earlier: Pool, later: Pool) -> str:
+    """How to tell the two apart by a label that only one of them asks for."""
+    for one, other in ((earlier, later), (later, earlier)):
+        theirs, ours = region(one.nodes) or {}, region(other.nodes) or {}
+        for key, values in theirs.items():
+            if values.pinned and key not in ours:
+                listed = ", ".join(sorted(values.listed))
+                return f"add matchExpressions [{{key: {key}, operator: NotIn, values: [{listed}]}}] to pool {other.name}"
+    return "select them by different values of one label"
+
+
+def check_label_families(context: Context) -> Iterator[Finding]:
+    """GS204: a selector on a label that sharing itself rewrites."""
+    for pool in context.intent.pools:
+        in_labels = ((key, ("matchLabels", key), True) for key, _ in pool.nodes.match_labels)
+        expressions = enumerate(pool.nodes.match_expressions)
+        in_expressions = ((e.key, ("matchExpressions", number, "key"), False) for number, e in expressions)
+        for key, path, on_key in (*in_labels, *in_expressions):
+            prefix = key.partition("/")[0]
+            if prefix in REWRITTEN and "/" in key:
+                yield Finding(
+                    code="GS204",
+                    message=f"{key} cannot select nodes: sharing rewrites {prefix}/ labels, and they vanish with their writer",
+                    hints=("select by a label of your own, such as node.example.org/flavour, or by names",),
+                    path=pool_path(pool, "nodes", *path),
+                    on_key=on_key,
+                )
+
+
+def check_names(context: Context) -> Iterator[Finding]:
+    """GS206: names that no node can have."""
+    for pool in context.intent.pools:
+        for number, name in enumerate(pool.nodes.names):
+            if not is_dns_subdomain(name):
+                hint = "write it as `kubectl get nodes` does: lower-case letters, digits, - and ."
+                path = pool_path(pool, "nodes", "names", number)
+                yield Finding(code="GS206", message=f"{name!r} is no name of a node", hints=(hint,), path=path)
+
+
+def check_expected(context: Context) -> Iterator[Finding]:
+    """GS207: `expected` beside `names`, whose number it is."""
+    for pool in context.intent.pools:
+        if pool.nodes.names and pool.nodes.expected is not None:
+            yield Finding(
+                code="GS207",
+                message=f"expected cannot stand beside names: the pool has the {len(pool.nodes.names)} nodes that it names",
+                hints=("leave expected out",),
+                path=pool_path(pool, "nodes", "expected"),
+            )
+
+
+def check_terms(context: Context) -> Iterator[Finding]:
+    """GS212: node affinity that no DaemonSet, or no bundle, can hold."""
+    pools = context.intent.pools
+    written = [size for pool in pools if (size := _affinity_bytes(context, pool)) is not None]
+    if sum(written) > MAX_BUNDLE_BYTES and max(written) <= MAX_DAEMONSET_BYTES:
+        message = "the pools name so many nodes that the bundle cannot tell them apart: each pool excludes those of all others"
+        yield Finding(code="GS212", message=message, hints=(_BY_LABEL,), path=("spec", "pools"))
+    for pool in pools:
+        size = _affinity_bytes(context, pool)
+        if size is None:
+            message = f"excluding the pools of higher priority takes more than {MAX_ALTERNATIVES} alternatives"
+            hint = "give those pools one label that they share, so that one expression excludes them"
+            yield Finding(code="GS212", message=message, hints=(hint,), path=pool_path(pool, "nodes"))
+        elif size > MAX_DAEMONSET_BYTES:
+            message = f"naming its own nodes and excluding other pools' takes {size // 1024} KiB of the pool's DaemonSet"
+            hint = f"{_BY_LABEL}; {show_bytes(MAX_DAEMONSET_BYTES)} fit"
+            yield Finding(code="GS212", message=message, hints=(hint,), path=pool_path(pool, "nodes"))
+
+
+_BY_LABEL = "label the nodes and select them by matchLabels; names are meant for some dozens of nodes"
+
+
+def _affinity_bytes(context: Context, pool: Pool) -> int | None:
+    """About how many bytes of the pool's DaemonSet name nodes; None where its alternatives are too many to write."""
+    owned = context.territories.owned(pool)
+    if owned is None:
+        return None
+    foreign = context.territories.foreign_bytes(pool, TERM_BYTES)
+    mine = sum(TERM_BYTES + len(name) for name, _ in owned if name)
+    return mine + foreign if pool.nodes.names else (len(owned) + 1) * foreign
+
+
+def check_reachable(context: Context) -> Iterator[Finding]:
+    """GS214: a pool whose every node belongs to pools of higher priority."""
+    for pool in context.intent.pools:
+        if region(pool.nodes) is not None and context.territories.owned(pool) == ():
+            yield Finding(
+                code="GS214",
+                message=f"pool {pool.name} can never have a node: pools of higher priority have all that it selects",
+                hints=("raise its priority, or remove the pool",),
+                path=pool_path(pool, "nodes"),
+            )
+
+
+RULES = (
+    Rule(code="GS202", check=check_satisfiable),
+    Rule(code="GS203", check=check_clashes),
+    Rule(code="GS204", check=check_label_families),
+    Rule(code="GS206", check=check_names),
+    Rule(code="GS207", check=check_expected),
+    Rule(code="GS212", check=check_terms),
+    Rule(code="GS214", check=check_reachable),
+)

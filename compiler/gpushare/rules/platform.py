@@ -1,0 +1,178 @@
+"""Rules on the platform below the pools: GS701, GS706 and GS712 to GS717."""
+
+import re
+from collections.abc import Iterator
+
+from gpushare import sharing_profiles
+from gpushare.diagnostics import Finding, Path, Severity
+from gpushare.intent import AdmissionMode, Mig, MigStrategy, Mps, Partitioner, Pool, Stack
+from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.units import is_dns_subdomain
+
+HERE = ("spec", "platform")
+
+LAST_KNOWN_TO_MIG_PARTED = 16
+"""The last GPU instance profile (NVML's number) that go-nvlib 0.12 knows, and with it mig-parted 0.15."""
+
+_REPOSITORY = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9._-]+)*\Z"
+_IMAGE = r"[a-zA-Z0-9-]+\Z"
+_TAG = r"(sha256:[0-9a-f]{64}|[A-Za-z0-9_][A-Za-z0-9._-]{0,127})\Z"
+
+
+def check_stack(context: Context) -> Iterator[Finding]:
+    """GS701: what only gpu-operator can do."""
+    platform = context.intent.platform
+    if platform.stack is Stack.GPU_OPERATOR:
+        return
+    if platform.driver is not None:
+        yield _needs_operator("drivers are installed by gpu-operator only", "driver", "leave driver out")
+    if platform.partitioner is Partitioner.MIG_MANAGER:
+        yield _needs_operator("mig-manager is a part of gpu-operator", "partitioner", "write partitioner: gpushare")
+
+
+def _needs_operator(message: str, field: str, otherwise: str) -> Finding:
+    return Finding(code="GS701", message=message, hints=(f"write stack: gpu-operator, or {otherwise}",), path=(*HERE, field))
+
+
+def check_existing(context: Context) -> Iterator[Finding]:
+    """GS706: settings of a chart that the bundle does not install."""
+    platform = context.intent.platform
+    if platform.stack is not Stack.EXISTING:
+        return
+    for field, given in (("version", platform.version is not None), ("values", bool(platform.values))):
+        if given:
+            yield Finding(
+                code="GS706",
+                message=f"stack existing installs no chart, so there is nothing that {field} could belong to",
+                hints=(f"leave {field} out, or write stack: gpu-operator or stack: device-plugin",),
+                path=(*HERE, field),
+            )
+
+
+def check_image_names(context: Context) -> Iterator[Finding]:
+    """GS712: driver images and pull secrets in a form that nothing can pull with."""
+    platform = context.intent.platform
+    driver = platform.driver
+    checked: list[tuple[str | None, str, str, str, Path]] = []
+    if driver is not None:
+        where = (*HERE, "driver")
+        checked = [
+            (driver.repository, _REPOSITORY, "repository", "write it without https:// and image", (*where, "repository")),
+            (driver.image, _IMAGE, "image name", "write letters, digits and hyphens only, such as driver", (*where, "image")),
+            (driver.version, _TAG, "driver version", 'write a tag or a digest, such as "595.91.07"', (*where, "version")),
+        ]
+    for value, form, what, hint, path in checked:
+        if value is not None and not re.match(form, value):
+            yield Finding(code="GS712", message=f"{value!r} is no {what}", hints=(hint,), path=path)
+    for number, secret in enumerate(platform.image_pull_secrets):
+        if not is_dns_subdomain(secret):
+            hint = "write the name of a Secret in the bundle's namespace"
+            path = (*HERE, "imagePullSecrets", number)
+            yield Finding(code="GS712", message=f"{secret!r} is no name for a Secret", hints=(hint,), path=path)
+
+
+def check_one_strategy(context: Context) -> Iterator[Finding]:
+    """GS713: pools that want different MIG strategies of one operator."""
+    pools = context.intent.pools
+    one = sharing_profiles.one_mig_strategy([pool.sharing for pool in pools])
+    if context.intent.platform.stack is not Stack.GPU_OPERATOR or one is not None:
+        return
+    wishes = [(pool.name, wish) for pool in pools if (wish := _strategy(pool))]
+    mixed = next(wish for wish in wishes if wish[1] == MigStrategy.MIXED)
+    other = next(wish for wish in wishes if wish[1] != MigStrategy.MIXED)
+    first, later = sorted((mixed, other), key=wishes.index)
+    yield Finding(
+        code="GS713",
+        severity=Severity.WARNING,
+        message=f"pool {first[0]} needs MIG strategy {first[1]} and {later[0]} {later[1]}, so the operator's is left empty",
+        hints=(
+            "install gpu-operator with client-side apply: Helm 4 --server-side=false, Argo CD ServerSideApply=false",
+            "server-side apply refuses the null that the operator's chart writes then",
+        ),
+        path=("spec", "pools", later[0], "sharing"),
+    )
+
+
+def _strategy(pool: Pool) -> str | None:
+    """The MIG strategy that a pool needs; None where any will do."""
+    match pool.sharing:
+        case Mig(strategy=strategy):
+            return strategy.value
+        case Mps():
+            return "none"
+        case _:
+            return None
+
+
+def check_mig_manager(context: Context) -> Iterator[Finding]:
+    """GS714: a layout that mig-manager cannot make."""
+    if context.intent.platform.partitioner is not Partitioner.MIG_MANAGER:
+        return
+    for pool in context.intent.pools:
+        for kind in context.kinds(pool) or ():
+            if kind.profile and kind.profile.nvml_enum > LAST_KNOWN_TO_MIG_PARTED:
+                yield Finding(
+                    code="GS714",
+                    message=f"mig-manager does not know profile {kind.profile.name}",
+                    hints=("write partitioner: gpushare, or use another profile",),
+                    path=pool_path(pool, "sharing"),
+                )
+
+
+def check_generated(context: Context) -> Iterator[Finding]:
+    """GS715: parts of the intent that this version reads and does nothing with."""
+    intent, spec = context.intent, context.document.get("spec", {})
+    written: dict[Path, bool] = {
+        ("spec", "admission"): "admission" in spec or intent.admission is not AdmissionMode.DENY,
+        ("spec", "monitoring"): bool(intent.monitoring),
+        ("spec", "gitops"): bool(intent.gitops),
+    }
+    for path in (path for path, given in written.items() if given):
+        yield _not_generated(path, f"{path[-1]} is accepted, and this version of gpushare generates nothing for it")
+    for pool in intent.pools:
+        if pool.namespaces:
+            yield _not_generated(pool_path(pool, "namespaces"), "this version of gpushare keeps no namespace out of a pool")
+
+
+def _not_generated(path: Path, message: str) -> Finding:
+    hint = "nothing is lost by keeping it: a later version reads the same intent"
+    return Finding(code="GS715", severity=Severity.WARNING, message=message, hints=(hint,), path=path)
+
+
+def check_foreign_partitioner(context: Context) -> Iterator[Finding]:
+    """GS716: MIG on a stack of which nobody knows whether it partitions GPUs as well."""
+    if context.intent.platform.stack is not Stack.EXISTING:
+        return
+    for pool in context.intent.pools:
+        if isinstance(pool.sharing, Mig):
+            yield Finding(
+                code="GS716",
+                severity=Severity.WARNING,
+                message="an operator that is already there may run mig-manager, which would undo this pool's layout",
+                hints=("set its migManager.enabled: false, or label these nodes nvidia.com/gpu.deploy.mig-manager=false",),
+                path=pool_path(pool, "sharing", "mode"),
+            )
+
+
+def check_namespace(context: Context) -> Iterator[Finding]:
+    """GS717: a namespace that the stack's chart refuses."""
+    intent = context.intent
+    if intent.platform.stack is Stack.DEVICE_PLUGIN and intent.namespace == "default":
+        yield Finding(
+            code="GS717",
+            message="the chart nvidia-device-plugin does not install into the namespace default",
+            hints=("write another namespace, such as gpu-system",),
+            path=("spec", "namespace"),
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(code="GS701", check=check_stack),
+    Rule(code="GS706", check=check_existing),
+    Rule(code="GS712", check=check_image_names),
+    Rule(code="GS713", check=check_one_strategy),
+    Rule(code="GS714", check=check_mig_manager),
+    Rule(code="GS715", check=check_generated),
+    Rule(code="GS716", check=check_foreign_partitioner),
+    Rule(code="GS717", check=check_namespace),
+)

@@ -1,0 +1,175 @@
+"""Rules on a pool's name and card: GS201, GS205, GS208, GS209 and GS210."""
+
+from collections.abc import Iterator
+
+from gpushare import caps
+from gpushare.catalog import Card, NvLink
+from gpushare.diagnostics import Finding, Path, Severity
+from gpushare.intent import CapWord, Mps, Pool
+from gpushare.rules.choices import few, nearest
+from gpushare.rules.phrases import a_card, listing, product
+from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.shares import Kind, profiles_by_name
+from gpushare.units import MIB, is_dns_label, show_bytes
+
+NAME_LENGTH = 48
+"""A pool's name stands in object names and labels of at most 63 characters, between `gpushare-` and a suffix."""
+
+RESERVED_NAME = "release"
+"""`gpushare-release` is the DaemonSet that serves pools which no longer exist."""
+
+
+def check_card(context: Context) -> Iterator[Finding]:
+    """GS201: a card that neither the catalogue nor the intent knows."""
+    for pool in context.intent.pools:
+        if context.card(pool) is None:
+            near = nearest(pool.card, context.catalog.ids())
+            yield Finding(
+                code="GS201",
+                message=f"no card {pool.card} is known",
+                hints=(
+                    *((f"nearest: {listing(near, 'or')}",) if near else ()),
+                    "`gpushare cards` lists all; describe a card that is missing there under spec.cards",
+                ),
+                path=pool_path(pool, "card"),
+            )
+
+
+def check_name(context: Context) -> Iterator[Finding]:
+    """GS205: a name that Kubernetes objects and labels cannot carry, or that is one of ours."""
+    for pool in context.intent.pools:
+        if pool.name == RESERVED_NAME:
+            yield _bad_name(pool, f"a pool cannot be called {pool.name}: gpushare-{pool.name} is an object of gpushare's own")
+        elif len(pool.name) > NAME_LENGTH:
+            yield _bad_name(pool, f"the pool's name has {len(pool.name)} characters, and {NAME_LENGTH} fit")
+        elif not is_dns_label(pool.name):
+            yield _bad_name(pool, f"{pool.name!r} is no name for a pool")
+
+
+def _bad_name(pool: Pool, message: str) -> Finding:
+    hint = "write lower-case letters, digits and inner hyphens, at most 48 of them, such as h100-dense"
+    return Finding(code="GS205", message=message, hints=(hint,), path=pool_path(pool), on_key=True)
+
+
+def check_requirements(context: Context) -> Iterator[Finding]:
+    """GS208: a card that lacks what the pool requires, or of which nobody knows whether it has it."""
+    for pool in context.intent.pools:
+        card, require = context.card(pool), pool.require
+        if card is None:
+            continue
+        has_nvlink = None if card.nvlink is None else card.nvlink is not NvLink.NO
+        for field, name, wanted, has in (
+            ("nvlink", "NVLink", require.nvlink, has_nvlink),
+            ("ecc", "ECC memory", require.ecc, card.ecc),
+        ):
+            if wanted is not None and wanted is not has:
+                yield _unmet(pool, field, _about(card, name, has), f"leave {field} out, or name another card")
+        if require.memory_bytes is not None and (card.memory_mib or 0) * MIB < require.memory_bytes:
+            size = f"reports {card.memory_mib} MiB, less than {show_bytes(require.memory_bytes)}"
+            text = f"{a_card(card)} {size}" if card.memory_mib else f"nobody has measured the memory of {a_card(card)}"
+            hint = f"write memory: {card.memory_mib}Mi or less" if card.memory_mib else "leave memory out, or name another card"
+            yield _unmet(pool, "memory", text, hint)
+
+
+def _about(card: Card, name: str, has: bool | None) -> str:
+    if has is None:
+        return f"nobody has confirmed whether {a_card(card)} has {name}"
+    return f"{a_card(card)} has {name}" if has else f"{a_card(card)} has no {name}"
+
+
+def _unmet(pool: Pool, field: str, message: str, hint: str) -> Finding:
+    return Finding(code="GS208", message=message, hints=(hint,), path=pool_path(pool, "require", field))
+
+
+def check_confirmed(context: Context) -> Iterator[Finding]:
+    """GS209: a number of the catalogue that no source confirms and that this pool really uses."""
+    for pool in context.intent.pools:
+        card, kinds = context.card(pool), context.kinds(pool)
+        if card is None:
+            continue
+        facts = [*_board_facts(pool, card, kinds or ()), *_profile_facts(pool, card, kinds or ())]
+        if facts:
+            yield Finding(
+                code="GS209",
+                severity=Severity.WARNING,
+                message=f"this pool relies on what no source confirms of {a_card(card)}: {', '.join(dict.fromkeys(facts))}",
+                hints=("compare with nvidia-smi on such a node; the node runtime measures again and says what differs",),
+                path=pool_path(pool, "card"),
+            )
+
+
+def _board_facts(pool: Pool, card: Card, kinds: tuple[Kind, ...]) -> Iterator[str]:
+    capped = any(_is_capped(pool, kind) for kind in kinds if kind.profile is None)
+    relied = {
+        "memoryMiB": ("memory", capped or pool.require.memory_bytes is not None),
+        "computeCapability": ("compute capability", isinstance(pool.sharing, Mps)),
+        "mps": ("MPS", isinstance(pool.sharing, Mps)),
+        "nvlink": ("NVLink", pool.require.nvlink is not None),
+        "ecc": ("ECC", pool.require.ecc is not None),
+    }
+    unknown = {"memoryMiB": card.memory_mib is None, "nvlink": card.nvlink is None, "ecc": card.ecc is None}
+    yield from (text for fact, (text, used) in relied.items() if used and fact in card.unconfirmed and not unknown.get(fact))
+
+
+def _profile_facts(pool: Pool, card: Card, kinds: tuple[Kind, ...]) -> Iterator[str]:
+    for kind in kinds:
+        profile = kind.profile
+        if profile is None or profile.name not in profiles_by_name(card):
+            continue
+        of_all = card.mig.unconfirmed if card.mig else ()
+        unconfirmed = {*profile.unconfirmed, *(fact.removeprefix("profiles.") for fact in of_all)}
+        relied = {"placements": "placements", "profileId": "profile id"}
+        if _is_capped(pool, kind) and profile.memory_mib:
+            relied["memoryMiB"] = "memory"
+        yield from (f"{text} of {profile.name}" for fact, text in relied.items() if fact in unconfirmed)
+
+
+def _is_capped(pool: Pool, kind: Kind) -> bool:
+    return kind.shared and caps.wanted_cap(pool, kind.profile) is not CapWord.NONE
+
+
+def check_same_resource(context: Context) -> Iterator[Finding]:
+    """GS210: one resource name for unlike shares: a pod that asks for it cannot know which it gets."""
+    offers: dict[str, list[tuple[Pool, Kind, str]]] = {}
+    for pool in context.intent.pools:
+        card = context.card(pool)
+        for kind in context.kinds(pool) or ():
+            if card is not None:
+                offers.setdefault(kind.resource, []).append((pool, kind, _share(pool, card, kind)))
+    for resource, offered in sorted(offers.items()):
+        others = [offer for offer in offered if offer[2] != offered[0][2]]
+        if others:
+            first = {text: f"{text} in {pool.name}" for pool, _, text in reversed(offered)}
+            yield Finding(
+                code="GS210",
+                severity=Severity.WARNING,
+                message=f"{resource} means different things: {few(list(reversed(first.values())), 4)}",
+                hints=("pods that ask for it must select their pool: nodeSelector {gpushare.dev/pool: NAME}",),
+                path=_difference(context, offered[0], others[0]),
+            )
+
+
+def _share(pool: Pool, card: Card, kind: Kind) -> str:
+    device = product(card) if kind.profile is None else f"{kind.profile.name} of {a_card(card)}"
+    if not kind.shared:
+        return f"{'a whole ' if kind.profile is None else ''}{device}"
+    cap = caps.cap_mib(pool, card, kind.profile, kind.replicas)
+    return f"a share of {device} with {'no cap' if cap is None else f'{cap} MiB'}"
+
+
+def _difference(context: Context, first: tuple[Pool, Kind, str], other: tuple[Pool, Kind, str]) -> Path:
+    (one, one_kind, _), (two, two_kind, _) = first, other
+    if context.card(one) != context.card(two):
+        return pool_path(two, "card")
+    if one_kind.profile == two_kind.profile and two.memory.cap is not None:
+        return pool_path(two, "memory", "cap")
+    return pool_path(two, "sharing")
+
+
+RULES = (
+    Rule(code="GS201", check=check_card),
+    Rule(code="GS205", check=check_name),
+    Rule(code="GS208", check=check_requirements),
+    Rule(code="GS209", check=check_confirmed),
+    Rule(code="GS210", check=check_same_resource),
+)

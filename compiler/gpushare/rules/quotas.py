@@ -1,0 +1,232 @@
+"""Rules on quotas: GS601 to GS609."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpushare import caps, shares
+from gpushare.catalog import Card
+from gpushare.diagnostics import Finding, Path, Severity
+from gpushare.intent import CapWord, Pool, Quota
+from gpushare.rules.choices import few, nearest
+from gpushare.rules.phrases import listing
+from gpushare.rules.rule import Context, Rule
+from gpushare.shares import Kind
+from gpushare.units import is_dns_label, show_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """A quota together with the pool it speaks of and what that pool's nodes offer."""
+
+    quota: Quota
+    pool: Pool
+    card: Card
+    kinds: tuple[Kind, ...]
+
+    @property
+    def resources(self) -> dict[str, Kind]:
+        """One kind for each resource name of the pool."""
+        return {kind.resource: kind for kind in reversed(self.kinds)}
+
+    @property
+    def sole(self) -> Kind | None:
+        """The pool's only resource; None where it has several."""
+        return self.kinds[0] if len(self.resources) == 1 else None
+
+    @property
+    def counts(self) -> tuple[tuple[Kind, int, Path], ...]:
+        """What the quota comes to: kind, number of shares, and where that is written. Empty where another rule objects."""
+        quota, sole, here = self.quota, self.sole, quota_path(self.quota)
+        if quota.per_resource:
+            found = ((shares.find(self.kinds, name), count, (*here, name)) for name, count in quota.per_resource)
+            return tuple((kind, count, path) for kind, count, path in found if kind)
+        if sole is None:
+            return ()
+        if quota.shares is not None:
+            return ((sole, quota.shares, here),)
+        cap = caps.cap_mib(self.pool, self.card, sole.profile, sole.replicas)
+        return ((sole, caps.shares_for(quota.memory_bytes, cap), (*here, "memory")),) if cap and quota.memory_bytes else ()
+
+
+def quota_path(quota: Quota) -> Path:
+    """Where a quota stands in the intent."""
+    return ("spec", "quotas", quota.namespace, quota.pool)
+
+
+def _asked(context: Context) -> Iterator[_Asked]:
+    """Quotas on pools that exist and could be resolved."""
+    pools = {pool.name: pool for pool in context.intent.pools}
+    for quota in context.intent.quotas:
+        pool = pools.get(quota.pool)
+        if pool is None:
+            continue
+        card, kinds = context.card(pool), context.kinds(pool)
+        if card is not None and kinds:
+            yield _Asked(quota=quota, pool=pool, card=card, kinds=kinds)
+
+
+def check_pool(context: Context) -> Iterator[Finding]:
+    """GS601: a quota on a pool that the intent lacks."""
+    names = {pool.name for pool in context.intent.pools}
+    for quota in context.intent.quotas:
+        if quota.pool not in names:
+            near = nearest(quota.pool, names)
+            hint = f"nearest: {listing(near, 'or')}" if near else f"the pools are {few(sorted(names), 5)}"
+            yield Finding(
+                code="GS601",
+                message=f"there is no pool {quota.pool}",
+                hints=(hint,),
+                path=quota_path(quota),
+                on_key=True,
+            )
+
+
+def check_one_resource(context: Context) -> Iterator[Finding]:
+    """GS602: a bare count or a memory where the pool has several resources."""
+    for asked in _asked(context):
+        quota = asked.quota
+        if quota.per_resource or asked.sole:
+            continue
+        what = "a bare count" if quota.shares is not None else "memory"
+        yield Finding(
+            code="GS602",
+            message=f"{what} does not say of which resource: pool {quota.pool} has {listing(_names(asked))}",
+            hints=("write one number for each: {" + ", ".join(f"{name}: {quota.shares or 1}" for name in _names(asked)) + "}",),
+            path=quota_path(quota) if quota.shares is not None else (*quota_path(quota), "memory"),
+        )
+
+
+def _names(asked: _Asked) -> list[str]:
+    return [kind.profile.name if kind.profile else kind.resource for kind in asked.kinds]
+
+
+def check_offered(context: Context) -> Iterator[Finding]:
+    """GS603: a profile or resource that the pool does not offer."""
+    for asked in _asked(context):
+        for name, _ in asked.quota.per_resource:
+            if shares.find(asked.kinds, name) is None:
+                yield Finding(
+                    code="GS603",
+                    message=f"pool {asked.pool.name} does not offer {name}",
+                    hints=(f"it offers {listing(_names(asked))}",),
+                    path=(*quota_path(asked.quota), name),
+                    on_key=True,
+                )
+
+
+def check_memory(context: Context) -> Iterator[Finding]:
+    """GS604: a quota in memory that no number of shares corresponds to."""
+    for asked in _asked(context):
+        quota, kind = asked.quota, asked.sole
+        if quota.memory_bytes is None or kind is None:
+            continue
+        cap = caps.cap_mib(asked.pool, asked.card, kind.profile, kind.replicas)
+        if not kind.shared:
+            message, hint = f"pool {quota.pool} gives out whole devices, which have no cap to count memory by", "write a number"
+        elif caps.wanted_cap(asked.pool, kind.profile) is CapWord.NONE:
+            message, hint = f"pool {quota.pool} has no cap, so memory cannot be counted in shares", "write a number of shares"
+        elif cap and not caps.shares_for(quota.memory_bytes, cap):
+            message = f"{show_bytes(quota.memory_bytes)} is less than one share of pool {quota.pool}, which is {cap}Mi"
+            hint = f"write memory: {cap}Mi or more"
+        else:
+            continue
+        yield Finding(code="GS604", message=message, hints=(hint,), path=(*quota_path(quota), "memory"))
+
+
+def check_access(context: Context) -> Iterator[Finding]:
+    """GS605: a quota for a namespace that may not use the pool."""
+    pools = {pool.name: pool for pool in context.intent.pools}
+    for quota in context.intent.quotas:
+        pool = pools.get(quota.pool)
+        if pool and pool.namespaces and quota.namespace not in pool.namespaces:
+            yield Finding(
+                code="GS605",
+                message=f"namespace {quota.namespace} may not use pool {pool.name}, which is for {few(pool.namespaces)}",
+                hints=(f"add {quota.namespace} to the pool's namespaces, or remove this quota",),
+                path=quota_path(quota),
+                on_key=True,
+            )
+
+
+def check_total(context: Context) -> Iterator[Finding]:
+    """GS606: a quota larger than all that the pool has."""
+    for asked in _asked(context):
+        nodes = asked.pool.nodes.count
+        for kind, count, path in asked.counts:
+            per_node = sum(other.per_node for other in asked.kinds if other.resource == kind.resource)
+            if nodes is not None and count > per_node * nodes:
+                yield Finding(
+                    code="GS606",
+                    severity=Severity.WARNING,
+                    message=f"{count} {kind.resource} exceed pool {asked.pool.name}: {per_node} on each of {nodes} nodes",
+                    hints=(f"write {per_node * nodes} or less: the rest can never be used",),
+                    path=path,
+                )
+
+
+def check_shared_budget(context: Context) -> Iterator[Finding]:
+    """GS607: pools that share a resource name share one budget, because Kubernetes counts by name."""
+    offering: dict[str, list[Pool]] = {}
+    for pool in context.intent.pools:
+        for resource in {kind.resource: None for kind in context.kinds(pool) or ()}:
+            offering.setdefault(resource, []).append(pool)
+    budgets: dict[tuple[str, str], list[tuple[Pool, int, Path]]] = {}
+    for asked in _asked(context):
+        for kind, count, _ in asked.counts:
+            entry = (asked.pool, count, quota_path(asked.quota))
+            budgets.setdefault((asked.quota.namespace, kind.resource), []).append(entry)
+    for (namespace, resource), entries in budgets.items():
+        usable = [pool.name for pool in offering[resource] if not pool.namespaces or namespace in pool.namespaces]
+        if len(usable) > 1:
+            total = sum(count for _, count, _ in entries)
+            yield Finding(
+                code="GS607",
+                severity=Severity.WARNING,
+                message=f"{namespace} gets one budget of {total} {resource} for pools {few(usable)} together",
+                hints=("Kubernetes counts by resource name: only resources of other names have budgets of their own",),
+                path=entries[-1][2],
+            )
+
+
+def check_namespace(context: Context) -> Iterator[Finding]:
+    """GS608: a quota for what cannot be a namespace."""
+    for namespace in {quota.namespace: None for quota in context.intent.quotas}:
+        if not is_dns_label(namespace):
+            yield Finding(
+                code="GS608",
+                message=f"{namespace!r} is no name for a namespace",
+                hints=("write lower-case letters, digits and inner hyphens, at most 63 of them",),
+                path=("spec", "quotas", namespace),
+                on_key=True,
+            )
+
+
+def check_repeated(context: Context) -> Iterator[Finding]:
+    """GS609: one resource under two names in one quota."""
+    for asked in _asked(context):
+        seen: dict[str, str] = {}
+        for name, _ in asked.quota.per_resource:
+            kind = shares.find(asked.kinds, name)
+            if kind is None:
+                continue
+            if kind.resource in seen:
+                yield Finding(
+                    code="GS609",
+                    message=f"{name} and {seen[kind.resource]} are the same resource, {kind.resource}",
+                    hints=("write it once",),
+                    path=(*quota_path(asked.quota), name),
+                )
+            seen.setdefault(kind.resource, name)
+
+
+RULES = (
+    Rule(code="GS601", check=check_pool),
+    Rule(code="GS602", check=check_one_resource),
+    Rule(code="GS603", check=check_offered),
+    Rule(code="GS604", check=check_memory),
+    Rule(code="GS605", check=check_access),
+    Rule(code="GS606", check=check_total),
+    Rule(code="GS607", check=check_shared_budget),
+    Rule(code="GS608", check=check_namespace),
+    Rule(code="GS609", check=check_repeated),
+)

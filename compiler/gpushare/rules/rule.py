@@ -1,0 +1,69 @@
+"""What a rule is, and what it may look at: Rule, Context, and the paths of a pool's fields.
+
+A rule is a function from a Context to findings of one code. Rules import this module and never each other. What several
+of them need to know about a pool (its card, its resolved layouts and shares) is computed once, here.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from gpushare import shares
+from gpushare.catalog import Card, Catalog
+from gpushare.diagnostics import Finding, Path
+from gpushare.intent import Intent, Layout, Pool
+from gpushare.selectors import Territories
+from gpushare.shares import Kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """One intent and the cards it may name, with what was already worked out for each pool.
+
+    `document` is what the user wrote; only rules on what is *written* need it, the intent itself has all defaults filled.
+
+    Every method returns None where the answer cannot be known because another rule reports why; a rule then passes on.
+    """
+
+    intent: Intent
+    catalog: Catalog
+    document: Mapping[str, Any] = field(default_factory=dict)
+    _layouts: dict[str, tuple[Layout, ...] | None] = field(default_factory=dict)
+    _kinds: dict[str, tuple[Kind, ...] | None] = field(default_factory=dict)
+
+    @cached_property
+    def territories(self) -> Territories:
+        """Which nodes belong to which pool."""
+        return Territories(self.intent.pools)
+
+    def card(self, pool: Pool) -> Card | None:
+        """The pool's card; None when the catalogue and `spec.cards` lack it."""
+        return self.catalog.get(pool.card)
+
+    def layouts(self, pool: Pool) -> tuple[Layout, ...] | None:
+        """The layout of each GPU of one of the pool's nodes, by index; None when card, profiles, indexes or goal are wrong."""
+        if pool.name not in self._layouts:
+            card = self.card(pool)
+            self._layouts[pool.name] = None if card is None else shares.layouts(pool, card)
+        return self._layouts[pool.name]
+
+    def kinds(self, pool: Pool) -> tuple[Kind, ...] | None:
+        """The distinct shares that a node of the pool offers; None where its layouts are."""
+        if pool.name not in self._kinds:
+            card, layouts = self.card(pool), self.layouts(pool)
+            self._kinds[pool.name] = None if card is None or layouts is None else shares.kinds(pool, card, layouts)
+        return self._kinds[pool.name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One code and the function that finds every breach of it, in a fixed order."""
+
+    code: str
+    check: Callable[[Context], Iterator[Finding]]
+
+
+def pool_path(pool: Pool, *steps: str | int) -> Path:
+    """Where a pool's field stands in the intent."""
+    return ("spec", "pools", pool.name, *steps)

@@ -1,0 +1,50 @@
+"""Rules on sharing whole GPUs: what the device plugin's MPS daemon accepts (GS301, GS302)."""
+
+from collections.abc import Iterator
+
+from gpushare.catalog import Card
+from gpushare.diagnostics import Finding
+from gpushare.intent import Mps, Pool
+from gpushare.rules.phrases import a_card, product
+from gpushare.rules.rule import Context, Rule, pool_path
+
+
+def _mps_pools(context: Context) -> Iterator[tuple[Pool, Mps, Card]]:
+    for pool in context.intent.pools:
+        card = context.card(pool)
+        if isinstance(pool.sharing, Mps) and card:
+            yield pool, pool.sharing, card
+
+
+def check_mps_replicas(context: Context) -> Iterator[Finding]:
+    """GS301: more MPS replicas than the daemon admits; it would refuse to start and the plugin would wait for it for ever."""
+    for pool, sharing, card in _mps_pools(context):
+        if not card.mps_supported or sharing.replicas <= card.mps_max_replicas:
+            continue
+        major, minor = card.compute_capability
+        old = card.compute_capability < (7, 5)
+        why = f"the device plugin admits {card.mps_max_replicas} on compute capability {major}.{minor}"
+        yield Finding(
+            code="GS301",
+            message=f"{sharing.replicas} MPS replicas are more than {a_card(card)} can have",
+            hints=(
+                why + (", since that is below 7.5" if old else ""),
+                f"write replicas: {card.mps_max_replicas} or less, or mode: time-slicing, which has no such limit",
+            ),
+            path=pool_path(pool, "sharing", "replicas"),
+        )
+
+
+def check_mps_support(context: Context) -> Iterator[Finding]:
+    """GS302: a card on which the device plugin's MPS does not run."""
+    for pool, _, card in _mps_pools(context):
+        if not card.mps_supported:
+            yield Finding(
+                code="GS302",
+                message=f"the device plugin does not run MPS on {a_card(card)}",
+                hints=(f"write mode: time-slicing to share each {product(card)}",),
+                path=pool_path(pool, "sharing", "mode"),
+            )
+
+
+RULES = (Rule(code="GS301", check=check_mps_replicas), Rule(code="GS302", check=check_mps_support))

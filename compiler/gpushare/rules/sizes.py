@@ -1,0 +1,111 @@
+"""Sizes of the rendered bundle against the limits of Kubernetes and Helm: GS720 to GS722.
+
+Judges artifacts, not the intent, and therefore stands outside the registry. ConfigMaps are measured exactly. A Helm release
+is put together here as Helm stores it, except that the DaemonSets are guessed from the template that makes them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from gpushare.artifact import Artifact
+from gpushare.diagnostics import Finding, Path, Severity
+
+KIB = 1 << 10
+
+CONFIG_MAP_BYTES = 1024 * KIB
+"""The API server refuses more data in a ConfigMap."""
+
+RELEASE_BYTES = 1024 * KIB
+"""A release is one Secret, and that is as much data as a Secret holds."""
+
+ANNOTATION_BYTES = 256 * KIB
+"""What all annotations of an object may take. Client-side apply writes the whole object into one."""
+
+WARN_PERCENT = 50
+FAIL_PERCENT = 90
+
+SIZE_CODES = ("GS720", "GS721", "GS722")
+
+_POLICIES, _PROFILES, _MIG_PARTED = "chart/files/policies/", "chart/files/profiles/", "chart/files/mig-parted/"
+_DAEMONSETS_TEMPLATE_BYTES = 8 * KIB
+"""More than one pool's DaemonSet takes, its node affinity aside."""
+
+
+def judge_sizes(artifacts: Iterable[Artifact]) -> list[Finding]:
+    """What is near or beyond a limit: warnings from half of it on, errors from 90 % on."""
+    files = {artifact.path: artifact.text for artifact in artifacts}
+    maps = dict(_config_maps(files))
+    return [*_too_much_data(maps), *_too_large_a_release(files), *_too_large_to_annotate(maps)]
+
+
+def _config_maps(files: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    """(name, bytes of its keys and values) of every ConfigMap that the chart makes."""
+    profiles = {path: text for path, text in files.items() if path.startswith(_PROFILES)}
+    if profiles:
+        each = (len(text.encode()) + len(path) - len(_PROFILES) for path, text in profiles.items())
+        yield "gpushare-profiles", 2 * sum(each)
+    for path, text in files.items():
+        if path.startswith(_MIG_PARTED):
+            yield "gpushare-mig-parted", len(text.encode())
+        if path.startswith(_POLICIES):
+            yield f"gpushare-{path.removeprefix(_POLICIES).rpartition('.')[0]}-policy", len(text.encode())
+
+
+def _too_much_data(maps: Mapping[str, int]) -> Iterator[Finding]:
+    for name, size in maps.items():
+        hint = "pools that share alike share a profile: give fewer pools sharing, caps or cards of their own"
+        yield from _against("GS720", f"ConfigMap {name}", size, CONFIG_MAP_BYTES, hint)
+
+
+def _too_large_a_release(files: Mapping[str, str]) -> Iterator[Finding]:
+    size = _release_bytes(files)
+    hint = "describe fewer pools per cluster, or select nodes by labels: names are repeated in every pool"
+    yield from _against("GS721", "the Helm release of the chart", size, RELEASE_BYTES, hint)
+
+
+def _against(code: str, what: str, size: int, limit: int, hint: str) -> Iterator[Finding]:
+    percent = 100 * size // limit
+    if percent >= WARN_PERCENT:
+        severity = Severity.ERROR if percent >= FAIL_PERCENT else Severity.WARNING
+        message = f"{what} takes {size // KIB} KiB, {percent} % of what Kubernetes stores"
+        yield Finding(code=code, severity=severity, message=message, hints=(hint,), path=_POOLS)
+
+
+_POOLS: Path = ("spec", "pools")
+
+
+def _too_large_to_annotate(maps: Mapping[str, int]) -> Iterator[Finding]:
+    large = [name for name, size in maps.items() if size >= ANNOTATION_BYTES * FAIL_PERCENT // 100]
+    if large:
+        yield Finding(
+            code="GS722",
+            severity=Severity.WARNING,
+            message=f"ConfigMap {large[0]} is too large for client-side apply, which keeps a copy in an annotation",
+            hints=("apply it with kubectl apply --server-side, or install the chart with Helm, which needs no copy",),
+            path=_POOLS,
+        )
+
+
+def _release_bytes(files: Mapping[str, str]) -> int:
+    """The release Secret: the chart with its files in base64, the values, and the rendered objects; gzip; base64 again.
+
+    Small bundles are not compressed at all, since their size cannot matter.
+    """
+    chart = {path: text for path, text in files.items() if path.startswith("chart/")}
+    plain = 4 * sum(len(text) for text in chart.values())
+    if plain < RELEASE_BYTES * WARN_PERCENT // 100:
+        return 0
+    import base64  # noqa: PLC0415 - only large bundles are measured
+    import zlib  # noqa: PLC0415
+
+    packer, size = zlib.compressobj(9), 0
+    for path, text in chart.items():
+        size += len(packer.compress(path.encode() + base64.b64encode(text.encode())))
+    for path, text in chart.items():
+        copies = 2 if path.startswith((_PROFILES, "chart/values.yaml")) else 1 if path.startswith("chart/files/") else 0
+        size += sum(len(packer.compress(text.encode())) for _ in range(copies))
+    template = "".join(text for path, text in chart.items() if path.startswith("chart/templates/"))[:_DAEMONSETS_TEMPLATE_BYTES]
+    for path in chart:
+        if path.startswith(_POLICIES):
+            size += len(packer.compress(template.replace("}}", path).encode()))
+    size += len(packer.flush())
+    return -(-size // 3) * 4

@@ -1,0 +1,154 @@
+"""Rules on versions: of Kubernetes, of the upstream chart and of the driver (GS702 to GS705, GS707 and GS718)."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from gpushare import upstream
+from gpushare.diagnostics import Finding, Severity
+from gpushare.intent import Mig, Mps, SharePlacement, Stack, TimeSlicing
+from gpushare.rules.phrases import a_card, listing
+from gpushare.rules.rule import Context, Rule, pool_path
+
+HERE = ("spec", "platform")
+
+OLDEST_KUBERNETES = (1, 30)
+"""Validating admission policies are stable from here on, and no older one is tried."""
+
+NEWEST_KUBERNETES = (1, 37)
+
+EXACT_PLUGIN = (0, 20, 0)
+"""The device plugin release that tells `1g.10gb` from `1g.10gb+me`, and that knows an allocation policy."""
+
+_NUMBER = r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?\Z"
+_VERSIONS = {Stack.GPU_OPERATOR: "v" + _NUMBER, Stack.DEVICE_PLUGIN: _NUMBER}
+
+
+def check_old_kubernetes(context: Context) -> Iterator[Finding]:
+    """GS702: a Kubernetes that lacks what the bundle uses."""
+    major, minor = context.intent.kubernetes
+    if (major, minor) < OLDEST_KUBERNETES:
+        yield Finding(
+            code="GS702",
+            message=f"Kubernetes {major}.{minor} is too old: bundles are made for 1.30 and newer",
+            hints=('write kubernetes: "1.30" or newer, the oldest API server that the bundle must install on',),
+            path=("spec", "kubernetes"),
+        )
+
+
+def check_new_kubernetes(context: Context) -> Iterator[Finding]:
+    """GS703: a Kubernetes that this gpushare has never met."""
+    major, minor = context.intent.kubernetes
+    if (major, minor) > NEWEST_KUBERNETES:
+        known = ".".join(str(part) for part in NEWEST_KUBERNETES)
+        yield Finding(
+            code="GS703",
+            severity=Severity.WARNING,
+            message=f"this gpushare knows Kubernetes up to {known}, not {major}.{minor}",
+            hints=(f'it writes nothing that {known} lacks: write kubernetes: "{known}" or older to say so',),
+            path=("spec", "kubernetes"),
+        )
+
+
+def check_version_form(context: Context) -> Iterator[Finding]:
+    """GS704: what is no version of the stack's chart."""
+    platform = context.intent.platform
+    form = _VERSIONS.get(platform.stack)
+    if platform.version is not None and form and not re.match(form, platform.version):
+        chart = upstream.chart(platform.stack.value)
+        yield Finding(
+            code="GS704",
+            message=f"{platform.version!r} is no version of {chart.name}",
+            hints=(f"write it as the chart does: {chart.version}",),
+            path=(*HERE, "version"),
+        )
+
+
+def check_version_known(context: Context) -> Iterator[Finding]:
+    """GS705: a chart of another version than the one whose values were checked."""
+    platform = context.intent.platform
+    form = _VERSIONS.get(platform.stack)
+    if platform.version is None or not form or not re.match(form, platform.version):
+        return
+    chart = upstream.chart(platform.stack.value)
+    if platform.version != chart.version:
+        known = platform.version in chart.known_versions
+        why = f"and {platform.version} may know others" if known else f"since {platform.version} is not known here"
+        yield Finding(
+            code="GS705",
+            severity=Severity.WARNING,
+            message=f"values are checked against {chart.name} {chart.version}, {why}",
+            hints=(f"known are {listing(chart.known_versions)}",),
+            path=(*HERE, "version"),
+        )
+
+
+def check_plugin(context: Context) -> Iterator[Finding]:
+    """GS707: pools that need a newer device plugin than the chart's version installs."""
+    version = _plugin_version(context)
+    found = re.match(r"v?(\d+)\.(\d+)\.(\d+)", version or "")
+    if found is None or tuple(int(part) for part in found.groups()) >= EXACT_PLUGIN:
+        return
+    for pool in context.intent.pools:
+        sharing = pool.sharing
+        kinds = context.kinds(pool) or ()
+        attributed = [kind.profile.name for kind in kinds if kind.profile and kind.profile.has_attributes]
+        if isinstance(sharing, Mig) and attributed:
+            yield Finding(
+                code="GS707",
+                message=f"device plugin {version} cannot tell {attributed[0]} from other profiles of its size",
+                hints=("leave platform.version out, or use profiles without attributes",),
+                path=pool_path(pool, "sharing"),
+            )
+        if isinstance(sharing, Mig | Mps | TimeSlicing) and sharing.placement is SharePlacement.PACK:
+            yield Finding(
+                code="GS707",
+                message=f"device plugin {version} ignores placement: pack",
+                hints=("leave platform.version out, or write placement: spread",),
+                path=pool_path(pool, "sharing", "placement"),
+            )
+
+
+def _plugin_version(context: Context) -> str | None:
+    """The device plugin's version as far as it is known: from the values, else from the chart's release."""
+    platform = context.intent.platform
+    if platform.stack is Stack.EXISTING:
+        return None
+    chart = upstream.chart(platform.stack.value)
+    section, key = ("devicePlugin", "version") if platform.stack is Stack.GPU_OPERATOR else ("image", "tag")
+    values = platform.values.get(section)
+    own = values.get(key) if isinstance(values, Mapping) else None
+    return own if isinstance(own, str) and own else chart.plugin_version(platform.version or chart.version)
+
+
+def check_driver_age(context: Context) -> Iterator[Finding]:
+    """GS718: a driver that is too old to partition a pool's card."""
+    driver = context.intent.platform.driver
+    if driver is None or not (version := _numbers(driver.version)):
+        return
+    for pool in context.intent.pools:
+        card = context.card(pool)
+        if not isinstance(pool.sharing, Mig) or card is None or card.mig is None:
+            continue
+        if version < _numbers(card.mig.min_driver):
+            yield Finding(
+                code="GS718",
+                message=f"driver {driver.version} cannot partition {a_card(card)} of pool {pool.name}",
+                hints=(f"MIG on this card needs driver {card.mig.min_driver} or newer",),
+                path=(*HERE, "driver", "version"),
+            )
+
+
+def _numbers(version: str | None) -> tuple[int, ...]:
+    """`595.91.07` as numbers; the empty tuple for what is no plain driver version, such as a digest."""
+    found = re.match(r"\d+(\.\d+)*", version or "")
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(code="GS702", check=check_old_kubernetes),
+    Rule(code="GS703", check=check_new_kubernetes),
+    Rule(code="GS704", check=check_version_form),
+    Rule(code="GS705", check=check_version_known),
+    Rule(code="GS707", check=check_plugin),
+    Rule(code="GS718", check=check_driver_age),
+)

@@ -1,0 +1,200 @@
+"""Which nodes belong to which pool: satisfiable selectors, clashes of pools, and the node affinity of a pool's DaemonSet.
+
+Exact, and pure. A node belongs to a pool if the pool's labels match it and either the pool names it, or the pool names no
+nodes and no pool names this one; and if no pool of higher priority has it. Judges nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from gpushare import labels
+from gpushare.intent import NodeSelector, Pool
+from gpushare.labels import Region, Values
+
+POOL_LABEL = "gpushare.dev/pool"
+"""The node label that the node runtime keeps: the pool that the node is, or was until it has been released."""
+
+MAX_ALTERNATIVES = 64
+"""How many terms the negation of pools with higher priority may need. A scheduler tries every term on every node."""
+
+
+def region(selector: NodeSelector) -> Region | None:
+    """What the selector asks of labels; None if nothing can satisfy it. Names are left out."""
+    exact = ((key, Values(absent=False, others=False, listed=frozenset((value,)))) for key, value in selector.match_labels)
+    return labels.conjunction(chain(exact, ((e.key, labels.values_of(e)) for e in selector.match_expressions)))
+
+
+def satisfiable(selector: NodeSelector) -> bool:
+    """Whether a node can exist that satisfies the selector."""
+    return region(selector) is not None
+
+
+def overlap(one: NodeSelector, other: NodeSelector) -> bool:
+    """Whether one node can satisfy both selectors. A node that one of them names is never the other's by labels alone."""
+    if bool(one.names) != bool(other.names) or (one.names and not set(one.names) & set(other.names)):
+        return False
+    first, second = region(one), region(other)
+    return first is not None and second is not None and labels.meets(first, second)
+
+
+def clashes(pools: Sequence[Pool]) -> Iterator[tuple[Pool, Pool]]:
+    """Every pair of pools of equal priority that can have the same node: earlier and later one, in the later one's order."""
+    seen: dict[tuple[int, bool], _Seen] = {}
+    for pool in pools:
+        own = region(pool.nodes)
+        if own is None:
+            continue
+        peers = seen.setdefault((pool.priority, bool(pool.nodes.names)), _Seen())
+        yield from ((earlier, pool) for earlier in peers.overlapping(pool, own))
+        peers.add(pool, own)
+
+
+def terms(pool: Pool, pools: Sequence[Pool]) -> tuple[Mapping[str, Any], ...]:
+    """The nodeSelectorTerms of one pool's DaemonSet. For all pools of an intent, ask one `Territories`: it is much cheaper."""
+    return Territories(pools).terms(pool)
+
+
+class _Seen:
+    """Pools met so far, found again by a name that they share with a pool or by the label values that they ask for.
+
+    Pools by the thousand usually differ in the value of one label, so a pool is compared only with those that ask for its
+    own value of the label that sets it apart best, and with those that leave this label open.
+    """
+
+    def __init__(self) -> None:
+        self._pools: list[tuple[Pool, Region]] = []
+        self._by_name: dict[str, list[int]] = {}
+        self._by_value: dict[str, dict[str, list[int]]] = {}
+        self._pinning: dict[str, int] = {}
+        self._open: dict[str, tuple[list[int], int]] = {}
+
+    def add(self, pool: Pool, own: Region) -> None:
+        number = len(self._pools)
+        self._pools.append((pool, own))
+        for name in dict.fromkeys(pool.nodes.names):
+            self._by_name.setdefault(name, []).append(number)
+        for key, values in own.items():
+            if values.pinned:
+                self._pinning[key] = self._pinning.get(key, 0) + 1
+                by_value = self._by_value.setdefault(key, {})
+                for value in values.listed:
+                    by_value.setdefault(value, []).append(number)
+
+    def overlapping(self, pool: Pool, own: Region) -> Iterator[Pool]:
+        """The pools that can have a node of `pool`, oldest first."""
+        for number in self._candidates(pool, own):
+            other, theirs = self._pools[number]
+            if labels.meets(own, theirs):
+                yield other
+
+    def _candidates(self, pool: Pool, own: Region) -> Sequence[int]:
+        if pool.nodes.names:
+            return sorted({number for name in pool.nodes.names for number in self._by_name.get(name, ())})
+        pinned = [key for key, values in own.items() if values.pinned]
+        if not pinned:
+            return range(len(self._pools))
+        best = min(pinned, key=lambda key: self._cost(key, own[key]))
+        by_value = self._by_value.get(best, {})
+        asking_for_it = {number for value in own[best].listed for number in by_value.get(value, ())}
+        return sorted(asking_for_it.union(self._leaving_open(best)))
+
+    def _cost(self, key: str, values: Values) -> int:
+        by_value = self._by_value.get(key, {})
+        return sum(len(by_value.get(value, ())) for value in values.listed) + len(self._pools) - self._pinning.get(key, 0)
+
+    def _leaving_open(self, key: str) -> list[int]:
+        numbers, done = self._open.get(key, ([], 0))
+        numbers += (n for n in range(done, len(self._pools)) if key not in (own := self._pools[n][1]) or not own[key].pinned)
+        self._open[key] = (numbers, len(self._pools))
+        return numbers
+
+
+class Territories:
+    """The nodes of each pool of one intent, once pools of higher priority and pools that name nodes have theirs."""
+
+    def __init__(self, pools: Sequence[Pool]) -> None:
+        self._regions = {pool.name: region(pool.nodes) for pool in pools}
+        self._naming: dict[str, list[Pool]] = {}
+        for pool in pools:
+            for name in dict.fromkeys(pool.nodes.names):
+                self._naming.setdefault(name, []).append(pool)
+        self._named = [_field("NotIn", name) for name in sorted(self._naming)]
+        self._name_bytes = sum(len(name) for name in self._naming)
+        self._stronger = self._by_priority([pool for pool in pools if not pool.nodes.names])
+
+    def _by_priority(self, pools: Sequence[Pool]) -> dict[str, tuple[Region, ...]]:
+        """For each pool without names: what pools of higher priority take of it."""
+        stronger: dict[str, tuple[Region, ...]] = {}
+        seen, waiting = _Seen(), list[tuple[Pool, Region]]()
+        for pool in sorted(pools, key=lambda pool: -pool.priority):
+            own = self._regions[pool.name]
+            if own is None:
+                continue
+            if waiting and waiting[0][0].priority != pool.priority:
+                for peer in waiting:
+                    seen.add(*peer)
+                waiting = []
+            stronger[pool.name] = tuple(self._known(other) for other in seen.overlapping(pool, own))
+            waiting.append((pool, own))
+        return stronger
+
+    def _known(self, pool: Pool) -> Region:
+        own = self._regions[pool.name]
+        return {} if own is None else own
+
+    def owned(self, pool: Pool) -> tuple[tuple[str | None, Region], ...] | None:
+        """The pool's nodes as (node name or None for any unnamed one, labels); None where more than 64 terms would be needed.
+
+        The empty tuple means that the pool can have no node, because its selector is empty or others take all.
+        """
+        own = self._regions[pool.name]
+        if own is None:
+            return ()
+        if not pool.nodes.names:
+            left = _less(own, self._stronger[pool.name])
+            return None if left is None else tuple((None, piece) for piece in left)
+        pieces: list[tuple[str | None, Region]] = []
+        for name in dict.fromkeys(pool.nodes.names):
+            rivals = [other for other in self._naming[name] if other.priority > pool.priority]
+            taken = [theirs for other in rivals if (theirs := self._regions[other.name]) is not None]
+            left = _less(own, taken)
+            if left is None:
+                return None
+            pieces += ((name, piece) for piece in left)
+        return tuple(pieces)
+
+    def foreign_bytes(self, pool: Pool, each: int) -> int:
+        """The lengths of all node names that other pools have and this one has not, with `each` added to every one."""
+        own = set(pool.nodes.names)
+        return self._name_bytes + each * (len(self._named) - len(own)) - sum(len(name) for name in own)
+
+    def terms(self, pool: Pool) -> tuple[Mapping[str, Any], ...]:
+        """The nodeSelectorTerms of the pool's DaemonSet: the nodes it owns, and those that still carry its label.
+
+        The second kind is needed to release a node that has left; nodes that another pool names are never among them. A name
+        can be told only by `matchFields`, with one value each (the API server refuses more): kubernetes.io/hostname is
+        another thing than the node's name on some clouds, and would let a named node in. Total where `owned` is not None.
+        """
+        named = set(pool.nodes.names)
+        foreign = [entry for entry in self._named if entry["values"][0] not in named] if named else self._named
+        leaving = {"key": POOL_LABEL, "operator": "In", "values": [pool.name]}
+        owned = ((labels.requirements(own), [_field("In", name)] if name else foreign) for name, own in self.owned(pool) or ())
+        return (*(_term(expressions, fields) for expressions, fields in owned), _term([leaving], foreign))
+
+
+def _less(own: Region, taken: Sequence[Region]) -> tuple[Region, ...] | None:
+    left: tuple[Region, ...] = (own,)
+    for other in taken:
+        left = labels.without_covered(chain.from_iterable(labels.subtract(piece, other) for piece in left))
+        if len(left) > MAX_ALTERNATIVES:
+            return None
+    return left
+
+
+def _field(operator: str, name: str) -> dict[str, Any]:
+    return {"key": "metadata.name", "operator": operator, "values": [name]}
+
+
+def _term(expressions: list[dict[str, Any]], fields: list[dict[str, Any]]) -> dict[str, Any]:
+    return {key: part for key, part in (("matchExpressions", expressions), ("matchFields", fields)) if part}

@@ -1,0 +1,84 @@
+"""Goals: resolved once, remembered by the lock file, asked again when the intent asks something else."""
+
+import pytest
+from gpushare import catalog
+from gpushare.intent import Balanced, Instances, Layout, MemoryEach, Mig, MigStrategy, MostInstances, Pool
+from gpushare.lock import EMPTY, GoalPin, Lock
+from gpushare.plan import PoolPlan
+from gpushare.units import Share
+
+from tests.planning.sketches import memory, planned, pool
+
+PINNED: Layout = (("1g.5gb", 3),)
+MOST = pool(Mig(wanted=MostInstances()))
+
+
+def lock(question: str, layout: Layout = PINNED) -> Lock:
+    return Lock(goals={"research": GoalPin(question=question, layout=layout)})
+
+
+def remembered(one: Pool, layout: Layout = PINNED) -> PoolPlan:
+    """The pool compiled again under a lock that remembers `layout` for it."""
+    return planned(one, lock=lock(planned(one).goal_question, layout))
+
+
+def test_a_goal_becomes_a_layout_with_a_question() -> None:
+    one = planned(MOST)
+    assert one.layout_of_goal == (("1g.5gb", 7),)
+    assert one.goal_question
+
+
+def test_a_layout_of_ones_own_is_no_goal() -> None:
+    one = planned(pool(Mig(wanted=PINNED)))
+    assert (one.layout_of_goal, one.goal_question) == (None, "")
+
+
+def test_the_pinned_answer_stays() -> None:
+    one = remembered(MOST)
+    assert one.layout_of_goal == PINNED
+    assert len(one.devices) == 12
+
+
+def test_an_answer_that_the_card_no_longer_allows_is_asked_anew() -> None:
+    assert remembered(MOST, (("1g.5gb", 9),)).layout_of_goal == (("1g.5gb", 7),)
+    assert remembered(MOST, (("1g.23gb", 1),)).layout_of_goal == (("1g.5gb", 7),)
+
+
+def test_what_the_lock_says_of_a_pool_without_a_goal_is_ignored() -> None:
+    one = pool(Mig(wanted=(("2g.10gb", 3),)))
+    assert planned(one, lock=lock("")).devices == planned(one, lock=EMPTY).devices
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pool(Mig(wanted=MostInstances()), "a100-pcie-40gb"),
+        pool(Mig(wanted=Balanced())),
+        pool(Mig(wanted=Instances(count=2))),
+        pool(Mig(wanted=MemoryEach(size_bytes=4 << 30))),
+        pool(Mig(wanted=MemoryEach(size_bytes=5 << 30))),
+        pool(Mig(wanted=MostInstances(), strategy=MigStrategy.SINGLE)),
+        pool(Mig(wanted=MostInstances()), **memory(reserve=Share(bytes=1 << 30))),
+    ],
+)
+def test_another_question_is_asked_anew(other: Pool) -> None:
+    question = planned(MOST).goal_question
+    assert planned(other).goal_question != question
+    assert planned(other, lock=lock(question)) == planned(other)
+
+
+def test_a_replica_more_does_not_move_the_layout() -> None:
+    question = planned(MOST).goal_question
+    assert planned(pool(Mig(wanted=MostInstances(), replicas=2)), lock=lock(question)).layout_of_goal == PINNED
+
+
+def test_the_intents_own_description_of_a_card_is_part_of_the_question() -> None:
+    assert planned(MOST, cards={"a100-sxm4-40gb": {"name": "ours"}}).goal_question != planned(MOST).goal_question
+
+
+@pytest.mark.parametrize("card", ["a30", "h100-sxm5-80gb", "rtx-pro-6000-server"])
+def test_most_instances_is_as_many_as_the_card_has(card: str) -> None:
+    one = planned(pool(Mig(wanted=MostInstances()), card, gpus=1))
+    mig = catalog.load(card).mig
+    assert mig
+    assert len(one.devices) == max(profile.max_count for profile in mig.profiles if not profile.has_attributes)

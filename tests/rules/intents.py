@@ -1,0 +1,41 @@
+"""Intents as text, and what the rules find in them: the way from text to findings, without rendering."""
+
+from gpushare import catalog, intent, rules, schema, source
+from gpushare.diagnostics import Finding, is_error, pointer
+
+HEAD = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: physics-batch}\nspec:\n"
+
+
+def pool(
+    name: str = "notebooks",
+    card: str = "t4",
+    nodes: str = "{matchLabels: {node.example.org/flavour: gpu-t4}}",
+    sharing: str = "{mode: time-slicing, replicas: 4}",
+    **more: str,
+) -> str:
+    """One pool of nodes with four GPUs; `more` are further fields as YAML."""
+    fields = {"card": card, "nodes": nodes, "gpusPerNode": "4", "sharing": sharing} | more
+    return f"    {name}:\n" + "".join(f"      {key}: {value}\n" for key, value in fields.items())
+
+
+def written(*pools: str, **spec: str) -> str:
+    """A whole intent."""
+    return HEAD + "".join(f"  {key}: {value}\n" for key, value in spec.items()) + "  pools:\n" + "".join(pools)
+
+
+def judged(text: str) -> list[Finding]:
+    """Every finding up to and including the rules; the rules run only on documents that passed the schema, as in a compile."""
+    read = source.read(text.encode(), "intent.yaml")
+    findings = [*read.findings, *(schema.check(read) if read.data is not None else ())]
+    if not any(is_error(finding) for finding in findings):
+        findings += catalog.check(read.data["spec"].get("cards", {}))
+    if not any(is_error(finding) for finding in findings):
+        built = intent.build(read.data)
+        own = {key: catalog.build(key, card) for key, card in built.cards.items()}
+        findings += rules.judge(built, catalog.Catalog(own=own), read.data)
+    return [read.locate(finding) for finding in findings]
+
+
+def found(text: str, code: str) -> list[tuple[str, bool, str]]:
+    """(pointer, whether the key is meant, message) of every finding of one code."""
+    return [(pointer(f.path), f.on_key, f.message) for f in judged(text) if f.code == code]

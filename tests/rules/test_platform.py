@@ -1,0 +1,240 @@
+"""Rules on the platform, versions and upstream values: code, place and sentence."""
+
+import pytest
+
+from gpushare import intent, owned_values, source, upstream
+from tests.rules.intents import found, judged, pool, written
+
+A100 = "a100-sxm4-40gb"
+MIG = pool("training", card=A100, nodes="{names: [n1]}", sharing="{mode: mig, layout: {1g.5gb: 7}}")
+SINGLE = pool("single", card=A100, nodes="{names: [n2]}", sharing="{mode: mig, layout: {1g.5gb: 7}, strategy: single}")
+MPS = pool("serving", card="l40s", nodes="{names: [n3]}", sharing="{mode: mps, replicas: 8}")
+
+
+def one(code: str, *pools: str, **spec: str) -> tuple[str, bool, str]:
+    (only,) = found(written(*(pools or (pool(),)), **spec), code)
+    return only
+
+
+def codes(*pools: str, **spec: str) -> list[str]:
+    return [finding.code for finding in judged(written(*(pools or (pool(),)), **spec))]
+
+
+@pytest.mark.parametrize("stack", ["device-plugin", "existing"])
+@pytest.mark.parametrize(("field", "value"), [("driver", "{}"), ("partitioner", "mig-manager")])
+def test_what_only_the_operator_can_do_is_refused_elsewhere(stack: str, field: str, value: str) -> None:
+    assert one("GS701", platform=f"{{stack: {stack}, {field}: {value}}}")[0] == f"/spec/platform/{field}"
+    assert codes(platform=f"{{stack: gpu-operator, {field}: {value}}}") == []
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [("1.29", ["GS702"]), ("1.3", ["GS702"]), ("1.30", []), ("1.37", []), ("1.38", ["GS703"])],
+)
+def test_kubernetes_versions(version: str, expected: list[str]) -> None:
+    findings = judged(written(pool(), kubernetes=f'"{version}"'))
+    assert [finding.code for finding in findings] == expected
+    assert all(finding.path == ("spec", "kubernetes") for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("stack", "version", "expected"),
+    [
+        ("gpu-operator", "v26.7.0", []),
+        ("gpu-operator", "v26.3.3", ["GS705"]),
+        ("gpu-operator", "v99.0.0-rc.1", ["GS705"]),
+        ("gpu-operator", "26.7.0", ["GS704"]),
+        ("gpu-operator", "newest", ["GS704"]),
+        ("device-plugin", "0.20.0", []),
+        ("device-plugin", "v0.20.0", ["GS704"]),
+        ("device-plugin", "0.19.3", ["GS705"]),
+        ("existing", "v26.7.0", ["GS706"]),
+    ],
+)
+def test_versions_of_the_chart(stack: str, version: str, expected: list[str]) -> None:
+    findings = judged(written(pool(), platform=f"{{stack: {stack}, version: {version}}}"))
+    assert [finding.code for finding in findings] == expected
+    assert all(finding.path == ("spec", "platform", "version") for finding in findings)
+
+
+def test_values_without_a_chart_are_refused() -> None:
+    assert one("GS706", platform="{stack: existing, values: {a: 1}}")[0] == "/spec/platform/values"
+
+
+ATTRIBUTED = pool("video", card=A100, nodes="{names: [n1]}", sharing="{mode: mig, layout: {1g.5gb+me: 1}}")
+PACKED = pool(sharing="{mode: time-slicing, replicas: 4, placement: pack}")
+
+
+@pytest.mark.parametrize(
+    "platform",
+    [
+        "{version: v26.3.3}",
+        "{stack: device-plugin, version: 0.19.3}",
+        '{values: {devicePlugin: {version: v0.19.0}}}',
+        '{stack: device-plugin, values: {image: {tag: v0.19.0}}}',
+    ],
+)
+def test_an_older_plugin_can_neither_tell_attributes_nor_pack(platform: str) -> None:
+    assert one("GS707", ATTRIBUTED, platform=platform)[0] == "/spec/pools/video/sharing"
+    assert one("GS707", PACKED, platform=platform)[0] == "/spec/pools/notebooks/sharing/placement"
+    assert not found(written(pool(), platform=platform), "GS707")
+
+
+def test_the_newest_plugin_can_do_both() -> None:
+    assert codes(ATTRIBUTED) == []
+    assert codes(PACKED) == []
+
+
+def values(text: str, stack: str = "gpu-operator") -> str:
+    return f"{{stack: {stack}, values: {text}}}"
+
+
+@pytest.mark.parametrize(
+    ("stack", "text", "code", "place", "on_key"),
+    [
+        ("gpu-operator", "{dcgm: {enable: true}}", "GS708", "dcgm/enable", True),
+        ("gpu-operator", "{dcgm: {enabled: {deep: 1}}}", "GS710", "dcgm/enabled", False),
+        ("gpu-operator", "{nothing: 1}", "GS708", "nothing", True),
+        ("gpu-operator", "{operator: {defaultRuntime: containerd}}", "GS709", "operator/defaultRuntime", True),
+        ("gpu-operator", "{dcgm: true}", "GS710", "dcgm", False),
+        ("gpu-operator", "{dcgm: {enabled: 1}}", "GS710", "dcgm/enabled", False),
+        ("gpu-operator", "{toolkit: {env: {A: b}}}", "GS710", "toolkit/env", False),
+        ("gpu-operator", "{mig: {strategy: single}}", "GS711", "mig/strategy", True),
+        ("gpu-operator", "{mig: null}", "GS710", "mig", False),
+        ("gpu-operator", "{cdi: null}", "GS710", "cdi", False),
+        ("gpu-operator", "{toolkit: {env: [A=b]}}", "GS710", "toolkit/env/0", False),
+        ("gpu-operator", "{migManager: {config: null}}", "GS710", "migManager/config", False),
+        ("gpu-operator", "{devicePlugin: {config: {name: mine}}}", "GS711", "devicePlugin/config/name", True),
+        ("gpu-operator", "{migManager: {enabled: false}}", "GS711", "migManager/enabled", True),
+        ("gpu-operator", "{driver: {version: '595.91.07'}}", "GS711", "driver/version", True),
+        ("gpu-operator", "{daemonsets: {tolerations: []}}", "GS711", "daemonsets/tolerations", True),
+        (
+            "gpu-operator",
+            "{devicePlugin: {env: [{name: A, value: b}, {name: MIG_STRATEGY, value: none}]}}",
+            "GS711",
+            "devicePlugin/env/1/name",
+            False,
+        ),
+        ("device-plugin", "{migStrategy: mixed}", "GS711", "migStrategy", True),
+        ("device-plugin", "{config: {map: {a: b}}}", "GS711", "config/map", True),
+        ("device-plugin", "{gfd: {sleepInterval: 60s}}", "GS709", "gfd/sleepInterval", True),
+    ],
+)
+def test_a_value_that_the_chart_or_gpushare_will_not_have(stack: str, text: str, code: str, place: str, on_key: bool) -> None:
+    path, at_key, _ = one(code, platform=values(text, stack))
+    assert (path, at_key) == (f"/spec/platform/values/{place}", on_key)
+    assert codes(platform=values(text, stack)) == [code]
+
+
+@pytest.mark.parametrize(
+    ("stack", "text"),
+    [
+        ("gpu-operator", "{dcgm: {enabled: true, args: []}}"),
+        ("gpu-operator", "{dcgm: {enabled: null}}"),
+        ("gpu-operator", "{operator: {nodeSelector: {example.org/control: 'true'}}}"),
+        ("gpu-operator", "{toolkit: {env: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]}}"),
+        ("gpu-operator", "{node-feature-discovery: {master: {extra: 1}}}"),
+        ("device-plugin", "{resources: {limits: {cpu: 1}}}"),
+    ],
+)
+def test_values_that_the_chart_reads(stack: str, text: str) -> None:
+    assert codes(platform=values(text, stack)) == []
+
+
+def test_image_repositories_are_the_compilers_only_with_a_registry() -> None:
+    text = "values: {dcgm: {repository: elsewhere.example.org/dcgm}}"
+    assert codes(platform=f"{{{text}}}") == []
+    assert codes(platform=f"{{registry: registry.example.org, {text}}}") == ["GS711"]
+
+
+@pytest.mark.parametrize("stack", ["gpu-operator", "device-plugin"])
+def test_every_owned_path_is_one_that_the_chart_reads(stack: str) -> None:
+    text = written(pool(), platform=f"{{stack: {stack}, registry: registry.example.org, imagePullSecrets: [mirror]}}")
+    chart = upstream.chart(stack)
+    owned = owned_values.owned(intent.build(source.read(text.encode(), "intent.yaml").data), chart)
+    judged_paths = {path: upstream.judge_path(chart, tuple(path.split("."))) for path in owned}
+    unknown = {path for path, verdict in judged_paths.items() if not isinstance(verdict, upstream.Known | upstream.OpenMap)}
+    assert not {path for path in unknown if not path.endswith("imagePullSecrets")}
+
+
+@pytest.mark.parametrize(
+    ("platform", "place"),
+    [
+        ('{driver: {repository: "https://registry.example.org"}}', "driver/repository"),
+        ("{driver: {image: my/driver}}", "driver/image"),
+        ('{driver: {version: "595 91"}}', "driver/version"),
+        ("{imagePullSecrets: [good, Bad_Secret]}", "imagePullSecrets/1"),
+    ],
+)
+def test_names_that_nothing_can_be_pulled_with(platform: str, place: str) -> None:
+    assert one("GS712", platform=platform)[0] == f"/spec/platform/{place}"
+
+
+def test_names_that_images_are_pulled_with() -> None:
+    driver = '{repository: "registry.example.org:5000/nvidia", image: driver, version: "595.91.07"}'
+    assert codes(platform=f"{{driver: {driver}, imagePullSecrets: [mirror]}}") == []
+
+
+@pytest.mark.parametrize(
+    ("pools", "later"),
+    [((MIG, MPS), "serving"), ((MPS, MIG), "training"), ((MIG, SINGLE), "single"), ((pool(), MIG, MPS), "serving")],
+)
+def test_pools_that_need_different_strategies_are_reported_at_the_later(pools: tuple[str, ...], later: str) -> None:
+    path, _, message = one("GS713", *pools)
+    assert path == f"/spec/pools/{later}/sharing"
+    assert "left empty" in message
+
+
+@pytest.mark.parametrize("pools", [(MIG, pool()), (SINGLE, MPS), (MPS, pool())])
+def test_pools_that_agree_on_a_strategy(pools: tuple[str, ...]) -> None:
+    assert not found(written(*pools), "GS713")
+
+
+def test_without_the_operator_every_profile_states_its_strategy() -> None:
+    assert not found(written(MIG, MPS, platform="{stack: device-plugin}"), "GS713")
+
+
+def test_mig_manager_is_not_given_profiles_that_it_does_not_know() -> None:
+    edge = pool("edge", card="thor-igpu", sharing="{mode: mig, layout: {3g.0gb+gfx: 1}}")
+    assert one("GS714", edge, platform="{partitioner: mig-manager}")[0] == "/spec/pools/edge/sharing"
+    assert not found(written(edge), "GS714")
+    assert not found(written(MIG, platform="{partitioner: mig-manager}"), "GS714")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("admission", "{enforce: deny}"),
+        ("admission", "{enforce: audit}"),
+        ("monitoring", "{alerts: true}"),
+        ("gitops", "{argocd: {repoURL: 'https://git.example.org/gpu.git', path: a}}"),
+    ],
+)
+def test_parts_that_are_not_generated_are_said_so_where_they_stand(field: str, value: str) -> None:
+    assert one("GS715", **{field: value})[0] == f"/spec/{field}"
+
+
+def test_namespaces_of_a_pool_are_said_not_to_be_kept() -> None:
+    assert one("GS715", pool(namespaces="[atlas]"))[0] == "/spec/pools/notebooks/namespaces"
+
+
+def test_mig_beside_an_existing_operator_warns() -> None:
+    assert one("GS716", MIG, platform="{stack: existing}")[0] == "/spec/pools/training/sharing/mode"
+    assert codes(platform="{stack: existing}") == []
+
+
+def test_the_device_plugin_does_not_go_into_the_default_namespace() -> None:
+    assert one("GS717", namespace="default", platform="{stack: device-plugin}")[0] == "/spec/namespace"
+    assert codes(namespace="default") == []
+
+
+@pytest.mark.parametrize(
+    ("version", "too_old"), [("440.33.01", True), ("450.80.01", True), ("450.80.02", False), ("595.91.07", False)]
+)
+def test_a_driver_must_know_how_to_partition_the_card(version: str, too_old: bool) -> None:
+    places = [path for path, _, _ in found(written(MIG, platform=f'{{driver: {{version: "{version}"}}}}'), "GS718")]
+    assert places == (["/spec/platform/driver/version"] if too_old else [])
+
+
+def test_a_driver_is_not_too_old_for_cards_that_are_not_partitioned() -> None:
+    assert codes(platform='{driver: {version: "440.33.01"}}') == []

@@ -1,0 +1,68 @@
+"""Sizes of bundles against the limits of Kubernetes and Helm."""
+
+import base64
+import gzip
+import json
+import random
+
+import pytest
+
+from gpushare.artifact import Artifact
+from gpushare.diagnostics import Severity
+from gpushare.rules.sizes import judge_sizes
+
+
+def noise(size: int, seed: int = 1) -> str:
+    """Text that does not compress to less than three quarters."""
+    return base64.b64encode(random.Random(seed).randbytes(size * 3 // 4 + 3)).decode()[:size]
+
+
+def judged(**files: str) -> list[tuple[str, Severity]]:
+    artifacts = [Artifact(path=path, text=text) for path, text in files.items()]
+    return [(finding.code, finding.severity) for finding in judge_sizes(artifacts)]
+
+
+def test_a_small_bundle_has_no_findings() -> None:
+    small = {"chart/values.yaml": "a: 1\n", "chart/files/policies/a.yaml": "b: 1\n"}
+    assert judged(**small, **{"README.md": noise(3_000_000)}) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (520_000, []),
+        (530_000, [("GS720", Severity.WARNING)]),
+        (940_000, [("GS720", Severity.WARNING)]),
+        (950_000, [("GS720", Severity.ERROR)]),
+    ],
+)
+def test_a_config_map_warns_from_half_and_fails_from_nine_tenths(size: int, expected: list[tuple[str, Severity]]) -> None:
+    findings = judged(**{"chart/files/mig-parted/config.yaml": "x" * size})
+    assert [finding for finding in findings if finding[0] == "GS720"] == expected
+
+
+def test_profiles_count_twice_because_each_has_two_keys() -> None:
+    profiles = {f"chart/files/profiles/mps-{n}.yaml": "x" * 100_000 for n in range(3)}
+    assert ("GS720", Severity.WARNING) in judged(**profiles)
+
+
+def test_a_large_object_warns_those_who_apply_on_the_client() -> None:
+    assert ("GS722", Severity.WARNING) in judged(**{"chart/files/policies/a.yaml": "x" * 240_000})
+    assert ("GS722", Severity.WARNING) not in judged(**{"chart/files/policies/a.yaml": "x" * 230_000})
+
+
+def release(files: dict[str, str], manifest: str, values: object) -> int:
+    """A release as Helm stores it: JSON with every chart file in base64, gzip, base64."""
+    chart = {"files": [{"name": name, "data": base64.b64encode(text.encode()).decode()} for name, text in files.items()]}
+    document = {"chart": {**chart, "values": values}, "config": {}, "manifest": manifest}
+    return len(base64.b64encode(gzip.compress(json.dumps(document).encode(), 9)))
+
+
+@pytest.mark.parametrize(("size", "expected"), [(100_000, None), (400_000, Severity.WARNING), (600_000, Severity.ERROR)])
+def test_a_release_is_measured_as_helm_stores_it(size: int, expected: Severity | None) -> None:
+    files = {f"chart/files/policies/p{n}.yaml": noise(size // 10, n) for n in range(10)}
+    severity = dict(judged(**files)).get("GS721")
+    assert severity is expected
+    share = release(files, "\n".join(files.values()), {}) / (1 << 20)
+    assert (share >= 0.5) == (expected is not None)
+    assert (share >= 0.9) == (expected is Severity.ERROR)

@@ -1,0 +1,266 @@
+"""From what a schema validator says to findings in the user's words: GS101 to GS108, one for each real problem.
+
+Owns wording, hints, and the choice among judgements that stem from one mistake. Knows no validator and no positions.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gpushare.diagnostics import Finding, Path
+
+MAX_RAW = 400
+"""Judgements looked at: a text with more of them must be mended at its first ones before the rest is worth reading."""
+MAX_FINDINGS = 100
+
+_NAMES = {"object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",
+          "boolean": "true or false", "null": "nothing"}
+_WORD_LIST = re.compile(r"\^\(([a-z|-]+)\)\$")
+_PLANNED = {"vgpu", "partition", "dra"}
+# Of several judgements on one value, the first of these is the mistake and the others are its echo.
+_RANK = ("not", "type", "const", "enum", "pattern", "format", "minimum", "maximum", "minLength", "maxLength",
+         "minItems", "maxItems", "minProperties", "maxProperties", "uniqueItems")
+_LONGEST_GUESS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """One complaint of a validator: which keyword with which argument refuses which value, where, in which schema."""
+
+    keyword: str
+    argument: Any
+    value: Any
+    schema: Any
+    path: Path
+    told: str
+
+
+def findings(
+    judgements: Iterable[Judgement], document: object, schema: Mapping[str, Any], base: Path, written: Callable[[Path], str]
+) -> list[Finding]:
+    """The findings, at most MAX_FINDINGS and one that says how many more. `written` gives a value's own characters."""
+    raw = list(judgements)
+    wording = _Wording(document=document, root=schema, written=written)
+    told = [pair for judgement in _first_causes(raw) for pair in wording.tell(judgement)]
+    # What is only missing because its key is misspelt is told by that key's own finding.
+    misspelt = set(wording.meant)
+    kept = list(dict.fromkeys(finding for finding, wanted in told if not misspelt.intersection(wanted)))
+    placed = [replace(finding, path=(*base, *finding.path)) for finding in kept[:MAX_FINDINGS]]
+    if len(kept) > MAX_FINDINGS:
+        least = "at least " if len(raw) >= MAX_RAW else ""
+        placed.append(replace(placed[-1], message=f"{least}{len(kept) - MAX_FINDINGS} more findings are not shown", hints=()))
+    return placed
+
+
+def _first_causes(raw: list[Judgement]) -> Iterator[Judgement]:
+    """Of the judgements on one value the one that ranks first, and none below a field that must not be there at all."""
+    best: dict[Path, tuple[int, int]] = {}
+    for judgement in raw:
+        if judgement.keyword in _RANK:
+            best[judgement.path] = min(best.get(judgement.path, _rank(judgement)), _rank(judgement))
+    forbidden = {path for path, rank in best.items() if rank[0] == 0}
+    for judgement in raw:
+        under = any(judgement.path[:length] in forbidden for length in range(len(judgement.path)))
+        ranked = judgement.keyword in _RANK
+        # A value of the wrong type has no fields to miss or to exclude each other: conditions on those hold emptily.
+        first = best.get(judgement.path, (len(_RANK), 0))
+        echo = first != _rank(judgement) if ranked else first[0] <= _RANK.index("type")
+        if not under and not echo:
+            yield judgement
+
+
+def _rank(judgement: Judgement) -> tuple[int, int]:
+    return _RANK.index(judgement.keyword), len(judgement.argument) if isinstance(judgement.argument, list) else 0
+
+
+Told = Iterator[tuple[Finding, tuple[Path, ...]]]
+"""Findings, each with the paths of the fields that it finds missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wording:
+    """Findings out of judgements. `meant` collects the fields that misspelt keys stand for."""
+
+    document: object
+    root: Mapping[str, Any]
+    written: Callable[[Path], str]
+    meant: list[Path] = field(default_factory=list)
+
+    def tell(self, judgement: Judgement) -> Told:
+        """The findings of one judgement."""
+        match judgement.keyword:
+            case "required":
+                for name in judgement.argument:
+                    if name not in judgement.value:
+                        path = (*judgement.path, name)
+                        yield Finding(code="GS101", message=f"{_subject(judgement.path)} needs {name}", path=path), (path,)
+            case "additionalProperties":
+                yield from ((finding, ()) for finding in self._unknown(judgement))
+            case "oneOf" | "anyOf":
+                yield from _alternatives(judgement)
+            case "not":
+                message = f"{judgement.path[-1]} does not belong to {self._chosen(judgement.path[:-1])}"
+                yield Finding(code="GS108", message=message, hints=("leave it out",), path=judgement.path, on_key=True), ()
+            case _:
+                code, message, hints = self._value(judgement)
+                yield Finding(code=code, message=f"{_subject(judgement.path)} {message}", hints=hints, path=judgement.path), ()
+
+    def _chosen(self, path: Path) -> str:
+        """What the mapping at the path has chosen to be: the word on which its other fields depend."""
+        mapping: Any = self.document
+        for step in path:
+            mapping = mapping[step]
+        choice = next((name for name in ("mode", "operator") if name in mapping), "")
+        return f"{choice} {_shown(mapping[choice])}" if choice else "this choice"
+
+    def _unknown(self, judgement: Judgement) -> Iterator[Finding]:
+        known = judgement.schema.get("properties", {})
+        for key in list(judgement.value)[: MAX_RAW + len(known)]:
+            if key not in known:
+                near = _nearest(key, [name for name in known if name not in judgement.value])
+                if near:
+                    self.meant.append((*judgement.path, near))
+                hint = f"did you mean {near}?" if near else self._elsewhere(key, known) or f"known here: {', '.join(known)}"
+                message = f"unknown field {_clip(key)} in {_subject(judgement.path)}"
+                yield Finding(code="GS102", message=message, hints=(hint,), path=(*judgement.path, key), on_key=True)
+
+    def _elsewhere(self, key: str, known: Mapping[str, Any]) -> str:
+        """A hint where a neighbour's mapping has the field."""
+        for name, part in known.items():
+            reference = part.get("$ref", "").removeprefix("#/definitions/")
+            inside = self.root["definitions"][reference] if reference else part
+            if key in inside.get("properties", {}):
+                return f"{key} belongs in {name}"
+        return ""
+
+    def _value(self, judgement: Judgement) -> tuple[str, str, tuple[str, ...]]:
+        """Code, predicate and hints for a value that is wrong in itself."""
+        argument, value = judgement.argument, judgement.value
+        match judgement.keyword:
+            case "type":
+                return self._type(judgement)
+            case "const" | "enum":
+                return _words([argument] if judgement.keyword == "const" else argument, value)
+            case "pattern" if words := _WORD_LIST.match(argument):
+                code, message, hints = _words(words[1].split("|"), value)
+                said = judgement.schema.get("patternErrorMessage")
+                return code, f"{said}, not {_shown(value)}" if said else message, hints
+            case "pattern" | "format":
+                said = judgement.schema.get("patternErrorMessage") or f"does not have the form {argument}"
+                return "GS105", f"{said}, not {_shown(value)}", ()
+            case "minimum" | "maximum":
+                return "GS106", f"must be {_bounds(judgement.schema)}, not {_shown(value)}", ()
+            case "minItems" | "minProperties":
+                words = _WORD_LIST.match(judgement.schema.get("pattern", ""))
+                hints = (f"write {_either(words[1].split('|'))} to have nothing in it",) if words and "none" in words[1] else ()
+                return "GS107", f"needs at least {'one entry' if argument == 1 else f'{argument} entries'}", hints
+            case "maxItems" | "maxProperties":
+                return "GS107", f"takes at most {argument}, not {' and '.join(map(_shown, list(value)[:5]))} together", ()
+            case "uniqueItems":
+                return "GS107", f"has {_shown(_repeated(value))} more than once", ("give each entry once",)
+            case _:
+                return "GS105", f"is malformed: {judgement.told}", ()
+
+    def _type(self, judgement: Judgement) -> tuple[str, str, tuple[str, ...]]:
+        types = [judgement.argument] if isinstance(judgement.argument, str) else list(judgement.argument)
+        value, said = judgement.value, judgement.schema.get("patternErrorMessage")
+        wanted = said if said and "string" in types else "must be " + " or ".join(_NAMES[name] for name in types)
+        hints: tuple[str, ...] = ()
+        text = self.written(judgement.path) or _shown(value)
+        if types == ["string"] and isinstance(value, int | float) and re.search(judgement.schema.get("pattern", ""), text):
+            hints = (f'write it in quotes: "{_clip(text)}"',)
+        elif "integer" in types and isinstance(value, str) and value.strip().isdecimal():
+            hints = (f"write it without quotes: {_clip(value.strip())}",)
+        elif "array" in types and isinstance(value, str | int):
+            hints = (f"write a list of one: [{_shown(value)}]",)
+        return "GS103", f"{wanted}, not {_kind(value)}", hints
+
+
+def _alternatives(judgement: Judgement) -> Told:
+    """Fields of which exactly one (oneOf) or at least one (anyOf) must be there."""
+    names = [part["required"][0] for part in judgement.argument]
+    given = [key for key in judgement.value if key in names]
+    subject = _subject(judgement.path)
+    if len(given) > 1:
+        message = f"{given[-1]} stands beside {given[0]}: {subject} takes one of {_either(names)}"
+        yield Finding(code="GS108", message=message, hints=("keep one of them",), path=(*judgement.path, given[-1])), ()
+        return
+    code = "GS108" if judgement.keyword == "oneOf" else "GS101"
+    number = "exactly one" if judgement.keyword == "oneOf" else "at least one"
+    missing = tuple((*judgement.path, name) for name in names)
+    message = f"{subject} needs {number} of {_either(names)}"
+    yield Finding(code=code, message=message, path=judgement.path, on_key=True), missing
+
+
+def _words(words: list[str], value: object) -> tuple[str, str, tuple[str, ...]]:
+    message = f"must be {_either(words)}, not {_shown(value)}"
+    if isinstance(value, str):
+        if value in _PLANNED and words != ["none"]:
+            return "GS104", message, (f"{value} is planned for a later version",)
+        near = _nearest(value, words)
+        return "GS104", message, (f"did you mean {near}?",) if near else ()
+    return "GS104", message, ()
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415  # only a misspelt document needs it
+
+    if len(word) > _LONGEST_GUESS:
+        return ""
+    plain = {name.lower(): name for name in known}
+    near = get_close_matches(word.lower().replace("_", "").replace(" ", "-"), plain, n=1, cutoff=0.7)
+    return plain[near[0]] if near else ""
+
+
+def _subject(path: Path) -> str:
+    """What a person calls the value at the path: its key; with the list's name for an entry; a pool by its name."""
+    if not path:
+        return "the document"
+    last = path[-1]
+    if isinstance(last, int):
+        return f"{_subject(path[:-1])}[{last}]"
+    return f"pool {_clip(last)}" if path[:-1] == ("spec", "pools") else _clip(last)
+
+
+def _either(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _bounds(schema: Mapping[str, Any]) -> str:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if high is None or high > 1 << 32:
+        return f"at least {low}"
+    return f"at most {high}" if low is None else f"from {low} to {high}"
+
+
+def _repeated(items: list[Any]) -> object:
+    seen: set[object] = set()
+    for item in items:
+        if not isinstance(item, dict | list):
+            if item in seen:
+                return item
+            seen.add(item)
+    return None
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    return f'the text "{_clip(value)}"' if isinstance(value, str) else _shown(value)
+
+
+def _shown(value: object) -> str:
+    """A value as its author would recognise it."""
+    if isinstance(value, str):
+        return _clip(value) or "empty text"
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _clip(value) if isinstance(value, int | float) else _kind(value)
+
+
+def _clip(text: object) -> str:
+    line = str(text).split("\n", 1)[0]
+    return line if len(line) <= 40 else line[:39] + "…"

@@ -1,0 +1,294 @@
+"""The objects of a bundle without Helm: what `charts/gpushare` renders from the same values and files, and the Namespace.
+
+For Argo CD's plugins and for kustomize, where no Helm runs. Owns a second telling of the chart's templates, and no decision of
+its own: reasons stand in the templates, and tests hold the two to equality under both majors of Helm. It differs on purpose in
+two labels: the objects are `managed-by: gpushare`, and no `helm.sh/chart` names a chart that took no part. Hooks and test pods
+of the chart have no meaning outside Helm and are left out.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gpushare import __version__
+from gpushare.registry import mirrored
+
+Object = dict[str, Any]
+
+_ACCOUNT = "gpushare-node"
+_POOL = "gpushare.dev/pool"
+_CLIENT = "nvidia.com/gpu.deploy.client"
+_AWAY = (
+    "false", "paused-for-driver-upgrade", "paused-for-mig-change", "paused-for-mig-change_paused-for-driver-upgrade",
+)
+_STATE = "/var/lib/gpushare"
+_KUBELET = "/var/lib/kubelet"
+_MPS = "/run/nvidia/mps"
+_PORT = 9408
+_TAINTS = ("gpushare.dev/not-ready", "gpushare.dev/repartitioning", "nvidia.com/gpu", "CriticalAddonsOnly")
+
+
+def objects(namespace: Mapping[str, Any], values: Mapping[str, Any], files: Mapping[str, str]) -> tuple[Object, ...]:
+    """Every object, in an order in which they can be applied one by one.
+
+    `namespace` is the Namespace object that the bundle carries beside the chart, `values` the chart's values.yaml, `files` its
+    generated files by path inside the chart (`files/policies/<pool>.yaml`, …). Raises KeyError for a pool without a policy.
+    """
+    chart = _Chart(str(namespace["metadata"]["name"]), values, files)
+    return (dict(namespace), *chart.account(), *chart.config_maps(), *chart.quotas(), *chart.daemon_sets())
+
+
+class _Chart:
+    """One rendering: the namespace, the values and the files, as the templates see them."""
+
+    def __init__(self, namespace: str, values: Mapping[str, Any], files: Mapping[str, str]) -> None:
+        self.namespace = namespace
+        self.values = values
+        self.files = files
+        self.pools = dict(sorted(values["pools"].items()))
+        self.partitions = values["partitioner"] == "gpushare"
+
+    def account(self) -> Iterator[Object]:
+        """The ServiceAccount and its rights."""
+        yield self._object("v1", "ServiceAccount", _ACCOUNT) | {"automountServiceAccountToken": False}
+        cluster_rules = [
+            _rule("nodes", "get", "list", "patch", "watch"),
+            _rule("nodes/status", "patch"),
+            _rule("pods", "get", "list", "watch"),
+            _rule("events", "create", "patch"),
+        ]
+        if any(pool["evict"] for pool in self.pools.values()):
+            cluster_rules.append(_rule("pods/eviction", "create"))
+        own_rules = [
+            _rule("pods", "delete"),
+            _rule("leases", "create", "get", "list", "update", group="coordination.k8s.io"),
+        ]
+        yield from self._role("ClusterRole", cluster_rules)
+        yield from self._role("Role", own_rules)
+
+    def config_maps(self) -> Iterator[Object]:
+        """Policies, device-plugin profiles under two names each, and the configs of mig-parted."""
+        for name in self.pools:
+            yield self._config_map(f"gpushare-{name}-policy", {"policy.yaml": self.files[f"files/policies/{name}.yaml"]}, name)
+        profiles = {
+            path.removeprefix("files/profiles/").removesuffix(".yaml"): text
+            for path, text in self.files.items() if path.startswith("files/profiles/")
+        }
+        both = {f"{key}-{side}": text for key, text in sorted(profiles.items()) for side in "ab"}
+        yield self._config_map("gpushare-profiles", both)
+        if self.values.get("migParted", {}).get("enabled"):
+            yield self._config_map("gpushare-mig-parted", {"config.yaml": self.files["files/mig-parted/config.yaml"]})
+
+    def quotas(self) -> Iterator[Object]:
+        """One ResourceQuota in each namespace that has one."""
+        for namespace, hard in sorted(self.values["quotas"].items()):
+            quota = self._object("v1", "ResourceQuota", "gpushare", namespace=namespace)
+            yield quota | {"spec": {"hard": {key: str(number) for key, number in hard.items()}}}
+
+    def daemon_sets(self) -> Iterator[Object]:
+        """One DaemonSet for each pool, and the one for nodes of pools that are gone."""
+        for name, pool in self.pools.items():
+            selector = {"app.kubernetes.io/component": "node", _POOL: name}
+            pace = {"rollingUpdate": {"maxUnavailable": pool["maxUnavailable"]}, "type": "RollingUpdate"}
+            notes = {"kubectl.kubernetes.io/default-container": "enforce", "gpushare.dev/policy": pool["policy"]}
+            yield self._daemon_set(f"gpushare-{name}", selector, {"annotations": notes}, self._pool_pod(name, pool), pace)
+        if self.pools:
+            selector = {"app.kubernetes.io/component": "release"}
+            yield self._daemon_set("gpushare-release", selector, {}, self._release_pod(), None)
+
+    def _pool_pod(self, name: str, pool: Mapping[str, Any]) -> Object:
+        mps, mig = pool["mps"], pool["mig"]
+        privileged = pool["migCapable"] and self.partitions
+        policy = {"name": "policy", "mountPath": "/etc/gpushare", "readOnly": True}
+        arguments = ("--policy", "/etc/gpushare/policy.yaml")
+        partition = self._container("partition", "apply", *arguments) | {
+            "env": _environment(mps=mps, configures_mig=privileged, monitors_mig=privileged or mig),
+            "securityContext": _hardware_security(privileged=privileged),
+            "volumeMounts": [policy, *_mounts(mps=mps, host_dev=privileged)],
+        }
+        enforce = self._container("enforce", "enforce", *arguments) | {
+            "env": _environment(mps=mps, configures_mig=False, monitors_mig=mig),
+            "ports": [{"name": "metrics", "containerPort": _PORT, "protocol": "TCP"}],
+            "livenessProbe": _probe("/healthz", 10),
+            "readinessProbe": _probe("/readyz", 5),
+            "securityContext": _security("KILL", *(("SYS_ADMIN",) if mig else ()), "SYS_PTRACE"),
+            "volumeMounts": [policy, *_mounts(mps=mps, host_dev=False)],
+        }
+        tolerations = [{"key": key, "operator": "Exists"} for key in _TAINTS]
+        return self._pod_base() | {
+            "affinity": self._affinity(pool["terms"]),
+            "tolerations": [*tolerations, *pool.get("tolerations", ())],
+            "initContainers": [partition],
+            "containers": [enforce],
+            "volumes": [
+                {"name": "policy", "configMap": {"name": f"gpushare-{name}-policy"}},
+                *_volumes(mps=mps, host_dev=privileged),
+            ],
+        }
+
+    def _release_pod(self) -> Object:
+        gone = [
+            {"key": _POOL, "operator": "Exists"},
+            {"key": _POOL, "operator": "NotIn", "values": list(self.pools)},
+        ]
+        release = self._container("release", "release") | {
+            "env": _environment(mps=False, configures_mig=self.partitions, monitors_mig=True),
+            "securityContext": _hardware_security(privileged=self.partitions),
+            "volumeMounts": _mounts(mps=False, host_dev=self.partitions),
+        }
+        return self._pod_base() | {
+            "affinity": self._affinity([{"matchExpressions": gone}]),
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [release],
+            "volumes": _volumes(mps=False, host_dev=self.partitions),
+        }
+
+    def _pod_base(self) -> Object:
+        base: Object = {
+            "serviceAccountName": _ACCOUNT,
+            "automountServiceAccountToken": True,
+            "enableServiceLinks": False,
+            "hostPID": True,
+            "priorityClassName": "system-node-critical",
+            "terminationGracePeriodSeconds": 60,
+            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        }
+        if self.values.get("runtimeClassName"):
+            base["runtimeClassName"] = self.values["runtimeClassName"]
+        if self.values.get("imagePullSecrets"):
+            base["imagePullSecrets"] = list(self.values["imagePullSecrets"])
+        return base
+
+    def _affinity(self, terms: Sequence[Mapping[str, Any]]) -> Object:
+        away = {"key": _CLIENT, "operator": "NotIn", "values": list(_AWAY)}
+        clients = [] if self.values["stack"] == "device-plugin" else [away]
+        narrowed = [{**term, "matchExpressions": [*term.get("matchExpressions", ()), *clients]} for term in terms]
+        wanted = [{key: part for key, part in term.items() if part} for term in narrowed]
+        return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": wanted}}}
+
+    def _container(self, name: str, *command: str) -> Object:
+        image = self.values["image"]
+        return {
+            "name": name,
+            "image": _reference(image),
+            "imagePullPolicy": image.get("pullPolicy", "IfNotPresent"),
+            "command": ["gpushare-node", *command],
+            "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "256Mi"}},
+        }
+
+    def _daemon_set(
+        self, name: str, selector: Mapping[str, str], metadata: Object, pod: Object, update: Object | None,
+    ) -> Object:
+        pods = {"app.kubernetes.io/name": "gpushare", **selector}
+        spec: Object = {"selector": {"matchLabels": pods}, "template": {"metadata": {"labels": pods} | metadata, "spec": pod}}
+        if update is not None:
+            spec["updateStrategy"] = update
+        return self._object("apps/v1", "DaemonSet", name, labels=selector) | {"spec": spec}
+
+    def _config_map(self, name: str, data: Mapping[str, str], pool: str = "") -> Object:
+        return self._object("v1", "ConfigMap", name, labels={_POOL: pool} if pool else {}) | {"data": dict(data)}
+
+    def _role(self, kind: str, rules: list[Object]) -> Iterator[Object]:
+        group = "rbac.authorization.k8s.io"
+        namespace = self.namespace if kind == "Role" else ""
+        yield self._object(f"{group}/v1", kind, _ACCOUNT, namespace=namespace) | {"rules": rules}
+        yield self._object(f"{group}/v1", f"{kind}Binding", _ACCOUNT, namespace=namespace) | {
+            "roleRef": {"apiGroup": group, "kind": kind, "name": _ACCOUNT},
+            "subjects": [{"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": self.namespace}],
+        }
+
+    def _object(
+        self, version: str, kind: str, name: str, *, namespace: str | None = None, labels: Mapping[str, str] | None = None,
+    ) -> Object:
+        """An object's head. `namespace` None: the bundle's; empty: the object belongs to the cluster."""
+        every = {
+            "app.kubernetes.io/name": "gpushare",
+            "app.kubernetes.io/instance": "gpushare",
+            "app.kubernetes.io/version": __version__,
+            "app.kubernetes.io/managed-by": "gpushare",
+            "app.kubernetes.io/part-of": "gpushare",
+        }
+        if self.values["cluster"]:
+            every["gpushare.dev/cluster"] = self.values["cluster"]
+        where = self.namespace if namespace is None else namespace
+        place = {"namespace": where} if where else {}
+        return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **place, "labels": every | dict(labels or {})}}
+
+
+def _rule(resource: str, *verbs: str, group: str = "") -> Object:
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
+
+
+def _reference(image: Mapping[str, str]) -> str:
+    repository = mirrored(image["repository"], image.get("registry") or None)
+    return f"{repository}@{image['digest']}" if image.get("digest") else f"{repository}:{image['tag']}"
+
+
+def _environment(*, mps: bool, configures_mig: bool, monitors_mig: bool) -> list[Object]:
+    paths = {
+        "NODE_NAME": "spec.nodeName",
+        "POD_NAME": "metadata.name",
+        "POD_NAMESPACE": "metadata.namespace",
+        "POD_UID": "metadata.uid",
+    }
+    texts = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility" if mps else "utility"}
+    if configures_mig:
+        texts["NVIDIA_MIG_CONFIG_DEVICES"] = "all"
+    if monitors_mig:
+        texts["NVIDIA_MIG_MONITOR_DEVICES"] = "all"
+    fields = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in paths.items()]
+    return [*fields, *({"name": name, "value": text} for name, text in texts.items())]
+
+
+def _security(*capabilities: str) -> Object:
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"], "add": list(capabilities)},
+        "readOnlyRootFilesystem": True,
+        "runAsUser": 0,
+    }
+
+
+def _hardware_security(*, privileged: bool) -> Object:
+    if privileged:
+        return {"privileged": True, "readOnlyRootFilesystem": True, "runAsUser": 0}
+    return _security("KILL", "SYS_ADMIN", "SYS_PTRACE")
+
+
+def _probe(path: str, period_seconds: int) -> Object:
+    return {"httpGet": {"path": path, "port": "metrics"}, "periodSeconds": period_seconds, "timeoutSeconds": 5}
+
+
+def _mounts(*, mps: bool, host_dev: bool) -> list[Object]:
+    mounts: list[Object] = [
+        {"name": "all-gpus", "mountPath": "/var/run/nvidia-container-devices/all", "readOnly": True},
+        {"name": "state", "mountPath": _STATE},
+        {"name": "pod-resources", "mountPath": f"{_KUBELET}/pod-resources", "readOnly": True},
+        {"name": "device-plugins", "mountPath": f"{_KUBELET}/device-plugins", "readOnly": True},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a mount point of the pod
+    ]
+    if mps:
+        mounts.append({"name": "mps", "mountPath": _MPS, "mountPropagation": "HostToContainer"})
+        mounts.append({"name": "mps-shm", "mountPath": "/dev/shm", "mountPropagation": "HostToContainer"})  # noqa: S108
+    if host_dev:
+        mounts.append({"name": "host-dev", "mountPath": "/host/dev"})
+    return mounts
+
+
+def _volumes(*, mps: bool, host_dev: bool) -> list[Object]:
+    volumes = [
+        _host_path("all-gpus", "/dev/null", "CharDevice"),
+        _host_path("state", _STATE, "DirectoryOrCreate"),
+        _host_path("pod-resources", f"{_KUBELET}/pod-resources", "Directory"),
+        _host_path("device-plugins", f"{_KUBELET}/device-plugins", "Directory"),
+        {"name": "tmp", "emptyDir": {"sizeLimit": "16Mi"}},
+    ]
+    if mps:
+        volumes.append(_host_path("mps", _MPS, "DirectoryOrCreate"))
+        volumes.append(_host_path("mps-shm", f"{_MPS}/shm", "DirectoryOrCreate"))
+    if host_dev:
+        volumes.append(_host_path("host-dev", "/dev", "Directory"))
+    return volumes
+
+
+def _host_path(name: str, path: str, kind: str) -> Object:
+    return {"name": name, "hostPath": {"path": path, "type": kind}}

@@ -1,0 +1,122 @@
+"""Charts as compile leaves them, from values and files made by hand: each shows the chart something else."""
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpushare import emit, resources
+
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-system"}}
+
+# Each is a legal label value that some reader of YAML takes for something else than text when it stands without quotes.
+ODD = (
+    "no", "on", "y", "Off", "true", "null", "1e3", "1E3", "0x1F", "0o17", "0b11", "010", "1_000", "1.5", "12.e3", "2001-01-01",
+    "nan", "inf", "0", "00", "1e400", "685e230",
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Bundle:
+    """The generated parts of a chart."""
+
+    name: str
+    values: dict[str, Any]
+    files: dict[str, str] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> Path:
+        """The static chart with these values and files, in a new folder."""
+        shutil.copytree(resources.chart(), folder)
+        (folder / "values.yaml").write_text(emit.yaml_text(self.values))
+        for path, text in self.files.items():
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        return folder
+
+
+def pool(mode: str, **changes: Any) -> dict[str, Any]:
+    """The values of a pool whose card has MIG."""
+    term = {"matchExpressions": [{"key": "example.org/gpu", "operator": "In", "values": [mode]}]}
+    return {
+        "card": "a100-sxm4-40gb", "mode": mode, "migCapable": True, "mig": mode == "mig", "mps": mode == "mps", "evict": False,
+        "maxUnavailable": 1, "tolerations": [], "terms": [term], "policy": "1a2b3c4d",
+    } | changes
+
+
+def bundle(name: str, pools: dict[str, Any], *, profiles: tuple[str, ...] = (), **changes: Any) -> Bundle:
+    """Default values with these pools, a policy for each, and a device-plugin config for each profile key."""
+    values: dict[str, Any] = {
+        "cluster": "physics-batch", "stack": "gpu-operator", "partitioner": "gpushare",
+        "image": {"registry": "", "repository": "ghcr.io/gpushare/node-runtime", "tag": "0.1.0", "digest": "",
+                  "pullPolicy": "IfNotPresent"},
+        "imagePullSecrets": [], "runtimeClassName": "nvidia", "migParted": {"enabled": False}, "pools": pools, "quotas": {},
+        "global": {},
+    } | changes
+    files = {f"files/policies/{pool}.yaml": policy(pool) for pool in pools}
+    files |= {f"files/profiles/{key}.yaml": emit.yaml_text({"version": "v1", "sharing": {}}) for key in profiles}
+    if values["migParted"]["enabled"]:
+        configs = {"all-disabled": [{"devices": "all", "mig-enabled": False}]}
+        files["files/mig-parted/config.yaml"] = emit.yaml_text({"version": "v1", "mig-configs": configs})
+    return Bundle(name=name, values=values, files=files)
+
+
+def policy(name: str) -> str:
+    """Something like a policy, with text that a template engine or a careless reader would change."""
+    spec = {"inert": '{{ fail "evaluated" }}', "odd": list(ODD), "resources": {"nvidia.com/gpu.shared": 8}, "lines": "a\nb\n"}
+    return emit.yaml_text({"apiVersion": "gpushare.dev/v1", "kind": "NodePolicy", "metadata": {"name": name}, "spec": spec})
+
+
+def _odd_expressions() -> list[dict[str, Any]]:
+    return [{"key": f"example.org/{number}", "operator": "NotIn", "values": [text]} for number, text in enumerate(ODD)]
+
+
+MODES = bundle(
+    "modes",
+    {
+        "dense": pool("mig", evict=True, maxUnavailable="10%"),
+        "hpc": pool("exclusive"),
+        "notebooks": pool("time-slicing", card="t4", migCapable=False),
+        "serving": pool("mps", card="l40s", migCapable=False, tolerations=[
+            {"key": "serving", "operator": "Exists"},
+            {"key": "odd", "operator": "Equal", "value": "1e3", "effect": "NoExecute", "tolerationSeconds": 3000000},
+            {"key": "inert", "operator": "Equal", "value": '{{ fail "evaluated" }}'},
+        ]),
+        "training": pool("time-slicing", terms=[
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu-01"]}]},
+            {"matchExpressions": [{"key": "gpushare.dev/pool", "operator": "In", "values": ["training"]}],
+             "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["gpu-02"]}]},
+        ]),
+    },
+    profiles=("exclusive-00000001", "mig-1e345678", "mps-12345678", "time-slicing-0badcafe"),
+    quotas={"atlas": {"requests.nvidia.com/gpu.shared": 8, "requests.nvidia.com/mig-1g.5gb": 0},
+            "cms": {"requests.nvidia.com/gpu": 12345678}},
+)
+ONE = bundle("one", {"only": pool("time-slicing")}, profiles=("time-slicing-0badcafe",))
+FIFTY = bundle("fifty", {f"pool-{number}": pool("mig") for number in range(50)}, profiles=("mig-0badcafe",))
+FORMER = bundle("former", {"only": pool("mig")}, profiles=tuple(f"mig-{number:08x}" for number in range(20)))
+ODD_NAMES = bundle("odd-names", {
+    name: pool("time-slicing", policy=digest, terms=[{"matchExpressions": _odd_expressions()}])
+    for name, digest in {
+        "1e3": "1e345678", "on": "00000000", "null": "12345678", "no": "0e000000", "0x1f": "0000001f", "007": "00000007",
+        "y": "ffffffff", "true": "7e77e777", "a" * 48: "12e45678", "2001-01-01": "20010101",
+    }.items()
+}, cluster="1e3")
+MIRRORED = bundle(
+    "mirrored", {"only": pool("mps", migCapable=False)}, imagePullSecrets=[{"name": "mirror"}, {"name": "1e3"}],
+    runtimeClassName="",
+    image={"registry": "registry.example.org:5000/mirror/", "repository": "ghcr.io/gpushare/node-runtime", "tag": "0.1.0",
+           "digest": "sha256:" + "0123456789abcdef" * 4, "pullPolicy": "Always"},
+)
+HOSTLESS = bundle(
+    "hostless", {"only": pool("exclusive")},
+    image={"registry": "registry.example.org", "repository": "gpushare/node-runtime", "tag": "1e3"},
+)
+MIG_MANAGER = bundle(
+    "mig-manager", {"only": pool("mig"), "other": pool("exclusive")}, partitioner="mig-manager", migParted={"enabled": True},
+    profiles=("mig-0badcafe",),
+)
+DEVICE_PLUGIN = bundle("device-plugin", {"only": pool("mps")}, stack="device-plugin", profiles=("mps-0badcafe",))
+EXISTING = bundle("existing", {"only": pool("exclusive")}, stack="existing", cluster="")
+
+BUNDLES = (MODES, ONE, FIFTY, FORMER, ODD_NAMES, MIRRORED, HOSTLESS, MIG_MANAGER, DEVICE_PLUGIN, EXISTING)

@@ -1,0 +1,126 @@
+"""Charts that compile really writes: both majors of Helm and the plain form agree on every one of them."""
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from yamllint import linter
+
+from gpushare import lock, pipeline, render
+from gpushare.lock import Lock
+from gpushare.pipeline import Compilation
+from tests.bench import intents
+from tests.chart.bundles import ODD
+from tests.chart.reading import YAMLLINT, as_plain, by_identity, documents, documents_1_2
+from tests.golden.update import examples
+from tests.tools import go_yaml, helm
+
+pytestmark = pytest.mark.helm
+
+
+def intent(pools: str, more: str = "") -> bytes:
+    """An intent of these pools and other parts of its spec."""
+    head = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: chart-test}\nspec:\n"
+    return (head + textwrap.indent(f"{more}\npools:\n{textwrap.indent(pools, '  ')}", "  ")).encode()
+
+
+def pool(name: str, sharing: str, *, card: str = "a100-sxm4-40gb", more: str = "", nodes: str = "") -> str:
+    """One pool in flow style."""
+    nodes = nodes or f"{{matchLabels: {{pool: {name!r}}}}}"
+    return f'"{name}": {{card: {card}, nodes: {nodes}, gpusPerNode: 2, sharing: {sharing}{more}}}\n'
+
+
+def odd_pool(name: str, value: str) -> str:
+    """A pool whose name, label and toleration some reader of YAML takes for something else than text."""
+    more = f", tolerations: [{{key: odd, value: {value!r}}}]"
+    return pool(name, "{mode: exclusive}", nodes=f"{{matchLabels: {{example.org/odd: {value!r}}}}}", more=more)
+
+
+MODES = "".join([
+    pool("whole", "{mode: exclusive}"),
+    pool("sliced", "{mode: time-slicing, replicas: 4}", card="t4", more=", enforcement: {action: evict}"),
+    pool("served", "{mode: mps, replicas: 8}", card="l40s", more=", tolerations: [{key: serving, operator: Exists}]"),
+    pool("split", "{mode: mig, layout: {1g.5gb: 7}, replicas: 2}", more=", rollout: {maxUnavailable: 10%}"),
+    pool("named", "{mode: exclusive}", nodes="{names: [gpu-01, gpu-02]}"),
+])
+ODD_NAMES = ("1e3", "on", "null", "no", "0x1f", "007", "y", "true", "a" * 48)
+MIRROR = "namespace: shares\nplatform: {registry: 'registry.example.org:5000/m', imagePullSecrets: [mirror]}"
+INTENTS = {
+    "modes": intent(MODES, "quotas: {atlas: {whole: 3}, cms: {split: {1g.5gb: 4}}}"),
+    "existing": intent(MODES, "platform: {stack: existing}"),
+    "device-plugin": intent(MODES, "platform: {stack: device-plugin}"),
+    "mig-manager": intent(pool("split", "{mode: mig, goal: balanced}"), "platform: {partitioner: mig-manager}"),
+    "mirrored": intent(MODES, MIRROR),
+    "odd-names": intent("".join(map(odd_pool, ODD_NAMES, ODD))),
+    "one": intent(pool("only", "{mode: time-slicing, replicas: 2}")),
+    "fifty": intents.many_pools(50, nodes=2).encode(),
+    **{example.name: (example / "intent.yaml").read_bytes() for example in examples()},
+}
+
+
+@pytest.fixture(scope="session")
+def compiled() -> dict[str, Compilation]:
+    """Every intent, compiled without a former bundle."""
+    found = {name: pipeline.compile_intent(text, name, lock.EMPTY) for name, text in INTENTS.items()}
+    for name, compilation in found.items():
+        assert compilation.artifacts, (name, compilation.findings)
+    return found
+
+
+def agree(compilation: Compilation, previous: Lock, folder: Path, run_helm: Callable[..., Any]) -> list[dict[str, Any]]:
+    """Both majors render what the plain form says. Returns the objects."""
+    assert compilation.plan is not None
+    for artifact in compilation.artifacts:
+        if artifact.path.startswith("chart/"):
+            file = folder / artifact.path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(artifact.text)
+    namespace = compilation.plan.intent.namespace
+    first, *plain = render.objects(compilation.plan, previous)
+    assert (first["kind"], first["metadata"]["name"]) == ("Namespace", namespace)
+    for major in helm.MAJORS:
+        rendered = documents(run_helm(major, "template", "gpushare", folder / "chart", "--namespace", namespace).stdout)
+        assert by_identity(map(as_plain, rendered)) == by_identity(plain)
+    return plain
+
+
+@pytest.mark.parametrize("name", INTENTS)
+def test_helm_renders_what_the_plain_form_says(name: str, compiled, tmp_path, run_helm) -> None:
+    agree(compiled[name], lock.EMPTY, tmp_path, run_helm)
+
+
+def test_former_generations_stay_in_the_config_map(tmp_path, run_helm) -> None:
+    previous, keys = lock.EMPTY, set()
+    for replicas in (2, 3, 4):
+        text = intent(pool("only", f"{{mode: time-slicing, replicas: {replicas}}}"))
+        compilation = pipeline.compile_intent(text, "former.yaml", previous)
+        objects = by_identity(agree(compilation, previous, tmp_path / str(replicas), run_helm))
+        previous = next(lock.read(artifact.text.encode()) for artifact in compilation.artifacts if artifact.path == lock.FILE)
+        assert isinstance(previous, Lock)
+        assert compilation.plan is not None
+        keys.add(compilation.plan.pools[0].profile.key)
+        data = objects["ConfigMap", "gpu-system", "gpushare-profiles"]["data"]
+        assert set(data) == {f"{key}-{side}" for key in keys for side in "ab"}
+    assert len(keys) == 3
+
+
+def test_generated_files_are_clean_under_yamllint(compiled) -> None:
+    for artifact in (*compiled["modes"].artifacts, *compiled["mig-manager"].artifacts):
+        if artifact.path.endswith(".yaml") and "/templates/" not in artifact.path:
+            assert [str(problem) for problem in linter.run(artifact.text, YAMLLINT)] == [], artifact.path
+
+
+def test_every_generated_file_reads_the_same_in_yaml_1_1_1_2_and_go(compiled, tmp_path) -> None:
+    texts = {
+        f"{name}/{artifact.path}": artifact.text
+        for name, compilation in compiled.items() if name != "fifty"
+        for artifact in compilation.artifacts
+        if artifact.path.endswith(".yaml") and "/templates/" not in artifact.path and artifact.text.strip()
+    }
+    assert len(texts) > 100
+    go = go_yaml.read(texts, tmp_path)
+    for path, text in texts.items():
+        [first], [second] = documents(text), documents_1_2(text)
+        assert first == second == go[path], path

@@ -1,0 +1,259 @@
+"""What the rendered objects may and must say, whoever rendered them."""
+
+from collections import Counter
+
+import kubernetes_validate
+import pytest
+from yamllint import linter
+
+from tests.chart.bundles import BUNDLES, DEVICE_PLUGIN, FIFTY, MIG_MANAGER, MODES, Bundle, bundle, pool
+from tests.chart.reading import YAMLLINT, Object, by_identity, containers_of, documents, pod_of
+from tests.tools import helm
+
+pytestmark = pytest.mark.helm
+
+VERSIONS = sorted(
+    {kubernetes_validate.utils.major_minor(version) for version in kubernetes_validate.utils.all_versions()}
+    - {f"1.{minor}" for minor in range(30)}
+)
+
+
+@pytest.fixture(scope="session")
+def objects(render):
+    """The objects of a bundle as Helm 4 renders them."""
+    return lambda bundle: by_identity(documents(render(bundle, 4)))
+
+
+@pytest.fixture(scope="session")
+def pods(objects):
+    """The pods of a bundle by the name of their DaemonSet."""
+    return lambda bundle: {key[2]: pod_of(item) for key, item in objects(bundle).items() if key[0] == "DaemonSet"}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_kubernetes_knows_every_field(version: str, objects) -> None:
+    for item in [*objects(MODES).values(), *objects(MIG_MANAGER).values()]:
+        assert kubernetes_validate.validate(item, version, strict=True) == version
+
+
+def test_kubernetes_versions_reach_from_the_lowest_to_the_newest() -> None:
+    assert VERSIONS[0] == "1.30"
+    assert len(VERSIONS) >= 8
+
+
+@pytest.mark.parametrize("bundle", [each for each in BUNDLES if each is not FIFTY], ids=lambda bundle: bundle.name)
+@pytest.mark.parametrize("major", helm.MAJORS)
+def test_rendered_yaml_is_clean_under_yamllint(bundle: Bundle, major: int, render) -> None:
+    # Helm prints a separator before each document and an empty line after some.
+    text = "---" + render(bundle, major).removeprefix("---").replace("\n\n---\n", "\n---\n").rstrip("\n") + "\n"
+    assert [str(problem) for problem in linter.run(text, YAMLLINT)] == []
+
+
+def test_generated_values_and_files_are_clean_under_yamllint(tmp_path) -> None:
+    for each in BUNDLES:
+        folder = each.write(tmp_path / each.name)
+        for file in [folder / "values.yaml", *sorted((folder / "files").rglob("*.yaml"))]:
+            assert [str(problem) for problem in linter.run(file.read_text(), YAMLLINT)] == [], file
+
+
+@pytest.mark.parametrize("bundle", BUNDLES, ids=lambda bundle: bundle.name)
+def test_no_list_that_server_side_apply_merges_by_key_has_a_key_twice(bundle: Bundle, pods) -> None:
+    for pod in pods(bundle).values():
+        containers = list(containers_of(pod).values())
+        lists = [[volume["name"] for volume in pod["volumes"]], [container["name"] for container in containers]]
+        for container in containers:
+            lists.append([variable["name"] for variable in container["env"]])
+            lists.append([mount["mountPath"] for mount in container["volumeMounts"]])
+            lists.append([(port["containerPort"], port["protocol"]) for port in container.get("ports", [])])
+            lists.append([port["name"] for port in container.get("ports", [])])
+        assert [key for keys in lists for key, count in Counter(keys).items() if count > 1] == []
+
+
+@pytest.mark.parametrize("bundle", BUNDLES, ids=lambda bundle: bundle.name)
+def test_every_mount_has_a_volume_and_every_volume_a_mount(bundle: Bundle, pods) -> None:
+    for pod in pods(bundle).values():
+        mounted = {mount["name"] for container in containers_of(pod).values() for mount in container["volumeMounts"]}
+        assert mounted == {volume["name"] for volume in pod["volumes"]}
+
+
+@pytest.mark.parametrize("bundle", BUNDLES, ids=lambda bundle: bundle.name)
+def test_names_fit_and_selectors_match_pods(bundle: Bundle, objects) -> None:
+    for (kind, _, name), item in objects(bundle).items():
+        assert len(name) <= 253
+        if kind == "DaemonSet":
+            assert len(f"{name}-xxxxx") <= 63
+            labels = item["spec"]["template"]["metadata"]["labels"]
+            assert item["spec"]["selector"]["matchLabels"].items() <= labels.items()
+            assert not {"helm.sh/chart", "app.kubernetes.io/version", "app.kubernetes.io/instance"} & labels.keys()
+
+
+def test_selectors_of_all_daemon_sets_differ(objects) -> None:
+    selectors = [item["spec"]["selector"]["matchLabels"] for key, item in objects(FIFTY).items() if key[0] == "DaemonSet"]
+    for one in selectors:
+        assert sum(one.items() <= other.items() for other in selectors) == 1
+
+
+def test_the_chart_owns_neither_namespaces_nor_nodes_and_has_no_hooks(objects) -> None:
+    for each in BUNDLES:
+        for key, item in objects(each).items():
+            assert key[0] not in {"Namespace", "Node"}
+            assert not any(name.startswith("helm.sh/hook") for name in item["metadata"].get("annotations", {}))
+
+
+def test_only_the_init_container_is_privileged_and_only_where_it_must_switch_mig(pods) -> None:
+    found = {
+        (each.name, daemon_set, name)
+        for each in (MODES, MIG_MANAGER)
+        for daemon_set, pod in pods(each).items()
+        for name, container in containers_of(pod).items()
+        if container["securityContext"].get("privileged")
+    }
+    on_mig_cards = {("modes", f"gpushare-{name}", "partition") for name in ("dense", "hpc", "training")}
+    assert found == on_mig_cards | {("modes", "gpushare-release", "release")}
+
+
+def test_every_other_container_drops_all_rights_but_the_few_that_it_needs(pods) -> None:
+    expected = {
+        ("gpushare-dense", "enforce"): ["KILL", "SYS_ADMIN", "SYS_PTRACE"],
+        ("gpushare-hpc", "enforce"): ["KILL", "SYS_PTRACE"],
+        ("gpushare-notebooks", "enforce"): ["KILL", "SYS_PTRACE"],
+        ("gpushare-notebooks", "partition"): ["KILL", "SYS_ADMIN", "SYS_PTRACE"],
+        ("gpushare-serving", "enforce"): ["KILL", "SYS_PTRACE"],
+        ("gpushare-serving", "partition"): ["KILL", "SYS_ADMIN", "SYS_PTRACE"],
+        ("gpushare-training", "enforce"): ["KILL", "SYS_PTRACE"],
+    }
+    found = {}
+    for daemon_set, pod in pods(MODES).items():
+        assert pod["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
+        for name, container in containers_of(pod).items():
+            security = container["securityContext"]
+            assert security["readOnlyRootFilesystem"] is True
+            if not security.get("privileged"):
+                assert security["allowPrivilegeEscalation"] is False
+                assert security["capabilities"]["drop"] == ["ALL"]
+                found[daemon_set, name] = security["capabilities"]["add"]
+    assert found == expected
+
+
+def test_the_hosts_devices_are_mounted_only_where_the_container_is_privileged(pods) -> None:
+    for each in BUNDLES:
+        for pod in pods(each).values():
+            for container in containers_of(pod).values():
+                mounted = "/host/dev" in {mount["mountPath"] for mount in container["volumeMounts"]}
+                assert mounted is container["securityContext"].get("privileged", False)
+
+
+def test_all_gpus_are_asked_for_by_variable_and_by_mount(pods) -> None:
+    for pod in pods(MODES).values():
+        for container in containers_of(pod).values():
+            assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"} in container["env"]
+            assert "/var/run/nvidia-container-devices/all" in {mount["mountPath"] for mount in container["volumeMounts"]}
+    volume = {"name": "all-gpus", "hostPath": {"path": "/dev/null", "type": "CharDevice"}}
+    assert all(volume in pod["volumes"] for pod in pods(MODES).values())
+
+
+def test_the_mps_folder_and_program_are_there_in_mps_pools_alone(pods) -> None:
+    for name, pod in pods(MODES).items():
+        for container in containers_of(pod).values():
+            paths = {mount["mountPath"] for mount in container["volumeMounts"]}
+            values = {variable["name"]: variable.get("value") for variable in container["env"]}
+            assert ({"/run/nvidia/mps", "/dev/shm"} <= paths) is (name == "gpushare-serving")
+            assert values["NVIDIA_DRIVER_CAPABILITIES"] == ("compute,utility" if name == "gpushare-serving" else "utility")
+
+
+def test_a_pod_tolerates_our_taints_its_pools_own_and_all_when_it_releases(pods) -> None:
+    for name, pod in pods(MODES).items():
+        if name != "gpushare-release":
+            keys = [toleration["key"] for toleration in pod["tolerations"]]
+            assert keys[:3] == ["gpushare.dev/not-ready", "gpushare.dev/repartitioning", "nvidia.com/gpu"]
+    assert pods(MODES)["gpushare-serving"]["tolerations"][-3:] == MODES.values["pools"]["serving"]["tolerations"]
+    assert pods(MODES)["gpushare-release"]["tolerations"] == [{"operator": "Exists"}]
+
+
+def terms_of(pod: Object) -> list[Object]:
+    return pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+
+
+def matches(term: Object, labels: dict[str, str], name: str) -> bool:
+    """Node affinity as Kubernetes judges it, for the operators in use."""
+    def holds(requirement: Object, facts: dict[str, str]) -> bool:
+        value = facts.get(requirement["key"])
+        match requirement["operator"]:
+            case "In":
+                return value in requirement["values"]
+            case "NotIn":
+                return value not in requirement["values"]
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+        raise AssertionError(requirement)
+
+    return all(holds(part, labels) for part in term.get("matchExpressions", [])) and all(
+        holds(part, {"metadata.name": name}) for part in term.get("matchFields", []))
+
+
+def runs_on(pod: Object, labels: dict[str, str], name: str = "some-node") -> bool:
+    return any(matches(term, labels, name) for term in terms_of(pod))
+
+
+@pytest.mark.parametrize(("client", "runs"), [
+    (None, True), ("true", True), ("false", False), ("paused-for-driver-upgrade", False),
+    ("paused-for-mig-change", False), ("paused-for-mig-change_paused-for-driver-upgrade", False),
+])
+def test_the_operator_can_send_our_pods_away_from_a_driver_that_it_changes(client: str | None, runs: bool, pods) -> None:
+    paused = {} if client is None else {"nvidia.com/gpu.deploy.client": client}
+    found = pods(MODES)
+    assert runs_on(found["gpushare-dense"], {"example.org/gpu": "mig", **paused}) is runs
+    assert runs_on(found["gpushare-training"], paused, name="gpu-01") is runs
+    assert runs_on(found["gpushare-release"], {"gpushare.dev/pool": "former", **paused}) is runs
+
+
+def test_a_stack_without_the_operator_keeps_the_pools_terms_as_they_are(pods) -> None:
+    assert terms_of(pods(DEVICE_PLUGIN)["gpushare-only"]) == DEVICE_PLUGIN.values["pools"]["only"]["terms"]
+
+
+def test_only_nodes_of_pools_that_are_gone_are_released(pods) -> None:
+    release = pods(MODES)["gpushare-release"]
+    assert runs_on(release, {"gpushare.dev/pool": "former"})
+    assert not runs_on(release, {"gpushare.dev/pool": "training"})
+    assert not runs_on(release, {})
+
+
+def rights(role: Object) -> set[tuple[str, str]]:
+    return {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
+
+
+def test_the_node_runtime_has_the_least_rights_that_it_can_work_with(objects) -> None:
+    found = objects(MIG_MANAGER)
+    assert rights(found["ClusterRole", "", "gpushare-node"]) == {
+        ("nodes", "get"), ("nodes", "list"), ("nodes", "watch"), ("nodes", "patch"), ("nodes/status", "patch"),
+        ("pods", "get"), ("pods", "list"), ("pods", "watch"), ("events", "create"), ("events", "patch"),
+    }
+    assert rights(found["Role", "gpu-system", "gpushare-node"]) == {
+        ("pods", "delete"), ("leases", "create"), ("leases", "get"), ("leases", "list"), ("leases", "update"),
+    }
+
+
+def test_pods_may_be_evicted_only_where_a_pool_asks_for_it(objects) -> None:
+    assert ("pods/eviction", "create") in rights(objects(MODES)["ClusterRole", "", "gpushare-node"])
+
+
+def test_quotas_stand_in_their_namespaces_as_whole_numbers(objects) -> None:
+    found = objects(MODES)
+    assert found["ResourceQuota", "atlas", "gpushare"]["spec"] == {
+        "hard": {"requests.nvidia.com/gpu.shared": "8", "requests.nvidia.com/mig-1g.5gb": "0"}}
+    assert found["ResourceQuota", "cms", "gpushare"]["spec"] == {"hard": {"requests.nvidia.com/gpu": "12345678"}}
+
+
+def test_a_changed_policy_rolls_the_pods_of_its_pool_alone(objects) -> None:
+    pools = MODES.values["pools"]
+    before, after = objects(MODES), objects(bundle("changed", pools | {"hpc": pools["hpc"] | {"policy": "ffffffff"}}))
+    sets = [key for key in before if key[0] == "DaemonSet"]
+    rolled = {key[2] for key in sets if before[key]["spec"]["template"] != after[key]["spec"]["template"]}
+    assert rolled == {"gpushare-hpc"}
+
+
+def test_pools_of_a_bundle_do_not_change_a_pool_beside_them(objects) -> None:
+    alone = objects(bundle("alone", {"hpc": pool("exclusive")}))
+    assert alone["DaemonSet", "gpu-system", "gpushare-hpc"] == objects(MODES)["DaemonSet", "gpu-system", "gpushare-hpc"]

@@ -1,0 +1,112 @@
+"""The chart renders the same objects under Helm 3 and Helm 4, and the same as the bundle's plain form."""
+
+import json
+import re
+
+import pytest
+
+from gpushare.render import manifests
+from tests.chart.bundles import BUNDLES, FIFTY, HOSTLESS, MIRRORED, MODES, NAMESPACE, ODD, ODD_NAMES, Bundle, bundle, pool
+from tests.chart.reading import as_plain, by_identity, containers_of, documents, documents_1_2, pod_of
+from tests.tools import go_yaml, helm
+
+pytestmark = pytest.mark.helm
+every_bundle = pytest.mark.parametrize("bundle", BUNDLES, ids=lambda bundle: bundle.name)
+every_major = pytest.mark.parametrize("major", helm.MAJORS)
+
+
+@every_bundle
+def test_both_majors_render_equal_objects(bundle: Bundle, render) -> None:
+    assert by_identity(documents(render(bundle, 3))) == by_identity(documents(render(bundle, 4)))
+
+
+@every_bundle
+def test_the_plain_objects_are_what_helm_renders_and_the_namespace(bundle: Bundle, render) -> None:
+    plain = manifests.objects(NAMESPACE, bundle.values, bundle.files)
+    assert plain[0] == NAMESPACE
+    assert by_identity(plain[1:]) == by_identity(map(as_plain, documents(render(bundle, 4))))
+
+
+@every_bundle
+def test_plain_objects_are_json_as_they_stand(bundle: Bundle) -> None:
+    plain = manifests.objects(NAMESPACE, bundle.values, bundle.files)
+    assert json.loads(json.dumps(plain)) == list(plain)
+
+
+@pytest.mark.parametrize("bundle", [each for each in BUNDLES if each is not FIFTY], ids=lambda bundle: bundle.name)
+@every_major
+def test_rendered_yaml_reads_the_same_in_yaml_1_1_1_2_and_go(bundle: Bundle, major: int, render, tmp_path) -> None:
+    text = render(bundle, major)
+    first, second = documents(text), documents_1_2(text)
+    assert first == second
+    parts = {str(number): part for number, part in enumerate(re.split(r"^---\n", text, flags=re.MULTILINE)[1:])}
+    assert list(go_yaml.read(parts, tmp_path, major).values()) == first
+
+
+@every_major
+def test_odd_label_values_reach_the_affinity_as_text(major: int, render) -> None:
+    odd = {f"example.org/{number}" for number in range(len(ODD))}
+    for item in documents(render(ODD_NAMES, major)):
+        if item["kind"] == "DaemonSet" and item["metadata"]["name"] != "gpushare-release":
+            affinity = pod_of(item)["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            for term in affinity["nodeSelectorTerms"]:
+                assert [part["values"][0] for part in term["matchExpressions"] if part["key"] in odd] == list(ODD)
+
+
+@every_major
+def test_files_reach_their_config_maps_unchanged(major: int, render) -> None:
+    found = by_identity(documents(render(MODES, major)))
+    for name in MODES.values["pools"]:
+        data = found["ConfigMap", "gpu-system", f"gpushare-{name}-policy"]["data"]
+        assert data == {"policy.yaml": MODES.files[f"files/policies/{name}.yaml"]}
+
+
+@pytest.mark.parametrize("text", [
+    "a: 1", "\n\na: 1\n", "  a: 1\n  b: 2\n", "a: |\n  x\n\n   \n  y \n",
+    "# {{ .Release.Name }}\na: '\t'\n", "a: \"\\u2028é\"\n", "\ta\n",
+])
+@every_major
+def test_a_file_of_any_shape_reaches_its_config_map_unchanged(text: str, major: int, run_helm, tmp_path) -> None:
+    shaped = bundle("shaped", {"only": pool("exclusive")})
+    shaped.files["files/policies/only.yaml"] = text
+    only = ("--show-only", "templates/config/policies.yaml")
+    out = run_helm(major, "template", "gpushare", shaped.write(tmp_path / "chart"), *only)
+    assert documents(out.stdout)[0]["data"] == {"policy.yaml": text}
+
+
+@every_major
+def test_every_profile_has_two_names_with_the_same_content(major: int, render) -> None:
+    data = by_identity(documents(render(MODES, major)))["ConfigMap", "gpu-system", "gpushare-profiles"]["data"]
+    keys = {path.removeprefix("files/profiles/").removesuffix(".yaml") for path in MODES.files if "/profiles/" in path}
+    assert set(data) == {f"{key}-{side}" for key in keys for side in "ab"}
+    assert all(data[f"{key}-a"] == data[f"{key}-b"] == MODES.files[f"files/profiles/{key}.yaml"] for key in keys)
+
+
+@pytest.mark.parametrize(("bundle", "image"), [
+    (MIRRORED, "registry.example.org:5000/mirror/gpushare/node-runtime@sha256:" + "0123456789abcdef" * 4),
+    (HOSTLESS, "registry.example.org/gpushare/node-runtime:1e3"),
+    (MODES, "ghcr.io/gpushare/node-runtime:0.1.0"),
+], ids=["digest", "no-host", "tag"])
+def test_the_image_is_taken_from_the_registry_by_digest_or_tag(bundle: Bundle, image: str, render) -> None:
+    pods = [pod_of(item) for item in documents(render(bundle, 4)) if item["kind"] == "DaemonSet"]
+    assert {container["image"] for pod in pods for container in containers_of(pod).values()} == {image}
+
+
+@every_major
+def test_a_pool_without_its_policy_file_is_refused_by_name(major: int, run_helm, tmp_path) -> None:
+    torn = bundle("torn", {"only": pool("exclusive")})
+    del torn.files["files/policies/only.yaml"]
+    result = run_helm(major, "template", "gpushare", torn.write(tmp_path / "chart"), check=False)
+    assert result.returncode != 0
+    assert "files/policies/only.yaml is missing" in result.stderr
+    with pytest.raises(KeyError, match=r"files/policies/only\.yaml"):
+        manifests.objects(NAMESPACE, torn.values, torn.files)
+
+
+@every_major
+def test_a_chart_without_pools_releases_no_node(major: int, run_helm, tmp_path) -> None:
+    empty = bundle("empty", {})
+    rendered = documents(run_helm(major, "template", "gpushare", empty.write(tmp_path / "chart"), "-n", "gpu-system").stdout)
+    assert "DaemonSet" not in {item["kind"] for item in rendered}
+    plain = manifests.objects(NAMESPACE, empty.values, empty.files)[1:]
+    assert by_identity(plain) == by_identity(map(as_plain, rendered))

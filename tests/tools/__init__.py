@@ -1,0 +1,1 @@
+"""Programs that the tests run, and where they come from."""

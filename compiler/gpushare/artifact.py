@@ -15,3 +15,8 @@ class Artifact:
 def digest(text: str) -> str:
     """The text's identity in lock files and annotations: `sha256:` and 64 hex digits of its UTF-8 bytes."""
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def is_bundle_path(path: str) -> bool:
+    """Whether the text names a file inside a bundle and nothing else: relative, without `.`, `..`, empty parts and controls."""
+    return path.isprintable() and "\\" not in path and all(part not in ("", ".", "..") for part in path.split("/"))

@@ -1,0 +1,80 @@
+"""The order of the stages, and where they stop: source → schema → intent → rules → plan → bundle → sizes.
+
+Nothing else. Each stage yields all its findings; the next one runs only when none of them is an error. Any bytes give a
+Compilation; an exception is a bug.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpushare import catalog, intent, plan, rules, schema, source
+from gpushare.artifact import Artifact, digest
+from gpushare.catalog import Catalog
+from gpushare.diagnostics import Finding, in_order, is_error
+from gpushare.intent import Intent
+from gpushare.lock import EMPTY, Lock
+from gpushare.plan import Plan
+from gpushare.source import Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compilation:
+    """How far an intent came: what is None or empty was not reached. `findings` are located and in order."""
+
+    source: Source
+    intent: Intent | None = None
+    plan: Plan | None = None
+    artifacts: tuple[Artifact, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def check(data: bytes, file: str) -> Compilation:
+    """The intent's findings, sizes of the bundle included. What former bundles remember makes no difference to them."""
+    return compile_intent(data, file, EMPTY)
+
+
+def compile_intent(data: bytes, file: str, lock: Lock) -> Compilation:
+    """The whole way. `file` is the intent's name in findings, `lock` what the bundle before remembers."""
+    text = source.read(data, file)
+    findings = list(text.findings)
+    if _stops(findings):
+        return _done(text, findings)
+    findings += schema.check(text)
+    if _stops(findings):
+        return _done(text, findings)
+    built = intent.build(text.data)
+    findings += catalog.check(built.cards)
+    if _stops(findings):
+        return _done(text, findings, built=built)
+    cards = Catalog(own={name: catalog.build(name, document) for name, document in built.cards.items()})
+    findings += rules.judge(built, cards, text.data)
+    if _stops(findings):
+        return _done(text, findings, built=built)
+    resolved = plan.resolve(built, cards, lock, digest(text.text))
+    artifacts, too_large = _bundle(resolved, lock)
+    findings += too_large
+    return _done(text, findings, built=built, resolved=resolved, artifacts=() if _stops(findings) else artifacts)
+
+
+def _bundle(resolved: Plan, lock: Lock) -> tuple[tuple[Artifact, ...], list[Finding]]:
+    from gpushare import render  # noqa: PLC0415 - an intent with errors does not get here
+    from gpushare.rules import sizes  # noqa: PLC0415
+
+    artifacts = render.render(resolved, lock)
+    return artifacts, sizes.judge_sizes(artifacts)
+
+
+def _stops(findings: Iterable[Finding]) -> bool:
+    return any(map(is_error, findings))
+
+
+def _done(
+    text: Source,
+    findings: list[Finding],
+    *,
+    built: Intent | None = None,
+    resolved: Plan | None = None,
+    artifacts: tuple[Artifact, ...] = (),
+) -> Compilation:
+    located = tuple(in_order([text.locate(finding) for finding in findings]))
+    return Compilation(source=text, intent=built, plan=resolved, artifacts=artifacts, findings=located)

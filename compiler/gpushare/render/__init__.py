@@ -1,0 +1,92 @@
+"""Plan → Artifacts: one module per output, none of which knows another. This one puts them together and decides nothing."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from gpushare import emit, lock
+from gpushare.artifact import Artifact, digest
+from gpushare.intent import Stack
+from gpushare.lock import GoalPin, Lock
+from gpushare.plan import Plan
+from gpushare.render import chart, cloud, existing, images, mig_parted, namespace, policy, pools, profiles, readme, values
+
+_HEADER = "Written by gpushare from the cluster's intent; edits are lost."
+
+
+def render(plan: Plan, previous: Lock) -> tuple[Artifact, ...]:
+    """Every file of the bundle, the lock last. `previous` is the lock of the bundle that this one will replace."""
+    memory = remember(plan, previous)
+    files = tuple(_files(plan, memory))
+    listed = replace(memory, files={file.path: digest(file.text) for file in files})
+    return (*files, Artifact(path=lock.FILE, text=lock.text(listed)))
+
+
+def remember(plan: Plan, previous: Lock) -> Lock:
+    """The lock of this plan's bundle, without its files."""
+    configs = [pool.mig_config for pool in plan.pools if pool.mig_config]
+    goals = {
+        pool.name: GoalPin(question=pool.goal_question, layout=pool.layout_of_goal)
+        for pool in plan.pools
+        if pool.layout_of_goal
+    }
+    return lock.advance(
+        previous,
+        intent=plan.digest,
+        goals=goals,
+        profiles={pool.profile.key: pool.profile.config for pool in plan.pools},
+        mig_configs={config.name: [dict(entry) for entry in config.entries] for config in configs},
+    )
+
+
+def objects(plan: Plan, previous: Lock) -> tuple[dict[str, Any], ...]:
+    """What the bundle's chart renders, without Helm, and the namespace: plain objects that can be applied in this order."""
+    from gpushare.render import manifests  # noqa: PLC0415 - no bundle needs it
+
+    memory = remember(plan, previous)
+    policies = policy.policies(plan)
+    files = {file.path.removeprefix("chart/"): file.text for file in _generated(plan, memory, policies)}
+    return manifests.objects(namespace.namespace(plan), chart.values(plan, policies), files)
+
+
+def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
+    policies = policy.policies(plan)
+    chart_values = chart.values(plan, policies)
+    upstream_values = values.upstream_values(plan)
+    yield Artifact(path="README.md", text=readme.readme(plan))
+    yield _yaml("namespace.yaml", namespace.namespace(plan))
+    yield from chart.static_files()
+    yield _yaml("chart/values.yaml", chart_values)
+    yield from _generated(plan, memory, policies)
+    yield from _stack(plan, memory, upstream_values)
+    yield _yaml("nodes/pools.yaml", pools.pools_document(plan))
+    snippets = cloud.cloud(plan)
+    if snippets:
+        yield Artifact(path="nodes/cloud.md", text=snippets)
+    yield Artifact(path="images.txt", text=images.images(plan, upstream_values, chart_values))
+
+
+def _generated(plan: Plan, memory: Lock, policies: dict[str, str]) -> Iterator[Artifact]:
+    """The files that the chart's templates read."""
+    for pool, text in policies.items():
+        yield Artifact(path=f"chart/files/policies/{pool}.yaml", text=text)
+    for key, text in profiles.profiles(memory).items():
+        yield Artifact(path=f"chart/files/profiles/{key}.yaml", text=text)
+    mig_configs = mig_parted.config(plan, memory)
+    if mig_configs:
+        yield Artifact(path="chart/files/mig-parted/config.yaml", text=mig_configs)
+
+
+def _stack(plan: Plan, memory: Lock, upstream_values: dict[str, Any]) -> Iterator[Artifact]:
+    match plan.intent.platform.stack:
+        case Stack.GPU_OPERATOR:
+            yield _yaml("gpu-operator/values.yaml", upstream_values)
+        case Stack.DEVICE_PLUGIN:
+            yield _yaml("device-plugin/values.yaml", upstream_values)
+        case Stack.EXISTING:
+            yield Artifact(path="existing/configmap.yaml", text=existing.config_map(profiles.profiles(memory)))
+            yield Artifact(path="existing/README.md", text=existing.steps(plan))
+
+
+def _yaml(path: str, document: dict[str, Any]) -> Artifact:
+    return Artifact(path=path, text=emit.yaml_text(document, _HEADER))

@@ -1,0 +1,77 @@
+"""`chart/`: our static chart as it is, with a values.yaml for this cluster.
+
+Values are complete, since a chart's values.yaml is its defaults: the keys are those of the chart's own file.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpushare import __version__, resources
+from gpushare.artifact import Artifact
+from gpushare.intent import Action, Mode, OnBusy, Partitioner, Platform, Stack
+from gpushare.plan import Plan, PoolPlan
+
+VALUES = "values.yaml"
+_NODE_IMAGE = "ghcr.io/gpushare/node-runtime"
+
+
+def static_files() -> Iterator[Artifact]:
+    """Every file of the chart but its values."""
+    root = resources.chart()
+    for path in sorted(root.rglob("*")):
+        inside = path.relative_to(root).as_posix()
+        if path.is_file() and inside != VALUES and not inside.startswith("files/"):
+            yield Artifact(path=f"chart/{inside}", text=path.read_text(encoding="utf-8"))
+
+
+def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
+    """The chart's values. `policies` are the texts whose digests roll a pool's pods."""
+    platform = plan.intent.platform
+    return {
+        "cluster": plan.intent.name,
+        "stack": platform.stack.value,
+        "partitioner": platform.partitioner.value,
+        "image": {
+            "registry": platform.registry or "",
+            "repository": _NODE_IMAGE,
+            "tag": __version__,
+            "digest": "",
+            "pullPolicy": "IfNotPresent",
+        },
+        "imagePullSecrets": [{"name": name} for name in platform.image_pull_secrets],
+        "runtimeClassName": runtime_class(platform),
+        "migParted": {"enabled": platform.partitioner is Partitioner.MIG_MANAGER},
+        "pools": {pool.name: _pool(pool, policies[pool.name]) for pool in plan.pools},
+        "quotas": {quota.namespace: dict(quota.hard) for quota in plan.quotas},
+        "global": {},
+    }
+
+
+def runtime_class(platform: Platform) -> str:
+    """The class whose runtime injects driver and devices: what the upstream chart uses; empty for the node's default runtime.
+
+    Upstream of an existing plugin is unknown: where it works without a class, our pods do.
+    """
+    chosen: str | None = None
+    if platform.stack is Stack.GPU_OPERATOR:
+        chosen = platform.values.get("operator", {}).get("runtimeClass", "nvidia")
+    elif platform.stack is Stack.DEVICE_PLUGIN:
+        chosen = platform.values.get("runtimeClassName")
+    return chosen or ""
+
+
+def _pool(pool: PoolPlan, policy: str) -> dict[str, Any]:
+    enforcement, rollout = pool.pool.enforcement, pool.pool.rollout
+    return {
+        "card": pool.card.id,
+        "mode": pool.mode.value,
+        "migCapable": pool.card.mig is not None or pool.card.mig_supported is True,
+        "mig": pool.mode is Mode.MIG,
+        "mps": pool.mode is Mode.MPS,
+        "evict": enforcement.action is Action.EVICT or rollout.on_busy is OnBusy.EVICT,
+        "maxUnavailable": rollout.max_unavailable,
+        "tolerations": [dict(toleration) for toleration in pool.pool.tolerations],
+        "terms": [dict(term) for term in pool.terms],
+        "policy": hashlib.sha256(policy.encode()).hexdigest()[:8],
+    }

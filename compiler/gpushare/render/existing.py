@@ -1,0 +1,48 @@
+"""`existing/`: what a device plugin that is already there needs, where gpushare installs none."""
+
+from collections.abc import Mapping
+
+from gpushare import emit
+from gpushare.plan import Plan
+
+_STEPS = """# The device plugin that is already there
+
+This bundle installs no device plugin. Yours must read its configs from the ConfigMap `gpushare-profiles`, by the node label
+`nvidia.com/device-plugin.config` that gpushare's node runtime sets. PLUGIN_NAMESPACE is where your plugin runs.
+
+1. Unless that is `{namespace}`, where our chart puts the ConfigMap itself, apply a copy. Repeat it after every compile: it must
+   hold a profile before a node asks for it.
+
+       kubectl apply --server-side --namespace PLUGIN_NAMESPACE -f existing/configmap.yaml
+
+2. Point the plugin at it, once, in the values of its chart:
+
+   | chart | values |
+   |---|---|
+   | gpu-operator | `devicePlugin.config: {{name: gpushare-profiles, default: ""}}`, `mig.strategy: {strategy}`, \
+`migManager.enabled: false` |
+   | nvidia-device-plugin | `config: {{name: gpushare-profiles, fallbackStrategies: [empty]}}`, `gfd.enabled: true` |
+
+   Set no `migStrategy` and no MIG_STRATEGY beside it: the environment wins over the profiles. gpu-operator installs an empty
+   `mig.strategy` with client-side apply only (Helm 4: `--server-side=false`).
+
+3. Let the plugin, GPU feature discovery and node feature discovery tolerate the taints `gpushare.dev/not-ready` and
+   `gpushare.dev/repartitioning`: a node is verified while it carries them.
+
+4. Install our chart as the bundle's README.md says. Where your plugin has a runtime class, add `--set runtimeClassName=NAME`.
+
+Check that the toolkit ignores NVIDIA_VISIBLE_DEVICES in unprivileged containers
+(`accept-nvidia-visible-devices-envvar-when-unprivileged = false`). Otherwise an image that sets it sees every GPU.
+"""
+
+
+def config_map(profiles: Mapping[str, str]) -> str:
+    """The ConfigMap of profiles (text by key) without a namespace, for the plugin's own."""
+    data = {f"{key}-{side}": text for key, text in profiles.items() for side in "ab"}
+    metadata = {"name": "gpushare-profiles"}
+    return emit.yaml_text({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+
+
+def steps(plan: Plan) -> str:
+    """The README of the folder."""
+    return _STEPS.format(namespace=plan.intent.namespace, strategy=plan.operator_mig_strategy or '""')

@@ -1,0 +1,63 @@
+"""`images.txt`: every image that the bundle runs, one a line, after the registry was replaced.
+
+Upstream images are those of operands that are on in the final values. Tags are known for the newest chart alone; for an older
+one the file says so and how to get them.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpushare import upstream
+from gpushare.intent import Stack
+from gpushare.plan import Plan
+from gpushare.registry import mirrored
+from gpushare.upstream import Image, UpstreamChart
+
+_DRIVER_NOTE = "# The operator appends the node's system to the driver's tag, as in -ubuntu24.04: copy that of your nodes."
+
+
+def images(plan: Plan, values: Mapping[str, Any], chart_values: Mapping[str, Any]) -> str:
+    """The file's text. `values` are those of the upstream chart, `chart_values` those of ours."""
+    platform, own = plan.intent.platform, chart_values["image"]
+    lines = ["# Every image of this bundle.", f"{mirrored(own['repository'], platform.registry)}:{own['tag']}"]
+    if platform.stack is not Stack.EXISTING:
+        chart = upstream.chart(platform.stack.value)
+        lines += _of_chart(chart, platform.version or chart.version, values)
+    return "\n".join(lines) + "\n"
+
+
+def _of_chart(chart: UpstreamChart, version: str, values: Mapping[str, Any]) -> Iterator[str]:
+    if version != chart.version:
+        yield f"# {chart.name} {version}: gpushare knows only the tags of {chart.version}. This lists them:"
+        yield f"#   helm show values {chart.name} --repo {chart.repository} --version {version}"
+        return
+    yield f"# {chart.name} {version}"
+    running = [image for image in chart.images if _runs(image, chart, values)]
+    if any(image.section == "driver" for image in running):
+        yield _DRIVER_NOTE
+    yield from dict.fromkeys(_reference(image, chart, values) for image in running)
+
+
+def _runs(image: Image, chart: UpstreamChart, values: Mapping[str, Any]) -> bool:
+    """Whether the operand is on: by the values, else by the chart's default."""
+    part = image.section.partition(".")[0]
+    if part in chart.subcharts:  # node feature discovery, which both charts bring along unless told otherwise
+        return _at(values, "nfd.enabled") is not False
+    wanted = _at(values, f"{part}.enabled")
+    return image.installed if wanted is None else bool(wanted) and (image.installed or image.section == part)
+
+
+def _reference(image: Image, chart: UpstreamChart, values: Mapping[str, Any]) -> str:
+    chosen = {path: _at(values, path) or default for path, default in image.values.items()}
+    version = chart.version if chart.version.startswith("v") else f"v{chart.version}"
+    if image.joined:
+        return f"{chosen[f'{image.section}.repository']}:{chosen[f'{image.section}.tag'] or version}"
+    repository, name, tag = (chosen[f"{image.section}.{key}"] for key in ("repository", "image", "version"))
+    return f"{repository}/{name}{'@' if tag.startswith('sha256:') else ':'}{tag or version}"
+
+
+def _at(values: Mapping[str, Any], path: str) -> Any:
+    found: Any = values
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found

@@ -1,0 +1,20 @@
+"""`chart/files/mig-parted/config.yaml`: the MIG configs for mig-manager, where it partitions.
+
+One config that mig-parted cannot parse makes the whole file unusable, and a node whose label names a missing one fails; so
+former configs stay, and `all-disabled` is always there, which the operator gives to every node without a label.
+"""
+
+from gpushare import emit, lock, sharing_profiles
+from gpushare.intent import Partitioner
+from gpushare.lock import Lock
+from gpushare.plan import Plan
+
+_ALL_DISABLED = [{"devices": "all", "mig-enabled": False}]
+
+
+def config(plan: Plan, memory: Lock) -> str | None:
+    """The file's text; None where the node runtime partitions."""
+    if plan.intent.platform.partitioner is not Partitioner.MIG_MANAGER:
+        return None
+    configs = {sharing_profiles.ALL_DISABLED: _ALL_DISABLED} | lock.all_mig_configs(memory)
+    return emit.yaml_text({"version": "v1", "mig-configs": dict(sorted(configs.items()))})

@@ -1,0 +1,12 @@
+"""The Offer: what the cluster offers its users, as `show --format json` prints it."""
+
+from typing import Any
+
+from gpushare import offered
+from gpushare.plan import Plan
+
+
+def offer(plan: Plan) -> dict[str, Any]:
+    """The Offer document."""
+    pools = {pool.name: offered.entry(pool) for pool in plan.pools}
+    return {"apiVersion": "gpushare.dev/v1", "kind": "Offer", "pools": pools}

@@ -1,0 +1,84 @@
+"""`chart/files/policies/<pool>.yaml`: the NodePolicy of each pool, which is all that the node runtime knows of the intent.
+
+Equal GPUs are one entry. The form is `schemas/node-policy.v1.json`, which the node runtime shares.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from gpushare import caps, emit
+from gpushare.plan import GpuPlan, Plan, PoolPlan
+
+
+def policies(plan: Plan) -> dict[str, str]:
+    """The policy of every pool as text, by pool."""
+    return {pool.name: emit.yaml_text(document(plan, pool)) for pool in plan.pools}
+
+
+def document(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
+    """One pool's policy."""
+    card, platform, wanted = pool.card, plan.intent.platform, pool.pool
+    return {
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "NodePolicy",
+        "metadata": {"name": pool.name, "cluster": plan.intent.name},
+        "spec": {
+            "card": {
+                "id": card.id,
+                "name": card.name,
+                "pciDeviceIds": list(card.pci_device_ids),
+                "memoryMiB": card.memory_mib or None,
+            },
+            "gpusPerNode": wanted.gpus_per_node,
+            "mode": pool.mode.value,
+            "stack": platform.stack.value,
+            "partitioner": platform.partitioner.value,
+            "profile": pool.profile.key,
+            "migConfig": pool.mig_config.name if pool.mig_config else None,
+            "gpus": _gpus(pool.gpus),
+            "resources": {resource.name: resource.per_node for resource in pool.resources},
+            "shares": list(_shares(pool)),
+            "enforcement": {
+                "action": wanted.enforcement.action.value,
+                "graceSeconds": wanted.enforcement.grace_seconds,
+                "mechanism": wanted.enforcement.mechanism.value,
+            },
+            "rollout": {
+                "maxUnavailable": wanted.rollout.max_unavailable,
+                "onBusy": wanted.rollout.on_busy.value,
+                "drainTimeoutSeconds": wanted.rollout.drain_timeout_seconds,
+            },
+            "namespaces": sorted(wanted.namespaces),
+        },
+    }
+
+
+def _gpus(gpus: tuple[GpuPlan, ...]) -> list[dict[str, Any]]:
+    groups: dict[tuple[bool, tuple[tuple[str, int | None, int, int], ...]], list[int]] = {}
+    for gpu in gpus:
+        placed = sorted(gpu.instances, key=lambda instance: instance.start)
+        instances = tuple((one.profile.name, one.profile.profile_id, one.start, one.size) for one in placed)
+        groups.setdefault((gpu.mig_enabled, instances), []).append(gpu.index)
+    fields = ("profile", "profileId", "start", "size")
+    return [
+        {"indexes": indexes, "mig": mig, "instances": [dict(zip(fields, one, strict=True)) for one in instances]}
+        for (mig, instances), indexes in groups.items()
+    ]
+
+
+def _shares(pool: PoolPlan) -> Iterator[dict[str, Any]]:
+    """One entry for each distinct pair of profile and resource, in the order in which the devices come."""
+    seen = set()
+    for device in pool.devices:
+        if (device.profile, device.resource) in seen:
+            continue
+        seen.add((device.profile, device.resource))
+        cap = device.cap_mib
+        yield {
+            "resource": device.resource,
+            "profile": device.profile,
+            "replicas": device.replicas,
+            "memoryMiB": device.memory_mib,
+            "capMiB": cap,
+            "toleranceMiB": 0 if cap is None else caps.tolerance_mib(cap, pool.pool.enforcement.tolerance),
+        }

@@ -1,0 +1,70 @@
+"""`nodes/pools.yaml`: every pool as a machine reads it. `gpushare plan` compares two of these.
+
+Devices have the fields of the Offer; labels are listed with every value that a healthy node of the pool may carry.
+"""
+
+from typing import Any
+
+from gpushare import caps, offered
+from gpushare.plan import Plan, PoolPlan
+from gpushare.selectors import POOL_LABEL
+
+
+def pools_document(plan: Plan) -> dict[str, Any]:
+    """The whole document."""
+    return {
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "Pools",
+        "cluster": plan.intent.name,
+        "pools": {pool.name: _pool(pool) for pool in plan.pools},
+        "quotas": {quota.namespace: dict(quota.hard) for quota in plan.quotas},
+    }
+
+
+def _pool(pool: PoolPlan) -> dict[str, Any]:
+    wanted = pool.pool
+    return offered.entry(pool) | {
+        "priority": wanted.priority,
+        "selector": _selector(pool),
+        "migConfig": pool.mig_config.name if pool.mig_config else None,
+        "labels": _labels(pool),
+        "enforcement": {
+            "action": wanted.enforcement.action.value,
+            "graceSeconds": wanted.enforcement.grace_seconds,
+            "mechanism": wanted.enforcement.mechanism.value,
+            "toleranceMiB": _tolerances(pool),
+        },
+        "rollout": {
+            "maxUnavailable": wanted.rollout.max_unavailable,
+            "onBusy": wanted.rollout.on_busy.value,
+            "drainTimeoutSeconds": wanted.rollout.drain_timeout_seconds,
+        },
+        "tolerations": [dict(toleration) for toleration in wanted.tolerations],
+        "namespaces": sorted(wanted.namespaces),
+    }
+
+
+def _selector(pool: PoolPlan) -> dict[str, Any]:
+    nodes = pool.pool.nodes
+    expressions = [
+        {"key": one.key, "operator": one.operator.value} | ({"values": list(one.values)} if one.values else {})
+        for one in nodes.match_expressions
+    ]
+    return {"matchLabels": dict(nodes.match_labels), "matchExpressions": expressions, "names": list(nodes.names)}
+
+
+def _labels(pool: PoolPlan) -> dict[str, list[str]]:
+    key = pool.profile.key
+    labels = {
+        POOL_LABEL: [pool.name],
+        "gpushare.dev/profile": [key],
+        "nvidia.com/device-plugin.config": [f"{key}-a", f"{key}-b"],
+    }
+    return labels | ({"nvidia.com/mig.config": [pool.mig_config.name]} if pool.mig_config else {})
+
+
+def _tolerances(pool: PoolPlan) -> list[int]:
+    """The distinct tolerances of the pool's caps, in order."""
+    tolerance = pool.pool.enforcement.tolerance
+    return sorted({caps.tolerance_mib(device.cap_mib, tolerance) for device in pool.devices if device.cap_mib is not None})
+

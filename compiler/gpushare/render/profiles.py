@@ -1,0 +1,12 @@
+"""`chart/files/profiles/<key>.yaml`: the device-plugin configs in use, and the former ones that nodes may still carry.
+
+The chart puts each into the ConfigMap under two keys, `<key>-a` and `<key>-b`.
+"""
+
+from gpushare import emit, lock
+from gpushare.lock import Lock
+
+
+def profiles(memory: Lock) -> dict[str, str]:
+    """Every config as text, by key."""
+    return {key: emit.yaml_text(config) for key, config in lock.all_profiles(memory).items()}

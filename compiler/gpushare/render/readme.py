@@ -1,0 +1,167 @@
+"""`README.md` of the bundle: for the users of the GPUs what to ask for, for whoever installs it the commands in order.
+
+Plain text building: a template engine takes longer to import than the rest of a compile.
+"""
+
+from collections.abc import Iterator
+
+from gpushare import emit, upstream
+from gpushare.intent import Action, Partitioner, Stack
+from gpushare.plan import DevicePlan, Plan, PoolPlan
+from gpushare.registry import mirrored
+from gpushare.selectors import POOL_LABEL
+
+_MODES = {
+    "exclusive": "Whole GPUs, one container each.",
+    "time-slicing": "Containers take turns on a GPU; one that is alone has all its time. No hardware protects their memory.",
+    "mps": "Containers compute on a GPU at the same time, through NVIDIA MPS.",
+    "mig": "Hardware partitions: compute and memory of one are out of reach of the others.",
+}
+
+
+def readme(plan: Plan) -> str:
+    """The file's text."""
+    return "\n".join(
+        [
+            f"# GPUs of {plan.intent.name}",
+            "",
+            "Written by gpushare from the cluster's intent; edits are lost.",
+            "",
+            *_table(plan),
+            *(line for pool in plan.pools for line in _pool(pool, plan)),
+            *_quotas(plan),
+            *_install(plan),
+            *_not_generated(plan),
+        ]
+    )
+
+
+def _table(plan: Plan) -> Iterator[str]:
+    yield "| pool | card | mode | nodes | resource | a node has | all nodes have | a device's memory | a container may use |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for pool in plan.pools:
+        for name, device in _kinds(pool).items():
+            resource = next(one for one in pool.resources if one.name == name)
+            cells = [
+                f"[{pool.name}](#{pool.name})", pool.card.name, pool.mode.value, _number(pool.nodes), f"`{name}`",
+                str(resource.per_node), _number(resource.total), _mib(device.memory_mib),
+                "all of it" if device.replicas < 2 else "no limit" if device.cap_mib is None else _mib(device.cap_mib),
+            ]  # fmt: skip
+            yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _kinds(pool: PoolPlan) -> dict[str, DevicePlan]:
+    """The smallest device behind each resource, for which promises hold."""
+    kinds: dict[str, DevicePlan] = {}
+    for device in pool.devices:
+        known = kinds.get(device.resource)
+        if known is None or (device.memory_mib or 0) < (known.memory_mib or 0):
+            kinds[device.resource] = device
+    return dict(sorted(kinds.items()))
+
+
+def _number(number: int | None) -> str:
+    return "?" if number is None else str(number)
+
+
+def _mib(size: int | None) -> str:
+    return "unknown" if size is None else f"{size} MiB"
+
+
+def _pool(pool: PoolPlan, plan: Plan) -> Iterator[str]:
+    kinds = _kinds(pool)
+    yield from (f"## {pool.name}", "", _MODES[pool.mode.value])
+    if any(device.replicas > 1 for device in kinds.values()):
+        yield "Ask for one share: more in one container are refused, and would not be more memory or speed."
+    if any(device.cap_mib is not None for device in kinds.values()):
+        yield _consequence(pool)
+    if pool.pool.namespaces:
+        yield f"For the namespaces {', '.join(sorted(pool.pool.namespaces))}."
+    yield ""
+    first, *others = kinds
+    yield from (f"    {line}" for line in emit.yaml_text(_pod(pool, first, plan)).splitlines())
+    yield ""
+    if others:
+        yield from (f"The same with {' or '.join(f'`{name}`' for name in others)}.", "")
+
+
+def _consequence(pool: PoolPlan) -> str:
+    grace = pool.pool.enforcement.grace_seconds
+    match pool.pool.enforcement.action:
+        case Action.KILL:
+            return f"A container above its memory limit for {grace} s is killed; events on its pod say so before."
+        case Action.EVICT:
+            return f"A pod with a container above its memory limit for {grace} s is evicted; events on it say so before."
+        case Action.WARN:
+            return "A container above its memory limit gets a warning event."
+        case Action.NONE:
+            return "The memory limit is measured, and nothing happens to a container above it."
+
+
+def _pod(pool: PoolPlan, resource: str, plan: Plan) -> dict[str, object]:
+    container = {
+        "name": "main",
+        "image": mirrored("docker.io/library/ubuntu", plan.intent.platform.registry) + ":24.04",
+        "command": ["nvidia-smi", "-L"],
+        "resources": {"limits": {resource: 1}},
+    }
+    spec: dict[str, object] = {"restartPolicy": "Never", "nodeSelector": {POOL_LABEL: pool.name}}
+    if pool.pool.tolerations:
+        spec["tolerations"] = [dict(toleration) for toleration in pool.pool.tolerations]
+    spec["containers"] = [container]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": f"{pool.name}-"}, "spec": spec}
+
+
+def _quotas(plan: Plan) -> Iterator[str]:
+    if plan.quotas:
+        yield from ("## Quotas", "", "Namespaces that are not listed are not limited.", "")
+        yield from ("| namespace | resource | at most |", "|---|---|---|")
+        for quota in plan.quotas:
+            yield from (f"| {quota.namespace} | `{name.removeprefix('requests.')}` | {number} |" for name, number in quota.hard)
+        yield ""
+
+
+def _install(plan: Plan) -> Iterator[str]:
+    namespace = plan.intent.namespace
+    yield from ("## Installing", "", "In this order, from this folder. The same commands upgrade.", "")
+    yield "    kubectl apply -f namespace.yaml"
+    yield f"    helm upgrade --install gpushare chart --namespace {namespace}"
+    match plan.intent.platform.stack:
+        case Stack.GPU_OPERATOR:
+            yield from _upstream(plan, "gpu-operator/values.yaml")
+        case Stack.DEVICE_PLUGIN:
+            yield from _upstream(plan, "device-plugin/values.yaml")
+        case Stack.EXISTING:
+            steps = "[existing/README.md](existing/README.md)"
+            yield from ("", f"The device plugin that is already there must read our profiles: {steps}.")
+    if plan.quotas:
+        yield from ("", "Namespaces with a quota must exist before.")
+    yield from ("", "Pods of the node runtime become Ready when a node's layout is verified:", "")
+    yield f"    kubectl --namespace {namespace} get pods --selector app.kubernetes.io/name=gpushare --output wide"
+    yield from ("", "`images.txt` lists every image; `nodes/pools.yaml` is the plan of every pool for programs.", "")
+
+
+def _upstream(plan: Plan, values: str) -> Iterator[str]:
+    platform = plan.intent.platform
+    chart = upstream.chart(platform.stack.value)
+    version = platform.version or chart.version
+    yield f"    helm upgrade --install {chart.name} {chart.name} --repo {chart.repository} --version {version} \\"
+    yield f"      --namespace {plan.intent.namespace} --values {values}"
+    if platform.stack is Stack.GPU_OPERATOR and plan.operator_mig_strategy is None:
+        yield from ("", "The pools need different MIG strategies. So the operator's is empty, and server-side apply refuses")
+        yield "that: give Helm 4 `--server-side=false` for this release. Helm 3 needs nothing."
+    if platform.partitioner is Partitioner.MIG_MANAGER:
+        yield from ("", "The operator's mig-manager partitions the GPUs, by the configs in ConfigMap `gpushare-mig-parted`.")
+
+
+def _not_generated(plan: Plan) -> Iterator[str]:
+    """What the intent may ask for and this version does not write."""
+    yield from ("## Not in this bundle yet", "")
+    yield "- Admission policies: `admission` and `namespaces` of the intent have no effect. Nothing keeps a pod of another"
+    yield "  namespace out of a pool, nor one that asks for a resource of several pools without naming the pool it means."
+    yield "- Monitoring objects and dashboards: `monitoring` has no effect. The node runtime serves metrics on port 9408."
+    yield "- Argo CD and Flux objects: `gitops` has no effect. Both can point at `chart/` and at upstream's chart."
+    if plan.intent.platform.stack is not Stack.GPU_OPERATOR:
+        yield "- The container toolkit's settings: an image that sets NVIDIA_VISIBLE_DEVICES may see every GPU of its node."
+    yield ""

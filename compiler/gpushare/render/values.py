@@ -1,0 +1,145 @@
+"""Values of the upstream chart: `gpu-operator/values.yaml` or `device-plugin/values.yaml`.
+
+Writes only paths that the chart knows; `owned_values` lists them. Whatever the intent adds is merged last: maps merge, lists
+replace, and null stays, by which Helm deletes the chart's default. Environment lists are the exception: ours are appended,
+since K3s and RKE2 must add to them and losing ours would open a hole.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from gpushare import owned_values, upstream
+from gpushare.intent import Partitioner, Stack
+from gpushare.plan import Plan, PoolPlan
+from gpushare.registry import mirrored
+
+Values = dict[str, Any]
+
+_OUR_TAINTS = ("gpushare.dev/not-ready", "gpushare.dev/repartitioning")
+_WORKERS = {  # everything that must run on a node before its layout is verified
+    Stack.GPU_OPERATOR: ("daemonsets.tolerations", "node-feature-discovery.worker.tolerations"),
+    Stack.DEVICE_PLUGIN: ("tolerations", "nfd.worker.tolerations"),
+}
+_NAMED_SECRETS = ("imagePullSecrets", "node-feature-discovery.imagePullSecrets", "nfd.imagePullSecrets")
+
+
+def upstream_values(plan: Plan) -> Values:
+    """The values for the chart of the intent's stack, the intent's own merged in; empty for stack `existing`."""
+    platform = plan.intent.platform
+    if platform.stack is Stack.EXISTING:
+        return {}
+    values: Values = {}
+    settings = _operator(plan) if platform.stack is Stack.GPU_OPERATOR else _plugin()
+    for path, value in (*settings, *_tolerations(plan), *_repositories(plan), *_secrets(plan)):
+        _set(values, path, value)
+    _merge(values, platform.values, ())
+    return values
+
+
+def _operator(plan: Plan) -> Iterator[tuple[str, Any]]:
+    """What sharing needs of gpu-operator v26.7.0."""
+    mig_manager = plan.intent.platform.partitioner is Partitioner.MIG_MANAGER
+    yield "mig.strategy", plan.operator_mig_strategy or ""
+    yield "devicePlugin.config", {"create": False, "name": "gpushare-profiles", "default": ""}
+    if plan.intent.platform.values.get("cdi", {}).get("enabled", True) is False:
+        # The toolkit ignores the plugin's default way, an environment variable, in unprivileged containers.
+        yield "devicePlugin.env", _env(DEVICE_LIST_STRATEGY="volume-mounts")
+    yield "migManager.enabled", mig_manager
+    if mig_manager:
+        yield "migManager.config", {"create": False, "name": "gpushare-mig-parted", "default": "all-disabled"}
+    yield from _driver(plan)
+    yield "toolkit.env", _env(
+        ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED="false", ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS="true"
+    )
+    if any(device.replicas > 1 for pool in plan.pools for device in pool.devices):
+        # Otherwise a shared GPU's metrics name one pod at random, and those of renamed resources none.
+        renamed = _renamed(plan.pools)
+        names = {"NVIDIA_RESOURCE_NAMES": ",".join(renamed)} if renamed else {}
+        yield "dcgmExporter.env", _env(KUBERNETES_VIRTUAL_GPUS="true", **names)
+        yield "dcgmExporter.hostPID", True
+
+
+def _renamed(pools: Iterable[PoolPlan]) -> list[str]:
+    return sorted({resource.name for pool in pools for resource in pool.resources if resource.name.endswith(".shared")})
+
+
+def _driver(plan: Plan) -> Iterator[tuple[str, Any]]:
+    driver = plan.intent.platform.driver
+    yield "driver.enabled", driver is not None
+    if driver is not None:
+        for field, value in (("repository", driver.repository), ("image", driver.image), ("version", driver.version)):
+            if value is not None:
+                yield f"driver.{field}", value
+
+
+def _plugin() -> Iterator[tuple[str, Any]]:
+    """What sharing needs of nvidia-device-plugin 0.20.0.
+
+    A node without a label gets no config, hence whole GPUs; GFD, with NFD, sets the label that MPS waits for.
+    """
+    yield "config", {"name": "gpushare-profiles", "default": "", "fallbackStrategies": ["empty"]}
+    yield "gfd.enabled", True
+
+
+def _tolerations(plan: Plan) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The chart's own tolerations, ours, and those of every pool."""
+    stack = plan.intent.platform.stack
+    defaults = upstream.chart(stack.value).tolerations
+    ours = [{"key": key, "operator": "Exists"} for key in _OUR_TAINTS]
+    pools = [dict(toleration) for pool in plan.pools for toleration in pool.pool.tolerations]
+    for path in _WORKERS[stack]:
+        union: list[dict[str, Any]] = []
+        seen = set()
+        for toleration in (*map(dict, defaults[path]), *ours, *pools):
+            identity = tuple(sorted((key, str(value)) for key, value in toleration.items()))
+            if identity not in seen:
+                seen.add(identity)
+                union.append(toleration)
+        yield path, union
+
+
+def _repositories(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Every image under the site's registry, also of operands that are off: the intent may switch them on."""
+    platform = plan.intent.platform
+    if platform.registry is None:
+        return
+    for image in upstream.chart(platform.stack.value).images:
+        path = f"{image.section}.repository"
+        if path != "driver.repository" or (platform.driver and platform.driver.repository is None):
+            yield path, mirrored(image.values[path], platform.registry)
+
+
+def _secrets(plan: Plan) -> Iterator[tuple[str, list[Any]]]:
+    """Pull secrets wherever the chart reads them: the operator as names, the others as Kubernetes writes them."""
+    platform = plan.intent.platform
+    if not platform.image_pull_secrets:
+        return
+    chart = upstream.chart(platform.stack.value)
+    names = platform.image_pull_secrets
+    for path in owned_values.owned(plan.intent, chart):
+        known = upstream.judge_path(chart, tuple(path.split(".")))
+        if path.endswith("imagePullSecrets") and isinstance(known, upstream.Known | upstream.OpenMap):
+            yield path, [{"name": name} for name in names] if path in _NAMED_SECRETS else list(names)
+
+
+def _env(**variables: str) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in variables.items()]
+
+
+def _set(values: Values, path: str, value: Any) -> None:
+    *above, last = path.split(".")
+    for key in above:
+        values = values.setdefault(key, {})
+    values[last] = value
+
+
+def _merge(values: Values, more: Mapping[str, Any], above: tuple[str, ...]) -> None:
+    for key, value in more.items():
+        path, ours = (*above, key), values.get(key)
+        if isinstance(ours, dict) and isinstance(value, dict):
+            _merge(ours, value, path)
+        elif isinstance(ours, list) and isinstance(value, list) and path[-1] == "env":
+            names = {entry.get("name") for entry in value}
+            values[key] = [*value, *(entry for entry in ours if entry["name"] not in names)]
+        else:
+            values[key] = value

@@ -1,0 +1,121 @@
+"""The lock file: what it remembers, how generations move on, and what happens to one that is broken."""
+
+from typing import Any
+
+import pytest
+
+from gpushare import lock, resources
+from gpushare.diagnostics import Finding
+from gpushare.lock import EMPTY, GENERATIONS, GoalPin, Lock
+
+FULL = Lock(
+    intent="sha256:" + "1" * 64,
+    files={"README.md": "sha256:" + "a" * 64, "chart/values.yaml": "sha256:" + "b" * 64},
+    goals={"training": GoalPin(question="1a2b3c4d", layout=(("3g.20gb", 1), ("1g.5gb", 4)))},
+    profiles={"mps-12345678": {"version": "v1", "sharing": {"mps": {"renameByDefault": True}}}},
+    former=({"mig-1e345678": {"version": "v1"}}, {"mps-00000000": {}}),
+    mig_configs={"mig-aaaaaaaa": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}]},
+    former_mig_configs=({"mig-bbbbbbbb": [{"devices": "all", "mig-enabled": False}]},),
+)
+
+
+def after(before: Lock, *keys: str) -> Lock:
+    return lock.advance(before, intent="", goals={}, profiles={key: {"key": key} for key in keys}, mig_configs={})
+
+
+@pytest.mark.parametrize("memory", [EMPTY, FULL], ids=["empty", "full"])
+def test_a_lock_reads_back_as_it_was_written(memory: Lock) -> None:
+    assert lock.read(lock.text(memory).encode()) == memory
+
+
+def test_the_order_of_a_layout_survives() -> None:
+    read = lock.read(lock.text(FULL).encode())
+    assert isinstance(read, Lock)
+    assert read.goals["training"].layout == (("3g.20gb", 1), ("1g.5gb", 4))
+
+
+def test_the_text_does_not_depend_on_the_order_of_discovery() -> None:
+    turned = Lock(files=dict(reversed(FULL.files.items())), profiles={"b": {}, "a": {}})
+    assert lock.text(turned) == lock.text(Lock(files=FULL.files, profiles={"a": {}, "b": {}}))
+
+
+def test_a_changed_set_of_profiles_becomes_a_former_one_and_an_unchanged_one_does_not() -> None:
+    first = after(EMPTY, "a", "b")
+    assert first.former == ()
+    assert after(first, "a", "b").former == ()
+    second = after(first, "b", "c")
+    assert second.former == ({"a": {"key": "a"}},)
+    assert after(second, "b", "c") == second
+
+
+def test_a_profile_that_comes_back_is_no_longer_a_former_one() -> None:
+    memory = after(after(after(EMPTY, "a"), "b"), "a")
+    assert memory.former == ({"b": {"key": "b"}},)
+    assert sorted(lock.all_profiles(memory)) == ["a", "b"]
+
+
+def test_the_newest_generations_are_kept_and_the_oldest_forgotten() -> None:
+    memory = EMPTY
+    for number in range(GENERATIONS + 5):
+        memory = after(memory, f"p{number}")
+    assert [next(iter(older)) for older in memory.former] == [f"p{number}" for number in range(GENERATIONS + 3, 3, -1)]
+
+
+def test_configs_of_mig_parted_have_generations_of_their_own() -> None:
+    first = lock.advance(EMPTY, intent="", goals={}, profiles={"a": {}}, mig_configs={"x": []})
+    second = lock.advance(first, intent="", goals={}, profiles={"a": {}}, mig_configs={"y": []})
+    assert second.former == ()
+    assert second.former_mig_configs == ({"x": []},)
+    assert lock.all_mig_configs(second) == {"x": [], "y": []}
+
+
+def broken(**change: Any) -> bytes:
+    text = lock.text(FULL)
+    for old, new in change.values():
+        assert old in text
+        text = text.replace(old, new)
+    return text.encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (b"", 1),
+        (b"a: [", 1),
+        (b"\xff\xfe", 1),
+        (b"- a\n", 1),
+        (b"<<<<<<< HEAD\na: 1\n=======\na: 2\n>>>>>>> other\n", 2),
+        (broken(kind=("kind: Lock", "kind: Look")), 4),
+        (broken(digest=("sha256:" + "a" * 64, "md5:0")), None),
+        (broken(extra=("goals:", "gaols: {}\ngoals:")), None),
+        (lock.text(FULL).encode()[:-200], None),
+    ],
+)
+def test_a_broken_lock_is_a_finding_that_says_where_and_what_to_do(data: bytes, line: int | None) -> None:
+    finding = lock.read(data, "bundle/gpushare.lock.yaml")
+    assert isinstance(finding, Finding)
+    assert finding.code == "GS790"
+    assert finding.file == "bundle/gpushare.lock.yaml"
+    assert finding.span is not None
+    assert line is None or finding.span.line == line
+    assert "restore it from version control" in finding.hints[0]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/passwd", "../../etc/passwd", "chart/../../x", "..", ".", "chart//x", "chart/./x", "a\\\\..\\\\b", "a\\u0000b", "a/"],
+)
+def test_a_lock_that_lists_a_path_out_of_the_bundle_is_broken_at_that_path(path: str) -> None:
+    data = broken(path=("README.md:", f'"{path}":'))
+    finding = lock.read(data)
+    assert isinstance(finding, Finding)
+    assert finding.code == "GS790"
+    line = data.decode().splitlines().index(f'  "{path}": "sha256:{"a" * 64}"') + 1
+    assert finding.span is not None
+    assert (finding.span.line, finding.span.column) == (line, 3)
+
+
+def test_the_text_that_explains_the_finding_has_an_example_of_each() -> None:
+    bad, good = (part.partition("```")[0] for part in (resources.findings() / "GS790.md").read_text().split("```yaml\n")[1:])
+    assert isinstance(lock.read(bad.encode()), Finding)
+    assert isinstance(lock.read(good.encode()), Lock)

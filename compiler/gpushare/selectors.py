@@ -18,6 +18,9 @@ POOL_LABEL = "gpushare.dev/pool"
 MAX_ALTERNATIVES = 64
 """How many terms the negation of pools with higher priority may need. A scheduler tries every term on every node."""
 
+MAX_LEAVING_NAMES = 256
+"""Up to how many nodes that other pools name are kept from a pool whose label they still carry: pools times names would grow without bound."""
+
 
 def region(selector: NodeSelector) -> Region | None:
     """What the selector asks of labels; None if nothing can satisfy it. Names are left out."""
@@ -165,22 +168,35 @@ class Territories:
         return tuple(pieces)
 
     def foreign_bytes(self, pool: Pool, each: int) -> int:
-        """The lengths of all node names that other pools have and this one has not, with `each` added to every one."""
+        """How much it takes to exclude the nodes that other pools name: the names' lengths, `each` added to every one, for all terms.
+
+        A pool that names its own nodes excludes others' only from those that still carry its label.
+        """
         own = set(pool.nodes.names)
-        return self._name_bytes + each * (len(self._named) - len(own)) - sum(len(name) for name in own)
+        once = self._name_bytes + each * (len(self._named) - len(own)) - sum(len(name) for name in own)
+        from_leaving = once if len(self._named) - len(own) <= MAX_LEAVING_NAMES else 0
+        return from_leaving if own else from_leaving + once * len(self.owned(pool) or ())
 
     def terms(self, pool: Pool) -> tuple[Mapping[str, Any], ...]:
         """The nodeSelectorTerms of the pool's DaemonSet: the nodes it owns, and those that still carry its label.
 
-        The second kind is needed to release a node that has left; nodes that another pool names are never among them. A name
-        can be told only by `matchFields`, with one value each (the API server refuses more): kubernetes.io/hostname is
-        another thing than the node's name on some clouds, and would let a named node in. Total where `owned` is not None.
+        The second kind is needed to release a node that has left. Nodes that another pool names are in neither, as long as the
+        names are few: among thousands, one that moved carries its old label until the node runtime has handed it over,
+        as every node does that moves between labels. A name can be told only by `matchFields`, with one value each (the API
+        server refuses more): kubernetes.io/hostname is another thing than the node's name on some clouds, and would let a
+        named node in. Total where `owned` is not None.
         """
-        named = set(pool.nodes.names)
-        foreign = [entry for entry in self._named if entry["values"][0] not in named] if named else self._named
         leaving = {"key": POOL_LABEL, "operator": "In", "values": [pool.name]}
-        owned = ((labels.requirements(own), [_field("In", name)] if name else foreign) for name, own in self.owned(pool) or ())
-        return (*(_term(expressions, fields) for expressions, fields in owned), _term([leaving], foreign))
+        own = self.owned(pool) or ()
+        few = len(self._named) - len(set(pool.nodes.names)) <= MAX_LEAVING_NAMES
+        foreign = self._foreign(pool) if few or not pool.nodes.names else []
+        owned = ((labels.requirements(piece), [_field("In", name)] if name else foreign) for name, piece in own)
+        return (*(_term(expressions, fields) for expressions, fields in owned), _term([leaving], foreign if few else []))
+
+    def _foreign(self, pool: Pool) -> list[dict[str, Any]]:
+        """One requirement for each node that other pools name and this one does not."""
+        named = set(pool.nodes.names)
+        return [entry for entry in self._named if entry["values"][0] not in named] if named else self._named
 
 
 def _less(own: Region, taken: Sequence[Region]) -> tuple[Region, ...] | None:

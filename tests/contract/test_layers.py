@@ -9,9 +9,13 @@ PACKAGE = Path(__file__).parents[2] / "compiler" / "gpushare"
 
 LAYERS = [
     ("words", {"__init__", "diagnostics", "units", "artifact", "emit", "resources"}),
-    ("reading", {"source", "schema", "schemas"}),
-    ("model", {"intent", "catalog", "upstream", "mig", "goals", "caps", "shares", "selectors", "lock"}),
-    ("meaning", {"rules", "plan", "sharing_profiles"}),
+    ("reading", {"scalars", "tree", "source", "shape", "schema", "schemas"}),
+    (
+        "model",
+        {"intent", "catalog", "card_check", "upstream", "owned_values", "mig", "goals", "caps", "shares"}
+        | {"labels", "selectors", "lock", "registry"},
+    ),
+    ("meaning", {"rules", "plan", "sharing_profiles", "offered"}),
     ("text", {"render"}),
     ("whole", {"pipeline", "output", "compare"}),
     ("surface", {"live", "cli", "__main__"}),

@@ -167,9 +167,8 @@ def _affinity_bytes(context: Context, pool: Pool) -> int | None:
     owned = context.territories.owned(pool)
     if owned is None:
         return None
-    foreign = context.territories.foreign_bytes(pool, TERM_BYTES)
     mine = sum(TERM_BYTES + len(name) for name, _ in owned if name)
-    return mine + foreign if pool.nodes.names else (len(owned) + 1) * foreign
+    return mine + context.territories.foreign_bytes(pool, TERM_BYTES)
 
 
 def check_reachable(context: Context) -> Iterator[Finding]:

@@ -1,11 +1,11 @@
 """A file of the bundle before it is a file: a relative path and its text. Imports nothing of ours, writes nothing."""
 
 import hashlib
-from dataclasses import dataclass
+
+from gpushare.record import Record
 
 
-@dataclass(frozen=True, kw_only=True)
-class Artifact:
+class Artifact(Record):
     """One file to write. `path` is relative to the bundle, with `/`, never absolute, never with `..`."""
 
     path: str

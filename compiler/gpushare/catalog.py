@@ -6,13 +6,13 @@ judged in `mig`, whether an intent's own card is consistent in `card_check`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from typing import Any
 
 from gpushare import card_check, resources, schema, source
 from gpushare.diagnostics import Finding
+from gpushare.record import NOTHING, Record, replace
 
 
 class NvLink(StrEnum):
@@ -23,16 +23,14 @@ class NvLink(StrEnum):
     C2C = "c2c"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Placement:
+class Placement(Record):
     """A stretch of the card's memory slices: `start` and `size` in the card's own placement units (NVML's numbers)."""
 
     start: int
     size: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Engines:
+class Engines(Record):
     """Media and copy engines of an instance or a whole card. None: not known, which never counts as zero."""
 
     copy: int | None = None
@@ -42,8 +40,7 @@ class Engines:
     ofa: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class MigProfile:
+class MigProfile(Record):
     """One GPU-instance profile of one card.
 
     `name` is NVML's (`1g.5gb+me`); `profile_id` is what creates an instance (the ID column of `nvidia-smi mig -lgip`);
@@ -72,8 +69,7 @@ class MigProfile:
         return "+" in self.name or "-" in self.name
 
 
-@dataclass(frozen=True, kw_only=True)
-class Geometry:
+class Geometry(Record):
     """What MIG can make of one card: a grid of `units` memory slices and the profiles that may stand on it.
 
     `max_compute_instances` and `max_gfx_instances` are constraints that only some cards have (Thor).
@@ -89,8 +85,7 @@ class Geometry:
     unconfirmed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Card:
+class Card(Record):
     """One card model.
 
     `name` is what NVML returns (`name_aliases`: on other drivers), `product` GFD's label value. `memory_mib` is the smallest
@@ -122,11 +117,10 @@ class Card:
     unconfirmed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Catalog:
+class Catalog(Record):
     """The cards that one intent may name: the shipped ones and its own, which come first."""
 
-    own: Mapping[str, Card] = field(default_factory=dict)
+    own: Mapping[str, Card] = NOTHING
 
     def get(self, card_id: str) -> Card | None:
         """The card of that id; None if nobody knows it."""

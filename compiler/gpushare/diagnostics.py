@@ -4,8 +4,9 @@ This module owns the shape and the order of findings. It prints nothing and know
 an input imports it, and every formatter does too.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from gpushare.record import Record
 
 Path = tuple[str | int, ...]
 """Where a value stands in a document: mapping keys and list indexes from the root down."""
@@ -18,8 +19,7 @@ class Severity(StrEnum):
     WARNING = "warning"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Span:
+class Span(Record):
     """A stretch of text. Lines and columns count from 1, in characters; the end column is the first one behind it."""
 
     line: int
@@ -28,8 +28,7 @@ class Span:
     end_column: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+class Finding(Record):
     """One problem of one document, in the user's words.
 
     `code` is stable and never reused (`gpushare explain CODE`). `message` says what is wrong, `hints` what to write

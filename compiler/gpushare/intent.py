@@ -5,11 +5,11 @@ the names. Every default here is part of v1 for ever: changing one would relabel
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar, assert_never
+from typing import Any
 
-from gpushare.units import Share, parse_duration, parse_quantity, parse_share
+from gpushare.record import NOTHING, Record
+from gpushare.units import Share
 
 
 class Stack(StrEnum):
@@ -101,8 +101,7 @@ class AdmissionMode(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Expression:
+class Expression(Record):
     """One requirement on one node label."""
 
     key: str
@@ -110,8 +109,7 @@ class Expression:
     values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeSelector:
+class NodeSelector(Record):
     """Which nodes a pool has: all parts that are given must hold. `names` empty: any name."""
 
     match_labels: tuple[tuple[str, str], ...] = ()
@@ -125,13 +123,11 @@ class NodeSelector:
         return len(self.names) if self.names else self.expected
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exclusive:
+class Exclusive(Record):
     """Whole GPUs."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimeSlicing:
+class TimeSlicing(Record):
     """Every GPU offered `replicas` times, one after the other in time, without memory isolation."""
 
     replicas: int
@@ -139,8 +135,7 @@ class TimeSlicing:
     placement: SharePlacement = SharePlacement.SPREAD
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mps:
+class Mps(Record):
     """Every GPU offered `replicas` times through the device plugin's MPS daemon."""
 
     replicas: int
@@ -152,33 +147,28 @@ Layout = tuple[tuple[str, int], ...]
 """A MIG layout: (profile name, count) in the user's order, counts ≥ 1; the empty tuple is `none`, a whole GPU."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayoutGroup:
+class LayoutGroup(Record):
     """GPUs of a node, by index, that get the same layout."""
 
     gpus: tuple[int, ...]
     layout: Layout
 
 
-@dataclass(frozen=True, kw_only=True)
-class MostInstances:
+class MostInstances(Record):
     """Goal: as many instances as the card allows."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Balanced:
+class Balanced(Record):
     """Goal: sizes side by side, as the field's `all-balanced`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Instances:
+class Instances(Record):
     """Goal: exactly `count` instances, the smallest of them as large as can be."""
 
     count: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryEach:
+class MemoryEach(Record):
     """Goal: the most instances with at least `size_bytes` usable each."""
 
     size_bytes: int
@@ -187,8 +177,7 @@ class MemoryEach:
 Goal = MostInstances | Balanced | Instances | MemoryEach
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mig:
+class Mig(Record):
     """Hardware partitions: `wanted` is one layout for all GPUs, groups by index, or a goal that the compiler resolves.
 
     `replicas` adds time-slicing: one number for every profile, or (profile, number) pairs; empty: none.
@@ -207,8 +196,7 @@ CapValue = int | CapWord
 """A cap: bytes, `even` or `none`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Memory:
+class Memory(Record):
     """Memory caps of a pool. `cap` None: not given (`even` where devices are shared). A tuple maps MIG profiles to caps.
 
     `reserve` None: the default, the larger of 3 % and 256 MiB.
@@ -219,18 +207,16 @@ class Memory:
     oversubscribe_percent: int = 100
 
 
-@dataclass(frozen=True, kw_only=True)
-class Enforcement:
+class Enforcement(Record):
     """How a cap is held. `tolerance` is bytes or a percentage of the cap."""
 
     action: Action = Action.KILL
     grace_seconds: int = 10
-    tolerance: Share = field(default_factory=lambda: Share(bytes=0))
+    tolerance: Share = Share(bytes=0)
     mechanism: Mechanism = Mechanism.AUTO
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rollout:
+class Rollout(Record):
     """How a change reaches nodes. `max_unavailable` is a number of nodes or a percentage such as `10%`."""
 
     max_unavailable: int | str = 1
@@ -238,8 +224,7 @@ class Rollout:
     drain_timeout_seconds: int = 1800
 
 
-@dataclass(frozen=True, kw_only=True)
-class Require:
+class Require(Record):
     """What the card must have. None: not asked."""
 
     nvlink: bool | None = None
@@ -247,8 +232,7 @@ class Require:
     memory_bytes: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pool:
+class Pool(Record):
     """Nodes of one card model, shared in one way."""
 
     name: str
@@ -257,10 +241,10 @@ class Pool:
     gpus_per_node: int
     sharing: Sharing
     priority: int = 0
-    memory: Memory = field(default_factory=Memory)
-    enforcement: Enforcement = field(default_factory=Enforcement)
-    rollout: Rollout = field(default_factory=Rollout)
-    require: Require = field(default_factory=Require)
+    memory: Memory = Memory()
+    enforcement: Enforcement = Enforcement()
+    rollout: Rollout = Rollout()
+    require: Require = Require()
     namespaces: tuple[str, ...] = ()
     tolerations: tuple[Mapping[str, Any], ...] = ()
 
@@ -278,8 +262,7 @@ class Pool:
                 return Mode.MIG
 
 
-@dataclass(frozen=True, kw_only=True)
-class Driver:
+class Driver(Record):
     """The GPU driver that the operator installs; None fields are the operator's own choice."""
 
     repository: str | None = None
@@ -287,8 +270,7 @@ class Driver:
     version: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Platform:
+class Platform(Record):
     """The upstream stack beside gpushare. `driver` None: drivers are on the nodes. `version` None: the newest known."""
 
     stack: Stack = Stack.GPU_OPERATOR
@@ -297,11 +279,10 @@ class Platform:
     driver: Driver | None = None
     registry: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = NOTHING
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quota:
+class Quota(Record):
     """What one namespace may hold of one pool.
 
     Exactly one of the three is set: `shares` (a bare count), `per_resource` ((name as the user wrote it, count) pairs: a MIG
@@ -315,200 +296,16 @@ class Quota:
     memory_bytes: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Intent:
+class Intent(Record):
     """One cluster. `pools` and `quotas` are in the user's order; `cards` are card documents keyed by id."""
 
     name: str
     pools: tuple[Pool, ...]
     kubernetes: tuple[int, int] = (1, 30)
     namespace: str = "gpu-system"
-    platform: Platform = field(default_factory=Platform)
+    platform: Platform = Platform()
     quotas: tuple[Quota, ...] = ()
     admission: AdmissionMode = AdmissionMode.DENY
-    monitoring: Mapping[str, Any] = field(default_factory=dict)
-    gitops: Mapping[str, Any] = field(default_factory=dict)
-    cards: Mapping[str, Any] = field(default_factory=dict)
-
-
-Document = Mapping[str, Any]
-
-
-def build(document: Document) -> Intent:
-    """The intent that a document asks for, with every default. Total for documents that `schema.check` lets pass."""
-    spec: Document = document["spec"]
-    return Intent(
-        name=document["metadata"]["name"],
-        pools=tuple(_pool(name, pool) for name, pool in spec["pools"].items()),
-        kubernetes=_version(spec.get("kubernetes", "1.30")),
-        namespace=spec.get("namespace", "gpu-system"),
-        platform=_platform(spec.get("platform", {})),
-        quotas=tuple(
-            _quota(namespace, pool, limit)
-            for namespace, limits in spec.get("quotas", {}).items()
-            for pool, limit in limits.items()
-        ),
-        admission=AdmissionMode(spec.get("admission", {}).get("enforce", "deny")),
-        monitoring=spec.get("monitoring", {}),
-        gitops=spec.get("gitops", {}),
-        cards=spec.get("cards", {}),
-    )
-
-
-def _version(text: str) -> tuple[int, int]:
-    major, minor = text.split(".")
-    return int(major), int(minor)
-
-
-def _platform(document: Document) -> Platform:
-    driver = document.get("driver")
-    return Platform(
-        stack=Stack(document.get("stack", "gpu-operator")),
-        version=document.get("version"),
-        partitioner=Partitioner(document.get("partitioner", "gpushare")),
-        driver=None if driver is None else Driver(**driver),
-        registry=document.get("registry"),
-        image_pull_secrets=tuple(document.get("imagePullSecrets", ())),
-        values=document.get("values", {}),
-    )
-
-
-def _pool(name: str, document: Document) -> Pool:
-    return Pool(
-        name=name,
-        card=document["card"],
-        nodes=_nodes(document["nodes"]),
-        gpus_per_node=int(document["gpusPerNode"]),
-        sharing=_sharing(document["sharing"]),
-        priority=int(document.get("priority", 0)),
-        memory=_memory(document.get("memory", {})),
-        enforcement=_enforcement(document.get("enforcement", {})),
-        rollout=_rollout(document.get("rollout", {})),
-        require=_require(document.get("require", {})),
-        namespaces=tuple(document.get("namespaces", ())),
-        tolerations=tuple(document.get("tolerations", ())),
-    )
-
-
-def _nodes(document: Document) -> NodeSelector:
-    expected = document.get("expected")
-    return NodeSelector(
-        match_labels=tuple(document.get("matchLabels", {}).items()),
-        match_expressions=tuple(
-            Expression(key=part["key"], operator=Operator(part["operator"]), values=tuple(part.get("values", ())))
-            for part in document.get("matchExpressions", ())
-        ),
-        names=tuple(document.get("names", ())),
-        expected=None if expected is None else int(expected),
-    )
-
-
-def _sharing(document: Document) -> Sharing:
-    mode = Mode(document["mode"])
-    rename, placement = document.get("rename", True), SharePlacement(document.get("placement", "spread"))
-    match mode:
-        case Mode.EXCLUSIVE:
-            return Exclusive()
-        case Mode.TIME_SLICING:
-            return TimeSlicing(replicas=int(document["replicas"]), rename=rename, placement=placement)
-        case Mode.MPS:
-            return Mps(replicas=int(document["replicas"]), rename=rename, placement=placement)
-        case Mode.MIG:
-            replicas = document.get("replicas", {})
-            return Mig(
-                wanted=_wanted(document),
-                strategy=MigStrategy(document.get("strategy", "mixed")),
-                replicas=_counts(replicas) if isinstance(replicas, dict) else int(replicas),
-                rename=rename,
-                placement=placement,
-            )
-    assert_never(mode)
-
-
-def _wanted(document: Document) -> Layout | tuple[LayoutGroup, ...] | Goal:
-    if "layout" in document:
-        return _layout(document["layout"])
-    if "layouts" in document:
-        return tuple(
-            LayoutGroup(gpus=tuple(int(index) for index in group["gpus"]), layout=_layout(group["layout"]))
-            for group in document["layouts"]
-        )
-    goal = document["goal"]
-    if isinstance(goal, str):
-        return MostInstances() if goal == "most-instances" else Balanced()
-    return Instances(count=int(goal["instances"])) if "instances" in goal else MemoryEach(size_bytes=_bytes(goal["memory"]))
-
-
-def _layout(document: Document | str) -> Layout:
-    return () if isinstance(document, str) else _counts(document)
-
-
-def _counts(document: Document) -> tuple[tuple[str, int], ...]:
-    return tuple((name, int(count)) for name, count in document.items())
-
-
-def _bytes(value: str | float) -> int:
-    return _known(parse_quantity(value if isinstance(value, str) else int(value)), value)
-
-
-def _share(value: str | float) -> Share:
-    return _known(parse_share(value if isinstance(value, str) else int(value)), value)
-
-
-def _seconds(value: str) -> int:
-    return _known(parse_duration(value), value)
-
-
-_T = TypeVar("_T")
-
-
-def _known(parsed: _T | None, value: object) -> _T:
-    if parsed is None:
-        raise AssertionError(f"the schema let {value!r} pass, but the parser does not read it")
-    return parsed
-
-
-def _memory(document: Document) -> Memory:
-    cap, reserve = document.get("cap"), document.get("reserve")
-    by_profile = tuple((name, _cap(value)) for name, value in cap.items()) if isinstance(cap, dict) else None
-    return Memory(
-        cap=None if cap is None else by_profile or _cap(cap),
-        reserve=None if reserve is None else _share(reserve),
-        oversubscribe_percent=int(document.get("oversubscribe", "100%").removesuffix("%")),
-    )
-
-
-def _cap(value: str | float) -> CapValue:
-    return CapWord(value) if value in ("even", "none") else _bytes(value)
-
-
-def _enforcement(document: Document) -> Enforcement:
-    return Enforcement(
-        action=Action(document.get("action", "kill")),
-        grace_seconds=_seconds(document.get("grace", "10s")),
-        tolerance=_share(document.get("tolerance", 0)),
-        mechanism=Mechanism(document.get("mechanism", "auto")),
-    )
-
-
-def _rollout(document: Document) -> Rollout:
-    most = document.get("maxUnavailable", 1)
-    return Rollout(
-        max_unavailable=most if isinstance(most, str) else int(most),
-        on_busy=OnBusy(document.get("onBusy", "wait")),
-        drain_timeout_seconds=_seconds(document.get("drainTimeout", "30m")),
-    )
-
-
-def _require(document: Document) -> Require:
-    memory = document.get("memory")
-    least = None if memory is None else _bytes(memory)
-    return Require(nvlink=document.get("nvlink"), ecc=document.get("ecc"), memory_bytes=least)
-
-
-def _quota(namespace: str, pool: str, limit: Document | float) -> Quota:
-    if not isinstance(limit, dict):
-        return Quota(namespace=namespace, pool=pool, shares=int(limit))  # type: ignore[arg-type]  # the schema: a number or a mapping
-    if "memory" in limit:
-        return Quota(namespace=namespace, pool=pool, memory_bytes=_bytes(limit["memory"]))
-    return Quota(namespace=namespace, pool=pool, per_resource=_counts(limit))
+    monitoring: Mapping[str, Any] = NOTHING
+    gitops: Mapping[str, Any] = NOTHING
+    cards: Mapping[str, Any] = NOTHING

@@ -5,14 +5,13 @@ node names: `selectors` does.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, assert_never
 
 from gpushare.intent import Expression, Operator
+from gpushare.record import Record
 
 
-@dataclass(frozen=True, kw_only=True)
-class Values:
+class Values(Record):
     """What a node's label may be: absent, one of `listed`, or, where `others` holds, everything that is *not* listed.
 
     Every set that label expressions can build has exactly one such form, so equal sets are equal values.

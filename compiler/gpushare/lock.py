@@ -5,13 +5,13 @@ type, its text, and how generations move on. Reads no files.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpushare import __version__, emit, schema, source
 from gpushare.artifact import is_bundle_path
 from gpushare.diagnostics import Finding
 from gpushare.intent import Layout
+from gpushare.record import NOTHING, Record, replace
 
 FILE = "gpushare.lock.yaml"
 """Where the lock stands in a bundle."""
@@ -23,24 +23,22 @@ _HEADER = "Written by gpushare: what the next compile must know, and what this b
 _HINT = "restore it from version control, or delete the whole bundle: nodes that are away then lose their former profiles"
 
 
-@dataclass(frozen=True, kw_only=True)
-class GoalPin:
+class GoalPin(Record):
     """What a pool's goal was resolved to. `question` is the digest of all that it depends on (card, goal, reserve)."""
 
     question: str
     layout: Layout
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lock:
+class Lock(Record):
     """`files` maps bundle paths to digests; `profiles` is the current set (key → config), `former` older sets, newest first."""
 
     intent: str = ""
-    files: Mapping[str, str] = field(default_factory=dict)
-    goals: Mapping[str, GoalPin] = field(default_factory=dict)
-    profiles: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str] = NOTHING
+    goals: Mapping[str, GoalPin] = NOTHING
+    profiles: Mapping[str, Any] = NOTHING
     former: tuple[Mapping[str, Any], ...] = ()
-    mig_configs: Mapping[str, Any] = field(default_factory=dict)
+    mig_configs: Mapping[str, Any] = NOTHING
     former_mig_configs: tuple[Mapping[str, Any], ...] = ()
 
 

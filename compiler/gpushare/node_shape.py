@@ -5,18 +5,17 @@ the pool but its card, sharing and memory, so a thousand pools that share alike 
 """
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from gpushare import caps, mig, shares, sharing_profiles
 from gpushare.catalog import Card
 from gpushare.intent import Layout, Pool
 from gpushare.mig import Instance
+from gpushare.record import Record
 from gpushare.shares import Kind
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuPlan:
+class GpuPlan(Record):
     """What one GPU of a node becomes. No instances and `mig_enabled` False: a whole GPU."""
 
     index: int
@@ -24,8 +23,7 @@ class GpuPlan:
     instances: tuple[Instance, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class DevicePlan:
+class DevicePlan(Record):
     """One device that the plugin will offer: a whole GPU (`profile` None) or an instance.
 
     `memory_mib` is the smallest catalogued memory, None when unknown; `cap_mib` is what one container may use, None for no cap.
@@ -41,24 +39,21 @@ class DevicePlan:
     cap_mib: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class SharingProfile:
+class SharingProfile(Record):
     """One device-plugin config. `key` is `<mode>-<8 hex of the content>`; the ConfigMap has `<key>-a` and `<key>-b`."""
 
     key: str
     config: Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class MigConfig:
+class MigConfig(Record):
     """One mig-parted config: its name (a label value) and its entries."""
 
     name: str
     entries: tuple[Mapping[str, Any], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeShape:
+class NodeShape(Record):
     """One node, resolved. `kinds` are what `devices` are offered as; `layouts` belong to the GPU indexes."""
 
     layouts: tuple[Layout, ...]
@@ -69,12 +64,12 @@ class NodeShape:
     mig_config: MigConfig | None
 
 
-@dataclass(frozen=True, kw_only=True)
 class NodeShapes:
     """The shapes of one compilation. Cards are told apart by id, which is unique within it."""
 
-    _shapes: dict[Hashable, NodeShape] = field(default_factory=dict)
-    _placements: dict[tuple[str, Layout], tuple[Instance, ...]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._shapes: dict[Hashable, NodeShape] = {}
+        self._placements: dict[tuple[str, Layout], tuple[Instance, ...]] = {}
 
     def of(self, pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
         """The shape of the pool's nodes; `pinned` is the answer to the pool's goal that the lock file remembers.

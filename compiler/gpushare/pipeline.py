@@ -5,20 +5,19 @@ Compilation; an exception is a bug.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from gpushare import catalog, intent, plan, rules, schema, source
+from gpushare import catalog, intent_reader, plan, rules, schema, source
 from gpushare.artifact import Artifact, digest
 from gpushare.catalog import Catalog
 from gpushare.diagnostics import Finding, in_order, is_error
 from gpushare.intent import Intent
 from gpushare.lock import EMPTY, Lock
 from gpushare.plan import Plan
+from gpushare.record import Record
 from gpushare.source import Source
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compilation:
+class Compilation(Record):
     """How far an intent came: what is None or empty was not reached. `findings` are located and in order."""
 
     source: Source
@@ -42,7 +41,7 @@ def compile_intent(data: bytes, file: str, lock: Lock) -> Compilation:
     findings += schema.check(text)
     if _stops(findings):
         return _done(text, findings)
-    built = intent.build(text.data)
+    built = intent_reader.build(text.data)
     findings += catalog.check(built.cards)
     if _stops(findings):
         return _done(text, findings, built=built)

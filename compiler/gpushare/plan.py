@@ -6,7 +6,6 @@ resource names, counts, caps and profile keys are final here, and the renderers 
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from gpushare import caps, mig, selectors, shares, sharing_profiles
@@ -14,6 +13,7 @@ from gpushare.catalog import Card, Catalog
 from gpushare.intent import Intent, Layout, Mig, Mode, Partitioner, Pool, Quota
 from gpushare.lock import GoalPin, Lock
 from gpushare.node_shape import DevicePlan, GpuPlan, MigConfig, NodeShape, NodeShapes, SharingProfile
+from gpushare.record import Record
 from gpushare.shares import Kind
 
 __all__ = [
@@ -30,8 +30,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResourcePlan:
+class ResourcePlan(Record):
     """One extended resource of a node of the pool: how many of it `allocatable` will show."""
 
     name: str
@@ -39,8 +38,7 @@ class ResourcePlan:
     total: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class PoolPlan:
+class PoolPlan(Record):
     """One pool, resolved.
 
     `gpus` and `devices` describe one node. `layout_of_goal` is what a goal was resolved to, None where the user gave the
@@ -75,16 +73,14 @@ class PoolPlan:
         return self.pool.nodes.count
 
 
-@dataclass(frozen=True, kw_only=True)
-class QuotaPlan:
+class QuotaPlan(Record):
     """The ResourceQuota of one namespace: (`requests.<resource>`, number) pairs, sorted."""
 
     namespace: str
     hard: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Record):
     """The whole cluster, resolved. `pools` are sorted by name.
 
     `digest` is the intent document's. `operator_mig_strategy` is the one strategy for gpu-operator, None where pools disagree

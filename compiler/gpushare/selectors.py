@@ -19,7 +19,7 @@ MAX_ALTERNATIVES = 64
 """How many terms the negation of pools with higher priority may need. A scheduler tries every term on every node."""
 
 MAX_LEAVING_NAMES = 256
-"""Up to how many nodes that other pools name are kept from a pool whose label they still carry: pools times names would grow without bound."""
+"""How many nodes that other pools name are kept from a pool whose label they still carry; more would be pools times names."""
 
 
 def region(selector: NodeSelector) -> Region | None:
@@ -168,7 +168,7 @@ class Territories:
         return tuple(pieces)
 
     def foreign_bytes(self, pool: Pool, each: int) -> int:
-        """How much it takes to exclude the nodes that other pools name: the names' lengths, `each` added to every one, for all terms.
+        """What it takes to exclude the nodes that other pools name, in all terms: the names' lengths, `each` added to every one.
 
         A pool that names its own nodes excludes others' only from those that still carry its label.
         """

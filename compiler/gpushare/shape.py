@@ -5,10 +5,10 @@ Owns wording, hints, and the choice among judgements that stem from one mistake.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpushare.diagnostics import Finding, Path
+from gpushare.record import Record, replace
 
 MAX_RAW = 400
 """Judgements looked at: a text with more of them must be mended at its first ones before the rest is worth reading."""
@@ -24,8 +24,7 @@ _RANK = ("not", "type", "const", "enum", "pattern", "format", "minimum", "maximu
 _LONGEST_GUESS = 64
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judgement:
+class Judgement(Record):
     """One complaint of a validator: which keyword with which argument refuses which value, where, in which schema."""
 
     keyword: str
@@ -78,14 +77,14 @@ Told = Iterator[tuple[Finding, tuple[Path, ...]]]
 """Findings, each with the paths of the fields that it finds missing."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Wording:
     """Findings out of judgements. `meant` collects the fields that misspelt keys stand for."""
 
-    document: object
-    root: Mapping[str, Any]
-    written: Callable[[Path], str]
-    meant: list[Path] = field(default_factory=list)
+    def __init__(self, *, document: object, root: Mapping[str, Any], written: Callable[[Path], str]) -> None:
+        self.document = document
+        self.root = root
+        self.written = written
+        self.meant: list[Path] = []
 
     def tell(self, judgement: Judgement) -> Told:
         """The findings of one judgement."""

@@ -6,7 +6,6 @@ layouts are None, and the rules say why. Names follow k8s-device-plugin v0.20 (i
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import assert_never
@@ -14,14 +13,14 @@ from typing import assert_never
 from gpushare import caps, mig
 from gpushare.catalog import Card, Geometry, MigProfile
 from gpushare.intent import Exclusive, Layout, LayoutGroup, Mig, MigStrategy, Mps, Pool, Sharing, TimeSlicing
-from gpushare.layouts import board as layout_board
+from gpushare.mig.layouts import board as layout_board
+from gpushare.record import Record
 
 WHOLE_GPU = "nvidia.com/gpu"
 SHARED_SUFFIX = ".shared"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kind:
+class Kind(Record):
     """Devices of a node that are offered alike: whole GPUs (`profile` None) or the instances of one profile.
 
     `base` is the resource's name before sharing renames it, which is how device-plugin configs call it. `replicas` is 1

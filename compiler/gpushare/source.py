@@ -11,13 +11,13 @@ import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import yaml
 
 from gpushare.diagnostics import Finding, Path, Span
+from gpushare.record import Record, replace
 from gpushare.tree import MAX_WEIGHT, Builder, Complaint, Node
 
 MAX_BYTES = 4 << 20
@@ -51,8 +51,7 @@ _IN_OTHER_WORDS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
+class Source(Record):
     """One document: its text, its values as plain dicts, lists and scalars, and what is wrong with the text.
 
     `findings` have positions. Where one of them is an error, `data` may be None or lack the part concerned.

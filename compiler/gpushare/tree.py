@@ -6,10 +6,10 @@ files and knows no YAML library: `source` feeds it. Offsets count characters fro
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from gpushare.diagnostics import Path
+from gpushare.record import Record
 from gpushare.scalars import resolve
 
 MAX_DEPTH = 64
@@ -33,8 +33,7 @@ class Node:
         self.weight = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Complaint:
+class Complaint(Record):
     """A finding before it has lines and columns."""
 
     code: str

@@ -4,7 +4,8 @@ Every parser returns None for what it does not accept: the schema and the rules 
 """
 
 import re
-from dataclasses import dataclass
+
+from gpushare.record import Record
 
 MIB = 1 << 20
 
@@ -20,8 +21,7 @@ _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Share:
+class Share(Record):
     """A size that is either absolute (`bytes`) or a part of something (`percent`, in hundredths of a percent)."""
 
     bytes: int | None = None

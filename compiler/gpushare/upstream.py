@@ -5,12 +5,12 @@ what an intent may do with it is for the rules. Knows the newest release of each
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any
 
 from gpushare import resources, source
+from gpushare.record import Record
 
 FILES = {"gpu-operator": "gpu-operator", "device-plugin": "nvidia-device-plugin"}
 """Stack of an intent → name of its chart. The stack `existing` has none."""
@@ -27,8 +27,7 @@ class ValueKind(StrEnum):
     ANY = "any"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ValueFact:
+class ValueFact(Record):
     """One value of a chart. `path` is dotted; `declared` False: the templates read it, the values file does not list it."""
 
     path: str
@@ -37,8 +36,7 @@ class ValueFact:
     declared: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
-class Image:
+class Image(Record):
     """One image that a chart names in the section `section` of its values. `tag` None: the chart's own version.
 
     `installed`: a default installation for containers runs it. The operator appends `-<node OS>` to the driver's tag.
@@ -64,8 +62,7 @@ class Image:
         return {f"{self.section}.{key}": default for key, default in parts.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class UpstreamChart:
+class UpstreamChart(Record):
     """One chart. `releases` are (chart version, device plugin version) pairs, oldest first.
 
     `tolerations` are the default lists, by path, that a value of ours would replace. Below `subcharts` another chart reads.
@@ -99,22 +96,19 @@ class UpstreamChart:
         return paths(self.name).get(dotted)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Known:
+class Known(Record):
     """The chart reads this path. `fact` None: a section, a mapping with values below."""
 
     fact: ValueFact | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class OpenMap:
+class OpenMap(Record):
     """The path lies below `above`, which takes anything: a map, or another chart's values."""
 
     above: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Dropped:
+class Dropped(Record):
     """Helm would accept the path and nothing would happen. `replacement` None: nothing replaced it.
 
     Not `confirmed`: that it is gone is known, since when and why is not.
@@ -126,8 +120,7 @@ class Dropped:
     confirmed: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unknown:
+class Unknown(Record):
     """No value of this chart. `nearest` are paths that may be meant, best first."""
 
     nearest: tuple[str, ...]

@@ -3,12 +3,12 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from gpushare import mig
 from gpushare.catalog import Geometry
-from gpushare.grid import grid
 from gpushare.intent import Layout
+from gpushare.mig.grid import grid
+from gpushare.record import replace
 from tests.solver import brute, cards
 from tests.solver.test_legality import multisets
 

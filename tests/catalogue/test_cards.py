@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from gpushare import card_check, catalog, resources, schema, source
 
 IDS = catalog.ids()

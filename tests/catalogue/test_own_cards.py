@@ -5,6 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+
 from gpushare import catalog
 from gpushare.catalog import Catalog, NvLink
 from gpushare.diagnostics import Path

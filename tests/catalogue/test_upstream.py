@@ -1,6 +1,7 @@
 """Facts about NVIDIA's charts: what a path means, what has no effect, and that the facts agree with each other."""
 
 import pytest
+
 from gpushare import upstream
 from gpushare.upstream import Dropped, Known, OpenMap, Unknown, ValueFact, ValueKind
 

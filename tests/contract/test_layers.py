@@ -8,14 +8,14 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "compiler" / "gpushare"
 
 LAYERS = [
-    ("words", {"__init__", "diagnostics", "units", "artifact", "emit", "resources"}),
+    ("words", {"__init__", "diagnostics", "units", "artifact", "emit", "record", "resources"}),
     ("reading", {"scalars", "tree", "source", "shape", "schema", "schemas"}),
     (
         "model",
-        {"intent", "catalog", "card_check", "upstream", "owned_values", "mig", "goals", "caps", "shares"}
+        {"intent", "intent_reader", "catalog", "card_check", "upstream", "owned_values", "mig", "caps", "shares"}
         | {"labels", "selectors", "lock", "registry"},
     ),
-    ("meaning", {"rules", "plan", "sharing_profiles", "offered"}),
+    ("meaning", {"rules", "plan", "node_shape", "sharing_profiles", "offered"}),
     ("text", {"render"}),
     ("whole", {"pipeline", "output", "compare"}),
     ("surface", {"live", "cli", "__main__"}),
@@ -26,7 +26,6 @@ THIRD_PARTY = {
     "jsonschema": {"gpushare.schema"},
     "jinja2": {"gpushare.cli.init"},
     "click": {"gpushare.cli"},
-    "rich": {"gpushare.cli"},
     "kubernetes": {"gpushare.live"},
 }
 
@@ -54,7 +53,7 @@ def imports(path: Path, known: dict[str, Path]) -> set[str]:
 
 
 def layer(module: str) -> int:
-    room = (module.split(".") + ["__init__"])[1]
+    room = [*module.split("."), "__init__"][1]
     matching = [number for number, (_, rooms) in enumerate(LAYERS) if room in rooms]
     assert matching, f"{module} has no layer: add it to LAYERS, and to docs/architecture.md"
     return matching[0]

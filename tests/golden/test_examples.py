@@ -63,7 +63,8 @@ def test_another_python_another_locale_and_another_place_write_the_same_bytes(tm
         venv = tmp_path / f"venv{number}"
         subprocess.run([python, "-m", "venv", venv], check=True)
         subprocess.run([venv / "bin" / "pip", "install", "-q", EXAMPLES.parent], check=True)
-        environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "TZ": "Asia/Kathmandu", "PYTHONHASHSEED": "7", "HOME": str(tmp_path)}
+        elsewhere = {"LC_ALL": "C", "TZ": "Asia/Kathmandu", "PYTHONHASHSEED": "7", "HOME": str(tmp_path)}
+        environment = {"PATH": os.environ["PATH"], **elsewhere}
         for example in examples():
             intent = place / example.name / "intent.yaml"
             command = [venv / "bin" / "gpushare", "compile", intent]

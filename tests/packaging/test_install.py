@@ -18,7 +18,8 @@ pytestmark = pytest.mark.slow
 
 def run(*command: object, cwd: Path) -> str:
     environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "GITHUB_ACTIONS"}}
-    done = subprocess.run([str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    words = [str(part) for part in command]
+    done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -71,7 +72,8 @@ def test_an_install_works_from_an_empty_folder(
 
 
 def test_wheel_and_sdist_hold_every_data_file(clone: Path, distributions: dict[str, Path]) -> None:
-    data = {path for folder in DATA for path in (clone / folder).rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}}
+    files = (path for folder in DATA for path in (clone / folder).rglob("*") if path.is_file())
+    data = [path for path in files if path.suffix not in {".py", ".pyc"}]
     with zipfile.ZipFile(distributions[".whl"]) as wheel:
         inside = set(wheel.namelist())
     with tarfile.open(distributions[".gz"]) as sdist:

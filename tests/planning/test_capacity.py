@@ -1,6 +1,7 @@
 """What a node offers: resource names and counts, by mode, strategy and renaming (contract of k8s-device-plugin v0.20)."""
 
 import pytest
+
 from gpushare import caps, catalog, mig
 from gpushare.catalog import Catalog
 from gpushare.diagnostics import is_error
@@ -21,7 +22,6 @@ from gpushare.intent import (
 )
 from gpushare.rules import judge
 from gpushare.units import MIB
-
 from tests.planning.sketches import A100, capacity, intent, memory, plan, planned, pool
 
 SINGLE = MigStrategy.SINGLE

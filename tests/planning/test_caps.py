@@ -4,12 +4,12 @@ from fractions import Fraction
 from math import ceil, floor
 
 import pytest
-from gpushare import caps, catalog
-from gpushare.intent import CapWord, Exclusive, Mig, Mps, TimeSlicing
-from gpushare.units import MIB, Share
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpushare import caps, catalog
+from gpushare.intent import CapWord, Exclusive, Mig, Mps, TimeSlicing
+from gpushare.units import MIB, Share
 from tests.planning.sketches import A100, memory, pool
 
 T4 = catalog.load("t4")

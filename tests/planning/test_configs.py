@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from gpushare.intent import (
     Exclusive,
     Layout,
@@ -20,7 +20,7 @@ from gpushare.intent import (
     Sharing,
     TimeSlicing,
 )
-
+from gpushare.record import replace
 from tests.planning.sketches import memory, plan, planned, pool
 
 SEVEN: Layout = (("1g.5gb", 7),)

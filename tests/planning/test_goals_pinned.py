@@ -1,12 +1,12 @@
 """Goals: resolved once, remembered by the lock file, asked again when the intent asks something else."""
 
 import pytest
+
 from gpushare import catalog
 from gpushare.intent import Balanced, Instances, Layout, MemoryEach, Mig, MigStrategy, MostInstances, Pool
 from gpushare.lock import EMPTY, GoalPin, Lock
 from gpushare.plan import PoolPlan
 from gpushare.units import Share
-
 from tests.planning.sketches import memory, planned, pool
 
 PINNED: Layout = (("1g.5gb", 3),)

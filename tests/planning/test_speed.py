@@ -4,7 +4,6 @@ import time
 
 from gpushare.intent import Mig, NodeSelector, Pool, Sharing, TimeSlicing
 from gpushare.plan import Plan
-
 from tests.planning.sketches import A100, plan, pool
 
 

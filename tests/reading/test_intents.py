@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
-from gpushare import intent, schema, source
+from gpushare import intent, intent_reader, schema, source
 from gpushare.intent import (
     Action,
     AdmissionMode,
@@ -44,7 +44,7 @@ def built(text: str) -> intent.Intent:
     read = source.read(text.encode(), "intent.yaml")
     assert read.findings == ()
     assert schema.check(read) == []
-    return intent.build(read.data)
+    return intent_reader.build(read.data)
 
 
 def test_what_is_not_given_has_the_defaults_of_version_one() -> None:
@@ -143,4 +143,4 @@ def test_every_way_to_want_instances_is_read() -> None:
 @given(mutated())
 def test_every_document_that_passes_the_schema_can_be_built(document: Any) -> None:
     if schema.accepts(INTENT_SCHEMA, document):
-        assert len(intent.build(document).pools) == len(document["spec"]["pools"])
+        assert len(intent_reader.build(document).pools) == len(document["spec"]["pools"])

@@ -164,12 +164,12 @@ def test_patterns_let_pass_all_that_the_parsers_read(text: str) -> None:
 def test_a_right_document_is_judged_without_jsonschema_and_quickly() -> None:
     program = (
         "import sys, time\n"
-        "from gpushare import intent, schema, source\n"
+        "from gpushare import intent_reader, schema, source\n"
         "data = sys.stdin.buffer.read()\n"
         "start = time.perf_counter()\n"
         "read = source.read(data, 'f')\n"
         "assert schema.check(read) == []\n"
-        "assert len(intent.build(read.data).pools) == 1001\n"
+        "assert len(intent_reader.build(read.data).pools) == 1001\n"
         "assert not {'jsonschema', 'difflib'} & set(sys.modules)\n"
         "assert time.perf_counter() - start < 2\n"
     )

@@ -1,6 +1,6 @@
 """Intents as text, and what the rules find in them: the way from text to findings, without rendering."""
 
-from gpushare import catalog, intent, rules, schema, source
+from gpushare import catalog, intent_reader, rules, schema, source
 from gpushare.diagnostics import Finding, is_error, pointer
 
 HEAD = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: physics-batch}\nspec:\n"
@@ -30,7 +30,7 @@ def judged(text: str) -> list[Finding]:
     if not any(is_error(finding) for finding in findings):
         findings += catalog.check(read.data["spec"].get("cards", {}))
     if not any(is_error(finding) for finding in findings):
-        built = intent.build(read.data)
+        built = intent_reader.build(read.data)
         own = {key: catalog.build(key, card) for key, card in built.cards.items()}
         findings += rules.judge(built, catalog.Catalog(own=own), read.data)
     return [read.locate(finding) for finding in findings]

@@ -1,6 +1,7 @@
 """Rules on layouts, goals and profile names."""
 
 import pytest
+
 from gpushare import catalog, mig
 from gpushare.intent import (
     Balanced,
@@ -16,7 +17,6 @@ from gpushare.intent import (
 )
 from gpushare.rules import mig as mig_rules
 from gpushare.rules import mig_profiles
-
 from tests.planning.sketches import A100, findings, judged, memory, pool
 
 RULES = (*mig_rules.RULES, *mig_profiles.RULES)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpushare import intent, owned_values, source, upstream
+from gpushare import intent_reader, owned_values, source, upstream
 from tests.rules.intents import found, judged, pool, written
 
 A100 = "a100-sxm4-40gb"
@@ -151,7 +151,7 @@ def test_image_repositories_are_the_compilers_only_with_a_registry() -> None:
 def test_every_owned_path_is_one_that_the_chart_reads(stack: str) -> None:
     text = written(pool(), platform=f"{{stack: {stack}, registry: registry.example.org, imagePullSecrets: [mirror]}}")
     chart = upstream.chart(stack)
-    owned = owned_values.owned(intent.build(source.read(text.encode(), "intent.yaml").data), chart)
+    owned = owned_values.owned(intent_reader.build(source.read(text.encode(), "intent.yaml").data), chart)
     judged_paths = {path: upstream.judge_path(chart, tuple(path.split("."))) for path in owned}
     unknown = {path for path, verdict in judged_paths.items() if not isinstance(verdict, upstream.Known | upstream.OpenMap)}
     assert not {path for path in unknown if not path.endswith("imagePullSecrets")}

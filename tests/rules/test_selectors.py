@@ -206,6 +206,16 @@ def test_a_pool_whose_nodes_all_belong_to_stronger_ones_owns_nothing() -> None:
     assert selectors.Territories([weak, strong]).owned(weak) == ()
 
 
+@pytest.mark.parametrize(("count", "kept"), [(selectors.MAX_LEAVING_NAMES, True), (selectors.MAX_LEAVING_NAMES + 1, False)])
+def test_a_node_that_moved_loses_its_old_pool_at_once_only_while_names_are_few(count: int, kept: bool) -> None:
+    named = pool_of("named", NodeSelector(names=tuple(f"n{number}" for number in range(count))))
+    labelled = pool_of("labelled", NodeSelector(match_labels=(("a", "x"),)))
+    own, leaving = selectors.terms(labelled, [named, labelled])
+    assert len(own["matchFields"]) == count, "a named node is never of a pool that selects by labels alone"
+    assert len(leaving.get("matchFields", ())) == (count if kept else 0)
+    assert leaving["matchExpressions"] == [{"key": selectors.POOL_LABEL, "operator": "In", "values": ["labelled"]}]
+
+
 def flavours(count: int, *, names: int = 0) -> list[Pool]:
     return [
         pool_of(

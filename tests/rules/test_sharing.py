@@ -1,10 +1,10 @@
 """What the device plugin's MPS daemon accepts."""
 
 import pytest
+
 from gpushare import catalog
 from gpushare.intent import Mps, TimeSlicing
 from gpushare.rules.sharing import RULES
-
 from tests.planning.sketches import findings, judged, pool
 
 

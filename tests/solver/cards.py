@@ -1,10 +1,10 @@
 """The catalogue's geometries, each structure once: 26 of the cards have the same seven slices under other names."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from gpushare import catalog
 from gpushare.catalog import Geometry, MigProfile
+from gpushare.record import replace
 
 A100 = "a100-sxm4-40gb"
 

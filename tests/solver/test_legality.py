@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from gpushare import mig
 from gpushare.catalog import Geometry
-from gpushare.grid import grid
+from gpushare.mig.grid import grid
 from tests.solver import brute, cards
 from tests.solver.invented import geometries
 

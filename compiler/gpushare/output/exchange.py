@@ -10,7 +10,6 @@ import re
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from gpushare.output.folder import Folder, OutputError, create, imitate, make_folder, remove, walk
@@ -39,16 +38,18 @@ def leftovers(root: Path) -> list[Path]:
         return []
 
 
-@dataclass(frozen=True, kw_only=True)
 class Tree:
     """A new tree in the making. `contents` is all of the bundle, `changed` what differs from the old one, `gone` what goes."""
 
-    root: Path
-    contents: Mapping[str, bytes]
-    changed: frozenset[str]
-    gone: frozenset[str]
-    ours: frozenset[str]
-    _old: dict[str, os.stat_result] = field(default_factory=dict)
+    def __init__(
+        self, *, root: Path, contents: Mapping[str, bytes], changed: frozenset[str], gone: frozenset[str], ours: frozenset[str]
+    ) -> None:
+        self.root = root
+        self.contents = contents
+        self.changed = changed
+        self.gone = gone
+        self.ours = ours
+        self._old: dict[str, os.stat_result] = {}
 
     def replace(self) -> None:
         """Put the new tree in the old one's place."""

@@ -8,9 +8,10 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
+
+from gpushare.record import Record
 
 
 class OutputError(Exception):
@@ -36,20 +37,19 @@ class ChangeKind(StrEnum):
     FOREIGN = "foreign"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
+class Change(Record):
     """One file that must change, or that is kept, by its path in the bundle."""
 
     path: str
     kind: ChangeKind
 
 
-@dataclass(frozen=True, kw_only=True)
 class Folder:
     """The files below `root`, seen without following links: a path that leads through a link leads nowhere."""
 
-    root: Path
-    _folders: dict[str, bool] = field(default_factory=dict)
+    def __init__(self, *, root: Path) -> None:
+        self.root = root
+        self._folders: dict[str, bool] = {}
 
     def status(self, path: str) -> os.stat_result | None:
         """What stands at the path itself; None for nothing, and behind anything that is not a real folder."""

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -42,14 +41,14 @@ def _linked(target: Path, aside: Path) -> bool:
     return True
 
 
-@dataclass(frozen=True, kw_only=True)
 class Replacement:
     """Files to put into `root`, in this order, and files to take away; undoable until the last one is in place."""
 
-    root: Path
-    files: Mapping[str, bytes]
-    gone: tuple[str, ...]
-    _undo: list[Callable[[], object]] = field(default_factory=list)
+    def __init__(self, *, root: Path, files: Mapping[str, bytes], gone: tuple[str, ...]) -> None:
+        self.root = root
+        self.files = files
+        self.gone = gone
+        self._undo: list[Callable[[], object]] = []
 
     def replace(self) -> None:
         """Do it, or leave the folder as it was."""

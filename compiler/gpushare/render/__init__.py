@@ -1,7 +1,6 @@
 """Plan → Artifacts: one module per output, none of which knows another. This one puts them together and decides nothing."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from gpushare import emit, lock
@@ -9,6 +8,7 @@ from gpushare.artifact import Artifact, digest
 from gpushare.intent import Stack
 from gpushare.lock import GoalPin, Lock
 from gpushare.plan import Plan
+from gpushare.record import replace
 from gpushare.render import chart, cloud, existing, images, mig_parted, namespace, policy, pools, profiles, readme, values
 
 _HEADER = "Written by gpushare from the cluster's intent; edits are lost."

@@ -5,13 +5,13 @@ itself. `sizes` is apart, since it looks at the output.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
 from gpushare.catalog import Catalog
 from gpushare.diagnostics import Finding
 from gpushare.intent import Intent
+from gpushare.record import replace
 from gpushare.rules import (
     enforcement,
     fields,

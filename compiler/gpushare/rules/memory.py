@@ -4,12 +4,12 @@ GS501 to GS504, GS507, GS509 and GS510. How caps are held is judged in `enforcem
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gpushare import caps
 from gpushare.catalog import Card
 from gpushare.diagnostics import Finding, Path, Severity
 from gpushare.intent import CapWord, Mig, Mode, Pool
+from gpushare.record import Record
 from gpushare.rules.phrases import a_card, counted, product
 from gpushare.rules.rule import Context, Rule, pool_path
 from gpushare.shares import Kind, profiles_by_name, replicas_of
@@ -19,8 +19,7 @@ SMALL_CAP_MIB = 512
 """Below this a CUDA context, a few hundred MiB by itself, leaves a program next to nothing."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Shared:
+class _Shared(Record):
     """One kind of shared device of one pool, with the place that decides its cap."""
 
     pool: Pool

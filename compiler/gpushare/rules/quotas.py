@@ -1,12 +1,12 @@
 """Rules on quotas: GS601 to GS609."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gpushare import caps, shares
 from gpushare.catalog import Card
 from gpushare.diagnostics import Finding, Path, Severity
 from gpushare.intent import CapWord, Pool, Quota
+from gpushare.record import Record
 from gpushare.rules.choices import few, nearest
 from gpushare.rules.phrases import listing
 from gpushare.rules.rule import Context, Rule
@@ -14,8 +14,7 @@ from gpushare.shares import Kind
 from gpushare.units import is_dns_label, show_bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
+class _Asked(Record):
     """A quota together with the pool it speaks of and what that pool's nodes offer."""
 
     quota: Quota

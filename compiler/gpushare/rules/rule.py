@@ -5,7 +5,6 @@ of them need to know about a pool (its card, its resolved layouts and shares) is
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -13,11 +12,11 @@ from gpushare import shares
 from gpushare.catalog import Card, Catalog
 from gpushare.diagnostics import Finding, Path
 from gpushare.intent import Intent, Layout, Pool
+from gpushare.record import NOTHING, Record
 from gpushare.selectors import Territories
 from gpushare.shares import Kind
 
 
-@dataclass(frozen=True, kw_only=True)
 class Context:
     """One intent and the cards it may name, with what was already worked out for each pool.
 
@@ -26,11 +25,12 @@ class Context:
     Every method returns None where the answer cannot be known because another rule reports why; a rule then passes on.
     """
 
-    intent: Intent
-    catalog: Catalog
-    document: Mapping[str, Any] = field(default_factory=dict)
-    _layouts: dict[str, tuple[Layout, ...] | None] = field(default_factory=dict)
-    _kinds: dict[str, tuple[Kind, ...] | None] = field(default_factory=dict)
+    def __init__(self, *, intent: Intent, catalog: Catalog, document: Mapping[str, Any] = NOTHING) -> None:
+        self.intent = intent
+        self.catalog = catalog
+        self.document = document
+        self._layouts: dict[str, tuple[Layout, ...] | None] = {}
+        self._kinds: dict[str, tuple[Kind, ...] | None] = {}
 
     @cached_property
     def territories(self) -> Territories:
@@ -56,8 +56,7 @@ class Context:
         return self._kinds[pool.name]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rule:
+class Rule(Record):
     """One code and the function that finds every breach of it, in a fixed order."""
 
     code: str

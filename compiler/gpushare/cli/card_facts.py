@@ -1,0 +1,77 @@
+"""The `Cards` document and the words for what a card can do. Pure: a Card in, plain data and text out."""
+
+from typing import Any
+
+from gpushare import mig
+from gpushare.catalog import Card, Geometry, MigProfile, NvLink
+from gpushare.intent import Layout
+
+
+def document(cards: dict[str, Card], layouts_of: str | None = None) -> dict[str, Any]:
+    """The `Cards` document (schemas/cards.v1.json); with `layouts_of`, that card's entry says its layouts too."""
+    entries = {name: _entry(card) for name, card in cards.items()}
+    if layouts_of is not None:
+        entries[layouts_of]["layouts"] = [dict(layout) for layout in layouts(cards[layouts_of])]
+    return {"apiVersion": "gpushare.dev/v1", "kind": "Cards", "cards": entries}
+
+
+def layouts(card: Card) -> tuple[Layout, ...]:
+    """Every layout of the card to which no instance can be added, those of plain profiles first."""
+    if card.mig is None:
+        return ()
+    special = {profile.name for profile in card.mig.profiles if profile.has_attributes}
+    return tuple(sorted(mig.maximal_layouts(card.mig), key=lambda layout: any(name in special for name, _ in layout)))
+
+
+def _entry(card: Card) -> dict[str, Any]:
+    return {
+        "name": card.name,
+        "product": card.product,
+        "architecture": card.architecture,
+        "chip": card.chip,
+        "computeCapability": ".".join(map(str, card.compute_capability)),
+        "memoryMiB": card.memory_mib,
+        "memoryGBNominal": card.memory_gb_nominal,
+        "pciDeviceIds": list(card.pci_device_ids),
+        "formFactor": card.form_factor,
+        "ecc": card.ecc,
+        "nvlink": None if card.nvlink is None else {NvLink.YES: True, NvLink.NO: False}.get(card.nvlink, card.nvlink.value),
+        "mps": {"supported": card.mps_supported, "maxReplicas": card.mps_max_replicas},
+        "migSupported": card.mig_supported,
+        "mig": None if card.mig is None else _geometry(card.mig),
+        "note": card.note,
+        "unconfirmed": list(card.unconfirmed),
+    }
+
+
+def _geometry(geometry: Geometry) -> dict[str, Any]:
+    return {
+        "units": geometry.units,
+        "maxInstances": geometry.max_instances,
+        "minDriver": geometry.min_driver,
+        "profiles": [_profile(profile) for profile in geometry.profiles],
+        "unconfirmed": list(geometry.unconfirmed),
+    }
+
+
+def _profile(profile: MigProfile) -> dict[str, Any]:
+    return {
+        "name": profile.name,
+        "profileId": profile.profile_id,
+        "computeSlices": profile.compute_slices,
+        "memoryMiB": profile.memory_mib,
+        "maxCount": profile.max_count,
+        "placements": [{"start": place.start, "size": place.size} for place in profile.placements],
+        "sm": profile.sm,
+        "unconfirmed": list(profile.unconfirmed),
+    }
+
+
+def layout_text(layout: Layout) -> str:
+    """The layout as an intent spells it."""
+    return "{" + ", ".join(f"{name}: {count}" for name, count in layout) + "}" if layout else "none"
+
+
+def mib(size_mib: int | None) -> str:
+    """`40192Mi`, `?` when unknown."""
+    return "?" if size_mib is None else f"{size_mib}Mi"

@@ -1,0 +1,56 @@
+"""`gpushare cards`: the catalogue, and everything about one card with every layout that MIG can make of it."""
+
+import sys
+
+import click
+from click.shell_completion import CompletionItem
+
+from gpushare.cli import options, streams, terminal
+from gpushare.cli.exits import CouldNotRunError, ExitCode
+
+
+def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Card ids that begin so."""
+    from gpushare import catalog  # noqa: PLC0415 - `--help` needs no catalogue
+
+    return [CompletionItem(name) for name in catalog.ids() if name.startswith(incomplete)]
+
+
+@click.command(cls=options.Command, short_help="List the cards; all MIG layouts of one.")
+@click.argument("card", required=False, shell_complete=complete)
+@options.product_format()
+def command(card: str | None, style: str) -> ExitCode:
+    """List the cards that gpushare knows, or tell everything about one CARD.
+
+    One card is shown with its profiles and every legal MIG layout.
+
+    A `?` marks what no source confirms. CARD is an id as an intent's `card`
+    wants it.
+
+    For example:
+      gpushare cards
+      gpushare cards a100-sxm4-40gb
+      gpushare cards h100-sxm5-80gb --format json
+
+    Exit codes:
+      0  done
+      2  there is no such card
+    """
+    from gpushare import catalog  # noqa: PLC0415 - `--help` needs no catalogue
+
+    ids = catalog.ids()
+    if card is not None and card not in ids:
+        hint = options.nearest(card, ids) or "`gpushare cards` lists all"
+        raise CouldNotRunError(f"the catalogue has no card {card!r}", hint)
+    known = {name: catalog.load(name) for name in (ids if card is None else (card,))}
+    if style == "json":
+        from gpushare import emit  # noqa: PLC0415
+        from gpushare.cli import card_facts  # noqa: PLC0415
+
+        streams.product(emit.json_text(card_facts.document(known, card)))
+        return ExitCode.DONE
+    from gpushare.cli import card_sheet  # noqa: PLC0415
+
+    look = terminal.look(sys.stdout)
+    streams.say(card_sheet.sheet(known[card], look) if card is not None else card_sheet.overview(known.values(), look))
+    return ExitCode.DONE

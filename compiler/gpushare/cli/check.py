@@ -1,0 +1,34 @@
+"""`gpushare check`: the findings of one intent, which are the product here."""
+
+import click
+
+from gpushare.cli import options
+from gpushare.cli.exits import ExitCode
+
+
+@click.command(cls=options.Command, short_help="Tell what is wrong with an intent, and where.")
+@options.intent_argument()
+@options.findings_format()
+@options.strict()
+def command(intent: str, style: str | None, strict: bool) -> ExitCode:
+    """Tell what is wrong with INTENT, where, and what to write instead.
+
+    Findings go to stdout, all of a stage at once. `-` reads stdin.
+    `gpushare explain CODE` tells more about one.
+
+    For example:
+      gpushare check intent.yaml
+      gpushare check --format sarif intent.yaml > findings.sarif
+
+    Exit codes:
+      0  no errors (with --strict: no warnings either)
+      1  errors were found
+      2  INTENT could not be read
+    """
+    from gpushare import pipeline, source  # noqa: PLC0415 - `--help` and completion need none of it
+    from gpushare.cli import report, streams  # noqa: PLC0415
+
+    data, file = streams.read(intent, source.MAX_BYTES)
+    compilation = pipeline.check(data, file)
+    report.report(compilation.findings, compilation.source, report.chosen(style), as_product=True)
+    return report.verdict(compilation.findings, strict=strict)

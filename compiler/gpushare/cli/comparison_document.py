@@ -1,0 +1,70 @@
+"""The `Plan` document (schemas/plan.v1.json): a comparison as plain data. Pure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpushare.compare.changes import Amount, Comparison, GpuChange, PoolChange
+
+
+def document(comparison: Comparison) -> dict[str, Any]:
+    """The document."""
+    return {
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "Plan",
+        "changed": not comparison.is_empty,
+        "configMapOnly": comparison.is_configmap_only,
+        "nodesTouched": comparison.touched,
+        "podsDisturbed": comparison.disturbed,
+        "pools": {pool.name: _pool(pool) for pool in comparison.pools},
+        "capacity": {name: _amount(amount) for name, amount in comparison.capacity},
+        "moves": [
+            {"node": move.node, "from": move.source, "to": move.target, "podsDisturbed": move.disturbed}
+            for move in comparison.moves
+        ],
+        "quotas": [
+            {
+                "namespace": quota.namespace,
+                "resource": quota.resource,
+                "before": quota.before,
+                "after": quota.after,
+                "capacity": quota.capacity,
+                "problem": None if quota.problem is None else quota.problem.value,
+            }
+            for quota in comparison.quotas
+        ],
+    }
+
+
+def _pool(pool: PoolChange) -> dict[str, Any]:
+    return {
+        "change": pool.change.value,
+        "card": {"before": pool.cards[0], "after": pool.cards[1]},
+        "nodes": _amount(pool.nodes),
+        "nodesTouched": pool.touched,
+        "podsDisturbed": pool.disturbed,
+        "podsDisturbedPerNode": pool.disturbed_per_node,
+        "selectorChanges": pool.selector_changes,
+        "successor": pool.successor,
+        "resources": {
+            resource.name: {"perNode": _amount(resource.per_node), "total": _amount(resource.total)}
+            for resource in pool.resources
+        },
+        "gpus": [_gpu(gpu) for gpu in pool.gpus],
+    }
+
+
+def _gpu(gpu: GpuChange) -> dict[str, Any]:
+    return {
+        "gpu": gpu.index,
+        "kept": _instances(gpu.kept),
+        "destroyed": _instances(gpu.destroyed),
+        "created": _instances(gpu.created),
+    }
+
+
+def _instances(instances: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
+    return [{"profile": profile, "start": start} for profile, start in instances]
+
+
+def _amount(amount: Amount) -> dict[str, int | None]:
+    return {"before": amount.before, "after": amount.after}

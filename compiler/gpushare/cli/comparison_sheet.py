@@ -1,0 +1,151 @@
+"""A comparison for people: what changes, pool by pool, capacity, quotas, and one line that sums it up."""
+
+from collections import Counter
+
+from gpushare.cli.plan_sheet import known, ranges
+from gpushare.cli.terminal import BOLD, CYAN, GREEN, RED, YELLOW, Look, counted, table, wrapped
+from gpushare.compare.changes import Change, Comparison, GpuChange, Move, PoolChange, Problem, QuotaChange
+
+_SIGNS = {
+    Change.NEW: ("+", GREEN),
+    Change.GONE: ("-", RED),
+    Change.REPARTITION: ("!", RED),
+    Change.RELABEL: ("~", YELLOW),
+    Change.POLICY: ("~", CYAN),
+}
+_WORDS = {
+    Change.NEW: "new",
+    Change.GONE: "gone",
+    Change.REPARTITION: "repartitioned",
+    Change.RELABEL: "relabelled",
+    Change.POLICY: "policy only",
+}
+
+
+def sheet(comparison: Comparison, look: Look) -> str:
+    """The whole comparison; one line when nothing changes."""
+    if comparison.is_empty:
+        return "no changes\n"
+    changed = [pool for pool in comparison.pools if pool.change is not Change.NONE]
+    shown = "".join(_pool(pool, look) for pool in changed)
+    shown += _moves(comparison.moves, look) + _capacity(comparison, look) + _quotas(comparison.quotas, look)
+    return shown + wrapped(_summary(comparison, changed), look)
+
+
+def _pool(pool: PoolChange, look: Look) -> str:
+    sign, colour = _SIGNS[pool.change]
+    shown = look.paint(f"{sign} {pool.name}", BOLD, colour) + f"  {_WORDS[pool.change]}{_card(pool)}\n"
+    lines = [_disturbance(pool)]
+    if pool.successor:
+        lines.append(f"its nodes go to the new pool {pool.successor}")
+    if pool.selector_changes:
+        lines.append("it selects other nodes: those that it loses may be claimed for anything")
+    if pool.change is Change.REPARTITION:
+        lines += _gpus(pool.gpus)
+    lines += [
+        f"{resource.name}: {resource.per_node.before} {_arrow(look)} {resource.per_node.after} per node"
+        for resource in pool.resources
+        if resource.per_node.before != resource.per_node.after
+    ]
+    return shown + "".join(wrapped(f"    {line}", look, indent=6) for line in lines if line) + "\n"
+
+
+def _arrow(look: Look) -> str:
+    return "→" if look.boxes else "->"
+
+
+def _card(pool: PoolChange) -> str:
+    before, after = pool.cards
+    if before is not None and after is not None and before != after:
+        return f", {before} becomes {after}"
+    return f", {after or before}"
+
+
+def _disturbance(pool: PoolChange) -> str:
+    if pool.change is Change.POLICY and not pool.selector_changes and not pool.touched:
+        return "no GPU and no label of a node changes; running pods go on"
+    nodes = "an unknown number of nodes" if pool.touched is None else counted(pool.touched, "node")
+    if pool.change is Change.NEW:
+        return "" if pool.touched == 0 else f"{nodes} set up"
+    return f"{nodes} touched, {_pods(pool.disturbed)}" + _per_node(pool)
+
+
+def _per_node(pool: PoolChange) -> str:
+    return f", {pool.disturbed_per_node} on each" if pool.disturbed_per_node else ""
+
+
+def _pods(number: int | None) -> str:
+    if number is None:
+        return "an unknown number of pods disturbed"
+    return f"at most {counted(number, 'pod')} disturbed" if number else "no pod disturbed"
+
+
+def _gpus(gpus: tuple[GpuChange, ...]) -> list[str]:
+    """What happens to the instances, GPUs with the same fate together."""
+    fates: dict[str, list[int]] = {}
+    for gpu in gpus:
+        parts = (("kept", gpu.kept), ("destroyed", gpu.destroyed), ("created", gpu.created))
+        fate = ", ".join(f"{_instances(instances)} {word}" for word, instances in parts if instances)
+        fates.setdefault(fate, []).append(gpu.index)
+    return [f"GPU {ranges(indexes)}: {fate}" for fate, indexes in fates.items()]
+
+
+def _instances(instances: tuple[tuple[str, int], ...]) -> str:
+    counts = Counter(profile for profile, _ in instances)
+    return " + ".join(f"{count} x {profile}" for profile, count in counts.items())
+
+
+def _moves(moves: tuple[Move, ...], look: Look) -> str:
+    if not moves:
+        return ""
+    rows = [
+        (move.node, move.source or "none", move.target or "none", f"at most {move.disturbed}" if move.disturbed else "none")
+        for move in moves
+    ]
+    return table(("NODE", "FROM POOL", "TO POOL", "PODS DISTURBED"), rows, look) + "\n"
+
+
+def _capacity(comparison: Comparison, look: Look) -> str:
+    rows = []
+    for name, amount in comparison.capacity:
+        both = amount.before is not None and amount.after is not None
+        difference = f"{(amount.after or 0) - (amount.before or 0):+d}" if both else "?"
+        if difference != "+0":
+            rows.append((name, known(amount.before), known(amount.after), difference))
+    headers = ("CAPACITY", "BEFORE", "AFTER", "CHANGE")
+    return table(headers, rows, look, numbers=("BEFORE", "AFTER", "CHANGE")) + "\n" if rows else ""
+
+
+def _quotas(quotas: tuple[QuotaChange, ...], look: Look) -> str:
+    if not quotas:
+        return ""
+    rows = [
+        (quota.namespace, quota.resource, _limit(quota.before), _limit(quota.after), _trouble(quota)) for quota in quotas
+    ]
+    return table(("NAMESPACE", "QUOTA ON", "BEFORE", "AFTER", ""), rows, look, numbers=("BEFORE", "AFTER")) + "\n"
+
+
+def _limit(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def _trouble(quota: QuotaChange) -> str:
+    match quota.problem:
+        case Problem.EXCEEDS:
+            return f"only {quota.capacity} in the cluster"
+        case Problem.VANISHED:
+            return "nothing offers it any more"
+        case None:
+            return ""
+
+
+def _summary(comparison: Comparison, changed: list[PoolChange]) -> str:
+    counts = Counter(pool.change for pool in changed)
+    parts = [f"{counts[change]} {word}" for change, word in _WORDS.items() if counts[change]]
+    shown = "Pools: " + (", ".join(parts) or "none changed")
+    if comparison.is_configmap_only:
+        return shown + ". ConfigMaps only: no node is touched, no pod disturbed."
+    touched = "an unknown number of nodes" if comparison.touched is None else counted(comparison.touched, "node")
+    broken = sum(quota.problem is not None for quota in comparison.quotas)
+    quotas = f"; {counted(broken, 'quota')} no longer fit{'s' if broken == 1 else ''}" if broken else ""
+    return f"{shown}. {touched} touched, {_pods(comparison.disturbed)}{quotas}.".replace(". an", ". An")

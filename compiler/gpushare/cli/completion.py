@@ -1,0 +1,30 @@
+"""`gpushare completion`: the script that makes a shell complete commands, options, card ids, codes and schema names."""
+
+import click
+
+from gpushare.cli import options, streams
+from gpushare.cli.exits import ExitCode
+
+
+@click.command(cls=options.Command, short_help="Print the completion script for a shell.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def command(context: click.Context, shell: str) -> ExitCode:
+    """Print the completion script for SHELL.
+
+    For example:
+      source <(gpushare completion bash)        in ~/.bashrc
+      source <(gpushare completion zsh)         in ~/.zshrc
+      gpushare completion fish > ~/.config/fish/completions/gpushare.fish
+
+    Exit codes:
+      0  done
+      2  unknown shell
+    """
+    from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete  # noqa: PLC0415 - only for this
+
+    form = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}[shell]
+    script = form(context.find_root().command, {}, "gpushare", "_GPUSHARE_COMPLETE")
+    # The base class's `source`: bash's own starts a bash to learn its version, which is not ours to do.
+    streams.product(ShellComplete.source(script) + "\n")
+    return ExitCode.DONE

@@ -1,0 +1,30 @@
+"""How a command ends: the exit codes, the one place that names them, and the exceptions that lead to them."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Part of the public contract; the last two are what shells expect of an interrupt and of a reader that went away."""
+
+    DONE = 0
+    FINDINGS = 1
+    COULD_NOT_RUN = 2
+    CHANGES = 3
+    BUG = 70
+    INTERRUPTED = 130
+    READER_GONE = 141
+
+
+EXIT_CODES = "Exit codes: 0 done, 1 findings with errors, 2 could not run, 70 a bug in gpushare."
+
+
+class CouldNotRunError(Exception):
+    """The outside world or the call is at fault, not the intent: one line that says what, and a hint."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class ReaderGoneError(Exception):
+    """Whoever read our output has closed it (`gpushare cards | head`): nothing is left to say."""

@@ -1,0 +1,125 @@
+"""Findings for programs: the Findings document, GitHub's workflow commands, SARIF 2.1.0. Pure: findings in, text out."""
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
+
+from gpushare import __version__, emit
+from gpushare.cli import finding_texts
+from gpushare.diagnostics import Finding, is_error, pointer
+
+SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+
+def json_text(findings: Sequence[Finding]) -> str:
+    """The `Findings` document (schemas/findings.v1.json)."""
+    errors = sum(map(is_error, findings))
+    return emit.json_text(
+        {
+            "apiVersion": "gpushare.dev/v1",
+            "kind": "Findings",
+            "findings": [_entry(finding) for finding in findings],
+            "errors": errors,
+            "warnings": len(findings) - errors,
+        }
+    )
+
+
+def _entry(finding: Finding) -> dict[str, Any]:
+    at = finding.span
+    return {
+        "code": finding.code,
+        "severity": finding.severity.value,
+        "message": finding.message,
+        "hint": "\n".join(finding.hints),
+        "file": finding.file,
+        "line": at.line if at else None,
+        "column": at.column if at else None,
+        "endLine": at.end_line if at else None,
+        "endColumn": at.end_column if at else None,
+        "path": pointer(finding.path),
+    }
+
+
+def github_text(findings: Sequence[Finding]) -> str:
+    """One workflow command per finding, which GitHub shows beside the line; nothing when there are none."""
+    return "".join(_workflow_command(finding) for finding in findings)
+
+
+def _workflow_command(finding: Finding) -> str:
+    at = finding.span
+    properties: dict[str, str | int] = {"file": finding.file}
+    if at:
+        properties["line"] = at.line
+        if at.line == at.end_line:  # GitHub refuses columns on an annotation of several lines
+            properties["col"] = at.column
+        properties["endLine"] = at.end_line
+        if at.line == at.end_line:
+            properties["endColumn"] = at.end_column
+    properties["title"] = finding.code
+    shown = ",".join(f"{name}={_escaped(str(value), ':,')}" for name, value in properties.items())
+    return f"::{finding.severity} {shown}::{_escaped(_message(finding))}\n"
+
+
+def _escaped(text: str, also: str = "") -> str:
+    """The text as workflow commands want it: `%`, line ends, and in properties their separators as %XX."""
+    for char in "%\r\n" + also:
+        text = text.replace(char, f"%{ord(char):02X}")
+    return text
+
+
+def _message(finding: Finding) -> str:
+    return "\n".join([finding.message, *finding.hints])
+
+
+def sarif_text(findings: Sequence[Finding]) -> str:
+    """A SARIF log with one run; its rules are those that the findings name."""
+    codes = sorted({finding.code for finding in findings})
+    driver = {
+        "name": "gpushare",
+        "version": __version__,
+        "semanticVersion": __version__,
+        "rules": [_rule(code) for code in codes],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(finding, codes.index(finding.code)) for finding in findings],
+    }
+    return emit.json_text({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _rule(code: str) -> dict[str, Any]:
+    text = finding_texts.load(code)
+    return {
+        "id": code,
+        "shortDescription": {"text": text.title},
+        "fullDescription": {"text": text.meaning or text.title},
+        "help": {"text": text.markdown, "markdown": text.markdown},
+        "defaultConfiguration": {"level": text.severity},
+    }
+
+
+def _result(finding: Finding, rule_index: int) -> dict[str, Any]:
+    at = finding.span
+    physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(finding.file)}}
+    if at:
+        physical["region"] = {
+            "startLine": at.line,
+            "startColumn": at.column,
+            "endLine": at.end_line,
+            "endColumn": at.end_column,
+        }
+    return {
+        "ruleId": finding.code,
+        "ruleIndex": rule_index,
+        "level": finding.severity.value,
+        "message": {"text": _message(finding)},
+        "locations": [{"physicalLocation": physical, "logicalLocations": [{"fullyQualifiedName": pointer(finding.path)}]}],
+    }
+
+
+def _uri(file: str) -> str:
+    path = PurePath(file)
+    return path.as_uri() if path.is_absolute() else quote(path.as_posix())

@@ -1,0 +1,114 @@
+"""From what the user names to what the compiler needs: the intent's bytes, what its bundle remembers, a side to compare."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gpushare import catalog, lock, output, pipeline, source
+from gpushare.artifact import Artifact
+from gpushare.catalog import Geometry
+from gpushare.cli import streams
+from gpushare.cli.exits import CouldNotRunError
+from gpushare.diagnostics import Finding
+from gpushare.lock import Lock
+from gpushare.pipeline import Compilation
+from gpushare.plan import Plan
+from gpushare.record import Record, replace
+from gpushare.source import Source
+
+POOLS = "nodes/pools.yaml"
+
+
+class Input(Record):
+    """What was read: findings with the text that they are about, and the compilation where the lock could be read.
+
+    `document` is what a comparison works on: the pools, as `nodes/pools.yaml` says them.
+    """
+
+    memory: Lock
+    text: Source
+    findings: tuple[Finding, ...] = ()
+    compilation: Compilation | None = None
+    document: Mapping[str, Any] | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of an intent without errors. For one with errors RuntimeError: a bug of the caller."""
+        if self.compilation is None or self.compilation.plan is None:
+            raise RuntimeError("an intent with errors has no plan")
+        return self.compilation.plan
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """The bundle's files; none for an intent with errors."""
+        return self.compilation.artifacts if self.compilation else ()
+
+
+def bundle_of(intent: str) -> Path:
+    """Where an intent's bundle is when nobody says otherwise: beside it; for stdin in the working directory."""
+    return Path("bundle") if intent == "-" else Path(intent).parent / "bundle"
+
+
+def compiled(intent: str, directory: Path, otherwise: Lock = lock.EMPTY) -> Input:
+    """The intent compiled with what the bundle in `directory` remembers, or with `otherwise` where there is none yet.
+
+    Raises CouldNotRunError when the intent or the lock cannot be read at all.
+    """
+    data, file = streams.read(intent, source.MAX_BYTES)
+    memory = _remembered(directory)
+    if isinstance(memory, Finding):
+        return _broken(memory)
+    memory = otherwise if memory == lock.EMPTY else memory
+    compilation = pipeline.compile_intent(data, file, memory)
+    return Input(memory=memory, findings=compilation.findings, text=compilation.source, compilation=compilation)
+
+
+def _remembered(directory: Path) -> Lock | Finding:
+    try:
+        return output.remembered(directory)
+    except output.OutputError as problem:
+        raise CouldNotRunError(problem.message, problem.hint) from problem
+
+
+def _broken(finding: Finding) -> Input:
+    return Input(memory=lock.EMPTY, findings=(finding,), text=source.read(Path(finding.file).read_bytes(), finding.file))
+
+
+def side(name: str, other: Input | None = None) -> Input:
+    """The intent or the bundle of that name. An intent without a bundle of its own remembers what the other side does."""
+    directory = Path(name)
+    if name != "-" and directory.is_dir():
+        memory = _remembered(directory)
+        if isinstance(memory, Finding):
+            return _broken(memory)
+        no_text = source.read(b"", name)  # a bundle has nothing that findings could point at
+        return Input(memory=memory, text=no_text, document=_pools(directory))
+    read = compiled(name, bundle_of(name), other.memory if other else lock.EMPTY)
+    if read.compilation is None or read.compilation.plan is None:
+        return read
+    from gpushare.render import pools  # noqa: PLC0415 - a renderer, and only for comparing
+
+    return replace(read, document=pools.pools_document(read.plan))
+
+
+def _pools(directory: Path) -> Mapping[str, Any]:
+    path = directory / POOLS
+    if not path.is_file():
+        hint = "name an intent file or what `gpushare compile` wrote"
+        raise CouldNotRunError(f"{directory} is not a bundle: it has no {POOLS}", hint)
+    read = source.read(path.read_bytes(), str(path))
+    if not isinstance(read.data, dict) or read.data.get("kind") != "Pools":
+        raise CouldNotRunError(f"{path} is not what `gpushare compile` writes", "compile the bundle anew")
+    return read.data
+
+
+def geometries(*sides: Input) -> Callable[[str], Geometry | None]:
+    """The MIG geometry of a card by its id, from the intents' own cards and the catalogue."""
+    plans = [each.compilation.plan for each in sides if each.compilation is not None]
+    cards = catalog.Catalog(own={pool.card.id: pool.card for plan in plans if plan is not None for pool in plan.pools})
+
+    def geometry(card_id: str) -> Geometry | None:
+        card = cards.get(card_id)
+        return None if card is None else card.mig
+
+    return geometry

@@ -1,0 +1,67 @@
+"""`gpushare plan`: what would change when one intent or bundle replaces another."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from gpushare.cli import options
+from gpushare.cli.exits import ExitCode
+
+if TYPE_CHECKING:
+    from gpushare.cli.inputs import Input
+
+
+@click.command(cls=options.Command, short_help="Tell what changes from one intent to another.")
+@click.argument("old", type=options.INTENT)
+@click.argument("new", type=options.INTENT)
+@options.product_format()
+@click.option("--exit-code", is_flag=True, help="Exit 3 when there are changes.")
+@options.strict()
+def command(old: str, new: str, style: str, exit_code: bool, strict: bool) -> ExitCode:
+    """Tell what changes when NEW replaces OLD.
+
+    That is: capacity, nodes, GPUs, pods disturbed, quotas that no longer fit.
+
+    OLD and NEW are intent files or bundle directories; one may be `-`. Pods are
+    counted as all the shares that a change takes away: at most so many. No
+    cluster is asked.
+
+    For example:
+      gpushare plan bundle intent.yaml          before the next compile
+      git show main:intent.yaml | gpushare plan - intent.yaml
+      gpushare plan --exit-code --format json old.yaml new.yaml
+
+    Exit codes:
+      0  done (with --exit-code: nothing changes)
+      1  OLD or NEW has errors
+      2  OLD or NEW could not be read
+      3  --exit-code: something changes
+    """
+    if old == new == "-":
+        raise click.UsageError("only one of OLD and NEW can be standard input")
+    from gpushare.cli import comparison_sheet, inputs, streams, terminal  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.compare import compare  # noqa: PLC0415
+
+    before = inputs.side(old)
+    after = inputs.side(new, before)
+    code = max(_told(side, strict=strict) for side in (before, after))
+    if code is not ExitCode.DONE or before.document is None or after.document is None:
+        return code
+    comparison = compare(before.document, after.document, inputs.geometries(before, after))
+    if style == "json":
+        from gpushare import emit  # noqa: PLC0415
+        from gpushare.cli import comparison_document  # noqa: PLC0415
+
+        streams.product(emit.json_text(comparison_document.document(comparison)))
+    else:
+        streams.say(comparison_sheet.sheet(comparison, terminal.look(sys.stdout)))
+    return ExitCode.CHANGES if exit_code and not comparison.is_empty else ExitCode.DONE
+
+
+def _told(side: "Input", *, strict: bool) -> ExitCode:
+    """Report the side's findings; each names its file."""
+    from gpushare.cli import report  # noqa: PLC0415
+
+    report.report(side.findings, side.text, report.chosen(None), as_product=False)
+    return report.verdict(side.findings, strict=strict)

@@ -1,0 +1,118 @@
+"""Findings for people: header, source line, carets, hints. Also the choice among the formats; the others are in `formats`."""
+
+import os
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from gpushare.cli import streams, terminal
+from gpushare.cli.exits import ExitCode
+from gpushare.cli.terminal import BOLD, CYAN, RED, YELLOW, Look, counted, visible, width
+from gpushare.diagnostics import Finding, Severity, Span, in_order, is_error
+
+TAB = "    "
+
+
+class Format(StrEnum):
+    """How findings are written."""
+
+    TEXT = "text"
+    JSON = "json"
+    GITHUB = "github"
+    SARIF = "sarif"
+
+
+class Lines(Protocol):
+    """Whoever knows the text that the findings are about."""
+
+    def line(self, number: int) -> str:
+        """The line of that number, from 1."""
+
+
+def chosen(name: str | None) -> Format:
+    """The format that was asked for; without one, GitHub's on GitHub Actions, else text."""
+    if name:
+        return Format(name)
+    return Format.GITHUB if os.environ.get("GITHUB_ACTIONS") == "true" else Format.TEXT
+
+
+def verdict(findings: Sequence[Finding], *, strict: bool) -> ExitCode:
+    """DONE unless a finding is an error; under `strict` a warning is enough."""
+    return ExitCode.FINDINGS if any(strict or is_error(finding) for finding in findings) else ExitCode.DONE
+
+
+def report(findings: Sequence[Finding], lines: Lines, style: Format, *, as_product: bool) -> None:
+    """Write the findings: to stdout where they are the product, else to stderr, and there nothing when there are none."""
+    ordered = in_order(list(findings))
+    if style is Format.TEXT:
+        if as_product:
+            streams.say(text(ordered, lines, terminal.look(sys.stdout)))
+        elif ordered:
+            streams.tell(text(ordered, lines, terminal.look(sys.stderr)))
+        return
+    from gpushare.cli import formats  # noqa: PLC0415 - most runs are read by a person
+
+    machine = {Format.JSON: formats.json_text, Format.GITHUB: formats.github_text, Format.SARIF: formats.sarif_text}[style]
+    if as_product:
+        streams.product(machine(ordered))
+    else:
+        streams.tell(machine(ordered))
+
+
+def text(findings: Sequence[Finding], lines: Lines, look: Look) -> str:
+    """All findings and a line that counts them."""
+    return "".join(_one(finding, lines, look) for finding in findings) + summary(findings) + "\n"
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    """`2 errors, 1 warning`; `no errors, no warnings` when there is nothing."""
+    errors = sum(is_error(finding) for finding in findings)
+    warnings = len(findings) - errors
+    parts = [counted(number, noun) for number, noun in ((errors, "error"), (warnings, "warning")) if number]
+    return ", ".join(parts) or "no errors, no warnings"
+
+
+def _one(finding: Finding, lines: Lines, look: Look) -> str:
+    colour = RED if is_error(finding) else YELLOW
+    at = finding.span
+    place = finding.file + (f":{at.line}:{at.column}" if at else "")
+    severity = look.paint(f"{finding.severity} {finding.code}", BOLD, colour)
+    shown = [f"{look.paint(visible(place), BOLD)}: {severity}: {visible(finding.message)}"]
+    if at:
+        shown += _excerpt(lines.line(at.line), at, look, RED if finding.severity is Severity.ERROR else YELLOW)
+    shown += [f"   = {visible(hint)}" for hint in finding.hints]
+    return "\n".join(shown) + "\n"
+
+
+def _excerpt(line: str, at: Span, look: Look, colour: str) -> list[str]:
+    """The source line with its number, and carets under the span; of several lines the first."""
+    end = at.end_column if at.end_line == at.line else len(line) + 1
+    before, marked, after = (visible(part.replace("\t", TAB)) for part in _split(line, at.column - 1, end - 1))
+    before, marked, after = _window(before, marked, after, look)
+    carets = "^" * max(1, width(marked))
+    return [
+        f"{look.paint(f'{at.line:>5} |', CYAN)} {before}{marked}{after}".rstrip(),
+        f"{look.paint('      |', CYAN)} {' ' * width(before)}{look.paint(carets, BOLD, colour)}",
+    ]
+
+
+def _split(line: str, start: int, end: int) -> tuple[str, str, str]:
+    line = line.rstrip("\r\n")
+    return line[:start], line[start : max(start, end)], line[max(start, end) :]
+
+
+def _window(before: str, marked: str, after: str, look: Look) -> tuple[str, str, str]:
+    """The three parts cut to the terminal's width, so that the beginning of the marked one is always seen."""
+    room = look.columns - 9
+    if width(before + marked + after) <= room:
+        return before, marked, after
+    dots = look.ellipsis
+    most_before = room // 2 if width(marked) > room // 2 else room - width(marked) - 10
+    if width(before) > most_before:
+        while width(dots + before) > most_before:
+            before = before[1:]
+        before = dots + before
+    marked = terminal.clip(marked, max(room - width(before), 4), dots)
+    rest = room - width(before) - width(marked)
+    return before, marked, terminal.clip(after, rest, dots) if rest > len(dots) else ""

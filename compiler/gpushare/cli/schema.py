@@ -1,0 +1,43 @@
+"""`gpushare schema`: the JSON Schemas of what gpushare reads and writes."""
+
+import click
+from click.shell_completion import CompletionItem
+
+from gpushare import resources
+from gpushare.cli import options, streams
+from gpushare.cli.exits import CouldNotRunError, ExitCode
+
+
+def names() -> tuple[str, ...]:
+    """The schemas' names without their version, such as `intent` and `node-policy`."""
+    return tuple(sorted(path.name.partition(".")[0] for path in resources.schema("intent.v1").parent.glob("*.v1.json")))
+
+
+def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+
+
+@click.command(cls=options.Command, short_help="Print the JSON Schemas.")
+@click.argument("name", default="intent", shell_complete=_complete)
+def command(name: str) -> ExitCode:
+    """Print the JSON Schema (draft-07) of the intent, or of the document NAME.
+
+    NAME is intent, card, lock, node-policy, or one of the machine-readable
+    outputs findings, offer, cards, plan.
+
+    For example:
+      gpushare schema > intent.v1.json
+      gpushare schema findings
+
+    Editors complete and check an intent whose first line is
+      # yaml-language-server: $schema=./intent.v1.json
+
+    Exit codes:
+      0  done
+      2  there is no such schema
+    """
+    if name not in names():
+        hint = options.nearest(name, names()) or f"there are {', '.join(names())}"
+        raise CouldNotRunError(f"there is no schema {name!r}", hint)
+    streams.product(resources.schema(f"{name}.v1").read_text(encoding="utf-8"))
+    return ExitCode.DONE

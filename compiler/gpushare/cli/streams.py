@@ -1,0 +1,103 @@
+"""Bytes in, text out: the only place of the command line that reads inputs and writes to stdout and stderr.
+
+Products for programs leave as UTF-8 whatever the locale; text for people leaves in the stream's own encoding.
+"""
+
+import errno
+import os
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from gpushare.cli.exits import CouldNotRunError, ReaderGoneError
+
+STDIN = "<stdin>"
+
+
+def read(name: str, limit_bytes: int) -> tuple[bytes, str]:
+    """The bytes of an input and the name to call it by; `-` is stdin. Reads at most one byte over the limit.
+
+    Raises CouldNotRunError when there is nothing to read.
+    """
+    try:
+        if name == "-":
+            if sys.stdin is None:
+                raise CouldNotRunError("cannot read standard input: it is closed", "name a file instead of `-`")
+            return sys.stdin.buffer.read(limit_bytes + 1), STDIN
+        with Path(name).open("rb") as file:
+            return file.read(limit_bytes + 1), name
+    except OSError as problem:
+        raise CouldNotRunError(f"cannot read {name}: {reason(problem)}", _advice(name, problem)) from problem
+    except ValueError as problem:
+        raise CouldNotRunError(f"cannot read {name!r}: {problem}") from problem
+
+
+def _advice(name: str, problem: OSError) -> str:
+    if isinstance(problem, FileNotFoundError):
+        return f"`gpushare init -o {name}` writes a starter intent"
+    if isinstance(problem, IsADirectoryError):
+        inside = [str(path) for path in sorted(Path(name).glob("*.yaml"))]
+        return f"name the intent file: {inside[0]}" if inside else "name the intent file, not its folder"
+    return ""
+
+
+def reason(problem: OSError) -> str:
+    """What the system says, without Python's decoration."""
+    return (problem.strerror or str(problem)).lower()
+
+
+def create(path: Path, text: str, *, overwrite: bool) -> None:
+    """Write a new file; an existing one only with `overwrite`. Raises CouldNotRunError."""
+    try:
+        with path.open("w" if overwrite else "x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except FileExistsError as problem:
+        raise CouldNotRunError(f"{path} exists", "--force overwrites it") from problem
+    except OSError as problem:
+        raise CouldNotRunError(f"cannot write {path}: {reason(problem)}") from problem
+
+
+def product(text: str) -> None:
+    """Write a product for programs to stdout: UTF-8, complete or an exception."""
+    _write(sys.stdout, text, "utf-8")
+
+
+def say(text: str) -> None:
+    """Write a product for people to stdout."""
+    _write(sys.stdout, text, None)
+
+
+def tell(text: str) -> None:
+    """Write what is beside the product to stderr. A closed stderr loses it: there is nobody to tell."""
+    if sys.stderr is None:
+        return
+    try:
+        _write(sys.stderr, text, None)
+    except (CouldNotRunError, ReaderGoneError):
+        return
+
+
+def _write(stream: TextIO | None, text: str, encoding: str | None) -> None:
+    if stream is None:
+        raise CouldNotRunError("cannot write to standard output: it is closed")
+    try:
+        stream.flush()
+        stream.buffer.write(text.encode(encoding or stream.encoding or "utf-8", "backslashreplace"))
+        stream.buffer.flush()
+    except OSError as problem:
+        raise refused(problem) from problem
+
+
+def refused(problem: OSError) -> CouldNotRunError | ReaderGoneError:
+    """What an error of writing to stdout means; the interpreter's own last flush is kept from failing over it again."""
+    _to_nowhere()
+    if problem.errno == errno.EPIPE:
+        return ReaderGoneError()
+    return CouldNotRunError(f"cannot write to standard output: {reason(problem)}")
+
+
+def _to_nowhere() -> None:
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        return

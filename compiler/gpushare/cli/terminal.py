@@ -1,0 +1,127 @@
+"""What a terminal can show: width, colour, box characters; text that lines up in it. Knows nothing of GPUs."""
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import TextIO
+
+from gpushare.record import Record
+
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+
+RED, YELLOW, GREEN, CYAN, BOLD, DIM = "31", "33", "32", "36", "1", "2"
+
+
+class Look(Record):
+    """How to draw on one stream."""
+
+    columns: int = 80
+    coloured: bool = False
+    boxes: bool = True
+
+    def paint(self, text: str, *styles: str) -> str:
+        """The text in the given styles, or as it is where colour is not wanted."""
+        return f"\x1b[{';'.join(styles)}m{text}\x1b[0m" if self.coloured and styles else text
+
+    @property
+    def ellipsis(self) -> str:
+        """What stands for text that was left out."""
+        return "…" if self.boxes else "..."
+
+
+def look(stream: TextIO | None) -> Look:
+    """What the stream can show. Colour needs a terminal that is not dumb, and no NO_COLOR (https://no-color.org)."""
+    if stream is None:
+        return Look()
+    terminal = stream.isatty()
+    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Look(columns=_columns(stream, terminal), coloured=terminal and wanted, boxes=_has_boxes(stream))
+
+
+def _columns(stream: TextIO, terminal: bool) -> int:
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdecimal() and int(asked) > 0:
+        return max(40, int(asked))
+    try:
+        return max(40, os.get_terminal_size(stream.fileno()).columns or 80) if terminal else 80
+    except (OSError, ValueError):
+        return 80
+
+
+def _has_boxes(stream: TextIO) -> bool:
+    try:
+        "│×…".encode(stream.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def visible(text: str) -> str:
+    """The text with control and direction characters spelt out: nothing in an input may steer the terminal."""
+    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text) if _UNSAFE.search(text) else text
+
+
+def width(text: str) -> int:
+    """How many terminal cells the text takes: wide characters two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import category, east_asian_width  # noqa: PLC0415 - only for text that is not ASCII
+
+    cells = 0
+    for char in text:
+        if category(char) not in {"Mn", "Me", "Cf"}:
+            cells += 2 if east_asian_width(char) in "WF" else 1
+    return cells
+
+
+def clip(text: str, cells: int, ellipsis: str = "…") -> str:
+    """The text in at most that many cells, its end replaced by the ellipsis where it is longer."""
+    if width(text) <= cells:
+        return text
+    kept = text
+    while kept and width(kept) + len(ellipsis) > cells:
+        kept = kept[:-1]
+    return (kept + ellipsis)[: max(cells, len(ellipsis))]
+
+
+def pad(text: str, cells: int, *, right: bool = False) -> str:
+    """The text filled with spaces to that many cells."""
+    gap = " " * (cells - width(text))
+    return gap + text if right else text + gap
+
+
+def table(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], look: Look, *, numbers: Sequence[str] = (), indent: int = 0
+) -> str:
+    """Rows under headers, two spaces apart, within the terminal's width: the widest column gives way first.
+
+    Columns whose header is in `numbers` stand to the right.
+    """
+    body = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(width(row[column]) for row in [list(headers), *body]) for column in range(len(headers))]
+    room = look.columns - indent - 2 * (len(headers) - 1)
+    while sum(widths) > room and max(widths) > 8:
+        widths[widths.index(max(widths))] -= 1
+    right = {column for column, header in enumerate(headers) if header in numbers}
+
+    def line(cells: Sequence[str]) -> str:
+        shown = (pad(clip(cell, widths[at], look.ellipsis), widths[at], right=at in right) for at, cell in enumerate(cells))
+        return " " * indent + "  ".join(shown).rstrip()
+
+    return "\n".join([look.paint(line(headers), BOLD), *map(line, body)]) + "\n"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 error`, `2 errors`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def wrapped(text: str, look: Look, *, indent: int = 0) -> str:
+    """The text in lines that fit the terminal, broken at spaces; lines behind the first are indented."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and width(lines[-1]) + 1 + width(word) <= look.columns:
+            lines[-1] += f" {word}"
+        else:
+            lines.append((" " * indent if lines else "") + word)
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,118 @@
+"""Two plans side by side: what a change does to capacity, nodes, GPUs, running pods and quotas. Pure, exact where it can be.
+
+Works on `nodes/pools.yaml` documents, so that a committed bundle can be compared without its intent. What stays on a GPU
+is asked of the solver, as the node runtime will. Numbers of disturbed pods are upper bounds: every share that a change takes
+away may be in use. Pods on nodes that no former pool had are not counted.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpushare.compare import gpus, nodes, offers, sides
+from gpushare.compare.changes import Amount, Change, Comparison, Move, PoolChange, total
+from gpushare.compare.nodes import Cluster, GeometryOf
+from gpushare.compare.sides import PoolSide
+
+__all__ = ["compare"]
+
+
+def compare(old: Mapping[str, Any], new: Mapping[str, Any], geometry_of: GeometryOf) -> Comparison:
+    """What happens when `new` replaces `old`, both `nodes/pools.yaml` documents."""
+    before, after = sides.pools(old), sides.pools(new)
+    cluster = Cluster(before=before, after=after, geometry_of=geometry_of)
+    moves = cluster.moves()
+    return Comparison(
+        pools=tuple(_pool(name, cluster, moves) for name in sorted(before.keys() | after.keys())),
+        capacity=offers.capacity(before, after),
+        moves=moves,
+        quotas=offers.quotas(sides.quotas(old), sides.quotas(new), before, after),
+    )
+
+
+def _pool(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
+    if name not in cluster.before:
+        return _arrives(name, cluster, moves)
+    if name not in cluster.after:
+        return _goes(name, cluster, moves)
+    return _stays(name, cluster, moves)
+
+
+def _stays(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
+    old, new = cluster.before[name], cluster.after[name]
+    change, per_node = _kind(old, new), cluster.disturbed(old, new)
+    selector_changes = old.selector != new.selector and not (old.names and new.names)
+    staying = len(old.names & new.names) if old.names and new.names else old.count
+    worst = old.shares if selector_changes else per_node  # a node that leaves may be claimed for anything
+    moving = [move.disturbed for move in moves if move.source == name or (move.source is None and move.target == name)]
+    acts = change in {Change.RELABEL, Change.REPARTITION}
+    geometry = cluster.geometry_of(new.card) if old.card == new.card else None
+    return PoolChange(
+        name=name,
+        change=change,
+        cards=(old.card, new.card),
+        nodes=Amount(before=old.count, after=new.count),
+        resources=offers.resources(old, new),
+        gpus=gpus.changes(old.gpus, new.gpus, geometry) if acts else (),
+        disturbed_per_node=per_node,
+        disturbed=total([_times(worst, staying), *moving]),
+        touched=None if selector_changes else total([_times(int(acts), staying), _settled(name, moves)]),
+        selector_changes=selector_changes,
+    )
+
+
+def _arrives(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
+    """A new pool: pods are counted where its nodes come from, as far as the former plan knows them."""
+    new = cluster.after[name]
+    inherits = name in cluster.successors.values()
+    joining = [move.disturbed for move in moves if move.target == name and move.source is None]
+    taken = 0 if inherits else _times(cluster.worst(new, cluster.outranked(name)), new.count)
+    return PoolChange(
+        name=name,
+        change=Change.NEW,
+        cards=(None, new.card),
+        nodes=Amount(before=0, after=new.count),
+        resources=offers.resources(None, new),
+        gpus=gpus.changes((), new.gpus, None),
+        disturbed=total([taken, *joining]),
+        touched=0 if inherits else new.count,
+    )
+
+
+def _goes(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
+    """A pool that is gone: its nodes go to its successor, to the pools that name them, or back to whole GPUs."""
+    old, successor = cluster.before[name], cluster.successors.get(name)
+    if successor is not None:
+        per_node = cluster.disturbed(old, cluster.after[successor])
+    else:
+        per_node = old.shares if old.card in cluster.claimed_cards else nodes.released(old)
+    leaving = [move.disturbed for move in moves if move.source == name]
+    return PoolChange(
+        name=name,
+        change=Change.GONE,
+        cards=(old.card, None),
+        nodes=Amount(before=old.count, after=0),
+        resources=offers.resources(old, None),
+        disturbed_per_node=per_node,
+        disturbed=sum(leaving) if leaving else _times(per_node, old.count),
+        touched=_settled(name, moves) if leaving else old.count,
+        successor=successor,
+    )
+
+
+def _settled(name: str, moves: Sequence[Move]) -> int:
+    """How many nodes that move are counted with this pool: those that come to it, and those that go to none."""
+    return sum(move.target == name or (move.source == name and move.target is None) for move in moves)
+
+
+def _kind(old: PoolSide, new: PoolSide) -> Change:
+    """The costliest thing that differs."""
+    if old.card != new.card or old.layouts != new.layouts:
+        return Change.REPARTITION
+    if (old.profile, old.resources, old.labels) != (new.profile, new.resources, new.labels):
+        return Change.RELABEL
+    return Change.NONE if old.policy == new.policy else Change.POLICY
+
+
+def _times(per_node: int, count: int | None) -> int | None:
+    """0 for no effect, however many nodes; None when an effect meets an unknown number of nodes."""
+    return 0 if per_node == 0 else None if count is None else per_node * count

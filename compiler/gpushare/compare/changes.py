@@ -1,0 +1,134 @@
+"""What a comparison says: changes of pools, GPUs, capacity, nodes and quotas, as plain values. Computes nothing but sums."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from gpushare.record import Record
+
+
+class Change(StrEnum):
+    """What happens to a pool, by what it costs.
+
+    REPARTITION: GPU layouts, MIG mode or the card. RELABEL: resources, replicas or names without a new layout. POLICY: only
+    what the node runtime reads (caps, enforcement, rollout, namespaces) or which nodes belong to the pool.
+    """
+
+    NONE = "none"
+    NEW = "new"
+    GONE = "gone"
+    RELABEL = "relabel"
+    REPARTITION = "repartition"
+    POLICY = "policy"
+
+
+class Problem(StrEnum):
+    """Why a quota is no longer what it was meant to be."""
+
+    EXCEEDS = "exceeds"
+    VANISHED = "vanished"
+
+
+class Amount(Record):
+    """A number before and after; None when it is not known. What a side does not have is 0."""
+
+    before: int | None
+    after: int | None
+
+
+class ResourceChange(Record):
+    """One extended resource: per node of a pool, and in total. 0 where a side does not offer it."""
+
+    name: str
+    per_node: Amount
+    total: Amount
+
+
+class GpuChange(Record):
+    """Instances of one GPU of a node, as (profile, start), and what becomes of them."""
+
+    index: int
+    kept: tuple[tuple[str, int], ...] = ()
+    destroyed: tuple[tuple[str, int], ...] = ()
+    created: tuple[tuple[str, int], ...] = ()
+
+
+class Move(Record):
+    """A named node that changes pools; None stands for no pool, and as a source also for a pool that selects by labels."""
+
+    node: str
+    source: str | None
+    target: str | None
+    disturbed: int
+
+
+class PoolChange(Record):
+    """One pool. `disturbed` counts shares at most, `touched` nodes whose GPUs or labels change; None when unknown.
+
+    `successor` is the new pool that selects exactly the nodes of a pool that is gone; `selector_changes` says that other nodes
+    may belong to the pool from now on.
+    """
+
+    name: str
+    change: Change
+    cards: tuple[str | None, str | None]
+    nodes: Amount
+    resources: tuple[ResourceChange, ...]
+    gpus: tuple[GpuChange, ...] = ()
+    disturbed_per_node: int = 0
+    disturbed: int | None = 0
+    touched: int | None = 0
+    successor: str | None = None
+    selector_changes: bool = False
+
+
+class QuotaChange(Record):
+    """What one namespace may hold of one resource, None for no limit, and what is wrong with it."""
+
+    namespace: str
+    resource: str
+    before: int | None
+    after: int | None
+    capacity: int | None
+    problem: Problem | None = None
+
+
+class Comparison(Record):
+    """The whole difference. `pools` and `capacity` are sorted by name and hold what does not change too."""
+
+    pools: tuple[PoolChange, ...]
+    capacity: tuple[tuple[str, Amount], ...]
+    moves: tuple[Move, ...]
+    quotas: tuple[QuotaChange, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing changes."""
+        same = all(amount.before == amount.after for _, amount in self.capacity)
+        return same and not self.moves and not self.quotas and all(pool.change is Change.NONE for pool in self.pools)
+
+    @property
+    def disturbed(self) -> int | None:
+        """Pods disturbed at most, over all pools."""
+        return total(pool.disturbed for pool in self.pools)
+
+    @property
+    def touched(self) -> int | None:
+        """Nodes whose GPUs or labels change, over all pools."""
+        return total(pool.touched for pool in self.pools)
+
+    @property
+    def is_configmap_only(self) -> bool:
+        """Whether something changes, and nothing of it touches a GPU or a label of a node."""
+        kinds = {pool.change for pool in self.pools}
+        moving = self.moves or any(pool.selector_changes for pool in self.pools)
+        return not self.is_empty and kinds <= {Change.NONE, Change.POLICY} and not moving
+
+
+def total(numbers: Iterable[int | None]) -> int | None:
+    """The sum; None as soon as one of them is not known."""
+    sum_ = 0
+    for number in numbers:
+        if number is None:
+            return None
+        sum_ += number
+    return sum_

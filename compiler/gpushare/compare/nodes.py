@@ -1,0 +1,77 @@
+"""Nodes that change pools, and how many shares of one node a change takes away: what can be said without asking the cluster."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+
+from gpushare.catalog import Geometry
+from gpushare.compare import gpus, sides
+from gpushare.compare.changes import Move
+from gpushare.compare.sides import Pools, PoolSide
+from gpushare.record import Record
+
+GeometryOf = Callable[[str], Geometry | None]
+"""The MIG geometry of a card by its id; None when the card has none or nobody knows it."""
+
+
+class Cluster(Record):
+    """Both sides of a comparison, by pool name."""
+
+    before: Pools
+    after: Pools
+    geometry_of: GeometryOf
+
+    def disturbed(self, old: PoolSide, new: PoolSide) -> int:
+        """Shares of one node that going from `old` to `new` takes away."""
+        if old.card != new.card:
+            return old.shares
+        restarts = "mps" in {old.mode, new.mode} and old.profile != new.profile
+        return gpus.disturbed(old.gpus, new.gpus, self.geometry_of(old.card), restarts=restarts)
+
+    def worst(self, new: PoolSide, candidates: Iterable[PoolSide]) -> int:
+        """Shares that a node may lose when it comes from one of the candidates and nobody knows which. Cards do not change."""
+        return max((self.disturbed(old, new) for old in candidates if old.card == new.card), default=0)
+
+    @cached_property
+    def successors(self) -> Mapping[str, str]:
+        """Pool that is gone → the new pool that selects exactly its nodes: the same pool under another name."""
+        new = {pool.selector: name for name, pool in reversed(list(self.after.items())) if name not in self.before}
+        gone = ((name, pool.selector) for name, pool in self.before.items() if name not in self.after)
+        return {name: new[selector] for name, selector in gone if selector in new}
+
+    @cached_property
+    def claimed_cards(self) -> frozenset[str]:
+        """Cards of pools that are new or select anew: nodes that such a card's pools lose may go to them."""
+        before = self.before
+        return frozenset(
+            pool.card for name, pool in self.after.items() if name not in before or before[name].selector != pool.selector
+        )
+
+    def outranked(self, name: str) -> list[PoolSide]:
+        """Pools from which a new pool may take nodes that it selects by labels: equal priorities are proved not to overlap."""
+        new = self.after[name]
+        if new.names:
+            return []
+        staying = (old for other, old in self.before.items() if other in self.after)
+        return [old for old in staying if not old.names and old.priority < new.priority]
+
+    def moves(self) -> tuple[Move, ...]:
+        """Nodes that are named and change pools, in order."""
+        was = {node: name for name, pool in self.before.items() for node in pool.names}
+        will = {node: name for name, pool in self.after.items() for node in pool.names}
+        nodes = sorted(node for node in was.keys() | will.keys() if was.get(node) != will.get(node))
+        return tuple(self._move(node, was.get(node), will.get(node)) for node in nodes)
+
+    def _move(self, node: str, source: str | None, target: str | None) -> Move:
+        old, new = self.before.get(source or ""), self.after.get(target or "")
+        if old is not None:
+            disturbed = released(old) if new is None else self.disturbed(old, new)
+        elif new is not None:  # it may come from a pool that selects by labels
+            disturbed = self.worst(new, (pool for pool in self.before.values() if not pool.names))
+        else:
+            disturbed = 0
+        return Move(node=node, source=source, target=target, disturbed=disturbed)
+
+
+def released(old: PoolSide) -> int:
+    """Shares of one node that are taken away when gpushare lets go of it."""
+    return gpus.disturbed(old.gpus, sides.released(old), None, restarts=old.mode == "mps")

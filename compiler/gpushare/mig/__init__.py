@@ -1,0 +1,83 @@
+"""What MIG can make of a card: placements, layouts, nearest layouts and goals. Pure geometry, exact, no card names here.
+
+The face of the solver, and all that others import of it: `grid` knows slices, `layouts` the rule, `misfits` explains what
+is not legal, `goals` resolves goals. This module places layouts.
+"""
+
+from collections.abc import Mapping
+
+from gpushare.catalog import Geometry, MigProfile
+from gpushare.intent import Layout
+from gpushare.mig.goals import instance_counts, resolve_goal
+from gpushare.mig.grid import Standing
+from gpushare.mig.layouts import Board, Counts, board
+from gpushare.mig.misfits import nearest, why_not
+from gpushare.record import Record
+
+__all__ = ["Instance", "fits", "instance_counts", "maximal_layouts", "nearest", "place", "resolve_goal", "why_not"]
+
+
+class Instance(Record):
+    """One MIG instance of one GPU at its placement, in the card's placement units."""
+
+    profile: MigProfile
+    start: int
+    size: int
+
+
+def fits(geometry: Geometry, layout: Layout) -> bool:
+    """Whether the layout is legal: placements exist, and counts, engines and the card's own constraints allow it."""
+    return board(geometry).is_legal(layout)
+
+
+def maximal_layouts(geometry: Geometry, *, attributes: bool = True) -> tuple[Layout, ...]:
+    """Every layout to which no instance can be added, those with more of a larger profile first.
+
+    Each layout is in canonical order. Without `attributes`, only profiles whose names carry none are considered, also for
+    what could be added.
+    """
+    whole = board(geometry)
+    asked = whole if attributes else whole.plain
+    return tuple(asked.layout(counts) for counts in asked.maximal)
+
+
+def place(geometry: Geometry, layout: Layout, keep: tuple[tuple[str, int], ...] = ()) -> tuple[Instance, ...] | None:
+    """Placements for all instances of the layout, sorted by start; None if it is not legal.
+
+    `keep` are the instances that a GPU has, as (profile name, start). Of all ways to place the layout this is the one that
+    keeps the most of them; of those, the one that leaves the most choice for additions (different sets of instances that
+    the free slices could still hold); of those, the one with the lowest starts, larger profiles first.
+    """
+    own = board(geometry)
+    if not own.is_legal(layout):
+        return None
+    counts = own.counts(layout)
+    # No GPU has two instances with one start; should the caller say so, the first one counts.
+    kept = {start: name for name, start in reversed(keep)}
+    standings = own.grid.standings(own.bag(counts))
+    # max() returns the first of the best, and standings come best first.
+    best = max(standings, key=lambda standing: _kept(own, counts, standing, kept)) if kept else standings[0]
+    return _assign(own, counts, best, kept)
+
+
+def _kept(own: Board, counts: Counts, standing: Standing, kept: Mapping[int, str]) -> int:
+    """How many instances stay when the layout takes this standing: its places of one shape can be dealt out at will."""
+    return sum(
+        min(count, sum(shape == at and kept.get(start) == profile.name for at, start, _ in standing))
+        for profile, count, shape in zip(own.profiles, counts, own.shape_of, strict=True)
+        if count
+    )
+
+
+def _assign(own: Board, counts: Counts, standing: Standing, kept: Mapping[int, str]) -> tuple[Instance, ...]:
+    """Deal the standing's places out: what is kept stays where it is, then lowest starts to the first profile."""
+    free = list(standing)
+    instances: list[Instance] = []
+    for is_kept in (True, False):
+        for profile, count, shape in zip(own.profiles, counts, own.shape_of, strict=True):
+            missing = count - sum(instance.profile is profile for instance in instances)
+            places = [place for place in free if place[0] == shape and (not is_kept or kept.get(place[1]) == profile.name)]
+            for taken in places[:missing]:
+                free.remove(taken)
+                instances.append(Instance(profile=profile, start=taken[1], size=taken[2]))
+    return tuple(sorted(instances, key=lambda instance: instance.start))

@@ -1,0 +1,169 @@
+"""The legal layouts of one card: Board, which turns a geometry into limits that a layout can be held against.
+
+A layout is legal if its instances can stand on the grid and no limit is exceeded. Every subset of a legal layout is legal
+too, which all searches here build on. Owns this rule; it places nothing and explains nothing.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from gpushare.catalog import Geometry, MigProfile
+from gpushare.intent import Layout
+from gpushare.mig.grid import Shape, grid
+from gpushare.record import Record, replace
+
+Counts = tuple[int, ...]
+"""How many of each profile, in the board's own order."""
+
+ENGINE_NOUNS = {"decoders": "decoder", "encoders": "encoder", "jpeg": "JPEG engine", "ofa": "optical flow engine"}
+"""Engines that instances compete for, as `Engines` names them. Copy engines are shared, no card has a total."""
+
+_BOARDS: dict[int, "Board"] = {}
+_MAX_BOARDS = 256
+
+
+class Limit(Record):
+    """No more than `total` of something on one card. `weights` is what one instance of each profile takes, in board order.
+
+    `counts_instances`: instances are what is counted, and `noun` goes behind `total`; otherwise `noun` is the singular of
+    something that instances take.
+    """
+
+    noun: str
+    total: int
+    weights: tuple[int, ...]
+    counts_instances: bool = False
+
+
+class Board:
+    """One geometry, ready to be asked. `profiles` are in canonical order: more compute, then more memory, then by name."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        self.geometry = geometry
+        self.profiles = tuple(sorted(geometry.profiles, key=_larger_first))
+        self.shapes = tuple(_shape(profile, geometry.units) for profile in self.profiles)
+        self.sizes = tuple(max((size for _, size in shape), default=0) for shape in self.shapes)
+        distinct = tuple(dict.fromkeys(self.shapes))
+        self.shape_of = tuple(distinct.index(shape) for shape in self.shapes)
+        self.grid = grid(geometry.units, distinct)
+        self.limits = tuple(_limits(geometry, self.profiles, self.shapes))
+        self._index = {profile.name: index for index, profile in enumerate(self.profiles)}
+        self._steps = tuple(self.grid.steps[shape] for shape in self.shape_of)
+        # All limits are held in one subtraction: a field per limit, wide enough for any layout of `units` instances, with
+        # a guard bit on top that the subtraction clears exactly when the limit is exceeded.
+        width = max(limit.total + geometry.units * max(limit.weights, default=0) for limit in self.limits).bit_length() + 1
+        fields = [(limit, width * number) for number, limit in enumerate(self.limits)]
+        self._guards = sum(1 << (at + width - 1) for _, at in fields)
+        self._room = self._guards + sum(limit.total << at for limit, at in fields)
+        self._loads = tuple(sum(limit.weights[index] << at for limit, at in fields) for index in range(len(self.profiles)))
+
+    def is_legal(self, layout: Iterable[tuple[str, int]]) -> bool:
+        """Whether the layout's instances fit on one card together. Unknown profiles do not."""
+        bag = load = instances = 0
+        for name, count in layout:
+            index = self._index.get(name)
+            if index is None:
+                return False
+            instances += count
+            if instances > self.geometry.units:
+                return False
+            bag += count * self._steps[index]
+            load += count * self._loads[index]
+        return bag in self.grid.bags and self._holds(load)
+
+    def counts(self, layout: Iterable[tuple[str, int]]) -> Counts:
+        """The layout as counts; profiles that the card does not have are left out."""
+        found = [0] * len(self.profiles)
+        for name, count in layout:
+            if name in self._index:
+                found[self._index[name]] += count
+        return tuple(found)
+
+    def bag(self, counts: Counts) -> int:
+        """The shapes of a legal layout, as the grid numbers them."""
+        return sum(count * step for count, step in zip(counts, self._steps, strict=True))
+
+    def layout(self, counts: Counts) -> Layout:
+        """The counts as a layout in canonical order."""
+        return tuple((profile.name, count) for profile, count in zip(self.profiles, counts, strict=True) if count)
+
+    @cached_property
+    def legal(self) -> tuple[Counts, ...]:
+        """Every legal layout but the empty one, those with more of a larger profile first."""
+        return tuple(sorted((counts for counts, _ in self._walk() if any(counts)), reverse=True))
+
+    @cached_property
+    def maximal(self) -> tuple[Counts, ...]:
+        """Every legal layout to which nothing can be added, those with more of a larger profile first."""
+        return tuple(sorted((counts for counts, is_full in self._walk() if is_full and any(counts)), reverse=True))
+
+    @cached_property
+    def plain(self) -> "Board":
+        """The same card without the profiles whose names carry attributes."""
+        kept = tuple(profile for profile in self.geometry.profiles if not profile.has_attributes)
+        return self if len(kept) == len(self.profiles) else Board(replace(self.geometry, profiles=kept))
+
+    def _holds(self, load: int) -> bool:
+        return (self._room - load) & self._guards == self._guards
+
+    def _walk(self) -> Iterator[tuple[Counts, bool]]:
+        """Every legal layout once, each with whether nothing can be added to it."""
+        bags = self.grid.bags
+        additions = tuple(enumerate(zip(self._steps, self._loads, strict=True)))
+        pending = [((0,) * len(self.profiles), 0, 0, 0)]
+        while pending:
+            counts, last, bag, load = pending.pop()
+            is_full = True
+            for index, (step, extra) in additions:
+                if bag + step in bags and self._holds(load + extra):
+                    is_full = False
+                    if index >= last:
+                        grown = (*counts[:index], counts[index] + 1, *counts[index + 1 :])
+                        pending.append((grown, index, bag + step, load + extra))
+            yield counts, is_full
+
+
+def board(geometry: Geometry) -> Board:
+    """The geometry's board, made once per object: by identity, since hashing a whole geometry costs more than most answers."""
+    known = _BOARDS.get(id(geometry))
+    if known is None:
+        if len(_BOARDS) >= _MAX_BOARDS:
+            _BOARDS.clear()
+        # The board keeps the geometry alive, so its id stays its own for as long as the entry stands.
+        known = _BOARDS[id(geometry)] = Board(geometry)
+    return known
+
+
+def _larger_first(profile: MigProfile) -> tuple[int, int, str]:
+    return -profile.compute_slices, -max((place.size for place in profile.placements), default=0), profile.name
+
+
+def _shape(profile: MigProfile, units: int) -> Shape:
+    """The profile's places on the grid, sorted, so that profiles of one shape are seen as such."""
+    places = {(place.start, place.size) for place in profile.placements}
+    return tuple(sorted((start, size) for start, size in places if start >= 0 < size and start + size <= units))
+
+
+def _limits(geometry: Geometry, profiles: tuple[MigProfile, ...], shapes: tuple[Shape, ...]) -> Iterator[Limit]:
+    """The card's limits, the plainest first: this is the order in which `why_not` looks for a reason."""
+    for index, profile in enumerate(profiles):
+        own = tuple(int(other == index) for other in range(len(profiles)))
+        yield Limit(noun=f"of {profile.name}", total=profile.max_count, weights=own, counts_instances=True)
+    smallest = tuple(min((size for _, size in shape), default=0) for shape in shapes)
+    yield Limit(noun="memory slice", total=geometry.units, weights=smallest)
+    is_gfx = tuple(int("+gfx" in profile.name) for profile in profiles)
+    is_compute = tuple(1 - gfx for gfx in is_gfx)
+    everything = (1,) * len(profiles)
+    for kind, total, weights in (
+        (" without +gfx", geometry.max_compute_instances, is_compute),
+        (" with +gfx", geometry.max_gfx_instances, is_gfx),
+        ("", geometry.max_instances if geometry.max_instances > 0 else None, everything),
+    ):
+        if total is not None:
+            noun = f"{'instance' if total == 1 else 'instances'}{kind}"
+            yield Limit(noun=noun, total=total, weights=weights, counts_instances=True)
+    for field, noun in ENGINE_NOUNS.items():
+        total = getattr(geometry.engine_totals, field)
+        if total is not None:
+            # A number that is not known can refuse nothing: only what is known is summed.
+            yield Limit(noun=noun, total=total, weights=tuple(getattr(profile.engines, field) or 0 for profile in profiles))

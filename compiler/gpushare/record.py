@@ -1,0 +1,61 @@
+"""Record: what every value of the compiler is made of; frozen, made by keyword, equal by content. Imports nothing of ours.
+
+It says what `@dataclass(frozen=True, kw_only=True)` says, and type checkers read it as such. The difference is the
+price of a class: a dataclass writes and compiles source text for each of its methods, 0.4 ms a class, and with seventy
+classes that was a quarter of a cold `compile` (docs/decisions.md).
+"""
+
+from collections.abc import Mapping
+from inspect import get_annotations
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""The empty mapping, as a default that nobody can fill."""
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Record:
+    """A frozen value. Annotations of the class are its fields, in order; a class attribute is a field's default."""
+
+    _fields: ClassVar[tuple[str, ...]] = ()
+    _defaults: ClassVar[dict[str, Any]] = {}
+
+    def __init_subclass__(cls) -> None:
+        own = tuple(name for name in get_annotations(cls) if name not in cls._fields)
+        cls._fields = (*cls._fields, *own)
+        cls._defaults = {**cls._defaults, **{name: cls.__dict__[name] for name in own if name in cls.__dict__}}
+
+    def __init__(self, **values: Any) -> None:
+        fields = self.__dict__
+        fields.update(self._defaults)
+        fields.update(values)
+        if len(fields) != len(self._fields) or not all(name in fields for name in self._fields):
+            raise TypeError(f"{type(self).__name__} wants {', '.join(self._fields)}; given were {', '.join(values)}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name}: a record does not change; use replace()")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name}: a record does not change")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record) and type(other) is type(self) and other._values() == self._values()
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self._values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={self.__dict__[name]!r}' for name in self._fields)})"
+
+    def _values(self) -> tuple[Any, ...]:
+        """The fields alone: a cached property may have left its result beside them."""
+        return tuple(self.__dict__[name] for name in self._fields)
+
+
+_R = TypeVar("_R", bound=Record)
+
+
+def replace(record: _R, **changes: Any) -> _R:
+    """The same record with some fields changed."""
+    return type(record)(**{**dict(zip(record._fields, record._values(), strict=True)), **changes})

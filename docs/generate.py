@@ -1,0 +1,48 @@
+"""`make docs`: the pages that are written by the program itself: docs/findings.md and docs/cards.md."""
+
+import re
+import sys
+from pathlib import Path
+
+from gpushare import catalog, resources
+
+DOCS = Path(__file__).parent
+NOTE = "<!-- Written by `make docs`; edits are lost. -->"
+
+
+def findings_page() -> str:
+    """Every code with its severity and title, by hundreds."""
+    rows = []
+    for path in sorted(resources.findings().glob("GS*.md")):
+        title, severity = re.findall(r"^# GS\d{3} (.+)$|^Severity: (\w+)", path.read_text(), re.MULTILINE)[:2]
+        rows.append(f"| {path.stem} | {severity[1]} | {title[0]} |")
+    head = "`gpushare explain CODE` prints the meaning of a finding, with a bad and a good example. Codes are never reused."
+    groups = "GS0 text, GS1 shape, GS2 pools and nodes, GS3 sharing, GS4 MIG, GS5 memory, GS6 quotas, GS7 platform, GS9 card files."
+    return "\n".join([NOTE, "", "# Findings", "", head, "", groups, "", "| code | severity | |", "|---|---|---|", *rows, ""])
+
+
+def cards_page() -> str:
+    """Every card with what matters for sharing; a question mark where a fact is not confirmed."""
+    rows = []
+    for card in map(catalog.load, catalog.ids()):
+        memory = "unknown" if card.memory_mib is None else f"{card.memory_mib} MiB"
+        profiles = ", ".join(profile.name for profile in card.mig.profiles if not profile.has_attributes) if card.mig else "—"
+        doubt = ", ".join(card.unconfirmed) or "—"
+        rows.append(f"| `{card.id}` | {card.name} | {memory} | {card.mps_max_replicas} | {profiles} | {doubt} |")
+    head = "`gpushare cards CARD` draws every legal layout. Memory is the smallest total that anyone has reported."
+    table = ["| id | name | memory | MPS clients | MIG profiles | unconfirmed |", "|---|---|---|---|---|---|"]
+    return "\n".join([NOTE, "", "# Cards", "", head, "", *table, *rows, ""])
+
+
+PAGES = {"findings.md": findings_page, "cards.md": cards_page}
+
+
+def main() -> int:
+    """Write every page."""
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,233 @@
+{{/*
+What the pods of all our DaemonSets have in common. Takes the root.
+*/}}
+{{- define "gpushare.podBase" -}}
+serviceAccountName: gpushare-node
+automountServiceAccountToken: true
+enableServiceLinks: false
+# Readings come from the driver, signals go to tenants' processes: both count in the host's process ids.
+hostPID: true
+priorityClassName: system-node-critical
+# A change of the hardware is brought to a safe point before the pod ends.
+terminationGracePeriodSeconds: 60
+{{- with .Values.runtimeClassName }}
+runtimeClassName: {{ . | quote }}
+{{- end }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ .name | quote }}
+  {{- end }}
+{{- end }}
+securityContext:
+  seccompProfile:
+    type: RuntimeDefault
+{{- end }}
+
+{{/*
+A node selector term, every text in quotes: toYaml leaves 1e400 plain, which YAML 1.2 takes for a number. Takes a dict of
+matchExpressions and matchFields.
+*/}}
+{{- define "gpushare.term" -}}
+{{- range $kind, $requirements := . }}
+{{- if $requirements }}
+{{ $kind }}:
+  {{- range $requirements }}
+  - key: {{ .key | quote }}
+    operator: {{ .operator | quote }}
+    {{- with .values }}
+    values:
+      {{- range . }}
+      - {{ . | quote }}
+      {{- end }}
+    {{- end }}
+  {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+The pool's nodes. With gpu-operator (26.7 on), another value than "true" of nvidia.com/gpu.deploy.client sends GPU clients away: its
+driver manager writes it around driver upgrades, mig-manager around changes, an administrator for good. "Absent or true" would
+be exact, but takes every term twice, and terms that name nodes are large already; these are all values that those three write.
+A node without the label (an older operator, or not yet labelled) is ours. Takes (root, terms).
+*/}}
+{{- define "gpushare.affinity" -}}
+{{- $clients := list -}}
+{{- if ne (index . 0).Values.stack "device-plugin" -}}
+{{- $upgrade := "paused-for-driver-upgrade" -}}
+{{- $change := "paused-for-mig-change" -}}
+{{- $away := list "false" $upgrade $change (printf "%s_%s" $change $upgrade) -}}
+{{- $clients = list (dict "key" "nvidia.com/gpu.deploy.client" "operator" "NotIn" "values" $away) -}}
+{{- end -}}
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+      {{- range index . 1 }}
+      {{- $expressions := concat (.matchExpressions | default list) $clients }}
+      - {{ include "gpushare.term" (dict "matchExpressions" $expressions "matchFields" .matchFields) | indent 8 | trim }}
+      {{- end }}
+{{- end }}
+
+{{/*
+A pool's own toleration.
+*/}}
+{{- define "gpushare.toleration" -}}
+{{- $toleration := . -}}
+{{- range $field := list "key" "operator" "value" "effect" }}
+{{- if hasKey $toleration $field }}
+{{ $field }}: {{ get $toleration $field | quote }}
+{{- end }}
+{{- end }}
+{{- if hasKey $toleration "tolerationSeconds" }}
+tolerationSeconds: {{ $toleration.tolerationSeconds | int64 }}
+{{- end }}
+{{- end }}
+
+{{/*
+Environment of a container that uses NVML. Takes (MPS control program wanted, MIG's configuration wanted, MIG's monitoring wanted).
+*/}}
+{{- define "gpushare.env" -}}
+- name: NODE_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: spec.nodeName
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+- name: POD_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+- name: POD_UID
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.uid
+- name: NVIDIA_VISIBLE_DEVICES
+  value: all
+# compute brings the MPS control program.
+- name: NVIDIA_DRIVER_CAPABILITIES
+  value: {{ ternary "compute,utility" "utility" (index . 0) | quote }}
+{{- if index . 1 }}
+- name: NVIDIA_MIG_CONFIG_DEVICES
+  value: all
+{{- end }}
+{{- if index . 2 }}
+- name: NVIDIA_MIG_MONITOR_DEVICES
+  value: all
+{{- end }}
+{{- end }}
+
+{{/*
+Mounts of every container, each with its volume in gpushare.volumes. Takes MPS wanted.
+*/}}
+{{- define "gpushare.mounts" -}}
+# Asks the runtime for all devices. The variable alone does not where the toolkit ignores it for unprivileged containers.
+- name: all-gpus
+  mountPath: /var/run/nvidia-container-devices/all
+  readOnly: true
+- name: state
+  mountPath: /var/lib/gpushare
+- name: pod-resources
+  mountPath: /var/lib/kubelet/pod-resources
+  readOnly: true
+- name: device-plugins
+  mountPath: /var/lib/kubelet/device-plugins
+  readOnly: true
+- name: tmp
+  mountPath: /tmp
+{{- if . }}
+# The MPS daemon may start, and mount its shared memory, after us.
+- name: mps
+  mountPath: /run/nvidia/mps
+  mountPropagation: HostToContainer
+- name: mps-shm
+  mountPath: /dev/shm
+  mountPropagation: HostToContainer
+{{- end }}
+{{- end }}
+
+{{/*
+The host's device folder, for containers that create MIG instances: a container's /dev is a copy, and the device nodes of new
+instances must appear on the host. Of no use, and no right, without privileges.
+*/}}
+{{- define "gpushare.hostDevMount" -}}
+- name: host-dev
+  mountPath: /host/dev
+{{- end }}
+
+{{/*
+Takes (MPS wanted, the host's device folder wanted).
+*/}}
+{{- define "gpushare.volumes" -}}
+- name: all-gpus
+  hostPath:
+    path: /dev/null
+    type: CharDevice
+- name: state
+  hostPath:
+    path: /var/lib/gpushare
+    type: DirectoryOrCreate
+- name: pod-resources
+  hostPath:
+    path: /var/lib/kubelet/pod-resources
+    type: Directory
+- name: device-plugins
+  hostPath:
+    path: /var/lib/kubelet/device-plugins
+    type: Directory
+- name: tmp
+  emptyDir:
+    sizeLimit: 16Mi
+{{- if index . 0 }}
+- name: mps
+  hostPath:
+    path: /run/nvidia/mps
+    type: DirectoryOrCreate
+- name: mps-shm
+  hostPath:
+    path: /run/nvidia/mps/shm
+    type: DirectoryOrCreate
+{{- end }}
+{{- if index . 1 }}
+- name: host-dev
+  hostPath:
+    path: /dev
+    type: Directory
+{{- end }}
+{{- end }}
+
+{{/*
+A container that may change hardware. Privileged only if it must switch MIG or create instances; else root with KILL (it goes on
+holding tenants to their caps while it waits), SYS_PTRACE and SYS_ADMIN (the driver asks for it when the compute mode that MPS
+left behind is put right). Takes privileged.
+*/}}
+{{- define "gpushare.hardwareSecurity" -}}
+{{- if . -}}
+privileged: true
+{{- else -}}
+allowPrivilegeEscalation: false
+capabilities:
+  drop:
+    - ALL
+  add:
+    - KILL
+    - SYS_ADMIN
+    - SYS_PTRACE
+{{- end }}
+readOnlyRootFilesystem: true
+runAsUser: 0
+{{- end }}
+
+{{/*
+Small and bounded: the runtime is meant to stay under 64 MiB and a few milliseconds a second.
+*/}}
+{{- define "gpushare.resources" -}}
+requests:
+  cpu: 50m
+  memory: 64Mi
+limits:
+  cpu: 500m
+  memory: 256Mi
+{{- end }}

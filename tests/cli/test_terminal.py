@@ -1,0 +1,92 @@
+"""What fits a terminal: tables, clipping, bars, and what falls back where box characters cannot be written."""
+
+import io
+
+import pytest
+
+from gpushare.cli import bars, terminal
+from gpushare.cli.bars import Cell
+from gpushare.cli.plan_sheet import ranges
+from gpushare.cli.terminal import Look, width
+
+
+class Stream(io.TextIOWrapper):
+    """A stream that may be a terminal."""
+
+    def __init__(self, *, terminal: bool = True, encoding: str = "utf-8") -> None:
+        super().__init__(io.BytesIO(), encoding=encoding)
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        """As told."""
+        return self.terminal
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "COLUMNS", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert terminal.look(Stream()).coloured
+    assert not terminal.look(Stream(terminal=False)).coloured
+    monkeypatch.setenv("TERM", "dumb")
+    assert not terminal.look(Stream()).coloured
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not terminal.look(Stream()).coloured
+
+
+@pytest.mark.parametrize(("encoding", "boxes"), [("utf-8", True), ("ascii", False), ("latin-1", False)])
+def test_boxes_are_drawn_where_they_can_be_written(encoding: str, boxes: bool) -> None:
+    assert terminal.look(Stream(encoding=encoding)).boxes is boxes
+
+
+@pytest.mark.parametrize(("columns", "expected"), [("100", 100), ("5", 40), ("none", 80), ("", 80)])
+def test_the_width_can_be_set_and_never_gets_too_small(columns: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert terminal.look(Stream()).columns == expected
+
+
+def test_a_table_fits_and_the_widest_column_gives_way() -> None:
+    text = terminal.table(("NAME", "NUMBER"), [("x" * 200, "12345"), ("値" * 60, "1")], Look(columns=60), numbers=("NUMBER",))
+    assert all(width(line) <= 60 for line in text.splitlines())
+    assert "12345" in text
+    assert text.count("…") == 2
+
+
+@pytest.mark.parametrize("look", [Look(), Look(boxes=False), Look(columns=40)], ids=["boxes", "ascii", "narrow"])
+def test_a_bar_is_a_rectangle_of_what_the_terminal_can_show(look: Look) -> None:
+    cells = [Cell(start=0, size=1, labels=("1g.5gb+me×2", "2200Mi")), Cell(start=4, size=4, labels=("3g.20gb",))]
+    text = bars.bar(cells, 8, look)
+    lines = text.splitlines()
+    assert len({width(line) for line in lines}) == 1
+    assert width(lines[0]) <= look.columns
+    assert look.boxes or set(text) - {"×"} <= set(map(chr, range(128)))
+
+
+def test_a_bar_is_to_scale_and_shows_what_is_unused() -> None:
+    text = bars.bar([Cell(start=0, size=2, labels=("a",)), Cell(start=4, size=4, labels=("b",))], 8, Look(), framed=False)
+    first, unused, last = text.strip().strip("│").split("│")
+    assert len(first) == len(unused)
+    assert len(last) == 2 * len(first) + 1
+    assert set(unused) == {"░"}
+
+
+def test_long_labels_go_on_in_the_next_line_and_nothing_is_lost() -> None:
+    text = bars.bar([Cell(start=0, size=1, labels=("1g.24gb+me.all×12",))], 8, Look(columns=40), framed=False)
+    assert "".join(text.replace("│", "").replace("░", "").split()) == "1g.24gb+me.all×12"
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected"),
+    [([], ((0, 8),)), ([(0, 8)], ()), ([(4, 2), (0, 1)], ((1, 3), (6, 2))), ([(0, 4), (4, 4)], ())],
+)
+def test_gaps_are_what_nobody_takes(taken: list[tuple[int, int]], expected: tuple[tuple[int, int], ...]) -> None:
+    assert bars.gaps(taken, 8) == expected
+
+
+@pytest.mark.parametrize(("numbers", "expected"), [([0], "0"), ([0, 1, 2, 3, 6], "0-3, 6"), ([7, 5], "5, 7"), ([0, 1], "0-1")])
+def test_ranges_are_short(numbers: list[int], expected: str) -> None:
+    assert ranges(numbers) == expected

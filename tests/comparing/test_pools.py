@@ -1,0 +1,243 @@
+"""What a comparison says of pools: the kind of change, what stays on a GPU, and how many pods it may cost."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpushare import catalog
+from gpushare.catalog import Geometry
+from gpushare.compare import compare
+from gpushare.compare.changes import Change, Comparison
+
+
+def geometry_of(card: str) -> Geometry | None:
+    return catalog.load(card).mig if card in catalog.ids() else None
+
+
+def device(
+    resource: str, profile: str | None = None, start: int = 0, *, replicas: int = 1, cap: int | None = None
+) -> dict[str, Any]:
+    placed = {"resource": resource, "profile": profile, "start": start, "size": 1}
+    return placed | {"memoryMiB": None, "replicas": replicas, "capMiB": cap}
+
+
+def labelled(name: str) -> dict[str, Any]:
+    return {"matchLabels": {"pool": name}, "matchExpressions": [], "names": []}
+
+
+def pool(*devices: Mapping[str, Any], gpus: int = 1, nodes: int | None = 2, **other: Any) -> dict[str, Any]:
+    """A pool all of whose GPUs have the same devices."""
+    every = [{"gpu": gpu, **one} for gpu in range(gpus) for one in devices]
+    resources: dict[str, dict[str, int]] = {}
+    for one in every:
+        resources.setdefault(one["resource"], {"perNode": 0})["perNode"] += one["replicas"]
+    entry = {"card": "a100-sxm4-40gb", "mode": "mig", "nodes": nodes, "gpusPerNode": gpus, "profile": "mig-00000000"}
+    selector = labelled("a") | other.pop("selector", {})
+    return entry | {"priority": 0, "labels": {}, "resources": resources, "devices": every, "selector": selector} | other
+
+
+def instances(*placed: tuple[str, int], **attributes: Any) -> list[dict[str, Any]]:
+    return [device(f"nvidia.com/mig-{profile}", profile, start, **attributes) for profile, start in placed]
+
+
+def shared(replicas: int, cap: int | None = None, resource: str = "nvidia.com/gpu.shared") -> dict[str, Any]:
+    return device(resource, replicas=replicas, cap=cap)
+
+
+def slicing(*devices: Mapping[str, Any], **other: Any) -> dict[str, Any]:
+    return pool(*devices, **({"card": "t4", "mode": "time-slicing", "profile": "time-slicing-00000000"} | other))
+
+
+def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> Comparison:
+    return compare({"pools": old}, {"pools": new}, geometry_of)
+
+
+def test_equal_documents_have_no_changes() -> None:
+    comparison = compared({"a": slicing(shared(4))}, {"a": slicing(shared(4))})
+    assert comparison.is_empty
+    assert not comparison.is_configmap_only
+    assert [(one.name, one.change) for one in comparison.pools] == [("a", Change.NONE)]
+
+
+def test_a_changed_cap_is_policy_only_and_disturbs_nobody() -> None:
+    comparison = compared({"a": slicing(shared(4, cap=3000))}, {"a": slicing(shared(4, cap=2000))})
+    (only,) = comparison.pools
+    assert only.change is Change.POLICY
+    assert (only.touched, only.disturbed) == (0, 0)
+    assert comparison.is_configmap_only
+
+
+def test_a_changed_forecast_of_nodes_is_no_change_of_the_pool_but_of_the_capacity() -> None:
+    comparison = compared({"a": slicing(shared(4), nodes=2)}, {"a": slicing(shared(4), nodes=3)})
+    assert comparison.pools[0].change is Change.NONE
+    assert [(name, one.before, one.after) for name, one in comparison.capacity] == [("nvidia.com/gpu.shared", 8, 12)]
+    assert not comparison.is_empty
+    assert comparison.is_configmap_only
+
+
+def test_more_replicas_relabel_and_disturb_nobody() -> None:
+    (only,) = compared({"a": slicing(shared(4))}, {"a": slicing(shared(8), profile="time-slicing-11111111")}).pools
+    assert only.change is Change.RELABEL
+    assert (only.touched, only.disturbed) == (2, 0)
+
+
+def test_fewer_replicas_may_cost_every_share_of_the_device() -> None:
+    (only,) = compared({"a": slicing(shared(8))}, {"a": slicing(shared(4), profile="time-slicing-11111111")}).pools
+    assert only.change is Change.RELABEL
+    assert (only.disturbed_per_node, only.disturbed) == (8, 16)
+
+
+def test_a_renamed_resource_costs_every_share() -> None:
+    new = slicing(shared(4, resource="nvidia.com/gpu"), profile="time-slicing-11111111")
+    (only,) = compared({"a": slicing(shared(4))}, {"a": new}).pools
+    assert (only.change, only.disturbed) == (Change.RELABEL, 8)
+    assert [(one.name, one.total.before, one.total.after) for one in only.resources] == [
+        ("nvidia.com/gpu", 0, 8),
+        ("nvidia.com/gpu.shared", 8, 0),
+    ]
+
+
+def test_a_relabel_of_an_mps_pool_restarts_the_daemon_under_everybody() -> None:
+    old, new = (slicing(shared(number), mode="mps", profile=f"mps-{number}") for number in (4, 8))
+    (only,) = compared({"a": old}, {"a": new}).pools
+    assert (only.change, only.disturbed) == (Change.RELABEL, 8)
+
+
+def test_an_unknown_number_of_nodes_makes_unknown_totals_and_not_zero() -> None:
+    comparison = compared({"a": slicing(shared(8), nodes=None)}, {"a": slicing(shared(4), nodes=None, profile="x")})
+    assert comparison.disturbed is None
+    assert comparison.touched is None
+    assert comparison.pools[0].disturbed_per_node == 8
+
+
+def test_instances_that_fit_into_the_new_layout_stay_and_their_pods_too() -> None:
+    old = pool(*instances(("3g.20gb", 0), ("3g.20gb", 4)))
+    new = pool(*instances(("2g.10gb", 0), ("2g.10gb", 2), ("3g.20gb", 4)), profile="mig-11111111")
+    (only,) = compared({"a": old}, {"a": new}).pools
+    (gpu,) = only.gpus
+    assert only.change is Change.REPARTITION
+    assert gpu.kept == (("3g.20gb", 4),)
+    assert gpu.destroyed == (("3g.20gb", 0),)
+    assert gpu.created == (("2g.10gb", 0), ("2g.10gb", 2))
+    assert (only.disturbed_per_node, only.disturbed) == (1, 2)
+
+
+def test_an_equal_layout_at_other_places_is_no_repartition_since_a_node_keeps_its_own() -> None:
+    old = pool(*instances(("1g.5gb", 0), ("3g.20gb", 4)))
+    new = pool(*instances(("3g.20gb", 0), ("1g.5gb", 4)))
+    assert compared({"a": old}, {"a": new}).is_empty
+
+
+def test_replicas_on_an_instance_that_stays_disturb_its_pod_because_the_resource_is_renamed() -> None:
+    old = pool(*instances(("1g.5gb", 0)))
+    new = pool(device("nvidia.com/mig-1g.5gb.shared", "1g.5gb", 0, replicas=2), profile="mig-11111111")
+    (only,) = compared({"a": old}, {"a": new}).pools
+    assert (only.change, only.disturbed) == (Change.RELABEL, 2)
+
+
+def test_switching_mig_on_takes_the_whole_gpu_from_its_pods() -> None:
+    old = pool(shared(4), mode="time-slicing", gpus=2)
+    new = pool(*instances(("7g.40gb", 0)), gpus=2, profile="mig-11111111")
+    (only,) = compared({"a": old}, {"a": new}).pools
+    assert (only.change, only.disturbed_per_node, only.disturbed) == (Change.REPARTITION, 8, 16)
+    assert [gpu.created for gpu in only.gpus] == [(("7g.40gb", 0),)] * 2
+
+
+def test_another_card_means_other_nodes_and_everything_on_the_old_ones_goes() -> None:
+    (only,) = compared({"a": slicing(shared(4))}, {"a": slicing(shared(4), card="l4")}).pools
+    assert (only.change, only.cards, only.disturbed) == (Change.REPARTITION, ("t4", "l4"), 8)
+
+
+def test_a_card_that_nobody_knows_keeps_instances_at_equal_places_only() -> None:
+    old = pool(*instances(("1g.1gb", 0), ("1g.1gb", 1)), card="own")
+    new = pool(*instances(("1g.1gb", 1), ("2g.2gb", 2)), card="own")
+    (only,) = compared({"a": old}, {"a": new}).pools
+    assert only.gpus[0].kept == (("1g.1gb", 1),)
+
+
+def test_a_pool_that_goes_takes_its_shares_with_it() -> None:
+    comparison = compared({"a": slicing(shared(4)), "b": slicing(shared(2), selector={"matchLabels": {"pool": "b"}})},
+                          {"a": slicing(shared(4))})
+    gone = comparison.pools[1]
+    assert (gone.change, gone.disturbed, gone.touched) == (Change.GONE, 4, 2)
+    assert dict(comparison.capacity)["nvidia.com/gpu.shared"].after == 8
+
+
+def test_an_exclusive_pool_that_goes_leaves_its_nodes_as_they_are() -> None:
+    kept = {"a": slicing(shared(4))}
+    exclusive = slicing(device("nvidia.com/gpu"), mode="exclusive", selector={"matchLabels": {"pool": "b"}})
+    assert compared(kept | {"b": exclusive}, kept).pools[1].disturbed == 0
+
+
+def test_an_exclusive_pool_that_goes_while_another_one_comes_may_lose_its_nodes_to_it() -> None:
+    exclusive = slicing(device("nvidia.com/gpu"), mode="exclusive")
+    newcomer = slicing(shared(4), selector={"matchLabels": {"kind": "gpu"}})
+    gone, new = compared({"a": exclusive}, {"b": newcomer}).pools
+    assert gone.disturbed == 2
+    assert (new.change, new.disturbed) == (Change.NEW, 0)
+
+
+def test_a_renamed_pool_is_recognised_by_its_selector_and_disturbs_nobody() -> None:
+    gone, new = compared({"a": slicing(shared(4))}, {"b": slicing(shared(4))}).pools
+    assert (gone.successor, gone.disturbed) == ("b", 0)
+    assert new.touched == 0
+
+
+def test_another_selector_may_lose_every_node_of_the_pool() -> None:
+    other = slicing(shared(4), selector={"matchLabels": {"pool": "z"}})
+    comparison = compared({"a": slicing(shared(4))}, {"a": other})
+    (only,) = comparison.pools
+    assert (only.change, only.selector_changes) == (Change.POLICY, True)
+    assert (only.disturbed, only.touched) == (8, None)
+    assert not comparison.is_configmap_only
+
+
+def test_named_nodes_move_between_pools_by_name() -> None:
+    def named(sharing: Mapping[str, Any], *names: str) -> dict[str, Any]:
+        return slicing(sharing, selector={"names": list(names)}, nodes=len(names))
+
+    old = {"a": named(shared(2), "n1", "n2"), "b": named(shared(4), "n3")}
+    new = {"a": named(shared(2), "n1"), "b": named(shared(4, resource="nvidia.com/gpu"), "n2", "n3") | {"profile": "x"}}
+    comparison = compared(old, new)
+    (move,) = comparison.moves
+    assert (move.node, move.source, move.target, move.disturbed) == ("n2", "a", "b", 2)
+    by_name = {one.name: one for one in comparison.pools}
+    assert (by_name["a"].disturbed, by_name["a"].touched) == (2, 0)
+    assert (by_name["b"].disturbed, by_name["b"].touched) == (4, 2)
+    assert comparison.touched == 2
+
+
+def test_named_nodes_of_a_pool_that_goes_are_released_or_counted_where_they_go() -> None:
+    old = {
+        "a": slicing(shared(2), selector={"names": ["n1", "n2"]}),
+        "b": slicing(shared(2), selector={"names": ["n3"]}, nodes=1),
+    }
+    new = {"b": slicing(shared(2), selector={"names": ["n2", "n3"]})}
+    comparison = compared(old, new)
+    gone = comparison.pools[0]
+    assert [(move.node, move.target, move.disturbed) for move in comparison.moves] == [("n1", None, 2), ("n2", "b", 0)]
+    assert (gone.disturbed, gone.touched) == (2, 1)
+    assert comparison.touched == 2
+
+
+def test_a_named_node_that_a_pool_gains_may_come_from_a_pool_that_selects_by_labels() -> None:
+    named = slicing(shared(2), selector={"names": ["n1"]}, nodes=1)
+    more = slicing(shared(2), selector={"names": ["n1", "n2"]}, nodes=2)
+    labels = slicing(shared(4))
+    renamed = slicing(shared(8, resource="nvidia.com/gpu"))
+    assert compared({"a": named, "b": labels}, {"a": more, "b": labels}).moves[0].disturbed == 4
+    assert compared({"a": named, "b": renamed}, {"a": more, "b": renamed}).pools[0].disturbed == 8
+    assert compared({"a": named, "b": renamed | {"card": "l4"}}, {"a": more, "b": renamed}).moves[0].disturbed == 0
+    assert compared({"a": named}, {"a": more}).moves[0].disturbed == 0
+
+
+def test_a_new_pool_of_higher_priority_may_take_nodes_from_one_that_stays() -> None:
+    stays = slicing(shared(4), priority=0)
+    for priority, nodes, expected in ((0, 3, 0), (1, 3, 12), (1, None, None)):
+        new = slicing(shared(2), priority=priority, nodes=nodes, selector={"matchLabels": {"kind": "gpu"}})
+        assert compared({"a": stays}, {"a": stays, "b": new}).pools[1].disturbed == expected
+
+
+def test_another_label_on_the_nodes_is_a_relabel() -> None:
+    old, new = (pool(*instances(("1g.5gb", 0)), labels=labels) for labels in ({}, {"nvidia.com/mig.config": ["mig-1"]}))
+    (only,) = compared({"a": old}, {"a": new}).pools
+    assert (only.change, only.disturbed, only.touched) == (Change.RELABEL, 0, 2)

@@ -1,0 +1,59 @@
+"""Quotas in a comparison: what changes, what no longer fits, what nobody offers any more."""
+
+from typing import Any
+
+from gpushare.compare import compare
+from gpushare.compare.changes import Problem
+
+
+def document(quotas: dict[str, dict[str, int]], resource: str = "nvidia.com/gpu", nodes: int | None = 2) -> dict[str, Any]:
+    device = {"gpu": 0, "resource": resource, "profile": None, "start": 0, "replicas": 4, "capMiB": None}
+    entry = {
+        "card": "t4",
+        "mode": "time-slicing",
+        "nodes": nodes,
+        "gpusPerNode": 1,
+        "profile": "p",
+        "priority": 0,
+        "labels": {},
+        "selector": {"matchLabels": {"a": "b"}, "matchExpressions": [], "names": []},
+        "resources": {resource: {"perNode": 4}},
+        "devices": [device],
+    }
+    return {"pools": {"a": entry}, "quotas": quotas}
+
+
+def problems(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, str, int | None, int | None, Problem | None]]:
+    found = compare(old, new, lambda _: None).quotas
+    return [(one.namespace, one.resource, one.before, one.after, one.problem) for one in found]
+
+
+def test_a_quota_that_stays_and_fits_is_not_mentioned() -> None:
+    same = {"atlas": {"requests.nvidia.com/gpu": 8}}
+    assert problems(document(same), document(same)) == []
+
+
+def test_a_quota_that_changes_is_mentioned_with_both_numbers() -> None:
+    old, new = {"atlas": {"requests.nvidia.com/gpu": 4}}, {"atlas": {"requests.nvidia.com/gpu": 6}}
+    assert problems(document(old), document(new)) == [("atlas", "nvidia.com/gpu", 4, 6, None)]
+
+
+def test_a_quota_above_what_the_cluster_will_offer_no_longer_fits() -> None:
+    same = {"atlas": {"requests.nvidia.com/gpu": 8}}
+    assert problems(document(same), document(same, nodes=1)) == [("atlas", "nvidia.com/gpu", 8, 8, Problem.EXCEEDS)]
+
+
+def test_a_quota_that_was_too_large_before_is_no_news() -> None:
+    same = {"atlas": {"requests.nvidia.com/gpu": 9}}
+    assert problems(document(same), document(same)) == []
+
+
+def test_a_quota_on_a_resource_that_nobody_offers_any_more_is_told() -> None:
+    old = document({"atlas": {"requests.nvidia.com/gpu": 4}})
+    new = document({}, resource="nvidia.com/gpu.shared")
+    assert problems(old, new) == [("atlas", "nvidia.com/gpu", 4, None, Problem.VANISHED)]
+
+
+def test_an_unknown_capacity_breaks_no_quota() -> None:
+    same = {"atlas": {"requests.nvidia.com/gpu": 800}}
+    assert problems(document(same, nodes=None), document(same, nodes=None)) == []

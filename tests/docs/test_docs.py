@@ -1,0 +1,105 @@
+"""The documentation tells the truth: its commands run, its links lead somewhere, its generated pages are current."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpushare import lock, pipeline
+from tests.tools import helm
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = (page for page in sorted(ROOT.glob("examples/**/README.md")) if "bundle" not in page.parts)
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), *EXAMPLES]
+
+RUN_ELSEWHERE = {
+    "pip install .": "tests/packaging/test_install.py",
+}
+
+
+def commands(page: Path) -> list[str]:
+    blocks = re.findall(r"```console\n(.*?)```", page.read_text(), re.DOTALL)
+    return [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+
+
+@pytest.mark.helm
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.name)
+def test_the_commands_of_a_page_run_in_their_order(page: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "helm").symlink_to(helm.helm(4))
+    path = f"{folder}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "KUBECONFIG": os.devnull}
+    for command in commands(page):
+        if command in RUN_ELSEWHERE:
+            assert (ROOT / RUN_ELSEWHERE[command]).is_file()
+            continue
+        # No cluster here: Helm goes through the whole installation without sending it, which `upgrade` cannot.
+        line = re.sub(r"^helm upgrade --install (.*)", r"helm install \1 --dry-run=client", command)
+        done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_every_make_target_that_a_page_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in PAGES:
+        named = set(re.findall(r"(?:`|^)make ([a-z-]+)", page.read_text(), re.MULTILINE))
+        assert named <= targets, f"{page.name} names {named - targets}"
+
+
+def test_generated_pages_are_current() -> None:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    for name, page in generate.PAGES.items():
+        assert (ROOT / "docs" / name).read_text() == page(), f"docs/{name} is stale: run `make docs`"
+
+
+def test_every_code_that_a_page_names_is_one_we_have() -> None:
+    have = {path.stem for path in (ROOT / "compiler/gpushare/findings").glob("GS*.md")}
+    for page in PAGES:
+        assert set(re.findall(r"\bGS\d{3}\b", page.read_text())) <= have, page.name
+
+
+def test_the_intents_in_the_documentation_compile() -> None:
+    for page in PAGES:
+        for block in re.findall(r"```yaml\n(apiVersion: gpushare.dev/v1\n.*?)```", page.read_text(), re.DOTALL):
+            compilation = pipeline.compile_intent(block.encode(), page.name, lock.EMPTY)
+            assert compilation.plan is not None, [finding.message for finding in compilation.findings]
+
+
+def test_the_finding_in_the_readme_is_what_check_prints(tmp_path: Path) -> None:
+    shown = re.search(r"```\n(intent\.yaml:.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert shown is not None
+    head = "\n".join([
+        "apiVersion: gpushare.dev/v1",
+        "kind: ClusterIntent",
+        "metadata: {name: physics}",
+        "spec:",
+        "  pools:",
+        "    training:",
+        "      card: a100-sxm4-40gb",
+        "      nodes: {names: [gpu-a100-01]}",
+        "      gpusPerNode: 4",
+        "      sharing:",
+        "        mode: mig",
+        "        layout: {3g.20gb: 2, 1g.5gb: 1}",
+        "",
+    ])
+    (tmp_path / "intent.yaml").write_text("\n" * 10 + head)
+    command = [sys.executable, "-m", "gpushare", "check", "intent.yaml", "--format", "text"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert shown[1].rstrip() in done.stdout, done.stdout

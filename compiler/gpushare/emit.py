@@ -45,6 +45,11 @@ def json_text(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def canonical_json(value: Any) -> str:
+    """JSON with sorted keys and no spaces, for digests: equal documents give equal text, whatever their layout."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
 def _mapping(value: dict[str, Any], indent: str, lead: str, lines: list[str]) -> None:
     """Append the mapping's lines. `lead` stands before the first one (a list item's dash), `indent` before the others."""
     deeper = indent + "  "

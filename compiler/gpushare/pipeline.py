@@ -6,7 +6,7 @@ Compilation; an exception is a bug.
 
 from collections.abc import Iterable
 
-from gpushare import catalog, intent_reader, plan, rules, schema, source
+from gpushare import catalog, emit, intent_reader, plan, rules, schema, source
 from gpushare.artifact import Artifact, digest
 from gpushare.catalog import Catalog
 from gpushare.diagnostics import Finding, in_order, is_error
@@ -49,7 +49,7 @@ def compile_intent(data: bytes, file: str, lock: Lock) -> Compilation:
     findings += rules.judge(built, cards, text.data)
     if _stops(findings):
         return _done(text, findings, built=built)
-    resolved = plan.resolve(built, cards, lock, digest(text.text))
+    resolved = plan.resolve(built, cards, lock, digest(emit.canonical_json(text.data)))
     artifacts, too_large = _bundle(resolved, lock)
     findings += too_large
     return _done(text, findings, built=built, resolved=resolved, artifacts=() if _stops(findings) else artifacts)

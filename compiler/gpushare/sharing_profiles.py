@@ -6,10 +6,10 @@ once and in its sanitised form, MIG strategy `none` beside MPS, mig-parted profi
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gpushare import emit
 from gpushare.catalog import Card
 from gpushare.intent import Exclusive, Layout, Mig, Mode, Mps, SharePlacement, Sharing
 from gpushare.shares import Kind
@@ -28,12 +28,7 @@ _POLICY = {SharePlacement.SPREAD: "distributed", SharePlacement.PACK: "packed"}
 
 def content_hash(content: Any) -> str:
     """Eight hex digits of a document's canonical JSON: its identity in labels and keys."""
-    return hashlib.sha256(canonical_json(content).encode()).hexdigest()[:8]
-
-
-def canonical_json(content: Any) -> str:
-    """JSON with sorted keys and no spaces: equal documents give equal text."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(emit.canonical_json(content).encode()).hexdigest()[:8]
 
 
 def plugin_config(sharing: Sharing, kinds: Iterable[Kind]) -> dict[str, Any]:

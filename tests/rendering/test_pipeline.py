@@ -40,3 +40,10 @@ def test_findings_come_in_the_order_of_the_text() -> None:
     lines = [finding.span.line for finding in compilation.findings if finding.span]
     assert lines == sorted(lines)
     assert len(lines) == 2
+
+
+def test_comments_line_ends_and_quotes_make_no_other_bundle() -> None:
+    plain = intent()
+    decorated = b"# a comment\n" + plain.replace(b"\n", b"\r\n").replace(b"mode: mps", b'"mode": "mps"')
+    bundles = [pipeline.compile_intent(text, "intent.yaml", EMPTY).artifacts for text in (plain, decorated)]
+    assert bundles[0] == bundles[1]

@@ -29,7 +29,7 @@ demo: $(READY)  ## install, compile a heterogeneous cluster, draw its GPUs, rend
 test: $(READY) lint  ## everything that this machine can run
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-fast: $(READY)  ## the tests that answer in seconds
+test-fast: $(READY)  ## the tests that answer in seconds, without Helm
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow and not helm'
 
 lint: $(READY)  ## ruff, mypy, yamllint

@@ -63,11 +63,13 @@ def _mps(document: Mapping[str, Any], base: Path, limit: int) -> Iterator[Findin
 
 
 def _repetitions(profiles: list[Mapping[str, Any]], base: Path) -> Iterator[Finding]:
+    copies = set[int]()
     for key in ("name", "profileId", "nvmlEnum"):
         seen: dict[object, str] = {}
         for index, profile in enumerate(profiles):
             value = profile[key]
-            if value is not None and value in seen:
+            if value is not None and value in seen and index not in copies:
+                copies.add(index)  # one finding for an entry that is there twice
                 yield Finding(
                     code="GS903",
                     message=f"{key} {value} is already that of profile {seen[value]}",

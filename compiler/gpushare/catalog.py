@@ -154,7 +154,7 @@ def check(cards: Mapping[str, Any]) -> list[Finding]:
 
     Paths are those of the intent, below `spec.cards`. Only a card without an error may be built.
     """
-    return [finding for card_id, document in cards.items() for finding in _check(str(card_id), document)]
+    return [finding for card_id, document in cards.items() for finding in _check(str(card_id), _exact(document))]
 
 
 def _check(card_id: str, document: Any) -> list[Finding]:
@@ -180,6 +180,7 @@ def _check(card_id: str, document: Any) -> list[Finding]:
 
 def build(card_id: str, document: Mapping[str, Any]) -> Card:
     """The card of a document that passed `card.v1`; total for those. What an intent's own card leaves out gets its default."""
+    document = _exact(document)
     get = document.get
     capability = _capability(document["computeCapability"])
     mps = get("mps") or {"supported": True}
@@ -208,6 +209,26 @@ def build(card_id: str, document: Mapping[str, Any]) -> Card:
         sources=tuple(dict.fromkeys(key for keys in get("provenance", {}).values() for key in keys.split())),
         unconfirmed=tuple(get("unconfirmed", ())),
     )
+
+
+def _exact(document: Any) -> Any:
+    """The same document with `8.0`, which JSON Schema takes for a whole number, as one; other values as they are.
+
+    Texts and fractions, which the schema refuses, stay what the user wrote. So does a number in place of a text.
+    """
+    match document:
+        case Mapping():
+            return {key: value if key in _TEXTS else _exact(value) for key, value in document.items()}
+        case list():
+            return [_exact(value) for value in document]
+        case float() if document.is_integer():
+            return int(document)
+        case _:
+            return document
+
+
+_TEXTS = ("computeCapability", "minDriver")
+"""Versions, which look like fractions where their quotes are missing."""
 
 
 def mps_limit(compute_capability: tuple[int, int]) -> int:

@@ -297,11 +297,14 @@ class Quota(Record):
 
 
 class Intent(Record):
-    """One cluster. `pools` and `quotas` are in the user's order; `cards` are card documents keyed by id."""
+    """One cluster. `pools` and `quotas` are in the user's order; `cards` are card documents keyed by id.
+
+    `kubernetes` is None where the text is no version; a rule says so.
+    """
 
     name: str
     pools: tuple[Pool, ...]
-    kubernetes: tuple[int, int] = (1, 30)
+    kubernetes: tuple[int, int] | None = (1, 30)
     namespace: str = "gpu-system"
     platform: Platform = Platform()
     quotas: tuple[Quota, ...] = ()

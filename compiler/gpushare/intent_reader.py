@@ -3,6 +3,7 @@
 Total for such documents. Every default of the language stands here or in the types of `intent`, and is part of v1 for ever.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar, assert_never
 
@@ -69,9 +70,9 @@ def build(document: Document) -> Intent:
     )
 
 
-def _version(text: str) -> tuple[int, int]:
-    major, minor = text.split(".")
-    return int(major), int(minor)
+def _version(text: str) -> tuple[int, int] | None:
+    found = re.match(r"1\.(0|[1-9][0-9]{0,2})\Z", text)
+    return (1, int(found[1])) if found else None
 
 
 def _platform(document: Document) -> Platform:
@@ -100,8 +101,13 @@ def _pool(name: str, document: Document) -> Pool:
         rollout=_rollout(document.get("rollout", {})),
         require=_require(document.get("require", {})),
         namespaces=tuple(document.get("namespaces", ())),
-        tolerations=tuple(document.get("tolerations", ())),
+        tolerations=tuple(map(_toleration, document.get("tolerations", ()))),
     )
+
+
+def _toleration(document: Document) -> Document:
+    seconds = document.get("tolerationSeconds")
+    return document if seconds is None else {**document, "tolerationSeconds": int(seconds)}
 
 
 def _nodes(document: Document) -> NodeSelector:

@@ -10,6 +10,10 @@ from gpushare.upstream import UpstreamChart
 
 _ALWAYS: Mapping[Stack, Mapping[str, str]] = {
     Stack.GPU_OPERATOR: {
+        "clusterPolicy.deployCR": "the ClusterPolicy is what holds all of these settings",
+        "gpuCluster.deployCR": "a GPUCluster brings a DRA driver instead of the device plugin that the pools need",
+        "cdi.nriPluginEnabled": "gpushare's own pods need the runtime class, which this mode does not set up",
+        "sandboxWorkloads.defaultWorkload": "the pools' nodes run containers",
         "mig.strategy": "it follows from the pools' sharing",
         "devicePlugin.enabled": "the pools need the device plugin",
         "devicePlugin.config": "it names gpushare's device-plugin profiles",
@@ -26,7 +30,9 @@ _ALWAYS: Mapping[Stack, Mapping[str, str]] = {
     },
     Stack.DEVICE_PLUGIN: {
         "migStrategy": "every profile states its own",
+        "namespaceOverride": "write spec.namespace: the plugin must run where gpushare's profiles are",
         "config": "it names gpushare's device-plugin profiles",
+        "mps.root": "gpushare's node runtime finds MPS where the chart keeps it by default",
         "devicePlugin.enabled": "the pools need the device plugin",
         "gfd.enabled": "MPS and MIG need GPU feature discovery",
         "tolerations": "write tolerations in the pools; operands get them all",
@@ -36,7 +42,15 @@ _ALWAYS: Mapping[Stack, Mapping[str, str]] = {
 }
 
 ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
-    "devicePlugin.env": ("CONFIG_FILE", "DEVICE_LIST_STRATEGY", "MIG_STRATEGY", "SHARED_DEVICES_ALLOCATION_POLICY"),
+    "devicePlugin.env": (
+        "CONFIG_FILE",
+        "DEVICE_LIST_STRATEGY",
+        "MIG_STRATEGY",
+        "MPS_ROOT",
+        "SHARED_DEVICES_ALLOCATION_POLICY",
+    ),
+    "gfd.env": ("CONFIG_FILE", "MIG_STRATEGY"),
+    "migManager.env": ("CONFIG_FILE", "DEFAULT_CONFIG_FILE"),
     "dcgmExporter.env": ("KUBERNETES_VIRTUAL_GPUS", "NVIDIA_RESOURCE_NAMES"),
     "toolkit.env": (
         "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS",
@@ -44,6 +58,18 @@ ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """Lists of environment variables of gpu-operator in which some names are ours. Others may be added: K3s and RKE2 need some."""
+
+ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "devicePlugin.args": (
+        "--config-file",
+        "--device-list-strategy",
+        "--mig-strategy",
+        "--mps-root",
+        "--shared-devices-allocation-policy",
+    ),
+    "gfd.args": ("--config-file", "--mig-strategy"),
+}
+"""The same for command lines, which win over the environment and over every profile."""
 
 
 def owned(intent: Intent, chart: UpstreamChart) -> Mapping[str, str]:

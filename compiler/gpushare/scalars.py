@@ -26,6 +26,8 @@ _NUMBER_FOR_SOME = re.compile(
              )\Z""",
     re.VERBOSE,
 )
+# PyYAML takes these for numbers as well, and fails on them.
+_PREFIX_ALONE = re.compile(r"[-+]?0[xb]_+\Z")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}.*)?\Z")
 
 # Integers that every reader holds exactly: 64 bits with a sign. The length keeps the conversion itself cheap.
@@ -62,7 +64,7 @@ def _numeric(text: str) -> tuple[Scalar, str]:
         return text, "is not a number that JSON, and so Kubernetes, can hold"
     if _DATE.match(text):
         return text, "is text here, but a date to YAML 1.1 readers"
-    if _NUMBER_FOR_SOME.match(text.replace("_", "")):
+    if _NUMBER_FOR_SOME.match(text.replace("_", "")) or _PREFIX_ALONE.match(text):
         return text, "is not the same to all YAML readers: some see a number, or another number, some see text"
     return text, ""
 

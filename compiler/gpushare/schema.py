@@ -16,7 +16,7 @@ from gpushare import resources
 from gpushare.diagnostics import Finding, Path
 from gpushare.shape import MAX_RAW, Judgement, findings
 from gpushare.source import Source
-from gpushare.units import parse_quantity, parse_share
+from gpushare.units import parse_duration, parse_quantity, parse_share
 
 Schema = Mapping[str, Any]
 
@@ -113,10 +113,13 @@ def _items(argument: Any, value: Any, _: Schema, root: Schema) -> bool:
 
 FORMATS: Mapping[str, Callable[[str], bool]] = {
     "gpushare-quantity": lambda text: parse_quantity(text) is not None,
+    "gpushare-duration": lambda text: parse_duration(text) is not None,
     "gpushare-share": lambda text: parse_share(text) is not None,
     "gpushare-cap": lambda text: text in ("even", "none") or parse_quantity(text) is not None,
 }
-"""What a pattern cannot say, of text: whole numbers of bytes that fit 63 bits. Editors ignore these names."""
+"""What a pattern cannot say, of text: numbers of bytes that fit 63 bits, durations in whole seconds.
+
+Editors ignore these names."""
 
 KEYWORDS: Mapping[str, Callable[..., bool]] = {
     "type": _type,

@@ -168,7 +168,7 @@ class Territories:
         return tuple(pieces)
 
     def foreign_bytes(self, pool: Pool, each: int) -> int:
-        """What it takes to exclude the nodes that other pools name, in all terms: the names' lengths, `each` added to every one.
+        """Bytes that exclude the nodes which other pools name, in all terms: the names' lengths, `each` added to every one.
 
         A pool that names its own nodes excludes others' only from those that still carry its label.
         """

@@ -17,6 +17,14 @@ MAX_FINDINGS = 100
 _NAMES = {"object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",
           "boolean": "true or false", "null": "nothing"}
 _WORD_LIST = re.compile(r"\^\(([a-z|-]+)\)\$")
+_LOOKS_LIKE_A_NUMBER = re.compile(r"[0-9.]+\Z")
+_OF_TYPE = {
+    "object": ("write a mapping of fields",),
+    "array": ("write a list",),
+    "string": ("write text",),
+    "boolean": ("write true or false",),
+    "integer": ("write a whole number",),
+}
 _PLANNED = {"vgpu", "partition", "dra"}
 # Of several judgements on one value, the first of these is the mistake and the others are its echo.
 _RANK = ("not", "type", "const", "enum", "pattern", "format", "minimum", "maximum", "minLength", "maxLength",
@@ -40,7 +48,7 @@ def findings(
 ) -> list[Finding]:
     """The findings, at most MAX_FINDINGS and one that says how many more. `written` gives a value's own characters."""
     raw = list(judgements)
-    wording = _Wording(document=document, root=schema, written=written)
+    wording = _Wording(document=document, root=schema, written=written, whole=_subject(base))
     told = [pair for judgement in _first_causes(raw) for pair in wording.tell(judgement)]
     # What is only missing because its key is misspelt is told by that key's own finding.
     misspelt = set(wording.meant)
@@ -80,8 +88,9 @@ Told = Iterator[tuple[Finding, tuple[Path, ...]]]
 class _Wording:
     """Findings out of judgements. `meant` collects the fields that misspelt keys stand for."""
 
-    def __init__(self, *, document: object, root: Mapping[str, Any], written: Callable[[Path], str]) -> None:
+    def __init__(self, *, document: object, root: Mapping[str, Any], written: Callable[[Path], str], whole: str) -> None:
         self.document = document
+        self.whole = whole
         self.root = root
         self.written = written
         self.meant: list[Path] = []
@@ -93,17 +102,47 @@ class _Wording:
                 for name in judgement.argument:
                     if name not in judgement.value:
                         path = (*judgement.path, name)
-                        yield Finding(code="GS101", message=f"{_subject(judgement.path)} needs {name}", path=path), (path,)
+                        message, hints = f"{self._subject(judgement.path)} needs {name}", self._add(judgement.schema, name)
+                        yield Finding(code="GS101", message=message, hints=hints, path=path), (path,)
             case "additionalProperties":
                 yield from ((finding, ()) for finding in self._unknown(judgement))
             case "oneOf" | "anyOf":
-                yield from _alternatives(judgement)
+                yield from _alternatives(judgement, self._subject(judgement.path))
             case "not":
                 message = f"{judgement.path[-1]} does not belong to {self._chosen(judgement.path[:-1])}"
                 yield Finding(code="GS108", message=message, hints=("leave it out",), path=judgement.path, on_key=True), ()
             case _:
                 code, message, hints = self._value(judgement)
-                yield Finding(code=code, message=f"{_subject(judgement.path)} {message}", hints=hints, path=judgement.path), ()
+                path = judgement.path
+                if judgement.keyword == "uniqueItems":
+                    path = (*path, _repeated(judgement.value))
+                hints = hints or self._legal(judgement.schema)
+                yield Finding(code=code, message=f"{self._subject(judgement.path)} {message}", hints=hints, path=path), ()
+
+    def _subject(self, path: Path) -> str:
+        return _subject(path) if path else self.whole
+
+    def _add(self, around: Mapping[str, Any], name: str) -> tuple[str, ...]:
+        """How to write a field that is missing."""
+        field: Mapping[str, Any] = around.get("properties", {}).get(name, {})
+        legal = [hint for hint in self._legal(field) if (hint,) not in _OF_TYPE.values()]
+        return tuple(f"add {name}, {hint}" for hint in legal) or (f"add {name}",)
+
+    def _legal(self, field: Mapping[str, Any]) -> tuple[str, ...]:
+        """What could stand there instead: the schema's own examples, words or bounds."""
+        field = {**self.root["definitions"].get(field.get("$ref", "").removeprefix("#/definitions/"), {}), **field}
+        if "enum" in field or "const" in field:
+            return (f"write {_either([_shown(word) for word in field.get('enum', [field.get('const')])])}",)
+        examples = [_as_written(example) for example in field.get("examples", [field["default"]] if "default" in field else [])]
+        if examples:
+            return (f"such as {_either(examples)}",)
+        kinds, said = field.get("type", ""), field.get("patternErrorMessage", "")
+        if said.startswith("must be "):
+            return (f"write {said.removeprefix('must be ')}",)
+        bounded = "minimum" in field and "integer" in kinds
+        if bounded:
+            return (f"write a whole number{_range(field)}",)
+        return _OF_TYPE.get(kinds if isinstance(kinds, str) else kinds[0], ())
 
     def _chosen(self, path: Path) -> str:
         """What the mapping at the path has chosen to be: the word on which its other fields depend."""
@@ -118,10 +157,13 @@ class _Wording:
         for key in list(judgement.value)[: MAX_RAW + len(known)]:
             if key not in known:
                 near = _nearest(key, [name for name in known if name not in judgement.value])
+                given = "" if near else _nearest(key, [name for name in known if name in judgement.value])
                 if near:
                     self.meant.append((*judgement.path, near))
                 hint = f"did you mean {near}?" if near else self._elsewhere(key, known) or f"known here: {', '.join(known)}"
-                message = f"unknown field {_clip(key)} in {_subject(judgement.path)}"
+                if given:
+                    hint = f"the field is called {given}, and is given already: leave this one out"
+                message = f"unknown field {_clip(key)} in {self._subject(judgement.path)}"
                 yield Finding(code="GS102", message=message, hints=(hint,), path=(*judgement.path, key), on_key=True)
 
     def _elsewhere(self, key: str, known: Mapping[str, Any]) -> str:
@@ -155,9 +197,12 @@ class _Wording:
                 hints = (f"write {_either(words[1].split('|'))} to have nothing in it",) if words and "none" in words[1] else ()
                 return "GS107", f"needs at least {'one entry' if argument == 1 else f'{argument} entries'}", hints
             case "maxItems" | "maxProperties":
-                return "GS107", f"takes at most {argument}, not {' and '.join(map(_shown, list(value)[:5]))} together", ()
+                given = " and ".join(map(_shown, list(value)[:5]))
+                return "GS107", f"takes at most {argument}, not {given} together", ("keep one of them",)
             case "uniqueItems":
-                return "GS107", f"has {_shown(_repeated(value))} more than once", ("give each entry once",)
+                again = value[_repeated(value)]
+                hint = f"leave this one out: it is entry {value.index(again) + 1} too"
+                return "GS107", f"has {_shown(again)} more than once", (hint,)
             case _:
                 return "GS105", f"is malformed: {judgement.told}", ()
 
@@ -167,7 +212,11 @@ class _Wording:
         wanted = said if said and "string" in types else "must be " + " or ".join(_NAMES[name] for name in types)
         hints: tuple[str, ...] = ()
         text = self.written(judgement.path) or _shown(value)
-        if types == ["string"] and isinstance(value, int | float) and re.search(judgement.schema.get("pattern", ""), text):
+        if types == ["string"] and isinstance(value, bool):
+            hints = (f'write it in quotes: "{_clip(text)}"',)
+        elif types == ["boolean"] and value in ("true", "false"):
+            hints = (f"write it without quotes: {value}",)
+        elif types == ["string"] and isinstance(value, int | float) and re.search(judgement.schema.get("pattern", ""), text):
             hints = (f'write it in quotes: "{_clip(text)}"',)
         elif "integer" in types and isinstance(value, str) and value.strip().isdecimal():
             hints = (f"write it without quotes: {_clip(value.strip())}",)
@@ -176,11 +225,10 @@ class _Wording:
         return "GS103", f"{wanted}, not {_kind(value)}", hints
 
 
-def _alternatives(judgement: Judgement) -> Told:
+def _alternatives(judgement: Judgement, subject: str) -> Told:
     """Fields of which exactly one (oneOf) or at least one (anyOf) must be there."""
     names = [part["required"][0] for part in judgement.argument]
     given = [key for key in judgement.value if key in names]
-    subject = _subject(judgement.path)
     if len(given) > 1:
         message = f"{given[-1]} stands beside {given[0]}: {subject} takes one of {_either(names)}"
         yield Finding(code="GS108", message=message, hints=("keep one of them",), path=(*judgement.path, given[-1])), ()
@@ -189,10 +237,11 @@ def _alternatives(judgement: Judgement) -> Told:
     number = "exactly one" if judgement.keyword == "oneOf" else "at least one"
     missing = tuple((*judgement.path, name) for name in names)
     message = f"{subject} needs {number} of {_either(names)}"
-    yield Finding(code=code, message=message, path=judgement.path, on_key=True), missing
+    yield Finding(code=code, message=message, hints=(f"add {names[0]}",), path=judgement.path, on_key=True), missing
 
 
-def _words(words: list[str], value: object) -> tuple[str, str, tuple[str, ...]]:
+def _words(allowed: list[Any], value: object) -> tuple[str, str, tuple[str, ...]]:
+    words = [_shown(word) for word in allowed]
     message = f"must be {_either(words)}, not {_shown(value)}"
     if isinstance(value, str):
         if value in _PLANNED and words != ["none"]:
@@ -233,14 +282,29 @@ def _bounds(schema: Mapping[str, Any]) -> str:
     return f"at most {high}" if low is None else f"from {low} to {high}"
 
 
-def _repeated(items: list[Any]) -> object:
+def _range(schema: Mapping[str, Any]) -> str:
+    bounds = _bounds(schema)
+    return f" {bounds}" if bounds.startswith("from") else f" of {bounds}"
+
+
+def _repeated(items: list[Any]) -> int:
+    """The index of the first entry that was there before. True and 1 count as unlike, as in JSON."""
     seen: set[object] = set()
-    for item in items:
+    for index, item in enumerate(items):
         if not isinstance(item, dict | list):
-            if item in seen:
-                return item
-            seen.add(item)
-    return None
+            if (isinstance(item, bool), item) in seen:
+                return index
+            seen.add((isinstance(item, bool), item))
+    return 0
+
+
+def _as_written(value: object) -> str:
+    """A value in YAML's flow style, as it stands in an intent."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_as_written(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_as_written, value)) + "]"
+    return f'"{value}"' if isinstance(value, str) and _LOOKS_LIKE_A_NUMBER.match(value) else str(_shown(value))
 
 
 def _kind(value: object) -> str:

@@ -56,12 +56,12 @@ def profile_key(mode: Mode, config: Mapping[str, Any]) -> str:
 
 
 def mig_parted_config(sharing: Sharing, card: Card, layouts: tuple[Layout, ...]) -> NamedEntries | None:
-    """A node's mig-parted config; None where the card has no MIG to switch.
+    """A node's mig-parted config; None where the card has no MIG to switch, or is not known to have.
 
     Entries carry no device filter: one that matches nothing is a silent success (mig-parted 0.15), and a node has one
     card model.
     """
-    if card.mig is None:
+    if card.mig is None and card.mig_supported is not True:
         return None
     if not isinstance(sharing, Mig):
         return ALL_DISABLED, ({"devices": "all", "mig-enabled": False},)

@@ -22,6 +22,7 @@ from gpushare.tree import MAX_WEIGHT, Builder, Complaint, Node
 
 MAX_BYTES = 4 << 20
 """Of a document. A thousand pools of twenty named nodes each need about half a megabyte."""
+_SPLIT = "describe fewer pools, or select nodes by labels instead of names"
 MAX_FINDINGS = 100
 """Of one text; one more then says how many there are."""
 MAX_LINE = 10_000
@@ -102,6 +103,9 @@ class Source(Record):
         key of its own shows the entry itself. The root shows the document's first character, for it spans everything. A
         mapping or list in block style ends with its last value.
         """
+        if "\n" in finding.message or any("\n" in hint for hint in finding.hints):  # of a name that the user wrote
+            hints = tuple(hint.replace("\n", "\\n") for hint in finding.hints)
+            finding = replace(finding, message=finding.message.replace("\n", "\\n"), hints=hints)
         if finding.span:
             return replace(finding, file=finding.file or self.file)
         node, key, found = self._walk(finding.path)
@@ -136,7 +140,7 @@ def read(data: bytes, file: str) -> Source:
     empty = Source(file=file)
     if len(data) > MAX_BYTES:
         message = f"the file has {len(data) / (1 << 20):.1f} MiB: more than {MAX_BYTES >> 20} MiB are not read"
-        return _refused(empty, [Complaint(code="GS002", message=message, start=0, end=0)])
+        return _refused(empty, [Complaint(code="GS002", message=message, start=0, end=0, hints=(_SPLIT,))])
     for mark, name in _WIDE_MARKS.items():
         if data.startswith(mark):
             return _refused(empty, [_not_utf8(f"the file is {name}, not UTF-8", 0, 0)])

@@ -11,8 +11,13 @@ MIB = 1 << 20
 
 _SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _SUFFIXES |= {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
-_QUANTITY = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,9}))?([kMGTPE]|[KMGTPE]i)?\Z")
-_DURATION = re.compile(r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?\Z")
+_QUANTITY = re.compile(r"\+?(?=\.?[0-9])([0-9]{0,19})(?:\.([0-9]{0,9}))?(?:([kMGTPE]|[KMGTPE]i)|[eE]([-+]?[0-9]{1,2}))?\Z")
+_DURATION_PART = r"(?=\.?[0-9])([0-9]{0,9})(?:\.([0-9]{0,9}))?(h|ms|m|s|us|µs|μs|ns)"
+_DURATION = re.compile(rf"\+?(?:0|(?:{_DURATION_PART})+)\Z")
+_DURATION_PARTS = re.compile(_DURATION_PART)
+_NANOSECONDS = {"h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "μs": 10**3, "ns": 1}
+_LONGEST_SECONDS = (1 << 63) // 10**9
+"""Go counts nanoseconds in 63 bits."""
 _PERCENT = re.compile(r"([0-9]{1,6})(?:\.([0-9]{1,4}))?%\Z")
 
 DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -35,9 +40,10 @@ class Share(Record):
 
 
 def parse_quantity(value: object) -> int | None:
-    """Bytes of a Kubernetes quantity (`3500Mi`, `80Gi`, `2G`, `1.5Gi`, a bare integer); None unless positive and whole.
+    """Bytes of a Kubernetes quantity (`3500Mi`, `80Gi`, `2G`, `2.3Gi`, `1e9`, a bare integer); None unless positive.
 
-    Milli-units and exponents, which Kubernetes also reads, make no sense for memory sizes of a device and are refused.
+    A part of a byte counts as a whole one, as in Kubernetes (apimachinery, resource.Quantity.Value). Units below one byte
+    (`m`, `u`, `n`), which Kubernetes also reads, make no sense for the memory of a device and are refused.
     """
     if isinstance(value, bool):
         return None
@@ -46,21 +52,22 @@ def parse_quantity(value: object) -> int | None:
     match = _QUANTITY.match(value) if isinstance(value, str) else None
     if not match:
         return None
-    whole, fraction, suffix = match.groups()
-    unit = _SUFFIXES[suffix or ""]
+    whole, fraction, suffix, exponent = match.groups()
     fraction = fraction or ""
-    scaled = int(whole + fraction) * unit
-    number, rest = divmod(scaled, 10 ** len(fraction))
-    return number if not rest and 0 < number < 1 << 63 else None
+    scaled = int(whole + fraction) * _SUFFIXES[suffix or ""]
+    power = int(exponent or 0) - len(fraction)
+    number = scaled * 10**power if power >= 0 else -(-scaled // 10**-power)
+    return number if 0 < number < 1 << 63 else None
 
 
 def parse_duration(value: object) -> int | None:
-    """Seconds of a Go duration in whole seconds (`10s`, `30m`, `1h30m`); None for anything else, zero included."""
-    match = _DURATION.match(value) if isinstance(value, str) and value else None
-    if not match:
+    """Seconds of a Go duration in whole seconds (`10s`, `30m`, `1h30m`, `1.5h`, `0s`); None for anything else."""
+    if not isinstance(value, str) or not _DURATION.match(value):
         return None
-    hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return hours * 3600 + minutes * 60 + seconds or None
+    parts = _DURATION_PARTS.findall(value)
+    total = sum(int(whole + fraction.ljust(9, "0")) * _NANOSECONDS[unit] for whole, fraction, unit in parts)
+    seconds, rest = divmod(total, 10**18)
+    return seconds if not rest and seconds <= _LONGEST_SECONDS else None
 
 
 def parse_percent(value: object) -> int | None:

@@ -172,7 +172,7 @@ def judge_path(upstream: UpstreamChart, path: tuple[str, ...]) -> Known | OpenMa
         above = ".".join(path[:length])
         if above in known:
             return OpenMap(above=above) if known[above].kind in (ValueKind.MAP, ValueKind.ANY) else Unknown(nearest=(above,))
-    if any(other.startswith(f"{dotted}.") for other in known):
+    if any(other.startswith(f"{dotted}.") for other in (*known, *dropped)):
         return Known(fact=None)
     if path[0] in upstream.subcharts:
         return OpenMap(above=path[0])

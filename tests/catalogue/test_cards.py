@@ -64,8 +64,9 @@ def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
         yield path, value
 
 
-def test_there_are_sixty_two_cards() -> None:
-    assert len(IDS) == 62
+def test_no_card_gets_lost() -> None:
+    """Intents name cards by id, so a card once shipped stays; a new one needs no change here."""
+    assert len(IDS) >= 62
 
 
 @pytest.mark.parametrize("card_id", IDS)

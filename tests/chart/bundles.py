@@ -90,7 +90,9 @@ MODES = bundle(
     },
     profiles=("exclusive-00000001", "mig-1e345678", "mps-12345678", "time-slicing-0badcafe"),
     quotas={"atlas": {"requests.nvidia.com/gpu.shared": 8, "requests.nvidia.com/mig-1g.5gb": 0},
-            "cms": {"requests.nvidia.com/gpu": 12345678}},
+            "cms": {"requests.nvidia.com/gpu": 12345678},
+            "lhcb": {"requests.nvidia.com/gpu": 2000, "requests.nvidia.com/gpu.shared": 1500,
+                     "requests.nvidia.com/mig-1g.5gb": 9 * 10**15}},
 )
 ONE = bundle("one", {"only": pool("time-slicing")}, profiles=("time-slicing-0badcafe",))
 FIFTY = bundle("fifty", {f"pool-{number}": pool("mig") for number in range(50)}, profiles=("mig-0badcafe",))

@@ -85,6 +85,7 @@ def killed_at(number: int, folder: Path) -> Callable[[], None]:
     return job
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_step_leaves_whole_files_and_the_next_run_finishes(tmp_path: Path, way: str) -> None:
     output.write(bundle(NEW), tmp_path / "warm", output.lock.EMPTY)  # so that the children import nothing
     seen = set()
@@ -134,6 +135,7 @@ class Faults:
         return step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "number", "lasting"),
     [(STEPS, errno.EIO, False), (STEPS, errno.EACCES, False), (GROWING, errno.ENOSPC, True), (GROWING, errno.ENOSPC, False)],

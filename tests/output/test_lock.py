@@ -8,12 +8,13 @@ from gpushare import lock, resources
 from gpushare.diagnostics import Finding
 from gpushare.lock import EMPTY, GENERATIONS, GoalPin, Lock
 
+SHARED = {"version": "v1", "sharing": {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 8}]}}}
 FULL = Lock(
     intent="sha256:" + "1" * 64,
     files={"README.md": "sha256:" + "a" * 64, "chart/values.yaml": "sha256:" + "b" * 64},
     goals={"training": GoalPin(question="1a2b3c4d", layout=(("3g.20gb", 1), ("1g.5gb", 4)))},
-    profiles={"mps-12345678": {"version": "v1", "sharing": {"mps": {"renameByDefault": True}}}},
-    former=({"mig-1e345678": {"version": "v1"}}, {"mps-00000000": {}}),
+    profiles={"mps-12345678": SHARED},
+    former=({"mig-1e345678": {"version": "v1"}}, {"exclusive-00000000": {"version": "v1"}}),
     mig_configs={"mig-aaaaaaaa": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}]},
     former_mig_configs=({"mig-bbbbbbbb": [{"devices": "all", "mig-enabled": False}]},),
 )
@@ -113,6 +114,31 @@ def test_a_lock_that_lists_a_path_out_of_the_bundle_is_broken_at_that_path(path:
     line = data.decode().splitlines().index(f'  "{path}": "sha256:{"a" * 64}"') + 1
     assert finding.span is not None
     assert (finding.span.line, finding.span.column) == (line, 3)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("  mps-12345678:", "  ../../values:"),
+        ("  mps-12345678:", "  mps-1234567:"),
+        ('    version: v1\n    sharing:', '    version: v2\n    sharing:'),
+        ("replicas: 8", "replicas: 1"),
+        ("nvidia.com/gpu", "nvidia.com/mig-1g.5gb+me"),
+        ("      mps:\n", "      timeSlicing: {}\n      mps:\n"),
+        ("  mig-aaaaaaaa:", "  Everything:"),
+        ('"1g.5gb": 7', '"1g.5gb": 0'),
+        ('"1g.5gb": 7', '"1c.1g.5gb": 7'),
+        ('"1g.5gb": 7', '"1g.5gb.me": 7'),
+        ("devices: all", "devices: some"),
+        ("mig-enabled: false", "mig-enabled: true"),
+        ("mig-enabled: true", "mig-enabled: false"),
+        ("mig-enabled: false", "mig-enabled: false\n        device-filter: A100"),
+    ],
+)
+def test_a_lock_with_a_config_that_upstream_would_refuse_is_broken(old: str, new: str) -> None:
+    finding = lock.read(broken(change=(old, new)))
+    assert isinstance(finding, Finding)
+    assert (finding.code, finding.span is not None) == ("GS790", True)
 
 
 def test_the_text_that_explains_the_finding_has_an_example_of_each() -> None:

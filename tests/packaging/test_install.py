@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DATA = ["compiler/gpushare/schemas", "compiler/gpushare/findings", "profiles", "templates", "charts"]
 
+LEFT_OVER = [".git", "*venv*", "build", "dist", "*.egg-info", "__pycache__", ".cache", "*_cache", ".hypothesis"]
+
 pytestmark = pytest.mark.slow
 
 
@@ -26,15 +28,9 @@ def run(*command: object, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tracked and untracked files of the repository, without what builds and tests left in it."""
+    """The files of the repository, without what builds and tests left in it. It need not be a git checkout."""
     target = tmp_path_factory.mktemp("clone") / "gpushare"
-    names = run("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", cwd=ROOT).split("\0")
-    for name in filter(None, names):
-        source = ROOT / name
-        if source.is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, target / name)
-    return target
+    return Path(shutil.copytree(ROOT, target, ignore=shutil.ignore_patterns(*LEFT_OVER)))
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpushare import catalog, sharing_profiles
 from gpushare.intent import (
     Exclusive,
     Layout,
@@ -163,6 +164,13 @@ def test_a_pool_without_mig_on_a_card_with_mig_is_all_disabled() -> None:
 
 def test_a_card_without_mig_has_no_mig_parted_config() -> None:
     assert mig_config(pool(Exclusive(), "t4")) is None
+
+
+@pytest.mark.parametrize(("supported", "name"), [(True, "all-disabled"), (None, None), (False, None)])
+def test_a_card_whose_profiles_nobody_knows_is_all_disabled_where_it_has_mig(supported: bool | None, name: str | None) -> None:
+    card = replace(catalog.load("b100"), mig_supported=supported)
+    config = sharing_profiles.mig_parted_config(Exclusive(), card, ((),))
+    assert (config[0] if config else None) == name
 
 
 def test_our_own_partitioner_has_no_mig_parted_config() -> None:

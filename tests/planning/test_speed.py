@@ -17,9 +17,9 @@ def thousand(sharing: Sharing, card: str) -> list[Pool]:
 def best_of_three(pools: list[Pool]) -> tuple[Plan, float]:
     resolved, seconds = plan(pools[0]), []  # the first call reads the card, once per process
     for _ in range(3):
-        began = time.perf_counter()
+        began = time.process_time()
         resolved = plan(*pools)
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.process_time() - began)
     return resolved, min(seconds)
 
 

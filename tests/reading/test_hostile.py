@@ -15,11 +15,11 @@ MEASURE = """
 import json, pathlib, re, sys, time
 from gpushare import schema, source
 data = sys.stdin.buffer.read()
-start = time.perf_counter()
+start = time.process_time()
 read = source.read(data, "intent.yaml")
 findings = list(read.findings) or [read.locate(finding) for finding in schema.check(read)]
 lines = [read.line(finding.span.line) for finding in findings]
-seconds = time.perf_counter() - start
+seconds = time.process_time() - start  # of this process alone: a busy machine changes nothing
 # Not getrusage: its peak is inherited from the process that started this one.
 peak_kib = int(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])
 print(json.dumps({"codes": [finding.code for finding in findings], "seconds": seconds, "mib": peak_kib / 1024,
@@ -72,6 +72,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_costs_little(name: str) -> None:
     data, code = HOSTILE[name]
@@ -102,6 +103,7 @@ def test_arbitrary_bytes_raise_nothing(data: bytes) -> None:
 SIGNS = [*"ab01:?-[]{},&*!|>'\"%@`# \n\t\r.~=<", "- ", ": ", "\n  ", "&a ", "*a", "<<: ", "---\n", "é", "😀"]
 
 
+@pytest.mark.slow
 @settings(max_examples=800, deadline=None)
 @given(st.lists(st.sampled_from(SIGNS)).map("".join))
 def test_arbitrary_arrangements_of_yaml_signs_raise_nothing(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from gpushare import intent, intent_reader, schema, source
@@ -139,6 +140,7 @@ def test_every_way_to_want_instances_is_read() -> None:
     assert wanted("layout: {3g.20gb: 1, 1g.5gb: 2.0}") == (("3g.20gb", 1), ("1g.5gb", 2))
 
 
+@pytest.mark.slow
 @settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(mutated())
 def test_every_document_that_passes_the_schema_can_be_built(document: Any) -> None:

@@ -36,6 +36,7 @@ SPECIAL = "null Null nUll true TRUE tRue yes Yes no NO on Off y Y n N = << .inf 
 WORDS = st.text(alphabet="0123456789-+._:eExXobBynTZ", max_size=9) | st.sampled_from(SPECIAL.split())
 
 
+@pytest.mark.slow
 @settings(max_examples=3000, deadline=None)
 @given(WORDS)
 @example("1.")

@@ -17,23 +17,13 @@ from tests.rendering.compiled import POOLS, compiled, document, files, intent
 RULES = YamlLintConfig((Path(__file__).parents[2] / ".yamllint").read_text())
 
 
-def test_a_bundle_has_these_files_and_its_lock_last() -> None:
+def test_a_bundle_has_a_policy_for_every_pool_and_a_profile_for_every_way_to_share_and_its_lock_last() -> None:
+    """The other files: docs/bundle.md lists them, which the tests of the documentation compare with every example."""
     bundle = files("notebooks", "dense")
-    static = {f"chart/{path.relative_to(resources.chart())}" for path in resources.chart().rglob("*")} - {"chart/values.yaml"}
-    generated = [path for path in bundle if path not in static]
-    profiles = sorted(path for path in generated if path.startswith("chart/files/profiles/"))
-    assert [path for path in generated if path not in profiles] == [
-        "README.md",
-        "namespace.yaml",
-        "chart/values.yaml",
-        "chart/files/policies/dense.yaml",
-        "chart/files/policies/notebooks.yaml",
-        "gpu-operator/values.yaml",
-        "nodes/pools.yaml",
-        "images.txt",
-        "gpushare.lock.yaml",
-    ]
-    assert len(profiles) == 2
+    policies = [path for path in bundle if path.startswith("chart/files/policies/")]
+    assert policies == ["chart/files/policies/dense.yaml", "chart/files/policies/notebooks.yaml"]
+    assert len([path for path in bundle if path.startswith("chart/files/profiles/")]) == 2
+    assert list(bundle)[-1] == lock.FILE
 
 
 def test_the_chart_is_copied_as_it_is_but_for_its_values() -> None:

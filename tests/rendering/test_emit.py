@@ -65,6 +65,7 @@ keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=10) | st.sampl
 values = st.recursive(scalars, lambda part: st.lists(part, max_size=4) | st.dictionaries(keys, part, max_size=4), max_leaves=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(values)
 @example({"a": [], "b": {}, "c": [[], {}, [[1]], [{"x": [1, {"y": 2}]}]]})

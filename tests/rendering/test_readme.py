@@ -38,6 +38,26 @@ def test_the_readme_says_what_this_version_does_not_generate() -> None:
     assert all(word in text for word in ("Admission policies", "Monitoring", "Argo CD"))
 
 
+@pytest.mark.parametrize("pools", [("hpc",), ("serving", "dense")])
+def test_the_readme_says_when_the_operators_strategy_may_change(pools: tuple[str, ...]) -> None:
+    told = "An upgrade that empties it goes before our chart's"
+    assert told in files(*pools)["README.md"]
+    assert told not in files(*pools, platform="{stack: device-plugin}")["README.md"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "told"),
+    [
+        ("{}", False),
+        ("{values: {toolkit: {enabled: false}}}", True),
+        ("{stack: device-plugin}", True),
+        ("{stack: existing}", True),
+    ],
+)
+def test_the_readme_tells_of_the_hole_where_the_toolkit_is_not_ours(platform: str, told: bool) -> None:
+    assert ("The container toolkit's settings" in files("hpc", platform=platform)["README.md"]) is told
+
+
 @pytest.mark.parametrize(
     ("label", "command"),
     [

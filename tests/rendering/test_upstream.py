@@ -138,6 +138,15 @@ def test_values_of_the_intent_are_merged_last_and_environment_lists_keep_ours() 
     assert values["gdrcopy"] == {"args": None}
 
 
+@pytest.mark.parametrize("given", ["null", "[]"])
+def test_no_value_of_the_intent_removes_our_variables(given: str) -> None:
+    more = f"cdi: {{enabled: false}}, toolkit: {{env: {given}}}, dcgmExporter: {{env: {given}}}, devicePlugin: {{env: {given}}}"
+    values, plain = operator(platform=f"{{values: {{{more}}}}}"), operator(platform="{values: {cdi: {enabled: false}}}")
+    assert [values[part]["env"] for part in ("toolkit", "dcgmExporter", "devicePlugin")] == [
+        plain[part]["env"] for part in ("toolkit", "dcgmExporter", "devicePlugin")
+    ]
+
+
 def test_the_plugin_chart_lets_every_profile_decide_and_brings_feature_discovery() -> None:
     values = plugin(platform="{stack: device-plugin}")
     assert values["config"] == {"name": "gpushare-profiles", "default": "", "fallbackStrategies": ["empty"]}
@@ -190,7 +199,10 @@ def test_an_existing_plugin_gets_the_config_map_and_the_steps_and_no_values() ->
     assert "namespace" not in config_map["metadata"]
     profiles = {path.split("/")[-1].removesuffix(".yaml"): bundle[path] for path in bundle if "/files/profiles/" in path}
     assert config_map["data"] == {f"{key}-{side}": text for key, text in profiles.items() for side in "ab"}
-    assert "existing/configmap.yaml" in bundle["existing/README.md"]
+    steps = bundle["existing/README.md"]
+    assert "existing/configmap.yaml" in steps
+    assert "`accept-nvidia-visible-devices-as-volume-mounts = true`" in steps
+    assert "DEVICE_LIST_STRATEGY" in steps
 
 
 @pytest.mark.parametrize(
@@ -198,6 +210,7 @@ def test_an_existing_plugin_gets_the_config_map_and_the_steps_and_no_values() ->
     [
         ("{}", "nvidia"),
         ("{values: {operator: {runtimeClass: other}}}", "other"),
+        ("{values: {operator: {runtimeClass: null}}}", "nvidia"),
         ("{stack: device-plugin}", ""),
         ("{stack: device-plugin, values: {runtimeClassName: nvidia}}", "nvidia"),
         ("{stack: existing}", ""),

@@ -36,7 +36,7 @@ def test_caps_together_stay_within_what_is_usable(cap_mib: int, oversubscribe: i
 def test_what_would_fit_is_named() -> None:
     (finding,) = judged(RULES, pool(T4_SLICED, "t4", **memory(cap=6 << 30)))
     assert finding.message == "4 shares of 6Gi are more than the 14899Mi usable of Tesla T4"
-    assert finding.hints == ("the largest cap for 4 replicas is 3724Mi", "6Gi fits 2 times")
+    assert finding.hints == ("the largest cap for 4 replicas is 3724Mi", "6Gi fits twice")
 
 
 def test_a_cap_of_several_profiles_is_reported_once_for_the_tightest() -> None:
@@ -120,7 +120,7 @@ def test_mps_limits_are_refused_outside_mps() -> None:
     assert codes(pool(Mps(replicas=4), "t4", **mps)) == []
 
 
-@pytest.mark.parametrize(("cap_mib", "expected"), [(3725, ["GS501"]), (3840, ["GS501"]), (3841, ["GS507"])])
+@pytest.mark.parametrize(("cap_mib", "expected"), [(3725, []), (3840, []), (3841, ["GS507"])])
 def test_an_mps_cap_is_no_larger_than_what_the_daemon_gives(cap_mib: int, expected: list[str]) -> None:
     one = pool(Mps(replicas=4), "t4", **memory(cap=cap_mib * MIB))
     assert findings(RULES, one) == [(code, CAP, "value") for code in expected]

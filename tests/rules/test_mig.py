@@ -117,7 +117,7 @@ MISSING, REPEATED, OUTSIDE = "/sharing/layouts", "/sharing/layouts/1/gpus/0", "/
         ((0, 1, 2), (2, 3), [("GS404", REPEATED, "value")]),
         ((0, 1, 2), (3, 4), [("GS404", OUTSIDE, "value")]),
         ((0, 1, 2), (3, -1), [("GS404", OUTSIDE, "value")]),
-        ((0, 1), (1, 4), [("GS404", REPEATED, "value"), ("GS404", OUTSIDE, "value"), ("GS404", MISSING, "key")]),
+        ((0, 1), (1, 4), [("GS404", REPEATED, "value"), ("GS404", OUTSIDE, "value")]),
         ((0, 0), (1, 2, 3), [("GS404", "/sharing/layouts/0/gpus/1", "value")]),
     ],
 )

@@ -53,7 +53,6 @@ def test_a_resource_that_is_not_offered_is_reported_at_its_key() -> None:
     [
         ((WHOLE,), "{whole: {memory: 8Gi}}", "whole devices"),
         ((pool(memory="{cap: none}"),), "{notebooks: {memory: 8Gi}}", "has no cap"),
-        ((pool(memory="{cap: 3Gi}"),), "{notebooks: {memory: 3071Mi}}", "less than one share of pool notebooks"),
     ],
 )
 def test_memory_that_is_no_number_of_shares(pools: tuple[str, ...], quota: str, words: str) -> None:

@@ -29,4 +29,4 @@ def test_a_card_without_mps_is_refused() -> None:
 
 @pytest.mark.parametrize("card", catalog.ids())
 def test_time_slicing_has_no_such_limit_on_any_card(card: str) -> None:
-    assert findings(RULES, pool(TimeSlicing(replicas=1024), card)) == []
+    assert "GS301" not in {code for code, _, _ in findings(RULES, pool(TimeSlicing(replicas=1024), card))}

@@ -14,6 +14,7 @@ from tests.solver.invented import geometries
 SEVEN = ((19, 14, 12), (78, 38, 28), (239, 64, 44))
 TWO = (2, 2, 2)
 FOUR = (5, 4, 4)
+NOT_PUBLISHED = (None, None, None)
 COUNTS = {
     "a30": (FOUR, FOUR, (17, 8, 8)),
     "rtx-pro-6000-server": (FOUR, FOUR, (302, 64, 64)),
@@ -25,7 +26,10 @@ COUNTS = {
     "rtx-6000d-84gb": (TWO, TWO, TWO),
     "thor-igpu": ((3, 3, 3), (3, 3, 3), (5, 5, 5)),
 }
-"""Maximal placed layouts, different layouts among them, those not part of another: base, with 1g of double memory, all."""
+"""Maximal placed layouts, different layouts among them, those not part of another: base, with 1g of double memory, all.
+
+Cards with seven slices have those of SEVEN. Any other card is compared with plain recursion alone.
+"""
 
 
 def multisets(geometry: Geometry):
@@ -46,11 +50,12 @@ def test_every_multiset_of_every_card_is_judged_as_by_plain_recursion(card):
 @pytest.mark.parametrize("card", cards.with_mig())
 def test_every_card_has_the_published_number_of_layouts(card):
     geometry = cards.geometry(card)
-    for is_wanted, expected in zip((cards.is_base, cards.is_plain, lambda _: True), COUNTS.get(card, SEVEN), strict=True):
+    published = COUNTS.get(card, SEVEN if geometry.units == 8 else NOT_PUBLISHED)
+    for is_wanted, expected in zip((cards.is_base, cards.is_plain, lambda _: True), published, strict=True):
         placed = brute.maximal(brute.placed_sets(geometry, is_wanted))
         different = {brute.multiset(one) for one in placed}
         largest = mig.maximal_layouts(cards.only(geometry, is_wanted))
-        assert (len(placed), len(different), len(largest)) == expected
+        assert expected is None or (len(placed), len(different), len(largest)) == expected
         assert {frozenset(layout) for layout in largest} == brute.uncontained(different)
 
 
@@ -92,6 +97,7 @@ def test_the_order_in_which_a_layout_is_written_does_not_matter():
     assert mig.fits(geometry, ())
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(geometries())
 def test_any_card_that_anyone_could_describe_is_judged_as_by_plain_recursion(geometry):

@@ -191,6 +191,7 @@ def test_no_more_layouts_are_offered_than_were_asked_for(a100):
     assert mig.nearest(a100, wanted, limit=2) == mig.nearest(a100, wanted)[:2]
 
 
+@pytest.mark.slow
 def test_what_is_near_is_legal_new_and_the_same_every_time_for_every_illegal_layout_of_an_a100(a100):
     legal = {brute.multiset(placed) for placed in brute.placed_sets(a100)}
     for layout in multisets(a100):

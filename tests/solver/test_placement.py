@@ -49,6 +49,7 @@ def test_every_legal_layout_is_placed_slice_by_slice_on_places_of_its_profiles(c
         assert [instance.start for instance in instances] == sorted(instance.start for instance in instances)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("card", [cards.A100, "rtx-pro-6000-server"])
 def test_no_way_to_place_keeps_more_between_any_two_layouts(card):
     geometry = cards.geometry(card)
@@ -60,6 +61,7 @@ def test_no_way_to_place_keeps_more_between_any_two_layouts(card):
             assert len(stayed) == max(len(placed & old[-1]) for placed in possible)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(geometries(), st.data())
 def test_no_way_to_place_keeps_more_on_any_card_that_anyone_could_describe(geometry, data):

@@ -55,7 +55,7 @@ def runtime_class(platform: Platform) -> str:
     """
     chosen: str | None = None
     if platform.stack is Stack.GPU_OPERATOR:
-        chosen = platform.values.get("operator", {}).get("runtimeClass", "nvidia")
+        chosen = platform.values.get("operator", {}).get("runtimeClass") or "nvidia"  # the CRD's default for what is empty
     elif platform.stack is Stack.DEVICE_PLUGIN:
         chosen = platform.values.get("runtimeClassName")
     return chosen or ""

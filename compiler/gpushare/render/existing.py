@@ -8,7 +8,9 @@ from gpushare.plan import Plan
 _STEPS = """# The device plugin that is already there
 
 This bundle installs no device plugin. Yours must read its configs from the ConfigMap `gpushare-profiles`, by the node label
-`nvidia.com/device-plugin.config` that gpushare's node runtime sets. PLUGIN_NAMESPACE is where your plugin runs.
+`nvidia.com/device-plugin.config` that gpushare's node runtime sets. NVIDIA's two charts can, by their config-manager; a plugin
+from a plain manifest or from a cloud provider cannot. `placement: pack` and MIG profiles with attributes (such as `+me`) need
+device plugin 0.20.0 or newer. PLUGIN_NAMESPACE is where your plugin runs.
 
 1. Unless that is `{namespace}`, where our chart puts the ConfigMap itself, apply a copy. Repeat it after every compile: it must
    hold a profile before a node asks for it.
@@ -32,7 +34,12 @@ This bundle installs no device plugin. Yours must read its configs from the Conf
 4. Install our chart as the bundle's README.md says. Where your plugin has a runtime class, add `--set runtimeClassName=NAME`.
 
 Check that the toolkit ignores NVIDIA_VISIBLE_DEVICES in unprivileged containers
-(`accept-nvidia-visible-devices-envvar-when-unprivileged = false`). Otherwise an image that sets it sees every GPU.
+(`accept-nvidia-visible-devices-envvar-when-unprivileged = false`). Otherwise an image that sets it sees every GPU. Then the
+plugin must pass devices by CDI or by volume mounts (DEVICE_LIST_STRATEGY), since its default is that variable, and our own pods
+need `accept-nvidia-visible-devices-as-volume-mounts = true`.
+
+For metrics by pod, dcgm-exporter needs `hostPID: true`, KUBERNETES_VIRTUAL_GPUS=true, and in NVIDIA_RESOURCE_NAMES every
+resource of the bundle's README.md that ends in `.shared`.
 """
 
 

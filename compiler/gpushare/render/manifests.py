@@ -24,6 +24,7 @@ _STATE = "/var/lib/gpushare"
 _KUBELET = "/var/lib/kubelet"
 _MPS = "/run/nvidia/mps"
 _PORT = 9408
+_PRIORITY = "system-node-critical"
 _TAINTS = ("gpushare.dev/not-ready", "gpushare.dev/repartitioning", "nvidia.com/gpu", "CriticalAddonsOnly")
 
 
@@ -79,10 +80,14 @@ class _Chart:
             yield self._config_map("gpushare-mig-parted", {"config.yaml": self.files["files/mig-parted/config.yaml"]})
 
     def quotas(self) -> Iterator[Object]:
-        """One ResourceQuota in each namespace that has one."""
+        """What allows our pods their priority, and one ResourceQuota in each namespace that has one."""
+        critical = {"scopeName": "PriorityClass", "operator": "In", "values": [_PRIORITY]}
+        yield self._object("v1", "ResourceQuota", "gpushare-critical-pods") | {
+            "spec": {"hard": {"pods": "1M"}, "scopeSelector": {"matchExpressions": [critical]}},
+        }
         for namespace, hard in sorted(self.values["quotas"].items()):
             quota = self._object("v1", "ResourceQuota", "gpushare", namespace=namespace)
-            yield quota | {"spec": {"hard": {key: str(number) for key, number in hard.items()}}}
+            yield quota | {"spec": {"hard": {key: _quantity(number) for key, number in hard.items()}}}
 
     def daemon_sets(self) -> Iterator[Object]:
         """One DaemonSet for each pool, and the one for nodes of pools that are gone."""
@@ -148,7 +153,7 @@ class _Chart:
             "automountServiceAccountToken": True,
             "enableServiceLinks": False,
             "hostPID": True,
-            "priorityClassName": "system-node-critical",
+            "priorityClassName": _PRIORITY,
             "terminationGracePeriodSeconds": 60,
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         }
@@ -218,6 +223,14 @@ def _rule(resource: str, *verbs: str, group: str = "") -> Object:
     return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
 
 
+def _quantity(number: int) -> str:
+    suffix = ""
+    for larger in "kMGTP":
+        if number and number % 1000 == 0:
+            number, suffix = number // 1000, larger
+    return f"{number}{suffix}"
+
+
 def _reference(image: Mapping[str, str]) -> str:
     repository = mirrored(image["repository"], image.get("registry") or None)
     return f"{repository}@{image['digest']}" if image.get("digest") else f"{repository}:{image['tag']}"
@@ -235,7 +248,8 @@ def _environment(*, mps: bool, configures_mig: bool, monitors_mig: bool) -> list
         texts["NVIDIA_MIG_CONFIG_DEVICES"] = "all"
     if monitors_mig:
         texts["NVIDIA_MIG_MONITOR_DEVICES"] = "all"
-    fields = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in paths.items()]
+    references = {name: {"apiVersion": "v1", "fieldPath": path} for name, path in paths.items()}
+    fields = [{"name": name, "valueFrom": {"fieldRef": reference}} for name, reference in references.items()]
     return [*fields, *({"name": name, "value": text} for name, text in texts.items())]
 
 

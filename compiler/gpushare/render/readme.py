@@ -151,6 +151,9 @@ def _upstream(plan: Plan, values: str) -> Iterator[str]:
     if platform.stack is Stack.GPU_OPERATOR and plan.operator_mig_strategy is None:
         yield from ("", "The pools need different MIG strategies. So the operator's is empty, and server-side apply refuses")
         yield "that: give Helm 4 `--server-side=false` for this release. Helm 3 needs nothing."
+    if platform.stack is Stack.GPU_OPERATOR:
+        yield from ("", "The operator's `mig.strategy` changes on every node at once, busy or not.")
+        yield "An upgrade that empties it goes before our chart's; one that fills it waits until the pods below are Ready."
     if platform.partitioner is Partitioner.MIG_MANAGER:
         yield from ("", "The operator's mig-manager partitions the GPUs, by the configs in ConfigMap `gpushare-mig-parted`.")
 
@@ -162,6 +165,7 @@ def _not_generated(plan: Plan) -> Iterator[str]:
     yield "  namespace out of a pool, nor one that asks for a resource of several pools without naming the pool it means."
     yield "- Monitoring objects and dashboards: `monitoring` has no effect. The node runtime serves metrics on port 9408."
     yield "- Argo CD and Flux objects: `gitops` has no effect. Both can point at `chart/` and at upstream's chart."
-    if plan.intent.platform.stack is not Stack.GPU_OPERATOR:
+    platform = plan.intent.platform
+    if platform.stack is not Stack.GPU_OPERATOR or platform.values.get("toolkit", {}).get("enabled") is False:
         yield "- The container toolkit's settings: an image that sets NVIDIA_VISIBLE_DEVICES may see every GPU of its node."
     yield ""

@@ -2,7 +2,7 @@
 
 Writes only paths that the chart knows; `owned_values` lists them. Whatever the intent adds is merged last: maps merge, lists
 replace, and null stays, by which Helm deletes the chart's default. Environment lists are the exception: ours are appended,
-since K3s and RKE2 must add to them and losing ours would open a hole.
+since K3s and RKE2 must add to them and losing ours, even to null, would open a hole.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,7 +32,7 @@ def upstream_values(plan: Plan) -> Values:
     settings = _operator(plan) if platform.stack is Stack.GPU_OPERATOR else _plugin()
     for path, value in (*settings, *_tolerations(plan), *_repositories(plan), *_secrets(plan)):
         _set(values, path, value)
-    _merge(values, platform.values, ())
+    _merge(values, platform.values)
     return values
 
 
@@ -133,13 +133,14 @@ def _set(values: Values, path: str, value: Any) -> None:
     values[last] = value
 
 
-def _merge(values: Values, more: Mapping[str, Any], above: tuple[str, ...]) -> None:
+def _merge(values: Values, more: Mapping[str, Any]) -> None:
     for key, value in more.items():
-        path, ours = (*above, key), values.get(key)
+        ours = values.get(key)
         if isinstance(ours, dict) and isinstance(value, dict):
-            _merge(ours, value, path)
-        elif isinstance(ours, list) and isinstance(value, list) and path[-1] == "env":
-            names = {entry.get("name") for entry in value}
-            values[key] = [*value, *(entry for entry in ours if entry["name"] not in names)]
+            _merge(ours, value)
+        elif isinstance(ours, list) and key == "env":
+            theirs = value or []
+            names = {entry.get("name") for entry in theirs}
+            values[key] = [*theirs, *(entry for entry in ours if entry["name"] not in names)]
         else:
             values[key] = value

@@ -17,10 +17,23 @@ def _mechanism(code: str, pool: Pool, message: str, hint: str, severity: Severit
     return Finding(code=code, severity=severity, message=message, hints=(hint,), path=path)
 
 
+def _driver_on_mig(pool: Pool) -> bool:
+    return pool.enforcement.mechanism is Mechanism.DRIVER and pool.mode is Mode.MIG
+
+
+def _mps_without_daemon(pool: Pool) -> bool:
+    return pool.enforcement.mechanism is Mechanism.MPS and pool.mode is not Mode.MPS
+
+
+def _misplaced(pool: Pool) -> bool:
+    """Whether another finding asks for another mechanism."""
+    return _driver_on_mig(pool) or _mps_without_daemon(pool)
+
+
 def check_driver(context: Context) -> Iterator[Finding]:
     """GS505: driver limits on MIG, where the driver has none."""
     for pool in context.intent.pools:
-        if pool.enforcement.mechanism is Mechanism.DRIVER and pool.mode is Mode.MIG:
+        if _driver_on_mig(pool):
             message = "the driver's memory limits do not exist on MIG instances"
             yield _mechanism("GS505", pool, message, "write mechanism: auto or mechanism: watcher")
 
@@ -28,7 +41,7 @@ def check_driver(context: Context) -> Iterator[Finding]:
 def check_mps(context: Context) -> Iterator[Finding]:
     """GS506: MPS limits where no MPS daemon runs."""
     for pool in context.intent.pools:
-        if pool.enforcement.mechanism is Mechanism.MPS and pool.mode is not Mode.MPS:
+        if _mps_without_daemon(pool):
             message = f"mechanism: mps needs mode: mps, and this pool's is {pool.mode.value}"
             yield _mechanism("GS506", pool, message, "write mechanism: auto, which takes the strongest that the node has")
 
@@ -40,7 +53,7 @@ def check_effect(context: Context) -> Iterator[Finding]:
         if kinds is None or any(kind.shared for kind in kinds):
             continue
         for steps, given in (
-            (("enforcement",), pool.enforcement != Enforcement()),
+            (("enforcement",), pool.enforcement != Enforcement() and not _misplaced(pool)),
             (("memory", "oversubscribe"), pool.memory.oversubscribe_percent != 100),
             (("memory", "reserve"), pool.memory.reserve is not None and pool.mode is not Mode.MIG),
         ):

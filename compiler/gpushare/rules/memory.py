@@ -66,13 +66,16 @@ def check_sum(context: Context) -> Iterator[Finding]:
     tightest: dict[Path, tuple[int, _Shared]] = {}
     for shared in _shared(context):
         cap, usable = shared.cap_bytes, shared.usable
-        if cap is None or usable is None or cap < MIB or usable <= 0 or _over_mps(shared):
-            continue
+        if cap is None or usable is None or cap < MIB or usable <= 0 or shared.pool.mode is Mode.MPS:
+            continue  # under MPS the limit of a cap is what the daemon gives each client: GS507
         room = usable * shared.pool.memory.oversubscribe_percent
         if cap * shared.kind.replicas * 100 > room and room < tightest.get(shared.path, (room + 1, shared))[0]:
             tightest[shared.path] = (room, shared)
     for path, (room, shared) in tightest.items():
         yield _too_much(shared, room, path)
+
+
+_TIMES = ("not even once", "once", "twice")
 
 
 def _too_much(shared: _Shared, room: int, path: Path) -> Finding:
@@ -85,7 +88,7 @@ def _too_much(shared: _Shared, room: int, path: Path) -> Finding:
         message=f"{counted(replicas, 'share')} of {show_bytes(cap)} are more than {have}",
         hints=(
             f"the largest cap for {counted(replicas, 'replica')} is {largest}Mi",
-            f"{show_bytes(cap)} fits {fitting} times" if fitting else f"{show_bytes(cap)} fits not even once",
+            f"{show_bytes(cap)} fits {_TIMES[fitting] if fitting < len(_TIMES) else f'{fitting} times'}",
         ),
         path=path,
     )
@@ -152,7 +155,7 @@ def check_small(context: Context) -> Iterator[Finding]:
     for shared in _shared(context):
         kind = shared.kind
         cap = caps.cap_mib(shared.pool, shared.card, kind.profile, kind.replicas)
-        if not cap or cap >= SMALL_CAP_MIB:
+        if not cap or cap >= SMALL_CAP_MIB or _too_many_for_mps(shared):
             continue
         path = shared.path if shared.pool.memory.cap is not None else _replicas_path(shared)
         if path not in seen:
@@ -164,6 +167,11 @@ def check_small(context: Context) -> Iterator[Finding]:
                 hints=(f"a cap of {SMALL_CAP_MIB}Mi or more, or fewer replicas, leaves room for data",),
                 path=path,
             )
+
+
+def _too_many_for_mps(shared: _Shared) -> bool:
+    """Whether GS301 asks for fewer replicas anyway."""
+    return shared.pool.mode is Mode.MPS and shared.kind.replicas > shared.card.mps_max_replicas
 
 
 def _replicas_path(shared: _Shared) -> Path:

@@ -76,7 +76,8 @@ def check_coverage(context: Context) -> Iterator[Finding]:
                 else:
                     seen[gpu] = at
         missing = [gpu for gpu in range(pool.gpus_per_node) if gpu not in seen] if groups else []
-        if missing:
+        # An index that is wrong usually stands for one that is missing then: that is one mistake.
+        if len(missing) > sum(len(group.gpus) for group in groups) - len(seen):
             many = "s" if len(missing) > 1 else ""
             yield Finding(
                 code="GS404",

@@ -81,7 +81,7 @@ def check_replicas(context: Context) -> Iterator[Finding]:
                 yield Finding(
                     code="GS407",
                     message=f"replicas names {name}, which no GPU of this pool has",
-                    hints=(f"its GPUs have {listing(present)}",) if present else (),
+                    hints=(f"its GPUs have {listing(present)}" if present else "all its GPUs are whole: leave replicas out",),
                     path=pool_path(pool, "sharing", "replicas", name),
                     on_key=True,
                 )

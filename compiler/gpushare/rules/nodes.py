@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from gpushare import labels, selectors
-from gpushare.diagnostics import Finding, Path
+from gpushare.diagnostics import Finding, Path, Severity
 from gpushare.intent import Expression, NodeSelector, Pool
 from gpushare.rules.choices import few
-from gpushare.rules.phrases import listing
+from gpushare.rules.phrases import counted, listing
 from gpushare.rules.rule import Context, Rule, pool_path
 from gpushare.selectors import MAX_ALTERNATIVES, region
 from gpushare.units import MIB, is_dns_subdomain, show_bytes
@@ -134,7 +134,7 @@ def check_expected(context: Context) -> Iterator[Finding]:
         if pool.nodes.names and pool.nodes.expected is not None:
             yield Finding(
                 code="GS207",
-                message=f"expected cannot stand beside names: the pool has the {len(pool.nodes.names)} nodes that it names",
+                message=f"expected cannot stand beside names: they are {counted(len(pool.nodes.names), 'node')}",
                 hints=("leave expected out",),
                 path=pool_path(pool, "nodes", "expected"),
             )
@@ -177,6 +177,7 @@ def check_reachable(context: Context) -> Iterator[Finding]:
         if region(pool.nodes) is not None and context.territories.owned(pool) == ():
             yield Finding(
                 code="GS214",
+                severity=Severity.WARNING,
                 message=f"pool {pool.name} can never have a node: pools of higher priority have all that it selects",
                 hints=("raise its priority, or remove the pool",),
                 path=pool_path(pool, "nodes"),

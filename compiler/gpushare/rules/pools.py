@@ -1,5 +1,6 @@
 """Rules on a pool's name and card: GS201, GS205, GS208, GS209 and GS210."""
 
+import re
 from collections.abc import Iterator
 
 from gpushare import caps
@@ -23,7 +24,7 @@ def check_card(context: Context) -> Iterator[Finding]:
     """GS201: a card that neither the catalogue nor the intent knows."""
     for pool in context.intent.pools:
         if context.card(pool) is None:
-            near = nearest(pool.card, context.catalog.ids())
+            near = _nearest_cards(pool.card, context.catalog.ids())
             yield Finding(
                 code="GS201",
                 message=f"no card {pool.card} is known",
@@ -33,6 +34,14 @@ def check_card(context: Context) -> Iterator[Finding]:
                 ),
                 path=pool_path(pool, "card"),
             )
+
+
+def _nearest_cards(word: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Up to four cards that may be meant: those with every part of the word, else those that look like it."""
+    plain = re.sub(r"nvidia|tesla|geforce|quadro", "", word.lower()).strip(" -_")
+    parts = re.findall(r"[a-z]*[0-9]+[a-z]*|[a-z]+", plain)
+    holding = tuple(card for card in known if parts and all(part in card for part in parts))
+    return holding[:4] or nearest(plain, known)
 
 
 def check_name(context: Context) -> Iterator[Finding]:
@@ -137,7 +146,8 @@ def check_same_resource(context: Context) -> Iterator[Finding]:
             if card is not None:
                 offers.setdefault(kind.resource, []).append((pool, kind, _share(pool, card, kind)))
     for resource, offered in sorted(offers.items()):
-        others = [offer for offer in offered if offer[2] != offered[0][2]]
+        # Unlike shares within one pool break another rule.
+        others = [offer for offer in offered if offer[2] != offered[0][2] and offer[0] is not offered[0][0]]
         if others:
             first = {text: f"{text} in {pool.name}" for pool, _, text in reversed(offered)}
             yield Finding(

@@ -1,4 +1,4 @@
-"""Rules on quotas: GS601 to GS609."""
+"""Rules on quotas: GS601 to GS610."""
 
 from collections.abc import Iterator
 
@@ -119,17 +119,29 @@ def check_memory(context: Context) -> Iterator[Finding]:
         quota, kind = asked.quota, asked.sole
         if quota.memory_bytes is None or kind is None:
             continue
-        cap = caps.cap_mib(asked.pool, asked.card, kind.profile, kind.replicas)
         if not kind.shared:
             message, hint = f"pool {quota.pool} gives out whole devices, which have no cap to count memory by", "write a number"
         elif caps.wanted_cap(asked.pool, kind.profile) is CapWord.NONE:
             message, hint = f"pool {quota.pool} has no cap, so memory cannot be counted in shares", "write a number of shares"
-        elif cap and not caps.shares_for(quota.memory_bytes, cap):
-            message = f"{show_bytes(quota.memory_bytes)} is less than one share of pool {quota.pool}, which is {cap}Mi"
-            hint = f"write memory: {cap}Mi or more"
         else:
             continue
         yield Finding(code="GS604", message=message, hints=(hint,), path=(*quota_path(quota), "memory"))
+
+
+def check_floor(context: Context) -> Iterator[Finding]:
+    """GS610: a quota in memory that comes to no share at all."""
+    for asked in _asked(context):
+        for kind, count, path in asked.counts:
+            size = asked.quota.memory_bytes
+            if size is not None and not count:
+                cap = caps.cap_mib(asked.pool, asked.card, kind.profile, kind.replicas)
+                yield Finding(
+                    code="GS610",
+                    severity=Severity.WARNING,
+                    message=f"{show_bytes(size)} is less than one share of pool {asked.pool.name}, so it allows none",
+                    hints=(f"a share is {cap}Mi: write memory: {cap}Mi or more, or 0 if the namespace shall have none",),
+                    path=path,
+                )
 
 
 def check_access(context: Context) -> Iterator[Finding]:
@@ -228,4 +240,5 @@ RULES = (
     Rule(code="GS607", check=check_shared_budget),
     Rule(code="GS608", check=check_namespace),
     Rule(code="GS609", check=check_repeated),
+    Rule(code="GS610", check=check_floor),
 )

@@ -62,7 +62,7 @@ def _too_much_data(maps: Mapping[str, int]) -> Iterator[Finding]:
 
 def _too_large_a_release(files: Mapping[str, str]) -> Iterator[Finding]:
     size = _release_bytes(files)
-    hint = "Argo CD and `compile --manifests` keep no release; for Helm describe fewer pools, or select nodes by labels, not names"
+    hint = "Argo CD and `compile --manifests` keep no release; for Helm describe fewer pools, or select by labels, not names"
     # A warning however large: it is Helm's own limit, and those who apply rendered objects never meet it.
     for finding in _against("GS721", "the Helm release of the chart", size, RELEASE_BYTES, hint):
         yield replace(finding, severity=Severity.WARNING)

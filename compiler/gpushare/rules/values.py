@@ -1,12 +1,12 @@
 """Rules on `platform.values`, each value of which must be one that the upstream chart reads: GS708 to GS711."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpushare import upstream
-from gpushare.diagnostics import Finding
+from gpushare.diagnostics import Finding, Path
 from gpushare.intent import Stack
-from gpushare.owned_values import ENVIRONMENT, owned
+from gpushare.owned_values import ARGUMENTS, ENVIRONMENT, owned
 from gpushare.rules.phrases import listing
 from gpushare.rules.rule import Context, Rule
 from gpushare.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart, ValueKind
@@ -107,19 +107,26 @@ def check_owned(context: Context) -> Iterator[Finding]:
         if taken and is_value:
             message = f"gpushare sets {taken} itself"
             yield Finding(code="GS711", message=message, hints=(ours[taken],), path=(*HERE, *path), on_key=True)
-        yield from _owned_variables(context, path, value)
+        if context.intent.platform.stack is Stack.GPU_OPERATOR and isinstance(value, list | tuple):
+            yield from _owned_entries(path, value)
 
 
-def _owned_variables(context: Context, path: Steps, value: object) -> Iterator[Finding]:
-    names = ENVIRONMENT.get(".".join(path), ()) if context.intent.platform.stack is Stack.GPU_OPERATOR else ()
-    for number, entry in enumerate(value if isinstance(value, list | tuple) else ()):
-        if isinstance(entry, Mapping) and entry.get("name") in names:
-            yield Finding(
-                code="GS711",
-                message=f"gpushare sets the variable {entry['name']} itself",
-                hints=("leave it out; other variables of this list are kept",),
-                path=(*HERE, *path, number, "name"),
-            )
+def _owned_entries(path: Steps, entries: Sequence[object]) -> Iterator[Finding]:
+    """Variables and command line flags by which a process would leave the profiles."""
+    variables, flags = ENVIRONMENT.get(".".join(path), ()), ARGUMENTS.get(".".join(path), ())
+    for number, entry in enumerate(entries):
+        where: Path = (*HERE, *path, number)
+        if isinstance(entry, Mapping) and entry.get("name") in variables:
+            message, hint = f"the variable {entry['name']}", "leave it out; other variables of this list are kept"
+            yield Finding(code="GS711", message=f"gpushare sets {message} itself", hints=(hint,), path=(*where, "name"))
+        elif isinstance(entry, str) and (flag := _flag(entry)) in flags:
+            message, hint = f"{flag} would win over every profile", "leave it out; gpushare's profiles decide it"
+            yield Finding(code="GS711", message=message, hints=(hint,), path=where)
+
+
+def _flag(argument: str) -> str:
+    """The flag of a command line argument with two hyphens, as Go programs read one as well."""
+    return f"--{argument.lstrip('-').partition('=')[0]}"
 
 
 RULES = (

@@ -1,4 +1,4 @@
-"""Rules on versions: of Kubernetes, of the upstream chart and of the driver (GS702 to GS705, GS707 and GS718)."""
+"""Rules on versions: of Kubernetes, of the upstream chart and of the driver (GS702 to GS705, GS707, GS718 and GS719)."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -25,11 +25,11 @@ _VERSIONS = {Stack.GPU_OPERATOR: "v" + _NUMBER, Stack.DEVICE_PLUGIN: _NUMBER}
 
 def check_old_kubernetes(context: Context) -> Iterator[Finding]:
     """GS702: a Kubernetes that lacks what the bundle uses."""
-    major, minor = context.intent.kubernetes
-    if (major, minor) < OLDEST_KUBERNETES:
+    version = context.intent.kubernetes
+    if version and version < OLDEST_KUBERNETES:
         yield Finding(
             code="GS702",
-            message=f"Kubernetes {major}.{minor} is too old: bundles are made for 1.30 and newer",
+            message=f"Kubernetes {_dotted(version)} is too old: bundles are made for 1.30 and newer",
             hints=('write kubernetes: "1.30" or newer, the oldest API server that the bundle must install on',),
             path=("spec", "kubernetes"),
         )
@@ -37,14 +37,30 @@ def check_old_kubernetes(context: Context) -> Iterator[Finding]:
 
 def check_new_kubernetes(context: Context) -> Iterator[Finding]:
     """GS703: a Kubernetes that this gpushare has never met."""
-    major, minor = context.intent.kubernetes
-    if (major, minor) > NEWEST_KUBERNETES:
-        known = ".".join(str(part) for part in NEWEST_KUBERNETES)
+    version = context.intent.kubernetes
+    if version and version > NEWEST_KUBERNETES:
+        known = _dotted(NEWEST_KUBERNETES)
         yield Finding(
             code="GS703",
             severity=Severity.WARNING,
-            message=f"this gpushare knows Kubernetes up to {known}, not {major}.{minor}",
+            message=f"this gpushare knows Kubernetes up to {known}, not {_dotted(version)}",
             hints=(f'it writes nothing that {known} lacks: write kubernetes: "{known}" or older to say so',),
+            path=("spec", "kubernetes"),
+        )
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def check_kubernetes_form(context: Context) -> Iterator[Finding]:
+    """GS719: what is no minor version of Kubernetes."""
+    if context.intent.kubernetes is None:
+        given = context.document.get("spec", {}).get("kubernetes", "")
+        yield Finding(
+            code="GS719",
+            message=f"{given!r} is no version of Kubernetes",
+            hints=('write the oldest API server\'s major and minor number in quotes, such as kubernetes: "1.33"',),
             path=("spec", "kubernetes"),
         )
 
@@ -151,4 +167,5 @@ RULES: tuple[Rule, ...] = (
     Rule(code="GS705", check=check_version_known),
     Rule(code="GS707", check=check_plugin),
     Rule(code="GS718", check=check_driver_age),
+    Rule(code="GS719", check=check_kubernetes_form),
 )

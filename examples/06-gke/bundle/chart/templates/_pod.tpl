@@ -85,24 +85,30 @@ tolerationSeconds: {{ $toleration.tolerationSeconds | int64 }}
 {{- end }}
 
 {{/*
-Environment of a container that uses NVML. Takes (MPS control program wanted, MIG's configuration wanted, MIG's monitoring wanted).
+Environment of a container that uses NVML. A fieldRef is one value to server-side apply, its defaulted apiVersion included: without
+it every second field manager (Helm after kubectl, Argo CD after Helm) meets a conflict.
+Takes (MPS control program wanted, MIG's configuration wanted, MIG's monitoring wanted).
 */}}
 {{- define "gpushare.env" -}}
 - name: NODE_NAME
   valueFrom:
     fieldRef:
+      apiVersion: v1
       fieldPath: spec.nodeName
 - name: POD_NAME
   valueFrom:
     fieldRef:
+      apiVersion: v1
       fieldPath: metadata.name
 - name: POD_NAMESPACE
   valueFrom:
     fieldRef:
+      apiVersion: v1
       fieldPath: metadata.namespace
 - name: POD_UID
   valueFrom:
     fieldRef:
+      apiVersion: v1
       fieldPath: metadata.uid
 - name: NVIDIA_VISIBLE_DEVICES
   value: all

@@ -8,6 +8,13 @@ READY   = $(VENV)/.ready
 DEMO    = examples/01-heterogeneous
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# A cold `gpushare` without bytecode takes twice as long.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Debian keeps venv in a package of its own.
+VENV_PACKAGE = { if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
+	then apt-get -q update && apt-get -q install -y python3-venv; \
+	else echo "$(PYTHON) has no venv: install the package python3-venv" >&2; exit 1; fi; }
 
 .DEFAULT_GOAL = help
 .PHONY: help demo test test-fast lint golden bench docs clean
@@ -16,6 +23,7 @@ help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(VENV_PACKAGE)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --editable '.[test]'
 	@touch $@

@@ -10,6 +10,7 @@ import pytest
 
 from gpushare.diagnostics import is_error
 from tests.golden.update import EXAMPLES, compiled, examples
+from tests.tools.clone import copy_to
 
 IDS = [example.name for example in examples()]
 
@@ -56,13 +57,14 @@ def other_pythons() -> list[str]:
 @pytest.mark.slow
 def test_another_python_another_locale_and_another_place_write_the_same_bytes(tmp_path: Path) -> None:
     pythons = other_pythons() or [sys.executable]
+    source = copy_to(tmp_path / "gpushare")
     print(f"compiling every example with {', '.join(pythons)}")
     for number, python in enumerate(pythons):
         place = tmp_path / f"elsewhere {number}"
         shutil.copytree(EXAMPLES, place, ignore=shutil.ignore_patterns("bundle"))
         venv = tmp_path / f"venv{number}"
         subprocess.run([python, "-m", "venv", venv], check=True)
-        subprocess.run([venv / "bin" / "pip", "install", "-q", EXAMPLES.parent], check=True)
+        subprocess.run([venv / "bin" / "pip", "install", "-q", source], check=True)
         elsewhere = {"LC_ALL": "C", "TZ": "Asia/Kathmandu", "PYTHONHASHSEED": "7", "HOME": str(tmp_path)}
         environment = {"PATH": os.environ["PATH"], **elsewhere}
         for example in examples():

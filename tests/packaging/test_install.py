@@ -1,7 +1,6 @@
 """What pip installs works from anywhere: from a clone, from the wheel, from the sdist and in an editable install."""
 
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -10,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-DATA = ["compiler/gpushare/schemas", "compiler/gpushare/findings", "profiles", "templates", "charts"]
+from tests.tools.clone import copy_to
 
-LEFT_OVER = [".git", "*venv*", "build", "dist", "*.egg-info", "__pycache__", ".cache", "*_cache", ".hypothesis"]
+DATA = ["compiler/gpushare/schemas", "compiler/gpushare/findings", "profiles", "templates", "charts"]
 
 pytestmark = pytest.mark.slow
 
@@ -28,9 +26,7 @@ def run(*command: object, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of the repository, without what builds and tests left in it. It need not be a git checkout."""
-    target = tmp_path_factory.mktemp("clone") / "gpushare"
-    return Path(shutil.copytree(ROOT, target, ignore=shutil.ignore_patterns(*LEFT_OVER)))
+    return copy_to(tmp_path_factory.mktemp("clone") / "gpushare")
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.bench import intents, solver
+from tests.bench import intents, node_guard, node_plan, solver
 from tests.bench.operator_sized_chart import write_chart
 from tests.tools import helm
 
@@ -96,6 +96,8 @@ def main() -> int:
         cold_compile(Path(name))
         scale(Path(name))
     solver.main()
+    node_plan.main()
+    node_guard.main()
     return 0
 
 

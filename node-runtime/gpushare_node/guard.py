@@ -1,0 +1,160 @@
+"""Enforcement's judgement: what must be said and done about the GPU processes of this cycle. Pure: no clock, no I/O.
+
+A container that stays over its cap for the samples asked for is warned; after the cap's grace it is ended or evicted, as the
+cap says. The order in one cycle: look, count, go on with victims, choose new ones, report. Fail-open: whatever is unknown
+leads to no signal.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpushare_node.ladder import Case, advance, choose
+from gpushare_node.ledger import History, Ledger
+from gpushare_node.reading import DEFAULTS, Action, Cap, Grant, Reading, Settings
+from gpushare_node.reports import report_device, report_places
+from gpushare_node.rows import Distrust, Mps
+from gpushare_node.sight import Level, Sample, Sight, Unit, level, look
+from gpushare_node.verdicts import Evict, Next, Observe, Reason, Report, State, Verdict, Warn
+
+_STEP_NEXT = {Action.KILL: Next.TERMINATE, Action.EVICT: Next.EVICT, Action.WARN: Next.NOTHING, Action.NONE: Next.NOTHING}
+
+
+def judge(
+    reading: Reading, history: History, now: float, settings: Settings = DEFAULTS
+) -> tuple[tuple[Verdict, ...], History]:
+    """The verdicts of one cycle, and what the next one must know. `now` is monotonic seconds; wall time is never used.
+
+    Steps against offenders come first, in the order in which they are to be carried out; observations and reports follow.
+    """
+    ledger = Ledger(history, now, settings)
+    looks = [(device, look(device, reading.identities)) for device in reading.devices]
+    sights = {sight.device: sight for _, seen in looks if not isinstance(seen, Distrust) for sight in seen}
+    cases: dict[Unit, Case] = {}
+    observed: list[tuple[Unit, Cap | None, Sample, Level]] = []
+    for sight in sights.values():
+        for unit, cap, sample in _capped(sight, reading, settings):
+            answer = _answer(unit, cap, sample, sight, ledger)
+            observed.append((unit, cap, sample, answer))
+            if cap is not None and answer is Level.OVER:
+                offence = ledger.count(unit, tuple(process for process, _ in sample.processes))
+                cases[unit] = Case(unit=unit, cap=cap, sample=sample, sight=sight, offence=offence)
+    _acquit(observed, sights, ledger)
+    _advance_all(reading, sights, cases, ledger)
+    for case in sorted(cases.values(), key=lambda case: -case.excess_bytes):
+        _act(case, ledger)
+    ledger.verdicts.extend(_observe(*facts, ledger) for facts in observed)
+    for device, seen in looks:
+        report_device(device, seen, ledger)
+    report_places(sights, reading, ledger)
+    return tuple(ledger.verdicts), ledger.close()
+
+
+def _capped(sight: Sight, reading: Reading, settings: Settings) -> Iterator[tuple[Unit, Cap | None, Sample]]:
+    """The containers on a device with their caps."""
+    for container, sample in sight.samples.items():
+        cap = _cap(reading.grants.get(container), sight.device, settings)
+        yield Unit(container=container, device=sight.device), cap, sample
+
+
+def _cap(grant: Grant | None, device: str, settings: Settings) -> Cap | None:
+    """The cap that holds; None where none does, and where it is not known yet."""
+    if grant is None:
+        return None
+    return grant.caps.get(device) if device in grant.devices else settings.stray_cap
+
+
+def _answer(unit: Unit, cap: Cap | None, sample: Sample, sight: Sight, ledger: Ledger) -> Level:
+    """Whether the container is over its cap. A clock that stands still, or a lost cap, leaves an open offence open."""
+    offence = ledger.offences.get(unit) if ledger.offences else None
+    if cap is None:
+        return Level.CALM if offence is None else Level.UNKNOWN
+    if not ledger.has_moved:
+        return Level.UNKNOWN
+    return level(sample, cap, () if offence is None else offence.members, sight)
+
+
+def _acquit(observed: list[tuple[Unit, Cap | None, Sample, Level]], sights: dict[str, Sight], ledger: Ledger) -> None:
+    """Close the offences of containers that are calm now, or gone from a device that can be trusted."""
+    if not ledger.offences:
+        return
+    present = {unit: answer for unit, _, _, answer in observed}
+    for unit, offence in tuple(ledger.offences.items()):
+        sight = sights.get(unit.device)
+        is_absent = unit not in present and sight is not None and not sight.may_hide(offence.members)
+        if is_absent or present.get(unit) is Level.CALM:
+            del ledger.offences[unit]
+
+
+def _advance_all(reading: Reading, sights: dict[str, Sight], cases: dict[Unit, Case], ledger: Ledger) -> None:
+    """Go on with every victim. One whose device has left the node for good is forgotten."""
+    places = {place for device in reading.devices for place in device.places()} if ledger.victims else set()
+    for device, victim in tuple(ledger.victims.items()):
+        if device in places or ledger.now - victim.step_at <= ledger.settings.stale_seconds:
+            advance(victim, sights.get(device), cases.get(victim.unit), reading, ledger)
+        else:
+            del ledger.victims[device]
+
+
+def _act(case: Case, ledger: Ledger) -> None:
+    """Warn an offender, and after its grace do what its cap says."""
+    unit, now = case.unit, ledger.now
+    offence = ledger.offences.get(unit)
+    victim = ledger.victims.get(unit.device)
+    action = case.cap.action
+    if offence is None or offence.confirmed_at is None or offence.is_settled or action is Action.NONE:
+        return
+    if victim is not None and victim.unit == unit:
+        return
+    if action is Action.KILL and (offence.is_demoted or (case.sight.mps is not Mps.REACHABLE and case.is_mps())):
+        action = ledger.settings.mps_fallback
+        ledger.verdicts.append(Report(reason=Reason.MPS_REFUSED, device=unit.device, unit=unit))
+    _warn(case, action, now - offence.confirmed_at, ledger)
+    if now - offence.confirmed_at < case.cap.grace_seconds:
+        return
+    if action is Action.KILL:
+        choose(case, ledger)
+    elif action is Action.EVICT:
+        _evict(case, ledger)
+
+
+def _warn(case: Case, action: Action, waited_seconds: float, ledger: Ledger) -> None:
+    """Tell the tenant once, and again after a while."""
+    offence = ledger.offences[case.unit]
+    if offence.warned_at is not None and ledger.now - offence.warned_at < ledger.settings.remind_seconds:
+        return
+    ledger.offences[case.unit] = replace(offence, warned_at=ledger.now)
+    following = _STEP_NEXT[action]
+    rest = None if following is Next.NOTHING else max(0.0, case.cap.grace_seconds - waited_seconds)
+    ledger.verdicts.append(Warn(facts=case.facts(ledger, following, rest)))
+
+
+def _evict(case: Case, ledger: Ledger) -> None:
+    """Ask for the pod's eviction, again after a while. The first request counts like a victim."""
+    settings, unit = ledger.settings, case.unit
+    offence = ledger.offences[unit]
+    if offence.evicted_at is None:
+        if ledger.is_breaker_open():
+            ledger.verdicts.append(Report(reason=Reason.BREAKER_OPEN, device=unit.device, unit=unit))
+            return
+        ledger.choose(unit.container)
+    elif ledger.now - offence.evicted_at < settings.retry_seconds:
+        return
+    ledger.offences[unit] = replace(offence, evicted_at=ledger.now, is_settled=settings.dry_run)
+    ledger.verdicts.append(Evict(facts=case.facts(ledger, Next.EVICT, settings.retry_seconds)))
+
+
+def _observe(unit: Unit, cap: Cap | None, sample: Sample, answer: Level, ledger: Ledger) -> Observe:
+    """How the container stands at the end of the cycle."""
+    offence = ledger.offences.get(unit) if ledger.offences else None
+    victim = ledger.victims.get(unit.device) if ledger.victims else None
+    if victim is not None and victim.unit == unit:
+        state = State(victim.step.value)
+    elif answer is Level.UNKNOWN:
+        state = State.UNKNOWN
+    elif offence is None:
+        state = State.OK if answer is Level.CALM else State.OVER
+    else:
+        state = State.OVER if offence.warned_at is None else State.WARNED
+    used = sample.used_bytes if sample.is_whole else None
+    since = 0.0 if offence is None else ledger.now - offence.since
+    return Observe(unit=unit, state=state, used_bytes=used, cap=cap, since_seconds=since)

@@ -1,0 +1,36 @@
+"""Who a process is, and to which container it belongs. Values only: finding them out is the work of the outside worlds."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerId:
+    """One run of one container: the pod's uid and the container runtime's id, both as the cgroup path spells them."""
+
+    pod_uid: str
+    container: str
+
+
+class ProcessKind(Enum):
+    """What a process is to the guard. Told by pod and cgroup, never by the command name: a tenant can choose that."""
+
+    TENANT = "tenant"
+    SYSTEM = "system"
+    MPS_SERVER = "mps-server"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A process as it was recognised: two are the same one only when all of this is equal.
+
+    `start_time` is in clock ticks since boot and tells a reused pid apart. exec changes none of it, so a victim cannot shed
+    its identity. `container` is None outside pods and where it could not be found out.
+    """
+
+    pid: int
+    start_time: int
+    cgroup: str
+    container: ContainerId | None = None
+    kind: ProcessKind = ProcessKind.UNKNOWN

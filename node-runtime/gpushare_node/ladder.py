@@ -1,0 +1,183 @@
+"""How a victim is chosen and ended: SIGTERM, for MPS clients terminate_client, SIGKILL, each after its time.
+
+One victim at a time on each device. Every signal needs the container over its cap in this very cycle and the process verified
+in it; whatever is unknown waits. Decides about victims only; who is an offender is told by the guard.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from gpushare_node.identity import Process
+from gpushare_node.ledger import Ledger, Offence, Step, Victim
+from gpushare_node.reading import Cap, Reading
+from gpushare_node.rows import Mps
+from gpushare_node.sight import Sample, Sight, Unit
+from gpushare_node.verdicts import Facts, Kill, Next, Reason, Report, Scope, Terminate, TerminateClient
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A container that is over its cap on a device in this cycle, without doubt."""
+
+    unit: Unit
+    cap: Cap
+    sample: Sample
+    sight: Sight
+    offence: Offence
+
+    @property
+    def excess_bytes(self) -> int:
+        """How far over the limit."""
+        return self.sample.used_bytes - self.cap.limit_bytes
+
+    def is_mps(self) -> bool:
+        """Whether one of its processes must not simply be killed."""
+        return any(self.sight.is_mps_client(process) for process, _ in self.sample.processes)
+
+    def facts(self, ledger: Ledger, following: Next, following_seconds: float | None) -> Facts:
+        """What a verdict tells about this case."""
+        return Facts(
+            unit=self.unit, used_bytes=self.sample.used_bytes, cap=self.cap, since_seconds=ledger.now - self.offence.since,
+            next=following, next_seconds=following_seconds, dry_run=ledger.settings.dry_run,
+        )
+
+
+def choose(case: Case, ledger: Ledger) -> None:
+    """Take a victim and send it SIGTERM, if the device and the processes are free and the breaker is closed."""
+    unit = case.unit
+    if unit.device in ledger.victims:
+        return
+    if ledger.is_breaker_open():
+        ledger.verdicts.append(Report(reason=Reason.BREAKER_OPEN, device=unit.device, unit=unit))
+        return
+    is_repeated = len(ledger.strikes.get(unit.container, ())) >= ledger.settings.strikes
+    is_mps = case.is_mps()
+    if is_repeated and is_mps:
+        demote(case, ledger)
+        return
+    scope = Scope.CONTAINER if is_repeated else Scope.PROCESSES
+    processes = _all(case) if is_repeated else (_largest(case),)
+    if _are_in_flight(processes, ledger.victims):
+        return
+    ledger.choose(unit.container)
+    ledger.victims[unit.device] = Victim(
+        unit=unit, processes=processes, scope=scope, is_mps=is_mps, offence_since=case.offence.since,
+        step=Step.TERM_SENT, step_at=ledger.now,
+    )
+    following = Next.TERMINATE_CLIENT if is_mps else Next.KILL
+    facts = case.facts(ledger, following, ledger.settings.exit_seconds)
+    ledger.verdicts.append(Terminate(facts=facts, processes=processes, scope=scope))
+
+
+def demote(case: Case, ledger: Ledger) -> None:
+    """Give up ending MPS clients for this offence: the fallback follows, and never a raw SIGKILL."""
+    ledger.victims = {device: victim for device, victim in ledger.victims.items() if victim.unit != case.unit}
+    ledger.offences[case.unit] = replace(ledger.offences[case.unit], is_demoted=True)
+
+
+def advance(victim: Victim, sight: Sight | None, case: Case | None, reading: Reading, ledger: Ledger) -> None:
+    """The victim's next step. `sight` is None when its device cannot be trusted now, `case` when it is not clearly over."""
+    device = victim.unit.device
+    if victim.step is Step.KILL_SENT and ledger.now - victim.step_at >= ledger.settings.stuck_seconds:
+        victim = replace(victim, step=Step.STUCK)
+        ledger.victims[device] = victim
+    if sight is not None and not _is_listed(victim, sight, reading.identities):
+        _end(victim, Reason.GONE, ledger)
+        ledger.offences.pop(victim.unit, None)
+        return
+    match victim.step:
+        case Step.STUCK:
+            since = ledger.now - victim.step_at
+            ledger.verdicts.append(_report(victim, Reason.STUCK, since))
+        case Step.KILL_SENT:
+            pass
+        case Step.TERM_SENT | Step.CLIENT_SENT:
+            _press(victim, sight, case, reading, ledger)
+        case _:
+            assert_never(victim.step)
+
+
+def _press(victim: Victim, sight: Sight | None, case: Case | None, reading: Reading, ledger: Ledger) -> None:
+    """Go on with a victim that has had SIGTERM, or let it go."""
+    offence = ledger.offences.get(victim.unit)
+    if offence is None or offence.since != victim.offence_since:
+        is_calm = offence is None and sight is not None and victim.unit.container in sight.samples
+        _end(victim, Reason.SPARED if is_calm else Reason.LOST, ledger)
+        return
+    if case is None:
+        return
+    verified = _all(case)
+    if victim.scope is Scope.PROCESSES:
+        verified = tuple(process for process in victim.processes if process in verified)
+    if verified:
+        _escalate(victim, verified, case, reading, ledger)
+    elif not case.sight.may_hide(victim.processes):
+        _end(victim, Reason.LOST, ledger)
+        del ledger.offences[victim.unit]
+
+
+def _escalate(victim: Victim, verified: tuple[Process, ...], case: Case, reading: Reading, ledger: Ledger) -> None:
+    settings = ledger.settings
+    waited = ledger.now - victim.step_at
+    if victim.step is Step.CLIENT_SENT:
+        if settings.dry_run or reading.terminated_clients.issuperset(verified):
+            _kill(victim, verified, case, ledger)
+        elif waited >= settings.client_seconds:
+            demote(case, ledger)
+    elif waited >= settings.exit_seconds:
+        if not victim.is_mps and not case.is_mps():
+            _kill(victim, verified, case, ledger)
+        elif case.sight.mps is Mps.REACHABLE and victim.scope is Scope.PROCESSES:
+            ledger.victims[victim.unit.device] = replace(victim, is_mps=True, step=Step.CLIENT_SENT, step_at=ledger.now)
+            facts = case.facts(ledger, Next.KILL, settings.client_seconds)
+            ledger.verdicts.append(TerminateClient(facts=facts, processes=verified))
+        else:
+            demote(case, ledger)
+
+
+def _kill(victim: Victim, verified: tuple[Process, ...], case: Case, ledger: Ledger) -> None:
+    """The last step. A dry run ends here: nobody was killed, so nobody will go."""
+    facts = case.facts(ledger, Next.NOTHING, None)
+    ledger.verdicts.append(Kill(facts=facts, processes=verified, scope=victim.scope))
+    if ledger.settings.dry_run:
+        del ledger.victims[victim.unit.device]
+        ledger.offences[victim.unit] = replace(case.offence, is_settled=True)
+    else:
+        ledger.victims[victim.unit.device] = replace(victim, processes=verified, step=Step.KILL_SENT, step_at=ledger.now)
+
+
+def _is_listed(victim: Victim, sight: Sight, identities: Mapping[int, Process]) -> bool:
+    """Whether any of it still has a row. A row whose process cannot be recognised may well be the dying victim's."""
+    if victim.scope is Scope.CONTAINER and victim.unit.container in sight.samples:
+        return True
+    return any(
+        process.pid in sight.uses and identities.get(process.pid, process).start_time == process.start_time
+        for process in victim.processes
+    )
+
+
+def _are_in_flight(processes: tuple[Process, ...], victims: Mapping[str, Victim]) -> bool:
+    """Whether one of them is being ended for another device. What is stuck there blocks nobody elsewhere."""
+    return any(
+        process in victim.processes for victim in victims.values() if victim.step is not Step.STUCK for process in processes
+    )
+
+
+def _all(case: Case) -> tuple[Process, ...]:
+    return tuple(process for process, _ in case.sample.processes)
+
+
+def _largest(case: Case) -> Process:
+    """The process that uses most; of equal ones the youngest."""
+    return max(case.sample.processes, key=lambda member: (member[1], member[0].start_time, member[0].pid))[0]
+
+
+def _end(victim: Victim, reason: Reason, ledger: Ledger) -> None:
+    del ledger.victims[victim.unit.device]
+    ledger.verdicts.append(_report(victim, reason, ledger.now - victim.step_at))
+
+
+def _report(victim: Victim, reason: Reason, since_seconds: float) -> Report:
+    unit = victim.unit
+    return Report(reason=reason, device=unit.device, unit=unit, processes=victim.processes, since_seconds=since_seconds)

@@ -1,0 +1,82 @@
+"""Layout: what a policy wants of one GPU, in the driver's own numbers. Pure.
+
+Owns how the policy's words meet the driver's table. The table decides; where the policy says otherwise, that is a
+Difference, which somebody should hear of but which stops nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpushare_node.placing import Place
+from gpushare_node.policy import WantedInstance
+from gpushare_node.state import Placement, Profile
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileIdDifference:
+    """The driver has the profile under another id than the policy says."""
+
+    profile: str
+    policy: int
+    driver: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacementDifference:
+    """The policy wants the profile where the driver does not place it."""
+
+    profile: str
+    policy: Placement
+    driver: tuple[Placement, ...]
+
+
+Difference = ProfileIdDifference | PlacementDifference
+
+
+class LayoutError(ValueError):
+    """A layout that the GPU cannot have; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The profile ids wanted, one for each instance; every place where one may stand; the places that the policy names."""
+
+    profile_ids: tuple[int, ...]
+    places: frozenset[Place]
+    preferred: frozenset[Place]
+    differences: tuple[Difference, ...]
+
+
+def resolve(wanted: Sequence[WantedInstance], table: Sequence[Profile]) -> Layout:
+    """The layout. LayoutError if the driver does not know a profile; whether all fit together is not asked here."""
+    profiles = [_find(instance, table) for instance in wanted]
+    places = {(at.start, at.size, one.id) for one in profiles for at in one.placements if at.start >= 0 and at.size > 0}
+    named = {(instance.start, instance.size, one.id) for instance, one in zip(wanted, profiles, strict=True)}
+    differences = [found for instance, one in zip(wanted, profiles, strict=True) for found in _differences(instance, one)]
+    return Layout(
+        profile_ids=tuple(profile.id for profile in profiles),
+        places=frozenset(places),
+        preferred=frozenset(named),
+        differences=tuple(dict.fromkeys(differences)),
+    )
+
+
+def _find(instance: WantedInstance, table: Sequence[Profile]) -> Profile:
+    """By name, since the name is what pods ask for; by id only where the driver gives the id no name."""
+    for profile in table:
+        if profile.name == instance.profile:
+            return profile
+    for profile in table:
+        if profile.name is None and profile.id == instance.profile_id:
+            return profile
+    raise LayoutError(f"the driver does not know the profile {instance.profile} on this GPU")
+
+
+def _differences(instance: WantedInstance, profile: Profile) -> list[Difference]:
+    found: list[Difference] = []
+    if instance.profile_id not in (None, profile.id):
+        found.append(ProfileIdDifference(profile=instance.profile, policy=instance.profile_id, driver=profile.id))
+    at = Placement(start=instance.start, size=instance.size)
+    if at not in profile.placements:
+        found.append(PlacementDifference(profile=instance.profile, policy=at, driver=profile.placements))
+    return found

@@ -1,0 +1,162 @@
+"""PartitionPlan: the fewest operations that bring a node's GPUs from what is there to what the policy asks for. Pure.
+
+Owns what is to be done, in which order, and what must be idle for it. It carries nothing out and talks to nothing. A plan
+follows from state and policy alone: after a crash, plan again from what stands then.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gpushare_node.fitness import Reason, UnfitError, check_card, check_fault, find_target, needs_switch
+from gpushare_node.layout import Difference, Layout, LayoutError, resolve
+from gpushare_node.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
+from gpushare_node.placing import Board, Place, choose
+from gpushare_node.policy import Card, Policy, WantedGpu, WantedInstance
+from gpushare_node.state import Gpu, Instance, Mig, State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unfit:
+    """A GPU of which nothing is touched. `detail` is the sentence for people."""
+
+    index: int
+    reason: Reason
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuPlan:
+    """What happens to one GPU. The operations are legal one by one in this order; none: it is as wanted.
+
+    Nobody may use the instances in `needs_idle` and, with `needs_idle_gpu`, the GPU; `is_blocked` says that somebody does. If
+    not `is_final`, the driver names no placements before MIG is on: plan again after these operations.
+    """
+
+    index: int
+    uuid: str
+    operations: tuple[Operation, ...]
+    needs_idle: tuple[Instance, ...] = ()
+    needs_idle_gpu: bool = False
+    is_blocked: bool = False
+    is_final: bool = True
+    differences: tuple[Difference, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionPlan:
+    """What happens to the node. Every GPU of state and policy is in `gpus` or in `unfit`, by index."""
+
+    gpus: tuple[GpuPlan, ...]
+    unfit: tuple[Unfit, ...]
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """All operations. Those of different GPUs do not depend on each other."""
+        return tuple(operation for gpu in self.gpus for operation in gpu.operations)
+
+
+def plan(state: State, policy: Policy) -> PartitionPlan:
+    """The plan for every GPU by itself: one that is unfit stops no other. Total: no state and no policy raises.
+
+    The instances destroyed are as few as any choice among the driver's placements allows; of equal choices, the fewest in
+    use. Nothing is destroyed where the right instances stand already, wherever they stand.
+    """
+    wanted = {gpu.index: gpu for gpu in policy.gpus}
+    gpus: list[GpuPlan] = []
+    unfit: list[Unfit] = []
+    for gpu in state.gpus:
+        try:
+            gpus.append(_plan_gpu(gpu, wanted, state, policy.card))
+        except UnfitError as error:
+            unfit.append(Unfit(index=gpu.index, reason=error.reason, detail=str(error)))
+    for index in wanted.keys() - {gpu.index for gpu in state.gpus}:
+        detail = f"the policy is for {len(wanted)} GPUs; the node has none of this index"
+        unfit.append(Unfit(index=index, reason=Reason.GPU_COUNT_MISMATCH, detail=detail))
+    return PartitionPlan(
+        gpus=tuple(sorted(gpus, key=lambda one: one.index)), unfit=tuple(sorted(unfit, key=lambda one: one.index))
+    )
+
+
+def _plan_gpu(gpu: Gpu, wanted: Mapping[int, WantedGpu], state: State, card: Card) -> GpuPlan:
+    check_fault(gpu)
+    instances = find_target(gpu, wanted, state).instances
+    check_card(gpu, card)
+    if gpu.mig is not None:
+        return _plan_mig(gpu, gpu.mig, instances)
+    if instances:
+        raise UnfitError(Reason.INVALID_LAYOUT, "the policy wants MIG instances; this GPU has no MIG")
+    return GpuPlan(index=gpu.index, uuid=gpu.uuid, operations=())
+
+
+def _plan_mig(gpu: Gpu, mig: Mig, wanted: tuple[WantedInstance, ...]) -> GpuPlan:
+    """A mode change comes before instances are touched, unless it is the one to off, which must find none."""
+    is_switching = needs_switch(mig, to=bool(wanted))
+    standing = mig.instances if mig.current else ()
+    if not wanted:
+        off = (DisableMig(uuid=gpu.uuid),) if is_switching else ()
+        return _gpu_plan(gpu, (*_destroy(gpu, standing), *off))
+    on = (EnableMig(uuid=gpu.uuid),) if is_switching else ()
+    if not mig.profiles and not mig.current:
+        return replace(_gpu_plan(gpu, on), is_final=False)
+    layout = _resolve(wanted, mig)
+    kept, places = _choose(wanted, layout, standing)
+    # Everything that goes, goes before anything comes: slices, engines and counts are free then, whatever their limits.
+    gone = _destroy(gpu, [instance for instance in standing if instance not in kept])
+    new = [CreateInstance(uuid=gpu.uuid, profile_id=profile_id, start=start, size=size) for start, size, profile_id in places]
+    return replace(_gpu_plan(gpu, (*on, *gone, *new)), differences=layout.differences)
+
+
+def _destroy(gpu: Gpu, instances: Sequence[Instance]) -> list[DestroyInstance]:
+    in_order = sorted(instances, key=lambda instance: (instance.start, instance.gi_id))
+    return [DestroyInstance(uuid=gpu.uuid, instance=instance) for instance in in_order]
+
+
+def _gpu_plan(gpu: Gpu, operations: tuple[Operation, ...]) -> GpuPlan:
+    """The plan of these operations, with what they need to be idle."""
+    destroyed = tuple(operation.instance for operation in operations if isinstance(operation, DestroyInstance))
+    is_switching = any(isinstance(operation, EnableMig | DisableMig) for operation in operations)
+    on_gpu = gpu.mig.instances if gpu.mig and gpu.mig.current else ()
+    in_the_way = on_gpu if is_switching else destroyed
+    is_disturbing = is_switching or bool(destroyed)
+    return GpuPlan(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        operations=operations,
+        needs_idle=destroyed,
+        needs_idle_gpu=is_switching,
+        is_blocked=any(instance.is_busy for instance in in_the_way) or (gpu.is_busy and is_disturbing),
+    )
+
+
+def _resolve(wanted: tuple[WantedInstance, ...], mig: Mig) -> Layout:
+    if not mig.profiles:
+        raise UnfitError(Reason.GPU_UNREADABLE, "MIG is on, and the driver names no profile of this GPU")
+    try:
+        return resolve(wanted, mig.profiles)
+    except LayoutError as error:
+        raise UnfitError(Reason.INVALID_LAYOUT, str(error)) from error
+
+
+def _choose(
+    wanted: Sequence[WantedInstance], layout: Layout, standing: Sequence[Instance]
+) -> tuple[list[Instance], list[Place]]:
+    """The instances that stay, and the places where others come to stand.
+
+    Only whole instances can stay. They stay also where the driver's table has no such place: that they stand there is proof.
+    """
+    able: dict[Place, Instance] = {
+        (instance.start, instance.size, instance.profile_id): instance
+        for instance in standing
+        if instance.is_whole and instance.profile_id in layout.profile_ids and instance.start >= 0 and instance.size > 0
+    }
+    board = Board(
+        places=layout.places | able.keys(),
+        standing={place: instance.is_busy for place, instance in able.items()},
+        preferred=layout.preferred,
+    )
+    places = choose(board, layout.profile_ids)
+    if places is None:
+        asked = ", ".join(f"{count} {profile}" for profile, count in Counter(one.profile for one in wanted).items())
+        raise UnfitError(Reason.INVALID_LAYOUT, f"the driver has no placement for all of these together: {asked}")
+    return [able[place] for place in places if place in able], [place for place in places if place not in able]

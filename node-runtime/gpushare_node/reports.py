@@ -1,0 +1,63 @@
+"""What is odd on a device without being an offence: untrusted rows, strangers, strays, blindness. Says it; acts on nothing."""
+
+from collections.abc import Mapping
+
+from gpushare_node.identity import ContainerId
+from gpushare_node.ledger import Ledger
+from gpushare_node.reading import Grant, Reading
+from gpushare_node.rows import Device, Distrust
+from gpushare_node.sight import Sight, Unit
+from gpushare_node.verdicts import Reason, Report
+
+
+def report_device(device: Device, seen: tuple[Sight, ...] | Distrust, ledger: Ledger) -> None:
+    """What concerns a GPU as a whole: that it cannot be trusted now, or that it holds memory of nobody."""
+    if isinstance(seen, Distrust):
+        ledger.verdicts.append(Report(reason=Reason.DISTRUSTED, device=device.uuid, distrust=seen))
+        return
+    if device.used_bytes is None or device.total_bytes is None:
+        return
+    gap = device.used_bytes - sum(used or 0 for sight in seen for used in sight.uses.values())
+    if gap * 100 > device.total_bytes * ledger.settings.unattributed_percent:
+        ledger.verdicts.append(Report(reason=Reason.UNATTRIBUTED, device=device.uuid, used_bytes=gap))
+
+
+def report_places(sights: Mapping[str, Sight], reading: Reading, ledger: Ledger) -> None:
+    """What concerns single devices: who is on them that should not be, and who should be and is not."""
+    for sight in sights.values():
+        _report_strangers(sight, ledger)
+        _report_containers(sight, reading.grants, ledger)
+    showing = {sight.device for sight in sights.values() if sight.uses}
+    ledger.seen = ledger.seen.intersection(place for device in reading.devices for place in device.places()) | showing
+    _report_blindness(sights, reading.grants, ledger)
+
+
+def _report_strangers(sight: Sight, ledger: Ledger) -> None:
+    if sight.uses and len(sight.unrecognised) == len(sight.uses):
+        ledger.verdicts.append(Report(reason=Reason.UNRESOLVED, device=sight.device))
+    if sight.orphans:
+        ledger.verdicts.append(Report(reason=Reason.ORPHAN, device=sight.device, processes=sight.orphans))
+
+
+def _report_containers(sight: Sight, grants: Mapping[ContainerId, Grant], ledger: Ledger) -> None:
+    for container, sample in sight.samples.items():
+        grant = grants.get(container)
+        is_stray = grant is not None and sight.device not in grant.devices
+        if sample.is_whole and not is_stray:
+            continue
+        reason = Reason.STRAY if is_stray else Reason.MEMORY_UNKNOWN
+        processes = tuple(process for process, _ in sample.processes)
+        unit = Unit(container=container, device=sight.device)
+        used = sample.used_bytes if sample.is_whole else None
+        ledger.verdicts.append(Report(reason=reason, device=sight.device, unit=unit, processes=processes, used_bytes=used))
+
+
+def _report_blindness(sights: Mapping[str, Sight], grants: Mapping[ContainerId, Grant], ledger: Ledger) -> None:
+    """Devices that someone was given under a cap, and on which no process has ever been seen."""
+    dark = sights.keys() - ledger.seen
+    given = {device for grant in grants.values() for device in grant.caps if device in dark} if dark else set()
+    ledger.empty = {device: ledger.empty.get(device, ledger.now) for device in sorted(given)}
+    for device, since in ledger.empty.items():
+        seconds = ledger.now - since
+        if seconds >= ledger.settings.blind_seconds:
+            ledger.verdicts.append(Report(reason=Reason.BLIND, device=device, since_seconds=seconds))

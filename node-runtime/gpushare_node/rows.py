@@ -1,0 +1,163 @@
+"""What NVML says about the processes of a GPU, and whether that can be true.
+
+Drivers R530 to R535 before 535.154.05 return scrambled lists when the record is read at its old size. One implausible row
+therefore makes every row of that GPU worthless for the cycle. Owns the rows and their plausibility; knows no container.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+PID_MAX = 1 << 22
+"""The largest pid of a 64-bit Linux: `PID_MAX_LIMIT`."""
+
+LONGEST_LIST = 940
+"""The driver lists at most 950 pids and drops the others silently; a list of this length may be cut."""
+
+SMALLEST_USE_BYTES = 1 << 20
+"""A context takes hundreds of MiB. A use below this, other than 0, is a pid or a flag in the memory's place."""
+
+MEMORY_UNKNOWN = (1 << 64) - 1
+"""NVML's way to say that it does not know a process's memory; pynvml turns it into None."""
+
+SUM_PERCENT = 105
+"""How much of a device its processes may hold together: lists are read one after another while memory changes hands."""
+
+
+class Kind(Enum):
+    """Which of NVML's lists a row comes from. An MPS client is in the compute list as well."""
+
+    COMPUTE = "compute"
+    GRAPHICS = "graphics"
+    MPS = "mps"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One row of one list. `gpu_instance` is None where NVML gives none: 0xFFFFFFFF."""
+
+    pid: int
+    used_bytes: int | None
+    gpu_instance: int | None = None
+    kind: Kind = Kind.COMPUTE
+
+
+class Mps(Enum):
+    """Whether clients of this GPU go through an MPS server, and whether we can reach the program that controls it."""
+
+    OFF = "off"
+    REACHABLE = "reachable"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instance:
+    """A MIG instance: a device of its own to tenants."""
+
+    uuid: str
+    total_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """One GPU as read in one cycle.
+
+    `rows` is None when it could not be read; `instances`, by GPU instance id, is None without MIG. `used_bytes` is what
+    the device says is allocated in all, without the driver's reserve; None when unknown.
+    """
+
+    uuid: str
+    total_bytes: int | None
+    rows: tuple[Row, ...] | None
+    used_bytes: int | None = None
+    instances: Mapping[int, Instance] | None = None
+    mps: Mps = Mps.OFF
+    pid_max: int = PID_MAX
+
+    def places(self) -> tuple[str, ...]:
+        """The devices that tenants can hold here: the GPU, or its instances."""
+        return (self.uuid,) if self.instances is None else tuple(instance.uuid for instance in self.instances.values())
+
+
+class Distrust(Enum):
+    """Why nothing on a GPU may be touched in this cycle."""
+
+    UNREAD = "the process lists could not be read"
+    TOTAL_UNKNOWN = "the memory of the device is not known"
+    TOO_MANY = "the list is so long that the driver may have cut it"
+    BAD_PID = "a pid that no process can have"
+    SWAPPED = "a memory use that looks like a pid"
+    ABOVE_TOTAL = "a process that uses more than the device has"
+    SUM_ABOVE_TOTAL = "processes that use more than the device has, taken together"
+    CONFLICTING = "one process twice in one list, with different values"
+    BAD_INSTANCE = "a GPU instance that does not exist here"
+
+
+Uses = Mapping[int, int | None]
+"""pid → bytes of one device, each process once; None: unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sifted:
+    """The plausible rows of a GPU: what each process uses of each place, and which pids are MPS clients."""
+
+    uses: Mapping[str, Uses]
+    clients: frozenset[int]
+
+
+def sift(device: Device) -> Sifted | Distrust:
+    """Every process once for each place, or why the whole GPU cannot be trusted now."""
+    if device.rows is None:
+        return Distrust.UNREAD
+    if len(device.rows) >= LONGEST_LIST:
+        return Distrust.TOO_MANY
+    placed = _by_place(device, device.rows)
+    if placed is None:
+        return Distrust.BAD_INSTANCE
+    uses = {}
+    for place, (rows, total_bytes) in placed.items():
+        merged = Distrust.TOTAL_UNKNOWN if total_bytes is None else _merge(rows, total_bytes, device.pid_max)
+        if isinstance(merged, Distrust):
+            return merged
+        uses[place] = merged
+    clients = frozenset(row.pid for row in device.rows if row.kind is Kind.MPS)
+    return Sifted(uses=uses, clients=clients)
+
+
+def _by_place(device: Device, rows: tuple[Row, ...]) -> Mapping[str, tuple[Iterable[Row], int | None]] | None:
+    """The rows of each place with its size; None when a row stands in no place."""
+    if device.instances is None:
+        stray = any(row.gpu_instance is not None for row in rows)
+        return None if stray else {device.uuid: (rows, device.total_bytes)}
+    placed: dict[int | None, list[Row]] = {number: [] for number in device.instances}
+    for row in rows:
+        if row.gpu_instance not in placed:
+            return None
+        placed[row.gpu_instance].append(row)
+    return {instance.uuid: (placed[number], instance.total_bytes) for number, instance in device.instances.items()}
+
+
+def _merge(rows: Iterable[Row], total_bytes: int, pid_max: int) -> Uses | Distrust:
+    """One place's processes, each once: a process in several lists counts with its largest value, not with their sum."""
+    lists: dict[Kind, dict[int, int | None]] = {Kind.COMPUTE: {}, Kind.GRAPHICS: {}, Kind.MPS: {}}
+    for row in rows:
+        pid, used = row.pid, row.used_bytes
+        if not 2 < pid <= pid_max:
+            return Distrust.BAD_PID
+        if used == MEMORY_UNKNOWN:
+            used = None
+        if used is not None:
+            if not 0 <= used <= total_bytes:
+                return Distrust.ABOVE_TOTAL
+            if 0 < used < SMALLEST_USE_BYTES:
+                return Distrust.SWAPPED
+        if lists[row.kind].setdefault(pid, used) != used:
+            return Distrust.CONFLICTING
+    merged = lists.pop(Kind.COMPUTE)
+    for others in lists.values():
+        for pid, used in others.items():
+            known = merged.setdefault(pid, used)
+            merged[pid] = None if known is None or used is None else max(known, used)
+    if sum(used for used in merged.values() if used) * 100 > total_bytes * SUM_PERCENT:
+        return Distrust.SUM_ABOVE_TOTAL
+    return merged

@@ -1,0 +1,144 @@
+"""What the guard says: plain values with everything that an Event, a metric or a log line needs. Nothing here acts.
+
+Observe and Report hold in the cycle in which they are said, and are said again while they hold. Warn, Terminate,
+TerminateClient, Kill and Evict are said once for each step: whoever carries one out has no need to remember it.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from gpushare_node.identity import Process
+from gpushare_node.reading import Cap
+from gpushare_node.rows import Distrust
+from gpushare_node.sight import Unit
+
+
+class State(Enum):
+    """Where a container stands on a device."""
+
+    OK = "ok"
+    OVER = "over"
+    WARNED = "warned"
+    TERM_SENT = "term-sent"
+    CLIENT_SENT = "client-sent"
+    KILL_SENT = "kill-sent"
+    STUCK = "stuck"
+    UNKNOWN = "unknown"
+
+
+class Next(Enum):
+    """What follows if nothing changes."""
+
+    NOTHING = "nothing"
+    TERMINATE = "sigterm"
+    TERMINATE_CLIENT = "terminate-client"
+    KILL = "sigkill"
+    EVICT = "evict"
+
+
+class Scope(Enum):
+    """Whom a signal is for. CONTAINER: every process of the container, found anew when acting, for it forks all the time."""
+
+    PROCESSES = "processes"
+    CONTAINER = "container"
+
+
+class Reason(Enum):
+    """What a report is about."""
+
+    DISTRUSTED = "the rows of the device cannot be true"
+    UNRESOLVED = "no process of the device could be recognised"
+    MEMORY_UNKNOWN = "the memory of a process is not known"
+    ORPHAN = "a process on the device belongs to no known container"
+    STRAY = "a container uses a device that was not allocated to it"
+    BLIND = "the device is allocated and has never shown a process"
+    UNATTRIBUTED = "the device holds memory that no process accounts for"
+    BREAKER_OPEN = "so many processes were ended in the last minute that no further one is chosen"
+    MPS_REFUSED = "an MPS client cannot be ended in the way MPS asks for"
+    GONE = "the chosen processes have ended"
+    SPARED = "the container is within its cap again"
+    LOST = "the chosen processes can no longer be verified"
+    STUCK = "a killed process still holds the device"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observe:
+    """One container on one device in this cycle. `used_bytes` is None when unknown; `cap` None where there is none."""
+
+    unit: Unit
+    state: State
+    used_bytes: int | None
+    cap: Cap | None
+    since_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What every verdict on an offender tells: use, cap, for how long, what comes next and when (None: nothing does).
+
+    `dry_run` marks what must be told and not done.
+    """
+
+    unit: Unit
+    used_bytes: int
+    cap: Cap
+    since_seconds: float
+    next: Next
+    next_seconds: float | None
+    dry_run: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warn:
+    """Tell the tenant, before anything is done."""
+
+    facts: Facts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terminate:
+    """Send SIGTERM to these processes, after checking each once more."""
+
+    facts: Facts
+    processes: tuple[Process, ...]
+    scope: Scope
+
+
+@dataclass(frozen=True, kw_only=True)
+class TerminateClient:
+    """Ask the MPS control program to end these clients; its yes is read back through `Reading.terminated_clients`."""
+
+    facts: Facts
+    processes: tuple[Process, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kill:
+    """Send SIGKILL to these processes, after checking each once more."""
+
+    facts: Facts
+    processes: tuple[Process, ...]
+    scope: Scope
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evict:
+    """Ask the API to evict the container's pod; said again while it stays, for a disruption budget may refuse."""
+
+    facts: Facts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Something to know that is no step against an offender. Fields that do not belong to the reason are None or empty."""
+
+    reason: Reason
+    device: str
+    unit: Unit | None = None
+    processes: tuple[Process, ...] = ()
+    since_seconds: float | None = None
+    used_bytes: int | None = None
+    distrust: Distrust | None = None
+
+
+Verdict = Observe | Warn | Terminate | TerminateClient | Kill | Evict | Report

@@ -1,0 +1,64 @@
+"""The node's partition plan: its time, and the instances it destroys beside a tool that clears a GPU before it fills it."""
+
+import statistics
+import time
+from itertools import islice
+
+from gpushare_node.operations import DestroyInstance
+from gpushare_node.partition import plan
+from gpushare_node.policy import Policy
+from gpushare_node.state import State
+from tests.node import hardware
+from tests.node.pairs import Deck, Pair
+from tests.solver import cards
+
+ROUNDS = 21
+GPUS = 16
+
+
+def node_of(pairs: list[Pair]) -> tuple[State, Policy]:
+    """A node with a GPU for each pair."""
+    gpus = [hardware.gpu(pair.state.gpus[0].mig, index) for index, pair in enumerate(pairs)]
+    return hardware.state(*gpus), hardware.policy(*(pair.policy.gpus[0].instances for pair in pairs))
+
+
+def milliseconds(state: State, policy: Policy) -> float:
+    """Median time of one plan for the whole node."""
+    seconds = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        plan(state, policy)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds) * 1000
+
+
+def destroyed(deck: Deck, every: int) -> tuple[int, int, int]:
+    """Over pairs of what stands and what is wanted: instances that go, all instances that stood, and the number of pairs.
+
+    A pair that is as wanted counts nothing on either side: tools that clear a GPU look first, too.
+    """
+    ours = everything = number = 0
+    for pair in deck.pairs(every):
+        planned = plan(pair.state, pair.policy)
+        if planned.operations:
+            ours += sum(isinstance(operation, DestroyInstance) for operation in planned.operations)
+            everything += len(pair.state.gpus[0].mig.instances)
+            number += 1
+    return ours, everything, number
+
+
+def main() -> int:
+    """Print the figures."""
+    deck = Deck(cards.A100)
+    different = list(islice(deck.pairs(len(deck.placed) * len(deck.ways) // GPUS), GPUS))
+    slowest = max(deck.pairs(100), key=lambda pair: milliseconds(pair.state, pair.policy))
+    print(f"node plan, {GPUS} A100 with {GPUS} different changes: {milliseconds(*node_of(different)):.2f} ms; "
+          f"with {GPUS} times the slowest of all: {milliseconds(*node_of([slowest] * GPUS)):.2f} ms (at most 20)")
+    ours, everything, number = destroyed(deck, 7)
+    print(f"node plan, {number} changes of an A100: {ours / number:.2f} instances destroyed each, where clearing first "
+          f"destroys {everything / number:.2f}; ratio {ours / everything:.2f}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

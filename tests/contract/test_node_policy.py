@@ -1,0 +1,177 @@
+"""The one thing that compiler and node runtime share: the form of a policy. The schema is the contract, both are held to it."""
+
+import copy
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from gpushare import catalog, lock, mig, pipeline, schema
+from gpushare.diagnostics import is_error
+from gpushare_node import policy
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+VALIDATOR = jsonschema.Draft7Validator(schema.load("node-policy.v1"))
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+PLATFORMS = [
+    "{}",
+    "{partitioner: mig-manager}",
+    "{stack: device-plugin}",
+]
+
+MORE = ["", ", rollout: {maxUnavailable: 25%, onBusy: evict}", ", enforcement: {action: warn}"]
+"""Further fields, in turn."""
+
+VALUES: list[Any] = [
+    None, True, False, -1, 0, 1, 2, 15, 16, 17, 1025, 1.0, 1.5, "", "x", "X", "1", "a-b", "-a", "kill", "mig", "mps", "auto",
+    "10%", "0%", "nvidia.com/", "0x20B010DE", "0x20b010de", "mig-01234567", "y" * 47, "y" * 48, "y" * 49, "y" * 63, "y" * 64,
+    [], ["x"], [0], [0, 0], [0, 1.0, 1], {}, {"x": 1}, {"profile": "x"},
+]  # fmt: skip
+"""What each value of a policy is replaced by. None ends with a newline: Python's `$` lets it pass, JSON Schema's does not."""
+
+
+def shipped() -> list[Path]:
+    return sorted(EXAMPLES.glob("*/bundle/chart/files/policies/*.yaml"))
+
+
+def spec_is_consistent(document: Any) -> bool:
+    """What a schema cannot say: every GPU index once, and MIG on exactly where there are instances."""
+    spec = document["spec"]
+    listed = sorted(index for group in spec["gpus"] for index in group["indexes"])
+    is_clear = all(group["mig"] == bool(group["instances"]) for group in spec["gpus"])
+    return is_clear and listed == list(range(int(spec["gpusPerNode"])))
+
+
+def base() -> Any:
+    """A small policy in which every field of the form occurs."""
+    text = (EXAMPLES / "01-heterogeneous/bundle/chart/files/policies/training.yaml").read_text()
+    document = yaml.load(text, LOADER)
+    spec = document["spec"]
+    instances = next(group["instances"] for group in spec["gpus"] if group["instances"])[:2]
+    spec["gpusPerNode"] = 4
+    plain = {"indexes": [1, 2], "mig": False, "instances": []}
+    spec["gpus"] = [{"indexes": [0, 3], "mig": True, "instances": instances}, plain]
+    spec["shares"] = [spec["shares"][0] | {"capMiB": 2048}]
+    spec["resources"] = dict(list(spec["resources"].items())[:1])
+    spec["namespaces"] = ["atlas"]
+    spec["migConfig"] = "all-disabled"
+    return document
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield from places(child, (*path, key))
+
+
+def inner(document: Any, path: tuple[Any, ...]) -> Any:
+    for step in path:
+        document = document[step]
+    return document
+
+
+def mutants(document: Any) -> Iterator[Any]:
+    """Every value replaced by every other, every field and item left out, every mapping and list with one too many."""
+    for path in places(document):
+        for value in VALUES:
+            changed = copy.deepcopy(document)
+            if path:
+                inner(changed, path[:-1])[path[-1]] = value
+            yield changed if path else value
+        if path:
+            changed = copy.deepcopy(document)
+            del inner(changed, path[:-1])[path[-1]]
+            yield changed
+        changed = copy.deepcopy(document)
+        match inner(changed, path):
+            case dict() as mapping:
+                mapping["extra"] = 1
+                yield changed
+            case list() as items if items:
+                items.append(copy.deepcopy(items[-1]))
+                yield changed
+
+
+def spelled(path: Any) -> str:
+    """A path of jsonschema as the runtime spells it."""
+    plain = re.compile(r"[A-Za-z_]\w*")
+    steps = ["." + step if isinstance(step, str) and plain.fullmatch(step) else f"[{step!r}]" for step in path]
+    return "".join(steps).removeprefix(".")
+
+
+def assert_same_verdict(document: Any) -> bool:
+    """Whether the policy is accepted, which must be what the schema says; a refusal must lie where the schema's does."""
+    text = yaml.dump(document, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
+    errors = list(VALIDATOR.iter_errors(yaml.load(text, LOADER)))
+    if not errors and spec_is_consistent(document):
+        policy.read(text)
+        return True
+    with pytest.raises(policy.PolicyError) as raised:
+        policy.read(text)
+    path = raised.value.path.removeprefix(".")
+    assert not errors or any(path.startswith(spelled(one.absolute_path)) for one in errors), (raised.value, errors)
+    return False
+
+
+@pytest.fixture(autouse=True)
+def fast_yaml(monkeypatch) -> None:
+    """libyaml reads the same values many times as fast; tests/node/test_policy.py has `yaml.safe_load` itself."""
+    monkeypatch.setattr(policy.yaml, "safe_load", lambda text: yaml.load(text, LOADER))
+
+
+@pytest.mark.parametrize("path", shipped(), ids=lambda path: f"{path.parts[-6]}-{path.stem}")
+def test_every_policy_of_every_example_is_accepted(path: Path) -> None:
+    assert assert_same_verdict(yaml.load(path.read_text(), LOADER))
+
+
+def test_there_are_examples_of_every_mode() -> None:
+    modes = {policy.read(path.read_text()).mode for path in shipped()}
+    assert modes == set(policy.Mode)
+
+
+def sharings(card: catalog.Card) -> Iterator[str]:
+    yield "{mode: exclusive}"
+    yield "{mode: time-slicing, replicas: 3}" + ("" if card.memory_mib else ", memory: {cap: none}")
+    if card.mps_supported and (card.memory_mib or 0) > 8192:
+        yield "{mode: mps, replicas: 4}"
+    if card.mig is not None and all(profile.memory_mib for profile in card.mig.profiles):
+        for layout in mig.maximal_layouts(card.mig)[:: 1 + len(mig.maximal_layouts(card.mig)) // 5]:
+            whole = ", ".join(f"{name}: {count}" for name, count in layout)
+            yield f"{{mode: mig, layouts: [{{gpus: [0, 2], layout: {{{whole}}}}}, {{gpus: [1, 3], layout: none}}]}}"
+            yield f"{{mode: mig, layout: {{{layout[0][0]}: 1}}, replicas: {{{layout[0][0]}: 2}}}}"
+
+
+def pools_of_every_kind() -> list[str]:
+    """A pool for each card and each way to share it, as lines of an intent."""
+    wanted = [(card, sharing) for card in catalog.ids() for sharing in sharings(catalog.load(card))]
+    return [
+        f"    p{number}: {{card: {card}, nodes: {{matchLabels: {{p: p{number}}}}}, gpusPerNode: 4, sharing: {sharing}"
+        f"{MORE[number % len(MORE)]}}}\n"
+        for number, (card, sharing) in enumerate(wanted)
+    ]
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_every_policy_of_a_matrix_of_intents_is_accepted(platform: str) -> None:
+    pools = pools_of_every_kind()
+    head = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: matrix}\nspec:\n"
+    data = f"{head}  platform: {platform}\n  pools:\n{''.join(pools)}".encode()
+    compilation = pipeline.compile_intent(data, "matrix.yaml", lock.EMPTY)
+    assert [finding.message for finding in compilation.findings if is_error(finding)] == []
+    policies = [artifact for artifact in compilation.artifacts if "/files/policies/" in artifact.path]
+    assert len(policies) == len(pools) > 200
+    for artifact in policies:
+        assert assert_same_verdict(yaml.load(artifact.text, LOADER)), artifact.path
+
+
+def test_a_mutated_policy_is_accepted_or_refused_exactly_as_the_schema_says() -> None:
+    verdicts = [assert_same_verdict(mutant) for mutant in mutants(base())]
+    assert assert_same_verdict(base())
+    assert verdicts.count(True) > 150
+    assert verdicts.count(False) > 1500

@@ -1,0 +1,70 @@
+"""Every pair of what can stand on a card and what can be wanted of it, with the truth about it by plain enumeration."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gpushare.catalog import MigProfile
+from gpushare_node.policy import Policy
+from gpushare_node.state import Gpu, State
+from tests.node import hardware
+from tests.solver import brute, cards
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """One state of one GPU and one policy. `fewest` is how many instances must go at least."""
+
+    state: State
+    policy: Policy
+    fewest: int
+
+
+class Deck:
+    """One card: all that can stand on it, and all that can be wanted."""
+
+    def __init__(self, card: str, is_wanted: Callable[[MigProfile], bool] = cards.is_plain) -> None:
+        geometry = cards.geometry(card)
+        self.profiles = hardware.table(geometry)
+        self.placed = brute.placed_sets(geometry, is_wanted)
+        self.ways = defaultdict(list)
+        for placed in sorted(self.placed, key=sorted):
+            self.ways[brute.multiset(placed)].append(placed)
+        del self.ways[frozenset()]
+
+    def pairs(self, every: int = 1) -> Iterator[Pair]:
+        """All pairs, or a regular part of them: one of `every`."""
+        states = [(placed, self.state(placed)) for placed in sorted(self.placed, key=sorted)]
+        number = 0
+        for ways in self.ways.values():
+            policy = self.policy(ways[-1])
+            for placed, state in states:
+                number += 1
+                if number % every == 0:
+                    yield Pair(state=state, policy=policy, fewest=min(len(placed - way) for way in ways))
+
+    def state(self, placed: brute.Placed) -> State:
+        standing = hardware.instances(*((name, start) for name, start, _ in sorted(placed)), profiles=self.profiles)
+        return hardware.state(hardware.gpu(hardware.mig(*standing, profiles=self.profiles)))
+
+    def policy(self, placed: brute.Placed) -> Policy:
+        return hardware.policy(hardware.wanted(*((name, start) for name, start, _ in sorted(placed)), profiles=self.profiles))
+
+    def stands(self, gpu: Gpu) -> brute.Placed:
+        """What stands on the GPU, in the card's own names; an instance without its compute instance is none of the card's."""
+        names = {profile.id: profile.name for profile in self.profiles}
+        return frozenset(
+            (names[one.profile_id] if one.is_whole else "orphan", one.start, one.size) for one in gpu.mig.instances
+        )
+
+
+def as_wanted(state: State, policy: Policy) -> bool:
+    """Whether the first GPU is what the policy asks for: mode, profiles, nothing else, nothing broken."""
+    own = state.gpus[0].mig
+    has = Counter(one.profile_id for one in own.instances)
+    return (
+        own.current
+        and own.pending
+        and all(one.is_whole for one in own.instances)
+        and has == Counter(one.profile_id for one in policy.gpus[0].instances)
+    )

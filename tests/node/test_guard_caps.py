@@ -1,0 +1,218 @@
+"""When a container is over its cap, for how long, and what it is told before anything happens."""
+
+from dataclasses import replace
+
+import pytest
+
+from gpushare_node.reading import Action, Cap, Settings
+from gpushare_node.verdicts import Evict, Next, Observe, Reason, State, Terminate, Warn
+from tests.node.scenes import CAP, GIB, GPU, OTHER, Node, reasons, signalled, states, steps, tenant
+
+TOLERANT = Cap(bytes=4 * GIB, tolerance_bytes=GIB)
+
+
+@pytest.mark.parametrize(
+    ("cap", "used", "is_over"),
+    [(CAP, 4 * GIB - 1, False), (CAP, 4 * GIB, False), (CAP, 4 * GIB + 1, True),
+     (TOLERANT, 5 * GIB, False), (TOLERANT, 5 * GIB + 1, True)],
+    ids=["under", "at the cap", "over by a byte", "at the tolerance", "over the tolerance"],
+)
+def test_32_the_cap_and_its_tolerance_are_allowed_to_the_byte(cap: Cap, used: int, *, is_over: bool) -> None:
+    node = Node(cap=cap)
+    node.run(tenant(500), used)
+    assert (steps(node.cycles(40))[:1] == ["Warn"]) is is_over
+
+
+def test_32_the_third_sample_over_the_cap_warns_and_says_what_comes() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    assert states(node.cycle()) == {"a": State.OVER}
+    assert states(node.cycle()) == {"a": State.OVER}
+    warn, observed = node.cycle()
+    assert isinstance(warn, Warn)
+    facts = warn.facts
+    assert (facts.used_bytes, facts.cap, facts.since_seconds) == (9 * GIB, CAP, 2.0)
+    assert (facts.next, facts.next_seconds, facts.dry_run) == (Next.TERMINATE, 10.0, False)
+    assert observed == Observe(unit=facts.unit, state=State.WARNED, used_bytes=9 * GIB, cap=CAP, since_seconds=2.0)
+
+
+def test_the_grace_passes_between_the_warning_and_the_first_signal() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    assert steps(node.cycles(12)) == ["Warn"]
+    assert steps(node.cycle()) == ["Terminate"]
+
+
+def test_33_flapping_around_the_cap_is_no_offence() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    for _ in range(30):
+        assert steps(node.cycles(2)) == []
+        node.used[GPU][500] = 3 * GIB
+        assert states(node.cycle()) == {"a": State.OK}
+        node.used[GPU][500] = 9 * GIB
+
+
+def test_33_an_unknown_sample_neither_counts_nor_resets() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    node.cycles(2)
+    node.used[GPU][500] = None
+    assert states(node.cycle()) == {"a": State.UNKNOWN}
+    assert steps(node.cycles(5)) == []
+    node.used[GPU][500] = 9 * GIB
+    assert steps(node.cycle()) == ["Warn"]
+
+
+def test_a_hidden_process_of_the_offender_does_not_make_it_calm() -> None:
+    node = Node()
+    hidden = node.run(tenant(500), 3 * GIB)
+    node.run(tenant(501), 3 * GIB)
+    node.cycles(2)
+    del node.processes[500]
+    assert states(node.cycle()) == {"a": State.UNKNOWN}
+    node.processes[500] = hidden
+    assert steps(node.cycle()) == ["Warn"]
+
+
+def test_samples_that_are_too_old_do_not_count() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    node.cycles(2)
+    assert steps(node.cycle(seconds=61)) == []
+    assert steps(node.cycles(2)) == ["Warn"]
+
+
+def test_after_a_long_gap_the_grace_is_given_anew() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    node.cycles(12)
+    assert steps(node.cycle(seconds=3600)) == []
+    assert steps(node.cycles(2)) == ["Warn"]
+
+
+def test_67_a_clock_that_goes_back_or_stands_still_gives_no_samples_and_no_signals() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    node.cycles(12)
+    verdicts = node.cycle(seconds=-3600) + node.cycles(100, seconds=0)
+    assert steps(verdicts) == []
+    node.now += 3600
+    assert steps(node.cycle()) == ["Terminate"]
+
+
+def test_34_the_sum_of_a_containers_processes_counts_and_the_largest_is_the_victim() -> None:
+    node = Node()
+    node.run(tenant(500), 2 * GIB)
+    node.run(tenant(501), 3 * GIB)
+    node.run(tenant(600, "b"), 4 * GIB)
+    assert signalled(node.cycles(13)) == [tenant(501)]
+
+
+def test_34_of_equal_processes_the_youngest_is_the_victim() -> None:
+    node = Node()
+    node.run(tenant(500, start_time=1000), 3 * GIB)
+    node.run(tenant(501, start_time=3000), 3 * GIB)
+    node.run(tenant(502, start_time=2000), 3 * GIB)
+    assert signalled(node.cycles(13)) == [tenant(501, start_time=3000)]
+
+
+def test_59_each_device_of_a_container_has_its_own_cap() -> None:
+    node = Node(gpus=(GPU, OTHER))
+    node.run(tenant(500), 3 * GIB)
+    node.run(tenant(500), 3 * GIB, gpu=OTHER)
+    assert steps(node.cycles(30)) == []
+    node.used[OTHER][500] = 5 * GIB
+    terminate = node.until(Terminate)
+    assert isinstance(terminate, Terminate)
+    assert terminate.facts.unit.device == OTHER
+
+
+def test_59_a_container_on_a_device_that_it_was_not_given_is_reported_and_let_be() -> None:
+    node = Node()
+    node.run(tenant(500), 3 * GIB)
+    node.gpus = (GPU, OTHER)
+    node.used[OTHER] = {500: 30 * GIB}
+    verdicts = node.cycles(30)
+    assert Reason.STRAY in reasons(verdicts)
+    assert steps(verdicts) == []
+
+
+def test_59_a_stray_has_cap_zero_where_that_is_said() -> None:
+    node = Node(settings=Settings(stray_cap=Cap(bytes=0, grace_seconds=0)))
+    node.run(tenant(500), 3 * GIB)
+    node.gpus = (GPU, OTHER)
+    node.used[OTHER] = {500: 2 * GIB}
+    terminate = node.until(Terminate, limit=3)
+    assert isinstance(terminate, Terminate)
+    assert (terminate.facts.unit.device, terminate.facts.cap.bytes) == (OTHER, 0)
+
+
+def test_55_56_a_container_that_the_api_does_not_know_is_not_judged() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    grants, node.grants = node.grants, {}
+    verdicts = node.cycles(30)
+    assert steps(verdicts) == []
+    assert Reason.STRAY not in reasons(verdicts)
+    node.grants = grants
+    assert signalled(node.cycles(13)) == [tenant(500)]
+
+
+def test_57_a_cap_that_is_lost_for_a_while_keeps_the_offence_open_and_sends_nothing() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    node.cycles(12)
+    grants, node.grants = node.grants, {}
+    assert steps(node.cycles(20)) == []
+    node.grants = grants
+    assert steps(node.cycle()) == ["Terminate"]
+
+
+def test_a_container_keeps_the_cap_of_its_start_beside_one_that_was_started_under_a_lower_one() -> None:
+    node = Node()
+    node.run(tenant(500, "old"), 6 * GIB, cap=Cap(bytes=8 * GIB))
+    node.run(tenant(600, "new"), 6 * GIB, cap=Cap(bytes=4 * GIB))
+    assert {process.pid for process in signalled(node.cycles(30))} == {600}
+
+
+def test_75_a_container_with_two_replicas_has_the_sum_of_their_caps() -> None:
+    node = Node()
+    node.run(tenant(500), 8 * GIB, cap=replace(CAP, bytes=2 * CAP.bytes))
+    assert steps(node.cycles(30)) == []
+    node.used[GPU][500] = 8 * GIB + 1
+    assert steps(node.cycles(3)) == ["Warn"]
+
+
+def test_action_none_only_observes() -> None:
+    node = Node(cap=replace(CAP, action=Action.NONE))
+    node.run(tenant(500), 9 * GIB)
+    verdicts = node.cycles(60)
+    assert steps(verdicts) == []
+    assert states(verdicts[-1:]) == {"a": State.OVER}
+
+
+def test_action_warn_warns_and_reminds() -> None:
+    node = Node(cap=replace(CAP, action=Action.WARN))
+    node.run(tenant(500), 9 * GIB)
+    verdicts = node.cycles(303)
+    warnings = [verdict for verdict in verdicts if isinstance(verdict, Warn)]
+    assert steps(verdicts) == ["Warn", "Warn"]
+    assert [(warn.facts.next, warn.facts.next_seconds) for warn in warnings] == [(Next.NOTHING, None)] * 2
+
+
+def test_action_evict_warns_then_evicts_and_asks_again_while_the_pod_stays() -> None:
+    node = Node(cap=replace(CAP, action=Action.EVICT))
+    node.run(tenant(500), 9 * GIB)
+    assert steps(node.cycles(12)) == ["Warn"]
+    evict = node.cycle()[0]
+    assert isinstance(evict, Evict)
+    assert evict.facts.since_seconds == 12.0
+    assert steps(node.cycles(29)) == []
+    assert steps(node.cycle()) == ["Evict"]
+
+
+def test_grace_zero_warns_and_signals_in_one_cycle() -> None:
+    node = Node(cap=replace(CAP, grace_seconds=0))
+    node.run(tenant(500), 9 * GIB)
+    assert steps(node.cycles(3)) == ["Warn", "Terminate"]

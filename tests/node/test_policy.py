@@ -1,0 +1,106 @@
+"""Reading a policy: what it becomes, and where and how it is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpushare_node.policy import Action, Mode, OnBusy, PolicyError, WantedInstance, read
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def document() -> Any:
+    return yaml.safe_load((EXAMPLES / "04-a100-training-mig/bundle/chart/files/policies/balanced.yaml").read_text())
+
+
+def at(path: tuple[str | int, ...], value: object) -> str:
+    """The document's text with one value changed."""
+    whole = inner = document()
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = value
+    return yaml.safe_dump(whole)
+
+
+def refused(text: str) -> PolicyError:
+    with pytest.raises(PolicyError) as raised:
+        read(text)
+    return raised.value
+
+
+def test_a_policy_becomes_values_with_one_entry_for_each_gpu() -> None:
+    policy = read(yaml.safe_dump(document()))
+    assert (policy.pool, policy.cluster, policy.mode) == ("balanced", "training", Mode.MIG)
+    assert (policy.card.id, policy.card.memory_mib) == ("a100-sxm4-80gb", 81920)
+    assert [gpu.index for gpu in policy.gpus] == list(range(8))
+    assert policy.gpus[7].instances[0] == WantedInstance(profile="2g.20gb", profile_id=14, start=0, size=2)
+    assert dict(policy.resources)["nvidia.com/mig-1g.10gb"] == 16
+    assert policy.enforcement.action is Action(document()["spec"]["enforcement"]["action"])
+    assert policy.rollout.on_busy is OnBusy(document()["spec"]["rollout"]["onBusy"])
+    assert hash(policy) == hash(read(yaml.safe_dump(document())))
+
+
+REFUSED = [
+    ((), "- a list", ".", "must be a mapping"),
+    (("spec", "mode"), "vgpu", "spec.mode", "must be one of exclusive, time-slicing, mps, mig, not 'vgpu'"),
+    (("spec", "gpusPerNode"), 17, "spec.gpusPerNode", "must be at most 16, not 17"),
+    (("spec", "gpusPerNode"), True, "spec.gpusPerNode", "must be a whole number, not true"),
+    (("spec", "gpusPerNode"), 7, "spec.gpus[0].indexes[7]", "must be below gpusPerNode, which is 7, not 7"),
+    (("spec", "gpus", 0, "indexes"), [0, 1, 1], "spec.gpus[0].indexes[2]", "must stand here once in all groups together"),
+    (("spec", "gpus", 0, "indexes"), [0, 1, 2, 3, 4, 7], "spec.gpus", "must say what becomes of GPU 5, 6"),
+    (("spec", "gpus", 0, "mig"), False, "spec.gpus[0].mig", "must be true exactly where instances are listed, not false"),
+    (("spec", "gpus", 0, "instances"), [], "spec.gpus[0].mig", "must be true exactly where instances are listed, not true"),
+    (("spec", "gpus", 0, "instances", 1, "start"), -1, "spec.gpus[0].instances[1].start", "must be 0 or more, not -1"),
+    (("spec", "gpus", 0, "instances", 1, "size"), {}, "spec.gpus[0].instances[1].size", "must be a whole number, not a"),
+    (("spec", "gpus", 0, "colour"), "red", "spec.gpus[0].colour", "is not known; known here are indexes, mig, instances"),
+    (("spec", "resources", "nvidia.com/gpu"), 0, "spec.resources['nvidia.com/gpu']", "must be 1 or more, not 0"),
+    (("spec", "resources", 7), 1, "spec.resources[7]", "must have text for its key"),
+    (("spec", "card", "pciDeviceIds"), ["20B010DE"], "spec.card.pciDeviceIds[0]", "must match 0x[0-9A-F]{8}"),
+    (("spec", "rollout", "maxUnavailable"), "0%", "spec.rollout.maxUnavailable", "must match [1-9][0-9]*%"),
+    (("spec", "namespaces"), ["a", None], "spec.namespaces[1]", "must be text, not null"),
+    (("metadata", "name"), "training\n", "metadata.name", "must match"),
+    (("spec", "card", "id"), "x" * 9, None, ""),
+    (("spec", "card", "id"), "", "spec.card.id", "must not be empty, not ''"),
+    (("spec", "migConfig"), "x" * 64, "spec.migConfig", "must have at most 63 characters"),
+    (("spec", "profile"), "x" * 999, "spec.profile", "…'"),
+    (("apiVersion",), "gpushare.dev/v2", "apiVersion", "must be one of gpushare.dev/v1, not 'gpushare.dev/v2'"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "where", "message"), REFUSED, ids=[f"{row[0]}={row[1]!s:.9}" for row in REFUSED])
+def test_a_refusal_says_where_and_what_instead(path, value, where, message) -> None:
+    text = at(path, value) if path else yaml.safe_dump(value)
+    if where is None:
+        assert read(text).card.id == value
+        return
+    error = refused(text)
+    assert error.path == where
+    assert message in error.message
+    assert str(error) == f"{error.path}: {error.message}"
+    assert len(str(error)) < 250
+
+
+def test_a_missing_field_is_named_where_it_should_stand() -> None:
+    whole = document()
+    del whole["spec"]["rollout"]["onBusy"]
+    error = refused(yaml.safe_dump(whole))
+    assert (error.path, error.message) == ("spec.rollout.onBusy", "is missing")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "a: b: c", "\t", "a: !!bool x", "a: !!int ''", "a: 2000-13-01", "!!python/object/apply:os.system [ls]", "a: &a [*a]",
+     "a: !!timestamp x", "[" * 3000, "x: 1\n---\ny: 2", "\x00", "", "? [1]\n: 2", "<<: 3", "!!set {a}", "a: " + "9" * 5000,
+     "a: 0001-01-01 00:00:00 +23:59", "a: !!binary é"],
+    ids=lambda text: repr(text[:12]),
+)  # fmt: skip
+def test_text_that_is_no_policy_at_all_is_one_policy_error_and_never_another_exception(text: str) -> None:
+    refused(text)
+
+
+def test_a_value_that_contains_itself_is_refused_like_any_other() -> None:
+    text = yaml.safe_dump(document()).replace("namespaces: []", "namespaces: &a [*a]")
+    error = refused(text)
+    assert (error.path, error.message) == ("spec.namespaces[0]", "must be text, not a list of 1 items")

@@ -1,0 +1,47 @@
+"""The modules that decide know no outside world: no driver, no files, no clock, no API, and nothing of the compiler."""
+
+import ast
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "node-runtime" / "gpushare_node"
+
+PURE = {
+    "document": {"collections.abc", "dataclasses", "enum", "re", "typing"},
+    "policy": {"collections.abc", "dataclasses", "enum", "gpushare_node.document", "re", "yaml"},
+    "state": {"dataclasses", "enum"},
+    "operations": {"dataclasses", "gpushare_node.state"},
+    "placing": {"collections", "collections.abc", "dataclasses"},
+    "layout": {"collections.abc", "dataclasses", "gpushare_node.placing", "gpushare_node.policy", "gpushare_node.state"},
+    "fitness": {"collections.abc", "enum", "gpushare_node.policy", "gpushare_node.state"},
+    "partition": {
+        "collections", "collections.abc", "dataclasses", "gpushare_node.fitness", "gpushare_node.layout",
+        "gpushare_node.operations", "gpushare_node.placing", "gpushare_node.policy", "gpushare_node.state",
+    },
+}  # fmt: skip
+"""Each module with all that it imports; it may import modules above it alone."""
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            plain = node.module == "gpushare_node"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} if plain else {str(node.module)}
+    return found
+
+
+def test_the_core_imports_what_stands_here_and_nothing_else() -> None:
+    earlier: set[str] = set()
+    for module, allowed in PURE.items():
+        found = imports(PACKAGE / f"{module}.py")
+        assert found == allowed, module
+        assert {name for name in found if name.startswith("gpushare_node")} <= earlier, module
+        earlier.add(f"gpushare_node.{module}")
+
+
+def test_no_module_of_the_node_runtime_imports_the_compiler() -> None:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        assert not {name for name in imports(path) if name.split(".")[0] == "gpushare"}, path.name

@@ -41,7 +41,7 @@ test-fast: $(READY)  ## the tests that answer in seconds, without Helm
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow and not helm'
 
 lint: $(READY)  ## ruff, mypy, yamllint
-	$(BIN)/ruff check compiler tests docs
+	$(BIN)/ruff check compiler node-runtime tests docs
 	$(BIN)/mypy
 	$(BIN)/yamllint --strict .
 

@@ -22,10 +22,10 @@ VENV_PACKAGE = { if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml node-runtime/pyproject.toml
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(VENV_PACKAGE)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable '.[test]'
+	$(BIN)/pip install --quiet --editable '.[test]' --editable node-runtime
 	@touch $@
 
 demo: $(READY)  ## install, compile a heterogeneous cluster, draw its GPUs, render the chart with Helm

@@ -20,7 +20,7 @@ ROUNDS = 15
 def seconds(command: list[str]) -> float:
     """Wall time of one process, which must succeed."""
     start = time.perf_counter()
-    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
     return time.perf_counter() - start
 
 

@@ -241,3 +241,17 @@ def test_another_label_on_the_nodes_is_a_relabel() -> None:
     old, new = (pool(*instances(("1g.5gb", 0)), labels=labels) for labels in ({}, {"nvidia.com/mig.config": ["mig-1"]}))
     (only,) = compared({"a": old}, {"a": new}).pools
     assert (only.change, only.disturbed, only.touched) == (Change.RELABEL, 0, 2)
+
+
+def test_another_strategy_of_the_operator_is_a_change_that_no_rollout_paces() -> None:
+    pools = {"a": slicing(shared(4))}
+    comparison = compare({"pools": pools, "operatorMigStrategy": "mixed"}, {"pools": pools, "operatorMigStrategy": ""}, geometry_of)
+    assert comparison.changes_mig_strategy
+    assert not comparison.is_empty
+    assert not comparison.is_configmap_only
+
+
+def test_a_bundle_that_does_not_say_its_strategy_is_not_taken_for_another_one() -> None:
+    pools = {"a": slicing(shared(4))}
+    for before in ({"pools": pools}, {"pools": pools, "operatorMigStrategy": None}):
+        assert compare(before, {"pools": pools, "operatorMigStrategy": "mixed"}, geometry_of).is_empty

@@ -17,6 +17,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "podsDisturbed": comparison.disturbed,
         "pools": {pool.name: _pool(pool) for pool in comparison.pools},
         "capacity": {name: _amount(amount) for name, amount in comparison.capacity},
+        "operatorMigStrategy": dict(zip(("before", "after"), comparison.mig_strategies, strict=True)),
         "moves": [
             {"node": move.node, "from": move.source, "to": move.target, "podsDisturbed": move.disturbed}
             for move in comparison.moves

@@ -28,7 +28,7 @@ def sheet(comparison: Comparison, look: Look) -> str:
         return "no changes\n"
     changed = [pool for pool in comparison.pools if pool.change is not Change.NONE]
     shown = "".join(_pool(pool, look) for pool in changed)
-    shown += _moves(comparison.moves, look) + _capacity(comparison, look) + _quotas(comparison.quotas, look)
+    shown += _strategy(comparison, look) + _moves(comparison.moves, look) + _capacity(comparison, look) + _quotas(comparison.quotas, look)
     return shown + wrapped(_summary(comparison, changed), look)
 
 
@@ -48,6 +48,15 @@ def _pool(pool: PoolChange, look: Look) -> str:
         if resource.per_node.before != resource.per_node.after
     ]
     return shown + "".join(wrapped(f"    {line}", look, indent=6) for line in lines if line) + "\n"
+
+
+def _strategy(comparison: Comparison, look: Look) -> str:
+    if not comparison.changes_mig_strategy:
+        return ""
+    before, after = (strategy or "each profile's own" for strategy in comparison.mig_strategies)
+    shown = look.paint("! gpu-operator", BOLD, RED) + f"  mig.strategy {before} {_arrow(look)} {after}\n"
+    told = "the operator restarts the device plugin of every node at once, whatever the rollout of a pool says"
+    return shown + wrapped(f"    {told}: upgrade it when no MPS or MIG pod starts", look, indent=6) + "\n"
 
 
 def _arrow(look: Look) -> str:

@@ -26,6 +26,7 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any], geometry_of: Geometr
         capacity=offers.capacity(before, after),
         moves=moves,
         quotas=offers.quotas(sides.quotas(old), sides.quotas(new), before, after),
+        mig_strategies=(old.get("operatorMigStrategy"), new.get("operatorMigStrategy")),
     )
 
 

@@ -93,18 +93,30 @@ class QuotaChange(Record):
 
 
 class Comparison(Record):
-    """The whole difference. `pools` and `capacity` are sorted by name and hold what does not change too."""
+    """The whole difference. `pools` and `capacity` are sorted by name and hold what does not change too.
+
+    `mig_strategies` are gpu-operator's one before and after, "" where every profile states its own, None without the operator. A
+    change of it restarts the device plugin of every node at once, whatever the rollout says.
+    """
 
     pools: tuple[PoolChange, ...]
     capacity: tuple[tuple[str, Amount], ...]
     moves: tuple[Move, ...]
     quotas: tuple[QuotaChange, ...]
+    mig_strategies: tuple[str | None, str | None] = (None, None)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing changes."""
         same = all(amount.before == amount.after for _, amount in self.capacity)
-        return same and not self.moves and not self.quotas and all(pool.change is Change.NONE for pool in self.pools)
+        alike = same and not self.moves and not self.quotas and not self.changes_mig_strategy
+        return alike and all(pool.change is Change.NONE for pool in self.pools)
+
+    @property
+    def changes_mig_strategy(self) -> bool:
+        """Whether gpu-operator gets another mig.strategy."""
+        before, after = self.mig_strategies
+        return before is not None and after is not None and before != after
 
     @property
     def disturbed(self) -> int | None:
@@ -121,7 +133,7 @@ class Comparison(Record):
         """Whether something changes, and nothing of it touches a GPU or a label of a node."""
         kinds = {pool.change for pool in self.pools}
         moving = self.moves or any(pool.selector_changes for pool in self.pools)
-        return not self.is_empty and kinds <= {Change.NONE, Change.POLICY} and not moving
+        return not self.is_empty and kinds <= {Change.NONE, Change.POLICY} and not moving and not self.changes_mig_strategy
 
 
 def total(numbers: Iterable[int | None]) -> int | None:

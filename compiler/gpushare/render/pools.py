@@ -6,6 +6,7 @@ Devices have the fields of the Offer; labels are listed with every value that a 
 from typing import Any
 
 from gpushare import caps, offered
+from gpushare.intent import Stack
 from gpushare.plan import Plan, PoolPlan
 from gpushare.selectors import POOL_LABEL
 
@@ -16,9 +17,16 @@ def pools_document(plan: Plan) -> dict[str, Any]:
         "apiVersion": "gpushare.dev/v1",
         "kind": "Pools",
         "cluster": plan.intent.name,
+        "operatorMigStrategy": _operator_strategy(plan),
         "pools": {pool.name: _pool(pool) for pool in plan.pools},
         "quotas": {quota.namespace: dict(quota.hard) for quota in plan.quotas},
     }
+
+
+def _operator_strategy(plan: Plan) -> str | None:
+    """gpu-operator's mig.strategy, "" where every profile states its own; None without the operator."""
+    with_operator = plan.intent.platform.stack is Stack.GPU_OPERATOR
+    return (plan.operator_mig_strategy or "") if with_operator else None
 
 
 def _pool(pool: PoolPlan) -> dict[str, Any]:

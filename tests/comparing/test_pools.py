@@ -245,7 +245,8 @@ def test_another_label_on_the_nodes_is_a_relabel() -> None:
 
 def test_another_strategy_of_the_operator_is_a_change_that_no_rollout_paces() -> None:
     pools = {"a": slicing(shared(4))}
-    comparison = compare({"pools": pools, "operatorMigStrategy": "mixed"}, {"pools": pools, "operatorMigStrategy": ""}, geometry_of)
+    before, after = ({"pools": pools, "operatorMigStrategy": strategy} for strategy in ("mixed", ""))
+    comparison = compare(before, after, geometry_of)
     assert comparison.changes_mig_strategy
     assert not comparison.is_empty
     assert not comparison.is_configmap_only

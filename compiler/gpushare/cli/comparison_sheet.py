@@ -28,7 +28,8 @@ def sheet(comparison: Comparison, look: Look) -> str:
         return "no changes\n"
     changed = [pool for pool in comparison.pools if pool.change is not Change.NONE]
     shown = "".join(_pool(pool, look) for pool in changed)
-    shown += _strategy(comparison, look) + _moves(comparison.moves, look) + _capacity(comparison, look) + _quotas(comparison.quotas, look)
+    shown += _strategy(comparison, look) + _moves(comparison.moves, look)
+    shown += _capacity(comparison, look) + _quotas(comparison.quotas, look)
     return shown + wrapped(_summary(comparison, changed), look)
 
 

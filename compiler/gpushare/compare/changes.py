@@ -95,8 +95,8 @@ class QuotaChange(Record):
 class Comparison(Record):
     """The whole difference. `pools` and `capacity` are sorted by name and hold what does not change too.
 
-    `mig_strategies` are gpu-operator's one before and after, "" where every profile states its own, None without the operator. A
-    change of it restarts the device plugin of every node at once, whatever the rollout says.
+    `mig_strategies` are gpu-operator's one before and after, "" where every profile states its own, None without the operator.
+    A change of it restarts the device plugin of every node at once, whatever the rollout says.
     """
 
     pools: tuple[PoolChange, ...]

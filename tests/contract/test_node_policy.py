@@ -157,6 +157,7 @@ def pools_of_every_kind() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_every_policy_of_a_matrix_of_intents_is_accepted(platform: str) -> None:
     pools = pools_of_every_kind()
@@ -170,6 +171,7 @@ def test_every_policy_of_a_matrix_of_intents_is_accepted(platform: str) -> None:
         assert assert_same_verdict(yaml.load(artifact.text, LOADER)), artifact.path
 
 
+@pytest.mark.slow
 def test_a_mutated_policy_is_accepted_or_refused_exactly_as_the_schema_says() -> None:
     verdicts = [assert_same_verdict(mutant) for mutant in mutants(base())]
     assert assert_same_verdict(base())

@@ -32,6 +32,7 @@ def test_between_two_operations_the_next_plan_is_the_rest_of_the_first_one(card:
         assert as_wanted(state, pair.policy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("card", "every"), CARDS)
 def test_within_an_operation_the_next_plan_clears_the_orphan_and_destroys_nothing_else_that_would_have_stayed(
     card: str, every: int
@@ -55,6 +56,7 @@ def test_within_an_operation_the_next_plan_clears_the_orphan_and_destroys_nothin
             state = simulate(state, operation)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("card", [card for card, _ in CARDS])
 @pytest.mark.parametrize("is_told_when_off", [True, False])
 def test_from_mig_off_every_layout_is_reached_from_wherever_it_stopped(card: str, is_told_when_off: bool) -> None:

@@ -6,7 +6,10 @@ an input imports it, and every formatter does too.
 
 from enum import StrEnum
 
-from gpushare.record import Record
+from gpushare.record import Record, replace
+
+MOST_CHARACTERS = 1000
+"""Of a message or a hint."""
 
 Path = tuple[str | int, ...]
 """Where a value stands in a document: mapping keys and list indexes from the root down."""
@@ -49,6 +52,15 @@ class Finding(Record):
 def is_error(finding: Finding) -> bool:
     """Whether the finding stops the compiler."""
     return finding.severity is Severity.ERROR
+
+
+def shortened(finding: Finding) -> Finding:
+    """The finding with no sentence longer than a reader can bear: a value that it quotes may have a million characters."""
+    sentences = (finding.message, *finding.hints)
+    if max(map(len, sentences)) <= MOST_CHARACTERS:
+        return finding
+    message, *hints = (text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…" for text in sentences)
+    return replace(finding, message=message, hints=tuple(hints))
 
 
 def pointer(path: Path) -> str:

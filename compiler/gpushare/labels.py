@@ -72,11 +72,15 @@ def values_of(expression: Expression) -> Values:
 def conjunction(parts: Iterable[tuple[str, Values]]) -> Region | None:
     """All of `parts` at once; None if no node can satisfy them."""
     region: dict[str, Values] = {}
+    excluded: dict[str, set[str]] = {}
     for key, values in parts:
-        region[key] = region.get(key, ANY).meet(values)
-        if region[key].empty:
-            return None
-    return region
+        if values.absent and values.others:  # gathered first: one by one, a thousand NotIn of one key are a million values
+            excluded.setdefault(key, set()).update(values.listed)
+        else:
+            region[key] = region.get(key, ANY).meet(values)
+    for key, listed in excluded.items():
+        region[key] = region.get(key, ANY).meet(Values(absent=True, others=True, listed=frozenset(listed)))
+    return None if any(values.empty for values in region.values()) else region
 
 
 def meets(one: Region, other: Region) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from gpushare import catalog, emit, intent_reader, plan, rules, schema, source
 from gpushare.artifact import Artifact, digest
 from gpushare.catalog import Catalog
-from gpushare.diagnostics import Finding, in_order, is_error
+from gpushare.diagnostics import Finding, in_order, is_error, shortened
 from gpushare.intent import Intent
 from gpushare.lock import EMPTY, Lock
 from gpushare.plan import Plan
@@ -75,5 +75,5 @@ def _done(
     resolved: Plan | None = None,
     artifacts: tuple[Artifact, ...] = (),
 ) -> Compilation:
-    located = tuple(in_order([text.locate(finding) for finding in findings]))
+    located = tuple(in_order([text.locate(shortened(finding)) for finding in findings]))
     return Compilation(source=text, intent=built, plan=resolved, artifacts=artifacts, findings=located)

@@ -20,6 +20,8 @@ from gpushare.units import parse_duration, parse_quantity, parse_share
 
 Schema = Mapping[str, Any]
 
+_LONGEST_MATCH = 10_000
+
 
 @cache
 def load(name: str) -> dict[str, Any]:
@@ -103,6 +105,11 @@ def _number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _matches(pattern: str, text: str) -> bool:
+    # Patterns are for names and sizes. On a million characters a repeated group would keep a few hundred bytes for each.
+    return len(text) <= _LONGEST_MATCH and bool(re.search(pattern, text))
+
+
 def _names(argument: Any, value: Any, _: Schema, root: Schema) -> bool:
     return not isinstance(value, dict) or all(_holds(argument, key, root) for key in value)
 
@@ -125,7 +132,7 @@ KEYWORDS: Mapping[str, Callable[..., bool]] = {
     "type": _type,
     "const": lambda argument, value, *_: _same(argument, value),
     "enum": lambda argument, value, *_: any(_same(word, value) for word in argument),
-    "pattern": lambda argument, value, *_: not isinstance(value, str) or bool(re.search(argument, value)),
+    "pattern": lambda argument, value, *_: not isinstance(value, str) or _matches(argument, value),
     "format": lambda argument, value, *_: not isinstance(value, str) or argument not in FORMATS or FORMATS[argument](value),
     "minimum": lambda argument, value, *_: not _number(value) or value >= argument,
     "maximum": lambda argument, value, *_: not _number(value) or value <= argument,
@@ -162,8 +169,8 @@ def _judgements(document: object, schema: Schema) -> Iterator[Judgement]:
         def judge(validator: Any, argument: Any, instance: Any, around: Any) -> Iterator[Any]:
             if KEYWORDS[keyword](argument, instance, around, schema):
                 return
-            if keyword == "uniqueItems":
-                yield ValidationError("repeated")  # finding that out once more would take quadratic time
+            if keyword in ("uniqueItems", "pattern"):
+                yield ValidationError(keyword)  # finding that out once more would take long, or come to another answer
             else:
                 yield from original(validator, argument, instance, around)
 

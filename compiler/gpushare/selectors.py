@@ -4,8 +4,10 @@ Exact, and pure. A node belongs to a pool if the pool's labels match it and eith
 nodes and no pool names this one; and if no pool of higher priority has it. Judges nothing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import chain
+from operator import or_
 from typing import Any
 
 from gpushare import labels
@@ -17,6 +19,9 @@ POOL_LABEL = "gpushare.dev/pool"
 
 MAX_ALTERNATIVES = 64
 """How many terms the negation of pools with higher priority may need. A scheduler tries every term on every node."""
+
+MAX_CUTS = 40_000
+"""How many times, in all pools together, a pool of higher priority may be cut out of an alternative: about a second's work."""
 
 MAX_LEAVING_NAMES = 256
 """How many nodes that other pools name are kept from a pool whose label they still carry; more would be pools times names."""
@@ -62,15 +67,15 @@ class _Seen:
     """Pools met so far, found again by a name that they share with a pool or by the label values that they ask for.
 
     Pools by the thousand usually differ in the value of one label, so a pool is compared only with those that ask for its
-    own value of the label that sets it apart best, and with those that leave this label open.
+    own values of the labels that it pins, or leave them open. Sets of pools are the bits of a number: pools by the thousand
+    are met with a few operations on a few hundred bytes.
     """
 
     def __init__(self) -> None:
         self._pools: list[tuple[Pool, Region]] = []
         self._by_name: dict[str, list[int]] = {}
-        self._by_value: dict[str, dict[str, list[int]]] = {}
+        self._by_value: dict[tuple[str, str], int] = {}
         self._pinning: dict[str, int] = {}
-        self._open: dict[str, tuple[list[int], int]] = {}
 
     def add(self, pool: Pool, own: Region) -> None:
         number = len(self._pools)
@@ -79,10 +84,9 @@ class _Seen:
             self._by_name.setdefault(name, []).append(number)
         for key, values in own.items():
             if values.pinned:
-                self._pinning[key] = self._pinning.get(key, 0) + 1
-                by_value = self._by_value.setdefault(key, {})
+                self._pinning[key] = self._pinning.get(key, 0) | 1 << number
                 for value in values.listed:
-                    by_value.setdefault(value, []).append(number)
+                    self._by_value[key, value] = self._by_value.get((key, value), 0) | 1 << number
 
     def overlapping(self, pool: Pool, own: Region) -> Iterator[Pool]:
         """The pools that can have a node of `pool`, oldest first."""
@@ -91,26 +95,19 @@ class _Seen:
             if labels.meets(own, theirs):
                 yield other
 
-    def _candidates(self, pool: Pool, own: Region) -> Sequence[int]:
+    def _candidates(self, pool: Pool, own: Region) -> Iterator[int]:
         if pool.nodes.names:
-            return sorted({number for name in pool.nodes.names for number in self._by_name.get(name, ())})
-        pinned = [key for key, values in own.items() if values.pinned]
-        if not pinned:
-            return range(len(self._pools))
-        best = min(pinned, key=lambda key: self._cost(key, own[key]))
-        by_value = self._by_value.get(best, {})
-        asking_for_it = {number for value in own[best].listed for number in by_value.get(value, ())}
-        return sorted(asking_for_it.union(self._leaving_open(best)))
-
-    def _cost(self, key: str, values: Values) -> int:
-        by_value = self._by_value.get(key, {})
-        return sum(len(by_value.get(value, ())) for value in values.listed) + len(self._pools) - self._pinning.get(key, 0)
-
-    def _leaving_open(self, key: str) -> list[int]:
-        numbers, done = self._open.get(key, ([], 0))
-        numbers += (n for n in range(done, len(self._pools)) if key not in (own := self._pools[n][1]) or not own[key].pinned)
-        self._open[key] = (numbers, len(self._pools))
-        return numbers
+            yield from sorted({number for name in pool.nodes.names for number in self._by_name.get(name, ())})
+            return
+        left = (1 << len(self._pools)) - 1
+        for key, values in own.items():
+            if values.pinned:
+                alike = reduce(or_, (self._by_value.get((key, value), 0) for value in values.listed))
+                left &= alike | ~self._pinning.get(key, 0)
+        while left:
+            lowest = left & -left
+            yield lowest.bit_length() - 1
+            left ^= lowest
 
 
 class Territories:
@@ -124,11 +121,13 @@ class Territories:
                 self._naming.setdefault(name, []).append(pool)
         self._named = [_field("NotIn", name) for name in sorted(self._naming)]
         self._name_bytes = sum(len(name) for name in self._naming)
-        self._stronger = self._by_priority([pool for pool in pools if not pool.nodes.names])
+        self._cuts = 0
+        self._owned: dict[str, tuple[tuple[str | None, Region], ...] | None] = {}
+        self._left = self._by_priority([pool for pool in pools if not pool.nodes.names])
 
-    def _by_priority(self, pools: Sequence[Pool]) -> dict[str, tuple[Region, ...]]:
-        """For each pool without names: what pools of higher priority take of it."""
-        stronger: dict[str, tuple[Region, ...]] = {}
+    def _by_priority(self, pools: Sequence[Pool]) -> dict[str, tuple[Region, ...] | None]:
+        """For each pool without names: what pools of higher priority leave of it."""
+        left: dict[str, tuple[Region, ...] | None] = {}
         seen, waiting = _Seen(), list[tuple[Pool, Region]]()
         for pool in sorted(pools, key=lambda pool: -pool.priority):
             own = self._regions[pool.name]
@@ -138,30 +137,47 @@ class Territories:
                 for peer in waiting:
                     seen.add(*peer)
                 waiting = []
-            stronger[pool.name] = tuple(self._known(other) for other in seen.overlapping(pool, own))
+            left[pool.name] = self._less(own, (self._known(other) for other in seen.overlapping(pool, own)))
             waiting.append((pool, own))
-        return stronger
+        return left
 
     def _known(self, pool: Pool) -> Region:
         own = self._regions[pool.name]
         return {} if own is None else own
 
+    def _less(self, own: Region, taken: Iterable[Region]) -> tuple[Region, ...] | None:
+        """What is left of a region; None for more than MAX_ALTERNATIVES pieces. Takes no more of `taken` than it needs."""
+        left: tuple[Region, ...] = (own,)
+        for other in taken:
+            self._cuts += len(left)
+            left = labels.without_covered(chain.from_iterable(labels.subtract(piece, other) for piece in left))
+            if not left:
+                break
+            if len(left) > MAX_ALTERNATIVES or self._cuts > MAX_CUTS:
+                return None
+        return left
+
     def owned(self, pool: Pool) -> tuple[tuple[str | None, Region], ...] | None:
-        """The pool's nodes as (node name or None for any unnamed one, labels); None where more than 64 terms would be needed.
+        """The pool's nodes as (node name or None for any unnamed one, labels); None where that would take too many terms.
 
         The empty tuple means that the pool can have no node, because its selector is empty or others take all.
         """
+        if pool.name not in self._owned:
+            self._owned[pool.name] = self._pieces(pool)
+        return self._owned[pool.name]
+
+    def _pieces(self, pool: Pool) -> tuple[tuple[str | None, Region], ...] | None:
         own = self._regions[pool.name]
         if own is None:
             return ()
         if not pool.nodes.names:
-            left = _less(own, self._stronger[pool.name])
+            left = self._left[pool.name]
             return None if left is None else tuple((None, piece) for piece in left)
         pieces: list[tuple[str | None, Region]] = []
         for name in dict.fromkeys(pool.nodes.names):
             rivals = [other for other in self._naming[name] if other.priority > pool.priority]
             taken = [theirs for other in rivals if (theirs := self._regions[other.name]) is not None]
-            left = _less(own, taken)
+            left = self._less(own, taken)
             if left is None:
                 return None
             pieces += ((name, piece) for piece in left)
@@ -197,15 +213,6 @@ class Territories:
         """One requirement for each node that other pools name and this one does not."""
         named = set(pool.nodes.names)
         return [entry for entry in self._named if entry["values"][0] not in named] if named else self._named
-
-
-def _less(own: Region, taken: Sequence[Region]) -> tuple[Region, ...] | None:
-    left: tuple[Region, ...] = (own,)
-    for other in taken:
-        left = labels.without_covered(chain.from_iterable(labels.subtract(piece, other) for piece in left))
-        if len(left) > MAX_ALTERNATIVES:
-            return None
-    return left
 
 
 def _field(operator: str, name: str) -> dict[str, Any]:

@@ -197,6 +197,8 @@ class _Wording:
                 hints = (f"write {_either(words[1].split('|'))} to have nothing in it",) if words and "none" in words[1] else ()
                 return "GS107", f"needs at least {'one entry' if argument == 1 else f'{argument} entries'}", hints
             case "maxItems" | "maxProperties":
+                if argument > 1:
+                    return "GS107", f"takes at most {argument} entries, not {len(value)}", ()
                 given = " and ".join(map(_shown, list(value)[:5]))
                 return "GS107", f"takes at most {argument}, not {given} together", ("keep one of them",)
             case "uniqueItems":

@@ -12,6 +12,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import yaml
@@ -23,15 +24,16 @@ from gpushare.tree import MAX_WEIGHT, Builder, Complaint, Node
 MAX_BYTES = 4 << 20
 """Of a document. A thousand pools of twenty named nodes each need about half a megabyte."""
 _SPLIT = "describe fewer pools, or select nodes by labels instead of names"
+MAX_DIRECTIVES = 20
+"""Tag directives: libyaml compares each with all before it, and no tag is read anyway."""
 MAX_FINDINGS = 100
 """Of one text; one more then says how many there are."""
-MAX_LINE = 10_000
-"""Characters of a source line that a reader of findings gets to see at most."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BREAK = re.compile(r"\r\n|\r|\n")
 # What YAML does not call printable, the line breaks of YAML 1.1 alone, and byte order marks in mid-text.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_TAG_DIRECTIVE = re.compile(r"(?:^|\r)(%TAG)", re.MULTILINE)
 _WIDE_MARKS = {b"\xff\xfe\x00\x00": "UTF-32", b"\x00\x00\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 # What the parsers say, and the same in the words of someone who writes an intent.
@@ -71,14 +73,11 @@ class Source(Record):
         return starts
 
     def line(self, number: int) -> str:
-        """The text of a line, counted from 1, without its break; at most MAX_LINE characters, cut with `…`."""
+        """The text of a line, counted from 1, without its break; "" where there is no such line."""
         if not 1 <= number <= len(self._starts):
             return ""
-        start = self._starts[number - 1]
-        text = self.text[start : start + MAX_LINE + 1]
-        broken = _BREAK.search(text)
-        whole = text[: broken.start()] if broken else text
-        return whole if len(whole) <= MAX_LINE else whole[: MAX_LINE - 1] + "…"
+        behind = self._starts[number] if number < len(self._starts) else len(self.text)
+        return self.text[self._starts[number - 1] : behind].rstrip("\r\n")
 
     def line_of(self, offset: int) -> int:
         """The line, counted from 1, of a character's offset."""
@@ -173,6 +172,11 @@ def _forbidden(text: str) -> Iterator[Complaint]:
 def _parsed(source: Source) -> Source:
     builder = Builder(source.text, source.line_of, MAX_FINDINGS)
     outside: list[Complaint] = []
+    many = next(islice(_TAG_DIRECTIVE.finditer(source.text), MAX_DIRECTIVES, None), None)
+    if many:
+        hints = ("leave them out: plain YAML needs no tags",)
+        message = f"more than {MAX_DIRECTIVES} %TAG directives are not read"
+        return _refused(source, [Complaint(code="GS010", message=message, start=many.start(1), end=many.end(1), hints=hints)])
     try:
         _feed(builder, source.text, outside)
     except (yaml.YAMLError, ValueError) as error:

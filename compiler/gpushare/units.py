@@ -15,6 +15,8 @@ _QUANTITY = re.compile(r"\+?(?=\.?[0-9])([0-9]{0,19})(?:\.([0-9]{0,9}))?(?:([kMG
 _DURATION_PART = r"(?=\.?[0-9])([0-9]{0,9})(?:\.([0-9]{0,9}))?(h|ms|m|s|us|µs|μs|ns)"
 _DURATION = re.compile(rf"\+?(?:0|(?:{_DURATION_PART})+)\Z")
 _DURATION_PARTS = re.compile(_DURATION_PART)
+_LONGEST_DURATION = 100
+"""Characters. Go sets no limit; more are no duration that anyone means."""
 _NANOSECONDS = {"h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "μs": 10**3, "ns": 1}
 _LONGEST_SECONDS = (1 << 63) // 10**9
 """Go counts nanoseconds in 63 bits."""
@@ -62,7 +64,7 @@ def parse_quantity(value: object) -> int | None:
 
 def parse_duration(value: object) -> int | None:
     """Seconds of a Go duration in whole seconds (`10s`, `30m`, `1h30m`, `1.5h`, `0s`); None for anything else."""
-    if not isinstance(value, str) or not _DURATION.match(value):
+    if not isinstance(value, str) or len(value) > _LONGEST_DURATION or not _DURATION.match(value):
         return None
     parts = _DURATION_PARTS.findall(value)
     total = sum(int(whole + fraction.ljust(9, "0")) * _NANOSECONDS[unit] for whole, fraction, unit in parts)

@@ -121,9 +121,15 @@ class Dropped(Record):
 
 
 class Unknown(Record):
-    """No value of this chart. `nearest` are paths that may be meant, best first."""
+    """No value of this chart."""
 
-    nearest: tuple[str, ...]
+    path: str
+    known: Mapping[str, ValueFact]
+
+    @property
+    def nearest(self) -> tuple[str, ...]:
+        """Paths that may be meant, best first."""
+        return _nearest(self.path, self.known)
 
 
 @cache
@@ -158,6 +164,12 @@ def paths(name: str) -> Mapping[str, ValueFact]:
     return {fact.path: fact for fact in facts}
 
 
+@cache
+def _sections(name: str) -> frozenset[str]:
+    """Every path that has others below it."""
+    return frozenset(path[:at] for path in (*paths(name), *_dropped(name)) for at, char in enumerate(path) if char == ".")
+
+
 def judge_path(upstream: UpstreamChart, path: tuple[str, ...]) -> Known | OpenMap | Dropped | Unknown:
     """What a chart makes of a value at `path` (keys from the root down, at least one)."""
     known, dropped = paths(upstream.name), _dropped(upstream.name)
@@ -171,12 +183,12 @@ def judge_path(upstream: UpstreamChart, path: tuple[str, ...]) -> Known | OpenMa
     for length in range(1, len(path)):
         above = ".".join(path[:length])
         if above in known:
-            return OpenMap(above=above) if known[above].kind in (ValueKind.MAP, ValueKind.ANY) else Unknown(nearest=(above,))
-    if any(other.startswith(f"{dotted}.") for other in (*known, *dropped)):
+            return OpenMap(above=above) if known[above].kind in (ValueKind.MAP, ValueKind.ANY) else Unknown(path=above, known={above: known[above]})
+    if dotted in _sections(upstream.name):
         return Known(fact=None)
     if path[0] in upstream.subcharts:
         return OpenMap(above=path[0])
-    return Unknown(nearest=_nearest(dotted, known))
+    return Unknown(path=dotted, known=known)
 
 
 def type_matches(fact: ValueFact, value: object) -> bool:

@@ -103,7 +103,9 @@ def test_an_unknown_path_names_the_nearest(dotted: str, nearest: str) -> None:
 
 
 def test_a_path_like_nothing_has_no_neighbours() -> None:
-    assert judge("gpu-operator", "zzzzzzzzzzzz") == Unknown(nearest=())
+    judgement = judge("gpu-operator", "zzzzzzzzzzzz")
+    assert isinstance(judgement, Unknown)
+    assert judgement.nearest == ()
 
 
 @pytest.mark.parametrize("stack", STACKS)

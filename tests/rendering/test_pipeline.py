@@ -3,6 +3,7 @@
 import pytest
 
 from gpushare import pipeline
+from gpushare.diagnostics import MOST_CHARACTERS
 from gpushare.lock import EMPTY
 from tests.rendering.compiled import POOLS, intent
 
@@ -47,3 +48,10 @@ def test_comments_line_ends_and_quotes_make_no_other_bundle() -> None:
     decorated = b"# a comment\n" + plain.replace(b"\n", b"\r\n").replace(b"mode: mps", b'"mode": "mps"')
     bundles = [pipeline.compile_intent(text, "intent.yaml", EMPTY).artifacts for text in (plain, decorated)]
     assert bundles[0] == bundles[1]
+
+
+def test_a_value_of_a_million_characters_is_not_quoted_whole() -> None:
+    data = intent("hpc", hpc=POOLS["hpc"].replace("h100-sxm5-80gb", "h" * 1_000_000))
+    (finding,) = pipeline.check(data, "intent.yaml").findings
+    assert finding.code == "GS201"
+    assert max(map(len, (finding.message, *finding.hints))) <= MOST_CHARACTERS

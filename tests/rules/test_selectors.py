@@ -219,6 +219,14 @@ def test_a_node_that_moved_loses_its_old_pool_at_once_only_while_names_are_few(c
     assert leaving["matchExpressions"] == [{"key": selectors.POOL_LABEL, "operator": "In", "values": ["labelled"]}]
 
 
+def test_thousands_of_excluded_values_of_one_label_are_gathered_at_once() -> None:
+    without = tuple(Expression(key="a", operator=Operator.NOT_IN, values=(f"v{number}",)) for number in range(20_000))
+    start = time.process_time()
+    assert selectors.satisfiable(NodeSelector(match_expressions=without))
+    assert not selectors.satisfiable(NodeSelector(match_labels=(("a", "v7"),), match_expressions=without))
+    assert time.process_time() - start < 2
+
+
 def flavours(count: int, *, names: int = 0) -> list[Pool]:
     return [
         pool_of(

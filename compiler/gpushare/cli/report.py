@@ -88,7 +88,8 @@ def _one(finding: Finding, lines: Lines, look: Look) -> str:
 def _excerpt(line: str, at: Span, look: Look, colour: str) -> list[str]:
     """The source line with its number, and carets under the span; of several lines the first."""
     end = at.end_column if at.end_line == at.line else len(line) + 1
-    before, marked, after = (visible(part.replace("\t", TAB)) for part in _split(line, at.column - 1, end - 1))
+    parts = _split(line, at.column - 1, max(at.column, end) - 1, look.columns)
+    before, marked, after = (visible(part.replace("\t", TAB)) for part in parts)
     before, marked, after = _window(before, marked, after, look)
     carets = "^" * max(1, width(marked))
     return [
@@ -97,9 +98,9 @@ def _excerpt(line: str, at: Span, look: Look, colour: str) -> list[str]:
     ]
 
 
-def _split(line: str, start: int, end: int) -> tuple[str, str, str]:
-    line = line.rstrip("\r\n")
-    return line[:start], line[start : max(start, end)], line[max(start, end) :]
+def _split(line: str, start: int, end: int, most: int) -> tuple[str, str, str]:
+    """What stands before, in and after the span, each no longer than a terminal: a line may have a million characters."""
+    return line[max(0, start - most) : start], line[start : min(end, start + most)], line[end : end + most]
 
 
 def _window(before: str, marked: str, after: str, look: Look) -> tuple[str, str, str]:
@@ -109,10 +110,7 @@ def _window(before: str, marked: str, after: str, look: Look) -> tuple[str, str,
         return before, marked, after
     dots = look.ellipsis
     most_before = room // 2 if width(marked) > room // 2 else room - width(marked) - 10
-    if width(before) > most_before:
-        while width(dots + before) > most_before:
-            before = before[1:]
-        before = dots + before
+    before = terminal.clip_start(before, most_before, dots)
     marked = terminal.clip(marked, max(room - width(before), 4), dots)
     rest = room - width(before) - width(marked)
     return before, marked, terminal.clip(after, rest, dots) if rest > len(dots) else ""

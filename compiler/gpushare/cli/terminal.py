@@ -2,7 +2,9 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import TextIO
 
 from gpushare.record import Record
@@ -40,7 +42,7 @@ def look(stream: TextIO | None) -> Look:
 
 def _columns(stream: TextIO, terminal: bool) -> int:
     asked = os.environ.get("COLUMNS", "")
-    if asked.isdecimal() and int(asked) > 0:
+    if asked.isdecimal() and len(asked) < 5 and int(asked):
         return max(40, int(asked))
     try:
         return max(40, os.get_terminal_size(stream.fileno()).columns or 80) if terminal else 80
@@ -63,25 +65,34 @@ def visible(text: str) -> str:
 
 def width(text: str) -> int:
     """How many terminal cells the text takes: wide characters two, combining ones none."""
-    if text.isascii():
-        return len(text)
+    return len(text) if text.isascii() else sum(_cells(text))
+
+
+def _cells(text: str) -> Iterator[int]:
     from unicodedata import category, east_asian_width  # noqa: PLC0415 - only for text that is not ASCII
 
-    cells = 0
     for char in text:
-        if category(char) not in {"Mn", "Me", "Cf"}:
-            cells += 2 if east_asian_width(char) in "WF" else 1
-    return cells
+        yield 0 if category(char) in {"Mn", "Me", "Cf"} else 2 if east_asian_width(char) in "WF" else 1
 
 
 def clip(text: str, cells: int, ellipsis: str = "…") -> str:
     """The text in at most that many cells, its end replaced by the ellipsis where it is longer."""
     if width(text) <= cells:
         return text
-    kept = text
-    while kept and width(kept) + len(ellipsis) > cells:
-        kept = kept[:-1]
+    kept = text[: _fitting(text, cells - len(ellipsis))]
     return (kept + ellipsis)[: max(cells, len(ellipsis))]
+
+
+def clip_start(text: str, cells: int, ellipsis: str = "…") -> str:
+    """The text in at most that many cells, its beginning replaced by the ellipsis where it is longer."""
+    if width(text) <= cells:
+        return text
+    return ellipsis + text[len(text) - _fitting(text[::-1], cells - len(ellipsis)) :]
+
+
+def _fitting(text: str, cells: int) -> int:
+    """How many of the first characters fit into that many cells."""
+    return bisect_right(list(accumulate(_cells(text))), cells)
 
 
 def pad(text: str, cells: int, *, right: bool = False) -> str:

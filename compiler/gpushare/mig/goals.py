@@ -6,6 +6,7 @@ profiles without attributes take part. Sizes in bytes come from the caller: what
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import assert_never
 
 from gpushare.catalog import Geometry, MigProfile
@@ -62,7 +63,7 @@ def _balanced(own: Board) -> Counts | None:
         of_size = [profile for profile in own.profiles if profile.compute_slices == slices]
         if not of_size:
             return None
-        chosen[min(of_size, key=lambda profile: (-profile.max_count, _name_key(profile))).name] = count
+        chosen[min(of_size, key=lambda profile: (-profile.max_count, _name_key(profile.name))).name] = count
     return own.counts(chosen.items()) if chosen and own.is_legal(chosen.items()) else None
 
 
@@ -87,9 +88,10 @@ def _exactly(own: Board, number: int) -> Counts | None:
 
 def _in_name_order(own: Board, counts: Counts) -> list[NameKey]:
     """The names of all instances, sorted: layouts with the same number of instances compare by it."""
-    return sorted(_name_key(profile) for profile, count in zip(own.profiles, counts, strict=True) for _ in range(count))
+    return sorted(_name_key(profile.name) for profile, count in zip(own.profiles, counts, strict=True) for _ in range(count))
 
 
-def _name_key(profile: MigProfile) -> NameKey:
-    parts = _NUMBERS.split(profile.name)
+@cache
+def _name_key(name: str) -> NameKey:
+    parts = _NUMBERS.split(name)
     return tuple(int(part) if number % 2 else part for number, part in enumerate(parts))

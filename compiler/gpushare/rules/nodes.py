@@ -1,5 +1,6 @@
 """Rules on which nodes a pool has: GS202, GS203, GS204, GS206, GS207, GS212 and GS214."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import groupby
 
@@ -35,7 +36,7 @@ def check_satisfiable(context: Context) -> Iterator[Finding]:
 def _contradiction(pool: Pool) -> Finding:
     """The first entry that cannot hold together with those before it."""
     entries = list(_entries(pool.nodes))
-    count = next(n for n in range(1, len(entries) + 1) if labels.conjunction(e[:2] for e in entries[:n]) is None)
+    count = bisect_left(range(1, len(entries)), True, key=lambda n: labels.conjunction(e[:2] for e in entries[:n]) is None) + 1
     key, _, text, path = entries[count - 1]
     before = [entry[2] for entry in entries[: count - 1] if entry[0] == key]
     return Finding(
@@ -72,9 +73,10 @@ def _clash(later: Pool, earlier: list[Pool]) -> Finding:
     first, names = earlier[0], few([pool.name for pool in earlier])
     whose = f"pool {names}" if len(earlier) == 1 else f"pools {names}"
     priority = f"give one of them a higher priority, such as priority: {later.priority + 1}"
-    shared = [(number, name) for number, name in enumerate(later.nodes.names) if name in set(first.nodes.names)]
-    if shared:
-        number, name = shared[0]
+    others = set(first.nodes.names)
+    number = next((number for number, name in enumerate(later.nodes.names) if name in others), None)
+    if number is not None:
+        name = later.nodes.names[number]
         return Finding(
             code="GS203",
             message=f"node {name} is in {whose} as well",
@@ -150,7 +152,7 @@ def check_terms(context: Context) -> Iterator[Finding]:
     for pool in pools:
         size = _affinity_bytes(context, pool)
         if size is None:
-            message = f"excluding the pools of higher priority takes more than {MAX_ALTERNATIVES} alternatives"
+            message = f"excluding the pools of higher priority takes too much: {MAX_ALTERNATIVES} alternatives are written at most"
             hint = "give those pools one label that they share, so that one expression excludes them"
             yield Finding(code="GS212", message=message, hints=(hint,), path=pool_path(pool, "nodes"))
         elif size > MAX_DAEMONSET_BYTES:

@@ -1,6 +1,7 @@
 """Rules on quotas: GS601 to GS610."""
 
 from collections.abc import Iterator
+from functools import cached_property, lru_cache
 
 from gpushare import caps, shares
 from gpushare.catalog import Card
@@ -32,7 +33,7 @@ class _Asked(Record):
         """The pool's only resource; None where it has several."""
         return self.kinds[0] if len(self.resources) == 1 else None
 
-    @property
+    @cached_property
     def counts(self) -> tuple[tuple[Kind, int, Path], ...]:
         """What the quota comes to: kind, number of shares, and where that is written. Empty where another rule objects."""
         quota, sole, here = self.quota, self.sole, quota_path(self.quota)
@@ -52,8 +53,13 @@ def quota_path(quota: Quota) -> Path:
     return ("spec", "quotas", quota.namespace, quota.pool)
 
 
-def _asked(context: Context) -> Iterator[_Asked]:
-    """Quotas on pools that exist and could be resolved."""
+@lru_cache(maxsize=1)
+def _asked(context: Context) -> tuple[_Asked, ...]:
+    """Quotas on pools that exist and could be resolved; found once for all rules."""
+    return tuple(_resolved(context))
+
+
+def _resolved(context: Context) -> Iterator[_Asked]:
     pools = {pool.name: pool for pool in context.intent.pools}
     for quota in context.intent.quotas:
         pool = pools.get(quota.pool)

@@ -19,7 +19,7 @@ NEWEST_KUBERNETES = (1, 37)
 EXACT_PLUGIN = (0, 20, 0)
 """The device plugin release that tells `1g.10gb` from `1g.10gb+me`, and that knows an allocation policy."""
 
-_NUMBER = r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?\Z"
+_NUMBER = r"\d{1,9}\.\d{1,9}\.\d{1,9}(-[0-9A-Za-z.-]+)?\Z"
 _VERSIONS = {Stack.GPU_OPERATOR: "v" + _NUMBER, Stack.DEVICE_PLUGIN: _NUMBER}
 
 
@@ -101,7 +101,7 @@ def check_version_known(context: Context) -> Iterator[Finding]:
 def check_plugin(context: Context) -> Iterator[Finding]:
     """GS707: pools that need a newer device plugin than the chart's version installs."""
     version = _plugin_version(context)
-    found = re.match(r"v?(\d+)\.(\d+)\.(\d+)", version or "")
+    found = re.match(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})", version or "")
     if found is None or tuple(int(part) for part in found.groups()) >= EXACT_PLUGIN:
         return
     for pool in context.intent.pools:
@@ -156,7 +156,7 @@ def check_driver_age(context: Context) -> Iterator[Finding]:
 
 def _numbers(version: str | None) -> tuple[int, ...]:
     """`595.91.07` as numbers; the empty tuple for what is no plain driver version, such as a digest."""
-    found = re.match(r"\d+(\.\d+)*", version or "")
+    found = re.match(r"\d{1,9}(\.\d{1,9})*", version or "")
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 

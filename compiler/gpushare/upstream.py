@@ -183,7 +183,8 @@ def judge_path(upstream: UpstreamChart, path: tuple[str, ...]) -> Known | OpenMa
     for length in range(1, len(path)):
         above = ".".join(path[:length])
         if above in known:
-            return OpenMap(above=above) if known[above].kind in (ValueKind.MAP, ValueKind.ANY) else Unknown(path=above, known={above: known[above]})
+            is_open = known[above].kind in (ValueKind.MAP, ValueKind.ANY)
+            return OpenMap(above=above) if is_open else Unknown(path=above, known={above: known[above]})
     if dotted in _sections(upstream.name):
         return Known(fact=None)
     if path[0] in upstream.subcharts:

@@ -152,7 +152,7 @@ def check_terms(context: Context) -> Iterator[Finding]:
     for pool in pools:
         size = _affinity_bytes(context, pool)
         if size is None:
-            message = f"excluding the pools of higher priority takes too much: {MAX_ALTERNATIVES} alternatives are written at most"
+            message = f"excluding the pools of higher priority takes too many alternatives ({MAX_ALTERNATIVES} are the most)"
             hint = "give those pools one label that they share, so that one expression excludes them"
             yield Finding(code="GS212", message=message, hints=(hint,), path=pool_path(pool, "nodes"))
         elif size > MAX_DAEMONSET_BYTES:

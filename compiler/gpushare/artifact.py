@@ -4,6 +4,9 @@ import hashlib
 
 from gpushare.record import Record
 
+_LONGEST_PATH = 1000
+"""Characters; file systems take 4,096 bytes, and the bundle's own place is a part of them."""
+
 
 class Artifact(Record):
     """One file to write. `path` is relative to the bundle, with `/`, never absolute, never with `..`."""
@@ -19,4 +22,6 @@ def digest(text: str) -> str:
 
 def is_bundle_path(path: str) -> bool:
     """Whether the text names a file inside a bundle and nothing else: relative, without `.`, `..`, empty parts and controls."""
-    return path.isprintable() and "\\" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
+    if len(path) > _LONGEST_PATH or not path.isprintable():
+        return False
+    return "\\" not in path and all(part not in ("", ".", "..") for part in path.split("/"))

@@ -8,11 +8,15 @@ judged in `mig`, whether an intent's own card is consistent in `card_check`.
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from gpushare import card_check, resources, schema, source
 from gpushare.diagnostics import Finding
 from gpushare.record import NOTHING, Record, replace
+
+MOST_FINDINGS = 100
+"""On the cards of one intent."""
 
 
 class NvLink(StrEnum):
@@ -152,9 +156,11 @@ def load(card_id: str) -> Card:
 def check(cards: Mapping[str, Any]) -> list[Finding]:
     """Findings of an intent's own cards (`spec.cards`): GS901 shape, GS902 clash with a shipped id, GS903 and GS904.
 
-    Paths are those of the intent, below `spec.cards`. Only a card without an error may be built.
+    Paths are those of the intent, below `spec.cards`. Only a card without an error may be built. At most MOST_FINDINGS: a card
+    was generated if it has more.
     """
-    return [finding for card_id, document in cards.items() for finding in _check(str(card_id), _exact(document))]
+    found = (finding for card_id, document in cards.items() for finding in _check(str(card_id), _exact(document)))
+    return list(islice(found, MOST_FINDINGS))
 
 
 def _check(card_id: str, document: Any) -> list[Finding]:

@@ -16,6 +16,9 @@ from gpushare.record import NOTHING, Record, replace
 FILE = "gpushare.lock.yaml"
 """Where the lock stands in a bundle."""
 
+MAX_BYTES = source.MAX_BYTES
+"""Of a lock's file."""
+
 GENERATIONS = 20
 """How many former sets of profiles are kept: a node that was away for more changes than that must be relabelled by hand."""
 
@@ -56,7 +59,8 @@ def read(data: bytes, file: str = FILE) -> Lock | Finding:
         return document.locate(replace(_broken(first.message), path=first.path, on_key=first.on_key))
     for path in document.data["files"]:
         if not is_bundle_path(path):
-            return document.locate(replace(_broken(f"{path!r} leads out of the bundle"), path=("files", path), on_key=True))
+            stray = _broken(f"{path[:100]!r} is no path in a bundle")
+            return document.locate(replace(stray, path=("files", path), on_key=True))
     return _lock(document.data)
 
 

@@ -46,6 +46,12 @@ def compile_intent(data: bytes, file: str, lock: Lock) -> Compilation:
     if _stops(findings):
         return _done(text, findings, built=built)
     cards = Catalog(own={name: catalog.build(name, document) for name, document in built.cards.items()})
+    if cards.own:
+        from gpushare.rules import own_cards  # noqa: PLC0415 - few intents bring cards along
+
+        findings += own_cards.judge_cards(cards.own)
+        if _stops(findings):
+            return _done(text, findings, built=built)
     findings += rules.judge(built, cards, text.data)
     if _stops(findings):
         return _done(text, findings, built=built)

@@ -20,8 +20,8 @@ POOL_LABEL = "gpushare.dev/pool"
 MAX_ALTERNATIVES = 64
 """How many terms the negation of pools with higher priority may need. A scheduler tries every term on every node."""
 
-MAX_CUTS = 40_000
-"""How many times, in all pools together, a pool of higher priority may be cut out of an alternative: about a second's work."""
+MAX_WORK = 40_000
+"""Cuts of a pool of higher priority out of an alternative, and halves of comparisons, in all pools: about a second."""
 
 MAX_LEAVING_NAMES = 256
 """How many nodes that other pools name are kept from a pool whose label they still carry; more would be pools times names."""
@@ -121,7 +121,7 @@ class Territories:
                 self._naming.setdefault(name, []).append(pool)
         self._named = [_field("NotIn", name) for name in sorted(self._naming)]
         self._name_bytes = sum(len(name) for name in self._naming)
-        self._cuts = 0
+        self._work = 0
         self._owned: dict[str, tuple[tuple[str | None, Region], ...] | None] = {}
         self._left = self._by_priority([pool for pool in pools if not pool.nodes.names])
 
@@ -149,11 +149,12 @@ class Territories:
         """What is left of a region; None for more than MAX_ALTERNATIVES pieces. Takes no more of `taken` than it needs."""
         left: tuple[Region, ...] = (own,)
         for other in taken:
-            self._cuts += len(left)
-            left = labels.without_covered(chain.from_iterable(labels.subtract(piece, other) for piece in left))
+            cut = [part for piece in left for part in labels.subtract(piece, other)]
+            self._work += len(left) + len(cut) ** 2 // 2
+            left = labels.without_covered(cut)
             if not left:
                 break
-            if len(left) > MAX_ALTERNATIVES or self._cuts > MAX_CUTS:
+            if len(left) > MAX_ALTERNATIVES or self._work > MAX_WORK:
                 return None
         return left
 

@@ -24,6 +24,8 @@ from gpushare.tree import MAX_WEIGHT, Builder, Complaint, Node
 MAX_BYTES = 4 << 20
 """Of a document. A thousand pools of twenty named nodes each need about half a megabyte."""
 _SPLIT = "describe fewer pools, or select nodes by labels instead of names"
+MAX_OWN_WEIGHT = 5_000_000
+"""Values of a document that gpushare wrote: nodes/pools.yaml has a thousand for a pool of eight GPUs in seven parts each."""
 MAX_DIRECTIVES = 20
 """Tag directives: libyaml compares each with all before it, and no tag is read anyway."""
 MAX_FINDINGS = 100
@@ -134,11 +136,14 @@ class Source(Record):
         return node, key, len(path)
 
 
-def read(data: bytes, file: str) -> Source:
-    """The document in the bytes of a file. `file` is its name in findings. Never raises for any bytes."""
+def read(data: bytes, file: str, *, own: bool = False) -> Source:
+    """The document in the bytes of a file. `file` is its name in findings. Never raises for any bytes.
+
+    `own`: a file that gpushare wrote; it may be larger than what a person writes, since a line of an intent becomes many.
+    """
     empty = Source(file=file)
-    if len(data) > MAX_BYTES:
-        message = f"the file has {len(data) / (1 << 20):.1f} MiB: more than {MAX_BYTES >> 20} MiB are not read"
+    if len(data) > MAX_BYTES and not own:
+        message = f"the file has more than {MAX_BYTES >> 20} MiB, which is the most that is read"
         return _refused(empty, [Complaint(code="GS002", message=message, start=0, end=0, hints=(_SPLIT,))])
     for mark, name in _WIDE_MARKS.items():
         if data.startswith(mark):
@@ -150,7 +155,7 @@ def read(data: bytes, file: str) -> Source:
         source = Source(file=file, text=data.decode("utf-8-sig", errors="replace"))
         return _refused(source, [_not_utf8(f"byte 0x{error.object[error.start]:02x} here is not UTF-8", before, before + 1)])
     forbidden = list(_forbidden(source.text))
-    return _refused(source, forbidden) if forbidden else _parsed(source)
+    return _refused(source, forbidden) if forbidden else _parsed(source, MAX_OWN_WEIGHT if own else MAX_WEIGHT)
 
 
 def _not_utf8(message: str, start: int, end: int) -> Complaint:
@@ -169,8 +174,8 @@ def _forbidden(text: str) -> Iterator[Complaint]:
         yield Complaint(code="GS001", message=message, start=found.start(), end=found.end(), hints=(hint,))
 
 
-def _parsed(source: Source) -> Source:
-    builder = Builder(source.text, source.line_of, MAX_FINDINGS)
+def _parsed(source: Source, most: int) -> Source:
+    builder = Builder(source.text, source.line_of, MAX_FINDINGS, most)
     outside: list[Complaint] = []
     many = next(islice(_TAG_DIRECTIVE.finditer(source.text), MAX_DIRECTIVES, None), None)
     if many:
@@ -202,7 +207,7 @@ def _feed(builder: Builder, text: str, outside: list[Complaint]) -> None:
         elif documents == 1:
             _pass_on(event, kind, builder, text)
         behind += documents > 1
-        if builder.over or behind > MAX_WEIGHT:
+        if builder.over or behind > MAX_WEIGHT:  # events of further documents
             return
 
 

@@ -64,10 +64,11 @@ class Builder:
     `over` says that a limit was hit and nothing more is wanted.
     """
 
-    def __init__(self, text: str, line_of: Callable[[int], int], room: int) -> None:
+    def __init__(self, text: str, line_of: Callable[[int], int], room: int, most: int = MAX_WEIGHT) -> None:
         self._text = text
         self._line_of = line_of
         self._room = room
+        self._most = most
         self._stack: list[_Frame] = []
         self._anchors: dict[str, Node | None] = {}
         self._weight = 0
@@ -132,8 +133,8 @@ class Builder:
             target = node
         node.value, node.children, node.weight = target.value, target.children, target.weight
         self._weight += target.weight
-        if self._weight > MAX_WEIGHT:
-            self._stop("GS007", f"written out, the aliases up to *{anchor} make more than {MAX_WEIGHT} values", node)
+        if self._weight > self._most:
+            self._stop("GS007", f"written out, the aliases up to *{anchor} make more than {self._most} values", node)
             return
         if node.children is not None:
             self._refuse_collection_as_key(node)
@@ -205,8 +206,8 @@ class Builder:
 
     def _count(self, weight: int, node: Node) -> None:
         self._weight += weight
-        if self._weight > MAX_WEIGHT:
-            self._stop("GS008", f"the document has more than {MAX_WEIGHT} values", node)
+        if self._weight > self._most:
+            self._stop("GS008", f"the document has more than {self._most} values", node)
 
     def _doubt(self, text: str, doubt: str, node: Node) -> None:
         word = _clip(text)

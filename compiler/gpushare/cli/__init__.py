@@ -98,7 +98,9 @@ def _outside(problem: CouldNotRunError | ReaderGoneError | OSError) -> ExitCode:
         problem = CouldNotRunError(f"{os.fsdecode(problem.filename)}: {streams.reason(problem)}")
     if isinstance(problem, ReaderGoneError):
         return ExitCode.READER_GONE
-    streams.tell(f"gpushare: {problem}\n" + (f"   = {problem.hint}\n" if problem.hint else ""))
+    from gpushare.cli.terminal import visible  # noqa: PLC0415 - a name in a message may hold anything
+
+    streams.tell(f"gpushare: {visible(str(problem))}\n" + (f"   = {visible(problem.hint)}\n" if problem.hint else ""))
     return ExitCode.COULD_NOT_RUN
 
 

@@ -1,5 +1,6 @@
 """Findings for programs: the Findings document, GitHub's workflow commands, SARIF 2.1.0. Pure: findings in, text out."""
 
+import os
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
@@ -122,4 +123,4 @@ def _result(finding: Finding, rule_index: int) -> dict[str, Any]:
 
 def _uri(file: str) -> str:
     path = PurePath(file)
-    return path.as_uri() if path.is_absolute() else quote(path.as_posix())
+    return path.as_uri() if path.is_absolute() else quote(os.fsencode(path))  # a name need not be UTF-8

@@ -71,7 +71,7 @@ def _remembered(directory: Path) -> Lock | Finding:
 
 
 def _broken(finding: Finding) -> Input:
-    return Input(memory=lock.EMPTY, findings=(finding,), text=source.read(Path(finding.file).read_bytes(), finding.file))
+    return Input(memory=lock.EMPTY, findings=(finding,), text=source.read(*streams.read(finding.file, lock.MAX_BYTES)))
 
 
 def side(name: str, other: Input | None = None) -> Input:
@@ -96,7 +96,7 @@ def _pools(directory: Path) -> Mapping[str, Any]:
     if not path.is_file():
         hint = "name an intent file or what `gpushare compile` wrote"
         raise CouldNotRunError(f"{directory} is not a bundle: it has no {POOLS}", hint)
-    read = source.read(path.read_bytes(), str(path))
+    read = source.read(path.read_bytes(), str(path), own=True)
     if not isinstance(read.data, dict) or read.data.get("kind") != "Pools":
         raise CouldNotRunError(f"{path} is not what `gpushare compile` writes", "compile the bundle anew")
     return read.data

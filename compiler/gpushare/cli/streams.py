@@ -19,6 +19,8 @@ def read(name: str, limit_bytes: int) -> tuple[bytes, str]:
 
     Raises CouldNotRunError when there is nothing to read.
     """
+    if not name:
+        raise CouldNotRunError("INTENT is empty text", "name a file, or write `-` for standard input")
     try:
         if name == "-":
             if sys.stdin is None:

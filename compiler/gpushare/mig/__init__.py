@@ -10,11 +10,22 @@ from gpushare.catalog import Geometry, MigProfile
 from gpushare.intent import Layout
 from gpushare.mig.goals import instance_counts, resolve_goal
 from gpushare.mig.grid import Standing
-from gpushare.mig.layouts import Board, Counts, board
+from gpushare.mig.layouts import MOST_LAYOUTS, Board, Counts, board, is_manageable
 from gpushare.mig.misfits import nearest, why_not
 from gpushare.record import Record
 
-__all__ = ["Instance", "fits", "instance_counts", "maximal_layouts", "nearest", "place", "resolve_goal", "why_not"]
+__all__ = [
+    "MOST_LAYOUTS",
+    "Instance",
+    "fits",
+    "instance_counts",
+    "is_manageable",
+    "maximal_layouts",
+    "nearest",
+    "place",
+    "resolve_goal",
+    "why_not",
+]
 
 
 class Instance(Record):

@@ -5,8 +5,8 @@ profiles without attributes take part. Sizes in bytes come from the caller: what
 """
 
 import re
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import assert_never
 
 from gpushare.catalog import Geometry, MigProfile
@@ -32,14 +32,14 @@ def resolve_goal(geometry: Geometry, goal: Goal, usable_bytes: UsableBytes) -> L
     own = board(geometry).plain
     match goal:
         case MostInstances():
-            best = _most(own, own.legal)
+            best = _most_without(own, frozenset())
         case Balanced():
             best = _balanced(own)
         case Instances():
             best = _exactly(own, goal.count)
         case MemoryEach():
-            small = [index for index, p in enumerate(own.profiles) if (usable_bytes(p) or 0) < goal.size_bytes]
-            best = _most(own, [counts for counts in own.legal if not any(counts[index] for index in small)])
+            small = frozenset(index for index, p in enumerate(own.profiles) if (usable_bytes(p) or 0) < goal.size_bytes)
+            best = _most_without(own, small)
         case _:
             assert_never(goal)
     return None if best is None else own.layout(best)
@@ -50,8 +50,10 @@ def instance_counts(geometry: Geometry) -> tuple[int, ...]:
     return tuple(sorted({sum(counts) for counts in board(geometry).plain.legal}))
 
 
-def _most(own: Board, layouts: Sequence[Counts]) -> Counts | None:
-    """The layout with the most instances."""
+@lru_cache(maxsize=1024)
+def _most_without(own: Board, left_out: frozenset[int]) -> Counts | None:
+    """The layout with the most instances, without the profiles of these numbers. Pools by the thousand ask the same."""
+    layouts = (counts for counts in own.legal if not any(counts[index] for index in left_out))
     return min(layouts, key=lambda counts: (-sum(counts), _in_name_order(own, counts)), default=None)
 
 
@@ -67,6 +69,7 @@ def _balanced(own: Board) -> Counts | None:
     return own.counts(chosen.items()) if chosen and own.is_legal(chosen.items()) else None
 
 
+@lru_cache(maxsize=1024)
 def _exactly(own: Board, number: int) -> Counts | None:
     """`number` instances or the next possible number: the smallest of them as large as can be, then the most memory.
 

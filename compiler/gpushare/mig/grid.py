@@ -17,9 +17,17 @@ Shape = tuple[tuple[int, int], ...]
 Standing = tuple[tuple[int, int, int], ...]
 """Instances on the grid: (shape index, start, size), sorted."""
 
+MOST_BAGS = 20_000
+"""How many bags a grid may have, those of its parts included. Known cards have up to 191; on a row of 64 slices with shapes
+of every size they are billions."""
+
 MOST_STANDINGS = 10_000
 """How many ways to place one bag are compared at most. No known card has more than 50; a card that someone
 describes with a far longer row must not stop the compiler, and gets the best of those with the lowest starts."""
+
+
+class TooManyError(Exception):
+    """The grid has more than MOST_BAGS bags."""
 
 
 class Grid:
@@ -41,6 +49,7 @@ class Grid:
             for start, size in shape:
                 self._at[start].append((index, size))
         self._bags: dict[tuple[int, int], frozenset[int]] = {}
+        self._room = MOST_BAGS
         self._standings: dict[int, tuple[Standing, ...]] = {}
         self._choices: dict[tuple[tuple[int, int], ...], int] = {}
         self.bags = self._bags_within(0, units)
@@ -68,8 +77,14 @@ class Grid:
                 if begin + size <= end:
                     step = self.steps[shape]
                     found.update(bag + step for bag in self._bags_within(begin + size, end))
+                    self._charge(len(found))
             known = self._bags[begin, end] = frozenset(found)
+            self._room -= len(known)
         return known
+
+    def _charge(self, found: int) -> None:
+        if found > self._room:
+            raise TooManyError
 
     def _placed(self, bag: int, begin: int) -> Iterator[Standing]:
         """Every way to place the bag from `begin` on, which must be possible, low starts first. No branch is a dead end."""

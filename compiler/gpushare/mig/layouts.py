@@ -6,10 +6,11 @@ too, which all searches here build on. Owns this rule; it places nothing and exp
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import islice
 
 from gpushare.catalog import Geometry, MigProfile
 from gpushare.intent import Layout
-from gpushare.mig.grid import Shape, grid
+from gpushare.mig.grid import Shape, TooManyError, grid
 from gpushare.record import Record, replace
 
 Counts = tuple[int, ...]
@@ -20,6 +21,9 @@ ENGINE_NOUNS = {"decoders": "decoder", "encoders": "encoder", "jpeg": "JPEG engi
 
 _BOARDS: dict[int, "Board"] = {}
 _MAX_BOARDS = 256
+
+MOST_LAYOUTS = 2_000
+"""Legal layouts that a card may have, so that every question is answered by looking at all of them. Known cards have 128."""
 
 
 class Limit(Record):
@@ -90,12 +94,12 @@ class Board:
     @cached_property
     def legal(self) -> tuple[Counts, ...]:
         """Every legal layout but the empty one, those with more of a larger profile first."""
-        return tuple(sorted((counts for counts, _ in self._walk() if any(counts)), reverse=True))
+        return tuple(sorted((counts for counts, _ in self.walk() if any(counts)), reverse=True))
 
     @cached_property
     def maximal(self) -> tuple[Counts, ...]:
         """Every legal layout to which nothing can be added, those with more of a larger profile first."""
-        return tuple(sorted((counts for counts, is_full in self._walk() if is_full and any(counts)), reverse=True))
+        return tuple(sorted((counts for counts, is_full in self.walk() if is_full and any(counts)), reverse=True))
 
     @cached_property
     def plain(self) -> "Board":
@@ -106,7 +110,7 @@ class Board:
     def _holds(self, load: int) -> bool:
         return (self._room - load) & self._guards == self._guards
 
-    def _walk(self) -> Iterator[tuple[Counts, bool]]:
+    def walk(self) -> Iterator[tuple[Counts, bool]]:
         """Every legal layout once, each with whether nothing can be added to it."""
         bags = self.grid.bags
         additions = tuple(enumerate(zip(self._steps, self._loads, strict=True)))
@@ -121,6 +125,14 @@ class Board:
                         grown = (*counts[:index], counts[index] + 1, *counts[index + 1 :])
                         pending.append((grown, index, bag + step, load + extra))
             yield counts, is_full
+
+
+def is_manageable(geometry: Geometry) -> bool:
+    """Whether the card has at most MOST_LAYOUTS layouts. Nothing else may be asked of one that has more."""
+    try:
+        return next(islice(board(geometry).walk(), MOST_LAYOUTS + 1, None), None) is None  # the empty layout counts
+    except TooManyError:
+        return False
 
 
 def board(geometry: Geometry) -> Board:

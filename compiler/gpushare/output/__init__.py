@@ -6,6 +6,7 @@ touched. Failures are OutputError.
 """
 
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,12 +27,18 @@ def remembered(directory: Path) -> Lock | Finding:
     """The lock of the bundle in a folder: an empty one where there is none, a finding where it cannot be read."""
     path = directory / lock.FILE
     try:
-        data = path.read_bytes()
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe would otherwise be waited for
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OutputError(f"{path} is not a file", _NEEDED)
+            data = file.read(lock.MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return lock.EMPTY
     except OSError as error:
-        raise OutputError(f"{path} cannot be read: {error.strerror}", "it says what the bundle consists of") from error
+        raise OutputError(f"{path} cannot be read: {error.strerror}", _NEEDED) from error
     return lock.read(data, str(path))
+
+
+_NEEDED = "it says what the bundle consists of"
 
 
 def changes(artifacts: Iterable[Artifact], directory: Path) -> tuple[Change, ...]:

@@ -124,16 +124,24 @@ def _unwanted(folder: Folder, contents: Mapping[str, bytes], ours: Mapping[str, 
             yield Change(path=path, kind=ChangeKind.STALE if stale else ChangeKind.EDITED)
 
 
-def walk(root: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
+def walk(root: Path) -> Iterator[tuple[str, os.stat_result]]:
     """Everything below the folder as (path, status), without following links; a folder before what is in it."""
+    pending = [_entries(root, "")]
+    while pending:
+        path, status = next(pending[-1], ("", None))
+        if status is None:
+            pending.pop()
+            continue
+        yield path, status
+        if stat.S_ISDIR(status.st_mode):
+            pending.append(_entries(root, path))
+
+
+def _entries(root: Path, below: str) -> Iterator[tuple[str, os.stat_result]]:
     with os.scandir(root / below) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
     for entry in found:
-        path = f"{below}/{entry.name}" if below else entry.name
-        status = entry.stat(follow_symlinks=False)
-        yield path, status
-        if stat.S_ISDIR(status.st_mode):
-            yield from walk(root, path)
+        yield f"{below}/{entry.name}" if below else entry.name, entry.stat(follow_symlinks=False)
 
 
 def remove(root: Path) -> None:

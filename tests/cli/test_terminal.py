@@ -90,3 +90,21 @@ def test_gaps_are_what_nobody_takes(taken: list[tuple[int, int]], expected: tupl
 @pytest.mark.parametrize(("numbers", "expected"), [([0], "0"), ([0, 1, 2, 3, 6], "0-3, 6"), ([7, 5], "5, 7"), ([0, 1], "0-1")])
 def test_ranges_are_short(numbers: list[int], expected: str) -> None:
     assert ranges(numbers) == expected
+
+
+@pytest.mark.parametrize(("text", "cells", "start", "end"), [
+    ("abcdef", 6, "abcdef", "abcdef"),
+    ("abcdefg", 6, "abcde…", "…cdefg"),
+    ("値値値値", 6, "値値…", "…値値"),
+    ("ae\u0301b値cd", 5, "ae\u0301b…", "…値cd"),
+])
+def test_text_is_cut_at_either_end_by_its_cells(text: str, cells: int, start: str, end: str) -> None:
+    assert terminal.clip(text, cells) == start
+    assert terminal.clip_start(text, cells) == end
+
+
+@pytest.mark.parametrize("character", ["\x1b", "\u202e", "\u200b", "\u2066", "\udcff", "\x85"])
+def test_characters_that_steer_are_spelt_out_and_others_stay(character: str) -> None:
+    shown = terminal.visible(f"a\u00a0値{character}b")
+    assert character not in shown
+    assert shown.startswith("a\u00a0値\\")

@@ -252,3 +252,12 @@ def test_two_thousand_pools_get_their_terms_in_less_than_a_second() -> None:
     territories = selectors.Territories(pools)
     assert all(len(territories.terms(pool)) == 2 for pool in pools)
     assert time.perf_counter() - start < 1.0
+
+
+def test_exclusions_of_one_label_are_gathered_and_hold_together_with_what_is_asked() -> None:
+    excluded = [("a", labels.Values(absent=True, others=True, listed=frozenset({f"x{n}"}))) for n in range(5000)]
+    asked = ("a", labels.Values(absent=False, others=False, listed=frozenset({"x7", "y"})))
+    assert labels.conjunction([*excluded[:9], asked]) == {"a": labels.Values(absent=False, others=False, listed=frozenset({"y"}))}
+    assert labels.conjunction([asked, *excluded]) == labels.conjunction([*excluded, asked])
+    only = ("a", labels.Values(absent=False, others=False, listed=frozenset({"x7"})))
+    assert labels.conjunction([only, *excluded]) is None

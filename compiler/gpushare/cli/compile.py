@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @click.command(cls=options.Command, short_help="Prove an intent and write its bundle.")
 @options.intent_argument()
-@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+@click.option("-o", "--output", type=click.Path(file_okay=False), metavar="DIR",
               help="The bundle. Default: `bundle` beside INTENT; ./bundle for `-`.")
 @click.option("--check", is_flag=True, help="Write nothing; exit 3 and list the files when DIR is not current.")
 @click.option("--manifests", is_flag=True, help="Write nothing; print the cluster's objects as YAML documents.")
 @options.findings_format()
 @options.strict()
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, intent: str, output: Path | None, check: bool, manifests: bool, style: str | None, strict: bool
+    *, intent: str, output: str | None, check: bool, manifests: bool, style: str | None, strict: bool
 ) -> ExitCode:
     """Prove INTENT and write its bundle.
 
@@ -46,9 +46,11 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     """
     if check and manifests:
         raise click.UsageError("--check and --manifests exclude each other")
+    if output == "":  # an unset variable of a script, not the working directory
+        raise click.UsageError("--output: DIR is empty text")
     from gpushare.cli import inputs, report  # noqa: PLC0415 - `--help` and completion need none of it
 
-    directory = output or inputs.bundle_of(intent)
+    directory = Path(output) if output else inputs.bundle_of(intent)
     read = inputs.compiled(intent, directory)
     form = report.chosen(style)
     for_programs = form in {report.Format.JSON, report.Format.SARIF} and not manifests

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from gpushare.record import Record
 
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_UNSAFE = "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 
 RED, YELLOW, GREEN, CYAN, BOLD, DIM = "31", "33", "32", "36", "1", "2"
 
@@ -60,7 +60,7 @@ def _has_boxes(stream: TextIO) -> bool:
 
 def visible(text: str) -> str:
     """The text with control and direction characters spelt out: nothing in an input may steer the terminal."""
-    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text) if _UNSAFE.search(text) else text
+    return text if text.isprintable() else re.sub(_UNSAFE, lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def width(text: str) -> int:

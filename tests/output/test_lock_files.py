@@ -1,0 +1,59 @@
+"""What may stand where the lock should: never waited for, never read without end, never followed out of the bundle."""
+
+import inspect
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpushare import lock, output
+from gpushare.diagnostics import Finding
+from gpushare.output.folder import remove, walk
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("make", [fifo, endless, Path.mkdir])
+def test_what_is_no_file_is_refused_at_once(make, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # any of three calls
+    make(tmp_path / lock.FILE)
+    with pytest.raises(output.OutputError) as refused:
+        output.remembered(tmp_path)
+    assert str(tmp_path / lock.FILE) in refused.value.message
+
+
+def test_a_lock_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    with (tmp_path / lock.FILE).open("wb") as file:
+        file.truncate(1 << 40)  # a hole: takes no space, and would take all memory
+    found = output.remembered(tmp_path)
+    assert isinstance(found, Finding)
+    assert (found.code, found.span is not None) == ("GS790", True)
+
+
+@pytest.mark.parametrize("path", ["a/" * 2000 + "b", "x" * 5000, "../victim", "/etc/passwd", "a//b", "."])
+def test_no_path_of_a_lock_leads_astray(path: str) -> None:
+    text = lock.text(lock.Lock(files={path: "sha256:" + "0" * 64}))
+    found = lock.read(text.encode())
+    assert isinstance(found, Finding)
+    assert found.code == "GS790"
+    assert "no path in a bundle" in found.message
+    assert len(found.message) < 250
+
+
+def test_a_folder_is_walked_without_recursion(tmp_path: Path) -> None:
+    depth = 400  # less than what Python's own rmtree bears: a killed test must leave nothing that nobody can remove
+    tmp_path.joinpath(*["d"] * depth).mkdir(parents=True)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 100)
+    try:
+        assert sum(1 for _ in walk(tmp_path)) == depth
+        remove(tmp_path / "d")
+    finally:
+        sys.setrecursionlimit(limit)
+    assert not list(tmp_path.iterdir())

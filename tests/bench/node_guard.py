@@ -6,10 +6,10 @@ import tracemalloc
 from collections.abc import Callable
 
 from gpushare_node.guard import judge
-from gpushare_node.identity import ContainerId, Process, ProcessKind
-from gpushare_node.ledger import History
-from gpushare_node.reading import Cap, Grant, Reading
-from gpushare_node.rows import Device, Row
+from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
+from gpushare_node.guard.ledger import History
+from gpushare_node.guard.reading import Cap, Grant, Reading
+from gpushare_node.guard.rows import Device, Row
 
 GIB = 1 << 30
 ROUNDS = 200

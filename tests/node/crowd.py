@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from random import Random
 
 from gpushare_node.guard import judge
-from gpushare_node.identity import ContainerId, Process, ProcessKind
-from gpushare_node.ledger import History
-from gpushare_node.reading import Cap, Grant, Reading, Settings
-from gpushare_node.rows import Device, Mps, Row
-from gpushare_node.verdicts import Kill, Scope, Terminate, TerminateClient, Verdict
+from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
+from gpushare_node.guard.ledger import History
+from gpushare_node.guard.reading import Cap, Grant, Reading, Settings
+from gpushare_node.guard.rows import Device, Mps, Row
+from gpushare_node.guard.verdicts import Kill, Scope, Terminate, TerminateClient, Verdict
 
 MIB = 1 << 20
 TOTAL = 80 << 30

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from gpushare.catalog import Geometry
+from gpushare_node.partition.state import Gpu, Instance, Mig, Placement, Profile, State
 from gpushare_node.policy import (
     Action,
     Card,
@@ -18,7 +19,6 @@ from gpushare_node.policy import (
     WantedGpu,
     WantedInstance,
 )
-from gpushare_node.state import Gpu, Instance, Mig, Placement, Profile, State
 from tests.solver import cards
 
 CARD = Card(id="a100-sxm4-40gb", name="NVIDIA A100-SXM4-40GB", pci_device_ids=("0x20B010DE",), memory_mib=40537)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gpushare.catalog import MigProfile
+from gpushare_node.partition.state import Gpu, State
 from gpushare_node.policy import Policy
-from gpushare_node.state import Gpu, State
 from tests.node import hardware
 from tests.solver import brute, cards
 

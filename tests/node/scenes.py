@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gpushare_node.guard import judge
-from gpushare_node.identity import ContainerId, Process, ProcessKind
-from gpushare_node.ledger import History
-from gpushare_node.reading import Cap, Grant, Reading, Settings
-from gpushare_node.rows import Device, Mps, Row
-from gpushare_node.verdicts import Evict, Kill, Observe, Reason, Report, State, Terminate, TerminateClient, Verdict, Warn
+from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
+from gpushare_node.guard.ledger import History
+from gpushare_node.guard.reading import Cap, Grant, Reading, Settings
+from gpushare_node.guard.rows import Device, Mps, Row
+from gpushare_node.guard.verdicts import Evict, Kill, Observe, Reason, Report, State, Terminate, TerminateClient, Verdict, Warn
 
 GIB = 1 << 30
 GPU = "GPU-0"

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
-from gpushare_node.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
-from gpushare_node.state import Gpu, Instance, Mig, Profile, State
+from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
+from gpushare_node.partition.state import Gpu, Instance, Mig, Profile, State
 
 
 def simulate(state: State, operation: Operation, told: tuple[Profile, ...] = ()) -> State:

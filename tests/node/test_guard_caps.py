@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gpushare_node.reading import Action, Cap, Settings
-from gpushare_node.verdicts import Evict, Next, Observe, Reason, State, Terminate, Warn
+from gpushare_node.guard.reading import Action, Cap, Settings
+from gpushare_node.guard.verdicts import Evict, Next, Observe, Reason, State, Terminate, Warn
 from tests.node.scenes import CAP, GIB, GPU, OTHER, Node, reasons, signalled, states, steps, tenant
 
 TOLERANT = Cap(bytes=4 * GIB, tolerance_bytes=GIB)

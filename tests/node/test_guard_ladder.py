@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from gpushare_node.identity import ProcessKind
-from gpushare_node.ledger import History
-from gpushare_node.reading import Action, Settings
-from gpushare_node.rows import Device, Row
-from gpushare_node.verdicts import Kill, Next, Reason, Scope, State, Terminate
+from gpushare_node.guard.identity import ProcessKind
+from gpushare_node.guard.ledger import History
+from gpushare_node.guard.reading import Action, Settings
+from gpushare_node.guard.rows import Device, Row
+from gpushare_node.guard.verdicts import Kill, Next, Reason, Scope, State, Terminate
 from tests.node.scenes import CAP, GIB, GPU, OTHER, Node, reasons, signalled, states, steps, stranger, tenant
 
 

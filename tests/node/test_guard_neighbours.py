@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import gpushare_node.guard
-from gpushare_node.identity import ProcessKind
-from gpushare_node.reading import Action, Reading, Settings
-from gpushare_node.rows import Device, Kind, Mps, Row
-from gpushare_node.verdicts import Evict, Kill, Next, Reason, Report, Terminate, TerminateClient, Verdict, Warn
+from gpushare_node.guard.identity import ProcessKind
+from gpushare_node.guard.reading import Action, Reading, Settings
+from gpushare_node.guard.rows import Device, Kind, Mps, Row
+from gpushare_node.guard.verdicts import Evict, Kill, Next, Reason, Report, Terminate, TerminateClient, Verdict, Warn
 from tests.node.scenes import CAP, GIB, GPU, Node, container, reasons, signalled, steps, stranger, tenant
 
 
@@ -140,7 +140,7 @@ def test_the_same_reading_and_history_give_the_same_verdicts() -> None:
     assert judge(reading, node.history, 2000.0) == judge(reading, node.history, 2000.0)
 
 
-PURE = ("guard", "identity", "ladder", "ledger", "reading", "reports", "rows", "sight", "verdicts")
+PURE = ("identity", "judge", "ladder", "ledger", "reading", "reports", "rows", "sight", "verdicts")
 
 
 @pytest.mark.parametrize("module", PURE)
@@ -148,7 +148,7 @@ def test_67_the_guard_imports_neither_a_clock_nor_the_outside_world(module: str)
     tree = ast.parse((Path(gpushare_node.guard.__file__).parent / f"{module}.py").read_text())
     names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    allowed = {"collections.abc", "dataclasses", "enum", "typing"} | {f"gpushare_node.{own}" for own in PURE}
+    allowed = {"collections.abc", "dataclasses", "enum", "typing"} | {f"gpushare_node.guard.{own}" for own in PURE}
     assert names <= allowed
 
 

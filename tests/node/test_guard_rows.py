@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpushare_node.reading import Cap, Grant
-from gpushare_node.rows import LONGEST_LIST, MEMORY_UNKNOWN, Device, Distrust, Instance, Kind, Row, Sifted, sift
-from gpushare_node.verdicts import Observe, Reason, Report, Terminate, Verdict
+from gpushare_node.guard.reading import Cap, Grant
+from gpushare_node.guard.rows import LONGEST_LIST, MEMORY_UNKNOWN, Device, Distrust, Instance, Kind, Row, Sifted, sift
+from gpushare_node.guard.verdicts import Observe, Reason, Report, Terminate, Verdict
 from tests.node.scenes import GIB, GPU, OTHER, Node, container, reasons, signalled, steps, tenant
 
 GOOD = Row(pid=500, used_bytes=9 * GIB)

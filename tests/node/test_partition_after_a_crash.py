@@ -5,8 +5,8 @@ Case 16 of the partition's failure cases, as far as plans go.
 
 import pytest
 
-from gpushare_node.operations import CreateInstance, DestroyInstance
 from gpushare_node.partition import plan
+from gpushare_node.partition.operations import CreateInstance, DestroyInstance
 from tests.node import hardware
 from tests.node.pairs import Deck, as_wanted
 from tests.node.simulator import halfway, run, simulate

@@ -5,10 +5,10 @@ from itertools import permutations
 
 import pytest
 
-from gpushare_node.layout import PlacementDifference, ProfileIdDifference
-from gpushare_node.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig
 from gpushare_node.partition import Reason, plan
-from gpushare_node.state import Fault, FaultKind, Placement, Profile
+from gpushare_node.partition.layout import PlacementDifference, ProfileIdDifference
+from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig
+from gpushare_node.partition.state import Fault, FaultKind, Placement, Profile
 from tests.node.hardware import A100, CARD, gpu, instance, instances, mig, policy, state, wanted
 from tests.node.simulator import run
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpushare_node.operations import DestroyInstance
 from gpushare_node.partition import plan
+from gpushare_node.partition.operations import DestroyInstance
 from tests.node.pairs import Deck, as_wanted
 from tests.node.simulator import simulate
 from tests.solver import cards

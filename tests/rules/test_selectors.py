@@ -257,7 +257,8 @@ def test_two_thousand_pools_get_their_terms_in_less_than_a_second() -> None:
 def test_exclusions_of_one_label_are_gathered_and_hold_together_with_what_is_asked() -> None:
     excluded = [("a", labels.Values(absent=True, others=True, listed=frozenset({f"x{n}"}))) for n in range(5000)]
     asked = ("a", labels.Values(absent=False, others=False, listed=frozenset({"x7", "y"})))
-    assert labels.conjunction([*excluded[:9], asked]) == {"a": labels.Values(absent=False, others=False, listed=frozenset({"y"}))}
+    left = labels.Values(absent=False, others=False, listed=frozenset({"y"}))
+    assert labels.conjunction([*excluded[:9], asked]) == {"a": left}
     assert labels.conjunction([asked, *excluded]) == labels.conjunction([*excluded, asked])
     only = ("a", labels.Values(absent=False, others=False, listed=frozenset({"x7"})))
     assert labels.conjunction([only, *excluded]) is None

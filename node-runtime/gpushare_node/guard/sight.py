@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from gpushare_node.identity import ContainerId, Process, ProcessKind
-from gpushare_node.reading import Cap
-from gpushare_node.rows import Device, Distrust, Mps, Sifted, Uses, sift
+from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
+from gpushare_node.guard.reading import Cap
+from gpushare_node.guard.rows import Device, Distrust, Mps, Sifted, Uses, sift
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpushare_node.state import Instance
+from gpushare_node.partition.state import Instance
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,9 @@ Difference, which somebody should hear of but which stops nothing.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpushare_node.placing import Place
+from gpushare_node.partition.placing import Place
+from gpushare_node.partition.state import Placement, Profile
 from gpushare_node.policy import WantedInstance
-from gpushare_node.state import Placement, Profile
 
 
 @dataclass(frozen=True, kw_only=True)

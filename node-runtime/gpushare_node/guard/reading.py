@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from gpushare_node.identity import ContainerId, Process
-from gpushare_node.rows import Device
+from gpushare_node.guard.identity import ContainerId, Process
+from gpushare_node.guard.rows import Device
 
 
 class Action(Enum):

@@ -8,13 +8,13 @@ leads to no signal.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpushare_node.ladder import Case, advance, choose
-from gpushare_node.ledger import History, Ledger
-from gpushare_node.reading import DEFAULTS, Action, Cap, Grant, Reading, Settings
-from gpushare_node.reports import report_device, report_places
-from gpushare_node.rows import Distrust, Mps
-from gpushare_node.sight import Level, Sample, Sight, Unit, level, look
-from gpushare_node.verdicts import Evict, Next, Observe, Reason, Report, State, Verdict, Warn
+from gpushare_node.guard.ladder import Case, advance, choose
+from gpushare_node.guard.ledger import History, Ledger
+from gpushare_node.guard.reading import DEFAULTS, Action, Cap, Grant, Reading, Settings
+from gpushare_node.guard.reports import report_device, report_places
+from gpushare_node.guard.rows import Distrust, Mps
+from gpushare_node.guard.sight import Level, Sample, Sight, Unit, level, look
+from gpushare_node.guard.verdicts import Evict, Next, Observe, Reason, Report, State, Verdict, Warn
 
 _STEP_NEXT = {Action.KILL: Next.TERMINATE, Action.EVICT: Next.EVICT, Action.WARN: Next.NOTHING, Action.NONE: Next.NOTHING}
 

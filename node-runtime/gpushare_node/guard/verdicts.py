@@ -7,10 +7,10 @@ TerminateClient, Kill and Evict are said once for each step: whoever carries one
 from dataclasses import dataclass
 from enum import Enum
 
-from gpushare_node.identity import Process
-from gpushare_node.reading import Cap
-from gpushare_node.rows import Distrust
-from gpushare_node.sight import Unit
+from gpushare_node.guard.identity import Process
+from gpushare_node.guard.reading import Cap
+from gpushare_node.guard.rows import Distrust
+from gpushare_node.guard.sight import Unit
 
 
 class State(Enum):

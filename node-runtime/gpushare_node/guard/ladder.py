@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from gpushare_node.identity import Process
-from gpushare_node.ledger import Ledger, Offence, Step, Victim
-from gpushare_node.reading import Cap, Reading
-from gpushare_node.rows import Mps
-from gpushare_node.sight import Sample, Sight, Unit
-from gpushare_node.verdicts import Facts, Kill, Next, Reason, Report, Scope, Terminate, TerminateClient
+from gpushare_node.guard.identity import Process
+from gpushare_node.guard.ledger import Ledger, Offence, Step, Victim
+from gpushare_node.guard.reading import Cap, Reading
+from gpushare_node.guard.rows import Mps
+from gpushare_node.guard.sight import Sample, Sight, Unit
+from gpushare_node.guard.verdicts import Facts, Kill, Next, Reason, Report, Scope, Terminate, TerminateClient
 
 
 @dataclass(frozen=True, kw_only=True)

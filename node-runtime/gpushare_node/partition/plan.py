@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gpushare_node.fitness import Reason, UnfitError, check_card, check_fault, find_target, needs_switch
-from gpushare_node.layout import Difference, Layout, LayoutError, resolve
-from gpushare_node.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
-from gpushare_node.placing import Board, Place, choose
+from gpushare_node.partition.fitness import Reason, UnfitError, check_card, check_fault, find_target, needs_switch
+from gpushare_node.partition.layout import Difference, Layout, LayoutError, resolve
+from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
+from gpushare_node.partition.placing import Board, Place, choose
+from gpushare_node.partition.state import Gpu, Instance, Mig, State
 from gpushare_node.policy import Card, Policy, WantedGpu, WantedInstance
-from gpushare_node.state import Gpu, Instance, Mig, State
 
 
 @dataclass(frozen=True, kw_only=True)

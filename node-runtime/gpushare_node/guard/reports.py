@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from gpushare_node.identity import ContainerId
-from gpushare_node.ledger import Ledger
-from gpushare_node.reading import Grant, Reading
-from gpushare_node.rows import Device, Distrust
-from gpushare_node.sight import Sight, Unit
-from gpushare_node.verdicts import Reason, Report
+from gpushare_node.guard.identity import ContainerId
+from gpushare_node.guard.ledger import Ledger
+from gpushare_node.guard.reading import Grant, Reading
+from gpushare_node.guard.rows import Device, Distrust
+from gpushare_node.guard.sight import Sight, Unit
+from gpushare_node.guard.verdicts import Reason, Report
 
 
 def report_device(device: Device, seen: tuple[Sight, ...] | Distrust, ledger: Ledger) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from gpushare_node.identity import ContainerId, Process
-from gpushare_node.reading import Settings
-from gpushare_node.sight import Unit
-from gpushare_node.verdicts import Scope, Verdict
+from gpushare_node.guard.identity import ContainerId, Process
+from gpushare_node.guard.reading import Settings
+from gpushare_node.guard.sight import Unit
+from gpushare_node.guard.verdicts import Scope, Verdict
 
 MINUTE_SECONDS = 60
 

@@ -1,0 +1,1 @@
+"""The command `gpushare-node`, one module for each sub-command."""

@@ -1,0 +1,1 @@
+"""`gpushare-node enforce`: holds containers to their caps and watches for drift. Never changes hardware."""

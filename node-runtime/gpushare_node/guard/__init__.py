@@ -1,0 +1,8 @@
+"""What becomes of the processes on a node's GPUs: who is over a cap, since when, and what follows. Pure.
+
+`judge` is the way in; `reading` has the words for what it must be told, `verdicts` those for what it says.
+"""
+
+from gpushare_node.guard.judge import judge
+
+__all__ = ["judge"]

@@ -1,0 +1,188 @@
+"""Cluster: what the rest of the runtime knows of the API server, as one Protocol in this project's words. Values only.
+
+Everything is about the runtime's own node and the pods on it. Labels under nvidia.com/gpu.deploy.* belong to gpu-operator: they
+are paused and restored, never owned.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import Protocol
+
+from gpushare_node.voice.reasons import Reason
+
+POOL_LABEL = "gpushare.dev/pool"
+PROFILE_LABEL = "gpushare.dev/profile"
+PLUGIN_LABEL = "nvidia.com/device-plugin.config"
+MIG_LABEL = "nvidia.com/mig.config"
+RELEASE_ANNOTATION = "gpushare.dev/release"
+"""Set by the uninstall Job on every node to `requested`, taken away by it at the end.
+
+The node answers with `RELEASED_ANNOTATION`.
+"""
+RELEASED_ANNOTATION = "gpushare.dev/released"
+NOT_READY_TAINT = "gpushare.dev/not-ready"
+REPARTITIONING_TAINT = "gpushare.dev/repartitioning"
+
+
+class ClusterError(Exception):
+    """A request that failed. `status` None: no answer, try again later. The text names the request and the server's reason."""
+
+    def __init__(self, request: str, status: int | None, reason: str) -> None:
+        super().__init__(f"{request}: {reason}" if status is None else f"{request}: {status} {reason}")
+        self.request = request
+        self.status = status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taint:
+    """A taint of the node."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeView:
+    """The node as the API server has it.
+
+    `allocatable` holds resources of nvidia.com/ only; `owners` names the field managers of labels.
+    """
+
+    name: str
+    uid: str
+    resource_version: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    allocatable: Mapping[str, int]
+    is_unschedulable: bool
+    owners: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodView:
+    """A pod of this node. `uids`: its own, and for a static pod the one that kubelet and cgroups know it by.
+
+    `containers` are names by the container runtime's id, of all kinds of containers; `is_system`: its priority class is
+    system-node-critical or system-cluster-critical, or it is in kube-system. `env` has what a container's own spec gives under
+    the names that matter here (NVIDIA_VISIBLE_DEVICES), by container name.
+    """
+
+    uids: tuple[str, ...]
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    phase: str
+    is_terminating: bool
+    is_system: bool
+    owner: str
+    containers: Mapping[str, str]
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it will never run again."""
+        return self.phase in {"Succeeded", "Failed"}
+
+
+class EventType(StrEnum):
+    """Kubernetes knows these two."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something to tell, on the node (`pod` None) or on a pod. Equal ones are counted, not repeated."""
+
+    type: EventType
+    reason: str
+    message: str
+    pod: PodView | None = None
+
+
+class Eviction(Enum):
+    """What came of asking for an eviction. REFUSED: a disruption budget said no, ask again later."""
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """A Lease that this node holds: the right to be changed now. `name` is the Lease's."""
+
+    name: str
+
+
+class Cluster(Protocol):
+    """The API server. Everything that is not said to be queued raises ClusterError."""
+
+    def node(self) -> NodeView:
+        """The own node, read now."""
+        ...
+
+    def pods(self) -> tuple[PodView, ...]:
+        """The pods of the own node, read now, in any phase."""
+        ...
+
+    def selects(self, node: NodeView) -> bool:
+        """Whether the pool's DaemonSet selects the node by more than the label that we set.
+
+        A DaemonSet that is gone selects nothing.
+        """
+        ...
+
+    def apply_labels(self, labels: Mapping[str, str]) -> None:
+        """Own exactly these labels: server-side apply, forced, as field manager `gpushare`.
+
+        What was applied before and is missing goes.
+        """
+        ...
+
+    def write_labels(self, labels: Mapping[str, str | None]) -> None:
+        """Write labels that others own, without owning them: merge patch; None removes."""
+        ...
+
+    def annotate(self, annotations: Mapping[str, str | None]) -> None:
+        """Write annotations; None removes."""
+        ...
+
+    def change_taints(self, *, add: Sequence[Taint] = (), remove: Sequence[str] = ()) -> None:
+        """Add taints and remove those of these keys: JSON patch with a test of the resourceVersion, others untouched."""
+        ...
+
+    def set_condition(self, reason: Reason, message: str) -> None:
+        """Say GPUShareReady. Writes nothing when it says so already, its heartbeat apart."""
+        ...
+
+    def clear_condition(self) -> None:
+        """Take GPUShareReady away."""
+        ...
+
+    def tell(self, event: Event) -> None:
+        """Queued: never raises, never waits; told when the API server can be reached, unless too many wait already."""
+        ...
+
+    def take_turn(self, limit: int | str) -> Turn | None:
+        """Take, or find still held by this node, one of the pool's turns. `limit` is maxUnavailable; None: all are taken."""
+        ...
+
+    def renew_turn(self, turn: Turn) -> None:
+        """Say that the turn is still needed; it expires otherwise."""
+        ...
+
+    def end_turn(self, turn: Turn) -> None:
+        """Give it back."""
+        ...
+
+    def evict(self, pod: PodView) -> Eviction:
+        """Ask for a pod's eviction."""
+        ...
+
+    def delete_own_pod(self) -> None:
+        """Start over: the new pod's init container decides from what it finds."""
+        ...

@@ -1,0 +1,1 @@
+"""The second outside world: processes, cgroups, signals and the MPS control program."""

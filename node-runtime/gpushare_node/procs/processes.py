@@ -1,0 +1,94 @@
+"""Processes: what the rest of the runtime knows of /proc and of signals, as one Protocol. Values only.
+
+`procs.linux` is the real one. A process is (pid, start time, cgroup); no signal is sent before all three are found unchanged.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from gpushare_node.guard.identity import ContainerId
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A process as /proc shows it. `candidates` are the containers that its cgroup path may mean, the likeliest first.
+
+    Empty outside pods. There are several where a path has two pods in it (Kubernetes inside a pod); the API server knows
+    which is
+    its own. `is_kernel`: a kernel thread.
+    """
+
+    pid: int
+    start_time: int
+    cgroup: str
+    candidates: tuple[ContainerId, ...]
+    is_kernel: bool = False
+
+
+class Signal(StrEnum):
+    """What can be sent."""
+
+    TERM = "SIGTERM"
+    KILL = "SIGKILL"
+
+
+class Sent(StrEnum):
+    """What came of a signal.
+
+    GONE: it had ended; REUSED: the pid is somebody else's now, nothing was sent; REFUSED: no permission.
+    """
+
+    SENT = "sent"
+    GONE = "gone"
+    REUSED = "reused"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Portrait:
+    """What is told of a process to people.
+
+    `comm` has nothing in it that steers a terminal or breaks a line, at most 64 characters.
+    """
+
+    comm: str
+    uid: int | None
+    namespace_pids: tuple[int, ...]
+
+
+class Processes(Protocol):
+    """The processes of this host. Nothing raises for a process that has ended."""
+
+    def sees_host(self) -> bool:
+        """Whether process ids here are the host's: the driver tells nothing else."""
+        ...
+
+    def pid_max(self) -> int:
+        """The largest pid that can be."""
+        ...
+
+    def look(self, pids: Iterable[int]) -> Mapping[int, Seen]:
+        """Those of the pids that exist and can be read. Cached by (pid, start time); a reused pid is read anew."""
+        ...
+
+    def members(self, seen: Seen) -> tuple[Seen, ...]:
+        """All processes that are in the same container now, in its sub-cgroups too."""
+        ...
+
+    def uses_gpu(self, pid: int) -> bool | None:
+        """Whether the process has a GPU's device open or mapped; None where that cannot be read."""
+        ...
+
+    def portrait(self, pid: int) -> Portrait | None:
+        """The process for people; None if it has ended."""
+        ...
+
+    def send(self, seen: Seen, signal: Signal) -> Sent:
+        """Signal it through a pidfd, after start time and cgroup were found to be what they were."""
+        ...
+
+    def has_ended(self, seen: Seen) -> bool:
+        """Whether it is gone or a zombie; a reused pid is another process."""
+        ...

@@ -242,7 +242,8 @@ def test_the_node_runtime_has_the_least_rights_that_it_can_work_with(objects) ->
         ("pods", "get"), ("pods", "list"), ("pods", "watch"), ("events", "create"), ("events", "patch"),
     }
     assert rights(found["Role", "gpu-system", "gpushare-node"]) == {
-        ("pods", "delete"), ("leases", "create"), ("leases", "get"), ("leases", "list"), ("leases", "update"),
+        ("pods", "delete"), ("daemonsets", "get"),
+        ("leases", "create"), ("leases", "get"), ("leases", "list"), ("leases", "update"),
     }
 
 

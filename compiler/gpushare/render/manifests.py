@@ -61,6 +61,7 @@ class _Chart:
             cluster_rules.append(_rule("pods/eviction", "create"))
         own_rules = [
             _rule("pods", "delete"),
+            _rule("daemonsets", "get", group="apps"),
             _rule("leases", "create", "get", "list", "update", group="coordination.k8s.io"),
         ]
         yield from self._role("ClusterRole", cluster_rules)
@@ -105,7 +106,7 @@ class _Chart:
         privileged = pool["migCapable"] and self.partitions
         policy = {"name": "policy", "mountPath": "/etc/gpushare", "readOnly": True}
         arguments = ("--policy", "/etc/gpushare/policy.yaml")
-        partition = self._container("partition", "apply", *arguments) | {
+        partition = self._container("partition", "apply", *arguments, "--hold") | {
             "env": _environment(mps=mps, configures_mig=privileged, monitors_mig=privileged or mig),
             "securityContext": _hardware_security(privileged=privileged),
             "volumeMounts": [policy, *_mounts(mps=mps, host_dev=privileged)],

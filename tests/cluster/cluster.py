@@ -1,0 +1,119 @@
+"""A cluster as a whole: up, down, and what tests ask of it.
+
+Everything of a cluster carries its name: folder, network namespace, cgroups. So `down` finds it all again, also after a
+crash, and clusters of different names do not meet.
+"""
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.cluster import images
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.machine import NODE_ADDRESSES, Cgroup, MachineError, Network, stop
+from tests.cluster.node import Node
+
+ROOT = Path("/var/tmp/gpushare-clusters")  # overlays need a real file system
+
+
+class Cluster:
+    """A cluster of two real nodes."""
+
+    def __init__(self, name: str = "gpushare") -> None:
+        self.name = name
+        self.folder = ROOT / name
+        self.network = Network(name)
+        self.nodes = tuple(
+            Node(name, number, self.folder / f"node-{number + 1}", self.network) for number in range(len(NODE_ADDRESSES))
+        )
+        names = tuple(node.name for node in self.nodes)
+        self.control_plane = ControlPlane(self.folder / "control-plane", self.network, names)
+
+    @classmethod
+    def running(cls, name: str = "gpushare") -> "Cluster":
+        """The cluster of that name, which runs."""
+        cluster = cls(name)
+        for part in (cluster.control_plane, *cluster.nodes):
+            file = part.folder / "pids.json"
+            if not file.is_file():
+                raise MachineError(f"no cluster {name!r} runs: make cluster-up")
+            part.pids = json.loads(file.read_text())
+        return cluster
+
+    def up(self, injected: Callable[[Node], dict[str, Path]] = lambda node: {}) -> None:
+        """Bring it up, from nothing; what a crash left of it goes first. `injected`: what NVIDIA's runtime lays into containers."""
+        self.down()
+        self.folder.mkdir(parents=True)
+        sandbox = images.pause(self.folder)
+        self.network.make()
+        self.control_plane.start()
+        for node in self.nodes:
+            node.start(injected(node))
+            node.load(sandbox)
+        runtime = {"kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"}
+        self.apply({"apiVersion": "node.k8s.io/v1", **runtime})
+        self.wait(lambda: all(self._is_ready(node.name) for node in self.nodes), "all nodes are ready")
+
+    def down(self) -> None:
+        """Leave nothing. Kubelets go first, or they start anew what is ended; the API server before etcd, for which it waits."""
+        everything = set(self.network.processes())
+        for name in ("kubelet", "kube-scheduler", "kube-controller-manager", "kube-apiserver"):
+            stop([pid for pid in everything if _program_of(pid) == name], seconds=0)
+        cgroups = [Cgroup(f"{self.name}-{node.name}") for node in self.nodes]
+        deadline = time.monotonic() + 20
+        while left := set(self.network.processes()).union(*(cgroup.processes() for cgroup in cgroups)):
+            if time.monotonic() > deadline:
+                raise MachineError(f"does not end: {left}")
+            stop(sorted(left), seconds=0)
+        for cgroup in cgroups:
+            cgroup.remove()
+        self.network.remove()
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+        if ROOT.is_dir() and not any(ROOT.iterdir()):
+            ROOT.rmdir()
+
+    def kubectl(self, *arguments: str | Path, stdin: str | None = None, check: bool = True) -> str:
+        """kubectl as administrator; what it prints. MachineError with its words if it fails."""
+        done = self.try_kubectl(*arguments, stdin=stdin)
+        if check and done.returncode:
+            raise MachineError(f"kubectl {' '.join(map(str, arguments))}: {done.stderr.strip()}")
+        return done.stdout
+
+    def try_kubectl(self, *arguments: str | Path, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
+        """The same, for what may be refused."""
+        return self.control_plane.kubectl(*arguments, stdin=stdin)
+
+    def get(self, *arguments: str) -> Any:
+        """An object, or a list of them, as the API server has it."""
+        return json.loads(self.kubectl("get", *arguments, "--output", "json"))
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        """Create or change objects, by server-side apply."""
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+        self.kubectl("apply", "--server-side", "--force-conflicts", "--filename", "-", stdin=text)
+
+    def wait(self, condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
+        """Until the condition holds; its value. MachineError that says what did not come true."""
+        deadline = time.monotonic() + seconds
+        while not (value := condition()):
+            if time.monotonic() > deadline:
+                raise MachineError(f"after {seconds:.0f} s it is not true that {what}")
+            time.sleep(0.1)
+        return value
+
+    def _is_ready(self, node: str) -> bool:
+        found = self.try_kubectl("get", "node", node, "--output", "json")
+        conditions = json.loads(found.stdout)["status"].get("conditions", []) if found.returncode == 0 else []
+        return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def _program_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].rpartition(b"/")[2].decode()
+    except OSError:
+        return ""

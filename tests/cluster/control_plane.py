@@ -1,0 +1,108 @@
+"""etcd, API server, controller manager and scheduler of one cluster, as real processes in its network namespace."""
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from tests.cluster.machine import API_SERVICE, NODE_ADDRESSES, SERVICES, MachineError, Network, is_running, start
+from tests.cluster.programs import program
+from tests.tools import helm
+
+_ETCD = "http://127.0.0.1:2379"
+_ADMIN = "cluster-admin-of-the-tests"
+
+
+class ControlPlane:
+    """Its files are under `folder`. Tokens are fixed: the network namespace is the fence."""
+
+    def __init__(self, folder: Path, network: Network, nodes: tuple[str, ...]) -> None:
+        self.folder = folder
+        self.network = network
+        self.nodes = nodes
+        self.pids: dict[str, int] = {}
+
+    def start(self) -> None:
+        """Start all, and wait until the API server is ready: two to three seconds."""
+        self.folder.mkdir(parents=True)
+        self._write_secrets()
+        write_kubeconfig(self.folder / "admin.kubeconfig", f"https://{API_SERVICE}", _ADMIN)
+        self.start_etcd()
+        self.start_api_server()
+        self._start_clients()
+
+    def _write_secrets(self) -> None:
+        lines = [f'{_ADMIN},admin,admin,"system:masters"']
+        lines += [f'{node_token(node)},system:node:{node},{node},"system:nodes"' for node in self.nodes]
+        (self.folder / "tokens.csv").write_text("\n".join(lines) + "\n")
+        for command in (
+            ("openssl", "genrsa", "-out", "service-accounts.key", "2048"),
+            ("openssl", "rsa", "-in", "service-accounts.key", "-pubout", "-out", "service-accounts.pub"),
+        ):
+            subprocess.run(command, cwd=self.folder, check=True, capture_output=True)
+
+    def start_etcd(self) -> None:
+        """Nothing of it needs to outlive a power cut."""
+        self._start("etcd", "/usr/bin/etcd", "--data-dir", self.folder / "etcd", "--listen-client-urls", _ETCD,
+                    "--advertise-client-urls", _ETCD, "--listen-peer-urls", "http://127.0.0.1:2380")  # fmt: skip
+
+    def start_api_server(self) -> None:
+        """Start it, also again, and wait until it is ready."""
+        files = self.folder
+        self._start(
+            "kube-apiserver", program("kube-apiserver"), f"--etcd-servers={_ETCD}", f"--cert-dir={files / 'certificates'}",
+            "--bind-address=0.0.0.0", "--secure-port=443", f"--advertise-address={NODE_ADDRESSES[0]}",
+            f"--service-cluster-ip-range={SERVICES}", "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={files / 'service-accounts.pub'}",
+            f"--service-account-signing-key-file={files / 'service-accounts.key'}",
+            "--authorization-mode=Node,RBAC", f"--token-auth-file={files / 'tokens.csv'}",
+            "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
+            # Node names are in no DNS.
+            "--kubelet-preferred-address-types=InternalIP",
+        )  # fmt: skip
+        self._await_ready()
+
+    def _start_clients(self) -> None:
+        admin = self.folder / "admin.kubeconfig"
+        self._start(
+            "kube-controller-manager", program("kube-controller-manager"), f"--kubeconfig={admin}", "--bind-address=127.0.0.1",
+            "--leader-elect=false", f"--service-account-private-key-file={self.folder / 'service-accounts.key'}",
+            f"--root-ca-file={self.folder / 'certificates' / 'apiserver.crt'}",
+        )  # fmt: skip
+        self._start("kube-scheduler", program("kube-scheduler"), f"--kubeconfig={admin}", "--bind-address=127.0.0.1",
+                    "--leader-elect=false")  # fmt: skip
+
+    def _start(self, name: str, *command: str | Path) -> None:
+        self.pids[name] = start(self.network.command(*command), self.folder / f"{name}.log")
+        (self.folder / "pids.json").write_text(json.dumps(self.pids))
+
+    def kubectl(self, *arguments: str | Path, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
+        """kubectl as administrator, in the cluster's network."""
+        command = self.network.command(helm.kubectl(), *arguments)
+        return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, input=stdin,
+                              env={**os.environ, "KUBECONFIG": str(self.folder / "admin.kubeconfig")})
+
+    def _await_ready(self, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while self.kubectl("get", "--raw", "/readyz").returncode:
+            if time.monotonic() > deadline or not is_running(self.pids["kube-apiserver"]):
+                log = (self.folder / "kube-apiserver.log").read_text()[-2000:]
+                raise MachineError(f"the API server does not become ready:\n{log}")
+            time.sleep(0.1)
+
+
+def node_token(node: str) -> str:
+    """What a node's kubelet shows."""
+    return f"token-of-{node}"
+
+
+def write_kubeconfig(path: Path, server: str, token: str) -> None:
+    """JSON is YAML. The API server's certificate is its own; nobody stands in between."""
+    config = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "tests",
+        "clusters": [{"name": "tests", "cluster": {"server": server, "insecure-skip-tls-verify": True}}],
+        "users": [{"name": "tests", "user": {"token": token}}],
+        "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
+    }  # fmt: skip
+    path.write_text(json.dumps(config))

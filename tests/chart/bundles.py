@@ -37,10 +37,12 @@ class Bundle:
 
 def pool(mode: str, **changes: Any) -> dict[str, Any]:
     """The values of a pool whose card has MIG."""
+    resource = {"mig": "nvidia.com/mig-1g.5gb", "exclusive": "nvidia.com/gpu"}.get(mode, "nvidia.com/gpu.shared")
     term = {"matchExpressions": [{"key": "example.org/gpu", "operator": "In", "values": [mode]}]}
     return {
         "card": "a100-sxm4-40gb", "mode": mode, "migCapable": True, "mig": mode == "mig", "mps": mode == "mps", "evict": False,
-        "maxUnavailable": 1, "tolerations": [], "terms": [term], "policy": "1a2b3c4d",
+        "maxUnavailable": 1, "tolerations": [], "terms": [term], "resources": [resource],
+        "sharedResources": [resource] if mode in {"time-slicing", "mps"} else [], "namespaces": [], "policy": "1a2b3c4d",
     } | changes
 
 
@@ -50,7 +52,8 @@ def bundle(name: str, pools: dict[str, Any], *, profiles: tuple[str, ...] = (), 
         "cluster": "physics-batch", "stack": "gpu-operator", "partitioner": "gpushare",
         "image": {"registry": "", "repository": "ghcr.io/gpushare/node-runtime", "tag": "0.1.0", "digest": "",
                   "pullPolicy": "IfNotPresent"},
-        "imagePullSecrets": [], "runtimeClassName": "nvidia", "migParted": {"enabled": False}, "pools": pools, "quotas": {},
+        "imagePullSecrets": [], "runtimeClassName": "nvidia", "migParted": {"enabled": False},
+        "admission": {"enforce": "deny", "ambiguous": [], "tenants": []}, "pools": pools, "quotas": {},
         "global": {},
     } | changes
     files = {f"files/policies/{pool}.yaml": policy(pool) for pool in pools}
@@ -74,7 +77,7 @@ def _odd_expressions() -> list[dict[str, Any]]:
 MODES = bundle(
     "modes",
     {
-        "dense": pool("mig", evict=True, maxUnavailable="10%"),
+        "dense": pool("mig", evict=True, maxUnavailable="10%", namespaces=["atlas", "cms"]),
         "hpc": pool("exclusive"),
         "notebooks": pool("time-slicing", card="t4", migCapable=False),
         "serving": pool("mps", card="l40s", migCapable=False, tolerations=[
@@ -89,6 +92,7 @@ MODES = bundle(
         ]),
     },
     profiles=("exclusive-00000001", "mig-1e345678", "mps-12345678", "time-slicing-0badcafe"),
+    admission={"enforce": "warn", "ambiguous": ["nvidia.com/gpu.shared"], "tenants": ["atlas", "cms", "lhcb"]},
     quotas={"atlas": {"requests.nvidia.com/gpu.shared": 8, "requests.nvidia.com/mig-1g.5gb": 0},
             "cms": {"requests.nvidia.com/gpu": 12345678},
             "lhcb": {"requests.nvidia.com/gpu": 2000, "requests.nvidia.com/gpu.shared": 1500,
@@ -119,6 +123,7 @@ MIG_MANAGER = bundle(
     profiles=("mig-0badcafe",),
 )
 DEVICE_PLUGIN = bundle("device-plugin", {"only": pool("mps")}, stack="device-plugin", profiles=("mps-0badcafe",))
-EXISTING = bundle("existing", {"only": pool("exclusive")}, stack="existing", cluster="")
+EXISTING = bundle("existing", {"only": pool("exclusive")}, stack="existing", cluster="",
+                  admission={"enforce": "none", "ambiguous": [], "tenants": []})
 
 BUNDLES = (MODES, ONE, FIFTY, FORMER, ODD_NAMES, MIRRORED, HOSTLESS, MIG_MANAGER, DEVICE_PLUGIN, EXISTING)

@@ -45,7 +45,7 @@ class Cluster:
         return cluster
 
     def up(self, injected: Callable[[Node], dict[str, Path]] = lambda node: {}) -> None:
-        """Bring it up, from nothing; what a crash left of it goes first. `injected`: what NVIDIA's runtime lays into containers."""
+        """Bring it up, from nothing; what a crash left goes first. `injected`: what NVIDIA's runtime lays into containers."""
         self.down()
         self.folder.mkdir(parents=True)
         sandbox = images.pause(self.folder)
@@ -59,7 +59,7 @@ class Cluster:
         self.wait(lambda: all(self._is_ready(node.name) for node in self.nodes), "all nodes are ready")
 
     def down(self) -> None:
-        """Leave nothing. Kubelets go first, or they start anew what is ended; the API server before etcd, for which it waits."""
+        """Leave nothing. Kubelets go first, or they start anew what is ended; etcd goes last: the API server waits for it."""
         everything = set(self.network.processes())
         for name in ("kubelet", "kube-scheduler", "kube-controller-manager", "kube-apiserver"):
             stop([pid for pid in everything if _program_of(pid) == name], seconds=0)

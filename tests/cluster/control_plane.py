@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,6 +13,17 @@ from tests.tools import helm
 
 _ETCD = "http://127.0.0.1:2379"
 _ADMIN = "cluster-admin-of-the-tests"
+
+_REQUEST = """
+import ssl, sys, urllib.error, urllib.request
+method, url, form, token = sys.argv[1:]
+headers = {"Authorization": "Bearer " + token, "Content-Type": form}
+request = urllib.request.Request(url, sys.stdin.buffer.read(), headers, method=method)
+try:
+    print(urllib.request.urlopen(request, context=ssl._create_unverified_context(), timeout=10).read().decode())
+except urllib.error.HTTPError as error:
+    sys.exit(error.read().decode())
+"""
 
 
 class ControlPlane:
@@ -82,6 +94,12 @@ class ControlPlane:
         command = self.network.command(helm.kubectl(), *arguments)
         return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, input=stdin,
                               env={**os.environ, "KUBECONFIG": str(self.folder / "admin.kubeconfig")})
+
+    def request(self, method: str, path: str, body: str, form: str, token: str) -> "subprocess.CompletedProcess[str]":
+        """A bare request, for what kubectl cannot send: it reads before it patches. If refused, the answer is on stderr."""
+        arguments = (method, f"https://{API_SERVICE}{path}", form, token)
+        command = self.network.command(sys.executable, "-c", _REQUEST, *arguments)
+        return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, input=body)
 
     def _await_ready(self, seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds

@@ -104,7 +104,8 @@ base_runtime_spec = "{self.folder}/nvidia.json"
             "unshare", "--mount", "--propagation", "private", "sh", "-euc", _ENTER, "sh",
             program("containerd"), "--config", self.folder / "containerd.toml",
         )  # fmt: skip
-        self.pids["containerd"] = machine.start(command, self.folder / "containerd.log", {"NODE": str(self.folder), "PATH": path})
+        environment = {"NODE": str(self.folder), "PATH": path}
+        self.pids["containerd"] = machine.start(command, self.folder / "containerd.log", environment)
         self._remember()
         deadline = time.monotonic() + 20
         while self.ctr("version", check=False).returncode:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpushare import resources, schema
-from tests.contract.test_layers import LAYERS
+from tests.contract.test_layers import COMPILER
 
 ROOT = Path(__file__).parents[2]
 INTENT = (ROOT / "docs/intent.md").read_text()
@@ -92,4 +92,4 @@ def test_the_page_on_the_architecture_has_every_module_in_its_layer() -> None:
     documented = {name.strip(): {module.rstrip("/") for module in re.findall(r"`([^`]+)`", modules)} for name, modules in rows}
     package = resources.schema("intent.v1").parents[1]
     there = {path.stem for path in package.iterdir() if path.is_file() or any(path.iterdir())} - {"__init__", "__main__"}
-    assert documented == {name: modules & there for name, modules in LAYERS}
+    assert documented == {name: modules & there for name, modules in COMPILER.layers}

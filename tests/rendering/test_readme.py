@@ -35,7 +35,7 @@ def test_the_readme_installs_namespace_then_our_chart_then_upstreams(platform: s
 
 def test_the_readme_says_what_this_version_does_not_generate() -> None:
     text = files("hpc")["README.md"].partition("## Not in this bundle yet")[2]
-    assert all(word in text for word in ("Admission policies", "Monitoring", "Argo CD"))
+    assert all(word in text for word in ("Monitoring", "Argo CD"))
 
 
 @pytest.mark.parametrize("pools", [("hpc",), ("serving", "dense")])

@@ -217,8 +217,6 @@ def test_mig_manager_is_not_given_profiles_that_it_does_not_know() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("admission", "{enforce: deny}"),
-        ("admission", "{enforce: audit}"),
         ("monitoring", "{alerts: true}"),
         ("gitops", "{argocd: {repoURL: 'https://git.example.org/gpu.git', path: a}}"),
     ],
@@ -227,8 +225,8 @@ def test_parts_that_are_not_generated_are_said_so_where_they_stand(field: str, v
     assert one("GS715", **{field: value})[0] == f"/spec/{field}"
 
 
-def test_namespaces_of_a_pool_are_said_not_to_be_kept() -> None:
-    assert one("GS715", pool(namespaces="[atlas]"))[0] == "/spec/pools/notebooks/namespaces"
+def test_admission_and_namespaces_are_in_force() -> None:
+    assert not found(written(pool(namespaces="[atlas]"), admission="{enforce: deny}"), "GS715")
 
 
 def test_mig_beside_an_existing_operator_warns() -> None:

@@ -42,6 +42,11 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
         "imagePullSecrets": [{"name": name} for name in platform.image_pull_secrets],
         "runtimeClassName": runtime_class(platform),
         "migParted": {"enabled": platform.partitioner is Partitioner.MIG_MANAGER},
+        "admission": {
+            "enforce": plan.intent.admission.value,
+            "ambiguous": _ambiguous(plan),
+            "tenants": sorted(_tenants(plan)),
+        },
         "pools": {pool.name: _pool(pool, policies[pool.name]) for pool in plan.pools},
         "quotas": {quota.namespace: dict(quota.hard) for quota in plan.quotas},
         "global": {},
@@ -73,5 +78,23 @@ def _pool(pool: PoolPlan, policy: str) -> dict[str, Any]:
         "maxUnavailable": rollout.max_unavailable,
         "tolerations": [dict(toleration) for toleration in pool.pool.tolerations],
         "terms": [dict(term) for term in pool.terms],
+        "resources": [resource.name for resource in pool.resources],
+        "sharedResources": sorted({device.resource for device in pool.devices if device.replicas > 1}),
+        "namespaces": list(pool.pool.namespaces),
         "policy": hashlib.sha256(policy.encode()).hexdigest()[:8],
     }
+
+
+def _ambiguous(plan: Plan) -> list[str]:
+    """Resources that mean one thing in a pool and another in the next: a pod must say which pool it means."""
+    meanings: dict[str, set[tuple[Any, ...]]] = {}
+    for pool in plan.pools:
+        for device in pool.devices:
+            meaning = (pool.card.id, device.profile, device.replicas > 1, device.cap_mib)
+            meanings.setdefault(device.resource, set()).add(meaning)
+    return sorted(name for name, found in meanings.items() if len(found) > 1)
+
+
+def _tenants(plan: Plan) -> set[str]:
+    """Namespaces that the intent names."""
+    return {quota.namespace for quota in plan.quotas}.union(*(pool.pool.namespaces for pool in plan.pools))

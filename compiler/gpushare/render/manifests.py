@@ -6,10 +6,11 @@ two labels: the objects are `managed-by: gpushare`, and no `helm.sh/chart` names
 of the chart have no meaning outside Helm and are left out.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpushare import __version__
+from gpushare import __version__, resources, source
 from gpushare.registry import mirrored
 
 Object = dict[str, Any]
@@ -35,7 +36,7 @@ def objects(namespace: Mapping[str, Any], values: Mapping[str, Any], files: Mapp
     generated files by path inside the chart (`files/policies/<pool>.yaml`, …). Raises KeyError for a pool without a policy.
     """
     chart = _Chart(str(namespace["metadata"]["name"]), values, files)
-    return (dict(namespace), *chart.account(), *chart.config_maps(), *chart.quotas(), *chart.daemon_sets())
+    return (dict(namespace), *chart.account(), *chart.config_maps(), *chart.quotas(), *chart.admission(), *chart.daemon_sets())
 
 
 class _Chart:
@@ -89,6 +90,43 @@ class _Chart:
         for namespace, hard in sorted(self.values["quotas"].items()):
             quota = self._object("v1", "ResourceQuota", "gpushare", namespace=namespace)
             yield quota | {"spec": {"hard": {key: _quantity(number) for key, number in hard.items()}}}
+
+    def admission(self) -> Iterator[Object]:
+        """The fence around the node runtime's token, and what pods may ask of the pools."""
+        user = f"request.userInfo.username == 'system:serviceaccount:{self.namespace}:{_ACCOUNT}'"
+        fence = _admission_policy("fence") | {"matchConditions": [{"name": "node-runtime", "expression": user}]}
+        yield from self._admission("fence", fence, "Deny", {})
+        action = {"deny": "Deny", "warn": "Warn", "audit": "Audit"}.get(self.values["admission"]["enforce"])
+        if action and self.pools:
+            policy = _admission_policy("pods")
+            given = [{"name": name, "expression": _cel(value)} for name, value in self._given().items()]
+            own = [
+                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", self.namespace]},
+                {"key": "gpushare.dev/admission", "operator": "NotIn", "values": ["exempt"]},
+            ]
+            where = {"matchResources": {"namespaceSelector": {"matchExpressions": own}}}
+            yield from self._admission("pods", policy | {"variables": [*given, *policy["variables"]]}, action, where)
+
+    def _given(self) -> Object:
+        """What the intent decides of the policy on pods."""
+        def each(field: str) -> dict[str, Any]:
+            return {name: pool[field] for name, pool in self.pools.items() if pool[field]}
+
+        admission = self.values["admission"]
+        return {
+            "resources": {name: pool["resources"] for name, pool in self.pools.items()},
+            "sharedResources": each("sharedResources"),
+            "namespaces": each("namespaces"),
+            "ambiguous": admission["ambiguous"],
+            "tenants": admission["tenants"],
+        }
+
+    def _admission(self, name: str, policy: Object, action: str, where: Object) -> Iterator[Object]:
+        version, kind, name = "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", f"gpushare-{name}"
+        yield self._object(version, kind, name, namespace="") | {"spec": policy}
+        yield self._object(version, f"{kind}Binding", name, namespace="") | {
+            "spec": {"policyName": name, "validationActions": [action], **where},
+        }
 
     def daemon_sets(self) -> Iterator[Object]:
         """One DaemonSet for each pool, and the one for nodes of pools that are gone."""
@@ -222,6 +260,16 @@ class _Chart:
 
 def _rule(resource: str, *verbs: str, group: str = "") -> Object:
     return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
+
+
+def _admission_policy(name: str) -> Object:
+    path = resources.chart() / "admission" / f"{name}.yaml"
+    return dict(source.read(path.read_bytes(), str(path), own=True).data)
+
+
+def _cel(value: Any) -> str:
+    """Lists and maps of text in JSON, as Helm writes it: CEL reads the same."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
 
 def _quantity(number: int) -> str:

@@ -161,8 +161,6 @@ def _upstream(plan: Plan, values: str) -> Iterator[str]:
 def _not_generated(plan: Plan) -> Iterator[str]:
     """What the intent may ask for and this version does not write."""
     yield from ("## Not in this bundle yet", "")
-    yield "- Admission policies: `admission` and `namespaces` of the intent have no effect. Nothing keeps a pod of another"
-    yield "  namespace out of a pool, nor one that asks for a resource of several pools without naming the pool it means."
     yield "- Monitoring objects and dashboards: `monitoring` has no effect. The node runtime serves metrics on port 9408."
     yield "- Argo CD and Flux objects: `gitops` has no effect. Both can point at `chart/` and at upstream's chart."
     platform = plan.intent.platform

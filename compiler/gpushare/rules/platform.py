@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from gpushare import sharing_profiles
 from gpushare.diagnostics import Finding, Path, Severity
-from gpushare.intent import AdmissionMode, Mig, MigStrategy, Mps, Partitioner, Pool, Stack
+from gpushare.intent import Mig, MigStrategy, Mps, Partitioner, Pool, Stack
 from gpushare.rules.rule import Context, Rule, pool_path
 from gpushare.units import is_dns_subdomain
 
@@ -121,17 +121,13 @@ def check_mig_manager(context: Context) -> Iterator[Finding]:
 
 def check_generated(context: Context) -> Iterator[Finding]:
     """GS715: parts of the intent that this version reads and does nothing with."""
-    intent, spec = context.intent, context.document.get("spec", {})
+    intent = context.intent
     written: dict[Path, bool] = {
-        ("spec", "admission"): "admission" in spec or intent.admission is not AdmissionMode.DENY,
         ("spec", "monitoring"): bool(intent.monitoring),
         ("spec", "gitops"): bool(intent.gitops),
     }
     for path in (path for path, given in written.items() if given):
         yield _not_generated(path, f"{path[-1]} is accepted, and this version of gpushare generates nothing for it")
-    for pool in intent.pools:
-        if pool.namespaces:
-            yield _not_generated(pool_path(pool, "namespaces"), "this version of gpushare keeps no namespace out of a pool")
 
 
 def _not_generated(path: Path, message: str) -> Finding:

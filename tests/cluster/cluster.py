@@ -15,7 +15,7 @@ from typing import Any
 from tests.cluster import images
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.machine import NODE_ADDRESSES, Cgroup, MachineError, Network, stop
-from tests.cluster.node import Node
+from tests.cluster.node import Driver, Node
 
 ROOT = Path("/var/tmp/gpushare-clusters")  # overlays need a real file system
 
@@ -44,15 +44,15 @@ class Cluster:
             part.pids = json.loads(file.read_text())
         return cluster
 
-    def up(self, injected: Callable[[Node], dict[str, Path]] = lambda node: {}) -> None:
-        """Bring it up, from nothing; what a crash left goes first. `injected`: what NVIDIA's runtime lays into containers."""
+    def up(self, driver: Callable[[Node], Driver] = lambda node: Driver()) -> None:
+        """Bring it up, from nothing; what a crash left of it goes first."""
         self.down()
         self.folder.mkdir(parents=True)
         sandbox = images.pause(self.folder)
         self.network.make()
         self.control_plane.start()
         for node in self.nodes:
-            node.start(injected(node))
+            node.start(driver(node))
             node.load(sandbox)
         runtime = {"kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"}
         self.apply({"apiVersion": "node.k8s.io/v1", **runtime})

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.cluster import machine
@@ -29,6 +31,14 @@ exec "$@"
 _RUNC = "io.containerd.runc.v2"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Driver:
+    """What NVIDIA's runtime lays into containers of the runtime class `nvidia`. `files`: path in the container → path here."""
+
+    files: Mapping[str, Path] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
 class Node:
     """A node of a cluster."""
 
@@ -45,17 +55,17 @@ class Node:
         """Of containerd."""
         return self.folder / "containerd.sock"
 
-    def start(self, injected: dict[str, Path]) -> None:
-        """containerd, then kubelet. `injected`: path in containers of the runtime class `nvidia` → path here."""
+    def start(self, driver: Driver) -> None:
+        """containerd, then kubelet."""
         for part in ("containerd", "cni", "pod-logs", "kubelet-certificates"):
             (self.folder / part).mkdir(parents=True)
         self.cgroup.make()
-        self._configure_containerd(injected)
+        self._configure_containerd(driver)
         self._start_containerd()
         self._configure_kubelet()
         self.start_kubelet()
 
-    def _configure_containerd(self, injected: dict[str, Path]) -> None:
+    def _configure_containerd(self, driver: Driver) -> None:
         network = {
             "cniVersion": "1.0.0", "name": "pods",
             "plugins": [{
@@ -65,7 +75,7 @@ class Node:
             }],
         }  # fmt: skip
         (self.folder / "cni" / "pods.conflist").write_text(json.dumps(network))
-        (self.folder / "nvidia.json").write_text(json.dumps(self._with_driver(injected)))
+        (self.folder / "nvidia.json").write_text(json.dumps(self._with_driver(driver)))
         (self.folder / "containerd.toml").write_text(f"""
 version = 3
 root = "{self.folder}/containerd/root"
@@ -90,12 +100,13 @@ runtime_type = "{_RUNC}"
 base_runtime_spec = "{self.folder}/nvidia.json"
 """)
 
-    def _with_driver(self, injected: dict[str, Path]) -> dict[str, object]:
+    def _with_driver(self, driver: Driver) -> dict[str, object]:
         """containerd's own spec, with the driver's files in it: what NVIDIA's container runtime does."""
         spec = json.loads(machine.run(program("ctr"), "oci", "spec"))
-        for inside, here in injected.items():
+        for inside, here in driver.files.items():
             options = ["bind", "rw", "nosuid"]
             spec["mounts"].append({"type": "bind", "source": str(here), "destination": inside, "options": options})
+        spec["process"]["env"] = [f"{name}={value}" for name, value in driver.environment.items()]
         return dict(spec)
 
     def _start_containerd(self) -> None:

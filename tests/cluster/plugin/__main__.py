@@ -1,0 +1,112 @@
+"""`python -m tests.cluster.plugin --node NAME`: runs on a node, KUBECONFIG and GPUSHARE_SILICON given.
+
+Follows k8s-device-plugin v0.20.0 in what others depend on: at every start the default config first and the label's a moment
+later; only a changed label makes it read config and hardware anew; a key that the ConfigMap does not have leaves the old
+offer; a restarted kubelet is registered with again.
+"""
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster.plugin.offer import ConfigError, Gpu, Offer, offers
+from tests.cluster.plugin.server import KUBELET, Resource
+from tests.tools import helm
+
+LABEL = r"nvidia\.com/device-plugin\.config"
+
+
+class Plugin:
+    """The plugin of one node."""
+
+    def __init__(self, node: str, namespace: str) -> None:
+        self.node = node
+        self.namespace = namespace
+        self.label = ""
+        self.resources: dict[str, Resource] = {}
+        self.kubelet: int | None = None
+
+    def run(self) -> None:
+        """Until the process is ended."""
+        self.offer({})
+        while True:
+            self.follow()
+            time.sleep(0.1)
+
+    def follow(self) -> None:
+        """One look at kubelet's socket and at the label."""
+        if self.kubelet is not None and _inode(KUBELET / "kubelet.sock") not in (None, self.kubelet):
+            for resource in list(self.resources):
+                self.resources.pop(resource).stop()
+            self.label = ""
+        label = self.kubectl("get", "node", self.node, "--output", rf"jsonpath={{.metadata.labels.{LABEL}}}")
+        if label is None or label == self.label:
+            return
+        config = self.config(label) if label else {}
+        if config is None:
+            print(f"specified config {label} does not exist", flush=True)
+            time.sleep(1)
+            return
+        self.label = label
+        print(f"config {label}", flush=True)
+        self.offer(config)
+
+    def config(self, key: str) -> Any:
+        """The config of that key; None if there is none."""
+        found = self.kubectl("get", "configmap", "gpushare-profiles", "--namespace", self.namespace, "--output", "json")
+        text = json.loads(found)["data"].get(key) if found else None
+        return None if text is None else yaml.safe_load(text)
+
+    def offer(self, config: dict[str, Any]) -> None:
+        """Enumerate, and offer what the config makes of it; nothing, where NVIDIA's plugin would crash."""
+        try:
+            wanted = offers(config, _enumerate())
+        except ConfigError as error:
+            print(f"error: {error}", flush=True)
+            wanted = {}
+        for name in self.resources.keys() - wanted.keys():
+            self.resources.pop(name).stop()
+        for name, offer in wanted.items():
+            self._serve(name, offer)
+        self.kubelet = _inode(KUBELET / "kubelet.sock")
+
+    def _serve(self, name: str, offer: Offer) -> None:
+        if name in self.resources:
+            self.resources[name].change(offer)
+        else:
+            self.resources[name] = Resource(name, offer)
+            self.resources[name].start()
+
+    def kubectl(self, *arguments: str) -> str | None:
+        """What kubectl prints; None if it fails."""
+        done = subprocess.run([str(helm.kubectl()), *arguments], capture_output=True, text=True, check=False)
+        return done.stdout if done.returncode == 0 else None
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
+
+
+def _enumerate() -> tuple[Gpu, ...]:
+    """The GPUs, in a process of its own: NVML's state there is new each time."""
+    command = [sys.executable, "-m", "tests.cluster.plugin.enumerate"]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return tuple(Gpu(uuid=gpu["uuid"], mig=gpu["mig"], devices=tuple(map(tuple, gpu["devices"]))) for gpu in found)
+
+
+parser = argparse.ArgumentParser(prog="python -m tests.cluster.plugin")
+parser.add_argument("--node", required=True)
+parser.add_argument("--namespace", default="gpu-system")
+chosen = parser.parse_args()
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+Plugin(chosen.node, chosen.namespace).run()

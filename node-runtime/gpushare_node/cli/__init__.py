@@ -1,1 +1,85 @@
-"""The command `gpushare-node`, one module for each sub-command."""
+"""The command `gpushare-node`. Wires the parts and prints; decides nothing."""
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from gpushare_node.cli.exits import Exit
+from gpushare_node.cli.options import parse
+from gpushare_node.cli.reading import PolicyFileError
+from gpushare_node.cli.run import Run
+from gpushare_node.clock import Stopped
+from gpushare_node.host.folder import FolderError, FolderLockedError
+from gpushare_node.kube.cluster import ClusterError
+from gpushare_node.nvml.driver import DriverError
+from gpushare_node.voice.log import escape
+
+__all__ = ["main"]
+
+_LOG = logging.getLogger("gpushare")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code. Nothing raises but what argparse raises to end the program."""
+    run = Run(parse(argv))
+    try:
+        return _perform(run)
+    except PolicyFileError as error:
+        return _refuse(run, str(error), Exit.WRONG)
+    except DriverError as error:
+        return _refuse(run, f"the driver does not answer: {error}", Exit.UNAVAILABLE)
+    except ClusterError as error:
+        return _refuse(run, f"{error}; --standalone works without an API server", Exit.WRONG)
+    except FolderLockedError as error:
+        return _refuse(run, str(error), Exit.LOCKED)
+    except FolderError as error:
+        return _refuse(run, str(error), Exit.FAILED)
+    except Stopped:
+        return _refuse(run, f"stopped by {run.stopped_by.name}", 128 + run.stopped_by)
+    except KeyboardInterrupt:
+        return _refuse(run, "stopped by SIGINT", 128 + signal.SIGINT)
+    except BrokenPipeError:
+        # Whoever read our output has gone; nothing may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.FAILED
+    except Exception as error:
+        _LOG.exception("an error of the program itself")
+        return _refuse(run, f"an error of the program itself: {type(error).__name__}: {error}", Exit.INTERNAL)
+
+
+def _perform(run: Run) -> int:
+    """Each command brings what it needs and no more: a pod starts slowly enough."""
+    # ruff: noqa: PLC0415
+    match run.arguments.command:
+        case "apply":
+            from gpushare_node.cli.apply import apply
+
+            return apply(run)
+        case "assert":
+            from gpushare_node.cli.compare import compare
+
+            return compare(run)
+        case "export":
+            from gpushare_node.cli.export import export
+
+            return export(run)
+        case "enforce":
+            from gpushare_node.cli.enforce import enforce
+
+            return enforce(run)
+        case _:
+            from gpushare_node.cli.release import release
+
+            return release(run)
+
+
+def _refuse(run: Run, message: str, code: int) -> int:
+    """One line on stderr; and where a JSON document is expected, one of the error."""
+    sys.stderr.write(f"gpushare-node: {escape(message)}\n")
+    if getattr(run.arguments, "format", "") == "json":
+        document = {"command": run.arguments.command, "host": run.node, "error": message, "exit": int(code)}
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
+    return int(code)

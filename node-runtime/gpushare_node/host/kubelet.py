@@ -1,12 +1,21 @@
 """What kubelet writes down about devices: its device manager's checkpoint.
 
 The checkpoint is kubelet's own file (`kubelet_internal_checkpoint`), rewritten by rename: it is opened anew at every
-reading. It
-has what PodResources has not, the pods' uids, and needs no gRPC; entries of pods that have ended linger in it.
+reading. It has what PodResources has not, the pods' uids, and needs no gRPC; entries of pods that have ended linger in it.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
+
+_OURS = "nvidia.com/"
+
+
+class CheckpointError(Exception):
+    """There is a checkpoint, and it cannot be read: what is allocated is unknown. The text names the file and the trouble."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,3 +39,43 @@ class Checkpoint:
 
     allocations: tuple[Allocation, ...]
     registered: Mapping[str, frozenset[str]]
+
+
+def read_checkpoint(path: Path = DEFAULT) -> Checkpoint:
+    """The checkpoint as it is now. No file: kubelet has given nothing to anybody. CheckpointError where it cannot be read.
+
+    Its checksum is a hash of Go's own print of a struct, so it is left to kubelet; the file is replaced whole, never half.
+    """
+    try:
+        data = json.loads(path.read_bytes())["Data"]
+        entries = data["PodDeviceEntries"] or ()
+        registered = data["RegisteredDevices"] or {}
+        return Checkpoint(
+            allocations=tuple(_allocation(entry) for entry in entries if entry["ResourceName"].startswith(_OURS)),
+            registered={str(name): frozenset(_texts(ids)) for name, ids in registered.items() if name.startswith(_OURS)},
+        )
+    except FileNotFoundError:
+        return Checkpoint(allocations=(), registered={})
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{path}: {type(error).__name__}: {error}") from error
+
+
+def _allocation(entry: Mapping[str, object]) -> Allocation:
+    """Ids stand by NUMA node since Kubernetes 1.20, in a plain list before."""
+    ids = entry["DeviceIDs"]
+    lists = list(ids.values()) if isinstance(ids, dict) else [ids]
+    return Allocation(
+        pod_uid=str(entry["PodUID"]),
+        container=str(entry["ContainerName"]),
+        resource=str(entry["ResourceName"]),
+        ids=tuple(sorted(one for ids in lists for one in _texts(ids))),
+    )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    """A list of texts; Go writes null for an empty one."""
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise TypeError(f"a list of ids was expected, not {value!r:.60}")
+    return tuple(value)

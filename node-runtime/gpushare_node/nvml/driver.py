@@ -155,6 +155,14 @@ class Driver(Protocol):
         """The processes of a GPU and of its instances now, as the guard wants them; `mps` is left to the caller."""
         ...
 
+    def refresh(self) -> None:
+        """Have each GPU's instances looked for again at its next census. Makes no call itself."""
+        ...
+
+    def unreliable(self) -> frozenset[str]:
+        """GPUs whose process lists this driver may scramble (R530 up to 535.154.05), as their census has shown."""
+        ...
+
     def set_mig(self, uuid: str, *, enabled: bool) -> Activation:
         """Ask for MIG on or off. After ACTIVE the session must be closed and opened again: handles are void."""
         ...

@@ -13,11 +13,14 @@ from gpushare_node.guard.identity import ContainerId
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """A process as /proc shows it. `candidates` are the containers that its cgroup path may mean, the likeliest first.
+    """A process as /proc shows it.
 
-    Empty outside pods. There are several where a path has two pods in it (Kubernetes inside a pod); the API server knows
-    which is
-    its own. `is_kernel`: a kernel thread.
+    `candidates` are the containers on its cgroup path, the outermost first; empty outside pods and in our own container. Only
+    the first is the kernel's word: whoever may create cgroups can do so below its container's alone, and can name them like
+    another pod's. So the process is of the first or of nobody, also where the API server does not know the first yet and does
+    know a later one. A cluster that runs in a pod needs no more: what its node's pod shares with us is left out already.
+
+    `cgroup` ends at that first container; moving between cgroups within it makes nobody another. `is_kernel`: a kernel thread.
     """
 
     pid: int
@@ -37,7 +40,8 @@ class Signal(StrEnum):
 class Sent(StrEnum):
     """What came of a signal.
 
-    GONE: it had ended; REUSED: the pid is somebody else's now, nothing was sent; REFUSED: no permission.
+    GONE: it had ended; REUSED: the pid is somebody else's now, or in another container, nothing was sent; REFUSED: we have no
+    permission, or nobody may: outside pods, in our own container or process group, init, a kernel thread.
     """
 
     SENT = "sent"

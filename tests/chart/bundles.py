@@ -54,7 +54,7 @@ def bundle(name: str, pools: dict[str, Any], *, profiles: tuple[str, ...] = (), 
                   "pullPolicy": "IfNotPresent"},
         "imagePullSecrets": [], "runtimeClassName": "nvidia", "migParted": {"enabled": False},
         "admission": {"enforce": "deny", "ambiguous": [], "tenants": []}, "pools": pools, "quotas": {},
-        "global": {},
+        "uninstall": {"release": True, "timeout": "10m", "goOn": False}, "global": {},
     } | changes
     files = {f"files/policies/{pool}.yaml": policy(pool) for pool in pools}
     files |= {f"files/profiles/{key}.yaml": emit.yaml_text({"version": "v1", "sharing": {}}) for key in profiles}
@@ -124,6 +124,7 @@ MIG_MANAGER = bundle(
 )
 DEVICE_PLUGIN = bundle("device-plugin", {"only": pool("mps")}, stack="device-plugin", profiles=("mps-0badcafe",))
 EXISTING = bundle("existing", {"only": pool("exclusive")}, stack="existing", cluster="",
+                  uninstall={"release": False, "timeout": "1h", "goOn": True},
                   admission={"enforce": "none", "ambiguous": [], "tenants": []})
 
 BUNDLES = (MODES, ONE, FIFTY, FORMER, ODD_NAMES, MIRRORED, HOSTLESS, MIG_MANAGER, DEVICE_PLUGIN, EXISTING)

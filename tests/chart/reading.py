@@ -50,6 +50,11 @@ def by_identity(items: Iterable[Object]) -> dict[tuple[str, str, str], Object]:
     return {identity(item): item for item in items}
 
 
+def is_hook(item: Object) -> bool:
+    """Whether Helm makes it at a moment of its own; the plain form has no such moments."""
+    return "helm.sh/hook" in item["metadata"].get("annotations", {})
+
+
 def as_plain(item: Object) -> Object:
     """A rendered object with the two labels that the plain form says otherwise."""
     plain = copy.deepcopy(item)

@@ -6,8 +6,8 @@ import kubernetes_validate
 import pytest
 from yamllint import linter
 
-from tests.chart.bundles import BUNDLES, DEVICE_PLUGIN, FIFTY, MIG_MANAGER, MODES, Bundle, bundle, pool
-from tests.chart.reading import YAMLLINT, Object, by_identity, containers_of, documents, pod_of
+from tests.chart.bundles import BUNDLES, DEVICE_PLUGIN, EXISTING, FIFTY, MIG_MANAGER, MODES, Bundle, bundle, pool
+from tests.chart.reading import YAMLLINT, Object, by_identity, containers_of, documents, is_hook, pod_of
 from tests.tools import helm
 
 pytestmark = pytest.mark.helm
@@ -103,11 +103,19 @@ def test_selectors_of_all_daemon_sets_differ(objects) -> None:
         assert sum(one.items() <= other.items() for other in selectors) == 1
 
 
-def test_the_chart_owns_neither_namespaces_nor_nodes_and_has_no_hooks(objects) -> None:
+def test_the_chart_owns_neither_namespaces_nor_nodes(objects) -> None:
     for each in BUNDLES:
-        for key, item in objects(each).items():
-            assert key[0] not in {"Namespace", "Node"}
-            assert not any(name.startswith("helm.sh/hook") for name in item["metadata"].get("annotations", {}))
+        assert not {key[0] for key in objects(each)} & {"Namespace", "Node"}
+
+
+def test_the_only_hook_is_on_uninstall_and_its_rights_go_with_it(objects) -> None:
+    for each in BUNDLES:
+        hooks = [item for item in objects(each).values() if is_hook(item)]
+        assert {item["metadata"]["name"] for item in hooks} == ({"gpushare-uninstall"} if each is not EXISTING else set())
+        for item in hooks:
+            notes = item["metadata"]["annotations"]
+            assert notes["helm.sh/hook"] == "pre-delete"
+            assert ("hook-failed" in notes["helm.sh/hook-delete-policy"]) == (item["kind"] != "Job")
 
 
 def test_only_the_init_container_is_privileged_and_only_where_it_must_switch_mig(pods) -> None:

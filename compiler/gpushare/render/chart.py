@@ -49,6 +49,7 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
         },
         "pools": {pool.name: _pool(pool, policies[pool.name]) for pool in plan.pools},
         "quotas": {quota.namespace: dict(quota.hard) for quota in plan.quotas},
+        "uninstall": {"release": True, "timeout": "10m", "goOn": False},
         "global": {},
     }
 

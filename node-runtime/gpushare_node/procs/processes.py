@@ -15,12 +15,12 @@ from gpushare_node.guard.identity import ContainerId
 class Seen:
     """A process as /proc shows it.
 
-    `candidates` are the containers on its cgroup path, the outermost first; empty outside pods and in our own container. Only
-    the first is the kernel's word: whoever may create cgroups can do so below its container's alone, and can name them like
-    another pod's. So the process is of the first or of nobody, also where the API server does not know the first yet and does
-    know a later one. A cluster that runs in a pod needs no more: what its node's pod shares with us is left out already.
+    `candidates` are the containers that its cgroup path may mean, the likeliest first; empty outside pods and in our own
+    container. `procs.linux` names one at most: the outermost, below what our own path shares with it (the node, where a cluster
+    runs in a pod). That one is the kernel's word. Whoever may create cgroups can do so below its container's alone, and name
+    them like another pod's; a further one would be believed while the API server does not know the first yet.
 
-    `cgroup` ends at that first container; moving between cgroups within it makes nobody another. `is_kernel`: a kernel thread.
+    `cgroup` ends at that container; moving between cgroups within it makes nobody another. `is_kernel`: a kernel thread.
     """
 
     pid: int

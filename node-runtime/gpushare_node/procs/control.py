@@ -1,0 +1,127 @@
+"""One MPS control daemon, spoken to through its program `nvidia-cuda-mps-control`: a command in, an answer out.
+
+Owns the dialogue and its limits in time and size. A daemon that hangs, refuses or talks nonsense is an MpsError, nothing worse.
+Commands and answers: NVIDIA's MPS documentation, `nvidia-cuda-mps-control` in the appendix on tools.
+"""
+
+import contextlib
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+PROGRAM = "nvidia-cuda-mps-control"
+
+_LONGEST_ANSWER_BYTES = 1 << 16
+_LIMIT = re.compile(r"(?<![\w.-])(\d+(?:\.\d+)?) ?([KMGT])(?:i?B)?(?!\w)", re.IGNORECASE)
+_UNITS_MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
+
+# Neither words is documented; the program exits with 0 in either case.
+_REFUSAL = re.compile(r"error|fail|invalid|unknown|unrecognized|denied|refused|not |cannot|no such|usage", re.IGNORECASE)
+_CONSENT = re.compile(r"success|terminated", re.IGNORECASE)
+
+
+class MpsError(Exception):
+    """The daemon gave no answer that can be used. The text names the command and what came instead."""
+
+
+class ControlProgram:
+    """The control daemon behind one pipe directory."""
+
+    def __init__(self, pipe: Path, *, program: str = PROGRAM, timeout_seconds: float = 2.0) -> None:
+        """`program` is started anew for each command, which it reads from its standard input."""
+        self.pipe = pipe
+        self._program = program
+        self._timeout_seconds = timeout_seconds
+
+    def answers(self) -> bool:
+        """Whether the daemon is there, asked in the way of the device plugin's own health check."""
+        try:
+            return 0 < float(self.ask("get_default_active_thread_percentage")) <= 100
+        except (MpsError, ValueError):
+            return False
+
+    def servers(self) -> tuple[int, ...]:
+        """The pids of its servers, in its own pid namespace. MpsError."""
+        return self._numbers("get_server_list")
+
+    def clients(self, server: int) -> tuple[int, ...]:
+        """The pids of a server's clients, in its own pid namespace. MpsError."""
+        return self._numbers(f"get_client_list {server}")
+
+    def terminate(self, server: int, client: int) -> bool:
+        """End a client's work on the GPU, not its process. Whether the daemon said that it did, or lists it no more. MpsError.
+
+        An exit code of 0 says nothing, and an answer that is neither yes nor no counts only with the client gone.
+        """
+        answer = self.ask(f"terminate_client {server} {client}")
+        if _REFUSAL.search(answer):
+            return False
+        return bool(_CONSENT.search(answer)) or client not in self.clients(server)
+
+    def limit_mib(self, device: int | str) -> int | None:
+        """What one client process may allocate on a device (ordinal or uuid) by default; None without a limit. MpsError."""
+        found = _LIMIT.findall(self.ask(f"get_default_device_pinned_mem_limit {device}"))
+        return int(float(found[0][0]) * _UNITS_MIB[found[0][1].upper()]) if len(found) == 1 else None
+
+    def ask(self, command: str) -> str:
+        """The daemon's answer without surrounding white space. MpsError."""
+        environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe)}
+        try:
+            process = subprocess.Popen(  # noqa: S603 - no shell, and commands are made of our words and of numbers
+                [self._program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
+                start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise MpsError(f"{command}: {self._program} cannot be started: {error.strerror}") from error
+        try:
+            answer = self._converse(process, command)
+        finally:
+            _dispose(process)
+        if process.returncode != 0:
+            raise MpsError(f"{command}: exit code {process.returncode}")
+        return answer.decode("utf-8", "replace").strip()
+
+    def _converse(self, process: "subprocess.Popen[bytes]", command: str) -> bytes:
+        """Write the command, read to the end. A pipe that a grandchild holds open counts as hanging."""
+        assert process.stdin is not None  # noqa: S101 - asked for above
+        assert process.stdout is not None  # noqa: S101 - asked for above
+        deadline = time.monotonic() + self._timeout_seconds
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(f"{command}\n".encode())
+            process.stdin.close()
+        answer = b""
+        while (left := deadline - time.monotonic()) > 0:
+            if not select.select([process.stdout], [], [], left)[0]:
+                break
+            chunk = os.read(process.stdout.fileno(), _LONGEST_ANSWER_BYTES)
+            answer += chunk
+            if len(answer) > _LONGEST_ANSWER_BYTES:
+                raise MpsError(f"{command}: an answer without an end")
+            if not chunk:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, deadline - time.monotonic()))
+                    return answer
+        raise MpsError(f"{command}: no answer within {self._timeout_seconds:g} s")
+
+    def _numbers(self, command: str) -> tuple[int, ...]:
+        words = self.ask(command).split()
+        if not all(word.isascii() and word.isdigit() for word in words):
+            raise MpsError(f"{command}: no list of numbers")
+        return tuple(int(word) for word in words)
+
+
+def _dispose(process: "subprocess.Popen[bytes]") -> None:
+    """End the program with all that it has started, and close the pipes. One that cannot even die is not waited for long."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(1.0)

@@ -1,10 +1,11 @@
-"""`make docs`: the pages that are written by the program itself: docs/findings.md and docs/cards.md."""
+"""`make docs`: the pages that are written by the programs themselves: findings.md, cards.md and reasons.md."""
 
 import re
 import sys
 from pathlib import Path
 
 from gpushare import catalog, resources
+from gpushare_node.voice.reasons import CONDITION, Reason
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- Written by `make docs`; edits are lost. -->"
@@ -34,7 +35,18 @@ def cards_page() -> str:
     return "\n".join([NOTE, "", "# Cards", "", head, "", *table, *rows, ""])
 
 
-PAGES = {"findings.md": findings_page, "cards.md": cards_page}
+def reasons_page() -> str:
+    """Every reason of the node condition, with what it means and what to do."""
+    rows = [
+        f"| {reason.word} | {reason.value.is_ready} | {reason.value.means} | {reason.value.way_out} |" for reason in Reason
+    ]
+    head = f"The node condition `{CONDITION}` has one of these reasons; its message says which GPUs, pods or programs it is."
+    hint = "`kubectl describe node NODE` shows it, and `kubectl get events` what led to it. The list is closed."
+    table = ["| reason | status | it means | what to do |", "|---|---|---|---|"]
+    return "\n".join([NOTE, "", f"# Reasons of {CONDITION}", "", head, "", hint, "", *table, *rows, ""])
+
+
+PAGES = {"findings.md": findings_page, "cards.md": cards_page, "reasons.md": reasons_page}
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """The closed list of reasons of the node condition `GPUShareReady`, each with what it means and what to do. Values only.
 
-docs/node.md is written from it. A reason is never reused for something else.
+docs/reasons.md is written from it. A reason is never reused for something else.
 """
 
 from dataclasses import dataclass

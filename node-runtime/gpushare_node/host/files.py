@@ -1,0 +1,97 @@
+"""Files: a directory whose files are written whole and durable, and read without following links. Owns no contents.
+
+A write is a file beside the old one, fsync, rename, fsync of the directory: after a crash there is the old file or the new.
+"""
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_LARGEST_BYTES = 4 << 20
+"""More than any file here ever holds; what is larger is not ours."""
+
+_HALF_WRITTEN = ".new"
+
+
+class Files:
+    """One directory, mode 0700, its files 0600. Every method raises OSError; one writer for each file at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self, name: str) -> bytes | None:
+        """The file's content; None if there is none. A link, or a file too large, is an OSError."""
+        try:
+            with self._directory() as directory:
+                handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+        except FileNotFoundError:
+            return None
+        with os.fdopen(handle, "rb") as file:
+            content = file.read(_LARGEST_BYTES + 1)
+        if len(content) > _LARGEST_BYTES:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
+        return content
+
+    def write(self, name: str, content: bytes) -> None:
+        """Put the content in the file's place. If it fails, the former file stands."""
+        self._make()
+        with self._directory() as directory:
+            try:
+                self._put(name + _HALF_WRITTEN, content, directory)
+                os.rename(name + _HALF_WRITTEN, name, src_dir_fd=directory, dst_dir_fd=directory)
+            except OSError:
+                with suppress(OSError):
+                    os.unlink(name + _HALF_WRITTEN, dir_fd=directory)
+                raise
+            os.fsync(directory)
+
+    def delete(self, name: str) -> None:
+        """Delete the file, if there is one. Works on a full disk."""
+        with suppress(FileNotFoundError), self._directory() as directory:
+            os.unlink(name, dir_fd=directory)
+            os.fsync(directory)
+
+    def sweep(self) -> None:
+        """Delete what a crash left half-written."""
+        for path in self.path.glob(f"*{_HALF_WRITTEN}"):
+            self.delete(path.name)
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """Hold the lock of this name; BlockingIOError if another process does. The kernel drops it when its holder dies."""
+        self._make()
+        with self._directory() as directory:
+            handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        finally:
+            os.close(handle)
+
+    def _make(self) -> None:
+        """Kubelet makes the folder of a hostPath with mode 0755, so an old one is narrowed as well."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._directory() as directory:
+            if os.fstat(directory).st_mode & 0o777 != 0o700:
+                os.fchmod(directory, 0o700)
+
+    @contextmanager
+    def _directory(self) -> Iterator[int]:
+        directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            yield directory
+        finally:
+            os.close(directory)
+
+    def _put(self, name: str, content: bytes, directory: int) -> None:
+        # A half-written file of a crash is replaced, and a link in its place must not be written through.
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=directory)
+        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=directory)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(handle)

@@ -1,0 +1,143 @@
+"""What the folder on the host remembers, and how each thing is read from its file again. Values only; touches no file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpushare_node.document import Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remembered:
+    """A GPU instance of a former layout. What rollback needs to make it again."""
+
+    profile_id: int
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormerGpu:
+    """A GPU before the change: its mode, and its whole instances."""
+
+    uuid: str
+    mig: bool
+    instances: tuple[Remembered, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Journal:
+    """What a run that has begun to change hardware writes down before each step.
+
+    `attempts` counts runs for this policy that failed; `pending_modes` are the GPUs of which this runtime has asked for
+    the MIG mode that waits; `paused` are labels of GPU clients with their values before the pause.
+    """
+
+    policy_digest: str
+    boot_id: str
+    attempts: int = 0
+    former: tuple[FormerGpu, ...] = ()
+    pending_modes: Mapping[str, bool] = field(default_factory=dict)
+    paused: Mapping[str, str] = field(default_factory=dict)
+    is_changing: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptCap:
+    """What a container may use of one device since it was started. `cap_bytes` None: as much as there is.
+
+    Kept by the container runtime's id of the container: `Folder.caps` and `Folder.keep_caps` speak of
+    `Mapping[str, tuple[KeptCap, ...]]`.
+    """
+
+    device: str
+    cap_bytes: int | None
+    tolerance_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """The profile that was published last, `a` or `b`, and the UUIDs of the devices that stood then."""
+
+    key: str
+    devices: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebootMark:
+    """The reboot that was asked for: for which policy, and in which boot. A policy gets one, ever."""
+
+    policy_digest: str
+    boot_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairMark:
+    """The last repair that enforcement has asked for: of which finding, in which boot, at how many seconds of its clock."""
+
+    finding: str
+    boot_id: str
+    at_seconds: int
+
+
+def read_journal(value: Value) -> Journal:
+    """The journal that the value is; PolicyError if it is none."""
+    fields = value.fields("policy_digest", "boot_id", "attempts", "former", "pending_modes", "paused", "is_changing")
+    return Journal(
+        policy_digest=fields["policy_digest"].text(),
+        boot_id=fields["boot_id"].text(),
+        attempts=fields["attempts"].whole(at_least=0),
+        former=tuple(_former(one) for one in fields["former"].items()),
+        pending_modes={uuid: mode.flag() for uuid, mode in fields["pending_modes"].entries()},
+        paused={label: former.text() for label, former in fields["paused"].entries()},
+        is_changing=fields["is_changing"].flag(),
+    )
+
+
+def _former(value: Value) -> FormerGpu:
+    fields = value.fields("uuid", "mig", "instances")
+    return FormerGpu(
+        uuid=fields["uuid"].text(at_least=1),
+        mig=fields["mig"].flag(),
+        instances=tuple(_remembered(one) for one in fields["instances"].items()),
+    )
+
+
+def _remembered(value: Value) -> Remembered:
+    fields = value.fields("profile_id", "start", "size")
+    return Remembered(**{name: one.whole(at_least=0) for name, one in fields.items()})
+
+
+def read_caps(value: Value) -> Mapping[str, tuple[KeptCap, ...]]:
+    """The kept caps that the value is; PolicyError if it is none."""
+    return {container: tuple(_kept_cap(one) for one in kept.items()) for container, kept in value.entries()}
+
+
+def _kept_cap(value: Value) -> KeptCap:
+    fields = value.fields("device", "cap_bytes", "tolerance_bytes")
+    return KeptCap(
+        device=fields["device"].text(at_least=1),
+        cap_bytes=fields["cap_bytes"].optional(lambda one: one.whole(at_least=0)),
+        tolerance_bytes=fields["tolerance_bytes"].whole(at_least=0),
+    )
+
+
+def read_published(value: Value) -> Published:
+    """The published profile that the value is; PolicyError if it is none."""
+    fields = value.fields("key", "devices")
+    return Published(key=fields["key"].text(), devices=frozenset(one.text() for one in fields["devices"].items()))
+
+
+def read_reboot_mark(value: Value) -> RebootMark:
+    """The mark of a reboot that the value is; PolicyError if it is none."""
+    fields = value.fields("policy_digest", "boot_id")
+    return RebootMark(policy_digest=fields["policy_digest"].text(), boot_id=fields["boot_id"].text())
+
+
+def read_repair_mark(value: Value) -> RepairMark:
+    """The mark of a repair that the value is; PolicyError if it is none."""
+    fields = value.fields("finding", "boot_id", "at_seconds")
+    return RepairMark(
+        finding=fields["finding"].text(),
+        boot_id=fields["boot_id"].text(),
+        at_seconds=fields["at_seconds"].whole(at_least=0),
+    )

@@ -1,0 +1,254 @@
+"""The folder on the host: whole files or none, one runtime at a time, and nothing that is read can stop a run."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.host.folder import (
+    Folder,
+    FolderError,
+    FolderLockedError,
+    FormerGpu,
+    Journal,
+    KeptCap,
+    Published,
+    RebootMark,
+    Remembered,
+    RepairMark,
+)
+
+JOURNAL = Journal(
+    policy_digest="d1", boot_id="b1", attempts=2, is_changing=True, paused={"nvidia.com/gpu.deploy.dcgm": "true"},
+    former=(FormerGpu(uuid="GPU-0", mig=True, instances=(Remembered(profile_id=19, start=0, size=1),)),),
+    pending_modes={"GPU-1": False},
+)  # fmt: skip
+
+
+REPAIR = RepairMark(finding="drift", boot_id="b1", at_seconds=7)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "gpushare")
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of four pages."""
+    if os.geteuid():
+        pytest.skip("only root mounts a file system")
+    place = tmp_path / "tiny"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "tmpfs", str(place)], check=True)
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def readers(folder: Folder) -> tuple[Callable[[], object], ...]:
+    return folder.journal, folder.policy, folder.profile, folder.rebooted, folder.repaired
+
+
+def names(path: Path) -> set[str]:
+    return {one.name for one in path.iterdir()}
+
+
+def test_an_absent_folder_has_nothing_and_no_problem(folder: Folder) -> None:
+    assert (*(read() for read in readers(folder)), folder.caps()) == (None,) * 5 + ({},)
+    assert folder.problems() == ()
+    assert not folder.path.exists()
+    folder.clear_journal()
+    folder.remove()
+
+
+def test_what_is_written_is_read_again_by_the_next_start(folder: Folder) -> None:
+    folder.write_journal(JOURNAL)
+    folder.keep_policy("kind: NodePolicy\n")
+    folder.keep_profile("mig-01234567-a", {"MIG-1", "MIG-2"})
+    folder.mark_reboot("d1", "b1")
+    caps = {"c1": (KeptCap(device="GPU-0", cap_bytes=1 << 30, tolerance_bytes=5), KeptCap(device="GPU-1", cap_bytes=None))}
+    folder.keep_caps(caps)
+    again = Folder(folder.path)
+    assert again.journal() == JOURNAL
+    assert again.policy() == "kind: NodePolicy\n"
+    assert again.profile() == Published(key="mig-01234567-a", devices=frozenset({"MIG-1", "MIG-2"}))
+    assert again.rebooted() == RebootMark(policy_digest="d1", boot_id="b1")
+    assert again.caps() == caps
+    again.clear_journal()
+    assert folder.journal() is None
+    assert folder.problems() == ()
+
+
+def test_only_root_may_look(folder: Folder) -> None:
+    folder.path.mkdir(mode=0o755)
+    folder.write_journal(JOURNAL)
+    with folder.lock():
+        assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+        assert {stat.S_IMODE(one.stat().st_mode) for one in folder.path.iterdir()} == {0o600}
+
+
+def test_24_a_second_runtime_is_told_that_one_is_at_work_until_that_one_dies(folder: Folder) -> None:
+    program = (
+        "import sys, pathlib; from gpushare_node.host.folder import Folder\n"
+        "with Folder(pathlib.Path(sys.argv[1])).lock():\n"
+        "    print('held', flush=True); sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", program, str(folder.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(FolderLockedError, match="another gpushare-node is at work"), folder.lock():
+            pytest.fail("two runtimes hold the lock")
+        other.kill()
+        other.wait()
+    with folder.lock():
+        pass
+
+
+@pytest.mark.parametrize("name", ["journal.json", "policy.json", "caps.json", "profile.json", "reboot.json", "repair.json"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"not json", b"[]", b"null", b'{"version": 1}', b'{"version": 2, "content": {}}',
+     b'{"version": 1, "content": 7}', b'{"version": true, "content": {}}',
+     b'{"version": 1, "content": {"policy_digest": 7}}', b"\xff\xfe\x00",
+     b"[" * 100_000,
+     b'{"version": 1, "content": [{}]}', b" " * (5 << 20)],
+    ids=range(14),
+)  # fmt: skip
+def test_25_a_file_that_is_not_what_it_should_be_counts_as_absent(folder: Folder, name: str, content: bytes) -> None:
+    folder.path.mkdir()
+    (folder.path / name).write_bytes(content)
+    assert (*(read() for read in readers(folder)), folder.caps()) == (None,) * 5 + ({},)
+    (problem,) = folder.problems()
+    assert problem.startswith(f"{folder.path / name} cannot be used and counts as absent: ")
+    assert len(problem) < 400
+    folder.write_journal(JOURNAL)
+    folder.keep_policy("text")
+    folder.keep_caps({})
+    folder.keep_profile("key", ())
+    folder.mark_reboot("d", "b")
+    folder.mark_repair(REPAIR)
+    assert (folder.journal(), folder.policy()) == (JOURNAL, "text")
+    assert (folder.caps(), folder.repaired()) == ({}, REPAIR)
+    assert None not in (folder.profile(), folder.rebooted())
+    assert folder.problems() == ()
+
+
+def test_25_a_truncated_journal_at_every_length_is_absent_or_whole(folder: Folder) -> None:
+    folder.write_journal(JOURNAL)
+    path = folder.path / "journal.json"
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        assert folder.journal() is None
+        assert len(folder.problems()) == 1
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
+def test_25_what_is_no_file_is_neither_followed_nor_waited_for(folder: Folder, tmp_path: Path, kind: str) -> None:
+    folder.path.mkdir()
+    path = folder.path / "journal.json"
+    other = tmp_path / "other"
+    other.write_text("precious")
+    match kind:
+        case "link":
+            path.symlink_to(other)
+        case "folder":
+            path.mkdir()
+        case "pipe":
+            os.mkfifo(path)
+    assert folder.journal() is None
+    assert len(folder.problems()) == 1
+    if kind == "folder":
+        with pytest.raises(FolderError):
+            folder.write_journal(JOURNAL)
+    else:
+        folder.write_journal(JOURNAL)
+        assert folder.journal() == JOURNAL
+    assert other.read_text() == "precious"
+
+
+def test_25_a_link_where_the_half_written_file_goes_is_not_written_through(folder: Folder, tmp_path: Path) -> None:
+    folder.path.mkdir()
+    (folder.path / "journal.json.new").symlink_to(tmp_path / "other")
+    folder.write_journal(JOURNAL)
+    assert folder.journal() == JOURNAL
+    assert not (tmp_path / "other").exists()
+
+
+def test_25_a_link_in_the_folders_place_is_refused(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    folder.path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FolderError):
+        folder.write_journal(JOURNAL)
+    assert names(tmp_path / "elsewhere") == set()
+
+
+def test_25_a_full_disk_keeps_the_former_journal_and_can_still_be_cleared(tiny: Path) -> None:
+    folder = Folder(tiny)
+    folder.write_journal(JOURNAL)
+    filler = tiny / "filler"
+    with pytest.raises(OSError, match="No space left"):
+        filler.write_bytes(b"x" * (64 << 10))
+    with pytest.raises(FolderError, match=r"journal\.json cannot be written: No space left on device"):
+        folder.write_journal(Journal(policy_digest="d2", boot_id="b2"))
+    assert folder.journal() == JOURNAL
+    assert names(tiny) == {"filler", "journal.json"}
+    folder.clear_journal()
+    assert folder.journal() is None
+    filler.unlink()
+    folder.write_journal(JOURNAL)
+
+
+def test_25_a_read_only_folder_is_read_and_refused(tiny: Path) -> None:
+    folder = Folder(tiny)
+    folder.write_journal(JOURNAL)
+    subprocess.run(["mount", "-o", "remount,ro", str(tiny)], check=True)
+    assert folder.journal() == JOURNAL
+    with pytest.raises(FolderError, match="Read-only file system"), folder.lock():
+        pytest.fail("it cannot be locked")
+    for write in (lambda: folder.write_journal(JOURNAL), folder.clear_journal, lambda: folder.keep_policy("text")):
+        with pytest.raises(FolderError, match="Read-only file system"):
+            write()
+
+
+def test_what_a_crash_left_half_written_is_swept_by_the_next_lock(folder: Folder) -> None:
+    folder.path.mkdir()
+    (folder.path / "journal.json.new").write_text("{")
+    with folder.lock():
+        assert names(folder.path) == {"lock"}
+
+
+def test_removing_leaves_nothing(folder: Folder) -> None:
+    with folder.lock():
+        folder.write_journal(JOURNAL)
+        folder.keep_policy("text")
+        folder.keep_caps({})
+        folder.keep_profile("key", ())
+        folder.mark_reboot("d", "b")
+        folder.mark_repair(REPAIR)
+        (folder.path / "caps.json.new").write_text("{")
+        folder.remove()
+        folder.remove()
+    assert not folder.path.exists()
+
+
+def test_removing_stops_at_what_is_not_ours_and_at_a_mount(folder: Folder, tiny: Path) -> None:
+    folder.write_journal(JOURNAL)
+    (folder.path / "notes.txt").write_text("an administrator's")
+    folder.remove()
+    assert names(folder.path) == {"notes.txt"}
+    mounted = Folder(tiny)
+    mounted.write_journal(JOURNAL)
+    mounted.remove()
+    assert names(tiny) == set()
+
+
+def test_files_carry_their_version(folder: Folder) -> None:
+    folder.write_journal(JOURNAL)
+    assert json.loads((folder.path / "journal.json").read_text())["version"] == 1

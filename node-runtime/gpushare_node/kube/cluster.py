@@ -66,8 +66,8 @@ class PodView:
     """A pod of this node. `uids`: its own, and for a static pod the one that kubelet and cgroups know it by.
 
     `containers` are names by the container runtime's id, of all kinds of containers; `is_system`: its priority class is
-    system-node-critical or system-cluster-critical, or it is in kube-system. `env` has what a container's own spec gives under
-    the names that matter here (NVIDIA_VISIBLE_DEVICES), by container name.
+    system-node-critical or system-cluster-critical, or it is in kube-system. `owner` is its controller as
+    `Kind/name`, or empty.
     """
 
     uids: tuple[str, ...]
@@ -172,7 +172,7 @@ class Cluster(Protocol):
         ...
 
     def renew_turn(self, turn: Turn) -> None:
-        """Say that the turn is still needed; it expires otherwise."""
+        """Say that the turn is still needed; it expires otherwise. ClusterError of status 409: another has it now."""
         ...
 
     def end_turn(self, turn: Turn) -> None:

@@ -1,0 +1,37 @@
+"""Place: who this program is in the cluster, from what its pod's environment says. Values only."""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """`pod` and `pod_uid` are empty for work by hand; `pool` is empty where no pool's policy is in force."""
+
+    node: str
+    namespace: str
+    pod: str
+    pod_uid: str
+    pool: str
+
+    @property
+    def node_path(self) -> str:
+        """The own node."""
+        return f"/api/v1/nodes/{self.node}"
+
+    @property
+    def daemonset_path(self) -> str:
+        """The pool's DaemonSet, as the chart names it."""
+        return f"/apis/apps/v1/namespaces/{self.namespace}/daemonsets/gpushare-{self.pool}"
+
+
+def find_place(environ: Mapping[str, str], pool: str) -> Place:
+    """The place that the pod's environment tells, for the pool of that name; by hand, on the node of this host's name."""
+    return Place(
+        node=environ.get("NODE_NAME") or socket.gethostname().lower(),
+        namespace=environ.get("POD_NAMESPACE") or "gpushare",
+        pod=environ.get("POD_NAME") or "",
+        pod_uid=environ.get("POD_UID") or "",
+        pool=pool,
+    )

@@ -1,0 +1,88 @@
+"""Pods and the node, watched: what enforcement knows of the API server while it runs, also when that cannot be reached.
+
+Only views are kept; the objects, ten times as large, are let go of.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from gpushare_node.clock import Clock
+from gpushare_node.kube.cluster import NodeView, PodView
+from gpushare_node.kube.connection import Connection, Json
+from gpushare_node.kube.views import view_node, view_pod
+from gpushare_node.kube.watching import Selection, Watching
+
+
+class Pods:
+    """The pods of one node. Read from any thread: what they read is replaced as a whole, never changed."""
+
+    def __init__(self, connection: Connection, node: str, clock: Clock) -> None:
+        self._pods: Mapping[str, PodView] = {}
+        self._by_uid: Mapping[str, PodView] = {}
+        selection = Selection(
+            path="/api/v1/pods", query={"fieldSelector": f"spec.nodeName={node}"}, replace=self._replace, change=self._change)
+        self.watching = Watching(connection, selection, clock)
+
+    def start(self) -> threading.Thread:
+        """Watch, in a thread that does not keep the program alive."""
+        return _start(self.watching, "pods")
+
+    @property
+    def age_seconds(self) -> float:
+        """For how long the list has not been known to be true; infinite before the first."""
+        return self.watching.age_seconds
+
+    def pods(self) -> tuple[PodView, ...]:
+        """All of them, in any phase."""
+        return tuple(self._pods.values())
+
+    def find(self, uid: str) -> PodView | None:
+        """The pod of this uid: its own, or the one by which kubelet and cgroups know a static pod."""
+        return self._by_uid.get(uid)
+
+    def _replace(self, objects: Sequence[Json]) -> None:
+        self._keep({pod.uids[0]: pod for pod in map(view_pod, objects)})
+
+    def _change(self, thing: Json, is_gone: bool) -> None:
+        pod = view_pod(thing)
+        others = {uid: one for uid, one in self._pods.items() if uid != pod.uids[0]}
+        self._keep(others if is_gone else {**others, pod.uids[0]: pod})
+
+    def _keep(self, pods: Mapping[str, PodView]) -> None:
+        self._pods = pods
+        self._by_uid = {uid: pod for pod in pods.values() for uid in pod.uids}
+
+
+class OwnNode:
+    """The own node, watched. `changed` is called, in the watch's thread, when something that is in its view differs."""
+
+    def __init__(self, connection: Connection, node: str, clock: Clock, changed: Callable[[NodeView], None]) -> None:
+        self.view: NodeView | None = None
+        self._changed = changed
+        selection = Selection(
+            path="/api/v1/nodes", query={"fieldSelector": f"metadata.name={node}"}, replace=self._replace, change=self._change)
+        self.watching = Watching(connection, selection, clock)
+
+    def start(self) -> threading.Thread:
+        """Watch, in a thread that does not keep the program alive."""
+        return _start(self.watching, "node")
+
+    def _replace(self, objects: Sequence[Json]) -> None:
+        for thing in objects:
+            self._change(thing, is_gone=False)
+
+    def _change(self, thing: Json, is_gone: bool) -> None:
+        if is_gone:
+            self.view = None
+            return
+        before, self.view = self.view, view_node(thing)
+        # Kubelet writes the node's status all the time.
+        if before is None or replace(before, resource_version=self.view.resource_version) != self.view:
+            self._changed(self.view)
+
+
+def _start(watching: Watching, name: str) -> threading.Thread:
+    thread = threading.Thread(target=watching.run, name=f"watch-{name}", daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,197 @@
+"""Server: the `Cluster` over the API server. Writes only what is not so already, and nobody else's part of the node.
+
+A write by the runtime goes through exactly one of: server-side apply of its own labels, a merge patch of single labels or
+annotations, a JSON patch of taints, a strategic merge of its own condition, its Leases. Reads come before writes.
+"""
+
+import datetime
+from collections.abc import Mapping, Sequence
+
+from gpushare_node.clock import Clock
+from gpushare_node.kube.address import spread
+from gpushare_node.kube.cluster import ClusterError, Event, Eviction, NodeView, PodView, Taint, Turn
+from gpushare_node.kube.connection import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Connection, Json, Request
+from gpushare_node.kube.events import Events
+from gpushare_node.kube.leases import Leases
+from gpushare_node.kube.place import Place
+from gpushare_node.kube.selection import is_selected
+from gpushare_node.kube.views import FIELD_MANAGER, view_node, view_pod
+from gpushare_node.voice.reasons import CONDITION, Reason
+
+WRITER = "gpushare-node"
+"""As whom everything but applied labels is written: what is written so is not counted among the applied labels."""
+HEARTBEAT_SECONDS = 300.0
+
+_CHANGED_MEANWHILE = frozenset({409, 422})
+_ATTEMPTS = 5
+_LONGEST_MESSAGE = 1024
+
+
+class Server:
+    """The own node and what is on it. One thread's; `tell` is everybody's."""
+
+    def __init__(self, connection: Connection, place: Place, clock: Clock, events: Events) -> None:
+        self._connection = connection
+        self._place = place
+        self._clock = clock
+        self._events = events
+        self._leases = Leases(connection, place, clock)
+        self._said: tuple[Reason, str] | None = None
+        self._said_at = 0.0
+
+    def node(self) -> NodeView:
+        """The own node, read now."""
+        return view_node(self._connection.get(self._place.node_path))
+
+    def pods(self) -> tuple[PodView, ...]:
+        """The pods of the own node, read now, in any phase."""
+        found = self._connection.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={self._place.node}"})
+        return tuple(view_pod(pod) for pod in found.get("items") or ())
+
+    def selects(self, node: NodeView) -> bool:
+        """Whether the pool's DaemonSet selects the node by more than the label that we set; false if it is gone or going."""
+        try:
+            daemonset = self._connection.get(self._place.daemonset_path)
+        except ClusterError as error:
+            if error.status == 404:
+                return False
+            raise
+        return not daemonset["metadata"].get("deletionTimestamp") and is_selected(daemonset, node)
+
+    def apply_labels(self, labels: Mapping[str, str]) -> None:
+        """Own exactly these labels. A node that is gone is not made anew: an apply with a uid makes nothing (409)."""
+        node = self.node()
+        mine = {label for label, owner in node.owners.items() if owner == FIELD_MANAGER}
+        if mine == set(labels) and all(node.labels.get(label) == value for label, value in labels.items()):
+            return
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name, "uid": node.uid, "labels": dict(labels)}}
+        self._patch(body, APPLY_PATCH, {"fieldManager": FIELD_MANAGER, "force": "true"})
+
+    def write_labels(self, labels: Mapping[str, str | None]) -> None:
+        """Write labels that others own: merge patch of those that differ; None removes."""
+        self._merge("labels", self.node().labels, labels)
+
+    def annotate(self, annotations: Mapping[str, str | None]) -> None:
+        """Write annotations that differ; None removes."""
+        self._merge("annotations", self.node().annotations, annotations)
+
+    def change_taints(self, *, add: Sequence[Taint] = (), remove: Sequence[str] = ()) -> None:
+        """Add and remove in one write, tested against the version that was read; repeated when somebody wrote meanwhile."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            node = self._connection.get(self._place.node_path)
+            before = (node.get("spec") or {}).get("taints") or []
+            after = _tainted(before, add, remove)
+            if after == before:
+                return
+            version = node["metadata"]["resourceVersion"]
+            try:
+                self._patch([{"op": "test", "path": "/metadata/resourceVersion", "value": version},
+                             {"op": "add", "path": "/spec/taints", "value": after}], JSON_PATCH, {"fieldManager": WRITER})
+            except ClusterError as error:
+                if error.status not in _CHANGED_MEANWHILE or attempt == _ATTEMPTS or self.node().resource_version == version:
+                    raise
+                self._clock.sleep(spread(0.2 * attempt))
+            else:
+                return
+
+    def set_condition(self, reason: Reason, message: str) -> None:
+        """Say GPUShareReady. The same again asks nothing for five minutes, and is a heartbeat then."""
+        said = (reason, message[:_LONGEST_MESSAGE])
+        is_due = self._clock.now() - self._said_at >= HEARTBEAT_SECONDS
+        if self._said == said and not is_due:
+            return
+        before = self._condition()
+        after = {"type": CONDITION, "status": str(reason.value.is_ready), "reason": reason.word, "message": said[1]}
+        if self._said == said or any(before.get(key) != value for key, value in after.items()):
+            now = _now()
+            since = before.get("lastTransitionTime") if before.get("status") == after["status"] else now
+            self._write_condition({**after, "lastHeartbeatTime": now, "lastTransitionTime": since or now})
+        self._said, self._said_at = said, self._clock.now()
+
+    def clear_condition(self) -> None:
+        """Take GPUShareReady away."""
+        if self._condition():
+            self._write_condition({"type": CONDITION, "$patch": "delete"})
+        self._said = None
+
+    def tell(self, event: Event) -> None:
+        """Queued; never raises, never waits."""
+        self._events.add(event)
+
+    def take_turn(self, limit: int | str) -> Turn | None:
+        """Take, or find still held by this node, one of the pool's turns."""
+        return self._leases.take(limit)
+
+    def renew_turn(self, turn: Turn) -> None:
+        """Say that the turn is still needed. Status 409: another has it now."""
+        self._leases.renew(turn)
+
+    def end_turn(self, turn: Turn) -> None:
+        """Give it back."""
+        self._leases.end(turn)
+
+    def evict(self, pod: PodView) -> Eviction:
+        """Ask for a pod's eviction, of this very pod: its name may have been given again."""
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod.name, "namespace": pod.namespace},
+                "deleteOptions": {"preconditions": {"uid": pod.uids[0]}}}
+        try:
+            self._connection.ask(Request(method="POST", path=path, body=body, is_repeatable=False))
+        except ClusterError as error:
+            if error.status == 429:
+                return Eviction.REFUSED
+            if error.status in {404, 409}:
+                return Eviction.GONE
+            raise
+        return Eviction.ACCEPTED
+
+    def delete_own_pod(self) -> None:
+        """Start over. Nothing happens if the pod is gone already."""
+        path = f"/api/v1/namespaces/{self._place.namespace}/pods/{self._place.pod}"
+        try:
+            self._connection.ask(Request(method="DELETE", path=path, body={"preconditions": {"uid": self._place.pod_uid}}))
+        except ClusterError as error:
+            if error.status not in {404, 409}:
+                raise
+
+    def close(self) -> None:
+        """Close the connections that are open."""
+        self._connection.close()
+
+    def _merge(self, part: str, before: Mapping[str, str], wanted: Mapping[str, str | None]) -> None:
+        changes = {key: value for key, value in wanted.items() if before.get(key) != value}
+        if changes:
+            self._patch({"metadata": {part: changes}}, MERGE_PATCH, {"fieldManager": WRITER})
+
+    def _condition(self) -> Json:
+        """As it is now; empty if it is not there."""
+        status = self._connection.get(self._place.node_path).get("status") or {}
+        return next((one for one in status.get("conditions") or () if one["type"] == CONDITION), {})
+
+    def _write_condition(self, condition: Json) -> None:
+        body = {"status": {"conditions": [condition]}}
+        self._patch(body, STRATEGIC_PATCH, {"fieldManager": WRITER}, part="/status")
+
+    def _patch(self, body: object, content_type: str, query: Mapping[str, str], *, part: str = "") -> None:
+        path = self._place.node_path + part
+        self._connection.ask(Request(method="PATCH", path=path, query=query, body=body, content_type=content_type))
+
+
+def _tainted(before: Sequence[Json], add: Sequence[Taint], remove: Sequence[str]) -> list[Json]:
+    """Others' taints stay as they are, in their order and with all their fields."""
+    new = {(one.key, one.effect): one for one in add}
+    kept = [one for one in before if one["key"] not in remove and not _is_replaced(one, new.get((one["key"], one["effect"])))]
+    there = {(one["key"], one["effect"]) for one in kept}
+    return kept + [_taint(one) for place, one in new.items() if place not in there]
+
+
+def _is_replaced(before: Json, after: Taint | None) -> bool:
+    return after is not None and (before.get("value") or "") != after.value
+
+
+def _taint(taint: Taint) -> Json:
+    return {"key": taint.key, "effect": taint.effect, **({"value": taint.value} if taint.value else {})}
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

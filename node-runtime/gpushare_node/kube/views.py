@@ -1,0 +1,85 @@
+"""Views: the API server's JSON as this project's words. Pure; what an object lacks is empty, never an error."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpushare_node.kube.cluster import NodeView, PodView, Taint
+
+Json = Mapping[str, Any]
+
+FIELD_MANAGER = "gpushare"
+"""As whom labels are applied."""
+
+_RESOURCES = "nvidia.com/"
+_CONFIG_HASH = "kubernetes.io/config.hash"
+_SYSTEM_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
+_STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+
+
+def view_node(node: Json) -> NodeView:
+    """The node of this object."""
+    metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
+    return NodeView(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        taints=tuple(view_taint(one) for one in spec.get("taints") or ()),
+        allocatable=dict(_resources(status.get("allocatable") or {})),
+        is_unschedulable=bool(spec.get("unschedulable")),
+        owners=_owners(metadata.get("managedFields") or ()),
+    )
+
+
+def view_taint(taint: Json) -> Taint:
+    """The taint of this object."""
+    return Taint(key=taint["key"], effect=taint["effect"], value=taint.get("value") or "")
+
+
+def view_pod(pod: Json) -> PodView:
+    """The pod of this object."""
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    # The mirror of a static pod has a uid of its own; kubelet and cgroups know the pod by the hash of its file.
+    other = (metadata.get("annotations") or {}).get(_CONFIG_HASH)
+    return PodView(
+        uids=(metadata["uid"], other) if other else (metadata["uid"],),
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        labels=metadata.get("labels") or {},
+        phase=status.get("phase") or "",
+        is_terminating=bool(metadata.get("deletionTimestamp")),
+        is_system=spec.get("priorityClassName") in _SYSTEM_CLASSES or metadata["namespace"] == "kube-system",
+        owner=_controller(metadata.get("ownerReferences") or ()),
+        containers=_containers(status),
+    )
+
+
+def _resources(allocatable: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
+    """Whole devices of NVIDIA's. The API server itself lets no extended resource be a fraction."""
+    for name, quantity in allocatable.items():
+        if name.startswith(_RESOURCES) and str(quantity).isdecimal():
+            yield name, int(quantity)
+
+
+def _owners(entries: Iterable[Json]) -> dict[str, str]:
+    """The manager of each label; ours, where several share one."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        fields = entry.get("fieldsV1") or {}
+        for field in (fields.get("f:metadata") or {}).get("f:labels") or {}:
+            label = field.removeprefix("f:")
+            if field != label and found.get(label) != FIELD_MANAGER:
+                found[label] = str(entry.get("manager") or "unknown")
+    return found
+
+
+def _controller(references: Iterable[Json]) -> str:
+    return next((f"{one['kind']}/{one['name']}" for one in references if one.get("controller")), "")
+
+
+def _containers(status: Json) -> dict[str, str]:
+    """Names by the runtime's id, which stands as `containerd://ID`; empty before the container is made."""
+    statuses = (one for kind in _STATUSES for one in status.get(kind) or ())
+    named = ((str(one.get("containerID") or "").rpartition("//")[2], one["name"]) for one in statuses)
+    return {identity: name for identity, name in named if identity}

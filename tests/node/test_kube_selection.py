@@ -1,0 +1,75 @@
+"""Which nodes a DaemonSet wants, for another reason than the label that the runtime itself has set."""
+
+from typing import Any
+
+import pytest
+
+from gpushare_node.kube.cluster import NodeView
+from gpushare_node.kube.selection import is_selected, matches
+
+
+def node(**labels: str) -> NodeView:
+    named = {key.replace("__", "/").replace("_", "."): value for key, value in labels.items()}
+    return NodeView(name="n1", uid="u", resource_version="1", labels=named, annotations={}, taints=(), allocatable={},
+                    is_unschedulable=False)
+
+
+def need(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+
+
+def daemonset(*terms: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    return {"spec": {"template": {"spec": {"affinity": {"nodeAffinity": required}, **spec}}}}
+
+
+@pytest.mark.parametrize(("requirement", "value", "holds"), [
+    (need("a", "In", "x", "y"), "x", True), (need("a", "In", "x"), "z", False), (need("a", "In", "x"), None, False),
+    (need("a", "NotIn", "x"), "x", False), (need("a", "NotIn", "x"), "z", True), (need("a", "NotIn", "x"), None, True),
+    (need("a", "Exists"), "", True), (need("a", "Exists"), None, False),
+    (need("a", "DoesNotExist"), None, True), (need("a", "DoesNotExist"), "", False),
+    (need("a", "Gt", "7"), "8", True), (need("a", "Gt", "7"), "7", False), (need("a", "Gt", "7"), None, False),
+    (need("a", "Lt", "10"), "9", True), (need("a", "Lt", "10"), "x", False), (need("a", "Lt", "10"), "1_0", False),
+    (need("a", "Gt", "x"), "8", False), (need("a", "Gt", "1", "2"), "8", False),
+    (need("a", "Like", "x"), "x", False),
+])
+def test_a_requirement_holds_as_the_scheduler_says(requirement: dict[str, Any], value: str | None, holds: bool) -> None:
+    have = node() if value is None else node(a=value)
+    assert matches({"matchExpressions": [requirement]}, have) is holds
+
+
+def test_all_requirements_of_one_term_must_hold_and_one_term_is_enough() -> None:
+    both = {"matchExpressions": [need("a", "Exists"), need("b", "Exists")]}
+    assert not is_selected(daemonset(both), node(a="1"))
+    assert is_selected(daemonset(both), node(a="1", b="1"))
+    assert is_selected(daemonset(both, {"matchExpressions": [need("c", "Exists")]}), node(c="1"))
+
+
+def test_nodes_are_chosen_by_name_too() -> None:
+    assert is_selected(daemonset({"matchFields": [need("metadata.name", "In", "n1")]}), node())
+    assert not is_selected(daemonset({"matchFields": [need("metadata.name", "In", "n2")]}), node())
+
+
+def test_our_own_label_proves_nothing() -> None:
+    client = need("nvidia.com/gpu.deploy.client", "NotIn", "false")
+    own = {"matchExpressions": [need("gpushare.dev/pool", "In", "train"), client]}
+    here = node(gpushare_dev__pool="train")
+    assert matches(own, here)
+    assert not is_selected(daemonset(own, {"matchExpressions": [need("team", "In", "a")]}), here)
+
+
+def test_a_node_whose_gpu_clients_are_sent_away_stays_in_its_pool() -> None:
+    terms = {"matchExpressions": [need("team", "In", "a"), need("nvidia.com/gpu.deploy.client", "NotIn", "false")]}
+    assert is_selected(daemonset(terms), node(team="a", nvidia_com__gpu_deploy_client="false"))
+
+
+def test_an_empty_term_matches_nothing_and_no_affinity_everything() -> None:
+    assert not is_selected(daemonset({}), node())
+    assert not is_selected(daemonset(), node())
+    assert is_selected({"spec": {"template": {}}}, node())
+
+
+def test_a_plain_node_selector_counts_too() -> None:
+    wants = daemonset({"matchExpressions": [need("a", "Exists")]}, nodeSelector={"b": "1"})
+    assert not is_selected(wants, node(a="1"))
+    assert is_selected(wants, node(a="1", b="1"))

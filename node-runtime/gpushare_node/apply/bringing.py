@@ -1,0 +1,161 @@
+"""Bringing a node to its policy, when nothing speaks against it: look, make room, change, publish, verify, let pods in.
+
+What is there already is only verified: no turn, no taint, no pause, nothing written.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from enum import Enum
+
+from gpushare_node.apply.busy import find_disturbed
+from gpushare_node.apply.changing import change_hardware
+from gpushare_node.apply.drain import Room, Wish
+from gpushare_node.apply.faults import missing_gpus, worst
+from gpushare_node.apply.hardware import Change
+from gpushare_node.apply.offer import offered, promised
+from gpushare_node.apply.outcome import Halted, Lack, Outcome
+from gpushare_node.apply.publishing import Offering
+from gpushare_node.apply.rebooting import reboot
+from gpushare_node.apply.sight import Sight
+from gpushare_node.apply.visit import Visit
+from gpushare_node.kube.cluster import NOT_READY_TAINT, REPARTITIONING_TAINT, NodeView
+from gpushare_node.policy import Policy
+from gpushare_node.voice.reasons import Reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """The policy, and the text that it was read from."""
+
+    policy: Policy
+    text: str
+
+    @property
+    def digest(self) -> str:
+        """The journal's word for it."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+
+
+class _Stand(Enum):
+    """What the hardware is: as the goal wants it, as the former policy wanted it, or neither."""
+
+    GOAL = "goal"
+    FORMER = "former"
+    NEITHER = "neither"
+
+
+def bring(visit: Visit, goal: Goal, node: NodeView | None) -> Outcome:
+    """Bring the node to the policy. `node` None: without an API server. Halted, with the reason, where it cannot be."""
+    hardware = visit.site.open_hardware(goal.digest)
+    try:
+        visit.await_driver(hardware)
+        former = visit.former()
+        sight = hardware.look(goal.policy, frozenset())
+        if not sight.plan.gpus:
+            raise Halted(*worst(sight), is_kept=True)
+        wish = _wish(goal.policy, former, node)
+        room = Room(visit=visit, hardware=hardware, wish=wish)
+        if sight.plan.operations or sight.compute_modes or wish.disturbed:
+            sight = room.make(node)
+        return _Bringing(visit=visit, goal=goal, former=former, room=room, before=hardware.devices(sight)).run(sight)
+    finally:
+        hardware.close()
+
+
+def _wish(policy: Policy, former: Policy | None, node: NodeView | None) -> Wish:
+    """A node that offers a former layout is kept whole; one that is repaired, or offers nothing, has nothing to be kept."""
+    if node is None:
+        return Wish(policy=policy, is_partly=True)
+    return Wish(
+        policy=policy,
+        disturbed=find_disturbed(former, policy, node.labels, node.allocatable),
+        is_partly=former == policy or not offered(node.allocatable),
+    )
+
+
+@dataclass(kw_only=True)
+class _Bringing:
+    """The part where things are changed. `before` are the devices that stood when it began."""
+
+    visit: Visit
+    goal: Goal
+    former: Policy | None
+    room: Room
+    before: frozenset[str]
+    _stand: _Stand = _Stand.NEITHER
+    _sight: Sight | None = None
+    _offering: Offering | None = None
+
+    def run(self, sight: Sight) -> Outcome:
+        change = change_hardware(self.room, sight, self.goal.digest, self._publish)
+        if self._sight is None:
+            # mig-manager was at work, and failed.
+            raise Halted(change.reason or Reason.PARTITION_FAILED, change.message)
+        if change.wants_reboot:
+            reboot(self.visit, self.goal.digest)
+        lack = self._offering.await_plugin() if self._offering is not None and self._stand is not _Stand.NEITHER else None
+        if self._stand is _Stand.GOAL:
+            return self._finish(self._sight, lack)
+        if self._stand is _Stand.FORMER and lack is None and self.visit.site.cluster is not None:
+            # The former layout is offered as before, though its instances may be new ones.
+            self.visit.let_in(REPARTITIONING_TAINT)
+        return self._fail(change)
+
+    def _publish(self) -> None:
+        """Look what stands now, and have the plugin offer it. Where nothing was changed and nothing is right, say nothing."""
+        hardware = self.room.hardware
+        self._sight = hardware.look(self.goal.policy, self.room.allocated)
+        policy: Policy | None = self.goal.policy
+        if _is_right(self._sight):
+            self._stand = _Stand.GOAL
+        elif self.former is not None and _is_right(hardware.look(self.former, self.room.allocated)):
+            self._stand, policy = _Stand.FORMER, self.former
+        elif hardware.devices(self._sight) == self.before:
+            policy = None
+        if policy is None or self.visit.site.cluster is None:
+            return
+        now = hardware.look(policy, self.room.allocated)
+        wanted = promised(policy, missing_gpus(now))
+        self._offering = Offering(visit=self.visit, policy=policy, devices=hardware.devices(now), wanted=wanted)
+        self._offering.publish()
+
+    def _finish(self, sight: Sight, lack: Lack | None) -> Outcome:
+        """The node is what the policy says, but for GPUs that are lost. The taint stays while the offer is not right."""
+        if lack is not None:
+            raise Halted(lack.reason, lack.message)
+        visit = self.visit
+        if not visit.is_offline:
+            _keep(visit, self.goal.text)
+        if visit.site.cluster is not None:
+            visit.let_in(NOT_READY_TAINT, REPARTITIONING_TAINT)
+        visit.enforced = self.goal.policy
+        visit.pace.give_back()
+        if sight.plan.unfit:
+            reason, message = worst(sight)
+            return Outcome(reason=reason, message=message, is_usable=True)
+        return Outcome(reason=Reason.READY, message=Reason.READY.value.means, is_usable=True)
+
+    def _fail(self, change: Change) -> Outcome:
+        """The turn is kept: a change that fails here must not go on to other nodes."""
+        if change.reason is not None:
+            return Outcome(reason=change.reason, message=change.message)
+        if self._sight is not None and self._sight.plan.unfit:
+            reason, message = worst(self._sight)
+            return Outcome(reason=reason, message=message)
+        text = self.room.obstacle.message if self.room.obstacle is not None else "processes on the GPUs"
+        return Outcome(reason=Reason.GPU_BUSY, message=f"in the way: {text}; the other GPUs have the layout")
+
+
+def _is_right(sight: Sight) -> bool:
+    """Whether the GPUs that answer are as wanted. One that is not fit for another reason than its death is not."""
+    is_done = not sight.plan.operations and not sight.compute_modes and bool(sight.plan.gpus)
+    return is_done and {one.index for one in sight.plan.unfit} == missing_gpus(sight)
+
+
+def _keep(visit: Visit, text: str) -> None:
+    """From now on this is the policy in force, and nothing is under way."""
+    folder = visit.site.folder
+    if folder.policy() != text:
+        folder.keep_policy(text)
+    if folder.journal() is not None:
+        folder.clear_journal()

@@ -1,0 +1,126 @@
+"""Who is in the way of a change: pods that hold devices, and processes; and which resources a new label takes away. Pure.
+
+A device is in use by a process on it *or* by a pod that has not ended and to which kubelet gave it: a pod that sleeps now
+would wake up with a UUID that is dead for ever.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpushare_node.apply.offer import offered
+from gpushare_node.apply.sight import Sight
+from gpushare_node.host.kubelet import Allocation
+from gpushare_node.kube.cluster import PLUGIN_LABEL, PodView
+from gpushare_node.nvml.driver import Survey
+from gpushare_node.partition.plan import GpuPlan
+from gpushare_node.policy import Mode, Policy
+
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """A pod that holds devices. `pod` None: the API server could not be asked which pod it is, or whether it has ended."""
+
+    pod_uid: str
+    pod: PodView | None
+    devices: frozenset[str]
+    resources: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"pod uid {self.pod_uid}" if self.pod is None else f"pod {self.pod.namespace}/{self.pod.name}"
+
+
+def find_holders(allocations: Iterable[Allocation], pods: Sequence[PodView] | None) -> tuple[Holder, ...]:
+    """The pods that hold devices. The allocations must have been read before the pods: then no new pod is missed.
+
+    With pods unknown (None) every allocation counts; else those of pods that are gone or have ended do not: kubelet leaves
+    them standing.
+    """
+    known = {uid: pod for pod in pods or () for uid in pod.uids}
+    found: dict[str, Holder] = {}
+    for one in allocations:
+        pod = known.get(one.pod_uid)
+        if pods is not None and (pod is None or pod.has_ended):
+            continue
+        before = found.get(one.pod_uid)
+        found[one.pod_uid] = Holder(
+            pod_uid=one.pod_uid,
+            pod=pod,
+            devices=(before.devices if before else frozenset()) | set(one.devices),
+            resources=(before.resources if before else frozenset()) | {one.resource},
+        )
+    return tuple(found.values())
+
+
+def find_allocated(holders: Iterable[Holder]) -> frozenset[str]:
+    """The UUIDs that pods hold."""
+    return frozenset(device for holder in holders for device in holder.devices)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Obstacle:
+    """Who is in the way: holders, processes by pid on the GPUs, and a sentence that names both."""
+
+    holders: tuple[Holder, ...]
+    message: str
+
+
+def find_obstacle(sight: Sight, holders: Sequence[Holder], disturbed: Collection[str]) -> Obstacle | None:
+    """Who is in the way of what is planned, and of the resources that a new label takes away; None: nobody.
+
+    Where only MPS's compute mode is to be put right, the process on the GPU is MPS itself: it goes with the label.
+    """
+    by_uuid = {survey.uuid: survey for survey in sight.surveys}
+    blocked = [gpu for gpu in sight.plan.gpus if gpu.is_blocked]
+    affected = frozenset(uuid for gpu in blocked for uuid in _affected(gpu, by_uuid.get(gpu.uuid))) | sight.compute_modes
+    held = tuple(one for one in holders if one.devices & affected or one.resources & set(disturbed))
+    if not held and not blocked:
+        return None
+    processes = [f"process {pid} on GPU {gpu.index}" for gpu in blocked for pid in _pids(gpu, by_uuid.get(gpu.uuid))]
+    names = [*(holder.name for holder in held), *([] if held else processes)]
+    return Obstacle(holders=held, message=_listing(names) or f"GPU {', '.join(str(gpu.index) for gpu in blocked)} is in use")
+
+
+def _affected(gpu: GpuPlan, survey: Survey | None) -> tuple[str, ...]:
+    """The UUIDs that die with the plan of a GPU: those of the instances that go, or of all."""
+    if survey is None or survey.mig is None:
+        return (gpu.uuid,)
+    gone = {instance.gi_id for instance in gpu.needs_idle}
+    instances = [one for one in survey.mig.instances if gpu.needs_idle_gpu or one.gi_id in gone]
+    return (gpu.uuid, *(compute.uuid for one in instances for compute in one.compute if compute.uuid is not None))
+
+
+def _pids(gpu: GpuPlan, survey: Survey | None) -> list[int]:
+    """Those on the instances that go, and those of which the instance is unknown; of the whole GPU where its mode changes."""
+    gone = {instance.gi_id for instance in gpu.needs_idle}
+    pids = survey.pids if survey is not None else ()
+    return sorted({pid for gi_id, pid in pids if gpu.needs_idle_gpu or gi_id is None or gi_id in gone})
+
+
+def _listing(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
+def find_disturbed(
+    former: Policy | None, policy: Policy, labels: Mapping[str, str], allocatable: Mapping[str, int]
+) -> frozenset[str]:
+    """The resources whose holders suffer from the label alone: a name that goes, fewer replicas, anything about MPS.
+
+    Without a former policy of ours, what the node offers now tells. A label that is there already disturbs nobody any more.
+    """
+    if policy.profile and labels.get(PLUGIN_LABEL, "")[:-2] == policy.profile:
+        return frozenset()
+    now = dict(policy.resources)
+    if former is None:
+        return frozenset(name for name, count in offered(allocatable).items() if now.get(name, 0) < count)
+    if former.profile == policy.profile:
+        return frozenset()
+    if Mode.MPS in (former.mode, policy.mode):
+        # The control daemon starts anew with its config and takes every client with it.
+        return frozenset(name for name, _ in former.resources)
+    replicas = {(share.resource, share.profile): share.replicas for share in policy.shares}
+    return frozenset(one.resource for one in former.shares if replicas.get((one.resource, one.profile), 0) < one.replicas)

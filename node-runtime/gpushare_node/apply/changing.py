@@ -1,0 +1,97 @@
+"""Changing the hardware, when there is room: by this runtime's own hand, or by mig-manager's under its eyes."""
+
+from collections.abc import Callable
+
+from gpushare_node.apply import labels
+from gpushare_node.apply.clients import must_pause
+from gpushare_node.apply.drain import Room
+from gpushare_node.apply.hardware import Change
+from gpushare_node.apply.outcome import Halted, Lack
+from gpushare_node.apply.pause import paused
+from gpushare_node.apply.sight import Sight
+from gpushare_node.policy import Partitioner
+from gpushare_node.voice.reasons import Reason
+from gpushare_node.voice.results import Status
+
+_MIG_STATE = "nvidia.com/mig.config.state"
+_FAILED = "failed"
+_SUCCESS = "success"
+
+_MIG_MANAGER_SECONDS = 1200.0
+"""Its own waits add up to this: four times five minutes for clients."""
+
+_STALE_SECONDS = 30.0
+"""For so long the state may still be the one of the config before."""
+
+
+def change_hardware(room: Room, sight: Sight, digest: str, publish: Callable[[], None]) -> Change:
+    """Carry the plan out for every GPU that is free. `publish` comes after it and before GPU clients are back.
+
+    So a plugin that starts again finds its label. Where the plan is empty nothing is called that changes anything.
+    """
+    visit, policy = room.visit, room.wish.policy
+    if policy.partitioner is Partitioner.MIG_MANAGER:
+        change = _supervise(room, sight)
+        if change.reason is None:
+            publish()
+        return change
+    pauses = visit.site.cluster is not None and must_pause(policy, sight.plan)
+    with paused(visit, digest, is_needed=pauses):
+        if sight.plan.operations or sight.compute_modes:
+            sight = room.settle()
+        visit.rest()
+        visit.is_touched = True
+        change = room.hardware.change(policy, sight, room.allocated, visit.take)
+        publish()
+    return change
+
+
+def _supervise(room: Room, sight: Sight) -> Change:
+    """Let mig-manager do it. Its word is not taken for it: the hardware is looked at afterwards."""
+    visit = room.visit
+    if not sight.plan.operations:
+        visit.note("layout", "node", Status.OK, "as mig-manager made it")
+        return Change(results=(), reason=None, message="")
+    if visit.site.cluster is None:
+        raise Halted(Reason.PARTITION_FAILED, "mig-manager partitions this pool's nodes, by a label", is_kept=True)
+    visit.rest()
+    visit.is_touched = True
+    # Our own handles would block it.
+    room.hardware.close()
+    _ask(room)
+    lack = visit.wait(_Supervision(room).find, _MIG_MANAGER_SECONDS)
+    if lack is not None:
+        return Change(results=(), reason=lack.reason, message=lack.message)
+    visit.await_driver(room.hardware)
+    left = room.hardware.look(room.wish.policy, room.allocated)
+    if left.plan.operations:
+        return Change(results=(), reason=Reason.PARTITION_FAILED, message="mig-manager says success, the hardware does not")
+    visit.note("layout", "node", Status.CHANGED, "by mig-manager")
+    return Change(results=(), reason=None, message="")
+
+
+def _ask(room: Room) -> None:
+    node = room.visit.cluster.node()
+    wanted = labels.mig_label(room.wish.policy)
+    if labels.standing(node.labels, node.owners) | wanted != labels.standing(node.labels, node.owners):
+        room.visit.cluster.apply_labels(labels.standing(node.labels, node.owners) | wanted)
+        room.visit.note("ask mig-manager", "node", Status.CHANGED, ", ".join(wanted.values()))
+
+
+class _Supervision:
+    """mig-manager at work, as its state label tells. It can hang in `pending` for ever, and says nothing of why it failed."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._began_at = room.visit.site.clock.now()
+        self._is_fresh = False
+
+    def find(self) -> Lack | None:
+        state = self._room.visit.cluster.node().labels.get(_MIG_STATE, "")
+        is_old = self._room.visit.site.clock.now() - self._began_at < _STALE_SECONDS
+        self._is_fresh = self._is_fresh or state not in (_SUCCESS, _FAILED) or not is_old
+        if state == _SUCCESS and self._is_fresh:
+            return None
+        is_failed = state == _FAILED and self._is_fresh
+        text = f"{_MIG_STATE} is {state or 'absent'}"
+        return Lack(reason=Reason.PARTITION_FAILED if is_failed else Reason.PARTITIONING, message=text)

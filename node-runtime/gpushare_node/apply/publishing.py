@@ -1,0 +1,117 @@
+"""Publishing: labels on the node, and the wait until the device plugin and the node offer what they say.
+
+Owns the labels and the flips between a profile's two names. Touches no hardware and no taints.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpushare_node.apply import labels
+from gpushare_node.apply.offer import find_lack
+from gpushare_node.apply.outcome import Lack
+from gpushare_node.apply.visit import Visit
+from gpushare_node.host.folder import Published
+from gpushare_node.host.kubelet import CheckpointError
+from gpushare_node.kube.cluster import PLUGIN_LABEL
+from gpushare_node.policy import Policy
+from gpushare_node.voice.reasons import Reason
+from gpushare_node.voice.results import Status
+
+_WAIT_SECONDS = 300.0
+_GRACE_SECONDS = 30.0
+"""A flip shows in kubelet's checkpoint within two seconds; a plugin that starts anew takes some more."""
+
+_MOST_FLIPS = 3
+_CONFLICT_SECONDS = 60.0
+"""A label that somebody else rewrites is set again no faster: two managers that fight restart the plugin each time."""
+
+
+@dataclass(kw_only=True)
+class Offering:
+    """One offer on its way: the policy's labels for these devices, until the node shows `wanted` and nothing else."""
+
+    visit: Visit
+    policy: Policy
+    devices: frozenset[str]
+    wanted: Mapping[str, int]
+    _published: Published | None = None
+    _applied_at: float | None = None
+    _conflict_at: float | None = None
+    _flips: int = 0
+
+    def publish(self) -> None:
+        """Set the labels; nothing where they stand already. ClusterError."""
+        node = self.visit.cluster.node()
+        last = self.visit.site.folder.profile()
+        published = labels.publish(last, node.labels.get(PLUGIN_LABEL, ""), self.policy.profile, self.devices)
+        self._published = published
+        if published != last:
+            self.visit.site.folder.keep_profile(published.key, published.devices)
+        if labels.must_apply(labels.wanted(self.policy, published), node.labels, node.owners):
+            self._apply(published)
+        else:
+            self.visit.note("labels", "node", Status.OK, published.key)
+
+    def await_plugin(self) -> Lack | None:
+        """Wait until the node offers it; what is wrong after five minutes. The labels must have been published."""
+        lack = self.visit.wait(self._find, _WAIT_SECONDS)
+        text = "as promised" if lack is None else lack.message
+        self.visit.note("offer", "node", Status.OK if lack is None else Status.FAILED, text)
+        return lack
+
+    def _apply(self, published: Published) -> None:
+        self.visit.cluster.apply_labels(labels.wanted(self.policy, published))
+        self._published = published
+        self._applied_at = self.visit.site.clock.now()
+        self.visit.note("labels", "node", Status.CHANGED, published.key)
+
+    def _find(self) -> Lack | None:
+        assert self._published is not None  # noqa: S101 - `publish` comes first
+        node = self.visit.cluster.node()
+        taken = labels.taken(labels.wanted(self.policy, self._published), node.labels, node.owners)
+        if taken:
+            return self._answer(taken)
+        try:
+            registered = self.visit.site.read_checkpoint().registered
+        except CheckpointError as error:
+            return Lack(reason=Reason.WAITING_FOR_PLUGIN, message=str(error))
+        lack = find_lack(self.wanted, self.devices, registered, node.allocatable)
+        if lack is not None and lack.is_stale:
+            self._flip_in_time()
+        return lack
+
+    def _flip_in_time(self) -> None:
+        """The other name makes the plugin enumerate again. Each try gets twice the time of the one before."""
+        now = self.visit.site.clock.now()
+        if self._applied_at is None:
+            self._applied_at = now
+        if self._published is None or self._flips >= _MOST_FLIPS or now - self._applied_at < _GRACE_SECONDS * 2**self._flips:
+            return
+        self._flips += 1
+        other = labels.flip(self._published)
+        self.visit.site.folder.keep_profile(other.key, other.devices)
+        self._apply(other)
+
+    def _answer(self, taken: Mapping[str, str]) -> Lack:
+        """Set again what somebody else has rewritten, once a minute at most, and say who it was."""
+        now = self.visit.site.clock.now()
+        if self._published is not None and (self._conflict_at is None or now - self._conflict_at >= _CONFLICT_SECONDS):
+            self._conflict_at = now
+            self._apply(self._published)
+        text = ", ".join(f"{name} was rewritten by {owner}" for name, owner in taken.items())
+        return Lack(reason=Reason.LABEL_CONFLICT, message=text)
+
+
+def withdraw(visit: Visit, *, keeps: frozenset[str]) -> None:
+    """Take our labels away but for these. Nothing where there are no others. ClusterError."""
+    node = visit.cluster.node()
+    here = labels.standing(node.labels, node.owners)
+    if here.keys() <= keeps:
+        return
+    visit.cluster.apply_labels({name: value for name, value in here.items() if name in keeps})
+    # What somebody else has written with the same value is owned by both, and stays when we let go.
+    after = visit.cluster.node()
+    left = labels.standing(after.labels, after.owners).keys() - keeps
+    if left:
+        visit.cluster.write_labels(dict.fromkeys(left, None))
+    visit.note("labels", "node", Status.CHANGED, f"{', '.join(sorted(here.keys() - keeps))} withdrawn")

@@ -1,0 +1,45 @@
+"""Releasing a node of which the pool is gone, or by hand: exclusive again, and nothing of this project left on it.
+
+There is no policy but the one that the folder remembers. Where that is lost, the GPUs are taken for what they say they are.
+"""
+
+from gpushare_node.apply.clients import mig_managers
+from gpushare_node.apply.leaving import leave
+from gpushare_node.apply.outcome import Halted, Outcome
+from gpushare_node.apply.pace import Pace
+from gpushare_node.apply.pause import restore
+from gpushare_node.apply.pools import find_owner
+from gpushare_node.apply.repeating import repeat
+from gpushare_node.apply.visit import Site, Visit
+from gpushare_node.kube.cluster import POOL_LABEL
+from gpushare_node.policy import Partitioner
+from gpushare_node.voice.reasons import Reason
+
+
+def run(site: Site, *, hold: bool = False) -> Outcome:
+    """Release the node. With `hold`, tenants are waited for until they have gone, and it stays when all is done.
+
+    A pool of which the pod is still on the node has it: its own runtime releases it. Errors as `loop.run`.
+    """
+    visit = Visit(site=site, pace=Pace(site.cluster, site.clock))
+    return repeat(visit, lambda: _attempt(visit), hold=hold)
+
+
+def _attempt(visit: Visit) -> Outcome:
+    former = visit.enforced = visit.former()
+    if visit.site.cluster is None:
+        return leave(visit, former, "")
+    node, pods = visit.cluster.node(), visit.cluster.pods()
+    pool = node.labels.get(POOL_LABEL)
+    if pool is None:
+        return Outcome(reason=Reason.RELEASED, message=Reason.RELEASED.value.means)
+    managers = mig_managers(pods)
+    is_ours = former is None or former.partitioner is Partitioner.GPUSHARE
+    if is_ours and managers:
+        raise Halted(Reason.MIG_MANAGER_PRESENT, f"on the node: {', '.join(managers)}")
+    owner = find_owner(node.labels, pods, "")
+    if owner is not None:
+        raise Halted(Reason.WAITING_FOR_POOL, f"pool {owner} has the node: its label and its pod are there")
+    if is_ours:
+        restore(visit)
+    return leave(visit, former, pool or "")

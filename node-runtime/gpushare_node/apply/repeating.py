@@ -1,0 +1,123 @@
+"""Repeating: one attempt after the other, until one is good, and the pauses between them. Decides nothing about GPUs."""
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from gpushare_node.apply.outcome import Halted, Outcome
+from gpushare_node.apply.visit import Visit
+from gpushare_node.clock import Stopped
+from gpushare_node.host.folder import FolderError, FolderLockedError
+from gpushare_node.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT, ClusterError
+from gpushare_node.nvml.driver import DriverError
+from gpushare_node.voice.reasons import Reason
+from gpushare_node.voice.results import Status
+
+_FIRST_PAUSE_SECONDS = 60.0
+_LONGEST_PAUSE_SECONDS = 300.0
+_TURN_PAUSE_SECONDS = 15.0
+"""Also how often a run that waits looks whether its node has changed."""
+
+_TURNS = (Reason.WAITING_FOR_TURN, Reason.WAITING_FOR_POOL)
+_ENDS = (Reason.RELEASED, Reason.REBOOTING)
+
+_Marks = tuple[str | None, str | None, bool]
+
+
+def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outcome:
+    """The first usable outcome; without `hold`, the first of all. While it holds, the policy in force stays enforced.
+
+    Each attempt has the folder's lock, the pauses have not: another pool's run may be what is waited for. FolderError when
+    the first attempt finds another runtime at work, or no folder. Stopped when the program is asked to end.
+    """
+    pause = _FIRST_PAUSE_SECONDS
+    is_first = True
+    try:
+        while True:
+            before = len(visit.results)
+            try:
+                with visit.site.folder.lock():
+                    outcome = _settle(visit, attempt)
+            except FolderLockedError as error:
+                if is_first:
+                    raise
+                outcome = Outcome(reason=Reason.WAITING_FOR_POOL, message=str(error))
+            is_news = any(one.status in (Status.CHANGED, Status.FAILED) for one in visit.results[before:])
+            visit.tell(outcome, is_news=is_news or not outcome.is_usable)
+            if outcome.is_usable or not hold:
+                return replace(outcome, results=tuple(visit.results))
+            _pause(visit, _length(outcome.reason, pause))
+            pause = min(_LONGEST_PAUSE_SECONDS, pause * 2)
+            is_first = False
+    except Stopped:
+        # The API server may be what was waited for; the next run finds the taint, and the turn expires.
+        with suppress(ClusterError, Stopped):
+            _retreat(visit, is_over=True)
+        raise
+    finally:
+        visit.rest()
+
+
+def _settle(visit: Visit, attempt: Callable[[], Outcome]) -> Outcome:
+    """The attempt's outcome, whatever stopped it."""
+    visit.has_taint = visit.is_touched = False
+    try:
+        try:
+            return attempt()
+        except Halted as halted:
+            if halted.is_kept:
+                _retreat(visit, is_over=halted.reason in (Reason.GPU_BUSY, Reason.RELEASING))
+            return Outcome(reason=halted.reason, message=halted.message)
+    except ClusterError as error:
+        return Outcome(reason=Reason.PARTITIONING, message=f"the API server does not do its part: {error}")
+    except DriverError as error:
+        return Outcome(reason=Reason.WAITING_FOR_DRIVER, message=str(error))
+    except FolderError as error:
+        return Outcome(reason=Reason.STATE_UNWRITABLE, message=str(error))
+
+
+def _retreat(visit: Visit, *, is_over: bool) -> None:
+    """Where nothing was changed, pods may come again.
+
+    `is_over`: the turn goes to another node. Tenants that stay are no sign of a bad change, and the node works on as before;
+    else one long job would stop the whole pool. After any other reason the turn is kept, and expires when nobody renews it.
+    """
+    if visit.site.cluster is None or visit.is_touched or visit.is_half_done():
+        return
+    if visit.has_taint:
+        visit.let_in(REPARTITIONING_TAINT)
+        visit.has_taint = False
+    if is_over:
+        visit.pace.give_back()
+
+
+def _length(reason: Reason, pause: float) -> float:
+    if reason in _ENDS:
+        return math.inf
+    if reason is Reason.RELEASING:
+        # What was under way was called off: the next attempt leaves.
+        return 0.0
+    return _TURN_PAUSE_SECONDS if reason in _TURNS else pause
+
+
+def _pause(visit: Visit, seconds: float) -> None:
+    """Wait, but not longer than until the node's pool, its selection or a wish to release is another."""
+    end = visit.site.clock.now() + seconds
+    before = _marks(visit)
+    while (left := end - visit.site.clock.now()) > 0:
+        visit.sleep(min(_TURN_PAUSE_SECONDS, left))
+        if _marks(visit) != before:
+            return
+
+
+def _marks(visit: Visit) -> _Marks | None:
+    """None without an answer of the API server: when it answers again, that is a change."""
+    if visit.site.cluster is None:
+        return None
+    try:
+        node = visit.site.cluster.node()
+        is_selected = visit.site.cluster.selects(node)
+    except ClusterError:
+        return None
+    return node.labels.get(POOL_LABEL), node.annotations.get(RELEASE_ANNOTATION), is_selected

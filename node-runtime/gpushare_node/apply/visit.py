@@ -1,0 +1,206 @@
+"""Visit: one run of the runtime on its node: the outside worlds in one hand, and how the run looks, speaks and waits.
+
+While it waits, the policy that is in force stays enforced: tenants work on, and nobody else holds them to their caps.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gpushare_node.apply.busy import Holder, find_holders
+from gpushare_node.apply.hardware import Hardware
+from gpushare_node.apply.outcome import Halted, Lack, Outcome
+from gpushare_node.apply.pace import Pace
+from gpushare_node.clock import Clock
+from gpushare_node.host.folder import Folder
+from gpushare_node.host.kubelet import Checkpoint, CheckpointError
+from gpushare_node.kube.cluster import REPARTITIONING_TAINT, Cluster, ClusterError, Event, EventType, NodeView, Taint
+from gpushare_node.nvml.driver import DriverError
+from gpushare_node.policy import Policy, PolicyError, read
+from gpushare_node.voice.reasons import Reason
+from gpushare_node.voice.results import Result, Status
+
+_TICK_SECONDS = 1.0
+_DRIVER_SECONDS = 600.0
+"""A driver container compiles for minutes."""
+
+_POLL_SECONDS = 5.0
+"""Between two looks at the API server or the driver: a node that waits half an hour should cost neither anything."""
+
+
+class Watching(Protocol):
+    """Holds tenants to the caps of one policy: `enforce.watch`, as far as it is needed here."""
+
+    def cycle(self) -> None:
+        """One round. Never raises for anything that a tenant or the driver does."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the driver: its handles would block a change of MIG modes."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """Everything outside. `cluster` None: by hand, without an API server; `reboot` None: a reboot is not allowed.
+
+    `open_hardware` takes the digest of what the hardware is to become; `open_watch` the policy to be enforced.
+    """
+
+    open_hardware: Callable[[str], Hardware]
+    cluster: Cluster | None
+    folder: Folder
+    clock: Clock
+    report: Callable[[Result], None]
+    read_checkpoint: Callable[[], Checkpoint]
+    boot_id: str
+    open_watch: Callable[[Policy], Watching] | None = None
+    reboot: Callable[[], str | None] | None = None
+
+
+@dataclass(kw_only=True)
+class Visit:
+    """A run on a site.
+
+    `enforced` is the policy in force; `is_patient` ends when tenants were waited for in vain; `is_offline`: there is an API
+    server, and it does not answer. Of one attempt: `has_taint`, it keeps pods off; `is_touched`, it began to change things.
+    """
+
+    site: Site
+    pace: Pace
+    enforced: Policy | None = None
+    is_patient: bool = True
+    is_offline: bool = False
+    has_taint: bool = False
+    is_touched: bool = False
+    results: list[Result] = field(default_factory=list)
+    _watch: Watching | None = None
+
+    @property
+    def cluster(self) -> Cluster:
+        """The API server, where there is one."""
+        assert self.site.cluster is not None  # noqa: S101 - callers have asked
+        return self.site.cluster
+
+    def note(self, step: str, target: str, status: Status, detail: str = "") -> None:
+        """A step for the recap."""
+        self.take(Result(step=step, target=target, status=status, detail=detail))
+
+    def take(self, result: Result) -> None:
+        """A step that somebody else has put into words."""
+        self.pace.renew()
+        self.results.append(result)
+        self.site.report(result)
+
+    def say(self, reason: Reason, message: str) -> None:
+        """Set the node's condition. What cannot be said now is said with the next reason, or when the run ends."""
+        if self.site.cluster is None:
+            return
+        try:
+            self.site.cluster.set_condition(reason, message)
+        except ClusterError as error:
+            self.note("condition", "node", Status.SKIPPED, str(error))
+
+    def tell(self, outcome: Outcome, *, is_news: bool) -> None:
+        """The end of an attempt: the condition and, where there is something new, an event.
+
+        The condition is the pool's that has the node; one that waits for it says so by an event alone. A node that is
+        released has none.
+        """
+        if outcome.reason not in (Reason.WAITING_FOR_POOL, Reason.RELEASED):
+            self.say(outcome.reason, outcome.message)
+        if self.site.cluster is not None and is_news:
+            kind = EventType.NORMAL if outcome.reason.value.is_ready else EventType.WARNING
+            self.site.cluster.tell(Event(type=kind, reason=outcome.reason.word, message=outcome.message))
+
+    def holders(self) -> tuple[Holder, ...]:
+        """Who holds devices. Without an answer of the API server every allocation counts: nobody is disturbed on a guess."""
+        try:
+            allocations = self.site.read_checkpoint().allocations
+        except CheckpointError as error:
+            text = f"which pods hold GPUs cannot be read: {error}"
+            raise Halted(Reason.GPU_BUSY, text, is_kept=True) from error
+        try:
+            return find_holders(allocations, None if self.site.cluster is None else self.site.cluster.pods())
+        except ClusterError:
+            return find_holders(allocations, None)
+
+    def await_driver(self, hardware: Hardware) -> None:
+        """Until the driver answers. Halted where it does not."""
+        reason = hardware.wait(_DRIVER_SECONDS, lambda text: self.say(Reason.WAITING_FOR_DRIVER, text))
+        if reason is not None:
+            raise Halted(reason, reason.value.means, is_kept=True)
+
+    def former(self) -> Policy | None:
+        """The policy that was in force last; None where there was none, or none that can be read any more."""
+        text = self.site.folder.policy()
+        try:
+            return None if text is None else read(text)
+        except PolicyError:
+            return None
+
+    def wait(self, find: Callable[[], Lack | None], seconds: float) -> Lack | None:
+        """Ask again and again, until nothing is lacking (None) or the time is over: what is lacking then.
+
+        An API server that does not answer is a lack like any other, under the last reason that was known.
+        """
+        end = self.site.clock.now() + seconds
+        last: Lack | None = None
+        while True:
+            found = self._ask(find, last)
+            if found is None:
+                return None
+            if found != last:
+                self.say(found.reason, found.message)
+            last = found
+            if self.site.clock.now() >= end:
+                return found
+            self.sleep(min(_POLL_SECONDS, max(_TICK_SECONDS, end - self.site.clock.now())))
+
+    def _ask(self, find: Callable[[], Lack | None], last: Lack | None) -> Lack | None:
+        try:
+            return find()
+        except ClusterError as error:
+            return Lack(reason=last.reason if last else Reason.PARTITIONING, message=str(error))
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep, and once a second hold tenants to the policy in force. Stopped, when the program has been asked to end."""
+        end = self.site.clock.now() + seconds
+        while (left := end - self.site.clock.now()) > 0:
+            self._enforce()
+            self.pace.renew()
+            self.site.clock.sleep(min(_TICK_SECONDS, left))
+
+    def _enforce(self) -> None:
+        if self._watch is None and self.site.open_watch is not None and self.enforced is not None:
+            # Without a driver there is nobody to be held to anything.
+            with suppress(DriverError):
+                self._watch = self.site.open_watch(self.enforced)
+        if self._watch is not None:
+            self._watch.cycle()
+
+    def rest(self) -> None:
+        """Let go of the driver, before hardware changes and at the end."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+
+    def is_half_done(self) -> bool:
+        """Whether a change of hardware has begun and is not finished."""
+        journal = self.site.folder.journal()
+        return journal is not None and journal.is_changing
+
+    def keep_off(self, node: NodeView) -> None:
+        """Let no new pods come."""
+        self.has_taint = True
+        if not any(taint.key == REPARTITIONING_TAINT for taint in node.taints):
+            self.cluster.change_taints(add=(Taint(key=REPARTITIONING_TAINT, effect="NoSchedule"),))
+            self.note("taint", "node", Status.CHANGED, f"{REPARTITIONING_TAINT} is set")
+
+    def let_in(self, *keys: str) -> None:
+        """Take away those of our taints that are there."""
+        here = tuple(taint.key for taint in self.cluster.node().taints if taint.key in keys)
+        if here:
+            self.cluster.change_taints(remove=here)
+            self.note("taint", "node", Status.CHANGED, f"{', '.join(here)} taken away")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.bench import intents, node_guard, node_plan, solver
+from tests.bench import intents, node_enforce, node_guard, node_plan, solver
 from tests.bench.operator_sized_chart import write_chart
 from tests.tools import helm
 
@@ -98,6 +98,7 @@ def main() -> int:
     solver.main()
     node_plan.main()
     node_guard.main()
+    node_enforce.main()
     return 0
 
 

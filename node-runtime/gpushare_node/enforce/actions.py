@@ -1,0 +1,189 @@
+"""Actions: carries out the guard's steps against offenders. The only place from which a tenant's process is signalled.
+
+It adds no judgement of its own but reasons to hold back: the process is another one now, has no GPU, may not be signalled.
+Telling never delays doing, and doing never waits for the API server or for MPS.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from queue import SimpleQueue
+from typing import Protocol, assert_never
+
+from gpushare_node.enforce.errands import Errands
+from gpushare_node.enforce.figures import Figures
+from gpushare_node.enforce.identities import Roster
+from gpushare_node.enforce.records import Records
+from gpushare_node.guard.identity import ContainerId, Process
+from gpushare_node.guard.reading import Reading
+from gpushare_node.guard.rows import Mps
+from gpushare_node.guard.verdicts import Evict, Facts, Kill, Observe, Report, Scope, Terminate, TerminateClient, Verdict, Warn
+from gpushare_node.kube.cluster import Cluster, ClusterError, Event, EventType
+from gpushare_node.procs.processes import Processes, Seen, Sent, Signal
+from gpushare_node.voice import sentences
+from gpushare_node.voice.events import About
+
+_BACK_OFF_SECONDS = 300
+"""How long a container is left alone after a signal to it was refused: it would be refused again."""
+
+_ROUNDS = 3
+"""How often a container's processes are listed anew while it is killed: each time those that were forked meanwhile go."""
+
+
+class MpsControl(Protocol):
+    """The MPS daemons of this node, as `procs.mps` has them. For one thread: the errands'."""
+
+    def state(self) -> Mps:
+        """Whether there is MPS here, and whether it answers."""
+        ...
+
+    def limit_mib(self, device: int | str) -> int | None:
+        """What one client process may allocate on a device; None: no limit, or not known."""
+        ...
+
+    def terminate(self, victims: Iterable[Process]) -> frozenset[Process]:
+        """Ask for the end of these clients. Those for which the daemon has said yes."""
+        ...
+
+
+@dataclass(kw_only=True)
+class Actions:
+    """The hands of the guard. `mps` None: the control program cannot be reached."""
+
+    processes: Processes
+    cluster: Cluster
+    mps: MpsControl | None
+    errands: Errands
+    figures: Figures
+    records: Records
+    _refused: dict[ContainerId, float] = field(default_factory=dict)
+    _roster: Roster = field(default_factory=Roster)
+    _confirmed: SimpleQueue[Process] = field(default_factory=SimpleQueue)
+    _terminated: frozenset[Process] = frozenset()
+
+    def carry_out(self, verdicts: Iterable[Verdict], reading: Reading, roster: Roster, now: float) -> None:
+        """Take every step, in this order. `now` is monotonic seconds."""
+        self._roster = roster
+        self._refused = {container: at for container, at in self._refused.items() if now - at < _BACK_OFF_SECONDS}
+        for verdict in verdicts:
+            match verdict:
+                case Warn():
+                    self.figures.over_cap.add()
+                    self._tell(About.OVER_CAP, verdict.facts, sentences.over_cap(verdict.facts, self._name(verdict.facts)))
+                case Terminate():
+                    self._signal(verdict, Signal.TERM, reading, now)
+                case Kill():
+                    self._signal(verdict, Signal.KILL, reading, now)
+                case TerminateClient():
+                    self._terminate_clients(verdict)
+                case Evict():
+                    self._evict(verdict.facts)
+                case Observe() | Report():
+                    pass
+                case _:
+                    assert_never(verdict)
+
+    def confirm(self, present: Iterable[Process]) -> frozenset[Process]:
+        """The MPS clients among these whose end MPS has confirmed: what the next judgement must know."""
+        while not self._confirmed.empty():
+            self._terminated |= {self._confirmed.get()}
+        if self._terminated:
+            self._terminated &= frozenset(present)
+        return self._terminated
+
+    def _signal(self, verdict: Terminate | Kill, signal: Signal, reading: Reading, now: float) -> None:
+        """Send it to each of them, and tell what came of it."""
+        facts = verdict.facts
+        container = facts.unit.container
+        case = self.records.open(facts, verdict.processes, reading, self._roster, now)
+        if container in self._refused:
+            self.figures.suppressed.add("no-permission")
+            return
+        answers = self._send_all(verdict, signal)
+        self.records.note(case, signal.value, answers, now)
+        pids = tuple(process.pid for process, answer in answers.items() if answer == Sent.SENT.value)
+        if pids:
+            text = sentences.ended(facts, self._name(facts), pids, signal.value)
+            self._tell(About.PROCESS_KILLED, facts, text)
+        if Sent.REFUSED.value in answers.values():
+            self._refused[container] = now
+            refused = tuple(process.pid for process, answer in answers.items() if answer == Sent.REFUSED.value)
+            self._tell(About.KILL_FAILED, facts, sentences.not_ended(facts, self._name(facts), refused, _NO_PERMISSION))
+
+    def _send_all(self, verdict: Terminate | Kill, signal: Signal) -> Mapping[Process, str]:
+        """What came of each process: one of `Sent`, or `no-gpu`. With the scope CONTAINER, of those who live now."""
+        answers = {process: self._send(process, signal, verdict.facts) for process in verdict.processes}
+        if verdict.scope is Scope.PROCESSES or Sent.SENT.value not in answers.values():
+            return answers
+        anchor = next(process for process, answer in answers.items() if answer == Sent.SENT.value)
+        for _ in range(_ROUNDS if signal is Signal.KILL else 1):
+            fresh = [one for one in self._members(anchor) if one not in answers]
+            answers.update({one: self._deliver(one, signal, verdict.facts) for one in fresh})
+            if not fresh:
+                break
+        return answers
+
+    def _members(self, anchor: Process) -> list[Process]:
+        """Who lives in the container of this process now."""
+        return [
+            Process(pid=seen.pid, start_time=seen.start_time, cgroup=seen.cgroup, container=anchor.container, kind=anchor.kind)
+            for seen in self.processes.members(as_seen(anchor))
+        ]
+
+    def _send(self, process: Process, signal: Signal, facts: Facts) -> str:
+        """Signal a process that the driver has named, unless it has no GPU: then the driver's list is not to be believed."""
+        if self.processes.uses_gpu(process.pid) is False and not self.processes.has_ended(as_seen(process)):
+            self.figures.suppressed.add("no-gpu")
+            return "no-gpu"
+        return self._deliver(process, signal, facts)
+
+    def _deliver(self, process: Process, signal: Signal, facts: Facts) -> str:
+        if facts.dry_run:
+            return Sent.SENT.value
+        return self.processes.send(as_seen(process), signal).value
+
+    def _terminate_clients(self, verdict: TerminateClient) -> None:
+        if not verdict.facts.dry_run and self.mps is not None:
+            self.errands.send(partial(self._terminate_all, self.mps, verdict.processes))
+
+    def _terminate_all(self, mps: MpsControl, processes: tuple[Process, ...]) -> None:
+        """On the errands' thread."""
+        for process in mps.terminate(processes):
+            self._confirmed.put(process)
+
+    def _evict(self, facts: Facts) -> None:
+        pod = self._roster.find(facts.unit.container)
+        if pod is None:
+            return
+        self._tell(About.EVICTED, facts, sentences.evicting(facts, self._name(facts)))
+        if facts.dry_run:
+            return
+
+        def ask() -> None:
+            try:
+                self.figures.evictions.add(self.cluster.evict(pod).value)
+            except ClusterError:
+                self.figures.api_errors.add("evict")
+                self.figures.evictions.add("failed")
+
+        self.errands.send(ask)
+
+    def _tell(self, about: About, facts: Facts, text: str) -> None:
+        """To the tenant, as an Event on its pod; to the log in any case."""
+        self.records.say(about.value, facts, text, self._roster)
+        pod = self._roster.find(facts.unit.container)
+        if pod is not None:
+            self.cluster.tell(Event(type=EventType.WARNING, reason=about.value, message=text, pod=pod))
+
+    def _name(self, facts: Facts) -> str:
+        return self._roster.name(facts.unit.container) or facts.unit.container.container
+
+
+_NO_PERMISSION = "the runtime lacks the permission to signal it (capability KILL)"
+
+
+def as_seen(process: Process) -> Seen:
+    """The process as /proc's side knows it: what is compared before a signal."""
+    candidates = () if process.container is None else (process.container,)
+    return Seen(pid=process.pid, start_time=process.start_time, cgroup=process.cgroup, candidates=candidates)
+

@@ -1,0 +1,96 @@
+"""Identities: who the processes on the GPUs are, for the guard. Reads /proc and the API server's pods; signals nobody.
+
+A tenant is told by its cgroup and by a pod that the API server knows, never by its name. A path may name several pods, for a
+tenant can make cgroups within its own and call them what it likes: only the first one is the kernel's word.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
+from gpushare_node.kube.cluster import PodView
+from gpushare_node.procs import mps
+from gpushare_node.procs.processes import Processes, Seen
+
+ROUNDS = 8
+"""In how many cycles every known process is looked at again. One that may be signalled is looked at in each."""
+
+SYSTEM_NAMESPACES = frozenset({"kube-system", "gpu-operator", "nvidia-device-plugin"})
+"""Where the cluster's own GPU programs run by the charts' defaults. The runtime's own namespace is added."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roster:
+    """The pods of the node by every uid that they go by."""
+
+    pods: Mapping[str, PodView] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pods: Iterable[PodView]) -> "Roster":
+        """The roster of these pods."""
+        return cls(pods={uid: pod for pod in pods for uid in pod.uids})
+
+    def find(self, container: ContainerId) -> PodView | None:
+        """The container's pod."""
+        return self.pods.get(container.pod_uid)
+
+    def name(self, container: ContainerId) -> str | None:
+        """The container's name in its pod; None while the API server has not shown it."""
+        pod = self.find(container)
+        return None if pod is None else pod.containers.get(container.container)
+
+
+class Identities:
+    """The processes seen so far. Not safe for several threads."""
+
+    def __init__(self, processes: Processes, *, own_pid: int, system_namespaces: frozenset[str]) -> None:
+        """Pods of `system_namespaces` are nobody's tenants."""
+        self._processes = processes
+        self._own_pid = own_pid
+        self._system_namespaces = system_namespaces
+        self._seen: dict[int, Seen] = {}
+        self._known: Mapping[int, Process] = {}
+        self._roster: Roster | None = None
+        self._round = 0
+
+    def recognise(self, pids: Collection[int], roster: Roster, suspects: Collection[int] = ()) -> Mapping[int, Process]:
+        """Who these processes are; those that ended or cannot be read are missing.
+
+        New ones and `suspects` are looked at now, the others in turn. Until then a reused pid passes for its former owner:
+        that cannot last for the samples that an offence takes, and every signal checks again. While nobody has come, gone or
+        become somebody else, the same object is returned.
+        """
+        self._round = (self._round + 1) % ROUNDS
+        present = set(pids)
+        due = {pid for pid in present if pid not in self._seen or pid % ROUNDS == self._round}
+        due.update(pid for pid in suspects if pid in present)
+        looked = self._processes.look(due)
+        gone = [pid for pid in self._seen if pid not in present or (pid in due and pid not in looked)]
+        new = [pid for pid, seen in looked.items() if self._seen.get(pid) != seen]
+        for pid in gone:
+            del self._seen[pid]
+        self._seen.update((pid, looked[pid]) for pid in new)
+        if roster is not self._roster:
+            self._roster, new = roster, list(self._seen)
+        if gone or new:
+            known = {pid: process for pid, process in self._known.items() if pid in self._seen}
+            known.update((pid, self._identify(self._seen[pid], roster)) for pid in new)
+            self._known = known
+        return self._known
+
+    def _identify(self, seen: Seen, roster: Roster) -> Process:
+        container = seen.candidates[0] if seen.candidates else None
+        kind = self._kind(seen, container, roster)
+        return Process(pid=seen.pid, start_time=seen.start_time, cgroup=seen.cgroup, container=container, kind=kind)
+
+    def _kind(self, seen: Seen, container: ContainerId | None, roster: Roster) -> ProcessKind:
+        if seen.is_kernel or seen.pid <= 2 or seen.pid == self._own_pid:
+            return ProcessKind.SYSTEM
+        pod = None if container is None else roster.find(container)
+        if pod is not None and (pod.is_system or pod.namespace in self._system_namespaces):
+            return ProcessKind.SYSTEM
+        if container is None:
+            is_server = mps.is_server(self._processes.portrait(seen.pid), is_tenant=False)
+            return ProcessKind.MPS_SERVER if is_server else ProcessKind.UNKNOWN
+        is_known = pod is not None and container.container in pod.containers
+        return ProcessKind.TENANT if is_known else ProcessKind.UNKNOWN

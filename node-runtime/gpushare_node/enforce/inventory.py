@@ -1,0 +1,134 @@
+"""Inventory: what changes slowly, looked up at leisure: the GPUs, their MIG profiles, kubelet's allocations, caps.
+
+Makes no call to the API server. What cannot be read anew stays as it was last known; what is new stays unknown until it can.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gpushare_node.enforce.grants import Allocations, Profiles, by_container, grant, profiles, terms
+from gpushare_node.enforce.identities import Roster
+from gpushare_node.guard.identity import ContainerId
+from gpushare_node.guard.reading import Grant
+from gpushare_node.host.folder import Folder, FolderError, KeptCap
+from gpushare_node.host.kubelet import Checkpoint, CheckpointError
+from gpushare_node.kube.cluster import PodView
+from gpushare_node.nvml.driver import DriverError, Survey
+from gpushare_node.nvml.watch import Watched
+from gpushare_node.policy import Policy
+
+SURVEY_SECONDS = 30
+"""How often GPUs and instances are enumerated again. Walking MIG devices under load takes seconds."""
+
+STALE_SECONDS = 60
+"""How old the list of pods may be for new containers to be judged by it."""
+
+_ALLOCATIONS_SECONDS = 10
+_LOG = logging.getLogger(__name__)
+
+
+class Pods(Protocol):
+    """The node's pods, kept up to date by somebody else."""
+
+    def pods(self) -> tuple[PodView, ...]:
+        """As last heard; pods that have not changed are the same objects as before."""
+        ...
+
+    @property
+    def age_seconds(self) -> float:
+        """How long ago it was last certain; infinite before the first time."""
+        ...
+
+
+@dataclass(kw_only=True)
+class Inventory:
+    """What is known now. `surveys` None: the driver has not answered yet.
+
+    `gpus` are the UUIDs of all GPUs that were ever seen: one that has fallen off its bus is missed, and may come back.
+    """
+
+    driver: Watched
+    pods: Pods
+    read_checkpoint: Callable[[], Checkpoint]
+    folder: Folder
+    policy: Policy
+    surveys: tuple[Survey, ...] | None = None
+    gpus: tuple[str, ...] = ()
+    roster: Roster = field(default_factory=Roster)
+    grants: Mapping[ContainerId, Grant] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
+    _profiles: Profiles = field(default_factory=dict)
+    _allocations: Allocations | None = None
+    _surveyed_at: float | None = None
+    _allocated_at: float | None = None
+    _seen_pods: tuple[PodView, ...] | None = None
+    _caps: Mapping[str, tuple[KeptCap, ...]] | None = None
+    _complaint: str = ""
+
+    def renew(self, now: float) -> bool:
+        """Look again at what is due. Whether the GPUs were surveyed anew."""
+        is_surveyed = self._survey(now)
+        is_fresh = self.pods.age_seconds <= STALE_SECONDS
+        found = self.pods.pods()
+        is_changed = is_fresh and found != self._seen_pods
+        is_allocated = self._allocate(now, at_once=is_changed)
+        if is_fresh and (is_changed or is_allocated or is_surveyed):
+            if is_changed:
+                self._seen_pods = found
+                self.roster = Roster.of(found)
+            self._grant(found)
+        return is_surveyed
+
+    def _survey(self, now: float) -> bool:
+        if self._surveyed_at is not None and now - self._surveyed_at < SURVEY_SECONDS:
+            return False
+        try:
+            surveys = self.driver.ask("survey", lambda driver: driver.survey())
+        except DriverError:
+            return False
+        self._surveyed_at = now
+        self.surveys = surveys
+        self.gpus = tuple(dict.fromkeys((*self.gpus, *(survey.uuid for survey in surveys if survey.name))))
+        self._profiles = profiles(surveys, self.policy)
+        self.driver.refresh()
+        return True
+
+    def _allocate(self, now: float, *, at_once: bool) -> bool:
+        """Read kubelet's allocations again; whether they are others now. Kubelet writes them before a container starts."""
+        if not at_once and self._allocated_at is not None and now - self._allocated_at < _ALLOCATIONS_SECONDS:
+            return False
+        self._allocated_at = now
+        try:
+            found = by_container(self.read_checkpoint().allocations)
+        except CheckpointError as error:
+            self._complain(str(error))
+            return False
+        is_new = found != self._allocations
+        self._allocations = found
+        return is_new
+
+    def _grant(self, pods: tuple[PodView, ...]) -> None:
+        if self._allocations is None or self.surveys is None:
+            return
+        if self._caps is None:
+            self._caps = self.folder.caps()
+        granted = grant(pods, self._allocations, terms(self.policy, self._profiles), self._caps)
+        self.grants = granted.grants
+        for doubt in granted.doubts:
+            if doubt not in self.doubts:
+                _LOG.warning("%s", doubt)
+        self.doubts = granted.doubts
+        if granted.caps != self._caps:
+            self._caps = granted.caps
+            try:
+                self.folder.keep_caps(granted.caps)
+            except FolderError as error:
+                # The caps hold all the same; only a restart after a change of policy would not know them.
+                self._complain(str(error))
+
+    def _complain(self, text: str) -> None:
+        if text != self._complaint:
+            self._complaint = text
+            _LOG.warning("%s", text)

@@ -1,0 +1,123 @@
+"""Loop: the rhythm of `gpushare-node enforce`: a cycle every second, less often where the driver is slow, until asked to end.
+
+Owns the schedule, what /healthz and /readyz say, and the exit codes. A cycle that is late is skipped, never queued.
+"""
+
+import logging
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gpushare_node.clock import Clock, Stopped
+from gpushare_node.enforce.http import Answer, Pages
+from gpushare_node.enforce.upkeep import Upkeep
+from gpushare_node.enforce.watch import Watch
+
+EXIT_HUNG = 70
+"""The driver has not answered for a minute: kubelet starts the container again."""
+
+HUNG_SECONDS = 60.0
+_BAD_SECONDS = 30.0
+"""From when on /healthz says no: while that lasts, nobody is held to a cap."""
+
+_DUTY = 10
+"""The interval is at least this many times what reading the lists takes: the driver holds a lock meanwhile."""
+
+_LONGEST_SECONDS = 15.0
+_FAREWELL_SECONDS = 15.0
+"""How long victims that were chosen are still seen to when the program is asked to end: SIGTERM, MPS, SIGKILL."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class Loop:
+    """One run of enforcement. `pause` waits after the clock has been stopped."""
+
+    watch: Watch
+    upkeep: Upkeep | None
+    clock: Clock
+    interval_seconds: float = 1.0
+    pause: Callable[[float], None] = time.sleep
+    _list_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=31))
+    _good_at: float | None = None
+    _has_read: bool = False
+    _hung_seconds: float = 0.0
+
+    def run(self) -> int:
+        """Go on until the clock is stopped (0), or until the driver hangs for good (70)."""
+        due = self.clock.now()
+        try:
+            while True:
+                self.clock.sleep(due - self.clock.now())
+                self.step()
+                if self._hung_seconds > HUNG_SECONDS:
+                    _LOG.error("the driver has not answered for %.0f s", self._hung_seconds)
+                    return EXIT_HUNG
+                due = self._next(due)
+        except Stopped:
+            self._finish()
+            return 0
+
+    def step(self) -> None:
+        """One cycle with the upkeep. A cycle that fails is told, and the next one follows: health tells when it lasts."""
+        began = self.clock.now()
+        try:
+            self.watch.cycle()
+            if self.upkeep is not None:
+                self.upkeep.look(began)
+            self._good_at = self.clock.now()
+        except Exception:
+            _LOG.exception("a cycle failed")
+        self._hung_seconds = max(self.watch.worlds.driver.hung_seconds().values(), default=0.0)
+        self._has_read = self._has_read or any(device.rows is not None for device in self.watch.figures.snapshot.devices)
+        self._list_seconds.append(self.watch.list_seconds)
+        figures = self.watch.figures
+        figures.cycle_seconds.observe(self.clock.now() - began)
+        figures.pods_age.set(self.watch.worlds.pods.age_seconds)
+        figures.doubts.set(len(self.watch.inventory.doubts))
+        figures.tier.replace(((tier.value,), 1) for tier in self.watch.ladder.tiers())
+
+    def interval(self) -> float:
+        """Seconds between two cycles now."""
+        slow = _DUTY * statistics.median(self._list_seconds) if self._list_seconds else 0.0
+        return min(max(slow, self.interval_seconds), max(_LONGEST_SECONDS, self.interval_seconds))
+
+    def pages(self) -> Pages:
+        """What is told over HTTP."""
+        return Pages(metrics=self.watch.figures.registry.text, health=self.health, readiness=self.readiness)
+
+    def health(self) -> Answer:
+        """Whether the loop lives."""
+        if self._hung_seconds >= _BAD_SECONDS:
+            return False, f"the driver has not answered for {self._hung_seconds:.0f} s"
+        if self._good_at is not None and self.clock.now() - self._good_at > _BAD_SECONDS + self.interval():
+            return False, f"the last good cycle was {self.clock.now() - self._good_at:.0f} s ago"
+        return True, "ok"
+
+    def readiness(self) -> Answer:
+        """Whether processes have been seen to at least once. The API server has no part in it."""
+        return (True, "ok") if self._has_read else (False, "no good cycle yet")
+
+    def _next(self, due: float) -> float:
+        """When the next cycle is due; those that this one has overrun are left out."""
+        interval = self.interval()
+        self.watch.figures.interval_seconds.set(interval)
+        due += interval
+        late = self.clock.now() - due
+        if late > 0:
+            missed = int(late // interval) + 1
+            self.watch.figures.cycles_skipped.add(by=missed)
+            due += missed * interval
+        return due
+
+    def _finish(self) -> None:
+        """See to the victims that there are, for a bounded time; choose no other."""
+        self.watch.stop_choosing()
+        deadline = self.clock.now() + _FAREWELL_SECONDS
+        while self.watch.has_victims and self.clock.now() < deadline:
+            self.pause(self.interval_seconds)
+            self.step()
+        self.watch.close()

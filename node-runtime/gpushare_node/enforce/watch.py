@@ -1,0 +1,184 @@
+"""Watch: one cycle of enforcement, from the driver's process lists to what is done about them.
+
+Makes no call to the API server: pods come from a cache, Events are queued, evictions are errands. Never changes hardware.
+`partition` uses it too while it waits, with the policy that is still in force.
+"""
+
+import math
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from gpushare_node.clock import Clock
+from gpushare_node.enforce.actions import Actions, MpsControl
+from gpushare_node.enforce.court import Court
+from gpushare_node.enforce.errands import Errands
+from gpushare_node.enforce.figures import Figures, Snapshot
+from gpushare_node.enforce.identities import SYSTEM_NAMESPACES, Identities
+from gpushare_node.enforce.inventory import Inventory, Pods
+from gpushare_node.enforce.ladder import Ladder
+from gpushare_node.enforce.records import Records
+from gpushare_node.enforce.standing import Standing
+from gpushare_node.guard.identity import ProcessKind
+from gpushare_node.guard.reading import DEFAULTS, Reading, Settings
+from gpushare_node.guard.rows import Device, Mps
+from gpushare_node.guard.verdicts import Observe
+from gpushare_node.host.folder import Folder
+from gpushare_node.host.kubelet import Checkpoint, read_checkpoint
+from gpushare_node.kube.cluster import Cluster
+from gpushare_node.nvml.driver import Code, DriverError
+from gpushare_node.nvml.watch import Watched
+from gpushare_node.policy import Policy
+from gpushare_node.procs.processes import Processes
+from gpushare_node.voice.reasons import Reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worlds:
+    """What a watch looks at and acts upon. `processes` and `driver` are its own; `mps` None where none is wanted."""
+
+    driver: Watched
+    processes: Processes
+    pods: Pods
+    cluster: Cluster
+    folder: Folder
+    clock: Clock
+    mps: MpsControl | None = None
+    checkpoint: Callable[[], Checkpoint] = read_checkpoint
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Who is watched by whom: the policy in force and its digest, this node, and the namespace in which we run."""
+
+    policy: Policy
+    policy_digest: str
+    node: str
+    namespace: str
+    settings: Settings = DEFAULTS
+
+
+@dataclass(kw_only=True)
+class Watch:
+    """The watch over one node. For one thread."""
+
+    worlds: Worlds
+    setting: Setting
+    figures: Figures
+    errands: Errands = field(default_factory=Errands)
+    list_seconds: float = 0.0
+    is_surveyed: bool = False
+
+    def __post_init__(self) -> None:
+        worlds, setting = self.worlds, self.setting
+        self.inventory = Inventory(
+            driver=worlds.driver, pods=worlds.pods, read_checkpoint=worlds.checkpoint, folder=worlds.folder,
+            policy=setting.policy,
+        )  # fmt: skip
+        self._identities = Identities(
+            worlds.processes, own_pid=os.getpid(), system_namespaces=SYSTEM_NAMESPACES | {setting.namespace}
+        )
+        self._records = Records(
+            node=setting.node, policy_digest=setting.policy_digest, processes=worlds.processes, figures=self.figures
+        )
+        self._actions = Actions(
+            processes=worlds.processes, cluster=worlds.cluster, mps=worlds.mps, errands=self.errands, figures=self.figures,
+            records=self._records,
+        )  # fmt: skip
+        self._standing = Standing(cluster=worlds.cluster, figures=self.figures, records=self._records)
+        self.ladder = Ladder(
+            driver=worlds.driver, mps=worlds.mps, errands=self.errands, figures=self.figures, policy=setting.policy
+        )
+        self._court = Court(setting.settings)
+        self._spans_node = worlds.processes.sees_host()
+
+    def cycle(self) -> None:
+        """Look, judge, act, tell. Raises nothing that the worlds outside may cause."""
+        now = self.worlds.clock.now()
+        self.is_surveyed = self.inventory.renew(now)
+        devices = self._read()
+        self.ladder.ask_mps(devices, now)
+        pids = {row.pid for device in devices for row in device.rows or ()}
+        identities = self._identities.recognise(pids, self.inventory.roster, self._suspects())
+        self._spans_node = self._spans_node or any(
+            process.kind in (ProcessKind.TENANT, ProcessKind.SYSTEM) and process.container is not None
+            for process in identities.values()
+        )
+        reading = Reading(
+            devices=devices, identities=identities, grants=self.inventory.grants,
+            terminated_clients=self._actions.confirm(identities.values()),
+        )  # fmt: skip
+        verdicts = self._court.judge(reading, now)
+        self._records.history = self._court.history
+        roster = self.inventory.roster
+        self._actions.carry_out(verdicts, reading, roster, now)
+        self._standing.hear(verdicts, roster, now)
+        self._records.prune(now)
+        self.ladder.hold(reading, now)
+        observed = tuple(verdict for verdict in verdicts if isinstance(verdict, Observe))
+        self.figures.snapshot = Snapshot(observed=observed, devices=devices, roster=roster)
+
+    def signalled_at(self, gpu: str) -> float:
+        """When a process on this GPU, or on one of its instances, was last sent a signal; minus infinity if never."""
+        places = {place for device in self.figures.snapshot.devices if device.uuid == gpu for place in device.places()}
+        return max((self._records.signalled.get(place, -math.inf) for place in places | {gpu}), default=-math.inf)
+
+    def close(self) -> None:
+        """End the session with the driver: own handles block changes of mode and upgrades."""
+        self.worlds.driver.close()
+
+    def stop_choosing(self) -> None:
+        """Go on with the victims that there are, and choose no other: the program ends."""
+        self._court.stop_choosing()
+
+    @property
+    def has_victims(self) -> bool:
+        """Whether somebody is being ended."""
+        return any(victim.step.value != "stuck" for victim in self._court.history.victims.values())
+
+    def reason(self) -> tuple[Reason, str] | None:
+        """Why caps are not held as they should be, and where; None when all is well."""
+        hung = self.worlds.driver.hung_seconds()
+        if hung:
+            return Reason.DRIVER_HUNG, f"No answer about {', '.join(sorted(hung))} for {max(hung.values()):.0f} s."
+        troubles = self.worlds.driver.troubles()
+        if self.inventory.surveys is None or troubles:
+            return _describe(troubles)
+        unreliable = sorted(self.worlds.driver.unreliable())
+        if unreliable:
+            return Reason.PROCESS_LIST_UNRELIABLE, f"The driver may scramble the process lists of {', '.join(unreliable)}."
+        if not self._spans_node:
+            return Reason.ENFORCEMENT_BLIND, "The processes of the host cannot be seen from here."
+        return self._standing.reason(self.worlds.clock.now())
+
+    def _read(self) -> tuple[Device, ...]:
+        """The devices now. Lists that the driver may scramble count as not read; MPS holds for the whole node."""
+        began = self.worlds.clock.now()
+        census = self.worlds.driver.census(self.inventory.gpus)
+        self.list_seconds = self.worlds.clock.now() - began
+        unreliable, mps = self.worlds.driver.unreliable(), self.ladder.mps_state
+        devices = (
+            replace(device, rows=None) if uuid in unreliable and device.rows is not None else device
+            for uuid, device in census.items()
+        )
+        return tuple(devices if mps is Mps.OFF else (replace(device, mps=mps) for device in devices))
+
+    def _suspects(self) -> Collection[int]:
+        """Who may be signalled next: their identities are read anew in every cycle."""
+        offending = {process.pid for offence in self._court.history.offences.values() for process in offence.members}
+        return offending | {process.pid for victim in self._court.history.victims.values() for process in victim.processes}
+
+
+def _describe(troubles: Mapping[str, DriverError]) -> tuple[Reason, str]:
+    """The reason for GPUs that could not be read."""
+    if not troubles:
+        return Reason.WAITING_FOR_DRIVER, "The driver has not answered yet."
+    codes = {problem.code for problem in troubles.values()}
+    text = "; ".join(f"{uuid}: {problem}" for uuid, problem in sorted(troubles.items()))
+    if Code.LIB_RM_VERSION_MISMATCH in codes:
+        return Reason.DRIVER_MISMATCH, text
+    if Code.NO_PERMISSION in codes:
+        return Reason.NO_PERMISSION, text
+    if codes & {Code.UNINITIALIZED, Code.DRIVER_NOT_LOADED, Code.LIBRARY_NOT_FOUND}:
+        return Reason.WAITING_FOR_DRIVER, text
+    return (Reason.GPU_LOST if Code.GPU_IS_LOST in codes else Reason.GPU_UNREADABLE), text

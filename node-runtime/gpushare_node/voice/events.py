@@ -1,0 +1,31 @@
+"""Events and log lines: the closed list of what is told beside the condition, and the form of a line. Sends nothing.
+
+A log line is one JSON object: whatever a tenant has put into a name is data in it and never starts a line of its own.
+"""
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+
+Field = str | int | float | bool | None | tuple[str, ...] | tuple[int, ...]
+
+
+class About(StrEnum):
+    """Reasons of Events. docs/node.md explains each; none is reused for something else."""
+
+    OVER_CAP = "GPUMemoryOverCap"
+    PROCESS_KILLED = "GPUProcessKilled"
+    KILL_FAILED = "GPUProcessKillFailed"
+    EVICTED = "GPUPodEvicted"
+    LIST_UNRELIABLE = "ProcessListUnreliable"
+    STRAY = "GPUNotAllocated"
+    BREAKER_OPEN = "GPUKillsPaused"
+    XID = "GPUXid"
+    DRIFTED = "GPULayoutDrifted"
+    LABEL_CONFLICT = "LabelConflict"
+    BLIND = "EnforcementBlind"
+
+
+def line(event: str, fields: Mapping[str, Field]) -> str:
+    """One line of the log: a JSON object, ASCII only, with the event first."""
+    return json.dumps({"event": event, **fields}, ensure_ascii=True, default=str)

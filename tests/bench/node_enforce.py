@@ -1,0 +1,175 @@
+"""Enforcement's cycle at 8 GPUs with 60 processes each: CPU against bare ctypes calls in the same run, and memory over time.
+
+Run in a process of its own that imports what enforcement imports in production. The GPUs are the fake
+ones of the tests under the real pynvml; the processes are real. The tests' own modules are in the resident figure.
+"""
+
+import ctypes
+import itertools
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+GPUS, EACH = 8, 60
+ROUNDS = 200
+CYCLES = 10_000
+NO_INSTANCE = 0xFFFFFFFF
+MAPPED = "7f0000000000-7f0000001000 rw-s 00000000 00:06 1 /dev/nvidia0\n"
+
+
+def resident_kib() -> int:
+    """What the process holds in memory now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() // 1024
+
+
+class Bench:
+    """A full node, and the watch over it."""
+
+    def __init__(self, folder: Path) -> None:
+        # Not at the top: the parent only starts this and must not load a fake NVML.
+        from tests.node import enforcement  # noqa: PLC0415
+        from tests.node.silicon import Silicon  # noqa: PLC0415
+        from tests.node.victims import Ward, systemd_path  # noqa: PLC0415
+
+        os.environ["GPUSHARE_SILICON"] = ""
+        self.silicon = Silicon.make(folder)
+        self.silicon.load()
+        gpus = [{"indexes": list(range(GPUS)), "mig": False, "instances": []}]
+        self.stage = enforcement.Stage(folder, self.silicon, Ward(), gpusPerNode=GPUS, gpus=gpus)
+        self.pids = [subprocess.Popen(["/bin/sleep", "600"], start_new_session=True).pid for _ in range(GPUS * EACH)]
+        for number, pid in enumerate(self.pids):
+            gpu = number % GPUS
+            self.stage.admit(number, f"pod-{number}", gpu)
+            container = enforcement.container_id(number)
+            self.stage.mirror.show(pid, systemd_path(enforcement.pod_uid(number), container))
+        self.show(300)
+
+    def cycle(self) -> None:
+        self.stage.run()
+
+    def show(self, used_mib: int, *, over: frozenset[int] = frozenset()) -> None:
+        """What the driver lists now. Rows as given: the fake need not look whether each process lives, which no driver does."""
+        for gpu in range(GPUS):
+            self.silicon.clear(gpu)
+            self.silicon.put_raw(gpu, [
+                (pid, (5000 if number in over else used_mib) << 20, NO_INSTANCE, NO_INSTANCE)
+                for number, pid in enumerate(self.pids) if number % GPUS == gpu
+            ])  # fmt: skip
+
+    def bare(self) -> Callable[[], object]:
+        """The least that anyone must call: the three lists of each GPU with a kept buffer, and its memory."""
+        import pynvml  # type: ignore[import-untyped]  # noqa: PLC0415
+
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(GPUS)]
+        names = [f"nvmlDeviceGet{kind}RunningProcesses_v3" for kind in ("Compute", "Graphics", "MPSCompute")]
+        calls = [getattr(pynvml.nvmlLib, name) for name in names]
+        buffer, count = (pynvml.c_nvmlProcessInfo_t * 128)(), ctypes.c_uint()
+
+        def ask() -> int:
+            rows = 0
+            for handle in handles:
+                pynvml.nvmlDeviceGetMemoryInfo(handle)
+                for call in calls:
+                    count.value = 128
+                    call(handle, ctypes.byref(count), buffer)
+                    for index in range(count.value):
+                        rows += bool(buffer[index].pid and buffer[index].usedGpuMemory)
+            return rows
+
+        return ask
+
+
+def milliseconds(*jobs: Callable[[], object], before: Callable[[], object] = lambda: None) -> list[float]:
+    """Median CPU time of each job, all threads; the jobs in turn, so that a drifting machine slows all of them alike."""
+    spent: list[list[float]] = [[] for _ in jobs]
+    for _ in range(ROUNDS):
+        before()
+        for job, times in zip(jobs, spent, strict=True):
+            start = time.process_time_ns()
+            job()
+            times.append((time.process_time_ns() - start) / 1e6)
+    return [statistics.median(times) for times in spent]
+
+
+def reaction_ms(bench: Bench) -> float:
+    """From the beginning of the cycle that decides until the signal is sent: what comes on top of the poll."""
+    taken: list[float] = []
+    began = 0.0
+    send = bench.stage.processes.send
+
+    def timed(seen: Any, signal: Any) -> Any:
+        answer = send(seen, signal)
+        taken.append((time.perf_counter() - began) * 1000)
+        return answer
+
+    bench.stage.processes.send = timed  # type: ignore[method-assign]
+    for number in range(5):
+        bench.stage.mirror.fake(bench.pids[number], "maps", MAPPED)
+        bench.show(300, over=frozenset({number}))
+        for _ in range(20):
+            began = time.perf_counter()
+            bench.cycle()
+            if len(taken) > number:
+                break
+    return statistics.median(taken)
+
+
+def measure(cycles: int) -> dict[str, float]:
+    """All figures of one node."""
+    # Resident in production.
+    import gpushare_node.kube.pods  # noqa: PLC0415
+    import gpushare_node.kube.server  # noqa: F401, PLC0415
+
+    with tempfile.TemporaryDirectory() as name:
+        bench = Bench(Path(name))
+        bare = bench.bare()
+        for _ in range(20):
+            bench.cycle()
+
+        uses = itertools.cycle(range(300, 350))
+        ours, plain = milliseconds(bench.cycle, bare)
+        moving, _ = milliseconds(bench.cycle, bare, before=lambda: bench.show(next(uses)))
+        start = resident_kib()
+        growth = start
+        for _ in range(cycles):
+            bench.cycle()
+        growth = resident_kib() - start
+        figures: dict[str, float] = {
+            "steady": ours, "moving": moving, "bare": plain, "start_mib": start / 1024, "growth_kib": growth * 10_000 / cycles,
+            "reaction": reaction_ms(bench),
+        }  # fmt: skip
+        bench.silicon.heal()
+        for pid in bench.pids:
+            os.kill(pid, 9)
+        return figures
+
+
+def main(cycles: int = CYCLES) -> int:
+    """Measure in a process of its own, and print."""
+    command = [sys.executable, "-m", "tests.bench.node_enforce", "--measure", str(cycles)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    steady, moving, plain = figures["steady"], figures["moving"], figures["bare"]
+    print(f"enforcement, 8 GPUs with 60 processes each: {steady:.2f} ms of CPU a cycle, {moving:.2f} ms when every use has "
+          f"changed (at most 5); bare ctypes calls {plain:.2f} ms; ratio {steady / plain:.1f} and {moving / plain:.1f} "
+          f"(at most 3); {steady / 10:.2f} % of a core at 1 Hz (at most 1)")
+    print(f"enforcement, memory: {figures['start_mib']:.0f} MiB resident (at most 64), {figures['growth_kib']:.0f} KiB more in "
+          f"10,000 cycles; from over the cap to the signal {figures['reaction']:.1f} ms beyond the poll (at most 5)")
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--measure"]:
+        print(json.dumps(measure(int(sys.argv[2]))))
+        raise SystemExit(0)
+    raise SystemExit(main(int(sys.argv[1]) if sys.argv[1:] else CYCLES))

@@ -1,0 +1,216 @@
+"""A node for enforcement's tests: fake GPUs under the real pynvml, real processes in made-up cgroups, and a clock in the hand.
+
+What the API server would be told is collected; `Stage.run` makes cycles a second apart.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpushare_node.enforce.figures import Figures
+from gpushare_node.enforce.watch import Setting, Watch, Worlds
+from gpushare_node.guard.reading import Settings
+from gpushare_node.host.folder import Folder
+from gpushare_node.host.kubelet import read_checkpoint
+from gpushare_node.kube.cluster import Event, Eviction, PodView
+from gpushare_node.nvml.session import Session
+from gpushare_node.nvml.watch import Watched
+from gpushare_node.policy import Policy, read
+from gpushare_node.procs.linux import LinuxProcesses
+from gpushare_node.voice.metrics import Registry
+from tests.node.silicon import Silicon
+from tests.node.victims import OBEDIENT, Mirror, Ward, systemd_path
+
+NODE, NAMESPACE = "node-1", "gpushare"
+SHARED = "nvidia.com/gpu.shared"
+CAP_MIB = 4096
+MAPPED = "7f0000000000-7f0000001000 rw-s 00000000 00:06 1 /dev/nvidia0\n"
+"""What the memory map of a process that uses a GPU has in it."""
+
+
+def policy(**changes: Any) -> Policy:
+    """Two A100 in ten shares each under a cap of 4096 MiB; `changes` replace parts of the spec."""
+    share = {
+        "resource": SHARED, "profile": None, "replicas": 10, "memoryMiB": 40960, "capMiB": CAP_MIB, "toleranceMiB": 0,
+    }  # fmt: skip
+    spec: dict[str, Any] = {
+        "card": {"id": "a100-sxm4-40gb", "name": "NVIDIA A100-SXM4-40GB", "pciDeviceIds": ["0x20B010DE"], "memoryMiB": 40960},
+        "gpusPerNode": 2, "mode": "time-slicing", "stack": "gpu-operator", "partitioner": "gpushare",
+        "profile": "time-slicing-01234567", "migConfig": None,
+        "gpus": [{"indexes": [0, 1], "mig": False, "instances": []}], "resources": {SHARED: 20},
+        "shares": [share | changes.pop("share", {})],
+        "enforcement": {"action": "kill", "graceSeconds": 2, "mechanism": "auto"} | changes.pop("enforcement", {}),
+        "rollout": {"maxUnavailable": 1, "onBusy": "wait", "drainTimeoutSeconds": 60}, "namespaces": [],
+    }  # fmt: skip
+    document = {
+        "apiVersion": "gpushare.dev/v1", "kind": "NodePolicy", "metadata": {"name": "pool", "cluster": "lab"},
+        "spec": spec | changes,
+    }  # fmt: skip
+    return read(json.dumps(document))
+
+
+class Hand:
+    """A clock that only the test moves."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += max(0.0, seconds)
+
+
+@dataclass(kw_only=True)
+class Told:
+    """What a cluster would have been told."""
+
+    events: list[Event] = field(default_factory=list)
+    evicted: list[PodView] = field(default_factory=list)
+    answer: Eviction = Eviction.ACCEPTED
+
+    def tell(self, event: Event) -> None:
+        self.events.append(event)
+
+    def evict(self, pod: PodView) -> Eviction:
+        self.evicted.append(pod)
+        return self.answer
+
+    def reasons(self, name: str | None = None) -> list[str]:
+        """The reasons of the Events, of one pod or of all."""
+        return [event.reason for event in self.events if name is None or (event.pod is not None and event.pod.name == name)]
+
+
+class PodList:
+    """The pods as a cache has them."""
+
+    def __init__(self) -> None:
+        self.known: tuple[PodView, ...] = ()
+        self.age_seconds = 0.0
+
+    def pods(self) -> tuple[PodView, ...]:
+        return tuple(self.known)
+
+
+def pod(name: str, number: int, **changes: Any) -> PodView:
+    """A pod with one container `main`; its ids follow from the number."""
+    fields: dict[str, Any] = {
+        "uids": (pod_uid(number),), "namespace": "team", "name": name, "labels": {}, "phase": "Running",
+        "is_terminating": False, "is_system": False, "owner": "", "containers": {container_id(number): "main"},
+    }  # fmt: skip
+    return PodView(**fields | changes)
+
+
+def pod_uid(number: int) -> str:
+    return f"{number:08x}-0000-4000-8000-000000000000"
+
+
+def container_id(number: int) -> str:
+    return f"{number:064x}"
+
+
+class Soon:
+    """Errands that are run at once."""
+
+    def send(self, errand: Any) -> bool:
+        errand()
+        return True
+
+
+class Stage:
+    """The node. `silicon` and `started` come from fixtures."""
+
+    def __init__(self, folder: Path, silicon: Silicon, started: Ward, **changes: Any) -> None:
+        (folder / "proc").mkdir()
+        self.silicon, self.started = silicon, started
+        self.mirror = Mirror(folder / "proc")
+        self.clock, self.told, self.list = Hand(), Told(), PodList()
+        self.checkpoint = folder / "kubelet_internal_checkpoint"
+        self.folder = Folder(folder / "state")
+        (folder / "state").mkdir()
+        self.entries: list[dict[str, Any]] = []
+        self.settings: Settings = changes.pop("settings", Settings())
+        self.mps: Any = changes.pop("mps", None)
+        self.deadline: float = changes.pop("deadline", 1.0)
+        self.policy = policy(**changes)
+        self.watch = self.start()
+
+    def start(self) -> Watch:
+        """A new watch, as after a restart. The former session stays open: ending it waits a second for its listener."""
+        self.processes = LinuxProcesses(self.mirror.root)
+        self.figures = Figures(Registry())
+        self.driver = Watched(
+            lambda: Session.open(self.figures.observe_call), clock=self.clock, deadline_seconds=self.deadline)
+        worlds = Worlds(
+            driver=self.driver, processes=self.processes, pods=self.list, cluster=self.told, folder=self.folder,
+            clock=self.clock, mps=self.mps, checkpoint=lambda: read_checkpoint(self.checkpoint),
+        )  # type: ignore[arg-type]  # fmt: skip
+        setting = Setting(policy=self.policy, policy_digest="d1", node=NODE, namespace=NAMESPACE, settings=self.settings)
+        self.watch = Watch(worlds=worlds, setting=setting, figures=self.figures, errands=Soon())  # type: ignore[arg-type]
+        return self.watch
+
+    def admit(self, number: int, name: str, gpu: int = 0, *, replicas: int = 1, **changes: Any) -> None:
+        """A pod comes to the node and is given replicas of a GPU."""
+        self.list.known = (*self.list.known, pod(name, number, **changes))
+        self.allocate(number, SHARED, [f"{self.silicon.uuid(gpu)}::{number * 100 + one}" for one in range(replicas)])
+
+    def allocate(self, number: int, resource: str, ids: list[str]) -> None:
+        """Kubelet writes down what it gave to a pod's container."""
+        self.entries.append({
+            "PodUID": pod_uid(number), "ContainerName": "main", "ResourceName": resource, "DeviceIDs": {"-1": ids},
+        })  # fmt: skip
+        self.checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": self.entries, "RegisteredDevices": {}}}))
+
+    def begin(self, number: int | None, used_mib: int | None, code: str = OBEDIENT, *, gpu: int = 0, **where: Any) -> int:
+        """A real process of this pod's container (None: of none) begins to use a GPU; its pid."""
+        pid = self.started.pid(code)
+        path = "/system.slice/some.service" if number is None else systemd_path(pod_uid(number), container_id(number))
+        self.mirror.show(pid, path)
+        self.mirror.fake(pid, "maps", MAPPED)
+        self.silicon.put(gpu, pid, used_mib, **where)
+        return pid
+
+    def run(self, cycles: int = 1, seconds: float = 1.0) -> None:
+        """That many cycles, each after this time."""
+        for _ in range(cycles):
+            self.clock.time += seconds
+            self.watch.cycle()
+
+    def metric(self, start: str) -> list[str]:
+        """The lines of the metrics that begin so, without the prefix."""
+        lines = self.figures.registry.text().splitlines()
+        return [line.removeprefix("gpushare_") for line in lines if line.startswith(f"gpushare_{start}")]
+
+
+def lives(pid: int) -> bool:
+    """Whether a process of ours still runs; a zombie does not."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def await_end(pid: int, seconds: float = 3.0) -> None:
+    """Until the process has ended."""
+    deadline = time.monotonic() + seconds
+    while lives(pid):
+        assert time.monotonic() < deadline, f"{pid} lives on"
+        os.sched_yield()
+        time.sleep(0.002)
+
+
+@contextmanager
+def two_gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Silicon]:
+    """Two idle A100, loaded into this process's pynvml."""
+    monkeypatch.setenv("GPUSHARE_SILICON", "")  # so that what `load` sets is undone
+    made = Silicon.make(folder, ("a100-sxm4-40gb",) * 2)
+    made.load()
+    try:
+        yield made
+    finally:
+        made.heal()

@@ -16,11 +16,15 @@ VENV_PACKAGE = { if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
 	then apt-get -q update && apt-get -q install -y python3-venv; \
 	else echo "$(PYTHON) has no venv: install the package python3-venv" >&2; exit 1; fi; }
 
+# What building and running the image takes besides Python. Debian 12 and later have all of it.
+TOOLS    = buildah podman runc mmdebstrap skopeo gcc openssl
+PACKAGES = buildah podman runc mmdebstrap skopeo gcc libc6-dev openssl
+
 .DEFAULT_GOAL = help
-.PHONY: help demo test test-fast lint golden bench docs clean
+.PHONY: help demo test test-fast test-cluster cluster-up cluster-down kubectl lint golden bench docs image packages clean
 
 help:  ## what can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml node-runtime/pyproject.toml
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(VENV_PACKAGE)
@@ -34,11 +38,11 @@ demo: $(READY)  ## install, compile a heterogeneous cluster, draw its GPUs, rend
 	$(BIN)/python -m tests.tools.helm template gpushare build/demo/chart --namespace gpu-system > build/demo-rendered.yaml
 	@grep -c '^kind:' build/demo-rendered.yaml | sed 's/$$/ objects rendered by Helm in build\/demo-rendered.yaml/'
 
-test: $(READY) lint  ## everything that this machine can run
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+test: $(READY) lint  ## every suite that this machine can run, and what is left out and why
+	$(BIN)/python -m tests.run
 
 test-fast: $(READY)  ## the tests that answer in seconds, without Helm
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow and not helm'
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow and not helm and not image and not cluster'
 
 lint: $(READY)  ## ruff, mypy, yamllint
 	$(BIN)/ruff check compiler node-runtime tests docs
@@ -53,6 +57,28 @@ bench: $(READY)  ## timings, each against a peer in the same run
 
 docs: $(READY)  ## write the generated pages under docs/
 	$(BIN)/python docs/generate.py
+
+test-cluster: $(READY)  ## the scenarios on a real cluster alone
+	$(BIN)/python -m pytest -m cluster
+
+cluster-up: $(READY)  ## a real cluster of two nodes to work with by hand
+	$(BIN)/python -m tests.cluster up
+
+cluster-down: $(READY)  ## take it down
+	$(BIN)/python -m tests.cluster down
+
+kubectl: $(READY)  ## kubectl on it: make kubectl ARGS='get nodes'
+	@$(BIN)/python -m tests.cluster kubectl $(ARGS)
+
+image: packages  ## the node runtime's image; BASE=REFERENCE for another base, BASE=debian without a registry
+	$(PYTHON) node-runtime/image/build.py $(if $(BASE),--base $(BASE)) --output build/image
+
+packages:  ## install the programs that the image and its tests take, where that is possible
+	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	if [ -z "$$missing" ]; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
+	then apt-get -q update && apt-get -q install -y --no-install-recommends $(PACKAGES); \
+	else echo "missing here:$$missing; on Debian: apt-get install $(PACKAGES)" >&2; exit 1; fi
 
 clean:  ## forget what was built here
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -225,7 +225,7 @@ def _is_ready(url: str) -> bool:
 
 def test_an_error_of_the_program_itself_is_one_line_a_traceback_in_the_log_and_70(desk: Desk) -> None:
     program = "\n".join((
-        "import sys, gpushare_node.cli.export as export", "export.open_driver = lambda: 1 / 0",
+        "import sys, gpushare_node.cli.export as export", "export.bounded_driver = lambda run: 1 / 0",
         "from gpushare_node.cli import main", "sys.exit(main(['export']))",
     ))  # fmt: skip
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -175,7 +175,8 @@ class GpuChange:
 
 
 _NO_WAY_BACK = frozenset({
-    Reason.GPU_LOST, Reason.GPU_UNREADABLE, Reason.WAITING_FOR_DRIVER, Reason.DRIVER_MISMATCH, Reason.RESET_REQUIRED,
+    Reason.GPU_LOST, Reason.GPU_UNREADABLE, Reason.WAITING_FOR_DRIVER, Reason.DRIVER_MISMATCH, Reason.DRIVER_HUNG,
+    Reason.RESET_REQUIRED,
 })  # fmt: skip
 """The GPU cannot be spoken to; or it waits for a reset, after which the way goes on, not back."""
 

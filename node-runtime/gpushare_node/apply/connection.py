@@ -51,6 +51,8 @@ class Connection:
                 self.close()
                 if error.code == Code.NO_PERMISSION:
                     return Reason.NO_PERMISSION  # Waiting gives nobody rights.
+                if error.code == Code.TIMEOUT:
+                    return Reason.DRIVER_HUNG  # It was waited for long enough.
                 left = deadline - self._clock.now()
                 if left <= 0:
                     is_mismatch = error.code == Code.LIB_RM_VERSION_MISMATCH

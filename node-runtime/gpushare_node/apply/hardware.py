@@ -25,9 +25,9 @@ from gpushare_node.voice.results import Result, Status
 __all__ = ["Change", "Hardware", "Sight"]
 
 _WORST_FIRST = (
-    Reason.PARTITION_FAILED, Reason.ROLLED_BACK, Reason.NO_PERMISSION, Reason.DRIVER_MISMATCH, Reason.WAITING_FOR_DRIVER,
-    Reason.RESET_REQUIRED, Reason.GPU_LOST, Reason.GPU_UNREADABLE, Reason.CARD_MISMATCH, Reason.GPU_COUNT_MISMATCH,
-    Reason.INVALID_LAYOUT, Reason.PENDING_FOREIGN_CHANGE, Reason.CLIENTS_RUNNING, Reason.GPU_BUSY,
+    Reason.PARTITION_FAILED, Reason.ROLLED_BACK, Reason.DRIVER_HUNG, Reason.NO_PERMISSION, Reason.DRIVER_MISMATCH,
+    Reason.WAITING_FOR_DRIVER, Reason.RESET_REQUIRED, Reason.GPU_LOST, Reason.GPU_UNREADABLE, Reason.CARD_MISMATCH,
+    Reason.GPU_COUNT_MISMATCH, Reason.INVALID_LAYOUT, Reason.PENDING_FOREIGN_CHANGE, Reason.CLIENTS_RUNNING, Reason.GPU_BUSY,
 )  # fmt: skip
 """Of several GPUs' reasons the node's condition has one: that which most needs somebody. The message has them all."""
 

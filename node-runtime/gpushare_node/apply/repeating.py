@@ -10,7 +10,7 @@ from gpushare_node.apply.visit import Visit
 from gpushare_node.clock import Stopped
 from gpushare_node.host.folder import FolderError, FolderLockedError
 from gpushare_node.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT, ClusterError
-from gpushare_node.nvml.driver import DriverError
+from gpushare_node.nvml.driver import Code, DriverError
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Status
 
@@ -72,7 +72,8 @@ def _settle(visit: Visit, attempt: Callable[[], Outcome]) -> Outcome:
     except ClusterError as error:
         return Outcome(reason=Reason.PARTITIONING, message=f"the API server does not do its part: {error}")
     except DriverError as error:
-        return Outcome(reason=Reason.WAITING_FOR_DRIVER, message=str(error))
+        reason = Reason.DRIVER_HUNG if error.code == Code.TIMEOUT else Reason.WAITING_FOR_DRIVER
+        return Outcome(reason=reason, message=str(error))
     except FolderError as error:
         return Outcome(reason=Reason.STATE_UNWRITABLE, message=str(error))
 

@@ -44,6 +44,8 @@ def explain(error: DriverError) -> StepError:
             return StepError(Reason.GPU_BUSY, f"{error}: a process uses it, though no list shows one")
         case Code.LIB_RM_VERSION_MISMATCH:
             return StepError(Reason.DRIVER_MISMATCH, str(error))
+        case Code.TIMEOUT:
+            return StepError(Reason.DRIVER_HUNG, f"{error}: the driver has not come back from a call")
         case Code.UNINITIALIZED | Code.DRIVER_NOT_LOADED | Code.LIBRARY_NOT_FOUND:
             return StepError(Reason.WAITING_FOR_DRIVER, f"{error}: the driver went away during the change")
         case Code.FUNCTION_NOT_FOUND:

@@ -7,6 +7,7 @@ programs are below `/run/nvidia/driver`. Without hostPID the first place is simp
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ _ENTER = "import os, sys; os.chroot(sys.argv[1]); os.chdir('/'); os.execv(sys.ar
 """A process of its own enters the root: this one must not, and it may have threads."""
 
 _MOST_SAID = 300
+_DEATH_SECONDS = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,16 +35,23 @@ class Program:
         name = Path(self.path).name
         command = [sys.executable, "-I", "-c", _ENTER, str(self.root), self.path, *arguments]
         try:
-            done = subprocess.run(  # noqa: S603 - no shell; the arguments are ours
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                timeout=timeout_seconds, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return f"{name} did not end within {timeout_seconds:g} seconds"
+            process = subprocess.Popen(  # noqa: S603 - no shell; the arguments are ours
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
         except OSError as error:
             return f"{name} could not be started: {error.strerror}"
-        said = " ".join(done.stdout.decode(errors="replace").split())[-_MOST_SAID:]
-        return None if done.returncode == 0 else f"{name} ended with {done.returncode}: {said or 'it said nothing'}"
+        try:
+            output, _ = process.communicate(timeout=timeout_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            # One that is stuck in the driver does not even die of that, and is not waited for.
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_DEATH_SECONDS)
+            if process.stdout is not None:
+                process.stdout.close()
+            return f"{name} did not end within {timeout_seconds:g} seconds"
+        said = " ".join(output.decode(errors="replace").split())[-_MOST_SAID:]
+        return None if process.returncode == 0 else f"{name} ended with {process.returncode}: {said or 'it said nothing'}"
 
 
 def find(name: str, roots: Iterable[Path] = ROOTS) -> Program | None:

@@ -1,0 +1,85 @@
+"""`apply`: brings the node to its pool's policy. Wires the closed loop, and prints its steps."""
+
+from gpushare_node.apply import loop
+from gpushare_node.apply.bringing import Goal
+from gpushare_node.apply.hardware import Hardware
+from gpushare_node.apply.outcome import Outcome
+from gpushare_node.apply.visit import Site
+from gpushare_node.cli.exits import Exit
+from gpushare_node.cli.parts import Api, Watches, as_cluster, bounded_driver, folder
+from gpushare_node.cli.reading import Given
+from gpushare_node.cli.recap import Printer, to_stdout
+from gpushare_node.cli.refusal import read_or_report
+from gpushare_node.cli.run import Run
+from gpushare_node.host.boot import boot_id, reboot
+from gpushare_node.host.kubelet import read_checkpoint
+from gpushare_node.nvml.driver import DriverError
+from gpushare_node.voice.reasons import Reason
+from gpushare_node.voice.results import is_failed
+
+_LAST_WORDS_SECONDS = 3.0
+_NO_DRIVER = (Reason.WAITING_FOR_DRIVER, Reason.DRIVER_MISMATCH, Reason.DRIVER_HUNG)
+
+
+def apply(run: Run) -> int:
+    """0 when the node is usable under the policy, else 1; 69 without a driver."""
+    arguments = run.arguments
+    given = read_or_report(run)
+    printer = to_stdout(as_json=arguments.format == "json", with_diff=arguments.diff)
+    if arguments.check:
+        return _check(run, given, printer)
+    api = None if arguments.standalone else Api.find(run, given.policy.pool)
+    run.heed_signals()
+    outcome = loop.run(make_site(run, api, printer), Goal(policy=given.policy, text=given.text), hold=arguments.hold)
+    return finish(run, api, printer, outcome)
+
+
+def make_site(run: Run, api: Api | None, printer: Printer) -> Site:
+    """Everything outside, for the closed loop."""
+    if api is not None:
+        api.start()
+    watches = Watches(run=run, api=api)
+    open_driver = bounded_driver(run)
+    return Site(
+        open_hardware=lambda digest: Hardware(
+            open_driver=open_driver, folder=folder(run), clock=run.clock, policy_digest=digest
+        ),
+        cluster=as_cluster(api), folder=folder(run), clock=run.clock, report=printer.step, read_checkpoint=read_checkpoint,
+        boot_id=boot_id(),
+        # Without an API server nobody knows whose process is whose.
+        open_watch=None if api is None else lambda policy: watches.open(policy, "former"),
+        reboot=reboot if getattr(run.arguments, "reboot", "never") == "once" else None,
+    )  # fmt: skip
+
+
+def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int:
+    """Print the recap, tell what still waits to be told, and find the exit code."""
+    if api is not None:
+        api.events.drain(_LAST_WORDS_SECONDS)
+    message = f"{outcome.reason.word}: {outcome.message or outcome.reason.value.means}"
+    if not outcome.is_usable and outcome.reason is not Reason.RELEASED:
+        message += f" {outcome.reason.value.way_out}"
+    facts = {"reason": outcome.reason.word, "usable": outcome.is_usable, "message": message}
+    printer.end(run.node, run.arguments.command, facts)
+    if outcome.is_usable and getattr(run.arguments, "hold", False):
+        return Exit.DONE  # The pod goes on to enforce caps on what is there; the condition says what is not.
+    if outcome.reason in _NO_DRIVER and not outcome.is_usable:
+        return Exit.UNAVAILABLE
+    is_done = outcome.reason.value.is_ready or outcome.reason is Reason.RELEASED
+    return Exit.DONE if is_done and not is_failed(outcome.results) else Exit.FAILED
+
+
+def _check(run: Run, given: Given, printer: Printer) -> int:
+    """What the run would do to the hardware; nothing is done, and no API server is asked."""
+    hardware = Hardware(open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest)
+    try:
+        sight = hardware.look(given.policy)
+        change = hardware.change(given.policy, sight, frozenset(), printer.step, check=True)
+    except DriverError as error:
+        printer.end(run.node, "apply", {"check": True, "message": f"the driver does not answer: {error}"})
+        return Exit.UNAVAILABLE
+    finally:
+        hardware.close()
+    facts = {"check": True, "reason": None if change.reason is None else change.reason.word}
+    printer.end(run.node, "apply", {**facts, "message": change.message or "Nothing was changed: this was a check."})
+    return Exit.FAILED if is_failed(change.results) else Exit.DONE

@@ -1,0 +1,74 @@
+"""`enforce`: holds containers to their caps until it is asked to end. Wires the loop; never changes hardware."""
+
+import logging
+from collections.abc import Mapping
+
+from gpushare_node import __version__
+from gpushare_node.apply.labels import wanted
+from gpushare_node.apply.sight import see
+from gpushare_node.cli.exits import Exit
+from gpushare_node.cli.parts import Api, Watches, folder
+from gpushare_node.cli.reading import Given
+from gpushare_node.cli.refusal import read_or_report
+from gpushare_node.cli.run import Run
+from gpushare_node.enforce.http import HttpServer
+from gpushare_node.enforce.loop import Loop
+from gpushare_node.enforce.upkeep import Upkeep
+from gpushare_node.enforce.watch import Watch
+from gpushare_node.host.boot import boot_id
+from gpushare_node.host.folder import Published
+from gpushare_node.nvml.driver import Survey
+from gpushare_node.partition.plan import PartitionPlan
+from gpushare_node.policy import Policy
+
+_LOG = logging.getLogger("gpushare")
+_LAST_WORDS_SECONDS = 3.0
+
+
+def enforce(run: Run) -> int:
+    """0 when it was asked to end; 70 when the driver hangs for good; with `--once`, 69 when it did not answer."""
+    arguments = run.arguments
+    given = read_or_report(run)
+    api = None if arguments.standalone else Api.find(run, given.policy.pool)
+    run.heed_signals()
+    watch = Watches(run=run, api=api, dry_run=arguments.dry_run).open(given.policy, given.digest)
+    watch.figures.build.set(1, __version__, "", "")
+    upkeep = None if api is None or arguments.once else _upkeep(run, given, watch, api)
+    loop = Loop(watch=watch, upkeep=upkeep, clock=run.clock, interval_seconds=arguments.interval)
+    if api is not None:
+        api.start()
+    if arguments.once:
+        return _look_once(loop)
+    pages = HttpServer(loop.pages(), port=arguments.port)
+    pages.start()
+    _LOG.info("holding containers to the caps of pool %s", given.policy.pool)
+    try:
+        return loop.run()
+    finally:
+        pages.shutdown()
+        if api is not None:
+            api.events.drain(_LAST_WORDS_SECONDS)
+
+
+def _look_once(loop: Loop) -> int:
+    loop.step()
+    has_read, _ = loop.readiness()
+    loop.watch.close()
+    return Exit.DONE if has_read else Exit.UNAVAILABLE
+
+
+def _upkeep(run: Run, given: Given, watch: Watch, api: Api) -> Upkeep:
+    policy = given.policy
+    return Upkeep(
+        watch=watch, cluster=api.server, labels=_published(policy, folder(run).profile()),
+        plan=lambda surveys: _plan(surveys, policy), boot_id=boot_id(),
+    )  # fmt: skip
+
+
+def _published(policy: Policy, last: Published | None) -> Mapping[str, str]:
+    """The labels that `apply` has set for this policy; none where it is not known to have: then there is nothing to keep."""
+    return {} if last is None or last.key[:-2] != policy.profile else wanted(policy, last)
+
+
+def _plan(surveys: tuple[Survey, ...], policy: Policy) -> PartitionPlan:
+    return see(surveys, policy, allocated=frozenset(), pending_modes={}).plan

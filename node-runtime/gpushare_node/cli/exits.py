@@ -1,0 +1,25 @@
+"""Exit: how the command ends. Values only; `--help` and the README say the same words."""
+
+from enum import IntEnum
+
+MEANINGS = """\
+exit status:
+  0    done; it is as the policy says
+  1    a step failed, or it is not as the policy says
+  2    the policy or the command line is wrong, or (assert) nobody can tell; nothing was touched
+  69   the driver does not answer
+  70   an error of the program itself; the log has it
+  75   another gpushare-node is at work here; try again later
+  130  stopped by SIGINT before the end
+  143  stopped by SIGTERM before the end"""
+
+
+class Exit(IntEnum):
+    """Exit codes; 69, 70 and 75 are those of sysexits.h."""
+
+    DONE = 0
+    FAILED = 1
+    WRONG = 2
+    UNAVAILABLE = 69
+    INTERNAL = 70
+    LOCKED = 75

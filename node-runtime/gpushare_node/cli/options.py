@@ -1,0 +1,119 @@
+"""Options: the command line of `gpushare-node`, and nothing of what it does."""
+
+import argparse
+import re
+from collections.abc import Sequence
+
+from gpushare_node import __version__
+from gpushare_node.cli.exits import MEANINGS
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+STATE_FOLDER = "/var/lib/gpushare"
+PORT = 9408
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments. Ends the program, with exit code 2 and a usage line, where they are wrong."""
+    return _parser().parse_args(argv)
+
+
+def duration(text: str) -> float:
+    """Seconds of `500ms`, `1s`, `10m` or `1h`."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration: write 500ms, 1s, 10m or 1h")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def _interval(text: str) -> float:
+    seconds = duration(text)
+    if not 0.1 <= seconds <= 60:
+        raise argparse.ArgumentTypeError("the interval must be between 100ms and 1m")
+    return seconds
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpushare-node", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=MEANINGS,
+        description="Brings the GPUs of this node to its pool's policy, and holds containers to their caps.",
+    )  # fmt: skip
+    parser.add_argument("--version", action="version", version=f"gpushare-node {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    _add_apply(_add(commands, "apply", "bring the GPUs to the policy, and say so when it is true"))
+    _add_assert(_add(commands, "assert", "does the node match the policy? exit 0: yes, 1: no, 2: nobody can tell"))
+    _add_export(_add(commands, "export", "print what is on the GPUs, placements included"))
+    _add_enforce(_add(commands, "enforce", "watch GPU processes and hold containers to their caps; never changes hardware"))
+    _add_release(_add(commands, "release", "make the GPUs exclusive again, and take away our labels and files"))
+    return parser
+
+
+def _add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str) -> argparse.ArgumentParser:
+    return commands.add_parser(
+        name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=MEANINGS, allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+
+
+def _add_apply(parser: argparse.ArgumentParser) -> None:
+    _add_policy(parser)
+    _add_check(parser)
+    parser.add_argument("--hold", action="store_true", help="as long as it cannot be changed, hold the caps of before")
+    parser.add_argument("--reboot", choices=("never", "once"), default="never", help="where MIG's mode needs a reboot (never)")
+    _add_common(parser)
+
+
+def _add_assert(parser: argparse.ArgumentParser) -> None:
+    _add_policy(parser)
+    parser.add_argument("--diff", action="store_true", help="print layouts as they are and as they should be")
+    _add_common(parser)
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=("yaml", "json"), default="yaml", help="of the document (yaml)")
+
+
+def _add_enforce(parser: argparse.ArgumentParser) -> None:
+    _add_policy(parser)
+    parser.add_argument("--interval", type=_interval, default=1.0, metavar="TIME", help="between two looks (1s)")
+    parser.add_argument("--once", action="store_true", help="one look, then end: nobody is judged by one look")
+    parser.add_argument("--dry-run", action="store_true", help="decide and report, and send no signal")
+    parser.add_argument("--port", type=_port, default=PORT, help=f"of /metrics, /healthz and /readyz ({PORT})")
+    _add_state(parser)
+
+
+def _add_release(parser: argparse.ArgumentParser) -> None:
+    _add_standalone(parser)
+    parser.add_argument("--all-nodes", action="store_true", help="ask every node to release, and wait; for the uninstall job")
+    parser.add_argument("--timeout", type=duration, default=600.0, metavar="TIME", help="of --all-nodes (10m)")
+    parser.add_argument("--go-on", action="store_true", help="with --all-nodes: uninstall although nodes do not answer")
+    _add_common(parser)
+
+
+def _add_policy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--policy", required=True, metavar="FILE", help="the pool's policy; - is standard input")
+    _add_standalone(parser)
+
+
+def _add_standalone(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--standalone", action="store_true", help="ask no API server")
+
+
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--check", action="store_true", help="change nothing; say what would change")
+    parser.add_argument("--diff", action="store_true", help="print layouts before and after")
+
+
+def _add_state(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--state-dir", default=STATE_FOLDER, metavar="DIR", help=f"what outlives a pod ({STATE_FOLDER})")
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    _add_state(parser)
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (text)")

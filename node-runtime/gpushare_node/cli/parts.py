@@ -1,0 +1,148 @@
+"""Parts: the real worlds, made from environment and arguments, and put together. Decides nothing."""
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpushare_node.cli.run import Run
+from gpushare_node.enforce.figures import Figures
+from gpushare_node.enforce.identities import SYSTEM_NAMESPACES
+from gpushare_node.enforce.inventory import Pods as SomePods
+from gpushare_node.enforce.watch import Setting, Watch, Worlds
+from gpushare_node.guard.reading import DEFAULTS
+from gpushare_node.host.folder import Folder
+from gpushare_node.kube.address import find_address
+from gpushare_node.kube.cluster import Cluster, Event, Eviction, PodView
+from gpushare_node.kube.connection import Connection
+from gpushare_node.kube.events import Events
+from gpushare_node.kube.place import Place, find_place
+from gpushare_node.kube.pods import Pods
+from gpushare_node.kube.server import Server
+from gpushare_node.nvml.bounded import Bounded
+from gpushare_node.nvml.driver import Driver
+from gpushare_node.nvml.watch import Watched
+from gpushare_node.policy import Mode, Policy
+from gpushare_node.procs.linux import LinuxProcesses
+from gpushare_node.procs.mps import MpsControl
+from gpushare_node.procs.processes import Seen
+from gpushare_node.voice.metrics import Registry
+
+
+def open_driver(figures: Figures | None = None) -> Driver:
+    """A new session with the driver, its calls counted in the figures. DriverError while it is not there."""
+    from gpushare_node.nvml.library import ignore  # noqa: PLC0415 - pynvml is 8,000 lines, and `--help` needs none
+    from gpushare_node.nvml.session import Session  # noqa: PLC0415
+
+    def observe(call: str, seconds: float, code: int | None) -> None:
+        if figures is not None:
+            figures.nvml_seconds.observe(seconds, call)
+            if code:
+                figures.nvml_errors.add(call, str(code))
+
+    return Session.open(ignore if figures is None else observe, pid_max=LinuxProcesses().pid_max())
+
+
+def bounded_driver(run: Run) -> Callable[[], Driver]:
+    """Opens sessions for one caller at a time, of which no call keeps the program: DriverError with TIMEOUT instead."""
+    return Bounded(open_driver, run.clock).open
+
+
+def folder(run: Run) -> Folder:
+    """The folder that outlives the pod."""
+    return Folder(Path(run.arguments.state_dir))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Api:
+    """The API server for one run: the own node, and what is told in the background. ClusterError if nobody says where it is."""
+
+    connection: Connection
+    place: Place
+    server: Server
+    events: Events
+
+    @classmethod
+    def find(cls, run: Run, pool: str) -> "Api":
+        """As the environment tells it. Nothing is sent yet."""
+        connection = Connection(find_address(os.environ), run.clock)
+        place = find_place(os.environ, pool)
+        events = Events(connection, place, run.clock)
+        return cls(connection=connection, place=place, server=Server(connection, place, run.clock, events), events=events)
+
+    def start(self) -> None:
+        """Tell events as they come, until the program ends."""
+        threading.Thread(target=self.events.run, name="events", daemon=True).start()
+
+
+class NoCluster:
+    """What stands for the API server where none is to be asked: tells nobody, and moves no pod."""
+
+    def tell(self, event: Event) -> None:
+        """The log has said it already."""
+
+    def evict(self, pod: PodView) -> Eviction:  # noqa: ARG002
+        """Nobody is there to ask."""
+        return Eviction.REFUSED
+
+
+class NoPods:
+    """Without an API server no pod is known, so nobody is held to a cap."""
+
+    age_seconds = float("inf")
+
+    def pods(self) -> tuple[PodView, ...]:
+        """None."""
+        return ()
+
+
+@dataclass(kw_only=True)
+class Watches:
+    """Makes watches for one run. The pods are followed from the first one on."""
+
+    run: Run
+    api: Api | None
+    dry_run: bool = False
+    _pods: Pods | None = None
+
+    def open(self, policy: Policy, digest: str) -> Watch:
+        """A watch that holds tenants to this policy, with a session of its own."""
+        run, figures = self.run, Figures(Registry())
+        processes = LinuxProcesses()
+        pods = self._follow_pods()
+        namespace = find_place(os.environ, policy.pool).namespace
+        worlds = Worlds(
+            driver=Watched(lambda: open_driver(figures), clock=run.clock), processes=processes, pods=pods,
+            cluster=NoCluster() if self.api is None else self.api.server,  # type: ignore[arg-type]
+            folder=folder(run), clock=run.clock,
+            mps=_mps(pods, namespace) if policy.mode is Mode.MPS else None,
+        )  # fmt: skip
+        settings = replace(DEFAULTS, dry_run=self.dry_run)
+        setting = Setting(policy=policy, policy_digest=digest, node=run.node, namespace=namespace, settings=settings)
+        return Watch(worlds=worlds, setting=setting, figures=figures)
+
+    def _follow_pods(self) -> SomePods:
+        if self.api is None:
+            return NoPods()
+        if self._pods is None:
+            self._pods = Pods(self.api.connection, self.api.place.node, self.run.clock)
+            self._pods.start()
+        return self._pods
+
+
+def _mps(pods: SomePods, namespace: str) -> MpsControl:
+    """The errands' own: what it reads of /proc is not shared with the watch."""
+
+    def is_system(seen: Seen) -> bool:
+        """Of the host, or of a pod that is the cluster's."""
+        uids = {one.pod_uid for one in seen.candidates}
+        known = [pod for pod in pods.pods() if uids & set(pod.uids)]
+        return not uids or any(pod.is_system or pod.namespace in SYSTEM_NAMESPACES | {namespace} for pod in known)
+
+    return MpsControl(LinuxProcesses(), is_system=is_system)
+
+
+def as_cluster(api: Api | None) -> Cluster | None:
+    """The API server, where there is one."""
+    return None if api is None else api.server

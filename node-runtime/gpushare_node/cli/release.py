@@ -1,0 +1,46 @@
+"""`release`: this node, or with `--all-nodes` every node, made exclusive again. Wires; prints."""
+
+import sys
+
+from gpushare_node.apply import release as releasing
+from gpushare_node.cli.apply import finish, make_site
+from gpushare_node.cli.exits import Exit
+from gpushare_node.cli.parts import Api
+from gpushare_node.cli.recap import Printer, to_stdout
+from gpushare_node.cli.run import Run
+from gpushare_node.kube.uninstall import Uninstall
+from gpushare_node.voice.log import escape
+from gpushare_node.voice.results import Result, Status
+
+
+def release(run: Run) -> int:
+    """0 when all is released, else 1."""
+    arguments = run.arguments
+    printer = to_stdout(as_json=arguments.format == "json")
+    run.heed_signals()
+    if arguments.all_nodes:
+        return _release_all(run, printer)
+    api = None if arguments.standalone else Api.find(run, "")
+    # In a pod it stays when all is done: the pod goes with the node's label.
+    holds = api is not None and bool(api.place.pod)
+    return finish(run, api, printer, releasing.run(make_site(run, api, printer), hold=holds))
+
+
+def _release_all(run: Run, printer: Printer) -> int:
+    arguments = run.arguments
+    api = Api.find(run, "")
+
+    def say(text: str) -> None:
+        sys.stderr.write(f"{escape(text)}\n")
+
+    uninstall = Uninstall(api.connection, api.place.namespace, run.clock, say)
+    farewell = uninstall.run(timeout_seconds=arguments.timeout, goes_on=arguments.go_on)
+    for node in farewell.released:
+        printer.step(Result(step="release", target=node, status=Status.CHANGED))
+    for node in farewell.silent:
+        printer.step(Result(step="release", target=node, status=Status.FAILED, detail="did not answer in time"))
+    message = "All nodes are released." if farewell.is_done else "Nodes did not answer; nothing was uninstalled."
+    if farewell.remaining:
+        message = f"{message} Pods that have not ended: {', '.join(farewell.remaining)}."
+    printer.end(run.node, "release", {"message": message, "remaining": list(farewell.remaining)})
+    return Exit.DONE if farewell.is_done else Exit.FAILED

@@ -1,0 +1,31 @@
+"""Run: one run of the command: its arguments, its clock, its log, and how it is asked to end."""
+
+import os
+import signal
+import socket
+import sys
+from argparse import Namespace
+from types import FrameType
+
+from gpushare_node.clock import SystemClock
+from gpushare_node.voice.log import begin
+
+
+class Run:
+    """What every command gets. `node` is the node's name as Kubernetes knows it; by hand, the host's."""
+
+    def __init__(self, arguments: Namespace) -> None:
+        self.arguments = arguments
+        self.clock = SystemClock()
+        self.node = os.environ.get("NODE_NAME") or socket.gethostname()
+        self.log = begin(sys.stderr, node=self.node, is_terminal=sys.stderr.isatty())
+        self.stopped_by = signal.SIGTERM
+
+    def heed_signals(self) -> None:
+        """Let SIGTERM and SIGINT end the run where it would wait next: every step is finished first."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+
+    def _stop(self, number: int, _frame: FrameType | None) -> None:
+        self.stopped_by = signal.Signals(number)
+        self.clock.stop()

@@ -1,0 +1,130 @@
+"""The runtime's image, built once for what it is made from, on a base bootstrapped from Debian: no registry is asked.
+
+The layouts lie in the tests' cache outside the repository, under the digest of their inputs, and appear there whole.
+"""
+
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+CONTEXT = ROOT / "node-runtime"
+_MOST_KEPT = 3
+"""Images of so many states of the sources stay: some 70 MB each."""
+
+ARCHITECTURES = ("amd64", "arm64")
+OWN = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """An image as an OCI layout in a folder."""
+
+    folder: Path
+    architecture: str
+
+    @property
+    def layout(self) -> Path:
+        return self.folder / f"gpushare-node-{self.architecture}"
+
+    @property
+    def described(self) -> dict[str, Any]:
+        [manifest] = json.loads((self.layout / "index.json").read_text())["manifests"]
+        return dict(manifest)
+
+    @property
+    def digest(self) -> str:
+        return str(self.described["digest"])
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        return dict(json.loads(self.blob(self.digest).read_text()))
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return dict(json.loads(self.blob(self.manifest["config"]["digest"]).read_text()))
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(layer["size"] for layer in self.manifest["layers"])
+
+    def blob(self, digest: str) -> Path:
+        return self.layout / "blobs" / digest.replace(":", "/")
+
+    def files(self) -> dict[str, tarfile.TarInfo]:
+        """Everything in the image, by path; later layers win, and the bases have nothing taken away."""
+        found: dict[str, tarfile.TarInfo] = {}
+        for layer in self.manifest["layers"]:
+            with tarfile.open(self.blob(layer["digest"])) as archive:
+                found |= {member.name.removeprefix("./"): member for member in archive}
+        return found
+
+    def unpack(self, target: Path) -> Path:
+        """The root file system."""
+        for layer in self.manifest["layers"]:
+            with tarfile.open(self.blob(layer["digest"])) as archive:
+                archive.extractall(target, filter="fully_trusted")
+        return target
+
+    def bill(self) -> dict[str, Any]:
+        return dict(json.loads((self.folder / f"gpushare-node-{self.architecture}.sbom.cdx.json").read_text()))
+
+
+def build(source: Path, folder: Path, *architectures: str) -> Path:
+    """Build a copy of the sources into the folder."""
+    asked = [f"--architecture={one}" for one in architectures]
+    command = [sys.executable, str(source / "image" / "build.py"), "--base=debian", f"--output={folder}", *asked]
+    subprocess.run(command, check=True, stdout=sys.stderr, env={**os.environ, "REVISION": "test"})
+    return folder
+
+
+def built(architecture: str = OWN) -> Built:
+    """The image; built, for all architectures, when it is not there yet."""
+    return Built(folder=_folder(), architecture=architecture)
+
+
+@functools.cache
+def _folder() -> Path:
+    """Asked once a process: sources may change while tests run."""
+    _cache().mkdir(parents=True, exist_ok=True)
+    with (_cache() / "image.lock").open("w") as lock, tempfile.TemporaryDirectory(dir=_cache()) as scratch:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        source = copy_sources(Path(scratch) / "made" / "source")
+        folder = _cache() / f"image-{_digest(source)[:16]}"
+        if not folder.is_dir():
+            build(source, source.parent, *ARCHITECTURES).rename(folder)
+            for old in sorted(_cache().glob("image-*/"), key=lambda one: one.stat().st_mtime)[:-_MOST_KEPT]:
+                shutil.rmtree(old)
+    return folder
+
+
+def copy_sources(target: Path) -> Path:
+    """All that the image is made from, in a folder that nobody else writes to."""
+    target.mkdir(parents=True)
+    for part in ("image", "gpushare_node"):
+        shutil.copytree(CONTEXT / part, target / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(CONTEXT / "Dockerfile", target)
+    return target
+
+
+def _cache() -> Path:
+    own = os.environ.get("GPUSHARE_TEST_CACHE")
+    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpushare-tests"
+
+
+def _digest(source: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(path for path in source.rglob("*") if path.is_file()):
+        digest.update(f"{path.relative_to(source)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()

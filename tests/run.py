@@ -1,0 +1,92 @@
+"""`make test`: every suite that this machine can run, one after the other, and what had to be left out and why.
+
+Where it runs as root on Debian it installs what is missing; elsewhere it names it. Exit 1 if a suite fails.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """Tests that need more than Python. `tools` are programs or files, each with the Debian package that has it."""
+
+    name: str
+    marked: str
+    workers: int
+    tools: dict[str, str]
+    needs_root: bool = False
+
+
+_GCC = {"gcc": "gcc", "/usr/include/stdio.h": "libc6-dev"}
+_CONTAINERS = {"runc": "runc", "openssl": "openssl"}
+SUITES = (
+    Suite(name="everything on one machine", marked="not image and not cluster", workers=2, tools=_GCC),
+    Suite(
+        name="the image, in containers", marked="image", workers=0, needs_root=True,
+        tools=_GCC | _CONTAINERS | {
+            "buildah": "buildah", "podman": "podman", "mmdebstrap": "mmdebstrap", "skopeo": "skopeo",
+        },
+    ),
+    Suite(
+        name="a real cluster", marked="cluster", workers=0, needs_root=True,
+        tools=_GCC | _CONTAINERS | {
+            "buildah": "buildah", "mmdebstrap": "mmdebstrap", "skopeo": "skopeo", "etcd": "etcd-server", "ip": "iproute2",
+            "nsenter": "util-linux", "/usr/lib/cni/ptp": "containernetworking-plugins", "go": "",
+        },
+    ),
+)  # fmt: skip
+
+
+def main() -> int:
+    """The exit code of all suites together."""
+    _install({package for suite in SUITES for _, package in _missing(suite) if package})
+    told, failed = [], False
+    for suite in SUITES:
+        reasons = list(_reasons(suite))
+        if reasons:
+            told.append(f"LEFT OUT  {suite.name}: {', '.join(reasons)}")
+            continue
+        begun = time.monotonic()
+        workers = ["-n", str(suite.workers), "--dist", "worksteal"] if suite.workers else []
+        code = subprocess.run([sys.executable, "-m", "pytest", *workers, "-m", suite.marked], check=False).returncode
+        failed |= code != 0
+        told.append(f"{'FAILED' if code else 'passed':8}  {suite.name}: {time.monotonic() - begun:.0f} s")
+    print("\n".join(["", *told]))
+    return int(failed)
+
+
+def _missing(suite: Suite) -> Iterator[tuple[str, str]]:
+    for tool, package in suite.tools.items():
+        if not (Path(tool).exists() if tool.startswith("/") else shutil.which(tool)):
+            yield tool, package
+
+
+def _reasons(suite: Suite) -> Iterator[str]:
+    """Why it cannot run here."""
+    if suite.needs_root and os.geteuid() != 0:
+        yield "needs root"
+    yield from (f"{tool} is missing" + (f" (Debian: {package})" if package else "") for tool, package in _missing(suite))
+    if "go" in suite.tools and shutil.which("go"):
+        said = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
+        version = re.match(r"go1\.(\d+)", said)
+        if version is None or int(version[1]) != 26:
+            yield f"needs Go 1.26, not {said.strip()}"
+
+
+def _install(packages: set[str]) -> None:
+    if packages and os.geteuid() == 0 and shutil.which("apt-get"):
+        subprocess.run(["apt-get", "-q", "update"], check=False, stdout=subprocess.DEVNULL)
+        command = ["apt-get", "-q", "install", "-y", "--no-install-recommends", *sorted(packages)]
+        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

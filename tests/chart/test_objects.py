@@ -108,14 +108,31 @@ def test_the_chart_owns_neither_namespaces_nor_nodes(objects) -> None:
         assert not {key[0] for key in objects(each)} & {"Namespace", "Node"}
 
 
-def test_the_only_hook_is_on_uninstall_and_its_rights_go_with_it(objects) -> None:
+def test_hooks_are_for_uninstalling_and_testing_alone(objects) -> None:
     for each in BUNDLES:
         hooks = [item for item in objects(each).values() if is_hook(item)]
-        assert {item["metadata"]["name"] for item in hooks} == ({"gpushare-uninstall"} if each is not EXISTING else set())
+        tests = {f"gpushare-test-{name}" for name in each.values["pools"]}
+        uninstall = {"gpushare-uninstall"} if each is not EXISTING else set()
+        assert {item["metadata"]["name"] for item in hooks} == tests | uninstall
         for item in hooks:
-            notes = item["metadata"]["annotations"]
-            assert notes["helm.sh/hook"] == "pre-delete"
-            assert ("hook-failed" in notes["helm.sh/hook-delete-policy"]) == (item["kind"] != "Job")
+            moment = "pre-delete" if item["metadata"]["name"] == "gpushare-uninstall" else "test"
+            assert item["metadata"]["annotations"]["helm.sh/hook"] == moment
+
+
+def test_the_rights_to_uninstall_go_with_the_job_even_when_it_fails(objects) -> None:
+    for key, item in objects(MODES).items():
+        if key[2] == "gpushare-uninstall":
+            policy = item["metadata"]["annotations"]["helm.sh/hook-delete-policy"]
+            assert ("hook-failed" in policy) == (key[0] != "Job")
+
+
+def test_each_pool_is_tested_with_each_of_its_resources(objects) -> None:
+    for name, pool in MODES.values["pools"].items():
+        test = objects(MODES)["Pod", "gpu-system", f"gpushare-test-{name}"]["spec"]
+        assert [one["resources"]["limits"].keys() - {"cpu", "memory"} for one in test["containers"]] == [
+            {resource} for resource in pool["resources"]
+        ]
+        assert test["nodeSelector"] == {"gpushare.dev/pool": name}
 
 
 def test_only_the_init_container_is_privileged_and_only_where_it_must_switch_mig(pods) -> None:

@@ -16,7 +16,7 @@ from gpushare_node.nvml.driver import GpuInstance, Survey, Versions
 
 
 def export(run: Run) -> int:
-    """Print the document. DriverError if the driver does not answer."""
+    """Print the document. DriverError if the driver does not answer; a failure where there is no GPU at all."""
     driver = bounded_driver(run)()
     try:
         document = describe(driver.versions(), driver.survey())
@@ -24,6 +24,9 @@ def export(run: Run) -> int:
         driver.close()
     sys.stdout.write(write(document, run.arguments.format))
     sys.stdout.flush()
+    if not document["gpus"]:
+        run.log.error("no GPU is visible here")
+        return Exit.FAILED
     return Exit.DONE
 
 

@@ -110,6 +110,13 @@ def test_export_is_yaml_and_json_of_the_same_thing_with_placements_and_devices(d
     assert as_yaml["gpus"][1]["mig"] == {"enabled": False, "pending": False, "instances": []}
 
 
+def test_export_fails_where_no_gpu_is_visible(tmp_path: Path) -> None:
+    nothing = Silicon.make(tmp_path, ())
+    done = subprocess.run([*COMMAND, "export"], env=os.environ | nothing.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "no GPU is visible here" in done.stderr
+
+
 def test_a_lost_gpu_is_exported_with_its_fault(desk: Desk) -> None:
     desk.silicon.lose(1)
     gpus = yaml.safe_load(desk.run("export").stdout)["gpus"]
@@ -199,6 +206,14 @@ def test_21_sigterm_while_it_waits_for_the_driver_ends_with_143_and_the_next_run
     assert (first.returncode, errors) == (143, "gpushare-node: stopped by SIGTERM\n")
     desk.silicon.reload()
     assert desk.with_policy("apply").returncode == 0
+
+
+def test_21_the_driver_is_waited_for_as_long_as_it_is_said(desk: Desk) -> None:
+    desk.silicon.unload()
+    done = desk.with_policy("apply", "--driver-timeout", "0s")
+    assert done.returncode == 69
+    assert "WaitingForDriver" in done.stdout
+    assert desk.run("apply", "--policy", "a", "--driver-timeout", "soon").returncode == 2
 
 
 def test_enforce_serves_its_pages_and_ends_well_when_asked_to(desk: Desk) -> None:

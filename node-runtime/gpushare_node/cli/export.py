@@ -1,6 +1,7 @@
 """`export`: what is on the hardware, placements included, as YAML that people read and compare, or as JSON. Changes nothing."""
 
 import json
+import logging
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -25,7 +26,7 @@ def export(run: Run) -> int:
     sys.stdout.write(write(document, run.arguments.format))
     sys.stdout.flush()
     if not document["gpus"]:
-        run.log.error("no GPU is visible here")
+        logging.getLogger(__name__).error("no GPU is visible here")
         return Exit.FAILED
     return Exit.DONE
 

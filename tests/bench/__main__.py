@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.bench import intents, node_enforce, node_guard, node_plan, solver
+from tests.bench import intents, node_boot, node_enforce, node_guard, node_plan, solver
 from tests.bench.operator_sized_chart import write_chart
 from tests.tools import helm
 
@@ -97,6 +97,7 @@ def main() -> int:
         scale(Path(name))
     solver.main()
     node_plan.main()
+    node_boot.main()
     node_guard.main()
     node_enforce.main()
     return 0

@@ -72,7 +72,7 @@ def watcher(reading: Reading) -> Callable[[float], object]:
 
 def held_kib() -> list[float]:
     """KiB that stay allocated while containers come, offend, are ended and go: sampled over many cycles."""
-    crowds = [node(1, 6, used, first=1000 + 10 * turn) for turn, used in enumerate((GIB, 2 * GIB) * 25)]
+    crowds = [node(1, 3, used, first=1000 + 10 * turn) for turn, used in enumerate((GIB, 2 * GIB) * 25)]
     history = History()
     samples = []
     tracemalloc.start()

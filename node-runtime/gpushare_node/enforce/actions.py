@@ -4,7 +4,7 @@ It adds no judgement of its own but reasons to hold back: the process is another
 Telling never delays doing, and doing never waits for the API server or for MPS.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
@@ -14,24 +14,28 @@ from gpushare_node.enforce.errands import Errands
 from gpushare_node.enforce.figures import Figures
 from gpushare_node.enforce.identities import Roster
 from gpushare_node.enforce.records import Records
-from gpushare_node.guard.identity import ContainerId, Process
+from gpushare_node.guard.identity import Process
 from gpushare_node.guard.reading import Reading
 from gpushare_node.guard.rows import Mps
+from gpushare_node.guard.sight import Unit
 from gpushare_node.guard.verdicts import Evict, Facts, Kill, Observe, Report, Scope, Terminate, TerminateClient, Verdict, Warn
 from gpushare_node.kube.cluster import Cluster, ClusterError, Event, EventType
 from gpushare_node.procs.processes import Processes, Seen, Sent, Signal
 from gpushare_node.voice import sentences
 from gpushare_node.voice.events import About
 
-_BACK_OFF_SECONDS = 300
-"""How long a container is left alone after a signal to it was refused: it would be refused again."""
-
 _ROUNDS = 3
 """How often a container's processes are listed anew while it is killed: each time those that were forked meanwhile go."""
 
+_QUIET_SECONDS = {About.OVER_CAP: 60, About.EVICTED: 300}
+"""How seldom a container is told the same: one that goes up and down around its cap must not fill the API server."""
+
+_REACHED = frozenset({Sent.SENT.value, Sent.GONE.value})
+_NO_GPU = "no-gpu"
+
 
 class MpsControl(Protocol):
-    """The MPS daemons of this node, as `procs.mps` has them. For one thread: the errands'."""
+    """The MPS daemons of this node, as `procs.mps` has them. For one thread: that of its errands."""
 
     def state(self) -> Mps:
         """Whether there is MPS here, and whether it answers."""
@@ -48,40 +52,49 @@ class MpsControl(Protocol):
 
 @dataclass(kw_only=True)
 class Actions:
-    """The hands of the guard. `mps` None: the control program cannot be reached."""
+    """The hands of the guard. `mps` None: the control program cannot be reached.
+
+    MPS has errands of its own: ending a client must not wait behind an API server that does not answer.
+    """
 
     processes: Processes
     cluster: Cluster
     mps: MpsControl | None
     errands: Errands
+    mps_errands: Errands
     figures: Figures
     records: Records
-    _refused: dict[ContainerId, float] = field(default_factory=dict)
+    _told: dict[tuple[About, Unit], float] = field(default_factory=dict)
     _roster: Roster = field(default_factory=Roster)
     _confirmed: SimpleQueue[Process] = field(default_factory=SimpleQueue)
     _terminated: frozenset[Process] = frozenset()
 
-    def carry_out(self, verdicts: Iterable[Verdict], reading: Reading, roster: Roster, now: float) -> None:
-        """Take every step, in this order. `now` is monotonic seconds."""
+    def carry_out(self, verdicts: Iterable[Verdict], reading: Reading, roster: Roster, now: float) -> frozenset[Unit]:
+        """Take every step, in this order. `now` is monotonic seconds.
+
+        The offenders of whom nobody may be signalled: they are no victims, and others must not wait for their end.
+        """
         self._roster = roster
-        self._refused = {container: at for container, at in self._refused.items() if now - at < _BACK_OFF_SECONDS}
+        self._told = {key: at for key, at in self._told.items() if now - at < _QUIET_SECONDS[key[0]]}
+        out_of_reach: set[Unit] = set()
         for verdict in verdicts:
             match verdict:
                 case Warn():
                     self.figures.over_cap.add()
-                    self._tell(About.OVER_CAP, verdict.facts, sentences.over_cap(verdict.facts, self._name(verdict.facts)))
-                case Terminate():
-                    self._signal(verdict, Signal.TERM, reading, now)
-                case Kill():
-                    self._signal(verdict, Signal.KILL, reading, now)
+                    self._remind(About.OVER_CAP, verdict.facts, sentences.over_cap, now)
+                case Terminate() | Kill():
+                    signal = Signal.TERM if isinstance(verdict, Terminate) else Signal.KILL
+                    if not self._signal(verdict, signal, reading, now):
+                        out_of_reach.add(verdict.facts.unit)
                 case TerminateClient():
                     self._terminate_clients(verdict)
                 case Evict():
-                    self._evict(verdict.facts)
+                    self._evict(verdict.facts, now)
                 case Observe() | Report():
                     pass
                 case _:
                     assert_never(verdict)
+        return frozenset(out_of_reach)
 
     def confirm(self, present: Iterable[Process]) -> frozenset[Process]:
         """The MPS clients among these whose end MPS has confirmed: what the next judgement must know."""
@@ -91,31 +104,35 @@ class Actions:
             self._terminated &= frozenset(present)
         return self._terminated
 
-    def _signal(self, verdict: Terminate | Kill, signal: Signal, reading: Reading, now: float) -> None:
-        """Send it to each of them, and tell what came of it."""
+    def _remind(self, about: About, facts: Facts, sentence: Callable[[Facts, str], str], now: float) -> None:
+        """Tell it, unless that was done a short while ago."""
+        if (about, facts.unit) not in self._told:
+            self._told[about, facts.unit] = now
+            self._tell(about, facts, sentence(facts, self._name(facts)))
+
+    def _signal(self, verdict: Terminate | Kill, signal: Signal, reading: Reading, now: float) -> bool:
+        """Send it to each of them, and tell what came of it. Whether one of them was to be reached."""
         facts = verdict.facts
-        container = facts.unit.container
         case = self.records.open(facts, verdict.processes, reading, self._roster, now)
-        if container in self._refused:
-            self.figures.suppressed.add("no-permission")
-            return
         answers = self._send_all(verdict, signal)
         self.records.note(case, signal.value, answers, now)
         pids = tuple(process.pid for process, answer in answers.items() if answer == Sent.SENT.value)
         if pids:
             text = sentences.ended(facts, self._name(facts), pids, signal.value)
             self._tell(About.PROCESS_KILLED, facts, text)
-        if Sent.REFUSED.value in answers.values():
-            self._refused[container] = now
-            refused = tuple(process.pid for process, answer in answers.items() if answer == Sent.REFUSED.value)
-            self._tell(About.KILL_FAILED, facts, sentences.not_ended(facts, self._name(facts), refused, _NO_PERMISSION))
+        for answer, (label, why) in _OBSTACLES.items():
+            spared = tuple(process.pid for process, found in answers.items() if found == answer)
+            if spared:
+                self.figures.suppressed.add(label)
+                self._tell(About.KILL_FAILED, facts, sentences.not_ended(facts, self._name(facts), spared, why))
+        return not _OBSTACLES.keys() >= set(answers.values())
 
     def _send_all(self, verdict: Terminate | Kill, signal: Signal) -> Mapping[Process, str]:
         """What came of each process: one of `Sent`, or `no-gpu`. With the scope CONTAINER, of those who live now."""
         answers = {process: self._send(process, signal, verdict.facts) for process in verdict.processes}
-        if verdict.scope is Scope.PROCESSES or Sent.SENT.value not in answers.values():
+        if verdict.scope is Scope.PROCESSES or _REACHED.isdisjoint(answers.values()):
             return answers
-        anchor = next(process for process, answer in answers.items() if answer == Sent.SENT.value)
+        anchor = verdict.processes[0]
         for _ in range(_ROUNDS if signal is Signal.KILL else 1):
             fresh = [one for one in self._members(anchor) if one not in answers]
             answers.update({one: self._deliver(one, signal, verdict.facts) for one in fresh})
@@ -133,8 +150,7 @@ class Actions:
     def _send(self, process: Process, signal: Signal, facts: Facts) -> str:
         """Signal a process that the driver has named, unless it has no GPU: then the driver's list is not to be believed."""
         if self.processes.uses_gpu(process.pid) is False and not self.processes.has_ended(as_seen(process)):
-            self.figures.suppressed.add("no-gpu")
-            return "no-gpu"
+            return _NO_GPU
         return self._deliver(process, signal, facts)
 
     def _deliver(self, process: Process, signal: Signal, facts: Facts) -> str:
@@ -144,22 +160,25 @@ class Actions:
 
     def _terminate_clients(self, verdict: TerminateClient) -> None:
         if not verdict.facts.dry_run and self.mps is not None:
-            self.errands.send(partial(self._terminate_all, self.mps, verdict.processes))
+            self.mps_errands.send(partial(self._terminate_all, self.mps, verdict.processes))
 
     def _terminate_all(self, mps: MpsControl, processes: tuple[Process, ...]) -> None:
-        """On the errands' thread."""
+        """On the thread of the errands to MPS."""
         for process in mps.terminate(processes):
             self._confirmed.put(process)
 
-    def _evict(self, facts: Facts) -> None:
+    def _evict(self, facts: Facts, now: float) -> None:
         pod = self._roster.find(facts.unit.container)
         if pod is None:
             return
-        self._tell(About.EVICTED, facts, sentences.evicting(facts, self._name(facts)))
+        self._remind(About.EVICTED, facts, sentences.evicting, now)
         if facts.dry_run:
             return
 
         def ask() -> None:
+            if facts.unit not in self.records.history.offences:
+                # It is within its cap again since this was queued, which may be long ago.
+                return
             try:
                 self.figures.evictions.add(self.cluster.evict(pod).value)
             except ClusterError:
@@ -179,7 +198,11 @@ class Actions:
         return self._roster.name(facts.unit.container) or facts.unit.container.container
 
 
-_NO_PERMISSION = "the runtime lacks the permission to signal it (capability KILL)"
+_OBSTACLES = {
+    Sent.REFUSED.value: ("no-permission", "the runtime lacks the permission to signal it (capability KILL)"),
+    _NO_GPU: (_NO_GPU, "it has no GPU open, so the driver's list is not believed"),
+}
+"""Why a process was not signalled although it lives: the metric's label, and the words for people."""
 
 
 def as_seen(process: Process) -> Seen:

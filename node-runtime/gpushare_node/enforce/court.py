@@ -4,12 +4,17 @@ Most seconds on most nodes are like the one before. The guard is pure and counts
 being ended, or has never been seen; without any of these, equal readings have equal verdicts.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from gpushare_node.guard import judge
 from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Reading, Settings
-from gpushare_node.guard.verdicts import Verdict
+from gpushare_node.guard.sight import Unit
+from gpushare_node.guard.verdicts import Reason, Report, Verdict
+
+_LET_GO_SECONDS = 300
+"""How long an offender whose processes cannot be signalled is left alone: the next signal would not reach them either."""
 
 
 class Court:
@@ -20,20 +25,51 @@ class Court:
         self.settings = settings
         self._reading: Reading | None = None
         self._verdicts: tuple[Verdict, ...] = ()
+        self._let_go: dict[Unit, float] = {}
+        self._is_ending = False
 
     def judge(self, reading: Reading, now: float) -> tuple[Verdict, ...]:
         """What the guard says of this reading. Identities and grants that are the same must be the same objects."""
+        self._take_up(now)
         if self._is_as_before(reading):
             self.history = replace(self.history, now=max(now, self.history.now or now))
         else:
             self._verdicts, self.history = judge(reading, self.history, now, self.settings)
             self._reading = reading
+        if self._is_ending:
+            # The breaker is shut by us, not by too many offenders.
+            return tuple(one for one in self._verdicts if not (isinstance(one, Report) and one.reason is Reason.BREAKER_OPEN))
         return self._verdicts
+
+    def let_go(self, units: Collection[Unit], now: float) -> None:
+        """These offenders cannot be ended: nobody waits for it, and nothing is tried for a while as long as they offend."""
+        if not units:
+            return
+        victims = {device: victim for device, victim in self.history.victims.items() if victim.unit not in units}
+        self.history = replace(self.history, victims=victims)
+        self._settle(units, is_settled=True)
+        self._let_go.update(dict.fromkeys(units, now))
 
     def stop_choosing(self) -> None:
         """Go on with the victims that there are, and choose no other: the program ends."""
         self.settings = replace(self.settings, kills_per_minute=0)
+        self._is_ending = True
         self._reading = None
+
+    def _take_up(self, now: float) -> None:
+        """Those who were let go long ago are offenders like others."""
+        due = [unit for unit, at in self._let_go.items() if now - at >= _LET_GO_SECONDS]
+        for unit in due:
+            del self._let_go[unit]
+        if due:
+            self._settle(due, is_settled=False)
+
+    def _settle(self, units: Collection[Unit], *, is_settled: bool) -> None:
+        offences = {
+            unit: offence._replace(is_settled=is_settled) if unit in units else offence
+            for unit, offence in self.history.offences.items()
+        }
+        self.history = replace(self.history, offences=offences)
 
     def _is_as_before(self, reading: Reading) -> bool:
         former, history = self._reading, self.history

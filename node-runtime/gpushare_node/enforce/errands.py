@@ -13,15 +13,17 @@ _MOST_WAITING = 64
 
 
 class Errands:
-    """The thread and its queue."""
+    """The queue, and the thread that begins with the first errand. To be sent by one thread."""
 
     def __init__(self) -> None:
         self._queue: queue.Queue[Callable[[], None]] = queue.Queue(_MOST_WAITING)
-        self._thread = threading.Thread(target=self._work, name="errands", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
     def send(self, errand: Callable[[], None]) -> bool:
         """Do this soon; False when too many wait already."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="errands", daemon=True)
+            self._thread.start()
         try:
             self._queue.put_nowait(errand)
         except queue.Full:

@@ -4,13 +4,21 @@ Series of containers are worked out when somebody asks, from the last cycle: a p
 tenant may choose freely but the names of namespace, pod and container.
 """
 
+import math
+import threading
+import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from gpushare_node import __version__
 from gpushare_node.enforce.identities import Roster
 from gpushare_node.guard.rows import Device, Distrust, sift
 from gpushare_node.guard.verdicts import Observe, State
+from gpushare_node.nvml.driver import Survey, Versions
 from gpushare_node.voice.metrics import Registry, Sample
+
+_PAGE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +36,8 @@ class Figures:
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self.snapshot = Snapshot()
+        self._lock = threading.Lock()
+        self._page, self._page_at = "", -math.inf
         self._make_cycle()
         self._make_kills()
         self._make_rows()
@@ -39,6 +49,24 @@ class Figures:
         if code is not None:
             self.nvml_errors.add(call, str(code))
 
+    def page(self) -> str:
+        """All of it as Prometheus reads it, made once a second at most: whoever asks all the time must not cost the cycle."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._page_at >= _PAGE_SECONDS:
+                self._page, self._page_at = self.registry.text(), now
+            return self._page
+
+    def show(self, versions: Versions, surveys: Iterable[Survey]) -> None:
+        """What a survey has found out."""
+        self.build.replace([((__version__, versions.nvml, versions.driver), 1)])
+        found: Counter[tuple[str, ...]] = Counter()
+        for survey in surveys:
+            names = {} if survey.mig is None else {profile.id: profile.name for profile in survey.mig.profiles}
+            for instance in () if survey.mig is None else survey.mig.instances:
+                found[survey.uuid, names.get(instance.profile_id) or str(instance.profile_id)] += 1
+        self.instances.replace(found.items())
+
     def _make_cycle(self) -> None:
         make = self.registry
         self.cycle_seconds = make.histogram("cycle_seconds", "Time that a cycle of enforcement took.")
@@ -48,8 +76,10 @@ class Figures:
         self.nvml_errors = make.counter("nvml_errors_total", "Calls to the driver that failed.", "call", "code")
         self.pods_age = make.gauge("pod_cache_age_seconds", "How old the list of the node's pods is.")
         self.api_errors = make.counter("api_errors_total", "Requests to the API server that failed.", "op")
+        self.events = make.counter("events_total", "Events for the API server, by what became of them.", "outcome")
         self.ready = make.gauge("node_condition", "1 for the reason in GPUShareReady.", "reason")
         self.tier = make.gauge("enforcement_tier", "1 for what holds caps here, the watcher always.", "tier")
+        self.instances = make.gauge("mig_instances", "MIG instances that stand on a GPU.", "gpu", "profile")
         self.build = make.gauge("build_info", "The versions at work.", "version", "nvml", "driver")
 
     def _make_kills(self) -> None:

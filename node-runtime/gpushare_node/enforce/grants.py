@@ -2,7 +2,7 @@
 
 A container keeps the cap under which it was started: a policy that lowers it later holds for containers to come. One that
 raises it, or takes it away, holds at once, for nobody is hurt by it. Whatever is not known gives no cap, and is said. Pods
-that are ending are only observed: kubelet ends them already.
+that are ending are only observed, for kubelet ends them already, unless their owners have asked for ages of it.
 """
 
 from collections import Counter
@@ -18,6 +18,9 @@ from gpushare_node.nvml.driver import MigSurvey, Survey
 from gpushare_node.policy import Policy, Share
 
 _MIB = 1 << 20
+
+_LONGEST_ENDING_SECONDS = 300
+"""A pod that may take longer to end runs on like any other: else whoever deletes it with a year of grace has no cap."""
 
 Profiles = Mapping[str, str | None]
 """The devices that tenants can hold: uuid → MIG profile as policies write it, None for a whole GPU."""
@@ -110,7 +113,8 @@ def grant(
             if held:
                 caps[container] = held
             devices = frozenset(device for one in given for device in one.devices)
-            action = Action.NONE if pod.is_terminating else now.action
+            is_ending = pod.is_terminating and pod.ending_seconds <= _LONGEST_ENDING_SECONDS
+            action = Action.NONE if is_ending else now.action
             own = Grant(devices=devices, caps=_caps(held, devices, action, now.grace_seconds))
             grants.update({ContainerId(pod_uid=uid, container=container): own for uid in pod.uids})
     return Granted(grants=grants, caps=caps, doubts=tuple(doubts))

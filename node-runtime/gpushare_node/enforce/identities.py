@@ -28,7 +28,9 @@ class Roster:
     @classmethod
     def of(cls, pods: Iterable[PodView]) -> "Roster":
         """The roster of these pods."""
-        return cls(pods={uid: pod for pod in pods for uid in pod.uids})
+        found = tuple(pods)
+        # Last, so that it wins: nobody's other uid may hide a pod.
+        return cls(pods={uid: pod for pod in found for uid in pod.uids} | {pod.uids[0]: pod for pod in found})
 
     def find(self, container: ContainerId) -> PodView | None:
         """The container's pod."""
@@ -56,17 +58,19 @@ class Identities:
     def recognise(self, pids: Collection[int], roster: Roster, suspects: Collection[int] = ()) -> Mapping[int, Process]:
         """Who these processes are; those that ended or cannot be read are missing.
 
-        New ones and `suspects` are looked at now, the others in turn. Until then a reused pid passes for its former owner:
-        that cannot last for the samples that an offence takes, and every signal checks again. While nobody has come, gone or
-        become somebody else, the same object is returned.
+        New ones and `suspects` are looked at now, the others in turn; of suspects the cgroup is read again, too. Until then a
+        reused pid passes for its former owner: that cannot last for the samples that an offence takes, and every signal checks
+        again. While nobody has come, gone or become somebody else, the same object is returned.
         """
         self._round = (self._round + 1) % ROUNDS
         present = set(pids)
-        due = {pid for pid in present if pid not in self._seen or pid % ROUNDS == self._round}
-        due.update(pid for pid in suspects if pid in present)
+        due = present - self._seen.keys() | present.intersection(suspects)
+        due.update([pid for pid in present if pid % ROUNDS == self._round])
+        self._processes.forget(suspects)
         looked = self._processes.look(due)
-        gone = [pid for pid in self._seen if pid not in present or (pid in due and pid not in looked)]
-        new = [pid for pid, seen in looked.items() if self._seen.get(pid) != seen]
+        gone = self._seen.keys() - (present - (due - looked.keys()))
+        # Whoever has not changed is most often the same object; comparing the values takes far longer.
+        new = [pid for pid, seen in looked.items() if seen is not self._seen.get(pid) and seen != self._seen.get(pid)]
         for pid in gone:
             del self._seen[pid]
         self._seen.update((pid, looked[pid]) for pid in new)

@@ -5,7 +5,7 @@ Makes no call to the API server. What cannot be read anew stays as it was last k
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gpushare_node.enforce.grants import Allocations, Profiles, by_container, grant, profiles, terms
@@ -15,12 +15,15 @@ from gpushare_node.guard.reading import Grant
 from gpushare_node.host.folder import Folder, FolderError, KeptCap
 from gpushare_node.host.kubelet import Checkpoint, CheckpointError
 from gpushare_node.kube.cluster import PodView
-from gpushare_node.nvml.driver import DriverError, Survey
+from gpushare_node.nvml.driver import DriverError, Survey, Versions
 from gpushare_node.nvml.watch import Watched
 from gpushare_node.policy import Policy
 
 SURVEY_SECONDS = 30
-"""How often GPUs and instances are enumerated again. Walking MIG devices under load takes seconds."""
+"""How often GPUs and instances are enumerated again."""
+
+_SURVEY_WAIT_SECONDS = 1.0
+"""How long a cycle waits for that. Walking MIG devices under load takes seconds: later cycles take what comes later."""
 
 STALE_SECONDS = 60
 """How old the list of pods may be for new containers to be judged by it."""
@@ -55,6 +58,7 @@ class Inventory:
     folder: Folder
     policy: Policy
     surveys: tuple[Survey, ...] | None = None
+    versions: Versions | None = None
     gpus: tuple[str, ...] = ()
     roster: Roster = field(default_factory=Roster)
     grants: Mapping[ContainerId, Grant] = field(default_factory=dict)
@@ -71,7 +75,7 @@ class Inventory:
         """Look again at what is due. Whether the GPUs were surveyed anew."""
         is_surveyed = self._survey(now)
         is_fresh = self.pods.age_seconds <= STALE_SECONDS
-        found = self.pods.pods()
+        found = tuple(self._as_tenant(pod) for pod in self.pods.pods())
         is_changed = is_fresh and found != self._seen_pods
         is_allocated = self._allocate(now, at_once=is_changed)
         if is_fresh and (is_changed or is_allocated or is_surveyed):
@@ -81,13 +85,22 @@ class Inventory:
             self._grant(found)
         return is_surveyed
 
+    def _as_tenant(self, pod: PodView) -> PodView:
+        """Namespaces that the pool is for have tenants only: anybody may take the priority class of system pods."""
+        is_tenant = pod.is_system and pod.namespace in self.policy.namespaces
+        return replace(pod, is_system=False) if is_tenant else pod
+
     def _survey(self, now: float) -> bool:
         if self._surveyed_at is not None and now - self._surveyed_at < SURVEY_SECONDS:
             return False
         try:
-            surveys = self.driver.ask("survey", lambda driver: driver.survey())
+            found = self.driver.ask_patiently(
+                "survey", lambda driver: (driver.versions(), driver.survey()), wait_seconds=_SURVEY_WAIT_SECONDS)
         except DriverError:
             return False
+        if found is None:
+            return False
+        self.versions, surveys = found
         self._surveyed_at = now
         self.surveys = surveys
         self.gpus = tuple(dict.fromkeys((*self.gpus, *(survey.uuid for survey in surveys if survey.name))))

@@ -49,7 +49,7 @@ class Hold:
 
 @dataclass(kw_only=True)
 class Ladder:
-    """The lower rungs. Called once a cycle, from one thread; MPS is asked on the errands'."""
+    """The lower rungs. Called once a cycle, from one thread; MPS is asked on the thread of its errands."""
 
     driver: Watched
     mps: MpsControl | None
@@ -98,6 +98,12 @@ class Ladder:
             if calls >= _MOST_CALLS:
                 break
             calls += self._renew(hold, wanted, now)
+
+    def let_go(self) -> None:
+        """Lift every limit that is held: the policy for which they were set holds no longer."""
+        for hold in tuple(self._held):
+            del self._held[hold]
+            self._call(hold, None)
 
     def _find_limits(self) -> bool | None:
         """Whether the driver has limits and the policy lets us use them; None while the driver does not answer."""

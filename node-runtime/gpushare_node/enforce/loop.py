@@ -87,7 +87,7 @@ class Loop:
 
     def pages(self) -> Pages:
         """What is told over HTTP."""
-        return Pages(metrics=self.watch.figures.registry.text, health=self.health, readiness=self.readiness)
+        return Pages(metrics=self.watch.figures.page, health=self.health, readiness=self.readiness)
 
     def health(self) -> Answer:
         """Whether the loop lives."""
@@ -120,4 +120,4 @@ class Loop:
         while self.watch.has_victims and self.clock.now() < deadline:
             self.pause(self.interval_seconds)
             self.step()
-        self.watch.close()
+        self.watch.close(is_leaving=self.upkeep is not None and self.upkeep.is_leaving)

@@ -71,7 +71,8 @@ class Records:
         """What came of sending a signal. Those whom it reached are followed until they are gone."""
         case.signal = signal
         case.sent_at[signal] = now
-        self.signalled[case.facts.unit.device] = now
+        if Sent.SENT.value in answers.values():
+            self.signalled[case.facts.unit.device] = now
         for process, answer in answers.items():
             case.portraits.setdefault(process, None)
             self._write(case, process, answer, now)

@@ -31,6 +31,7 @@ _NODE_SECONDS = 15
 _SAY_SECONDS = 60
 _LABEL_SECONDS = 60
 _CONFLICT_SECONDS = 300
+_REMIND_SECONDS = 600
 _REPAIR_SECONDS = 3600
 """How long the same finding is not repaired again: what comes back has a cause that a repair does not end."""
 
@@ -59,6 +60,7 @@ class Upkeep:
     _said: tuple[Reason, str] | None = None
     _said_at: float = 0.0
     _is_deleting: bool = False
+    _told: dict[Reason, float] = field(default_factory=dict)
     recent: deque[Xid] = field(default_factory=lambda: deque(maxlen=16))
 
     def look(self, now: float) -> None:
@@ -75,6 +77,8 @@ class Upkeep:
             self._said, self._said_at = found, now
             self.watch.figures.ready.replace([((found[0].word,), 1)])
             self.watch.errands.send(partial(self._say, *found))
+        self._tell_trouble(now)
+        self._count_events()
 
     def reason(self, now: float) -> tuple[Reason, str]:
         """What the node's condition must say, with a sentence."""
@@ -87,6 +91,20 @@ class Upkeep:
             return Reason.LABEL_CONFLICT, self._conflict[1]
         return Reason.READY, ""
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the node is to leave the pool."""
+        return bool(self._farewell)
+
+    def _tell_trouble(self, now: float) -> None:
+        """An Event for what keeps caps from being held, not more often than is of use to people."""
+        self._told = {reason: at for reason, at in self._told.items() if now - at < _REMIND_SECONDS}
+        trouble = self.watch.reason()
+        if trouble is not None and trouble[0] not in self._told:
+            self._told[trouble[0]] = now
+            _LOG.warning("%s: %s", trouble[0].word, trouble[1])
+            self.cluster.tell(Event(type=EventType.WARNING, reason=trouble[0].word, message=trouble[1]))
+
     def _hear(self, xid: Xid, now: float) -> None:
         self.watch.figures.xids.add(str(xid.xid))
         self.recent.append(xid)
@@ -96,9 +114,14 @@ class Upkeep:
         self._tell(About.XID, message)
 
     def _check_layout(self, surveys: tuple[Survey, ...], now: float) -> None:
-        """Compare with the policy. What is found twice in a row is repaired, once."""
-        former, self._finding = self._finding, _find(self.plan(surveys))
-        if self._finding is None or self._finding != former or self._is_deleting:
+        """Compare with the policy. What is found twice in a row is repaired, once.
+
+        A GPU that is lost or unreadable is said only: a new start repairs it no more, and the others would go without caps.
+        """
+        planned = self.plan(surveys)
+        former, self._finding = self._finding, _find(planned)
+        is_repairable = any(gpu.operations for gpu in planned.gpus)
+        if self._finding is None or self._finding != former or not is_repairable or self._is_deleting:
             return
         folder = self.watch.worlds.folder
         mark, text = folder.repaired(), f"{self._finding[0].word}: {self._finding[1]}"
@@ -121,8 +144,8 @@ class Upkeep:
             view = self.cluster.node()
             self._farewell = self._find_farewell(view)
             if self._farewell:
-                self._is_deleting = True
                 self.cluster.delete_own_pod()
+                self._is_deleting = True
             elif self.labels:
                 self._keep_labels(view, now)
         except ClusterError:
@@ -150,8 +173,6 @@ class Upkeep:
         self.cluster.apply_labels(self.labels)
 
     def _start_over(self) -> None:
-        self._is_deleting = True
-
         def delete() -> None:
             try:
                 self.cluster.delete_own_pod()
@@ -159,7 +180,7 @@ class Upkeep:
                 self.watch.figures.api_errors.add("delete")
                 self._is_deleting = False
 
-        self.watch.errands.send(delete)
+        self._is_deleting = self.watch.errands.send(delete)
 
     def _say(self, reason: Reason, message: str) -> None:
         """On the errands' thread."""
@@ -167,6 +188,11 @@ class Upkeep:
             self.cluster.set_condition(reason, message)
         except ClusterError:
             self.watch.figures.api_errors.add("condition")
+
+    def _count_events(self) -> None:
+        counter, told = self.watch.figures.events, self.cluster.told()
+        for outcome, count in (("told", told.told), ("refused", told.refused), ("dropped", told.dropped)):
+            counter.add(outcome, by=count - counter.value(outcome))
 
     def _tell(self, about: About, message: str) -> None:
         _LOG.warning("%s", message)

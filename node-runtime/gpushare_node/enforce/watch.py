@@ -66,6 +66,7 @@ class Watch:
     setting: Setting
     figures: Figures
     errands: Errands = field(default_factory=Errands)
+    mps_errands: Errands = field(default_factory=Errands)
     list_seconds: float = 0.0
     is_surveyed: bool = False
 
@@ -82,12 +83,12 @@ class Watch:
             node=setting.node, policy_digest=setting.policy_digest, processes=worlds.processes, figures=self.figures
         )
         self._actions = Actions(
-            processes=worlds.processes, cluster=worlds.cluster, mps=worlds.mps, errands=self.errands, figures=self.figures,
-            records=self._records,
+            processes=worlds.processes, cluster=worlds.cluster, mps=worlds.mps, errands=self.errands,
+            mps_errands=self.mps_errands, figures=self.figures, records=self._records,
         )  # fmt: skip
         self._standing = Standing(cluster=worlds.cluster, figures=self.figures, records=self._records)
         self.ladder = Ladder(
-            driver=worlds.driver, mps=worlds.mps, errands=self.errands, figures=self.figures, policy=setting.policy
+            driver=worlds.driver, mps=worlds.mps, errands=self.mps_errands, figures=self.figures, policy=setting.policy
         )
         self._court = Court(setting.settings)
         self._spans_node = worlds.processes.sees_host()
@@ -96,6 +97,8 @@ class Watch:
         """Look, judge, act, tell. Raises nothing that the worlds outside may cause."""
         now = self.worlds.clock.now()
         self.is_surveyed = self.inventory.renew(now)
+        if self.is_surveyed and self.inventory.versions is not None:
+            self.figures.show(self.inventory.versions, self.inventory.surveys or ())
         devices = self._read()
         self.ladder.ask_mps(devices, now)
         pids = {row.pid for device in devices for row in device.rows or ()}
@@ -111,11 +114,15 @@ class Watch:
         verdicts = self._court.judge(reading, now)
         self._records.history = self._court.history
         roster = self.inventory.roster
-        self._actions.carry_out(verdicts, reading, roster, now)
-        self._standing.hear(verdicts, roster, now)
+        steps = [verdict for verdict in verdicts if not isinstance(verdict, Observe)]
+        out_of_reach = self._actions.carry_out(steps, reading, roster, now)
+        self._court.let_go(out_of_reach, now)
+        self._records.history = self._court.history
+        self._standing.hear(steps, roster, now)
         self._records.prune(now)
-        self.ladder.hold(reading, now)
-        observed = tuple(verdict for verdict in verdicts if isinstance(verdict, Observe))
+        if not self.setting.settings.dry_run:
+            self.ladder.hold(reading, now)
+        observed = tuple([verdict for verdict in verdicts if isinstance(verdict, Observe)])
         self.figures.snapshot = Snapshot(observed=observed, devices=devices, roster=roster)
 
     def signalled_at(self, gpu: str) -> float:
@@ -123,8 +130,13 @@ class Watch:
         places = {place for device in self.figures.snapshot.devices if device.uuid == gpu for place in device.places()}
         return max((self._records.signalled.get(place, -math.inf) for place in places | {gpu}), default=-math.inf)
 
-    def close(self) -> None:
-        """End the session with the driver: own handles block changes of mode and upgrades."""
+    def close(self, *, is_leaving: bool = False) -> None:
+        """End the session with the driver: own handles block changes of mode and upgrades.
+
+        The driver's own limits go on holding while the program is away, unless the node leaves the pool.
+        """
+        if is_leaving:
+            self.ladder.let_go()
         self.worlds.driver.close()
 
     def stop_choosing(self) -> None:

@@ -5,9 +5,6 @@ cap says. The order in one cycle: look, count, go on with victims, choose new on
 leads to no signal.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
-
 from gpushare_node.guard.ladder import Case, advance, choose
 from gpushare_node.guard.ledger import History, Ledger
 from gpushare_node.guard.reading import DEFAULTS, Action, Cap, Grant, Reading, Settings
@@ -32,28 +29,23 @@ def judge(
     cases: dict[Unit, Case] = {}
     observed: list[tuple[Unit, Cap | None, Sample, Level]] = []
     for sight in sights.values():
-        for unit, cap, sample in _capped(sight, reading, settings):
+        for container, sample in sight.samples.items():
+            unit = Unit(container, sight.device)
+            cap = _cap(reading.grants.get(container), sight.device, settings)
             answer = _answer(unit, cap, sample, sight, ledger)
             observed.append((unit, cap, sample, answer))
             if cap is not None and answer is Level.OVER:
-                offence = ledger.count(unit, tuple(process for process, _ in sample.processes))
+                offence = ledger.count(unit, tuple([process for process, _ in sample.processes]))
                 cases[unit] = Case(unit=unit, cap=cap, sample=sample, sight=sight, offence=offence)
     _acquit(observed, sights, ledger)
     _advance_all(reading, sights, cases, ledger)
     for case in sorted(cases.values(), key=lambda case: -case.excess_bytes):
         _act(case, ledger)
-    ledger.verdicts.extend(_observe(*facts, ledger) for facts in observed)
+    ledger.verdicts.extend([_observe(unit, cap, sample, answer, ledger) for unit, cap, sample, answer in observed])
     for device, seen in looks:
         report_device(device, seen, ledger)
     report_places(sights, reading, ledger)
     return tuple(ledger.verdicts), ledger.close()
-
-
-def _capped(sight: Sight, reading: Reading, settings: Settings) -> Iterator[tuple[Unit, Cap | None, Sample]]:
-    """The containers on a device with their caps."""
-    for container, sample in sight.samples.items():
-        cap = _cap(reading.grants.get(container), sight.device, settings)
-        yield Unit(container=container, device=sight.device), cap, sample
 
 
 def _cap(grant: Grant | None, device: str, settings: Settings) -> Cap | None:
@@ -122,7 +114,7 @@ def _warn(case: Case, action: Action, waited_seconds: float, ledger: Ledger) -> 
     offence = ledger.offences[case.unit]
     if offence.warned_at is not None and ledger.now - offence.warned_at < ledger.settings.remind_seconds:
         return
-    ledger.offences[case.unit] = replace(offence, warned_at=ledger.now)
+    ledger.offences[case.unit] = offence._replace(warned_at=ledger.now)
     following = _STEP_NEXT[action]
     rest = None if following is Next.NOTHING else max(0.0, case.cap.grace_seconds - waited_seconds)
     ledger.verdicts.append(Warn(facts=case.facts(ledger, following, rest)))
@@ -139,7 +131,7 @@ def _evict(case: Case, ledger: Ledger) -> None:
         ledger.choose(unit.container)
     elif ledger.now - offence.evicted_at < settings.retry_seconds:
         return
-    ledger.offences[unit] = replace(offence, evicted_at=ledger.now, is_settled=settings.dry_run)
+    ledger.offences[unit] = offence._replace(evicted_at=ledger.now, is_settled=settings.dry_run)
     ledger.verdicts.append(Evict(facts=case.facts(ledger, Next.EVICT, settings.retry_seconds)))
 
 
@@ -157,4 +149,4 @@ def _observe(unit: Unit, cap: Cap | None, sample: Sample, answer: Level, ledger:
         state = State.OVER if offence.warned_at is None else State.WARNED
     used = sample.used_bytes if sample.is_whole else None
     since = 0.0 if offence is None else ledger.now - offence.since
-    return Observe(unit=unit, state=state, used_bytes=used, cap=cap, since_seconds=since)
+    return Observe(unit, state, used, cap, since)

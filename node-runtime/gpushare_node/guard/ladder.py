@@ -5,8 +5,8 @@ in it; whatever is unknown waits. Decides about victims only; who is an offender
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import assert_never
+from dataclasses import replace
+from typing import NamedTuple, assert_never
 
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.ledger import Ledger, Offence, Step, Victim
@@ -16,8 +16,7 @@ from gpushare_node.guard.sight import Sample, Sight, Unit
 from gpushare_node.guard.verdicts import Facts, Kill, Next, Reason, Report, Scope, Terminate, TerminateClient
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
+class Case(NamedTuple):
     """A container that is over its cap on a device in this cycle, without doubt."""
 
     unit: Unit
@@ -73,7 +72,7 @@ def choose(case: Case, ledger: Ledger) -> None:
 def demote(case: Case, ledger: Ledger) -> None:
     """Give up ending MPS clients for this offence: the fallback follows, and never a raw SIGKILL."""
     ledger.victims = {device: victim for device, victim in ledger.victims.items() if victim.unit != case.unit}
-    ledger.offences[case.unit] = replace(ledger.offences[case.unit], is_demoted=True)
+    ledger.offences[case.unit] = ledger.offences[case.unit]._replace(is_demoted=True)
 
 
 def advance(victim: Victim, sight: Sight | None, case: Case | None, reading: Reading, ledger: Ledger) -> None:
@@ -142,7 +141,7 @@ def _kill(victim: Victim, verified: tuple[Process, ...], case: Case, ledger: Led
     ledger.verdicts.append(Kill(facts=facts, processes=verified, scope=victim.scope))
     if ledger.settings.dry_run:
         del ledger.victims[victim.unit.device]
-        ledger.offences[victim.unit] = replace(case.offence, is_settled=True)
+        ledger.offences[victim.unit] = case.offence._replace(is_settled=True)
     else:
         ledger.victims[victim.unit.device] = replace(victim, processes=verified, step=Step.KILL_SENT, step_at=ledger.now)
 

@@ -5,8 +5,9 @@ closed into the next History. Nothing is kept that a restart of the agent would 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from gpushare_node.guard.identity import ContainerId, Process
 from gpushare_node.guard.reading import Settings
@@ -16,8 +17,7 @@ from gpushare_node.guard.verdicts import Scope, Verdict
 MINUTE_SECONDS = 60
 
 
-@dataclass(frozen=True, kw_only=True)
-class Offence:
+class Offence(NamedTuple):
     """A run of samples over the cap, unbroken by a calm one. Times are the monotonic clock's.
 
     `members` are the container's processes in the last such sample. `confirmed_at`: when the run had the length that is asked
@@ -102,7 +102,7 @@ class Ledger:
         samples = offence.samples + 1
         is_confirmed = samples >= self.settings.samples and offence.confirmed_at is None
         confirmed_at = self.now if is_confirmed else offence.confirmed_at
-        offence = replace(offence, samples=samples, sampled_at=self.now, members=members, confirmed_at=confirmed_at)
+        offence = offence._replace(samples=samples, sampled_at=self.now, members=members, confirmed_at=confirmed_at)
         self.offences[unit] = offence
         return offence
 

@@ -17,7 +17,7 @@ def report_device(device: Device, seen: tuple[Sight, ...] | Distrust, ledger: Le
         return
     if device.used_bytes is None or device.total_bytes is None:
         return
-    gap = device.used_bytes - sum(used or 0 for sight in seen for used in sight.uses.values())
+    gap = device.used_bytes - sum(sum(filter(None, sight.uses.values())) for sight in seen)
     if gap * 100 > device.total_bytes * ledger.settings.unattributed_percent:
         ledger.verdicts.append(Report(reason=Reason.UNATTRIBUTED, device=device.uuid, used_bytes=gap))
 

@@ -7,6 +7,7 @@ therefore makes every row of that GPU worthless for the cycle. Owns the rows and
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 PID_MAX = 1 << 22
 """The largest pid of a 64-bit Linux: `PID_MAX_LIMIT`."""
@@ -32,8 +33,7 @@ class Kind(Enum):
     MPS = "mps"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(NamedTuple):
     """One row of one list. `gpu_instance` is None where NVML gives none: 0xFFFFFFFF."""
 
     pid: int
@@ -120,15 +120,15 @@ def sift(device: Device) -> Sifted | Distrust:
         if isinstance(merged, Distrust):
             return merged
         uses[place] = merged
-    clients = frozenset(row.pid for row in device.rows if row.kind is Kind.MPS)
+    clients = frozenset([row.pid for row in device.rows if row.kind is Kind.MPS])
     return Sifted(uses=uses, clients=clients)
 
 
 def _by_place(device: Device, rows: tuple[Row, ...]) -> Mapping[str, tuple[Iterable[Row], int | None]] | None:
     """The rows of each place with its size; None when a row stands in no place."""
     if device.instances is None:
-        stray = any(row.gpu_instance is not None for row in rows)
-        return None if stray else {device.uuid: (rows, device.total_bytes)}
+        strays = [row for row in rows if row.gpu_instance is not None]
+        return None if strays else {device.uuid: (rows, device.total_bytes)}
     placed: dict[int | None, list[Row]] = {number: [] for number in device.instances}
     for row in rows:
         if row.gpu_instance not in placed:
@@ -139,25 +139,25 @@ def _by_place(device: Device, rows: tuple[Row, ...]) -> Mapping[str, tuple[Itera
 
 def _merge(rows: Iterable[Row], total_bytes: int, pid_max: int) -> Uses | Distrust:
     """One place's processes, each once: a process in several lists counts with its largest value, not with their sum."""
-    lists: dict[Kind, dict[int, int | None]] = {Kind.COMPUTE: {}, Kind.GRAPHICS: {}, Kind.MPS: {}}
-    for row in rows:
-        pid, used = row.pid, row.used_bytes
+    merged: dict[int, int | None] = {}
+    graphics: dict[int, int | None] = {}
+    mps: dict[int, int | None] = {}
+    for pid, listed, _, kind in rows:
         if not 2 < pid <= pid_max:
             return Distrust.BAD_PID
-        if used == MEMORY_UNKNOWN:
-            used = None
+        used = None if listed == MEMORY_UNKNOWN else listed
         if used is not None:
             if not 0 <= used <= total_bytes:
                 return Distrust.ABOVE_TOTAL
             if 0 < used < SMALLEST_USE_BYTES:
                 return Distrust.SWAPPED
-        if lists[row.kind].setdefault(pid, used) != used:
+        uses = merged if kind is Kind.COMPUTE else graphics if kind is Kind.GRAPHICS else mps
+        if uses.setdefault(pid, used) != used:
             return Distrust.CONFLICTING
-    merged = lists.pop(Kind.COMPUTE)
-    for others in lists.values():
+    for others in (graphics, mps):
         for pid, used in others.items():
             known = merged.setdefault(pid, used)
             merged[pid] = None if known is None or used is None else max(known, used)
-    if sum(used for used in merged.values() if used) * 100 > total_bytes * SUM_PERCENT:
+    if sum(filter(None, merged.values())) * 100 > total_bytes * SUM_PERCENT:
         return Distrust.SUM_ABOVE_TOTAL
     return merged

@@ -7,22 +7,21 @@ history.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
 from gpushare_node.guard.reading import Cap
 from gpushare_node.guard.rows import Device, Distrust, Mps, Sifted, Uses, sift
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unit:
+class Unit(NamedTuple):
     """What a cap is about: one container on one device."""
 
     container: ContainerId
     device: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sample:
+class Sample(NamedTuple):
     """What a container's recognised processes use of a device. With `is_whole` False, one of them has no known use."""
 
     used_bytes: int
@@ -52,7 +51,7 @@ class Sight:
 
     def may_hide(self, members: Iterable[Process]) -> bool:
         """Whether one of these may be among the unrecognised. A known start time tells a reused pid apart."""
-        return any(
+        return bool(self.unrecognised) and any(
             process.pid in self.unrecognised and self.unrecognised[process.pid] in (None, process.start_time)
             for process in members
         )
@@ -74,18 +73,18 @@ def look(device: Device, identities: Mapping[int, Process]) -> tuple[Sight, ...]
     return tuple(_sight(place, device, sifted, identities) for place in sifted.uses)
 
 
-def level(sample: Sample, cap: Cap, members: Iterable[Process], sight: Sight) -> Level:
+def level(sample: Sample, cap: Cap, members: tuple[Process, ...], sight: Sight) -> Level:
     """The answer for one sample. `members` are the container's when it was last over: one of them hidden now leaves it open."""
     if not sample.is_whole:
         return Level.UNKNOWN
     if sample.used_bytes > cap.limit_bytes:
         return Level.OVER
-    return Level.UNKNOWN if sight.may_hide(members) else Level.CALM
+    return Level.UNKNOWN if members and sight.may_hide(members) else Level.CALM
 
 
 def _sight(place: str, device: Device, sifted: Sifted, identities: Mapping[int, Process]) -> Sight:
     uses = sifted.uses[place]
-    gathered: dict[ContainerId, list[tuple[Process, int | None]]] = {}
+    samples: dict[ContainerId, Sample] = {}
     unrecognised: dict[int, int | None] = {}
     orphans: list[Process] = []
     for pid, used in uses.items():
@@ -93,7 +92,7 @@ def _sight(place: str, device: Device, sifted: Sifted, identities: Mapping[int, 
         if process is None or process.pid != pid:
             unrecognised[pid] = None
         elif process.kind is ProcessKind.TENANT and process.container is not None:
-            gathered.setdefault(process.container, []).append((process, used))
+            samples[process.container] = _add(samples.get(process.container, _NOTHING), process, used)
         elif process.kind in (ProcessKind.TENANT, ProcessKind.UNKNOWN):
             unrecognised[pid] = process.start_time
             orphans.append(process)
@@ -102,12 +101,17 @@ def _sight(place: str, device: Device, sifted: Sifted, identities: Mapping[int, 
         mps=device.mps,
         uses=uses,
         clients=sifted.clients,
-        samples={container: _sample(members) for container, members in gathered.items()},
+        samples=samples,
         unrecognised=unrecognised,
         orphans=tuple(orphans),
     )
 
 
-def _sample(members: list[tuple[Process, int | None]]) -> Sample:
-    known = tuple((process, used) for process, used in members if used is not None)
-    return Sample(used_bytes=sum(used for _, used in known), is_whole=len(known) == len(members), processes=known)
+_NOTHING = Sample(used_bytes=0, is_whole=True, processes=())
+
+
+def _add(sample: Sample, process: Process, used_bytes: int | None) -> Sample:
+    """The sample with one process more."""
+    if used_bytes is None:
+        return Sample(sample.used_bytes, False, sample.processes)
+    return Sample(sample.used_bytes + used_bytes, sample.is_whole, (*sample.processes, (process, used_bytes)))

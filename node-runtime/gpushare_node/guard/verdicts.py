@@ -6,6 +6,7 @@ TerminateClient, Kill and Evict are said once for each step: whoever carries one
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.reading import Cap
@@ -61,8 +62,7 @@ class Reason(Enum):
     STUCK = "a killed process still holds the device"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Observe:
+class Observe(NamedTuple):
     """One container on one device in this cycle. `used_bytes` is None when unknown; `cap` None where there is none."""
 
     unit: Unit

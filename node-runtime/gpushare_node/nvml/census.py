@@ -52,7 +52,7 @@ class Census:
         if self.is_stale or not self._is_mig_as_it_was():
             self._read_mig()
         rows = self._read_rows()
-        strangers = frozenset(row.gpu_instance for row in rows) - (self._mig.keys() if self._mig is not None else {None})
+        strangers = frozenset({row.gpu_instance for row in rows}) - (self._mig.keys() if self._mig is not None else {None})
         if strangers - self._strangers:
             # Looked for once: a row that is junk would have MIG devices walked in every cycle.
             self._read_mig()

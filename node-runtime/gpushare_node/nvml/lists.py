@@ -114,7 +114,7 @@ class _List:
     def _decode(self, count: int) -> tuple[Row, ...]:
         raw = self._view[: count * self.call.record.size].tobytes()
         if raw != self._raw:
-            self._rows = tuple([_row(self._kind, *fields) for fields in self.call.record.iter_unpack(raw)])
+            self._rows = tuple([_row(self._kind, fields) for fields in self.call.record.iter_unpack(raw)])
             self._raw = raw
         return self._rows
 
@@ -131,13 +131,19 @@ class Lists:
         self._library = library
         self._prefers_detail = prefers_detail
         self._lists: dict[Kind, _List | None] = {}
+        self._found: tuple[tuple[Row, ...], ...] = ()
+        self._rows: tuple[Row, ...] = ()
 
     def read(self, handle: Handle) -> tuple[Row, ...]:
         """The rows of the compute, graphics and MPS lists. DriverError if one cannot be read.
 
-        A driver without the latter two has no such processes to tell of; one without the first cannot be used.
+        A driver without the latter two has no such processes to tell of; one without the first cannot be used. As long as
+        nothing has changed, the same object is returned.
         """
-        return (*self._read(Kind.COMPUTE, handle), *self._read(Kind.GRAPHICS, handle), *self._read(Kind.MPS, handle))
+        found = (self._read(Kind.COMPUTE, handle), self._read(Kind.GRAPHICS, handle), self._read(Kind.MPS, handle))
+        if found != self._found:
+            self._found, self._rows = found, (*found[0], *found[1], *found[2])
+        return self._rows
 
     def _read(self, kind: Kind, handle: Handle) -> tuple[Row, ...]:
         if kind not in self._lists:
@@ -186,10 +192,7 @@ class Lists:
         return rows
 
 
-def _row(kind: Kind, pid: int, used: int, gpu_instance: int, *_: int) -> Row:
-    return Row(
-        pid=pid,
-        used_bytes=None if used == MEMORY_UNKNOWN else used,
-        gpu_instance=None if gpu_instance == NO_INSTANCE else gpu_instance,
-        kind=kind,
-    )
+def _row(kind: Kind, fields: tuple[int, ...]) -> Row:
+    """The row of a record's first three fields."""
+    used, instance = fields[1], fields[2]
+    return Row(fields[0], None if used == MEMORY_UNKNOWN else used, None if instance == NO_INSTANCE else instance, kind)

@@ -8,7 +8,7 @@ what a hung GPU means: `hung_seconds` tells.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gpushare_node.clock import Clock
 from gpushare_node.guard.rows import Device
@@ -50,6 +50,7 @@ class Watched:
         self._is_over = False
         self._tours: Tours[Device | DriverError] = Tours(clock, deadline_seconds=deadline_seconds)
         self._whole = Worker(NODE, clock)
+        self._late: Promise[Any] | None = None
         self._listener = Worker("xids", clock)
         self._heard: Promise[tuple[Xid, ...] | DriverError] | None = None
         self._is_deaf = False
@@ -81,11 +82,26 @@ class Watched:
         promise = self._whole.start(partial(_try, question, driver))
         if promise is None or not promise.is_kept(self._deadline_seconds):
             raise DriverError(name, Code.TIMEOUT)
-        answer = promise.value
-        if isinstance(answer, DriverError):
-            self._heed(answer)
-            raise answer
-        return answer
+        return self._take(promise.value)
+
+    def ask_patiently(self, name: str, question: Callable[[Driver], T], *, wait_seconds: float) -> T | None:
+        """As `ask`, for what may take longer than a cycle: None while there is no answer, to be asked again until there is.
+
+        Only the first time is the answer waited for. There is one such question.
+        """
+        driver = self._session()
+        if driver is None:
+            raise DriverError(self._problem.call, self._problem.code)
+        if self._late is None:
+            self._late = self._whole.start(partial(_try, question, driver))
+            if self._late is None:
+                raise DriverError(name, Code.TIMEOUT)
+            self._late.is_kept(wait_seconds)
+        if not self._late.is_kept():
+            return None
+        answer: T | DriverError = self._late.value
+        self._late = None
+        return self._take(answer)
 
     def hung_seconds(self) -> Mapping[str, float]:
         """How long calls have been out that should have come back: by UUID, and `NODE`."""
@@ -123,6 +139,12 @@ class Watched:
         self._tours.stop()
         self._whole.stop()
         self._listener.stop()
+
+    def _take(self, answer: T | DriverError) -> T:
+        if isinstance(answer, DriverError):
+            self._heed(answer)
+            raise answer
+        return answer
 
     def _note(self, answers: Mapping[str, Device | DriverError]) -> None:
         self._troubles = {}
@@ -175,7 +197,7 @@ class Watched:
         if self._driver is None or self._tours.is_busy or self._whole.is_busy or self._listener.is_busy:
             return
         driver, self._driver = self._driver, None
-        self._heard = None
+        self._heard = self._late = None
         self._run_whole(driver.close)
         self._is_over = self._is_deaf = False
         self._back_off()

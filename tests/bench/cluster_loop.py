@@ -1,0 +1,140 @@
+"""The speed of the loop on a real cluster: from a changed intent to the new allocatable, in its parts.
+
+Ours are the runtime's start, its change of the hardware and its labels; the controller's the new pod; kubelet's that pod's
+start and the node's status, which it writes every second here and every ten by default; the plugin's the registration.
+"""
+
+import re
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.cluster.bundles import NAMESPACE
+from tests.cluster.lab import CONDITION, Lab, intent
+
+ROUNDS = 5
+BY_HAND = "1 to 2 minutes are reported for relabelling by hand"
+_LAYOUTS = ("{1g.5gb: 7}", "{2g.10gb: 3}")
+_STATUS = '.status.conditions[?(@.type=="' + CONDITION + '")].status'
+_NODE = r"{.metadata.labels.nvidia\.com/device-plugin\.config} {.status.allocatable} {" + _STATUS + r'}{"\n"}'
+_POD = '{.metadata.uid} {.metadata.deletionTimestamp} {.status.initContainerStatuses[0].state}{"\\n"}'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Times:
+    """When things were seen, in seconds after `helm upgrade` was begun."""
+
+    upgraded: float
+    created: float
+    started: float
+    labelled: float
+    offered: float
+    ready: float
+
+
+class Watch:
+    """Lines of a `kubectl get --watch`, each with the time of its arrival."""
+
+    def __init__(self, lab: Lab, *arguments: str) -> None:
+        kubeconfig = lab.cluster.control_plane.folder / "admin.kubeconfig"
+        from tests.tools import helm  # noqa: PLC0415 - it may download
+
+        command = lab.cluster.network.command(helm.kubectl(), "--kubeconfig", kubeconfig, "get", *arguments, "--watch")
+        self._process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
+        self.lines: list[tuple[float, str]] = []
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.lines.append((time.monotonic(), line.strip()))
+
+    def first(self, since: float, holds: Callable[[str], bool], seconds: float = 90) -> float:
+        """When the first line came for which it holds."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for at, line in list(self.lines):
+                if at >= since and holds(line):
+                    return at
+            time.sleep(0.01)
+        raise TimeoutError(f"nothing came: {self.lines[-3:]}")
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+
+
+def change(lab: Lab, node: Watch, pods: Watch, layout: str) -> Times:
+    """One change of the layout, watched."""
+    lab.compile(pool(layout))
+    assert lab.bundle is not None
+    profile = layout.strip("{}").split(":")[0]
+    uid = next(line.split()[0] for _, line in reversed(pods.lines))
+    label = node.lines[-1][1].split()[0]
+    begun = time.monotonic()
+    lab.release.install(lab.bundle)
+    upgraded = time.monotonic()
+    created = pods.first(begun, lambda line: line.split()[0] != uid)
+    started = pods.first(created, lambda line: line.split()[0] != uid and '"running"' in line)
+    labelled = node.first(begun, lambda line: line.split()[0] != label)
+    offer = re.compile(rf'"nvidia.com/mig-{profile}":"[1-9]')
+    offered = node.first(labelled, lambda line: offer.search(line) is not None)
+    ready = node.first(offered, lambda line: line.endswith(" True"))
+    times = (upgraded, created, started, labelled, offered, ready)
+    return Times(**dict(zip(Times.__dataclass_fields__, (at - begun for at in times), strict=True)))
+
+
+def pool(layout: str) -> str:
+    """The intent."""
+    return intent(training=f"card: a100-sxm4-40gb, sharing: {{mode: mig, layout: {layout}}}")
+
+
+def main() -> None:
+    """Bring a cluster up, change the layout ROUNDS times, print medians."""
+    lab = Lab("gpushare-bench")
+    try:
+        lab.up()
+        lab.choose(node_1="training")
+        lab.install(pool(_LAYOUTS[1]))
+        lab.await_offer("node-1", "training")
+        lab.cluster.wait(lambda: lab.is_ready("node-1"), "the runtime is ready")
+        node = Watch(lab, "node", "node-1", "--output", f"jsonpath={_NODE}")
+        pods = Watch(lab, "pods", "--namespace", NAMESPACE, "--output", f"jsonpath={_POD}")
+        node.first(0, bool)
+        pods.first(0, bool)
+        seen = []
+        for number in range(ROUNDS):
+            seen.append(change(lab, node, pods, _LAYOUTS[number % 2]))
+            lab.cluster.wait(lambda: lab.is_ready("node-1"), "the runtime is ready")
+            time.sleep(1)
+        for watch in (node, pods):
+            watch.close()
+    finally:
+        lab.down()
+    report(seen)
+
+
+def report(seen: list[Times]) -> None:
+    """The parts, as medians."""
+    parts: dict[str, Callable[[Times], float]] = {
+        "Helm": lambda one: one.upgraded,
+        "DaemonSet controller: the former pod ends, a new one is made": lambda one: max(0.0, one.created - one.upgraded),
+        "kubelet: the pod starts": lambda one: one.started - max(one.created, one.upgraded),
+        "ours: hardware and labels": lambda one: one.labelled - one.started,
+        "plugin and kubelet: the new allocatable": lambda one: one.offered - one.labelled,
+        "ours: it is seen and said": lambda one: one.ready - one.offered,
+        "intent to allocatable": lambda one: one.offered,
+        "ours altogether": lambda one: one.labelled - one.started + one.ready - one.offered,
+    }
+    print(f"a changed layout of two GPUs on a real node, {len(seen)} times; {BY_HAND}")
+    for name, part in parts.items():
+        values = sorted(part(one) for one in seen)
+        print(f"  {statistics.median(values):6.1f} s  ({values[0]:.1f} to {values[-1]:.1f})  {name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""A node's start when its GPUs are right already: what `apply` takes beyond the interpreter, and that it changes nothing."""
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.node.silicon import Silicon
+from tests.rendering import compiled
+
+GPUS = 8
+ROUNDS = 15
+POOL = (
+    "{card: a100-sxm4-40gb, nodes: {matchLabels: {p: x}}, gpusPerNode: 8,"
+    " sharing: {mode: mig, layout: {3g.20gb: 1, 2g.10gb: 1, 1g.5gb: 2}}}"
+)
+
+
+def milliseconds(command: list[str], environment: dict[str, str]) -> tuple[float, float]:
+    """Wall and CPU time of one process, which must succeed."""
+    began = time.perf_counter()
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return (time.perf_counter() - began) * 1000, (usage.ru_utime + usage.ru_stime) * 1000
+
+
+def main() -> int:
+    """Print the figures."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        silicon = Silicon.make(folder, ("a100-sxm4-40gb",) * GPUS)
+        policy = folder / "policy.yaml"
+        policy.write_text(compiled.files("dense", dense=POOL)["chart/files/policies/dense.yaml"])
+        environment = {key: value for key, value in os.environ.items() if key != "NODE_NAME"} | silicon.environment
+        bare = [sys.executable, "-c", "pass"]
+        boot = [sys.executable, "-m", "gpushare_node", "apply", "--standalone", "--policy", str(policy),
+                "--state-dir", str(folder / "state")]  # fmt: skip
+        milliseconds(boot, environment)
+        silicon.forget_calls()
+        # In turn, so that a drifting machine slows both alike.
+        rounds = [(*milliseconds(boot, environment), *milliseconds(bare, environment)) for _ in range(ROUNDS)]
+        wall, cpu, bare_wall, bare_cpu = (statistics.median(column) for column in zip(*rounds, strict=True))
+        print(f"node boot, {GPUS} A100 under MIG that are right already: {wall - bare_wall:.0f} ms beyond the interpreter's "
+              f"{bare_wall:.0f} (at most 300), {cpu - bare_cpu:.0f} ms of CPU beyond {bare_cpu:.0f}; "
+              f"{len(silicon.calls())} calls that change anything (none)")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -42,7 +42,7 @@ test: $(READY) lint  ## every suite that this machine can run, and what is left 
 	$(BIN)/python -m tests.run
 
 test-fast: $(READY)  ## the tests that answer in seconds, without Helm
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow and not helm and not image and not cluster'
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow and not helm and not image and not cluster and not gpu'
 
 lint: $(READY)  ## ruff, mypy, yamllint
 	$(BIN)/ruff check compiler node-runtime tests docs

@@ -1,4 +1,4 @@
-"""`make docs`: the pages that are written by the programs themselves: findings.md, cards.md and reasons.md."""
+"""`make docs`: what programs write of these pages: findings.md, cards.md, reasons.md, and the tests in failure-cases.md."""
 
 import re
 import sys
@@ -8,6 +8,7 @@ from gpushare import catalog, resources
 from gpushare_node.voice.reasons import CONDITION, Reason
 
 DOCS = Path(__file__).parent
+TESTS = DOCS.parent / "tests"
 NOTE = "<!-- Written by `make docs`; edits are lost. -->"
 
 
@@ -46,7 +47,31 @@ def reasons_page() -> str:
     return "\n".join([NOTE, "", f"# Reasons of {CONDITION}", "", head, "", hint, "", *table, *rows, ""])
 
 
-PAGES = {"findings.md": findings_page, "cards.md": cards_page, "reasons.md": reasons_page}
+def failures_page() -> str:
+    """What can go wrong on a node, and the tests that carry its number. Cases are kept as they stand; tests are found anew."""
+    tests = numbered_tests()
+    cases = re.findall(r"^\| (\d+) \| (.+?) \| (.*) \|$", (DOCS / "failure-cases.md").read_text(), re.MULTILINE)
+    rows = [f"| {number} | {case} | {'<br>'.join(tests.get(int(number), [])) or why} |" for number, case, why in cases]
+    note = "<!-- The last column is written by `make docs`, but where it says why there is no test. -->"
+    head = "What goes wrong on nodes with GPUs, and the node runtime's tests against it. Each carries the number in its name."
+    table = ["| number | case | tests |", "|---|---|---|"]
+    return "\n".join([note, "", "# Failure cases of the node runtime", "", head, "", *table, *rows, ""])
+
+
+def numbered_tests() -> dict[int, list[str]]:
+    """The tests of each number, each file with its tests. A name may carry several: `test_44_45_scrambled_rows_…`."""
+    found: dict[int, list[str]] = {}
+    for path in sorted(path for room in ("node", "image", "cluster") for path in (TESTS / room).glob("test_*.py")):
+        tests = re.findall(r"^def (test_(?:case_)?((?:\d{1,2}_)+)[a-z]\w*)", path.read_text(), re.MULTILINE)
+        for number in sorted({int(number) for _, numbers in tests for number in numbers.split("_") if number}):
+            named = [f"`{name}`" for name, numbers in tests if str(number) in [one.lstrip("0") for one in numbers.split("_")]]
+            found.setdefault(number, []).append(f"{path.relative_to(TESTS)}: {', '.join(named)}")
+    return found
+
+
+PAGES = {
+    "findings.md": findings_page, "cards.md": cards_page, "reasons.md": reasons_page, "failure-cases.md": failures_page,
+}  # fmt: skip
 
 
 def main() -> int:

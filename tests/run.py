@@ -26,9 +26,12 @@ class Suite:
 
 
 _GCC = {"gcc": "gcc", "/usr/include/stdio.h": "libc6-dev"}
+_NVIDIA = "/dev/nvidiactl"
+"""There wherever NVIDIA's driver is loaded and may be used. Nobody's to install."""
+
 _CONTAINERS = {"runc": "runc", "openssl": "openssl"}
 SUITES = (
-    Suite(name="everything on one machine", marked="not image and not cluster", workers=2, tools=_GCC),
+    Suite(name="everything on one machine", marked="not image and not cluster and not gpu", workers=2, tools=_GCC),
     Suite(
         name="the image, in containers", marked="image", workers=0, needs_root=True,
         tools=_GCC | _CONTAINERS | {
@@ -42,6 +45,7 @@ SUITES = (
             "nsenter": "util-linux", "/usr/lib/cni/ptp": "containernetworking-plugins", "go": "",
         },
     ),
+    Suite(name="a real GPU", marked="gpu", workers=0, tools={_NVIDIA: ""}),
 )  # fmt: skip
 
 
@@ -73,7 +77,8 @@ def _reasons(suite: Suite) -> Iterator[str]:
     """Why it cannot run here."""
     if suite.needs_root and os.geteuid() != 0:
         yield "needs root"
-    yield from (f"{tool} is missing" + (f" (Debian: {package})" if package else "") for tool, package in _missing(suite))
+    for tool, package in _missing(suite):
+        yield "no NVIDIA driver" if tool == _NVIDIA else f"{tool} is missing" + (f" (Debian: {package})" if package else "")
     if "go" in suite.tools and shutil.which("go"):
         said = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
         version = re.match(r"go1\.(\d+)", said)

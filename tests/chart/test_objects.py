@@ -127,10 +127,10 @@ def test_the_rights_to_uninstall_go_with_the_job_even_when_it_fails(objects) -> 
 
 
 def test_each_pool_is_tested_with_each_of_its_resources(objects) -> None:
-    for name, pool in MODES.values["pools"].items():
+    for name, values in MODES.values["pools"].items():
         test = objects(MODES)["Pod", "gpu-system", f"gpushare-test-{name}"]["spec"]
         assert [one["resources"]["limits"].keys() - {"cpu", "memory"} for one in test["containers"]] == [
-            {resource} for resource in pool["resources"]
+            {resource} for resource in values["resources"]
         ]
         assert test["nodeSelector"] == {"gpushare.dev/pool": name}
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -88,9 +89,9 @@ class Node:
     def state(self) -> Path:
         return Path(self.silicon.environment["GPUSHARE_SILICON"])
 
-    def tenant(self, *arguments: str, parent: str = "") -> Container:
+    def tenant(self, *arguments: str, parent: str = "", user: int = 0) -> Container:
         """A container that uses GPU 0, in this cgroup; ready when this returns."""
-        options = [f"--env=GPUSHARE_SILICON={STATE}", *mounts({STATE: self.state})]
+        options = [f"--env=GPUSHARE_SILICON={STATE}", f"--user={user}", *mounts({STATE: self.state})]
         options += [f"--cgroup-parent={parent}"] if parent else []
         container = self.stack.enter_context(running(self.program, "/program", "--gpu", "0", *arguments, options=options))
         await_true(lambda: "ready" in container.logs())
@@ -112,8 +113,8 @@ class Node:
         text = json.dumps({"Data": {"PodDeviceEntries": entries, "RegisteredDevices": registered}, "Checksum": 0})
         (self.folder / "kubelet" / "kubelet_internal_checkpoint").write_text(text)
 
-    def runtime(self, image: str, bundle: Bundle) -> Container:
-        """The runtime's container, with what the chart gives it and no more."""
+    def runtime(self, image: str, bundle: Bundle, *, without: str = "") -> Container:
+        """The runtime's container, with what the chart gives it and no more; `without` one of its capabilities."""
         security = bundle.enforce["securityContext"]
         environment = {"NODE_NAME": NODE, "POD_NAME": "runtime", "POD_NAMESPACE": "gpu-system", "POD_UID": "9",
                        "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": self.api.url.rpartition(":")[2],
@@ -126,7 +127,7 @@ class Node:
             *(["--read-only", "--read-only-tmpfs=false", "--tmpfs=/tmp"] if security["readOnlyRootFilesystem"] else []),
             *([] if security["allowPrivilegeEscalation"] else ["--security-opt=no-new-privileges"]),
             *(f"--cap-drop={name}" for name in security["capabilities"]["drop"]),
-            *(f"--cap-add={name}" for name in security["capabilities"]["add"]),
+            *(f"--cap-add={name}" for name in security["capabilities"]["add"] if name != without),
             f"--user={security['runAsUser']}",
             *(f"--env={name}={value}" for name, value in environment.items()),
             *mounts(places), *mounts(fixed, "ro"), "--entrypoint=[]",
@@ -191,6 +192,26 @@ def test_a_tenant_over_its_cap_is_killed_and_nobody_else_is_touched(node: Node, 
     assert {line["pod"] for line in kills} == {"greedy"}
     assert {(line["signal"], line["outcome"]) for line in kills} >= {("SIGTERM", "sent"), ("SIGKILL", "exited_kill")}
     assert all(line["node"] == NODE and line["pool"] == "notebooks" for line in told[1:])
+
+
+def test_43_without_the_right_to_kill_it_says_so_and_harms_nobody(node: Node, image: str, bundle: Bundle) -> None:
+    # Somebody else's processes: to its own user's, root's, it needs no capability.
+    greed = ("--mib", "9000", "--on-term", "ignore")
+    offender = node.tenant(*greed, parent=pod_cgroup(OFFENDER), user=1000)
+    neighbour = node.tenant("--mib", "3000", parent=pod_cgroup(NEIGHBOUR), user=1001)
+    node.pod("greedy", OFFENDER, offender)
+    node.pod("modest", NEIGHBOUR, neighbour)
+    node.allocate(OFFENDER, NEIGHBOUR)
+    runtime = node.runtime(image, bundle, without="KILL")
+    await_true(lambda: "GPUProcessKillFailed" in [event["reason"] for event in node.api.events("team")], 60)
+    time.sleep(3)  # Three more cycles: it goes on to watch, and tries nobody else.
+    assert all(one.is_running() for one in (offender, neighbour, runtime))
+    told = [event["reason"] for event in node.api.events("team")]
+    assert "GPUProcessKilled" not in told
+    with urllib.request.urlopen("http://127.0.0.1:9499/metrics", timeout=5) as answer:
+        kills = [line for line in answer.read().decode().splitlines() if line.startswith("gpushare_kills_total{")]
+    assert kills == ['gpushare_kills_total{signal="SIGTERM",outcome="eperm"} 1']
+    assert {line["pod"] for line in map(json.loads, runtime.logs().splitlines()) if line.get("event") == "kill"} == {"greedy"}
 
 
 def test_the_runtime_in_its_container_says_its_version_and_what_is_on_the_hardware(node: Node, image: str) -> None:

@@ -112,7 +112,8 @@ def test_export_is_yaml_and_json_of_the_same_thing_with_placements_and_devices(d
 
 def test_export_fails_where_no_gpu_is_visible(tmp_path: Path) -> None:
     nothing = Silicon.make(tmp_path, ())
-    done = subprocess.run([*COMMAND, "export"], env=os.environ | nothing.environment, capture_output=True, text=True, check=False)
+    environment = os.environ | nothing.environment
+    done = subprocess.run([*COMMAND, "export"], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "no GPU is visible here" in done.stderr
 

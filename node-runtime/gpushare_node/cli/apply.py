@@ -1,11 +1,14 @@
 """`apply`: brings the node to its pool's policy. Wires the closed loop, and prints its steps."""
 
+from collections.abc import Iterator
+
 from gpushare_node.apply import loop
 from gpushare_node.apply.bringing import Goal
-from gpushare_node.apply.hardware import Hardware
+from gpushare_node.apply.hardware import Hardware, Sight
 from gpushare_node.apply.outcome import Outcome
-from gpushare_node.apply.visit import Site
+from gpushare_node.apply.visit import DRIVER_SECONDS, Site
 from gpushare_node.cli.exits import Exit
+from gpushare_node.cli.held import Held, find_held
 from gpushare_node.cli.parts import Api, Watches, as_cluster, bounded_driver, folder
 from gpushare_node.cli.reading import Given
 from gpushare_node.cli.recap import Printer, to_stdout
@@ -49,6 +52,7 @@ def make_site(run: Run, api: Api | None, printer: Printer) -> Site:
         # Without an API server nobody knows whose process is whose.
         open_watch=None if api is None else lambda policy: watches.open(policy, "former"),
         reboot=reboot if getattr(run.arguments, "reboot", "never") == "once" else None,
+        driver_seconds=getattr(run.arguments, "driver_timeout", DRIVER_SECONDS),
     )  # fmt: skip
 
 
@@ -72,14 +76,24 @@ def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int
 def _check(run: Run, given: Given, printer: Printer) -> int:
     """What the run would do to the hardware; nothing is done, and no API server is asked."""
     hardware = Hardware(open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest)
+    held = find_held()
     try:
-        sight = hardware.look(given.policy)
-        change = hardware.change(given.policy, sight, frozenset(), printer.step, check=True)
+        sight = hardware.look(given.policy, held.devices)
+        change = hardware.change(given.policy, sight, held.devices, printer.step, check=True)
     except DriverError as error:
         printer.end(run.node, "apply", {"check": True, "message": f"the driver does not answer: {error}"})
         return Exit.UNAVAILABLE
     finally:
         hardware.close()
     facts = {"check": True, "reason": None if change.reason is None else change.reason.word}
-    printer.end(run.node, "apply", {**facts, "message": change.message or "Nothing was changed: this was a check."})
+    message = " ".join((change.message or "Nothing was changed: this was a check.", *_doubts(sight, held)))
+    printer.end(run.node, "apply", {**facts, "message": message})
     return Exit.FAILED if is_failed(change.results) else Exit.DONE
+
+
+def _doubts(sight: Sight, held: Held) -> Iterator[str]:
+    """What a run would know better than a check."""
+    if held.problem and not sight.is_as_wanted:
+        yield f"Which pods hold GPUs cannot be read, so a run would change nothing: {held.problem}"
+    if held.devices and sight.blocked:
+        yield "What kubelet's checkpoint gives to pods counts as in use, though they may have ended: no API server was asked."

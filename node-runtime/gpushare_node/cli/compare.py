@@ -4,6 +4,7 @@ from gpushare_node.apply.hardware import Hardware
 from gpushare_node.apply.labels import mig_label
 from gpushare_node.apply.offer import find_lack, promised
 from gpushare_node.cli.exits import Exit
+from gpushare_node.cli.held import find_held
 from gpushare_node.cli.parts import Api, bounded_driver, folder
 from gpushare_node.cli.reading import read_policy
 from gpushare_node.cli.recap import Printer, to_stdout
@@ -23,9 +24,11 @@ def compare(run: Run) -> int:
     printer = to_stdout(as_json=arguments.format == "json", with_diff=arguments.diff)
     hardware = Hardware(open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest)
     try:
-        sight = hardware.look(given.policy)
+        # Whether it matches does not depend on them; what would be done about it does.
+        held = find_held().devices
+        sight = hardware.look(given.policy, held)
         # With `check` nothing is changed: every step that would be taken is told.
-        hardware.change(given.policy, sight, frozenset(), printer.step, check=True)
+        hardware.change(given.policy, sight, held, printer.step, check=True)
         if not arguments.standalone:
             _compare_offer(given.policy, Api.find(run, given.policy.pool).server, hardware.devices(sight), printer)
     except (DriverError, ClusterError, CheckpointError) as error:

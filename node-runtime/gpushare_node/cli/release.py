@@ -8,7 +8,7 @@ from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.parts import Api
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.run import Run
-from gpushare_node.kube.uninstall import Uninstall
+from gpushare_node.kube.uninstall import Farewell, Uninstall
 from gpushare_node.voice.log import escape
 from gpushare_node.voice.results import Result, Status
 
@@ -39,8 +39,13 @@ def _release_all(run: Run, printer: Printer) -> int:
         printer.step(Result(step="release", target=node, status=Status.CHANGED))
     for node in farewell.silent:
         printer.step(Result(step="release", target=node, status=Status.FAILED, detail="did not answer in time"))
-    message = "All nodes are released." if farewell.is_done else "Nodes did not answer; nothing was uninstalled."
-    if farewell.remaining:
-        message = f"{message} Pods that have not ended: {', '.join(farewell.remaining)}."
-    printer.end(run.node, "release", {"message": message, "remaining": list(farewell.remaining)})
+    printer.end(run.node, "release", {"message": _summary(farewell), "remaining": list(farewell.remaining)})
     return Exit.DONE if farewell.is_done else Exit.FAILED
+
+
+def _summary(farewell: Farewell) -> str:
+    if not farewell.is_done:
+        return "Nodes did not answer; nothing was uninstalled."
+    message = "Nodes did not answer; it went on all the same." if farewell.silent else "All nodes are released."
+    remaining = f" Pods that have not ended: {', '.join(farewell.remaining)}." if farewell.remaining else ""
+    return message + remaining

@@ -1,0 +1,23 @@
+"""Held: the devices that kubelet has given to pods, for looks that change nothing. Reads kubelet's checkpoint alone."""
+
+from dataclasses import dataclass
+
+from gpushare_node.apply.busy import find_allocated, find_holders
+from gpushare_node.host.kubelet import CheckpointError, read_checkpoint
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """UUIDs of GPUs and MIG devices. `problem`: why they are not known; empty when they are."""
+
+    devices: frozenset[str]
+    problem: str = ""
+
+
+def find_held() -> Held:
+    """What the checkpoint says. Pods that have ended linger in it, and count as long as no API server is asked."""
+    try:
+        allocations = read_checkpoint().allocations
+    except CheckpointError as error:
+        return Held(devices=frozenset(), problem=str(error))
+    return Held(devices=find_allocated(find_holders(allocations, None)))

@@ -1,0 +1,56 @@
+"""What `apply --check` and `assert` make of devices that kubelet has given to pods: as processes, without an API server."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.node.test_cli_command import Desk, Done
+
+PROGRAM = """import functools, pathlib, sys
+from gpushare_node.cli import held, main
+held.read_checkpoint = functools.partial(held.read_checkpoint, pathlib.Path(sys.argv[1]))
+sys.exit(main(sys.argv[2:]))"""
+"""The command, with kubelet's folder elsewhere: the real place is not a test's to write to."""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def run(desk: Desk, *arguments: str) -> Done:
+    command = [sys.executable, "-c", PROGRAM, str(desk.folder / "checkpoint"), *arguments, "--policy", str(desk.policy),
+               "--standalone", "--state-dir", str(desk.folder / "state")]  # fmt: skip
+    return subprocess.run(command, env=desk.environment, capture_output=True, text=True, check=False, timeout=30)
+
+
+def give(desk: Desk, *ids: str) -> None:
+    entry = {"PodUID": "u", "ContainerName": "main", "ResourceName": "nvidia.com/gpu", "DeviceIDs": {"0": list(ids)}}
+    (desk.folder / "checkpoint").write_text(json.dumps({"Data": {"PodDeviceEntries": [entry], "RegisteredDevices": {}}}))
+
+
+def test_08_a_check_leaves_a_gpu_alone_that_kubelet_gave_away_and_says_what_it_does_not_know(desk: Desk) -> None:
+    give(desk, desk.silicon.uuid(0))
+    done = run(desk, "apply", "--check")
+    assert "skipped GPU 0   layout: in use by a pod to which kubelet gave it" in done.stdout
+    assert "create" not in done.stdout
+    assert "no API server was asked" in done.stdout
+    compared = run(desk, "assert")
+    assert (compared.returncode, "skipped GPU 0" in compared.stdout) == (1, True)
+
+
+def test_08_a_gpu_that_need_not_change_may_be_held_by_anybody(desk: Desk) -> None:
+    give(desk, desk.silicon.uuid(1))
+    done = run(desk, "apply", "--check")
+    assert "changed GPU 0   create 3g.20gb" in done.stdout
+    assert "no API server" not in done.stdout
+
+
+def test_25_a_checkpoint_that_cannot_be_read_is_said_and_the_comparison_stands(desk: Desk) -> None:
+    (desk.folder / "checkpoint").write_text("{")
+    done = run(desk, "apply", "--check")
+    assert "Which pods hold GPUs cannot be read, so a run would change nothing: " in done.stdout
+    assert run(desk, "assert").returncode == 1

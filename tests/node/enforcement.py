@@ -19,6 +19,7 @@ from gpushare_node.enforce.watch import Setting, Watch, Worlds
 from gpushare_node.guard.reading import Settings
 from gpushare_node.host.folder import Folder
 from gpushare_node.host.kubelet import read_checkpoint
+from gpushare_node.kube import cluster
 from gpushare_node.kube.cluster import Event, Eviction, PodView
 from gpushare_node.nvml.session import Session
 from gpushare_node.nvml.watch import Watched
@@ -36,6 +37,11 @@ MAPPED = "7f0000000000-7f0000001000 rw-s 00000000 00:06 1 /dev/nvidia0\n"
 
 
 def policy(**changes: Any) -> Policy:
+    """The policy of this text."""
+    return read(policy_text(**changes))
+
+
+def policy_text(**changes: Any) -> str:
     """Two A100 in ten shares each under a cap of 4096 MiB; `changes` replace parts of the spec."""
     share = {
         "resource": SHARED, "profile": None, "replicas": 10, "memoryMiB": 40960, "capMiB": CAP_MIB, "toleranceMiB": 0,
@@ -53,7 +59,7 @@ def policy(**changes: Any) -> Policy:
         "apiVersion": "gpushare.dev/v1", "kind": "NodePolicy", "metadata": {"name": "pool", "cluster": "lab"},
         "spec": spec | changes,
     }  # fmt: skip
-    return read(json.dumps(document))
+    return json.dumps(document)
 
 
 class Hand:
@@ -79,6 +85,9 @@ class Told:
 
     def tell(self, event: Event) -> None:
         self.events.append(event)
+
+    def told(self) -> cluster.Told:
+        return cluster.Told(told=len(self.events))
 
     def evict(self, pod: PodView) -> Eviction:
         self.evicted.append(pod)
@@ -139,6 +148,7 @@ class Stage:
         self.entries: list[dict[str, Any]] = []
         self.settings: Settings = changes.pop("settings", Settings())
         self.mps: Any = changes.pop("mps", None)
+        self.errands: Any = changes.pop("errands", Soon())
         self.deadline: float = changes.pop("deadline", 1.0)
         self.policy = policy(**changes)
         self.watch = self.start()
@@ -154,7 +164,9 @@ class Stage:
             clock=self.clock, mps=self.mps, checkpoint=lambda: read_checkpoint(self.checkpoint),
         )  # type: ignore[arg-type]  # fmt: skip
         setting = Setting(policy=self.policy, policy_digest="d1", node=NODE, namespace=NAMESPACE, settings=self.settings)
-        self.watch = Watch(worlds=worlds, setting=setting, figures=self.figures, errands=Soon())  # type: ignore[arg-type]
+        self.watch = Watch(
+            worlds=worlds, setting=setting, figures=self.figures, errands=self.errands, mps_errands=Soon(),
+        )  # type: ignore[arg-type]  # fmt: skip
         return self.watch
 
     def admit(self, number: int, name: str, gpu: int = 0, *, replicas: int = 1, **changes: Any) -> None:

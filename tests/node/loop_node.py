@@ -32,7 +32,7 @@ from gpushare_node.policy import Mode, Policy, Share
 from gpushare_node.voice.results import Result, Status
 from tests.node import gpu_node
 from tests.node.api_server import ApiServer
-from tests.node.gpu_node import IDS, GpuNode
+from tests.node.gpu_node import A100, IDS, GpuNode
 
 NAME = "n1"
 PLUGIN_POD = "nvidia-device-plugin-x"
@@ -42,20 +42,22 @@ SEVEN = tuple(("1g.5gb", start) for start in range(7))
 TWO = (("3g.20gb", 0), ("3g.20gb", 4))
 
 
-def mig(*layouts: Any, pool: str = "training", key: str = "mig-00000001", **changed: Any) -> Policy:
-    """A MIG policy for A100s that promises what its layouts have."""
-    made = gpu_node.policy(*layouts)
+def mig(*layouts: Any, pool: str = "training", key: str = "mig-00000001", card: str = A100, **changed: Any) -> Policy:
+    """A MIG policy that promises what its layouts have."""
+    made = gpu_node.policy(*layouts, card=card)
     names = [name for layout in layouts for name, _ in layout] or ["nvidia.com/gpu"]
     counts = {f"nvidia.com/mig-{name}": names.count(name) for name in dict.fromkeys(names)}
     shares = tuple(_share(f"nvidia.com/mig-{name}", name, 1) for name in dict.fromkeys(names))
     return replace(made, pool=pool, profile=key, resources=tuple(counts.items()), shares=shares, **changed)
 
 
-def whole(count: int = 1, *, replicas: int = 1, pool: str = "training", mode: Mode | None = None, key: str = "") -> Policy:
+def whole(
+    count: int = 1, *, replicas: int = 1, pool: str = "training", mode: Mode | None = None, key: str = "", card: str = A100
+) -> Policy:
     """Whole GPUs, shared by time-slicing or MPS where there is more than one replica."""
     mode = mode or (Mode.EXCLUSIVE if replicas == 1 else Mode.TIME_SLICING)
     name = "nvidia.com/gpu" if replicas == 1 else "nvidia.com/gpu.shared"
-    made = gpu_node.policy(*((),) * count)
+    made = gpu_node.policy(*((),) * count, card=card)
     return replace(made, pool=pool, mode=mode, profile=key or f"{mode}-{replicas:08x}", resources=((name, count * replicas),),
                    shares=(_share(name, None, replicas),))  # fmt: skip
 

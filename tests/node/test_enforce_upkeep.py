@@ -225,7 +225,7 @@ def _hear(rig: Rig, two: Silicon, xids: list[tuple[int, int]]) -> list[Any]:
         rig.run(1)
         return len(rig.upkeep.recent) == len(xids)
 
-    wait_for(has_heard_all)
+    wait_for(has_heard_all, 20)
     return list(rig.upkeep.recent)
 
 

@@ -94,7 +94,8 @@ def test_56_a_containers_id_that_comes_late_comes(api: ApiServer, pods: Pods) ->
 
 def test_54_a_static_pod_is_found_by_both_of_its_uids(api: ApiServer, pods: Pods) -> None:
     hashed = "0123456789abcdef0123456789abcdef"
-    api.add_pod("etcd-n1", namespace="kube-system", node="n1", uid="mirror", annotations={"kubernetes.io/config.hash": hashed})
+    api.add_pod("etcd-n1", namespace="kube-system", node="n1", uid="mirror", annotations={
+        "kubernetes.io/config.hash": hashed, "kubernetes.io/config.mirror": hashed})
     await_that(lambda: pods.find("mirror") is not None)
     pod = pods.find(hashed)
     assert pod is pods.find("mirror")
@@ -103,6 +104,16 @@ def test_54_a_static_pod_is_found_by_both_of_its_uids(api: ApiServer, pods: Pods
     assert pod.is_system
     api.remove("pods", "etcd-n1", namespace="kube-system")
     await_that(lambda: pods.find(hashed) is None)
+
+
+def test_54_a_tenant_that_writes_a_neighbours_uid_into_its_annotations_hides_nobody(api: ApiServer, pods: Pods) -> None:
+    await_that(lambda: pods.find("u1") is not None)
+    forged = {"kubernetes.io/config.hash": "u1"}
+    api.add_pod("forger", node="n1", uid="f", annotations=forged)
+    api.add_pod("false-mirror", node="n1", uid="g", annotations={**forged, "kubernetes.io/config.mirror": "u1"})
+    await_that(lambda: pods.find("g") is not None)
+    assert find(pods, "u1").name == "first"
+    assert find(pods, "f").uids == ("f",)
 
 
 def test_55_a_pod_that_is_terminating_is_told_so_until_it_is_gone(api: ApiServer, pods: Pods) -> None:

@@ -77,7 +77,7 @@ IDS = {"nvidia.com/gpu.shared": frozenset({"GPU-1::0", "GPU-1::1"})}
 @pytest.mark.parametrize(("registered", "allocatable", "reason", "is_stale"), [
     (IDS, WANTED, None, False),
     (IDS | {"nvidia.com/gpu": frozenset()}, WANTED | {"nvidia.com/gpu": 0, "nvidia.com/hostdev": 4}, None, False),
-    ({}, {}, Reason.WAITING_FOR_PLUGIN, False),
+    ({}, {}, Reason.WAITING_FOR_PLUGIN, True),
     ({"nvidia.com/gpu.shared": frozenset({"GPU-2::0", "GPU-2::1"})}, WANTED, Reason.WAITING_FOR_PLUGIN, True),
     ({"nvidia.com/gpu.shared": frozenset({"GPU-1::0"})}, WANTED, Reason.WRONG_RESOURCES, False),
     ({"nvidia.com/gpu": frozenset({"GPU-1"})}, {"nvidia.com/gpu": 1}, Reason.WRONG_RESOURCES, False),

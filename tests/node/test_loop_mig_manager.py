@@ -57,6 +57,14 @@ def test_it_is_asked_and_the_node_verified(node: LoopNode) -> None:
     assert node.taints() == set()
 
 
+def test_the_driver_is_in_nobodys_hands_while_it_works(node: LoopNode) -> None:
+    node.run(whole())
+    node.watched.clear()
+    manage(node)
+    assert node.run(policy()).reason is Reason.READY
+    assert node.watched == [], "whoever enforces holds the driver, and a mode change waits for it"
+
+
 def test_its_failure_is_told(node: LoopNode) -> None:
     manage(node, "failed", is_done=False)
     outcome = node.run(policy())

@@ -29,7 +29,8 @@ class Journal:
     """What a run that has begun to change hardware writes down before each step.
 
     `attempts` counts runs for this policy that failed; `pending_modes` are the GPUs of which this runtime has asked for
-    the MIG mode that waits; `paused` are labels of GPU clients with their values before the pause.
+    the MIG mode that waits; `paused` are labels of GPU clients with their values before the pause; `is_changing` from the
+    first change on until a whole layout stands, the new or the old.
     """
 
     policy_digest: str

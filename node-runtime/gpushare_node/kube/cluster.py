@@ -67,7 +67,7 @@ class PodView:
 
     `containers` are names by the container runtime's id, of all kinds of containers; `is_system`: its priority class is
     system-node-critical or system-cluster-critical, or it is in kube-system. `owner` is its controller as
-    `Kind/name`, or empty.
+    `Kind/name`, or empty. `ending_seconds`: how long a pod that is terminating may take to end, as was asked for.
     """
 
     uids: tuple[str, ...]
@@ -79,6 +79,7 @@ class PodView:
     is_system: bool
     owner: str
     containers: Mapping[str, str]
+    ending_seconds: int = 0
 
     @property
     def has_ended(self) -> bool:
@@ -101,6 +102,18 @@ class Event:
     reason: str
     message: str
     pod: PodView | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What became of Events so far.
+
+    `refused`: the server said no for good (no right, no such namespace); `dropped`: too many waited.
+    """
+
+    told: int = 0
+    refused: int = 0
+    dropped: int = 0
 
 
 class Eviction(Enum):
@@ -167,8 +180,16 @@ class Cluster(Protocol):
         """Queued: never raises, never waits; told when the API server can be reached, unless too many wait already."""
         ...
 
+    def told(self) -> Told:
+        """What became of what was to be told. Asks nobody."""
+        ...
+
     def take_turn(self, limit: int | str) -> Turn | None:
         """Take, or find still held by this node, one of the pool's turns. `limit` is maxUnavailable; None: all are taken."""
+        ...
+
+    def find_turn(self) -> Turn | None:
+        """The turn that this node holds already. Writes nothing."""
         ...
 
     def renew_turn(self, turn: Turn) -> None:

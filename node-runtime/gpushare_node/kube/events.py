@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from gpushare_node.clock import Clock, Stopped
 from gpushare_node.kube.address import spread
-from gpushare_node.kube.cluster import ClusterError, Event
+from gpushare_node.kube.cluster import ClusterError, Event, Told
 from gpushare_node.kube.connection import MERGE_PATCH, Connection, Json, Request
 from gpushare_node.kube.place import Place
 
@@ -35,15 +35,6 @@ class _Waiting:
     times: int
     first: str
     last: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Told:
-    """How it went so far. `refused`: the server said no for good (no right, no such namespace)."""
-
-    told: int = 0
-    refused: int = 0
-    dropped: int = 0
 
 
 class Events:

@@ -34,9 +34,9 @@ class Leases:
     def take(self, limit: int | str) -> Turn | None:
         """A turn that this node holds already, else one that is free, else None. ClusterError."""
         leases = self._read()
-        mine = sorted(name for name, lease in leases.items() if _holder(lease) == self._place.node)
+        mine = self._own(leases)
         if mine:
-            return self._took(mine[0], leases[mine[0]])
+            return self._took(mine, leases[mine])
         most = self._count(limit)
         taken = {name for name, lease in leases.items() if _holder(lease) and not self._has_expired(lease)}
         if len(taken) >= most:
@@ -45,6 +45,11 @@ class Leases:
             if name not in taken and self._grab(name, leases.get(name)):
                 return Turn(name=name)
         return None
+
+    def find(self) -> Turn | None:
+        """A turn that this node holds already, perhaps since a run that died. ClusterError."""
+        mine = self._own(self._read())
+        return Turn(name=mine) if mine else None
 
     def renew(self, turn: Turn) -> None:
         """Write that the turn is needed, every five minutes at most. ClusterError, of status 409 if another has it now."""
@@ -61,6 +66,9 @@ class Leases:
             if error.status not in {404, _CONFLICT}:
                 raise
         self._renewed_at.pop(turn.name, None)
+
+    def _own(self, leases: dict[str, Json]) -> str | None:
+        return min((name for name, lease in leases.items() if _holder(lease) == self._place.node), default=None)
 
     def _read(self) -> dict[str, Json]:
         items = self._connection.get(self._path, {"labelSelector": f"{POOL_LABEL}={self._place.pool}"}).get("items") or ()

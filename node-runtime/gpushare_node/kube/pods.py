@@ -51,7 +51,8 @@ class Pods:
 
     def _keep(self, pods: Mapping[str, PodView]) -> None:
         self._pods = pods
-        self._by_uid = {uid: pod for pod in pods.values() for uid in pod.uids}
+        # Its own uids last, so that they win: nobody's other uid may hide a pod.
+        self._by_uid = {uid: pod for pod in pods.values() for uid in pod.uids} | dict(pods)
 
 
 class OwnNode:

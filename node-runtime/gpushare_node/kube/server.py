@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from gpushare_node.clock import Clock
 from gpushare_node.kube.address import spread
-from gpushare_node.kube.cluster import ClusterError, Event, Eviction, NodeView, PodView, Taint, Turn
+from gpushare_node.kube.cluster import ClusterError, Event, Eviction, NodeView, PodView, Taint, Told, Turn
 from gpushare_node.kube.connection import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Connection, Json, Request
 from gpushare_node.kube.events import Events
 from gpushare_node.kube.leases import Leases
@@ -118,9 +118,17 @@ class Server:
         """Queued; never raises, never waits."""
         self._events.add(event)
 
+    def told(self) -> Told:
+        """What became of what was to be told."""
+        return self._events.told()
+
     def take_turn(self, limit: int | str) -> Turn | None:
         """Take, or find still held by this node, one of the pool's turns."""
         return self._leases.take(limit)
+
+    def find_turn(self) -> Turn | None:
+        """The turn that this node holds already."""
+        return self._leases.find()
 
     def renew_turn(self, turn: Turn) -> None:
         """Say that the turn is still needed. Status 409: another has it now."""

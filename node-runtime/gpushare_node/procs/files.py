@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +34,14 @@ class Status:
 
     uid: int | None
     namespace_pids: tuple[int, ...]
+
+
+def _is_device(entry: "os.DirEntry[str]", major: int) -> bool:
+    try:
+        found = entry.stat()
+    except OSError:
+        return False
+    return stat.S_ISCHR(found.st_mode) and os.major(found.st_rdev) == major
 
 
 class ProcFiles:
@@ -98,6 +107,14 @@ class ProcFiles:
                 return False
         except OSError:
             return None
+
+    def has_open(self, pid: int, major: int) -> bool:
+        """Whether the process is seen to have a character device of this driver open."""
+        try:
+            with os.scandir(f"{self._root}/{pid}/fd") as entries:
+                return any(_is_device(entry, major) for entry in entries)
+        except OSError:
+            return False
 
     def pid_max(self) -> int | None:
         """The kernel's bound on pids."""

@@ -15,6 +15,9 @@ from gpushare_node.procs.signals import deliver
 _HOST_NAMESPACE = f"pid:[{0xEFFFFFFC}]"
 """The kernel's fixed number of the first pid namespace: PROC_PID_INIT_INO."""
 
+NVIDIA_MAJOR = 195
+"""The fixed number of NVIDIA's character devices: /proc/devices, and Linux's list of allocated devices."""
+
 _COMM_LENGTH = 64
 _GENERATION = 64
 """After how many looks what was not asked for again is forgotten; it takes two of them."""
@@ -58,6 +61,12 @@ class LinuxProcesses(Processes):
                 seen[pid] = self._young[pid] = known
         return seen
 
+    def forget(self, pids: Iterable[int]) -> None:
+        """Read everything about these anew at the next look."""
+        for pid in pids:
+            self._young.pop(pid, None)
+            self._old.pop(pid, None)
+
     def members(self, seen: Seen) -> tuple[Seen, ...]:
         """All processes that are in the same container now, in its sub-cgroups too. Those that have ended are left out.
 
@@ -77,8 +86,13 @@ class LinuxProcesses(Processes):
         return tuple(found)
 
     def uses_gpu(self, pid: int) -> bool | None:
-        """Whether the process has a GPU's device mapped; None where that cannot be read. A CUDA context always maps it."""
-        return self._files.maps(pid, b"/dev/nvidia")
+        """Whether the process has a GPU's device mapped or open; None where its memory map cannot be read.
+
+        A CUDA context always has both. The map has names, and root of a container may rename the devices in its /dev, so open
+        files are told by the driver's number; those of other users' processes are not seen without CAP_DAC_READ_SEARCH.
+        """
+        is_mapped = self._files.maps(pid, b"/dev/nvidia")
+        return self._files.has_open(pid, NVIDIA_MAJOR) if is_mapped is False else is_mapped
 
     def portrait(self, pid: int) -> Portrait | None:
         """The process for people; None if it has ended."""

@@ -77,12 +77,16 @@ class Processes(Protocol):
         """Those of the pids that exist and can be read. Cached by (pid, start time); a reused pid is read anew."""
         ...
 
+    def forget(self, pids: Iterable[int]) -> None:
+        """Read everything about these anew at the next look."""
+        ...
+
     def members(self, seen: Seen) -> tuple[Seen, ...]:
         """All processes that are in the same container now, in its sub-cgroups too."""
         ...
 
     def uses_gpu(self, pid: int) -> bool | None:
-        """Whether the process has a GPU's device open or mapped; None where that cannot be read."""
+        """Whether the process has a GPU's device open or mapped, as far as can be seen; None where nothing can be read."""
         ...
 
     def portrait(self, pid: int) -> Portrait | None:

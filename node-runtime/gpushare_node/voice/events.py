@@ -11,19 +11,17 @@ Field = str | int | float | bool | None | tuple[str, ...] | tuple[int, ...]
 
 
 class About(StrEnum):
-    """Reasons of Events. docs/node.md explains each; none is reused for something else."""
+    """Reasons of Events, beside those of the condition, which are told under their own words. None is reused."""
 
     OVER_CAP = "GPUMemoryOverCap"
     PROCESS_KILLED = "GPUProcessKilled"
     KILL_FAILED = "GPUProcessKillFailed"
     EVICTED = "GPUPodEvicted"
-    LIST_UNRELIABLE = "ProcessListUnreliable"
     STRAY = "GPUNotAllocated"
     BREAKER_OPEN = "GPUKillsPaused"
     XID = "GPUXid"
     DRIFTED = "GPULayoutDrifted"
     LABEL_CONFLICT = "LabelConflict"
-    BLIND = "EnforcementBlind"
 
 
 def line(event: str, fields: Mapping[str, Field]) -> str:

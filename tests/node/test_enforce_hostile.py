@@ -1,0 +1,336 @@
+"""Tenants that want more than their share, or their neighbours ended, and a cluster that does not answer: none gets its way."""
+
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpushare_node.enforce import inventory
+from gpushare_node.enforce.errands import Errands
+from gpushare_node.enforce.figures import Figures
+from gpushare_node.enforce.identities import Roster
+from gpushare_node.enforce.loop import Loop
+from gpushare_node.guard.identity import ContainerId, Process
+from gpushare_node.guard.reading import Settings
+from gpushare_node.guard.rows import Mps
+from gpushare_node.kube.cluster import Eviction
+from gpushare_node.kube.views import view_pod
+from gpushare_node.procs import linux
+from gpushare_node.procs.processes import Sent
+from gpushare_node.voice.metrics import Registry
+from tests.node.enforcement import Stage, await_end, container_id, lives, pod, pod_uid, two_gpus
+from tests.node.silicon import Silicon
+from tests.node.test_enforce_upkeep import Rig
+from tests.node.victims import DEAF, Ward, systemd_path, wait_for, ward
+
+UNMAPPED = "7f0000000000-7f0000001000 rw-s 00000000 00:06 1 /dev/innocent0\n"
+
+
+@pytest.fixture
+def started() -> Iterator[Ward]:
+    with ward() as everyone:
+        yield everyone
+
+
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Silicon]:
+    with two_gpus(tmp_path, monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture
+def stage(tmp_path: Path, two: Silicon, started: Ward) -> Stage:
+    return Stage(tmp_path, two, started)
+
+
+# Getting away with it.
+
+
+def test_a_container_whose_gpu_processes_end_just_in_time_is_ended_with_those_that_wait(stage: Stage) -> None:
+    stage.admit(1, "storm")
+    waiting = stage.begin(1, 0)
+    stage.silicon.take(0, waiting)
+    for _ in range(3):
+        pid = stage.begin(1, 5000)
+        stage.run(5)
+        await_end(pid)
+        stage.run(2)
+    pid = stage.begin(1, 5000)
+    stage.run(4)
+    send = stage.processes.send
+
+    def too_late(seen: Any, signal: Any) -> Sent:
+        return Sent.GONE if seen.pid == pid else send(seen, signal)
+
+    stage.processes.send = too_late  # type: ignore[method-assign]
+    stage.run(1)
+    await_end(waiting)
+
+
+def test_whoever_renames_the_devices_in_its_container_is_signalled_all_the_same(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linux, "NVIDIA_MAJOR", 1)  # /dev/null's, for real devices need a driver
+    stage.admit(1, "renamer")
+    pid = stage.begin(1, 5000)
+    stage.mirror.fake(pid, "maps", UNMAPPED)
+    (stage.mirror.root / str(pid) / "fd").mkdir()
+    (stage.mirror.root / str(pid) / "fd/7").symlink_to("/dev/null")
+    stage.run(6)
+    await_end(pid)
+
+
+@pytest.mark.parametrize("seconds", [30, 301])
+def test_55_a_pod_that_is_deleted_with_ages_of_grace_keeps_its_cap(stage: Stage, seconds: int) -> None:
+    stage.admit(1, "undead", is_terminating=True, ending_seconds=seconds)
+    pid = stage.begin(1, 5000)
+    stage.run(10)
+    if seconds > 300:
+        await_end(pid)
+    assert lives(pid) == (seconds == 30)
+
+
+@pytest.mark.parametrize("namespaces", [[], ["team"]])
+def test_64_a_tenant_that_takes_a_system_pods_priority_class_keeps_its_cap_where_the_pool_says_who_tenants_are(
+    tmp_path: Path, two: Silicon, started: Ward, namespaces: list[str]
+) -> None:
+    stage = Stage(tmp_path, two, started, namespaces=namespaces)
+    stage.admit(1, "important", is_system=True)
+    stage.admit(2, "critical", namespace="kube-system", is_system=True)
+    pid, critical = stage.begin(1, 5000), stage.begin(2, 5000)
+    stage.run(6)
+    if namespaces:
+        await_end(pid)
+    assert lives(pid) == (not namespaces)
+    assert lives(critical)
+
+
+def test_54_a_static_pods_annotations_in_a_tenants_pod_hide_no_pod() -> None:
+    forged = view_pod({
+        "metadata": {"uid": "f", "namespace": "team", "name": "forger", "annotations": {
+            "kubernetes.io/config.hash": "victim", "kubernetes.io/config.mirror": "x"}},
+    })  # fmt: skip
+    victim = pod("victim", 2, uids=("victim",))
+    container = ContainerId(pod_uid="victim", container=container_id(2))
+    for pods in ((victim, forged), (forged, victim)):
+        assert Roster.of(pods).find(container) is victim
+
+
+def test_a_pod_without_the_mirrors_annotation_has_one_uid_only() -> None:
+    annotations = {"kubernetes.io/config.hash": "victim"}
+    assert view_pod({"metadata": {"uid": "f", "namespace": "t", "name": "f", "annotations": annotations}}).uids == ("f",)
+
+
+@pytest.mark.parametrize("answer", ["refused", "no-gpu"])
+def test_43_an_offender_that_cannot_be_signalled_shields_no_other_and_nothing_false_is_told(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    stage.admit(1, "untouchable")
+    stage.admit(2, "next")
+    first = stage.begin(1, 8000)
+    if answer == "no-gpu":
+        stage.mirror.fake(first, "maps", UNMAPPED)
+    else:
+        send = stage.processes.send
+        monkeypatch.setattr(
+            stage.processes, "send", lambda seen, signal: Sent.REFUSED if seen.pid == first else send(seen, signal))
+    second = stage.begin(2, 5000)
+    stage.run(6)
+    await_end(second)
+    stage.run(54)
+    assert lives(first)
+    assert stage.metric("stuck_processes ") == ["stuck_processes 0"]
+    assert stage.told.reasons("untouchable") == ["GPUMemoryOverCap", "GPUProcessKillFailed"]
+    assert not any("SIGKILL" in event.message for event in stage.told.events if event.reason == "GPUProcessKillFailed")
+    stage.run(300)
+    assert stage.told.reasons("untouchable").count("GPUProcessKillFailed") == 2
+
+
+# Getting somebody else ended.
+
+
+def test_whoever_moves_to_another_container_takes_its_use_along_and_leaves_nobody_to_pay(stage: Stage) -> None:
+    stage.admit(1, "left-behind")
+    stage.admit(2, "new-home", replicas=3)
+    innocent, mover = stage.begin(1, 1000), stage.begin(1, 5000)
+    stage.run(2)
+    stage.mirror.show(mover, systemd_path(pod_uid(2), container_id(2)))
+    stage.run(60)
+    assert lives(innocent)
+    assert lives(mover)
+    assert stage.told.reasons() == []
+    assert stage.metric("stuck_processes ") == ["stuck_processes 0"]
+
+
+def test_an_eviction_that_waited_is_not_asked_for_when_the_container_is_calm_by_then(
+    tmp_path: Path, two: Silicon, started: Ward
+) -> None:
+    waiting: list[Any] = []
+
+    class Late:
+        def send(self, errand: Any) -> bool:
+            waiting.append(errand)
+            return True
+
+    stage = Stage(tmp_path, two, started, errands=Late(), enforcement={"action": "evict"})
+    stage.admit(1, "sorry")
+    pid = stage.begin(1, 5000)
+    stage.run(6)
+    stage.silicon.put(0, pid, 1000)
+    stage.run(2)
+    assert waiting
+    for errand in waiting:
+        errand()
+    assert stage.told.evicted == []
+
+
+# A cluster that does not answer, and what is said.
+
+
+class Terminator:
+    """MPS that ends every client at once."""
+
+    def state(self) -> Mps:
+        return Mps.REACHABLE
+
+    def limit_mib(self, _device: int | str) -> int | None:
+        return 4096
+
+    def terminate(self, victims: Iterable[Process]) -> frozenset[Process]:
+        return frozenset(victims)
+
+
+def _wait(event: threading.Event) -> None:
+    event.wait(20)
+
+
+def test_62_an_api_server_that_hangs_holds_up_no_mps_client_s_end(tmp_path: Path, two: Silicon, started: Ward) -> None:
+    errands, is_over = Errands(), threading.Event()
+    errands.send(lambda: _wait(is_over))
+    stage = Stage(tmp_path, two, started, mps=Terminator(), errands=errands, mode="mps", profile="mps-01234567")
+    stage.admit(1, "client")
+    pid = stage.begin(1, 5000, DEAF)
+    stage.run(13)
+    is_over.set()
+    await_end(pid)
+
+
+def test_a_survey_that_takes_longer_than_any_deadline_is_taken_up_when_it_comes(
+    tmp_path: Path, two: Silicon, started: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inventory, "_SURVEY_WAIT_SECONDS", 0.05)
+    stage = Stage(tmp_path, two, started, deadline=0.1)
+    two.delay("nvmlDeviceGetName", 0.2)
+    stage.admit(1, "greedy")
+    pid = stage.begin(1, 5000)
+
+    def is_ended() -> bool:
+        stage.run(1)
+        return not lives(pid)
+
+    wait_for(is_ended)
+
+
+def test_66_a_dry_run_sets_no_limit_of_the_drivers(tmp_path: Path, two: Silicon, started: Ward) -> None:
+    two.offer_limits()
+    two.load()
+    stage = Stage(tmp_path, two, started, settings=Settings(dry_run=True))
+    stage.admit(1, "modest")
+    stage.begin(1, 3000)
+    stage.run(3)
+    assert two.limits(0) == {}
+
+
+def test_the_drivers_limits_are_lifted_when_the_node_leaves_and_only_then(tmp_path: Path, two: Silicon, started: Ward) -> None:
+    two.offer_limits()
+    two.load()
+    stage = Stage(tmp_path, two, started)
+    stage.admit(1, "modest")
+    stage.begin(1, 3000)
+    stage.run(3)
+    assert set(two.limits(0).values()) == {4096 << 20}
+    stage.watch.close()
+    assert set(two.limits(0).values()) == {4096 << 20}
+    stage.start()
+    stage.run(3)
+    stage.watch.close(is_leaving=True)
+    assert set(two.limits(0).values()) <= {(1 << 64) - 1}
+
+
+def test_a_program_that_ends_does_not_tell_of_a_breaker(stage: Stage) -> None:
+    stage.admit(1, "deaf")
+    stage.admit(2, "next", 1)
+    stage.begin(1, 5000, DEAF)
+    stage.run(2)
+    stage.begin(2, 5000, gpu=1)
+    stage.run(3)
+    Loop(watch=stage.watch, upkeep=None, clock=stage.clock, pause=stage.clock.sleep)._finish()
+    assert "GPUKillsPaused" not in stage.told.reasons()
+    assert stage.metric("kill_breaker_open ") == ["kill_breaker_open 0"]
+
+
+def test_33_a_container_that_goes_up_and_down_is_told_once_a_minute(stage: Stage) -> None:
+    stage.admit(1, "wave")
+    pid = stage.begin(1, 5000)
+    for _ in range(30):
+        stage.run(3)
+        stage.silicon.put(0, pid, 1000)
+        stage.run(1)
+        stage.silicon.put(0, pid, 5000)
+    assert lives(pid)
+    assert stage.told.reasons("wave") == ["GPUMemoryOverCap"] * 2
+
+
+def test_an_eviction_that_a_budget_refuses_for_hours_is_asked_for_often_and_told_seldom(
+    tmp_path: Path, two: Silicon, started: Ward
+) -> None:
+    stage = Stage(tmp_path, two, started, enforcement={"action": "evict"})
+    stage.told.answer = Eviction.REFUSED
+    stage.admit(1, "protected")
+    stage.begin(1, 5000)
+    stage.run(605)
+    assert len(stage.told.evicted) >= 20
+    assert stage.told.reasons("protected").count("GPUPodEvicted") <= 3
+
+
+def test_the_page_of_metrics_is_made_once_a_second_however_often_it_is_asked_for() -> None:
+    made: list[int] = []
+    figures = Figures(Registry())
+    figures.registry.gathered("test", "Counts.", gather=lambda: made.append(1) or ())
+    pages = {figures.page() for _ in range(200)}
+    assert len(pages) == 1
+    assert len(made) <= 2
+
+
+def test_an_errand_that_finds_no_room_is_sent_again() -> None:
+    errands, is_over, done = Errands(), threading.Event(), threading.Event()
+    errands.send(lambda: _wait(is_over))
+    while errands.send(done.set):
+        done.clear()
+    is_over.set()
+    wait_for(lambda: errands.send(done.set))
+    assert done.wait(5)
+
+
+def test_50_a_lost_gpu_is_an_event_and_no_reason_to_start_anew_and_leave_the_others_alone(
+    tmp_path: Path, two: Silicon, started: Ward
+) -> None:
+    rig = Rig(tmp_path, two, started)
+    rig.stage.admit(1, "greedy")
+    rig.stage.begin(1, 5000)
+    rig.run(2)
+    two.lose(0)
+    rig.run(100)
+    assert rig.api.reasons() == ["GpuLost"]
+    assert rig.api.deleted == 0
+
+
+def test_the_versions_at_work_and_the_instances_that_stand_are_metrics(stage: Stage, two: Silicon) -> None:
+    two.set_mode(0, current=True)
+    for start in (0, 2):
+        two.add_instance(0, 14, start)
+    stage.run(1)
+    assert stage.metric("build_info{")[0].endswith('driver="580.95.05"} 1')
+    assert stage.metric("mig_instances{") == [f'mig_instances{{gpu="{two.uuid(0)}",profile="2g.10gb"}} 2']

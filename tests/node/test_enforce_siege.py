@@ -1,0 +1,39 @@
+"""A million hostile rows through the whole watch: no signal for anybody but a process of a container over its cap."""
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.node.siege import Siege
+from tests.node.victims import ward
+
+
+@pytest.fixture
+def besiege(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, int], Siege]]:
+    """Makes a siege of this mode and seed, over real processes that are nobody's."""
+    with ward() as everyone:
+
+        def begin(mode: str, seed: int) -> Siege:
+            pids = tuple(everyone.run("sleep", "600").pid for _ in range(150))
+            siege = Siege(folder=tmp_path, pids=pids, rng=Random(seed), mode=mode)
+            monkeypatch.setattr(signal, "pidfd_send_signal", siege.take)
+            return siege
+
+        yield begin
+
+
+@pytest.mark.parametrize(("mode", "rows", "seed"), [
+    ("time-slicing", 60_000, 1), ("mps", 30_000, 2),
+    pytest.param("time-slicing", 1_000_000, 3, marks=pytest.mark.slow),
+    pytest.param("mps", 500_000, 4, marks=pytest.mark.slow),
+])  # fmt: skip
+def test_no_signal_without_proof_under_siege(besiege: Callable[[str, int], Siege], mode: str, rows: int, seed: int) -> None:
+    siege = besiege(mode, seed)
+    while siege.rows < rows:
+        siege.cycle()
+    print(f"{siege.rows} rows, sent {siege.sent}")
+    assert siege.sent["SIGTERM"] > 10
+    assert siege.sent["SIGKILL"] > (3 if mode == "mps" else 10)

@@ -215,10 +215,11 @@ print(processes.send(seen, Signal.KILL).value)
     assert is_alive(pid)
 
 
-@pytest.mark.parametrize("pid", [-1, 0, 1, 2, os.getpid()])
+@pytest.mark.parametrize("whose", [-1, 0, 1, 2, None])
 def test_47_init_kthreadd_and_ourselves_are_sent_nothing_whoever_asks(
-    way: str, mirror: Mirror, processes: LinuxProcesses, monkeypatch: pytest.MonkeyPatch, pid: int
+    way: str, mirror: Mirror, processes: LinuxProcesses, monkeypatch: pytest.MonkeyPatch, whose: int | None
 ) -> None:
+    pid = os.getpid() if whose is None else whose
     sent: list[int] = []
     monkeypatch.setattr(os, "kill", lambda number, _: sent.append(number))
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda *_: sent.append(pid))

@@ -4,13 +4,13 @@ What is there already is only verified: no turn, no taint, no pause, nothing wri
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from gpushare_node.apply.busy import find_disturbed
 from gpushare_node.apply.changing import change_hardware
 from gpushare_node.apply.drain import Room, Wish
-from gpushare_node.apply.faults import missing_gpus, worst
+from gpushare_node.apply.faults import is_right, missing_gpus, worst
 from gpushare_node.apply.hardware import Change
 from gpushare_node.apply.offer import offered, promised
 from gpushare_node.apply.outcome import Halted, Lack, Outcome
@@ -55,7 +55,11 @@ def bring(visit: Visit, goal: Goal, node: NodeView | None) -> Outcome:
             raise Halted(*worst(sight), is_kept=True)
         wish = _wish(goal.policy, former, node)
         room = Room(visit=visit, hardware=hardware, wish=wish)
-        if sight.plan.operations or sight.compute_modes or wish.disturbed:
+        room.remember(former, sight)
+        if not wish.is_partly and sight.plan.operations and len(missing_gpus(sight)) < len(sight.plan.unfit):
+            # A GPU that cannot follow would leave the node with half of each layout, and the tenants' work gone for it.
+            raise Halted(*worst(sight), is_kept=True)
+        if (sight.plan.operations or sight.compute_modes or wish.disturbed) and not hardware.is_tried_out(sight):
             sight = room.make(node)
         return _Bringing(visit=visit, goal=goal, former=former, room=room, before=hardware.devices(sight)).run(sight)
     finally:
@@ -87,7 +91,12 @@ class _Bringing:
     _offering: Offering | None = None
 
     def run(self, sight: Sight) -> Outcome:
-        change = change_hardware(self.room, sight, self.goal.digest, self._publish)
+        if self.room.hardware.is_tried_out(sight):
+            # Nobody is sent away, and no client paused, for what is not tried any more. What stands is offered.
+            change = self.room.hardware.change(self.goal.policy, sight, frozenset(), self.visit.take)
+            self._publish()
+        else:
+            change = change_hardware(self.room, sight, self.goal.digest, self._publish)
         if self._sight is None:
             # mig-manager was at work, and failed.
             raise Halted(change.reason or Reason.PARTITION_FAILED, change.message)
@@ -98,6 +107,7 @@ class _Bringing:
             return self._finish(self._sight, lack)
         if self._stand is _Stand.FORMER and lack is None and self.visit.site.cluster is not None:
             # The former layout is offered as before, though its instances may be new ones.
+            _forget_change(self.visit)
             self.visit.let_in(REPARTITIONING_TAINT)
         return self._fail(change)
 
@@ -106,9 +116,9 @@ class _Bringing:
         hardware = self.room.hardware
         self._sight = hardware.look(self.goal.policy, self.room.allocated)
         policy: Policy | None = self.goal.policy
-        if _is_right(self._sight):
+        if is_right(self._sight):
             self._stand = _Stand.GOAL
-        elif self.former is not None and _is_right(hardware.look(self.former, self.room.allocated)):
+        elif self.former is not None and is_right(hardware.look(self.former, self.room.allocated)):
             self._stand, policy = _Stand.FORMER, self.former
         elif hardware.devices(self._sight) == self.before:
             policy = None
@@ -146,10 +156,11 @@ class _Bringing:
         return Outcome(reason=Reason.GPU_BUSY, message=f"in the way: {text}; the other GPUs have the layout")
 
 
-def _is_right(sight: Sight) -> bool:
-    """Whether the GPUs that answer are as wanted. One that is not fit for another reason than its death is not."""
-    is_done = not sight.plan.operations and not sight.compute_modes and bool(sight.plan.gpus)
-    return is_done and {one.index for one in sight.plan.unfit} == missing_gpus(sight)
+def _forget_change(visit: Visit) -> None:
+    """The former layout stands whole again: no change is under way."""
+    journal = visit.site.folder.journal()
+    if journal is not None and journal.is_changing:
+        visit.site.folder.write_journal(replace(journal, is_changing=False))
 
 
 def _keep(visit: Visit, text: str) -> None:

@@ -7,7 +7,7 @@ would wake up with a UUID that is dead for ever.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpushare_node.apply.offer import offered
+from gpushare_node.apply.offer import is_gpu_resource, offered
 from gpushare_node.apply.sight import Sight
 from gpushare_node.host.kubelet import Allocation
 from gpushare_node.kube.cluster import PLUGIN_LABEL, PodView
@@ -37,13 +37,13 @@ def find_holders(allocations: Iterable[Allocation], pods: Sequence[PodView] | No
     """The pods that hold devices. The allocations must have been read before the pods: then no new pod is missed.
 
     With pods unknown (None) every allocation counts; else those of pods that are gone or have ended do not: kubelet leaves
-    them standing.
+    them standing. Of nvidia.com/ only GPUs count, not the devices of network plugins.
     """
     known = {uid: pod for pod in pods or () for uid in pod.uids}
     found: dict[str, Holder] = {}
     for one in allocations:
         pod = known.get(one.pod_uid)
-        if pods is not None and (pod is None or pod.has_ended):
+        if not is_gpu_resource(one.resource) or (pods is not None and (pod is None or pod.has_ended)):
             continue
         before = found.get(one.pod_uid)
         found[one.pod_uid] = Holder(

@@ -41,7 +41,7 @@ def change_hardware(room: Room, sight: Sight, digest: str, publish: Callable[[],
             sight = room.settle()
         visit.rest()
         visit.is_touched = True
-        change = room.hardware.change(policy, sight, room.allocated, visit.take)
+        change = room.hardware.change(policy, sight, room.find_allocated, visit.take)
         publish()
     return change
 
@@ -56,8 +56,9 @@ def _supervise(room: Room, sight: Sight) -> Change:
         raise Halted(Reason.PARTITION_FAILED, "mig-manager partitions this pool's nodes, by a label", is_kept=True)
     visit.rest()
     visit.is_touched = True
-    # Our own handles would block it.
+    # Our own handles would block it, those of enforcement too; the tenants have gone.
     room.hardware.close()
+    visit.enforced = None
     _ask(room)
     lack = visit.wait(_Supervision(room).find, _MIG_MANAGER_SECONDS)
     if lack is not None:

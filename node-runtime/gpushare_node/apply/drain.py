@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 from gpushare_node.apply.busy import Obstacle, find_allocated, find_obstacle
 from gpushare_node.apply.clients import must_pause
+from gpushare_node.apply.faults import is_right
 from gpushare_node.apply.hardware import Hardware
-from gpushare_node.apply.offer import offered
+from gpushare_node.apply.offer import find_dead, offered
 from gpushare_node.apply.outcome import Halted, Lack
 from gpushare_node.apply.pools import is_leaving
 from gpushare_node.apply.sight import Sight
 from gpushare_node.apply.visit import Visit
+from gpushare_node.host.kubelet import CheckpointError
 from gpushare_node.kube.cluster import ClusterError, Eviction, NodeView
 from gpushare_node.policy import OnBusy, Policy
 from gpushare_node.voice.reasons import Reason
@@ -47,6 +49,15 @@ class Room:
     allocated: frozenset[str] = frozenset()
     _asked: set[str] = field(default_factory=set)
 
+    def remember(self, former: Policy | None, sight: Sight) -> None:
+        """Find out whether the node is what it was before, and may be left so: the former layout, and no dead ids on offer."""
+        is_right_still = former is None or is_right(self.hardware.look(former, frozenset()))
+        try:
+            dead = find_dead(self.visit.site.read_checkpoint().registered, self.hardware.devices(sight))
+        except CheckpointError:
+            return
+        self.visit.is_former_standing = is_right_still and not dead
+
     def make(self, node: NodeView | None) -> Sight:
         """What is seen when no pod is in the way. Halted where the change cannot be now; then nothing was changed."""
         seconds = self._patience()
@@ -60,6 +71,11 @@ class Room:
     def settle(self) -> Sight:
         """The last look before the hardware is changed. Clients are paused: a process that is left now is nobody's client."""
         return self._await(self._patience(), is_last=True)
+
+    def find_allocated(self) -> frozenset[str]:
+        """The UUIDs that pods hold now. Some tolerate every taint, and come while others' GPUs are being changed."""
+        self.allocated = find_allocated(self.visit.holders())
+        return self.allocated
 
     def _patience(self) -> float:
         rollout = self.wish.policy.rollout
@@ -80,10 +96,10 @@ class Room:
         lack = self.visit.wait(lambda: self._find(is_last=is_last), seconds)
         if self.sight is None:
             text = lack.message if lack else "nothing was seen"
-            raise Halted(Reason.PARTITIONING, text, is_kept=not self.wish.is_partly)
+            raise Halted(Reason.PARTITIONING, text, is_kept=True)
         if lack is not None and not self._may_go_on(self.sight):
             self.visit.is_patient = False
-            raise Halted(lack.reason, lack.message, is_kept=not self.wish.is_partly)
+            raise Halted(lack.reason, lack.message, is_kept=True)
         return self.sight
 
     def _find(self, *, is_last: bool) -> Lack | None:

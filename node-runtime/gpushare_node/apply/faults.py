@@ -1,4 +1,4 @@
-"""What the GPUs of which nothing is touched mean for the node: the worst reason, and which of them are simply missing. Pure."""
+"""What GPUs of which nothing is touched mean for the node: the worst reason, which are missing, are the others right. Pure."""
 
 from gpushare_node.apply.sight import Sight
 from gpushare_node.partition.fitness import Reason as Unfitness
@@ -27,6 +27,12 @@ def missing_gpus(sight: Sight) -> frozenset[int]:
     """The indexes of GPUs that offer nothing because they are dead or gone: the node may be used without them."""
     there = {survey.index for survey in sight.surveys}
     return frozenset(one.index for one in sight.plan.unfit if _is_dead(one, is_there=one.index in there))
+
+
+def is_right(sight: Sight) -> bool:
+    """Whether the GPUs that answer are as wanted. One that is not fit for another reason than its death is not."""
+    is_done = not sight.plan.operations and not sight.compute_modes and bool(sight.plan.gpus)
+    return is_done and {one.index for one in sight.plan.unfit} == missing_gpus(sight)
 
 
 def _is_dead(unfit: Unfit, *, is_there: bool) -> bool:

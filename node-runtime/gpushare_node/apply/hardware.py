@@ -31,6 +31,9 @@ _WORST_FIRST = (
 )  # fmt: skip
 """Of several GPUs' reasons the node's condition has one: that which most needs somebody. The message has them all."""
 
+Allocated = Callable[[], frozenset[str]]
+"""Tells the UUIDs that kubelet gave to pods which have not ended, as of now."""
+
 _FAILURES = frozenset({Reason.PARTITION_FAILED, Reason.ROLLED_BACK})
 """What counts as an attempt. Waiting for tenants, rights or a reset harms nothing, however often it is tried."""
 
@@ -74,15 +77,21 @@ class Hardware:
         """The UUIDs that the device plugin must register for what was seen: whole GPUs without MIG, and MIG devices."""
         return registrable(sight.surveys)
 
+    def is_tried_out(self, sight: Sight) -> bool:
+        """Whether something would have to change, and failed so often that it is not tried again."""
+        return bool(sight.plan.operations or sight.compute_modes) and self._record.is_exhausted
+
     def change(
-        self, policy: Policy, sight: Sight, allocated: frozenset[str], on_result: Callable[[Result], None], *,
+        self, policy: Policy, sight: Sight, allocated: Allocated | frozenset[str], on_result: Callable[[Result], None], *,
         check: bool = False,
     ) -> Change:  # fmt: skip
         """Bring every GPU to the policy's layout that is fit for it and not in use. With `check` only say what would be done.
 
-        Each GPU is looked at anew before it is touched. FolderError if the journal cannot be written, before that GPU is
-        touched; Stopped between two steps when the program is asked to end. After both the next run goes on from hardware.
+        Each GPU is looked at anew before it is touched, and `allocated` asked anew, if it can be. FolderError if the journal
+        cannot be written, before that GPU is touched; Stopped between two steps when the program is asked to end. After both
+        the next run goes on from hardware.
         """
+        ask = allocated if callable(allocated) else lambda: allocated
         results: list[Result] = []
 
         def say(result: Result) -> None:
@@ -97,14 +106,16 @@ class Hardware:
         elif must_change and self._record.is_exhausted:
             standings += [_exhausted(gpu, say) for gpu in must_change]
         else:
-            standings += [self._change_gpu(gpu, policy, allocated, say) for gpu in must_change]
+            changed = [self._change_gpu(gpu, policy, ask, say) for gpu in must_change]
+            standings += changed
             self._record.close(
                 has_failed=any(one.reason in _FAILURES for one in standings),
+                has_changed=any(one.reason is None for one in changed),
                 is_as_wanted=all(one.reason is None for one in standings),
             )
             if any(result.status is Status.CHANGED for result in results):
                 self._make_nodes(say)
-        return self._sum_up(standings, results, policy, allocated)
+        return self._sum_up(standings, results, policy, ask)
 
     def close(self) -> None:
         """Give the driver back."""
@@ -134,11 +145,11 @@ class Hardware:
         return found
 
     def _change_gpu(
-        self, gpu: GpuPlan, policy: Policy, allocated: frozenset[str], say: Callable[[Result], None]
+        self, gpu: GpuPlan, policy: Policy, allocated: Allocated, say: Callable[[Result], None]
     ) -> Standing:
         steps = Steps(gpu.uuid, connection=self._connection, clock=self._clock, machine=self._machine)
         change = GpuChange(
-            gpu, look=lambda: self.look(policy, allocated), steps=steps, record=self._record, on_result=say
+            gpu, look=lambda: self.look(policy, allocated()), steps=steps, record=self._record, on_result=say
         )
         return change.run()
 
@@ -149,7 +160,7 @@ class Hardware:
         say(Result(step="device nodes", target="node", status=status, detail=problem or ""))
 
     def _sum_up(
-        self, standings: list[Standing], results: list[Result], policy: Policy, allocated: frozenset[str]
+        self, standings: list[Standing], results: list[Result], policy: Policy, allocated: Allocated
     ) -> Change:
         reasons = {one.reason for one in standings}
         bad = sorted((one for one in standings if one.reason is not None), key=lambda one: one.index)
@@ -160,10 +171,10 @@ class Hardware:
             wants_reboot=Reason.RESET_REQUIRED in reasons and self._is_idle(policy, allocated),
         )
 
-    def _is_idle(self, policy: Policy, allocated: frozenset[str]) -> bool:
+    def _is_idle(self, policy: Policy, allocated: Allocated) -> bool:
         """Whether a reboot would take no GPU from anybody. Unknown is no."""
         try:
-            sight = self.look(policy, allocated)
+            sight = self.look(policy, allocated())
         except DriverError:
             return False
         busy = (gpu.is_busy or any(one.is_busy for one in (gpu.mig.instances if gpu.mig else ())) for gpu in sight.state.gpus)

@@ -75,6 +75,9 @@ def _make_exclusive(visit: Visit, former: Policy | None, pool: str, node: NodeVi
             is_asked=node is not None and is_requested(node),
         )  # fmt: skip
         room = Room(visit=visit, hardware=hardware, wish=wish)
+        room.remember(former, sight)
+        if hardware.is_tried_out(sight):
+            raise Halted(Reason.PARTITION_FAILED, "leaving has failed too often: it is not tried again before the next boot")
         if sight.plan.operations or sight.compute_modes or wish.disturbed:
             sight = room.make(node)
         change = change_hardware(room, sight, digest(policy), lambda: None)

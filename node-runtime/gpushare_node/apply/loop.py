@@ -9,7 +9,7 @@ from dataclasses import replace
 from gpushare_node.apply.bringing import Goal, bring
 from gpushare_node.apply.clients import mig_managers
 from gpushare_node.apply.leaving import leave
-from gpushare_node.apply.offer import find_lack, offered, promised
+from gpushare_node.apply.offer import find_lack, promised
 from gpushare_node.apply.outcome import Halted, Outcome
 from gpushare_node.apply.pace import Pace
 from gpushare_node.apply.pause import restore
@@ -51,6 +51,9 @@ def _visit_node(visit: Visit, goal: Goal, node: NodeView) -> Outcome:
     managers = mig_managers(pods)
     if policy.partitioner is Partitioner.GPUSHARE and not managers:
         restore(visit)
+    if any(taint.key == REPARTITIONING_TAINT for taint in node.taints):
+        # A run before this one was stopped, or failed: its turn is found again, to be given back at the end. None is taken.
+        visit.pace.take(0)
     if is_leaving(node, is_selected=visit.cluster.selects(node)):
         # What stands is the former policy's; how tenants are treated is the pool's word of today.
         return leave(visit, replace(visit.former() or policy, rollout=policy.rollout), policy.pool)
@@ -61,9 +64,6 @@ def _visit_node(visit: Visit, goal: Goal, node: NodeView) -> Outcome:
         raise Halted(Reason.WAITING_FOR_POOL, f"pool {owner} has the node: its label and its pod are there")
     if RELEASED_ANNOTATION in node.annotations:
         visit.cluster.annotate({RELEASED_ANNOTATION: None})
-    if offered(node.allocatable) and any(taint.key == REPARTITIONING_TAINT for taint in node.taints):
-        # A run before this one was stopped: its turn is found again, to be given back at the end.
-        visit.pace.take(policy.rollout.max_unavailable)
     return bring(visit, goal, node)
 
 

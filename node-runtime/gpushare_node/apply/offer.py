@@ -10,7 +10,8 @@ from gpushare_node.voice.reasons import Reason
 _FAMILIES = ("nvidia.com/gpu", "nvidia.com/mig-")
 """How names of GPU resources begin. nvidia.com/ has others, of network and virtual-machine plugins: none of our business."""
 
-_UUIDS = ("GPU-", "MIG-")
+UUIDS = ("GPU-", "MIG-")
+"""How the ids of devices begin that name one for certain."""
 
 
 def is_gpu_resource(name: str) -> bool:
@@ -45,12 +46,12 @@ def find_lack(
     """What is missing or too much; None: the node offers the wanted resources on these devices and nothing else.
 
     Ids come first: counts can be right while every id is dead. Plugins that do not name devices by UUID (GKE's) are held
-    to the counts alone. A plugin that has registered nothing is not stale: it enumerates when it starts.
+    to the counts alone. One that has registered nothing may have found nothing, and wait for another label ever since.
     """
     ids = {name: some for name, some in registered.items() if some and is_gpu_resource(name)}
     known = {one.rsplit("::", 1)[0] for some in ids.values() for one in some}
-    if known != devices and (not known or any(one.startswith(_UUIDS) for one in known)):
-        return Lack(reason=Reason.WAITING_FOR_PLUGIN, message=_about_ids(known, devices), is_stale=bool(known))
+    if known != devices and (not known or any(one.startswith(UUIDS) for one in known)):
+        return Lack(reason=Reason.WAITING_FOR_PLUGIN, message=_about_ids(known, devices), is_stale=True)
     counts = {name: len(some) for name, some in ids.items()}
     if counts != wanted:
         return Lack(reason=Reason.WRONG_RESOURCES, message=f"the device plugin registered {_about_counts(wanted, counts)}")
@@ -75,4 +76,4 @@ def _about_counts(wanted: Mapping[str, int], shown: Mapping[str, int]) -> str:
 def find_dead(registered: Mapping[str, frozenset[str]], devices: frozenset[str]) -> tuple[str, ...]:
     """The UUIDs that the plugin registered and that do not exist."""
     known = {one.rsplit("::", 1)[0] for name, some in registered.items() if is_gpu_resource(name) for one in some}
-    return tuple(sorted(one for one in known - devices if one.startswith(_UUIDS)))
+    return tuple(sorted(one for one in known - devices if one.startswith(UUIDS)))

@@ -29,7 +29,7 @@ class Outcome:
 
 
 class Halted(Exception):  # noqa: N818 - no error: a state of the node that may pass
-    """The run cannot go on now. `is_kept`: nothing was changed, the former layout and policy hold."""
+    """The run cannot go on now. `is_kept`: nothing was changed; what stood before stands."""
 
     def __init__(self, reason: Reason, message: str, *, is_kept: bool = False) -> None:
         super().__init__(message)

@@ -35,7 +35,12 @@ class Pace:
             self._cluster.renew_turn(self._turn)
 
     def give_back(self) -> None:
-        """Another node may be changed now. ClusterError leaves the turn to expire."""
-        turn, self._turn = self._turn, None
-        if turn is not None and self._cluster is not None:
+        """Another node may be changed now. One that a run before this kept, since it failed, is found and given back too.
+
+        ClusterError leaves the turn to expire.
+        """
+        if self._cluster is None:
+            return
+        turn, self._turn = self._turn or self._cluster.take_turn(0), None
+        if turn is not None:
             self._cluster.end_turn(turn)

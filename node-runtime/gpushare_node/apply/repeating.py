@@ -61,7 +61,7 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
 
 def _settle(visit: Visit, attempt: Callable[[], Outcome]) -> Outcome:
     """The attempt's outcome, whatever stopped it."""
-    visit.has_taint = visit.is_touched = False
+    visit.is_former_standing = visit.is_touched = False
     try:
         try:
             return attempt()
@@ -79,16 +79,16 @@ def _settle(visit: Visit, attempt: Callable[[], Outcome]) -> Outcome:
 
 
 def _retreat(visit: Visit, *, is_over: bool) -> None:
-    """Where nothing was changed, pods may come again.
+    """Where the former layout stands, and nothing was changed, pods may come again: also where a run that died kept them off.
 
     `is_over`: the turn goes to another node. Tenants that stay are no sign of a bad change, and the node works on as before;
     else one long job would stop the whole pool. After any other reason the turn is kept, and expires when nobody renews it.
     """
-    if visit.site.cluster is None or visit.is_touched or visit.is_half_done():
+    if visit.site.cluster is None or visit.is_touched or not visit.is_former_standing or visit.is_half_done():
         return
-    if visit.has_taint:
-        visit.let_in(REPARTITIONING_TAINT)
-        visit.has_taint = False
+    visit.let_in(REPARTITIONING_TAINT)
+    # From here on the taint may be another pool's.
+    visit.is_former_standing = False
     if is_over:
         visit.pace.give_back()
 

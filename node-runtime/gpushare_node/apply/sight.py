@@ -6,6 +6,7 @@ Owns how the driver's surveys become the State that plans are made from. Asks no
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gpushare_node.apply.offer import UUIDS
 from gpushare_node.nvml.driver import ComputeMode, GpuInstance, MigSurvey, Survey
 from gpushare_node.partition import PartitionPlan, plan
 from gpushare_node.partition.state import Gpu, Instance, Mig, State
@@ -42,6 +43,7 @@ def see(
 ) -> Sight:
     """What the surveys mean. `allocated` are UUIDs of GPUs and MIG devices that kubelet gave to pods that have not ended.
 
+    An id that is no UUID, as some plugins' are, may be any device: every GPU is in use then.
     `pending_modes` are the MIG modes that this runtime has asked for, by GPU.
     """
     state = State(gpus=tuple(_gpu(survey, allocated, pending_modes) for survey in surveys))
@@ -79,7 +81,7 @@ def _gpu(survey: Survey, allocated: frozenset[str], pending_modes: Mapping[str, 
         pci_device_id=survey.pci_device_id,
         memory_mib=survey.memory_mib,
         mig=None if mig is None else _mig(survey, mig, allocated, pending_modes),
-        is_busy=has_process or survey.uuid in allocated,
+        is_busy=has_process or survey.uuid in allocated or not all(one.startswith(UUIDS) for one in allocated),
         fault=survey.fault,
     )
 

@@ -22,8 +22,8 @@ from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Result, Status
 
 _TICK_SECONDS = 1.0
-_DRIVER_SECONDS = 600.0
-"""A driver container compiles for minutes."""
+DRIVER_SECONDS = 600.0
+"""How long the driver is waited for. A driver container compiles for minutes."""
 
 _POLL_SECONDS = 5.0
 """Between two looks at the API server or the driver: a node that waits half an hour should cost neither anything."""
@@ -45,7 +45,8 @@ class Watching(Protocol):
 class Site:
     """Everything outside. `cluster` None: by hand, without an API server; `reboot` None: a reboot is not allowed.
 
-    `open_hardware` takes the digest of what the hardware is to become; `open_watch` the policy to be enforced.
+    `open_hardware` takes the digest of what the hardware is to become; `open_watch` the policy to be enforced. The driver is
+    waited for during `driver_seconds`.
     """
 
     open_hardware: Callable[[str], Hardware]
@@ -57,6 +58,7 @@ class Site:
     boot_id: str
     open_watch: Callable[[Policy], Watching] | None = None
     reboot: Callable[[], str | None] | None = None
+    driver_seconds: float = DRIVER_SECONDS
 
 
 @dataclass(kw_only=True)
@@ -64,7 +66,8 @@ class Visit:
     """A run on a site.
 
     `enforced` is the policy in force; `is_patient` ends when tenants were waited for in vain; `is_offline`: there is an API
-    server, and it does not answer. Of one attempt: `has_taint`, it keeps pods off; `is_touched`, it began to change things.
+    server, and it does not answer. Of one attempt: `is_former_standing`, before it the node was what it was before the policy;
+    `is_touched`, it began to change things.
     """
 
     site: Site
@@ -72,7 +75,7 @@ class Visit:
     enforced: Policy | None = None
     is_patient: bool = True
     is_offline: bool = False
-    has_taint: bool = False
+    is_former_standing: bool = False
     is_touched: bool = False
     results: list[Result] = field(default_factory=list)
     _watch: Watching | None = None
@@ -128,7 +131,7 @@ class Visit:
 
     def await_driver(self, hardware: Hardware) -> None:
         """Until the driver answers. Halted where it does not."""
-        reason = hardware.wait(_DRIVER_SECONDS, lambda text: self.say(Reason.WAITING_FOR_DRIVER, text))
+        reason = hardware.wait(self.site.driver_seconds, lambda text: self.say(Reason.WAITING_FOR_DRIVER, text))
         if reason is not None:
             raise Halted(reason, reason.value.means, is_kept=True)
 
@@ -193,7 +196,6 @@ class Visit:
 
     def keep_off(self, node: NodeView) -> None:
         """Let no new pods come."""
-        self.has_taint = True
         if not any(taint.key == REPARTITIONING_TAINT for taint in node.taints):
             self.cluster.change_taints(add=(Taint(key=REPARTITIONING_TAINT, effect="NoSchedule"),))
             self.note("taint", "node", Status.CHANGED, f"{REPARTITIONING_TAINT} is set")

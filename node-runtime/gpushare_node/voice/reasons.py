@@ -96,10 +96,10 @@ class Reason(Enum):
     REBOOTING = _not("Rebooting", "The node reboots, once, to change the MIG mode.", "Wait.")
     PARTITION_FAILED = _not(
         "PartitionFailed", "The driver refused a step; nothing could be brought back.",
-        "Look at the message; then delete the runtime's pod.")
+        "Look at the message. After three attempts only a reboot or another policy makes it try again.")
     ROLLED_BACK = _not(
         "RolledBack", "The driver refused a step; the former layout stands again.",
-        "Look at the message; then delete the runtime's pod.")
+        "Look at the message. After three attempts only a reboot or another policy makes it try again.")
 
     # While caps are held.
     LABEL_CONFLICT = _not(

@@ -1,5 +1,6 @@
 """The text that Prometheus reads, and the server that gives it out."""
 
+import contextlib
 import http.client
 import math
 import socket
@@ -92,11 +93,9 @@ def test_what_goes_wrong_inside_stays_inside(server: HttpServer) -> None:
 
 
 def test_many_who_never_finish_their_request_keep_nobody_out(server: HttpServer) -> None:
-    slow = [socket.create_connection(server.server_address[:2]) for _ in range(80)]
-    for one in slow:
-        one.sendall(b"GET /met")
-    assert ask(server, "/readyz")[0] == 200
-    serving = [thread for thread in threading.enumerate() if "process_request_thread" in thread.name]
-    assert len(serving) <= 40
-    for one in slow:
-        one.close()
+    before = set(threading.enumerate())
+    with contextlib.ExitStack() as slow:
+        for _ in range(80):
+            slow.enter_context(socket.create_connection(server.server_address[:2])).sendall(b"GET /met")
+        assert ask(server, "/readyz")[0] == 200
+        assert len(set(threading.enumerate()) - before) <= 40

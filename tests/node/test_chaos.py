@@ -4,6 +4,7 @@
 the number of the life, with what has happened in it.
 """
 
+import shutil
 from pathlib import Path
 from random import Random
 
@@ -15,7 +16,7 @@ from tests.node.chaos_life import Life
 from tests.node.chaos_worlds import run_until_killed
 from tests.node.loop_node import DEPLOY, TWO, LoopNode, mig
 
-QUICK, MANY, LOT = 200, 4000, 25
+QUICK, MANY, LOT = 200, 2000, 25
 
 
 def live_through(folder: Path, numbers: range) -> None:
@@ -26,6 +27,7 @@ def live_through(folder: Path, numbers: range) -> None:
         except BaseException as error:
             what = "\n".join(life.happened)
             raise AssertionError(f"life {number}: {error!r}\n{what}") from error
+        shutil.rmtree(folder / str(number))
 
 
 @pytest.fixture(autouse=True)

@@ -166,7 +166,13 @@ def test_resources_that_nobody_promised_are_named(node: LoopNode) -> None:
         shown["status"]["allocatable"]["nvidia.com/gpu"] = "1"
         shown["status"]["allocatable"]["nvidia.com/hostdev"] = "1"
 
-    node.on_tick = lambda _: node.api.edit("nodes", NAME, add)
+    publish = node.publish
+
+    def publish_both() -> None:
+        publish()
+        node.api.edit("nodes", NAME, add)
+
+    node.publish = publish_both  # type: ignore[method-assign]
     outcome = node.run(mig(SEVEN))
     assert outcome.reason is Reason.WRONG_RESOURCES
     assert "nvidia.com/gpu: 1 instead of 0" in outcome.message

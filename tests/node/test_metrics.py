@@ -11,6 +11,7 @@ import pytest
 
 from gpushare_node.enforce.http import HttpServer, Pages
 from gpushare_node.voice.metrics import Registry
+from tests.node.victims import wait_for
 
 
 def test_every_kind_is_written_as_prometheus_reads_it() -> None:
@@ -98,4 +99,5 @@ def test_many_who_never_finish_their_request_keep_nobody_out(server: HttpServer)
         for _ in range(80):
             slow.enter_context(socket.create_connection(server.server_address[:2])).sendall(b"GET /met")
         assert ask(server, "/readyz")[0] == 200
-        assert len(set(threading.enumerate()) - before) <= 40
+        # Whoever was shown the door takes a moment to go.
+        wait_for(lambda: len(set(threading.enumerate()) - before) <= 32)

@@ -20,9 +20,9 @@ def compiled(text: str, folder: Path) -> Path:
     return folder / "bundle"
 
 
-def rendered(bundle: Path, major: int = 4) -> str:
+def rendered(bundle: Path, *arguments: str) -> str:
     """The objects of its chart, as GitOps tools render them."""
-    command = [str(helm.helm(major)), "template", "gpushare", str(bundle / "chart"), "--namespace", NAMESPACE]
+    command = [str(helm.helm()), "template", "gpushare", str(bundle / "chart"), "--namespace", NAMESPACE, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.cluster.machine import API_SERVICE, NODE_ADDRESSES, SERVICES, MachineError, Network, is_running, start
+from tests.cluster.machine import API_SERVICE, NODE_ADDRESSES, SERVICES, MachineError, Network, is_running, start, stop
 from tests.cluster.programs import program
 from tests.tools import helm
 
@@ -75,12 +75,18 @@ class ControlPlane:
         )  # fmt: skip
         self._await_ready()
 
+    def stop_api_server(self) -> None:
+        """Nobody gets an answer until it is started again. SIGKILL: it would wait for its watchers."""
+        stop([self.pids.pop("kube-apiserver")], seconds=0)
+
     def _start_clients(self) -> None:
         admin = self.folder / "admin.kubeconfig"
         self._start(
             "kube-controller-manager", program("kube-controller-manager"), f"--kubeconfig={admin}", "--bind-address=127.0.0.1",
             "--leader-elect=false", f"--service-account-private-key-file={self.folder / 'service-accounts.key'}",
             f"--root-ca-file={self.folder / 'certificates' / 'apiserver.crt'}",
+            # Simulated nodes send no heartbeats, and a DaemonSet counts no node that is given up.
+            "--node-monitor-grace-period=1h", "--node-startup-grace-period=1h",
         )  # fmt: skip
         self._start("kube-scheduler", program("kube-scheduler"), f"--kubeconfig={admin}", "--bind-address=127.0.0.1",
                     "--leader-elect=false")  # fmt: skip

@@ -160,6 +160,10 @@ base_runtime_spec = "{self.folder}/nvidia.json"
         machine.stop([self.pids.pop("kubelet")], seconds=5)
         self._remember()
 
+    def stop_pods(self) -> None:
+        """End every process of every pod, at once, as a power cut does."""
+        machine.stop(sorted(self.cgroup.processes()), seconds=0)
+
     def command(self, *command: str | Path) -> tuple[str | Path, ...]:
         """The command on this node: in its network and with its folders."""
         inside = f"/proc/{self.pids['containerd']}/ns/mnt"

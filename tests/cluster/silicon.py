@@ -2,14 +2,17 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from tests.cluster import machine
+from tests.cluster import machine, mps_control
 from tests.cluster.cluster import Cluster
 from tests.cluster.node import Driver, Node
 from tests.node.silicon import Silicon, build
 
-_INSIDE = "/run/silicon"
+_STATE = "/dev/nvidia-silicon"
+"""Where a driver's device would lie: by that a process is known to use a GPU."""
+
 _LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
 
 
@@ -24,11 +27,15 @@ class Fleet:
 
     def driver(self, node: Node) -> Driver:
         """What NVIDIA's runtime would lay into containers on this node."""
-        folder = self.folder / node.name
-        self.silicon[node.name] = Silicon.make(folder, self.cards)
-        return Driver(
-            files={_LIBRARY: build.library(), _INSIDE: folder}, environment={"GPUSHARE_SILICON": f"{_INSIDE}/silicon"},
-        )
+        silicon = self.equip(node, self.cards)
+        state = Path(silicon.environment["GPUSHARE_SILICON"])
+        files = {_LIBRARY: build.library(), _STATE: state, mps_control.INSIDE: mps_control.write_program(self.folder)}
+        return Driver(files=files, environment={"GPUSHARE_SILICON": _STATE})
+
+    def equip(self, node: Node, cards: Sequence[str]) -> Silicon:
+        """Put these cards into the node, new and idle. Nobody may be using the former ones."""
+        self.silicon[node.name] = Silicon.make(self.folder / node.name, cards)
+        return self.silicon[node.name]
 
     def start_plugin(self, cluster: Cluster, node: Node) -> None:
         """The device plugin, as a process on the node."""

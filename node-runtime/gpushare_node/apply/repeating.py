@@ -33,6 +33,7 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
     """
     pause = _FIRST_PAUSE_SECONDS
     is_first = True
+    said: tuple[Reason, str] | None = None
     try:
         while True:
             before = len(visit.results)
@@ -44,7 +45,8 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
                     raise
                 outcome = Outcome(reason=Reason.WAITING_FOR_POOL, message=str(error))
             is_news = any(one.status in (Status.CHANGED, Status.FAILED) for one in visit.results[before:])
-            visit.tell(outcome, is_news=is_news or not outcome.is_usable)
+            visit.tell(outcome, is_news=is_news or (not outcome.is_usable and _said(outcome) != said))
+            said = _said(outcome)
             if outcome.is_usable or not hold:
                 return replace(outcome, results=tuple(visit.results))
             _pause(visit, _length(outcome.reason, pause))
@@ -91,6 +93,11 @@ def _retreat(visit: Visit, *, is_over: bool) -> None:
     visit.is_former_standing = False
     if is_over:
         visit.pace.give_back()
+
+
+def _said(outcome: Outcome) -> tuple[Reason, str]:
+    """What an event would say. The same again is none: the condition says how it stands."""
+    return outcome.reason, outcome.message
 
 
 def _length(reason: Reason, pause: float) -> float:

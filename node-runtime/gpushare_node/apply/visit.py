@@ -28,6 +28,9 @@ DRIVER_SECONDS = 600.0
 _POLL_SECONDS = 5.0
 """Between two looks at the API server or the driver: a node that waits half an hour should cost neither anything."""
 
+_EARLY_SECONDS = 10.0
+"""At first it looks every second: a plugin is done within a few. What lasts no longer is told by its reason alone."""
+
 
 class Watching(Protocol):
     """Holds tenants to the caps of one policy: `enforce.watch`, as far as it is needed here."""
@@ -148,18 +151,20 @@ class Visit:
 
         An API server that does not answer is a lack like any other, under the last reason that was known.
         """
-        end = self.site.clock.now() + seconds
+        begun = self.site.clock.now()
+        end = begun + seconds
         last: Lack | None = None
         while True:
             found = self._ask(find, last)
             if found is None:
                 return None
-            if found != last:
+            is_early = self.site.clock.now() - begun < _EARLY_SECONDS
+            if last is None or (found.reason is not last.reason if is_early else found != last):
                 self.say(found.reason, found.message)
             last = found
             if self.site.clock.now() >= end:
                 return found
-            self.sleep(min(_POLL_SECONDS, max(_TICK_SECONDS, end - self.site.clock.now())))
+            self.sleep(min(_TICK_SECONDS if is_early else _POLL_SECONDS, max(_TICK_SECONDS, end - self.site.clock.now())))
 
     def _ask(self, find: Callable[[], Lack | None], last: Lack | None) -> Lack | None:
         try:

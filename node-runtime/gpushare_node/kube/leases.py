@@ -5,6 +5,7 @@ monotonic clock. The times written in it are for readers; the nodes' clocks may 
 """
 
 import datetime
+import random
 from typing import Any
 
 from gpushare_node.clock import Clock
@@ -41,10 +42,10 @@ class Leases:
         taken = {name for name, lease in leases.items() if _holder(lease) and not self._has_expired(lease)}
         if len(taken) >= most:
             return None
-        for name in (f"gpushare-{self._place.pool}-turn-{number}" for number in range(most)):
-            if name not in taken and self._grab(name, leases.get(name)):
-                return Turn(name=name)
-        return None
+        free = [name for name in (f"gpushare-{self._place.pool}-turn-{number}" for number in range(most)) if name not in taken]
+        # One, and any: were all nodes to try all from the first on, a turn would cost as many refused writes as nodes wait.
+        name = random.choice(free)  # noqa: S311 - spreads load, guards nothing
+        return Turn(name=name) if self._grab(name, leases.get(name)) else None
 
     def find(self) -> Turn | None:
         """A turn that this node holds already, perhaps since a run that died. ClusterError."""

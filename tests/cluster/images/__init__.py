@@ -9,7 +9,12 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.image import building
+from tests.node.silicon import build
+
 PAUSE = "gpushare.dev/tests/pause:1"
+TENANT = "gpushare.dev/tests/tenant:1"
+RUNTIME = "gpushare.dev/tests/runtime:1"
 
 _INDEX = "application/vnd.oci.image.index.v1+json"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -22,6 +27,29 @@ def pause(folder: Path) -> Path:
     built = folder / "pause"
     subprocess.run(["gcc", "-static", "-Os", "-o", str(built), str(Path(__file__).parent / "pause.c")], check=True)
     return archive(PAUSE, {"pause": built}, ["/pause"], folder / "pause.tar")
+
+
+def tenant(folder: Path) -> Path:
+    """The archive of the tenant: one static program that takes GPU memory in the fake silicon."""
+    return archive(TENANT, {"tenant": build.tenant()}, ["/tenant"], folder / "tenant.tar")
+
+
+def runtime(folder: Path) -> Path:
+    """The archive of the node runtime's image, as `make image` builds it, under a name that no registry has."""
+    return pack(building.built(), folder / "runtime.tar")
+
+
+def pack(image: building.Built, target: Path) -> Path:
+    """An image that is a folder, as an archive that `ctr` imports under the name RUNTIME."""
+    entry = image.described | {"annotations": {"io.containerd.image.name": RUNTIME}}
+    index = json.dumps({"schemaVersion": 2, "mediaType": _INDEX, "manifests": [entry]}).encode()
+    with tarfile.open(target, "w") as tar:
+        for name, content in (("index.json", index), ("oci-layout", (image.layout / "oci-layout").read_bytes())):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+        tar.add(image.layout / "blobs", "blobs")
+    return target
 
 
 def archive(name: str, files: Mapping[str, Path], entrypoint: Sequence[str], target: Path) -> Path:

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import grpc
 import yaml
 
 from tests.cluster.plugin.offer import ConfigError, Gpu, Offer, offers
@@ -34,18 +35,28 @@ class Plugin:
         self.kubelet: int | None = None
 
     def run(self) -> None:
-        """Until the process is ended."""
-        self.offer({})
+        """Until the process is ended. Without kubelet it begins anew, as NVIDIA's container does when it has exited."""
         while True:
-            self.follow()
-            time.sleep(0.1)
+            try:
+                self.offer({})
+                while True:
+                    self.follow()
+                    time.sleep(0.1)
+            except grpc.RpcError as error:
+                print(f"kubelet does not answer: {error}", flush=True)
+                self.withdraw()
+                time.sleep(0.5)
+
+    def withdraw(self) -> None:
+        """Offer nothing, and know nothing of the label."""
+        for resource in list(self.resources):
+            self.resources.pop(resource).stop()
+        self.label = ""
 
     def follow(self) -> None:
         """One look at kubelet's socket and at the label."""
         if self.kubelet is not None and _inode(KUBELET / "kubelet.sock") not in (None, self.kubelet):
-            for resource in list(self.resources):
-                self.resources.pop(resource).stop()
-            self.label = ""
+            self.withdraw()
         label = self.kubectl("get", "node", self.node, "--output", rf"jsonpath={{.metadata.labels.{LABEL}}}")
         if label is None or label == self.label:
             return

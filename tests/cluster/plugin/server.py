@@ -55,7 +55,8 @@ class Resource:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        self._server.stop(grace=0.5).wait()
+        # Without a limit it waits for ever where kubelet went away amid a call.
+        self._server.stop(grace=0.5).wait(timeout=2)
         self._socket.unlink(missing_ok=True)
 
     def _list_and_watch(self, _request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:

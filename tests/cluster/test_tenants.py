@@ -1,0 +1,92 @@
+"""Shares in use: tenants from the scheduler in real containers; one goes beyond its cap and dies, its neighbours live."""
+
+import pytest
+
+from tests.cluster.bundles import NAMESPACE
+from tests.cluster.images import TENANT
+from tests.cluster.lab import A100, NOTEBOOKS, SHARED, SLICE, T4, TRAINING, Lab, intent
+from tests.cluster.mps import Daemon
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def pools(lab: Lab) -> Lab:
+    """A pool of time-sliced T4s on node-1, and one of time-sliced MIG instances of A100s on node-2."""
+    lab.equip("node-1", T4)
+    lab.equip("node-2", A100)
+    lab.choose(node_1="notebooks", node_2="training")
+    lab.install(intent(notebooks=NOTEBOOKS, training=TRAINING))
+    for node, pool in (("node-1", "notebooks"), ("node-2", "training")):
+        lab.await_offer(node, pool)
+    return lab
+
+
+def test_nodes_partition_themselves_and_offer_what_the_plan_promises(pools: Lab) -> None:
+    assert pools.offer("node-1") == {SHARED: 8}
+    assert pools.offer("node-2") == {SLICE: 28}
+    assert [len(pools.silicon("node-2").instances(gpu)) for gpu in (0, 1)] == [7, 7]
+    assert pools.condition("node-1")["status"] == "True"
+    assert not pools.taints("node-1") | pools.taints("node-2")
+    pools.cluster.wait(lambda: pools.is_ready("node-1") and pools.is_ready("node-2"), "the runtime's pods are Ready")
+
+
+def die_and_let_live(lab: Lab, node: str, resource: str, cap_mib: int, *arguments: str) -> None:
+    """Three tenants and a system pod on the node's GPUs; one grows beyond its cap, with everything that must follow."""
+    within, beyond = str(cap_mib - 200), str(cap_mib + 500)
+    lab.tenant("neighbour", node, resource, "--mib", within, *arguments)
+    lab.tenant("system", node, resource, "--mib", beyond, *arguments, where=NAMESPACE, priorityClassName="system-node-critical")
+    lab.tenant("offender", node, resource, "--mib", within, "--grow-to", beyond, "--grow-after", "2", *arguments)
+    try:
+        lab.cluster.wait(lambda: lab.phase("offender") in ("Failed", "Succeeded"), "the offender is ended")
+        lab.cluster.wait(
+            lambda: any(f"{cap_mib + 500} MiB of the {cap_mib} MiB" in message for _, message in lab.events("offender")),
+            f"an Event on its pod says how much of what: {lab.events('offender')}",
+        )
+        assert lab.phase("neighbour") == "Running"
+        assert lab.phase("system", NAMESPACE) == "Running"
+        assert not lab.events("neighbour") or all("MiB" not in message for _, message in lab.events("neighbour"))
+    finally:
+        lab.dismiss("neighbour", "offender")
+        lab.dismiss("system", where=NAMESPACE)
+
+
+def test_under_time_slicing_the_offender_dies_and_its_neighbours_live(pools: Lab) -> None:
+    die_and_let_live(pools, "node-1", SHARED, 3724)
+
+
+def test_on_shared_mig_instances_the_offender_dies_and_its_neighbours_live(pools: Lab) -> None:
+    die_and_let_live(pools, "node-2", SLICE, 2304)
+
+
+def test_a_request_for_two_shares_is_refused_early(pools: Lab) -> None:
+    container = {"name": "work", "image": TENANT, "resources": {"limits": {SHARED: 2}}}
+    with pytest.raises(Exception, match="Write 1"):
+        pools.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "two", "namespace": "course"}, "spec": {
+            "containers": [container]}})
+
+
+def test_under_mps_the_daemon_is_asked_first_and_server_and_neighbours_live(pools: Lab) -> None:
+    """With a signal alone, work on the GPU could take every client of the server with it."""
+    mps = "card: t4, sharing: {mode: mps, replicas: 4}, enforcement: {grace: 2s}"
+    pools.install(intent(notebooks=mps, training=TRAINING))
+    label = "nvidia.com/device-plugin.config"
+    pools.cluster.wait(lambda: pools.labels("node-1")[label].startswith("mps-"), "node-1 is under MPS")
+    pools.await_offer("node-1", "notebooks")
+    assert pools.offer("node-1") == {SHARED: 8}
+    daemon = Daemon(pools, "node-1")
+    daemon.serve()
+    try:
+        pools.tenant("neighbour", "node-1", SHARED, "--mib", "3000", "--kind", "mps")
+        pools.tenant("offender", "node-1", SHARED, "--mib", "3000", "--kind", "mps", "--grow-to", "4300", "--grow-after", "4",
+                     "--on-term", "ignore")
+        daemon.connect("neighbour", "offender")
+        [offender] = daemon.pids("offender")
+        pools.cluster.wait(lambda: pools.phase("offender") == "Failed", "the offender is ended")
+        assert daemon.terminated() == [offender]
+        assert pools.phase("neighbour") == pools.phase("mps", "kube-system") == "Running"
+        told = "4300 MiB of the"
+        pools.cluster.wait(lambda: any(told in message for _, message in pools.events("offender")), "an Event says so")
+    finally:
+        pools.dismiss("neighbour", "offender")
+        daemon.leave()

@@ -1,0 +1,239 @@
+"""`python -m tests.scale.simulation --nodes N --speed S BUNDLE…`: the real closed loop on N simulated nodes; figures as JSON.
+
+Real: API server, DaemonSets and their controller, the loop, its requests. Simulated: silicon that never changes, kubelet and
+device plugin, and time, which passes S times as fast. Nodes exist already; every policy is begun everywhere at once, as
+when pods that are not Ready are replaced together.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpushare_node.apply import loop
+from gpushare_node.apply.bringing import Goal
+from gpushare_node.apply.hardware import Hardware
+from gpushare_node.apply.outcome import Outcome
+from gpushare_node.apply.visit import Site
+from gpushare_node.clock import Clock, Stopped
+from gpushare_node.host.devices import Machine
+from gpushare_node.host.folder import Folder
+from gpushare_node.host.kubelet import Checkpoint
+from gpushare_node.kube.address import Address, find_address
+from gpushare_node.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT
+from gpushare_node.kube.connection import Connection, Json, Request
+from gpushare_node.kube.events import Events
+from gpushare_node.kube.place import Place
+from gpushare_node.kube.server import Server
+from gpushare_node.nvml.driver import ComputeMode, Survey
+from gpushare_node.policy import Policy, read
+from tests.cluster.plugin.offer import Gpu, offers
+
+NAMESPACE = "gpu-system"
+_BOOT = "00000000-aaaa-4aaa-8aaa-000000000000"
+_MERGE = "application/merge-patch+json"
+_MACHINE = Machine(boot_id=_BOOT, reset=lambda _: "nobody resets it", make_nodes=lambda: None)
+
+
+class FastClock:
+    """Time that passes `speed` times as fast."""
+
+    def __init__(self, speed: float) -> None:
+        self.speed = speed
+        self._stop = threading.Event()
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return time.monotonic() * self.speed
+
+    def sleep(self, seconds: float) -> None:
+        """Wait. Stopped, when that is over."""
+        if self._stop.wait(max(0.0, seconds) / self.speed):
+            raise Stopped
+
+    def stop(self) -> None:
+        """End whoever waits by this clock."""
+        self._stop.set()
+
+
+class StillDriver:
+    """One GPU without MIG that nobody changes and nobody uses."""
+
+    def __init__(self, uuid: str, policy: Policy) -> None:
+        card = policy.card
+        self._survey = Survey(
+            index=0, uuid=uuid, name=card.name, pci_device_id=card.pci_device_ids[0], memory_mib=card.memory_mib,
+            compute_mode=ComputeMode.DEFAULT,
+        )  # fmt: skip
+
+    def survey(self) -> tuple[Survey, ...]:
+        """The GPU."""
+        return (self._survey,)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Counted(Connection):
+    """A node's connection, whose requests are counted."""
+
+    def __init__(self, address: Address, clock: Clock) -> None:
+        super().__init__(address, clock)
+        self.requests: Counter[str] = Counter()
+
+    @property
+    def writes(self) -> int:
+        """Requests that are no mere reading."""
+        return sum(count for name, count in self.requests.items() if not name.startswith("GET"))
+
+    def ask(self, request: Request) -> Json:
+        """As ever."""
+        kind = next((one for one in ("leases", "events", "pods", "daemonsets", "nodes") if f"/{one}" in request.path), "other")
+        self.requests[f"{request.method} {kind}"] += 1
+        return super().ask(request)
+
+
+@dataclass
+class SimulatedNode:
+    """One node's runtime."""
+
+    name: str
+    folder: Path
+    connection: Counted
+    checkpoint: Checkpoint = field(default_factory=lambda: Checkpoint(allocations=(), registered={}))
+
+    @property
+    def uuid(self) -> str:
+        """Its GPU's."""
+        return f"GPU-{self.name}"
+
+    def run(self, text: str, clock: FastClock) -> Outcome:
+        """What the init container does."""
+        policy = read(text)
+        place = Place(node=self.name, namespace=NAMESPACE, pod=f"runtime-{self.name}", pod_uid=self.name, pool=policy.pool)
+        own = FastClock(clock.speed)
+        events = Events(self.connection, place, own)
+        site = Site(
+            open_hardware=lambda digest: Hardware(
+                open_driver=lambda: StillDriver(self.uuid, policy),  # type: ignore[arg-type,return-value]
+                folder=Folder(self.folder), clock=clock, policy_digest=digest, machine=_MACHINE,
+            ),
+            cluster=Server(self.connection, place, clock, events), folder=Folder(self.folder), clock=clock,
+            report=lambda _: None, read_checkpoint=lambda: self.checkpoint, boot_id=_BOOT,
+        )  # fmt: skip
+        threading.Thread(target=events.run, daemon=True).start()
+        outcome = loop.run(site, Goal(policy=policy, text=text), hold=True)
+        own.stop()
+        events.drain(3.0)
+        return outcome
+
+
+class Kubelets:
+    """Kubelet and device plugin of all nodes: a new label value is a new offer. Sees who is out meanwhile."""
+
+    def __init__(self, address: Address, nodes: Mapping[str, SimulatedNode]) -> None:
+        self._connection = Connection(address, FastClock(1))
+        self._nodes = nodes
+        self._offered: dict[str, str] = {}
+        self._out: set[str] = set()
+        self.configs: dict[str, Any] = {}
+        self.most_out = 0
+
+    def run(self) -> None:
+        """For ever."""
+        listed = self._connection.get("/api/v1/nodes")
+        for node in listed["items"]:
+            self._see(node)
+        version = listed["metadata"]["resourceVersion"]
+        while True:
+            for event in self._connection.watch("/api/v1/nodes", {"resourceVersion": version}, seconds=3600):
+                version = event["object"]["metadata"]["resourceVersion"]
+                if event["type"] == "MODIFIED":
+                    self._see(event["object"])
+
+    def _see(self, node: Json) -> None:
+        name = node["metadata"]["name"]
+        if name not in self._nodes:
+            return
+        is_out = any(taint["key"] == REPARTITIONING_TAINT for taint in node["spec"].get("taints") or ())
+        (self._out.add if is_out else self._out.discard)(name)
+        self.most_out = max(self.most_out, len(self._out))
+        label = (node["metadata"].get("labels") or {}).get(PLUGIN_LABEL, "")
+        if label and self._offered.get(name) != label:
+            self._offered[name] = label
+            self._offer(self._nodes[name], self.configs[label])
+
+    def _offer(self, node: SimulatedNode, config: Mapping[str, Any]) -> None:
+        found = offers(config, (Gpu(uuid=node.uuid, mig=False),))
+        node.checkpoint = Checkpoint(allocations=(), registered={name: frozenset(one.ids) for name, one in found.items()})
+        none = dict.fromkeys(("nvidia.com/gpu", "nvidia.com/gpu.shared"), "0")
+        counts = none | {name: str(len(one.ids)) for name, one in found.items()}
+        body = {"status": {"capacity": counts, "allocatable": counts}}
+        self._connection.ask(Request(method="PATCH", path=f"/api/v1/nodes/{node.name}/status", body=body, content_type=_MERGE))
+
+
+def _configs(bundle: Path) -> dict[str, Any]:
+    """The plugin's configs, by both of their names."""
+    files = (bundle / "chart" / "files" / "profiles").glob("*.yaml")
+    return {f"{path.stem}-{half}": yaml.safe_load(path.read_text()) for path in files for half in "ab"}
+
+
+def _roll_out(nodes: Mapping[str, SimulatedNode], kubelets: Kubelets, bundle: Path, clock: FastClock) -> dict[str, Any]:
+    """One bundle's policy on all nodes at once; what it took."""
+    [policy] = (bundle / "chart" / "files" / "policies").glob("*.yaml")
+    kubelets.configs |= _configs(bundle)
+    kubelets.most_out = 0
+    outcomes: dict[str, Outcome] = {}
+    for node in nodes.values():
+        node.connection.requests.clear()
+    begun = clock.now()
+
+    def run(node: SimulatedNode) -> None:
+        outcomes[node.name] = node.run(policy.read_text(), clock)
+
+    threads = [threading.Thread(target=run, args=(node,)) for node in nodes.values()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    writes = [node.connection.writes for node in nodes.values()]
+    total = sum((node.connection.requests for node in nodes.values()), Counter[str]())
+    return {
+        "ready": sum(outcome.reason.value.is_ready for outcome in outcomes.values()), "most_out": kubelets.most_out,
+        "most_writes": max(writes), "mean_writes": sum(writes) / len(writes), "seconds": round(clock.now() - begun),
+        "requests": dict(sorted(total.items())),
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Roll the bundles out, one after the other."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nodes", type=int, required=True)
+    parser.add_argument("--speed", type=float, default=8.0)
+    parser.add_argument("bundles", nargs="+", type=Path)
+    chosen = parser.parse_args()
+    threading.stack_size(512 * 1024)
+    address, clock = find_address(os.environ), FastClock(chosen.speed)
+    with tempfile.TemporaryDirectory() as scratch:
+        nodes = {
+            name: SimulatedNode(name=name, folder=Path(scratch) / name, connection=Counted(address, clock))
+            for name in (f"simulated-{number}" for number in range(chosen.nodes))
+        }  # fmt: skip
+        kubelets = Kubelets(address, nodes)
+        threading.Thread(target=kubelets.run, daemon=True).start()
+        figures = [_roll_out(nodes, kubelets, bundle, clock) for bundle in chosen.bundles]
+    json.dump(figures, sys.stdout, indent=1)
+
+
+if __name__ == "__main__":
+    main()

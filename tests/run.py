@@ -59,12 +59,22 @@ def main() -> int:
             told.append(f"LEFT OUT  {suite.name}: {', '.join(reasons)}")
             continue
         begun = time.monotonic()
-        workers = ["-n", str(suite.workers), "--dist", "worksteal"] if suite.workers else []
-        code = subprocess.run([sys.executable, "-m", "pytest", *workers, "-m", suite.marked], check=False).returncode
-        failed |= code != 0
-        told.append(f"{'FAILED' if code else 'passed':8}  {suite.name}: {time.monotonic() - begun:.0f} s")
+        word = _run(suite)
+        failed |= word == "FAILED"
+        told.append(f"{word:8}  {suite.name}: {time.monotonic() - begun:.0f} s")
     print("\n".join(["", *told]))
     return int(failed)
+
+
+def _run(suite: Suite) -> str:
+    """What came of it. Real processes and clusters have bad moments: what fails is tried once more, alone, and named."""
+    pytest = [sys.executable, "-m", "pytest", "-m", suite.marked]
+    workers = ["-n", str(suite.workers), "--dist", "worksteal"] if suite.workers else []
+    if subprocess.run([*pytest, *workers], check=False).returncode == 0:
+        return "passed"
+    print(f"\nonce more, what failed of: {suite.name}", flush=True)
+    again = subprocess.run([*pytest, "--last-failed", "--last-failed-no-failures", "none", "-v"], check=False)
+    return "UNSTEADY" if again.returncode == 0 else "FAILED"
 
 
 def _missing(suite: Suite) -> Iterator[tuple[str, str]]:

@@ -23,23 +23,33 @@ class Suite:
     workers: int
     tools: dict[str, str]
     needs_root: bool = False
+    probe: str = ""
+    """A script that must succeed: root in a sandbox may still lack what containers are made of."""
 
 
 _GCC = {"gcc": "gcc", "/usr/include/stdio.h": "libc6-dev"}
 _NVIDIA = "/dev/nvidiactl"
 """There wherever NVIDIA's driver is loaded and may be used. Nobody's to install."""
 
+_PROBE = """
+folder=$(mktemp -d -p /var/tmp)
+trap 'rm -rf "$folder"' EXIT
+mkdir "$folder/lower" "$folder/upper" "$folder/work" "$folder/whole"
+export folder
+unshare --mount --net --pid --fork --propagation private sh -euc '
+  mount -t overlay overlay -o "lowerdir=$folder/lower,upperdir=$folder/upper,workdir=$folder/work" "$folder/whole"'
+"""
 _CONTAINERS = {"runc": "runc", "openssl": "openssl"}
 SUITES = (
     Suite(name="everything on one machine", marked="not image and not cluster and not gpu", workers=2, tools=_GCC),
     Suite(
-        name="the image, in containers", marked="image", workers=0, needs_root=True,
+        name="the image, in containers", marked="image", workers=0, needs_root=True, probe=_PROBE,
         tools=_GCC | _CONTAINERS | {
             "buildah": "buildah", "podman": "podman", "mmdebstrap": "mmdebstrap", "skopeo": "skopeo",
         },
     ),
     Suite(
-        name="a real cluster", marked="cluster", workers=0, needs_root=True,
+        name="a real cluster", marked="cluster", workers=0, needs_root=True, probe=_PROBE,
         tools=_GCC | _CONTAINERS | {
             "buildah": "buildah", "mmdebstrap": "mmdebstrap", "skopeo": "skopeo", "etcd": "etcd-server", "ip": "iproute2",
             "nsenter": "util-linux", "/usr/lib/cni/ptp": "containernetworking-plugins", "go": "",
@@ -89,6 +99,10 @@ def _reasons(suite: Suite) -> Iterator[str]:
         yield "needs root"
     for tool, package in _missing(suite):
         yield "no NVIDIA driver" if tool == _NVIDIA else f"{tool} is missing" + (f" (Debian: {package})" if package else "")
+    if suite.probe and os.geteuid() == 0:
+        done = subprocess.run(["sh", "-euc", suite.probe], capture_output=True, text=True, check=False)
+        if done.returncode:
+            yield f"this machine lets even root make no containers: {done.stderr.strip()}"
     if "go" in suite.tools and shutil.which("go"):
         said = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
         version = re.match(r"go1\.(\d+)", said)

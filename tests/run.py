@@ -52,7 +52,7 @@ SUITES = (
         name="a real cluster", marked="cluster", workers=0, needs_root=True, probe=_PROBE,
         tools=_GCC | _CONTAINERS | {
             "buildah": "buildah", "mmdebstrap": "mmdebstrap", "skopeo": "skopeo", "etcd": "etcd-server", "ip": "iproute2",
-            "nsenter": "util-linux", "/usr/lib/cni/ptp": "containernetworking-plugins", "go": "",
+            "nsenter": "util-linux", "sysctl": "procps", "/usr/lib/cni/ptp": "containernetworking-plugins", "go": "",
         },
     ),
     Suite(name="a real GPU", marked="gpu", workers=0, tools={_NVIDIA: ""}),

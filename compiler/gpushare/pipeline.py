@@ -63,7 +63,7 @@ def compile_intent(data: bytes, file: str, lock: Lock) -> Compilation:
 
 def _bundle(resolved: Plan, lock: Lock) -> tuple[tuple[Artifact, ...], list[Finding]]:
     from gpushare import render  # noqa: PLC0415 - an intent with errors does not get here
-    from gpushare.rules import sizes  # noqa: PLC0415
+    from gpushare.rules import sizes  # noqa: PLC0415 - as above
 
     artifacts = render.render(resolved, lock)
     return artifacts, sizes.judge_sizes(artifacts)

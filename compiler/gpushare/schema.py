@@ -160,7 +160,7 @@ KEYWORDS: Mapping[str, Callable[..., bool]] = {
 def _judgements(document: object, schema: Schema) -> Iterator[Judgement]:
     """What jsonschema has against the document, at most MAX_RAW of them."""
     # Imported here and not above: see the module's docstring.
-    from jsonschema import Draft7Validator, FormatChecker, ValidationError, validators  # noqa: PLC0415
+    from jsonschema import Draft7Validator, FormatChecker, ValidationError, validators  # noqa: PLC0415 - as above
 
     def only_failing(keyword: str) -> Callable[..., Iterator[Any]]:
         """The keyword as jsonschema has it, asked only where ours says no: what is right in a large document costs little."""

@@ -40,7 +40,7 @@ class Watch:
 
     def __init__(self, lab: Lab, *arguments: str) -> None:
         kubeconfig = lab.cluster.control_plane.folder / "admin.kubeconfig"
-        from tests.tools import helm  # noqa: PLC0415 - it may download
+        from tests.tools import helm  # it may download
 
         command = lab.cluster.network.command(helm.kubectl(), "--kubeconfig", kubeconfig, "get", *arguments, "--watch")
         self._process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)

@@ -44,9 +44,9 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         # Not at the top: the parent only starts this and must not load a fake NVML.
-        from tests.node import enforcement  # noqa: PLC0415
-        from tests.node.silicon import Silicon  # noqa: PLC0415
-        from tests.node.victims import Ward, systemd_path  # noqa: PLC0415
+        from tests.node import enforcement
+        from tests.node.silicon import Silicon
+        from tests.node.victims import Ward, systemd_path
 
         os.environ["GPUSHARE_SILICON"] = ""
         self.silicon = Silicon.make(folder)
@@ -75,7 +75,7 @@ class Bench:
 
     def bare(self, *, with_rows: bool) -> Callable[[], object]:
         """The least that anyone must call: the three lists of each GPU with a kept buffer, and its memory."""
-        import pynvml  # type: ignore[import-untyped]  # noqa: PLC0415
+        import pynvml
 
         pynvml.nvmlInit()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(GPUS)]
@@ -122,7 +122,7 @@ def reaction_ms(bench: Bench) -> tuple[float, float]:
         spent.append((time.process_time() - began_cpu) * 1000)
         return answer
 
-    bench.stage.processes.send = timed  # type: ignore[method-assign]
+    bench.stage.processes.send = timed
     for number in range(REACTIONS):
         bench.stage.mirror.fake(bench.pids[number], "maps", MAPPED)
         bench.show(300, over=frozenset({number}))
@@ -161,8 +161,8 @@ def growth_kib(bench: Bench, cycles: int, uses: Iterator[int]) -> int:
 def measure(cycles: int) -> dict[str, float]:
     """All figures of one node."""
     # Resident in production.
-    import gpushare_node.kube.pods  # noqa: PLC0415
-    import gpushare_node.kube.server  # noqa: F401, PLC0415
+    import gpushare_node.kube.pods
+    import gpushare_node.kube.server  # noqa: F401 - as above
 
     # What is logged is worked out, and not written.
     logging.getLogger().addHandler(logging.NullHandler())

@@ -14,7 +14,8 @@ from tests.tools import helm
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = (page for page in sorted(ROOT.glob("examples/**/README.md")) if "bundle" not in page.parts)
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), *EXAMPLES]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), *EXAMPLES,
+         *(ROOT / room / "README.md" for room in ("charts/gpushare", "node-runtime", "profiles"))]
 
 RUN_ELSEWHERE = {
     "pip install .": "tests/packaging/test_install.py",
@@ -56,6 +57,15 @@ def test_every_make_target_that_a_page_names_exists() -> None:
     for page in PAGES:
         named = set(re.findall(r"(?:`|^)make ([a-z-]+)", page.read_text(), re.MULTILINE))
         assert named <= targets, f"{page.name} names {named - targets}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_option_of_the_runtime_that_a_page_names_exists(page: Path) -> None:
+    for command, rest in re.findall(r"gpushare-node (apply|assert|export|enforce|release)\b([^`\n]*)", page.read_text()):
+        told = subprocess.run([sys.executable, "-m", "gpushare_node", command, "--help"],
+                              capture_output=True, text=True, check=True).stdout  # fmt: skip
+        for option in re.findall(r"(?<=\s)--[a-z][a-z-]+", rest):
+            assert re.search(rf"{option}\b(?!-)", told), f"gpushare-node {command} {option}"
 
 
 def test_generated_pages_are_current() -> None:

@@ -43,7 +43,7 @@ def started() -> Iterator[Ward]:
 @pytest.fixture
 def stage(tmp_path: Path, whole: Survey, started: Ward) -> Iterator[Stage]:
     # The watcher alone: a limit of the driver's would be set on cgroups that are made up.
-    made = Stage(tmp_path, Node(whole.uuid), started, deadline=30.0, share={"capMiB": CAP_MIB},  # type: ignore[arg-type]
+    made = Stage(tmp_path, Node(whole.uuid), started, deadline=30.0, share={"capMiB": CAP_MIB},
                  enforcement={"mechanism": "watcher"})  # fmt: skip
     yield made
     made.watch.close()

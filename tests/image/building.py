@@ -3,7 +3,6 @@
 The layouts lie in the tests' cache outside the repository, under the digest of their inputs, and appear there whole.
 """
 
-import fcntl
 import functools
 import hashlib
 import json
@@ -17,6 +16,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.tools import cache
 
 ROOT = Path(__file__).parents[2]
 CONTEXT = ROOT / "node-runtime"
@@ -97,15 +98,11 @@ def built(architecture: str = OWN) -> Built:
 @functools.cache
 def _folder() -> Path:
     """Asked once a process: sources may change while tests run."""
-    _cache().mkdir(parents=True, exist_ok=True)
-    with (_cache() / "image.lock").open("w") as lock, tempfile.TemporaryDirectory(dir=_cache()) as scratch:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        source = copy_sources(Path(scratch) / "made" / "source")
-        folder = _cache() / f"image-{_digest(source)[:16]}"
-        if not folder.is_dir():
-            build(source, source.parent, *ARCHITECTURES).rename(folder)
-            for old in sorted(_cache().glob("image-*/"), key=lambda one: one.stat().st_mtime)[:-_MOST_KEPT]:
-                shutil.rmtree(old)
+    with tempfile.TemporaryDirectory() as scratch:
+        source = copy_sources(Path(scratch) / "source")
+        folder = cache.folder(f"image-{_digest(source)[:16]}", lambda made: build(source, made, *ARCHITECTURES))
+    for old in sorted(cache.root().glob("image-*/"), key=lambda one: one.stat().st_mtime)[:-_MOST_KEPT]:
+        shutil.rmtree(old)
     return folder
 
 
@@ -116,11 +113,6 @@ def copy_sources(target: Path) -> Path:
         shutil.copytree(CONTEXT / part, target / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(CONTEXT / "Dockerfile", target)
     return target
-
-
-def _cache() -> Path:
-    own = os.environ.get("GPUSHARE_TEST_CACHE")
-    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpushare-tests"
 
 
 def _digest(source: Path) -> str:

@@ -1,13 +1,12 @@
 """The image itself: what is in it, what is not, and that it is the same whoever builds it."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.image.building import ARCHITECTURES, OWN, ROOT, Built, build, built
+from tests.image.building import ARCHITECTURES, OWN, ROOT, Built, build, built, copy_sources
 from tests.node.api_server import ApiServer
 
 pytestmark = [pytest.mark.image, pytest.mark.slow]
@@ -18,10 +17,8 @@ ELF_MACHINES = {"amd64": 62, "arm64": 183}
 
 
 def test_two_builds_have_one_digest(tmp_path: Path) -> None:
-    first = built()
-    shutil.copytree(first.folder / "source", tmp_path / "source")
-    again = Built(folder=build(tmp_path / "source", tmp_path / "again", OWN), architecture=OWN)
-    assert again.digest == first.digest
+    again = Built(folder=build(copy_sources(tmp_path / "source"), tmp_path / "again", OWN), architecture=OWN)
+    assert again.digest == built().digest
 
 
 @ALL

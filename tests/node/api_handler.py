@@ -40,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
 
     @property
     def api(self) -> "ApiServer":
-        return self.server.api  # type: ignore[no-any-return]
+        return self.server.api
 
     def handle(self) -> None:
         with self.server.open(self.connection):
@@ -52,7 +52,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._serve()
 
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - http.server looks for these names
 
     def _serve(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))

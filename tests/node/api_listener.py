@@ -60,4 +60,4 @@ class Listener(ThreadingHTTPServer):
     def handle_error(self, *_: object) -> None:
         """A client that went away is nothing to print; anything else is a fault of this double and must be seen."""
         if not isinstance(sys.exception(), OSError):
-            super().handle_error(*_)  # type: ignore[arg-type]
+            super().handle_error(*_)

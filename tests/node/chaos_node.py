@@ -73,7 +73,7 @@ class ChaosNode(LoopNode):
             self.is_dead, self.fuse = False, None
 
     def server(self, pool: str = "training") -> Server:
-        address = Address(url="http://api", headers=dict, open_pool=lambda: Pool(self))  # type: ignore[arg-type, return-value]
+        address = Address(url="http://api", headers=dict, open_pool=lambda: Pool(self))
         place = Place(node=NAME, namespace="gpushare", pod="partition-x", pod_uid="uid-x", pool=pool)
         connection = Connection(address, self.clock)
         self.events = Events(connection, place, self.clock)
@@ -81,7 +81,7 @@ class ChaosNode(LoopNode):
 
     def _hardware(self, digest: str) -> Hardware:
         machine = Machine(boot_id=self.gpus.boot_id, reset=lambda _: "there is no nvidia-smi", make_nodes=lambda: None)
-        return Hardware(open_driver=lambda: JudgedDriver(self), folder=self.folder, clock=self.clock,  # type: ignore[arg-type, return-value]
+        return Hardware(open_driver=lambda: JudgedDriver(self), folder=self.folder, clock=self.clock,
                         policy_digest=digest, machine=machine)  # fmt: skip
 
     def live(self) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.node.api_server import ApiServer
+from tests.node.enforcement import Stage, two_gpus
 from tests.node.silicon import Silicon
+from tests.node.victims import Ward, ward
 
 
 @pytest.fixture
@@ -24,3 +26,23 @@ def silicon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Silicon
     made.load()
     yield made
     made.heal()  # calls that still hang come back
+
+
+@pytest.fixture
+def started() -> Iterator[Ward]:
+    """Real processes that a test starts; none of them outlives it."""
+    with ward() as everyone:
+        yield everyone
+
+
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Silicon]:
+    """Two GPUs, loaded, as the stage has them."""
+    with two_gpus(tmp_path, monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture
+def stage(tmp_path: Path, two: Silicon, started: Ward) -> Stage:
+    """Enforcement on two GPUs, with real processes as tenants."""
+    return Stage(tmp_path, two, started)

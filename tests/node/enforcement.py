@@ -162,11 +162,11 @@ class Stage:
         worlds = Worlds(
             driver=self.driver, processes=self.processes, pods=self.list, cluster=self.told, folder=self.folder,
             clock=self.clock, mps=self.mps, checkpoint=lambda: read_checkpoint(self.checkpoint),
-        )  # type: ignore[arg-type]  # fmt: skip
+        )  # fmt: skip
         setting = Setting(policy=self.policy, policy_digest="d1", node=NODE, namespace=NAMESPACE, settings=self.settings)
         self.watch = Watch(
             worlds=worlds, setting=setting, figures=self.figures, errands=self.errands, mps_errands=Soon(),
-        )  # type: ignore[arg-type]  # fmt: skip
+        )  # fmt: skip
         return self.watch
 
     def admit(self, number: int, name: str, gpu: int = 0, *, replicas: int = 1, **changes: Any) -> None:

@@ -15,7 +15,7 @@ import urllib3
 import yaml
 
 from gpushare_node.apply import loop, release
-from gpushare_node.apply.bringing import Goal
+from gpushare_node.apply.goal import Goal
 from gpushare_node.apply.hardware import Hardware
 from gpushare_node.apply.outcome import Outcome
 from gpushare_node.apply.visit import Site
@@ -290,7 +290,7 @@ class LoopNode:
                     os._exit(9)
                 return ask(own, request)
 
-            Connection.ask = ask  # type: ignore[method-assign]
+            Connection.ask = ask
             self.silicon.load()
             try:
                 self.run(policy)

@@ -115,19 +115,19 @@ class Siege:
             self.born(pid)
         self.processes = LinuxProcesses(self.mirror.root)
         self._uses_gpu = self.processes.uses_gpu
-        self.processes.uses_gpu = self._meddle  # type: ignore[method-assign]
+        self.processes.uses_gpu = self._meddle
         worlds = Worlds(
             driver=Driver(self.census), processes=self.processes, pods=self.list, cluster=Told(),
             folder=Folder(self.folder / "state"), clock=self.clock, checkpoint=self.checkpoint,
             mps=self if self.mode == "mps" else None,
-        )  # type: ignore[arg-type]  # fmt: skip
+        )  # fmt: skip
         policy = policy_of(
             enforcement={"graceSeconds": 0, "mechanism": "watcher"}, mode=self.mode, profile=f"{self.mode}-01234567",
             gpusPerNode=8, gpus=[{"indexes": list(range(8)), "mig": False, "instances": []}],
         )  # fmt: skip
         setting = Setting(policy=policy, policy_digest="d", node=NODE, namespace=NAMESPACE, settings=SETTINGS)
         self.figures = Figures(Registry())
-        self.watch = Watch(worlds=worlds, setting=setting, figures=self.figures, errands=Soon(), mps_errands=Soon())  # type: ignore[arg-type]
+        self.watch = Watch(worlds=worlds, setting=setting, figures=self.figures, errands=Soon(), mps_errands=Soon())
 
     # The node.
 

@@ -60,7 +60,7 @@ def test_a_traceback_is_a_field() -> None:
 
 
 def test_begin_sends_everything_to_the_stream_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpushare_node.voice import log  # noqa: PLC0415
+    from gpushare_node.voice import log
 
     root = logging.getLogger()
     before = root.handlers[:]

@@ -1,25 +1,18 @@
 """A full node costs a fraction of the second between two looks. `make bench` has the figures; this only stops a blow-up."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.node.enforcement import Stage, container_id, pod_uid
 from tests.node.silicon import Silicon
-from tests.node.victims import Ward, stat_line, systemd_path, ward
+from tests.node.victims import Ward, stat_line, systemd_path
 
 GPUS, EACH = 8, 500
 MOST_SECONDS = 0.1
 PID = 1_000_000
 NO_INSTANCE = 0xFFFFFFFF
-
-
-@pytest.fixture
-def started() -> Iterator[Ward]:
-    with ward() as everyone:
-        yield everyone
 
 
 @pytest.mark.slow

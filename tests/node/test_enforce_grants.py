@@ -1,7 +1,6 @@
 """What a container may use: allocations, pods and the pool's shares become caps, and nobody's is lowered while it runs."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ from gpushare_node.host.folder import KeptCap
 from gpushare_node.host.kubelet import Allocation
 from gpushare_node.nvml.driver import ComputeInstance, GpuInstance, MigSurvey, Survey
 from gpushare_node.partition.state import Fault, FaultKind, Placement, Profile
-from tests.node.enforcement import SHARED, Stage, await_end, container_id, lives, pod, pod_uid, policy, two_gpus
+from tests.node.enforcement import SHARED, Stage, await_end, container_id, lives, pod, pod_uid, policy
 from tests.node.silicon import Silicon
-from tests.node.victims import Ward, systemd_path, ward
+from tests.node.victims import Ward, systemd_path
 
 MIB = 1 << 20
 WHOLE = {"GPU-a": None, "GPU-b": None}
@@ -47,7 +46,7 @@ def test_75_two_replicas_of_one_gpu_are_two_slices_and_two_tolerances() -> None:
 
 def test_59_replicas_of_two_gpus_are_a_cap_on_each() -> None:
     found = granted("GPU-a::3", "GPU-b::7")
-    assert [cap(found, device).bytes for device in WHOLE] == [4096 * MIB, 4096 * MIB]  # type: ignore[union-attr]
+    assert [cap(found, device).bytes for device in WHOLE] == [4096 * MIB, 4096 * MIB]
 
 
 def test_a_share_without_a_cap_gives_none_and_is_remembered_as_none() -> None:
@@ -137,18 +136,6 @@ def test_a_driver_without_names_is_understood_through_the_policys_ids() -> None:
 def test_without_mig_the_gpu_is_the_device_and_one_with_a_fault_is_none() -> None:
     assert profiles([survey(mig=None)], policy()) == {"GPU-a": None}
     assert profiles([survey(fault=Fault(kind=FaultKind.LOST, detail="gone"))], policy()) == {}
-
-
-@pytest.fixture
-def started() -> Iterator[Ward]:
-    with ward() as everyone:
-        yield everyone
-
-
-@pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Silicon]:
-    with two_gpus(tmp_path, monkeypatch) as made:
-        yield made
 
 
 def test_a_lower_cap_holds_for_containers_that_start_later_also_after_a_restart(

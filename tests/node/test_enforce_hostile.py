@@ -1,7 +1,7 @@
 """Tenants that want more than their share, or their neighbours ended, and a cluster that does not answer: none gets its way."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,29 +20,12 @@ from gpushare_node.kube.views import view_pod
 from gpushare_node.procs import linux
 from gpushare_node.procs.processes import Sent
 from gpushare_node.voice.metrics import Registry
-from tests.node.enforcement import Stage, await_end, container_id, lives, pod, pod_uid, two_gpus
+from tests.node.enforcement import Stage, await_end, container_id, lives, pod, pod_uid
 from tests.node.silicon import Silicon
 from tests.node.test_enforce_upkeep import Rig
-from tests.node.victims import DEAF, Ward, systemd_path, wait_for, ward
+from tests.node.victims import DEAF, Ward, systemd_path, wait_for
 
 UNMAPPED = "7f0000000000-7f0000001000 rw-s 00000000 00:06 1 /dev/innocent0\n"
-
-
-@pytest.fixture
-def started() -> Iterator[Ward]:
-    with ward() as everyone:
-        yield everyone
-
-
-@pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Silicon]:
-    with two_gpus(tmp_path, monkeypatch) as made:
-        yield made
-
-
-@pytest.fixture
-def stage(tmp_path: Path, two: Silicon, started: Ward) -> Stage:
-    return Stage(tmp_path, two, started)
 
 
 # Getting away with it.
@@ -64,7 +47,7 @@ def test_a_container_whose_gpu_processes_end_just_in_time_is_ended_with_those_th
     def too_late(seen: Any, signal: Any) -> Sent:
         return Sent.GONE if seen.pid == pid else send(seen, signal)
 
-    stage.processes.send = too_late  # type: ignore[method-assign]
+    stage.processes.send = too_late
     stage.run(1)
     await_end(waiting)
 

@@ -2,33 +2,15 @@
 
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gpushare_node.guard.reading import Settings
 from gpushare_node.procs.processes import Sent
-from tests.node.enforcement import MAPPED, Stage, await_end, container_id, lives, pod_uid, two_gpus
+from tests.node.enforcement import MAPPED, Stage, await_end, container_id, lives, pod_uid
 from tests.node.silicon import Silicon
-from tests.node.victims import CHANGING, DEAF, GRACEFUL, NAMED, OBEDIENT, Ward, said, systemd_path, tell, wait_for, ward
-
-
-@pytest.fixture
-def started() -> Iterator[Ward]:
-    with ward() as everyone:
-        yield everyone
-
-
-@pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Silicon]:
-    with two_gpus(tmp_path, monkeypatch) as made:
-        yield made
-
-
-@pytest.fixture
-def stage(tmp_path: Path, two: Silicon, started: Ward) -> Stage:
-    return Stage(tmp_path, two, started)
+from tests.node.victims import CHANGING, DEAF, GRACEFUL, NAMED, OBEDIENT, Ward, said, systemd_path, tell, wait_for
 
 
 def test_36_who_is_over_its_cap_is_warned_then_asked_to_end_and_the_events_say_it_all(stage: Stage) -> None:
@@ -100,11 +82,11 @@ def test_39_a_process_that_became_somebody_elses_before_the_signal_gets_none(sta
 
     def stale(pids: object) -> object:
         """/proc as it was when the list was read; between that and the signal the pid passes to another container."""
-        seen = look(pids)  # type: ignore[arg-type]
+        seen = look(pids)
         stage.mirror.show(pid, systemd_path(pod_uid(2), container_id(2)))
         return seen
 
-    stage.processes.look = stale  # type: ignore[method-assign, assignment]
+    stage.processes.look = stale
     stage.run(1)
     assert lives(pid)
     assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="reused"} 1']

@@ -1,6 +1,6 @@
 """Nobody but a verified process of an offender is ever signalled, through the whole of enforcement and with real processes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -8,9 +8,9 @@ import pytest
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.rows import Mps
 from gpushare_node.voice.reasons import Reason
-from tests.node.enforcement import Stage, await_end, container_id, lives, pod_uid, two_gpus
+from tests.node.enforcement import Stage, await_end, container_id, lives, pod_uid
 from tests.node.silicon import Silicon
-from tests.node.victims import DEAF, NAMED, OBEDIENT, Ward, systemd_path, ward
+from tests.node.victims import DEAF, NAMED, OBEDIENT, Ward, systemd_path
 
 SERVER_NAME = b"nvidia-cuda-mps-server".hex()
 ROW_FAULTS = {
@@ -19,23 +19,6 @@ ROW_FAULTS = {
     "47 pid 0": [(0, 1 << 30, 0xFFFFFFFF, 0xFFFFFFFF)],
     "47 pid 1": [(1, 1 << 30, 0xFFFFFFFF, 0xFFFFFFFF)],
 }
-
-
-@pytest.fixture
-def started() -> Iterator[Ward]:
-    with ward() as everyone:
-        yield everyone
-
-
-@pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Silicon]:
-    with two_gpus(tmp_path, monkeypatch) as made:
-        yield made
-
-
-@pytest.fixture
-def stage(tmp_path: Path, two: Silicon, started: Ward) -> Stage:
-    return Stage(tmp_path, two, started)
 
 
 def test_63_64_the_offender_goes_and_neighbour_system_pods_mps_server_and_strangers_live_on(stage: Stage) -> None:
@@ -75,7 +58,7 @@ def test_44_45_47_one_impossible_row_saves_everybody_on_the_device(stage: Stage,
     assert lives(pid)
     assert stage.told.events == []
     assert stage.watch.reason() is not None
-    assert stage.watch.reason()[0] is Reason.PROCESS_LIST_UNRELIABLE  # type: ignore[index]
+    assert stage.watch.reason()[0] is Reason.PROCESS_LIST_UNRELIABLE
     assert stage.metric("process_rows_rejected_total{")
 
 
@@ -99,7 +82,7 @@ def test_a_driver_that_scrambles_lists_and_has_no_others_gets_no_kills_and_the_c
     pid = stage.begin(1, 5000)
     stage.run(30)
     assert lives(pid)
-    assert stage.watch.reason()[0] is Reason.PROCESS_LIST_UNRELIABLE  # type: ignore[index]
+    assert stage.watch.reason()[0] is Reason.PROCESS_LIST_UNRELIABLE
 
 
 def test_48_a_gpu_that_hangs_stops_no_other_and_its_offender_lives(tmp_path: Path, two: Silicon, started: Ward) -> None:
@@ -112,7 +95,7 @@ def test_48_a_gpu_that_hangs_stops_no_other_and_its_offender_lives(tmp_path: Pat
     stage.run(10)
     await_end(there)
     assert lives(here)
-    assert stage.watch.reason()[0] is Reason.DRIVER_HUNG  # type: ignore[index]
+    assert stage.watch.reason()[0] is Reason.DRIVER_HUNG
 
 
 def test_50_a_lost_gpu_is_named_and_judged_again_when_it_is_back(stage: Stage) -> None:
@@ -122,7 +105,7 @@ def test_50_a_lost_gpu_is_named_and_judged_again_when_it_is_back(stage: Stage) -
     stage.silicon.lose(0)
     stage.run(30)
     assert lives(pid)
-    assert stage.watch.reason()[0] is Reason.GPU_LOST  # type: ignore[index]
+    assert stage.watch.reason()[0] is Reason.GPU_LOST
     stage.silicon.find(0)
     stage.run(6)
     await_end(pid)
@@ -142,7 +125,7 @@ def test_51_a_driver_without_any_compute_list_kills_nobody(stage: Stage) -> None
     pid = stage.begin(1, 5000)
     stage.run(90)
     assert lives(pid)
-    assert stage.watch.reason()[0] is Reason.GPU_UNREADABLE  # type: ignore[index]
+    assert stage.watch.reason()[0] is Reason.GPU_UNREADABLE
 
 
 def test_52_without_the_hosts_processes_nobody_is_signalled_and_the_condition_says_blind(
@@ -158,7 +141,7 @@ def test_52_without_the_hosts_processes_nobody_is_signalled_and_the_condition_sa
     stage.silicon.put(0, pid, 5000)
     stage.run(90)
     assert lives(pid)
-    assert stage.watch.reason()[0] is Reason.ENFORCEMENT_BLIND  # type: ignore[index]
+    assert stage.watch.reason()[0] is Reason.ENFORCEMENT_BLIND
 
 
 def test_53_a_tenant_that_names_a_cgroup_after_its_neighbour_is_charged_itself(stage: Stage) -> None:

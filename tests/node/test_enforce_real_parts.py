@@ -30,11 +30,11 @@ from gpushare_node.kube.server import Server
 from gpushare_node.procs.mps import MpsControl
 from tests.node import test_mps_control as mps_double
 from tests.node.api_server import ApiServer
-from tests.node.enforcement import NODE, Stage, await_end, container_id, lives, pod_uid, policy_text, two_gpus
+from tests.node.enforcement import NODE, Stage, await_end, container_id, lives, pod_uid, policy_text
 from tests.node.kube_scene import await_that, connection
 from tests.node.silicon import Silicon
 from tests.node.test_procs_real_cgroups import Groups, hierarchies
-from tests.node.victims import DEAF, Ward, said, systemd_path, wait_for, ward
+from tests.node.victims import DEAF, Ward, said, systemd_path, wait_for
 
 HASTY = Settings(exit_seconds=0.3, client_seconds=1.0)
 AT_ONCE = {"graceSeconds": 0}
@@ -55,7 +55,7 @@ class House(Stage):
         self.api = api
         changes = {"settings": HASTY, "errands": Errands(), "deadline": 5.0} | changes
         changes["enforcement"] = AT_ONCE | changes.get("enforcement", {})
-        self.wire = connection(api, folder, Quick())  # type: ignore[arg-type]
+        self.wire = connection(api, folder, Quick())
         self.quick = Quick()
         self.events = Events(self.wire, PLACE, self.quick)
         self.pod_list = Pods(self.wire, NODE, self.quick)
@@ -64,12 +64,12 @@ class House(Stage):
         super().__init__(folder, silicon, started, **changes)
 
     def start(self) -> Any:
-        self.clock = SystemClock()  # type: ignore[assignment]
-        self.list = self.pod_list  # type: ignore[assignment]
-        self.told = Server(self.wire, PLACE, self.quick, self.events)  # type: ignore[assignment]
+        self.clock = SystemClock()
+        self.list = self.pod_list
+        self.told = Server(self.wire, PLACE, self.quick, self.events)
         watch = super().start()
         self.upkeep = Upkeep(
-            watch=watch, cluster=self.told, labels={POOL_LABEL: "pool"}, boot_id="b1",  # type: ignore[arg-type]
+            watch=watch, cluster=self.told, labels={POOL_LABEL: "pool"}, boot_id="b1",
             plan=lambda surveys: see(surveys, self.policy, allocated=frozenset(), pending_modes={}).plan,
         )  # fmt: skip
         self.loop = Loop(watch=watch, upkeep=self.upkeep, clock=self.clock, interval_seconds=0.05)
@@ -88,25 +88,13 @@ class House(Stage):
         try:
             yield
         finally:
-            self.clock.stop()  # type: ignore[attr-defined]
+            self.clock.stop()
             thread.join(20)
             self.quick.stop()
             assert not thread.is_alive()
 
     def reasons(self) -> list[str]:
         return [event["reason"] for event in self.api.events("team")]
-
-
-@pytest.fixture
-def started() -> Iterator[Ward]:
-    with ward() as everyone:
-        yield everyone
-
-
-@pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Silicon]:
-    with two_gpus(tmp_path, monkeypatch) as made:
-        yield made
 
 
 @pytest.fixture

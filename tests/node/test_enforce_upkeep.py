@@ -1,7 +1,7 @@
 """What enforcement does beside the caps: rhythm, health, drift, labels, leaving, XIDs, driver limits; an API that is gone."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,9 @@ from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL, RELEASE_ANNOTAT
 from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.voice.reasons import Reason
 from tests.node import scenes
-from tests.node.enforcement import Stage, Told, await_end, lives, two_gpus
+from tests.node.enforcement import Stage, Told, await_end, lives
 from tests.node.silicon import Silicon
-from tests.node.victims import DEAF, Ward, wait_for, ward
+from tests.node.victims import DEAF, Ward, wait_for
 
 LABELS = {POOL_LABEL: "pool", PLUGIN_LABEL: "time-slicing-01234567-a"}
 
@@ -84,7 +84,7 @@ class Rig:
     def start(self) -> None:
         watch = self.stage.start()
         self.upkeep = Upkeep(
-            watch=watch, cluster=self.api, labels=LABELS, plan=self.plan, boot_id="b1")  # type: ignore[arg-type]
+            watch=watch, cluster=self.api, labels=LABELS, plan=self.plan, boot_id="b1")
         self.loop = Loop(watch=watch, upkeep=self.upkeep, clock=self.stage.clock, pause=self.stage.clock.sleep)
 
     def plan(self, surveys: Any) -> PartitionPlan:
@@ -94,18 +94,6 @@ class Rig:
         for _ in range(cycles):
             self.stage.clock.time += 1
             self.loop.step()
-
-
-@pytest.fixture
-def started() -> Iterator[Ward]:
-    with ward() as everyone:
-        yield everyone
-
-
-@pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Silicon]:
-    with two_gpus(tmp_path, monkeypatch) as made:
-        yield made
 
 
 @pytest.fixture

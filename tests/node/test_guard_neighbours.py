@@ -65,7 +65,7 @@ def test_a_neighbour_with_a_huge_unrecognised_process_changes_nothing_for_a_flap
 
 
 def client_node(mps: Mps, **settings: Action | bool) -> Node:
-    node = Node(mps=mps, settings=Settings(**settings))  # type: ignore[arg-type]
+    node = Node(mps=mps, settings=Settings(**settings))
     node.run(tenant(500), 9 * GIB)
     return node
 

@@ -11,7 +11,7 @@ GOOD = Row(pid=500, used_bytes=9 * GIB)
 
 
 def gpu(*rows: Row, **changes: object) -> Device:
-    return Device(**{"uuid": GPU, "total_bytes": 40 * GIB, "rows": rows, **changes})  # type: ignore[arg-type]
+    return Device(**{"uuid": GPU, "total_bytes": 40 * GIB, "rows": rows, **changes})
 
 
 BAD = {

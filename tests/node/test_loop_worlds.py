@@ -172,7 +172,7 @@ def test_resources_that_nobody_promised_are_named(node: LoopNode) -> None:
         publish()
         node.api.edit("nodes", NAME, add)
 
-    node.publish = publish_both  # type: ignore[method-assign]
+    node.publish = publish_both
     outcome = node.run(mig(SEVEN))
     assert outcome.reason is Reason.WRONG_RESOURCES
     assert "nvidia.com/gpu: 1 instead of 0" in outcome.message

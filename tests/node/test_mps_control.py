@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from gpushare_node.procs.control import ControlProgram, MpsError
 from gpushare_node.procs.linux import LinuxProcesses
 from gpushare_node.procs.mps import MpsControl, is_server
 from gpushare_node.procs.processes import Portrait, Seen
-from tests.node.victims import CONTAINER_B, NAMED, OBEDIENT, POD_B, Mirror, Ward, open_files, systemd_path, ward
+from tests.node.victims import CONTAINER_B, NAMED, OBEDIENT, POD_B, Mirror, Ward, open_files, systemd_path
 
 PROGRAM = """#!/bin/sh
 cd "$CUDA_MPS_PIPE_DIRECTORY" || exit 9
@@ -79,12 +78,6 @@ def daemon(tmp_path: Path) -> Daemon:
 @pytest.fixture
 def control(daemon: Daemon, program: str) -> ControlProgram:
     return ControlProgram(daemon.pipe, program=program, timeout_seconds=0.3)
-
-
-@pytest.fixture
-def started() -> Iterator[Ward]:
-    with ward() as everyone:
-        yield everyone
 
 
 @pytest.fixture

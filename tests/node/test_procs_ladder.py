@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,18 +34,11 @@ from tests.node.victims import (
     systemd_path,
     tell,
     wait_for,
-    ward,
 )
 
 GIB = 1 << 30
 CAP = Cap(bytes=4 * GIB, grace_seconds=0.1)
 HASTY = Settings(samples=2, exit_seconds=0.2, stuck_seconds=1.0)
-
-
-@pytest.fixture
-def started() -> Iterator[Ward]:
-    with ward() as everyone:
-        yield everyone
 
 
 @dataclass(kw_only=True)
@@ -221,7 +214,7 @@ def test_66_a_dry_run_is_told_and_not_carried_out(node: Node, started: Ward) -> 
     """The guard marks the verdicts; who carries them out leaves marked ones alone, as here."""
     node.settings = Settings(samples=2, exit_seconds=0.1, dry_run=True)
     pid = node.run(started.pid(OBEDIENT), 9 * GIB)
-    node.act = lambda verdict: None  # type: ignore[method-assign]
+    node.act = lambda verdict: None
     node.until(lambda: any(isinstance(verdict, Kill) for verdict in node.told))
     assert all(verdict.facts.dry_run for verdict in node.told if isinstance(verdict, Terminate | Kill))
     assert node.is_alive(pid)

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,16 +30,9 @@ from tests.node.victims import (
     stat_line,
     systemd_path,
     wait_for,
-    ward,
 )
 
 A = ContainerId(pod_uid=POD_A, container=CONTAINER_A)
-
-
-@pytest.fixture
-def started() -> Iterator[Ward]:
-    with ward() as everyone:
-        yield everyone
 
 
 @pytest.fixture

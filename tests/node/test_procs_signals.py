@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,14 +34,7 @@ from tests.node.victims import (
     systemd_path,
     tell,
     wait_for,
-    ward,
 )
-
-
-@pytest.fixture
-def started() -> Iterator[Ward]:
-    with ward() as everyone:
-        yield everyone
 
 
 @pytest.fixture

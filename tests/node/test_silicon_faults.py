@@ -203,7 +203,7 @@ def test_libraries_are_built_once_and_differ_by_what_they_lack(tmp_path, monkeyp
     fresh = build.library.__wrapped__
     made = fresh(), fresh(frozenset()), fresh()
     assert made[0] == made[2] != made[1]
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [build.SONAME] * 2
+    assert len(list(tmp_path.rglob(build.SONAME))) == 2
 
 
 def test_a_state_file_is_opened_by_its_path(silicon):

@@ -21,7 +21,7 @@ def endless(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [fifo, endless, Path.mkdir])
-def test_what_is_no_file_is_refused_at_once(make, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # any of three calls
+def test_what_is_no_file_is_refused_at_once(make, tmp_path: Path) -> None:
     make(tmp_path / lock.FILE)
     with pytest.raises(output.OutputError) as refused:
         output.remembered(tmp_path)

@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from gpushare_node.apply import loop
-from gpushare_node.apply.bringing import Goal
+from gpushare_node.apply.goal import Goal
 from gpushare_node.apply.hardware import Hardware
 from gpushare_node.apply.outcome import Outcome
 from gpushare_node.apply.visit import Site
@@ -125,7 +125,7 @@ class SimulatedNode:
         events = Events(self.connection, place, own)
         site = Site(
             open_hardware=lambda digest: Hardware(
-                open_driver=lambda: StillDriver(self.uuid, policy),  # type: ignore[arg-type,return-value]
+                open_driver=lambda: StillDriver(self.uuid, policy),
                 folder=Folder(self.folder), clock=clock, policy_digest=digest, machine=_MACHINE,
             ),
             cluster=Server(self.connection, place, clock, events), folder=Folder(self.folder), clock=clock,

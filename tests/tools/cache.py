@@ -8,11 +8,12 @@ from pathlib import Path
 
 
 def root() -> Path:
-    """Where it lies."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpushare-tests"
+    """Where it lies; GPUSHARE_TEST_CACHE moves it."""
+    own = os.environ.get("GPUSHARE_TEST_CACHE")
+    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpushare-tests"
 
 
-def folder(name: str, fill: Callable[[Path], None]) -> Path:
+def folder(name: str, fill: Callable[[Path], object]) -> Path:
     """The folder of that name, which must tell its content by a digest. Whoever comes first fills it; it appears whole."""
     made = root() / name
     if not made.is_dir():

@@ -44,12 +44,12 @@ def command(card: str | None, style: str) -> ExitCode:
         raise CouldNotRunError(f"the catalogue has no card {card!r}", hint)
     known = {name: catalog.load(name) for name in (ids if card is None else (card,))}
     if style == "json":
-        from gpushare import emit  # noqa: PLC0415
-        from gpushare.cli import card_facts  # noqa: PLC0415
+        from gpushare import emit  # noqa: PLC0415 - as above
+        from gpushare.cli import card_facts  # noqa: PLC0415 - as above
 
         streams.product(emit.json_text(card_facts.document(known, card)))
         return ExitCode.DONE
-    from gpushare.cli import card_sheet  # noqa: PLC0415
+    from gpushare.cli import card_sheet  # noqa: PLC0415 - as above
 
     look = terminal.look(sys.stdout)
     streams.say(card_sheet.sheet(known[card], look) if card is not None else card_sheet.overview(known.values(), look))

@@ -26,7 +26,7 @@ def command(intent: str, style: str | None, strict: bool) -> ExitCode:
       2  INTENT could not be read
     """
     from gpushare import pipeline, source  # noqa: PLC0415 - `--help` and completion need none of it
-    from gpushare.cli import report, streams  # noqa: PLC0415
+    from gpushare.cli import report, streams  # noqa: PLC0415 - as above
 
     data, file = streams.read(intent, source.MAX_BYTES)
     compilation = pipeline.check(data, file)

@@ -66,7 +66,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 def _print_manifests(read: "Input") -> ExitCode:
     """All documents at once: an Argo plugin that sees half of them would delete the rest."""
     from gpushare import emit, render  # noqa: PLC0415 - not on the way to a bundle
-    from gpushare.cli import streams  # noqa: PLC0415
+    from gpushare.cli import streams  # noqa: PLC0415 - as above
 
     streams.product("---\n".join(emit.yaml_text(one) for one in render.objects(read.plan, read.memory)))
     return ExitCode.DONE
@@ -74,7 +74,7 @@ def _print_manifests(read: "Input") -> ExitCode:
 
 def _bundle(read: "Input", directory: Path, *, write: bool, quiet: bool) -> ExitCode:
     from gpushare import output  # noqa: PLC0415 - not on the way to manifests
-    from gpushare.cli import outcome, streams  # noqa: PLC0415
+    from gpushare.cli import outcome, streams  # noqa: PLC0415 - as above
 
     say = streams.tell if quiet else streams.say
     try:

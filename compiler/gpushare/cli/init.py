@@ -52,7 +52,7 @@ def command(name: str, mode: str, card_id: str | None, output: Path | None, forc
 
 def _card(card_id: str, mode: str) -> "Card":
     """The card, if it can do the mode."""
-    from gpushare import catalog  # noqa: PLC0415
+    from gpushare import catalog  # noqa: PLC0415 - as above
 
     if card_id not in catalog.ids():
         hint = options.nearest(card_id, catalog.ids()) or "`gpushare cards` lists all"
@@ -70,7 +70,7 @@ def _text(name: str, mode: str, card: "Card") -> str:
     """The starter intent. The template gets nothing but checked words, so nothing needs quoting."""
     import jinja2  # noqa: PLC0415 - dear, and only wanted here
 
-    from gpushare import resources  # noqa: PLC0415
+    from gpushare import resources  # noqa: PLC0415 - as above
 
     loader = jinja2.FileSystemLoader(resources.templates())
     environment = jinja2.Environment(  # noqa: S701 - YAML, not HTML
@@ -82,9 +82,9 @@ def _text(name: str, mode: str, card: "Card") -> str:
 
 def _layout(card: "Card") -> str:
     """The layout with the most instances, as an intent spells it; empty for a card without MIG."""
-    from gpushare import mig  # noqa: PLC0415
-    from gpushare.cli.card_facts import layout_text  # noqa: PLC0415
-    from gpushare.intent import MostInstances  # noqa: PLC0415
+    from gpushare import mig  # noqa: PLC0415 - as above
+    from gpushare.cli.card_facts import layout_text  # noqa: PLC0415 - as above
+    from gpushare.intent import MostInstances  # noqa: PLC0415 - as above
 
     layout = None if card.mig is None else mig.resolve_goal(card.mig, MostInstances(), lambda profile: profile.memory_mib)
     return layout_text(layout) if layout else ""

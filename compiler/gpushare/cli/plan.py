@@ -41,7 +41,7 @@ def command(old: str, new: str, style: str, exit_code: bool, strict: bool) -> Ex
     if old == new == "-":
         raise click.UsageError("only one of OLD and NEW can be standard input")
     from gpushare.cli import comparison_sheet, inputs, streams, terminal  # noqa: PLC0415 - `--help` needs none of it
-    from gpushare.compare import compare  # noqa: PLC0415
+    from gpushare.compare import compare  # noqa: PLC0415 - as above
 
     before = inputs.side(old)
     after = inputs.side(new, before)
@@ -50,8 +50,8 @@ def command(old: str, new: str, style: str, exit_code: bool, strict: bool) -> Ex
         return code
     comparison = compare(before.document, after.document, inputs.geometries(before, after))
     if style == "json":
-        from gpushare import emit  # noqa: PLC0415
-        from gpushare.cli import comparison_document  # noqa: PLC0415
+        from gpushare import emit  # noqa: PLC0415 - as above
+        from gpushare.cli import comparison_document  # noqa: PLC0415 - as above
 
         streams.product(emit.json_text(comparison_document.document(comparison)))
     else:
@@ -61,7 +61,7 @@ def command(old: str, new: str, style: str, exit_code: bool, strict: bool) -> Ex
 
 def _told(side: "Input", *, strict: bool) -> ExitCode:
     """Report the side's findings; each names its file."""
-    from gpushare.cli import report  # noqa: PLC0415
+    from gpushare.cli import report  # noqa: PLC0415 - as above
 
     report.report(side.findings, side.text, report.chosen(None), as_product=False)
     return report.verdict(side.findings, strict=strict)

@@ -39,12 +39,12 @@ def command(intent: str, style: str, strict: bool) -> ExitCode:
     if code is not ExitCode.DONE:
         return code
     if style == "json":
-        from gpushare import emit  # noqa: PLC0415
-        from gpushare.render import offer  # noqa: PLC0415
+        from gpushare import emit  # noqa: PLC0415 - as above
+        from gpushare.render import offer  # noqa: PLC0415 - as above
 
         streams.product(emit.json_text(offer.offer(read.plan)))
     else:
-        from gpushare.cli import plan_sheet  # noqa: PLC0415
+        from gpushare.cli import plan_sheet  # noqa: PLC0415 - as above
 
         streams.say(plan_sheet.sheet(read.plan, terminal.look(sys.stdout)))
     return ExitCode.DONE

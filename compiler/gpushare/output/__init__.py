@@ -108,7 +108,7 @@ def _left_behind(root: Path) -> bool:
 def _alone(folder: Path) -> Iterator[None]:
     """Hold the folder against other compiles. File systems without such locks (some network ones) go without."""
     import fcntl  # noqa: PLC0415 - only a run that changes something pays for it
-    import time  # noqa: PLC0415
+    import time  # noqa: PLC0415 - as above
 
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     deadline = time.monotonic() + WAIT_SECONDS

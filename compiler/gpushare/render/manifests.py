@@ -331,7 +331,7 @@ def _mounts(*, mps: bool, host_dev: bool) -> list[Object]:
     ]
     if mps:
         mounts.append({"name": "mps", "mountPath": _MPS, "mountPropagation": "HostToContainer"})
-        mounts.append({"name": "mps-shm", "mountPath": "/dev/shm", "mountPropagation": "HostToContainer"})  # noqa: S108
+        mounts.append({"name": "mps-shm", "mountPath": "/dev/shm", "mountPropagation": "HostToContainer"})  # noqa: S108 - as above
     if host_dev:
         mounts.append({"name": "host-dev", "mountPath": "/host/dev"})
     return mounts

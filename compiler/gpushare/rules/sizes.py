@@ -101,7 +101,7 @@ def _release_bytes(files: Mapping[str, str]) -> int:
     if plain < RELEASE_BYTES * WARN_PERCENT // 100:
         return 0
     import base64  # noqa: PLC0415 - only large bundles are measured
-    import zlib  # noqa: PLC0415
+    import zlib  # noqa: PLC0415 - as above
 
     packer, size = zlib.compressobj(6), 0
     for path, text in chart.items():

@@ -3,7 +3,6 @@
 What is there already is only verified: no turn, no taint, no pause, nothing written.
 """
 
-import hashlib
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -11,6 +10,7 @@ from gpushare_node.apply.busy import find_disturbed
 from gpushare_node.apply.changing import change_hardware
 from gpushare_node.apply.drain import Room, Wish
 from gpushare_node.apply.faults import is_right, missing_gpus, worst
+from gpushare_node.apply.goal import Goal
 from gpushare_node.apply.hardware import Change
 from gpushare_node.apply.offer import offered, promised
 from gpushare_node.apply.outcome import Halted, Lack, Outcome
@@ -21,19 +21,6 @@ from gpushare_node.apply.visit import Visit
 from gpushare_node.kube.cluster import NOT_READY_TAINT, REPARTITIONING_TAINT, NodeView
 from gpushare_node.policy import Policy
 from gpushare_node.voice.reasons import Reason
-
-
-@dataclass(frozen=True, kw_only=True)
-class Goal:
-    """The policy, and the text that it was read from."""
-
-    policy: Policy
-    text: str
-
-    @property
-    def digest(self) -> str:
-        """The journal's word for it."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
 
 class _Stand(Enum):

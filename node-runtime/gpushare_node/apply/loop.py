@@ -6,8 +6,9 @@ way out leaves GPU clients running and the journal telling how far it came; a ne
 
 from dataclasses import replace
 
-from gpushare_node.apply.bringing import Goal, bring
+from gpushare_node.apply.bringing import bring
 from gpushare_node.apply.clients import mig_managers
+from gpushare_node.apply.goal import Goal
 from gpushare_node.apply.leaving import leave
 from gpushare_node.apply.offer import find_lack, promised
 from gpushare_node.apply.outcome import Halted, Outcome

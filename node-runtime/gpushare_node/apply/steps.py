@@ -4,6 +4,7 @@ Owns retries, and what the driver's answers mean. What is to be done, and what h
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar, assert_never
 
 from gpushare_node.apply.connection import Connection
@@ -98,8 +99,7 @@ class Steps:
     def destroy(self, instance: GpuInstance) -> None:
         """Destroy its compute instances, then itself. A process that has just ended is let go of within seconds."""
         for compute in instance.compute:
-            ci_id = compute.ci_id
-            self._patiently(lambda ci_id=ci_id: self._connection.driver.destroy_compute(self._uuid, instance.gi_id, ci_id))  # type: ignore[misc]
+            self._patiently(partial(self._connection.driver.destroy_compute, self._uuid, instance.gi_id, compute.ci_id))
         self._patiently(lambda: self._connection.driver.destroy_instance(self._uuid, instance.gi_id))
 
     def create(self, wanted: CreateInstance) -> int:

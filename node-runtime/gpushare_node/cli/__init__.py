@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _perform(run: Run) -> int:
     """Each command brings what it needs and no more: a pod starts slowly enough."""
-    # ruff: noqa: PLC0415
+    # ruff: noqa: PLC0415 - for that reason
     match run.arguments.command:
         case "apply":
             from gpushare_node.cli.apply import apply

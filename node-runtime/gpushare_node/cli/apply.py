@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 
 from gpushare_node.apply import loop
-from gpushare_node.apply.bringing import Goal
+from gpushare_node.apply.goal import Goal
 from gpushare_node.apply.hardware import Hardware, Sight
 from gpushare_node.apply.outcome import Outcome
 from gpushare_node.apply.visit import DRIVER_SECONDS, Site
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.held import Held, find_held
 from gpushare_node.cli.parts import Api, Watches, as_cluster, bounded_driver, folder
-from gpushare_node.cli.reading import Given
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.refusal import read_or_report
 from gpushare_node.cli.run import Run
@@ -33,7 +32,7 @@ def apply(run: Run) -> int:
         return _check(run, given, printer)
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
     run.heed_signals()
-    outcome = loop.run(make_site(run, api, printer), Goal(policy=given.policy, text=given.text), hold=arguments.hold)
+    outcome = loop.run(make_site(run, api, printer), given, hold=arguments.hold)
     return finish(run, api, printer, outcome)
 
 
@@ -73,7 +72,7 @@ def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int
     return Exit.DONE if is_done and not is_failed(outcome.results) else Exit.FAILED
 
 
-def _check(run: Run, given: Given, printer: Printer) -> int:
+def _check(run: Run, given: Goal, printer: Printer) -> int:
     """What the run would do to the hardware; nothing is done, and no API server is asked."""
     hardware = Hardware(open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest)
     held = find_held()

@@ -4,11 +4,11 @@ import logging
 from collections.abc import Mapping
 
 from gpushare_node import __version__
+from gpushare_node.apply.goal import Goal
 from gpushare_node.apply.labels import wanted
 from gpushare_node.apply.sight import see
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.parts import Api, Watches, folder
-from gpushare_node.cli.reading import Given
 from gpushare_node.cli.refusal import read_or_report
 from gpushare_node.cli.run import Run
 from gpushare_node.enforce.http import HttpServer
@@ -57,7 +57,7 @@ def _look_once(loop: Loop) -> int:
     return Exit.DONE if has_read else Exit.UNAVAILABLE
 
 
-def _upkeep(run: Run, given: Given, watch: Watch, api: Api) -> Upkeep:
+def _upkeep(run: Run, given: Goal, watch: Watch, api: Api) -> Upkeep:
     policy = given.policy
     return Upkeep(
         watch=watch, cluster=api.server, labels=_published(policy, folder(run).profile()),

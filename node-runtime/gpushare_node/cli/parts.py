@@ -33,7 +33,7 @@ from gpushare_node.voice.metrics import Registry
 def open_driver(figures: Figures | None = None) -> Driver:
     """A new session with the driver, its calls counted in the figures. DriverError while it is not there."""
     from gpushare_node.nvml.library import ignore  # noqa: PLC0415 - pynvml is 8,000 lines, and `--help` needs none
-    from gpushare_node.nvml.session import Session  # noqa: PLC0415
+    from gpushare_node.nvml.session import Session  # noqa: PLC0415 - the same
 
     def observe(call: str, seconds: float, code: int | None) -> None:
         if figures is not None:
@@ -76,13 +76,13 @@ class Api:
         threading.Thread(target=self.events.run, name="events", daemon=True).start()
 
 
-class NoCluster:
-    """What stands for the API server where none is to be asked: tells nobody, and moves no pod."""
+class Nobody:
+    """The messenger where there is no API server: tells nobody, and moves no pod."""
 
     def tell(self, event: Event) -> None:
         """The log has said it already."""
 
-    def evict(self, pod: PodView) -> Eviction:  # noqa: ARG002
+    def evict(self, pod: PodView) -> Eviction:  # noqa: ARG002 - the Protocol's signature
         """Nobody is there to ask."""
         return Eviction.REFUSED
 
@@ -114,7 +114,7 @@ class Watches:
         namespace = find_place(os.environ, policy.pool).namespace
         worlds = Worlds(
             driver=Watched(lambda: open_driver(figures), clock=run.clock), processes=processes, pods=pods,
-            cluster=NoCluster() if self.api is None else self.api.server,  # type: ignore[arg-type]
+            cluster=Nobody() if self.api is None else self.api.server,
             folder=folder(run), clock=run.clock,
             mps=_mps(pods, namespace) if policy.mode is Mode.MPS else None,
         )  # fmt: skip

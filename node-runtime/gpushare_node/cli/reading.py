@@ -1,12 +1,11 @@
 """Reads the policy that a command is given. Every way in which that can go wrong is one PolicyFileError of one line."""
 
-import hashlib
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
+from gpushare_node.apply.goal import Goal
 from gpushare_node.document import PolicyError
-from gpushare_node.policy import Policy, read
+from gpushare_node.policy import read
 from gpushare_node.voice.log import escape
 
 STDIN = "-"
@@ -18,25 +17,12 @@ class PolicyFileError(Exception):
     """A policy that cannot be had; the text is `FILE: path.in.document: what is wrong`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Given:
-    """A policy and the text that says it."""
-
-    text: str
-    policy: Policy
-
-    @property
-    def digest(self) -> str:
-        """A name for exactly this text, short enough for a log."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
-
-
-def read_policy(name: str) -> Given:
+def read_policy(name: str) -> Goal:
     """The policy in the file of this name; `-` is standard input."""
     shown = "standard input" if name == STDIN else escape(name)
     try:
         text = _read(name).decode("utf-8")
-        return Given(text=text, policy=read(text))
+        return Goal(text=text, policy=read(text))
     except PolicyError as error:
         message = f"{error.path}: {error.message}"
     except UnicodeDecodeError as error:

@@ -3,8 +3,9 @@
 import logging
 import os
 
+from gpushare_node.apply.goal import Goal
 from gpushare_node.cli.parts import Api
-from gpushare_node.cli.reading import Given, PolicyFileError, read_policy
+from gpushare_node.cli.reading import PolicyFileError, read_policy
 from gpushare_node.cli.run import Run
 from gpushare_node.kube.cluster import ClusterError
 from gpushare_node.voice.reasons import Reason
@@ -12,7 +13,7 @@ from gpushare_node.voice.reasons import Reason
 _LOG = logging.getLogger("gpushare")
 
 
-def read_or_report(run: Run) -> Given:
+def read_or_report(run: Run) -> Goal:
     """The policy. PolicyFileError, after the node's condition was set to PolicyInvalid where this is a pod."""
     try:
         given = read_policy(run.arguments.policy)

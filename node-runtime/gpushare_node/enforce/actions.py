@@ -19,7 +19,7 @@ from gpushare_node.guard.reading import Reading
 from gpushare_node.guard.rows import Mps
 from gpushare_node.guard.sight import Unit
 from gpushare_node.guard.verdicts import Evict, Facts, Kill, Observe, Report, Scope, Terminate, TerminateClient, Verdict, Warn
-from gpushare_node.kube.cluster import Cluster, ClusterError, Event, EventType
+from gpushare_node.kube.cluster import ClusterError, Event, EventType, Messenger
 from gpushare_node.procs.processes import Processes, Seen, Sent, Signal
 from gpushare_node.voice import sentences
 from gpushare_node.voice.events import About
@@ -58,7 +58,7 @@ class Actions:
     """
 
     processes: Processes
-    cluster: Cluster
+    cluster: Messenger
     mps: MpsControl | None
     errands: Errands
     mps_errands: Errands

@@ -74,11 +74,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002 - theirs
         """In few words, without echoing anything of the request."""
         self._answer(HTTPStatus(code), _PLAIN, f"{HTTPStatus(code).phrase}\n")
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - theirs
         """Probes come every few seconds: nothing is logged."""
 
 

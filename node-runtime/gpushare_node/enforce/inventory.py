@@ -68,6 +68,7 @@ class Inventory:
     _surveyed_at: float | None = None
     _allocated_at: float | None = None
     _seen_pods: tuple[PodView, ...] | None = None
+    _is_due: bool = True
     _caps: Mapping[str, tuple[KeptCap, ...]] | None = None
     _complaint: str = ""
 
@@ -78,10 +79,11 @@ class Inventory:
         found = tuple(self._as_tenant(pod) for pod in self.pods.pods())
         is_changed = is_fresh and found != self._seen_pods
         is_allocated = self._allocate(now, at_once=is_changed)
-        if is_fresh and (is_changed or is_allocated or is_surveyed):
-            if is_changed:
-                self._seen_pods = found
-                self.roster = Roster.of(found)
+        if is_changed:
+            self._seen_pods = found
+            self.roster = Roster.of(found)
+        self._is_due |= is_changed or is_allocated
+        if is_fresh and self._is_due:
             self._grant(found)
         return is_surveyed
 
@@ -102,9 +104,11 @@ class Inventory:
             return False
         self.versions, surveys = found
         self._surveyed_at = now
-        self.surveys = surveys
+        # The same devices as before change no grant, and working grants out takes longer than the rest of a cycle.
+        found_profiles = profiles(surveys, self.policy)
+        self._is_due |= self.surveys is None or found_profiles != self._profiles
+        self.surveys, self._profiles = surveys, found_profiles
         self.gpus = tuple(dict.fromkeys((*self.gpus, *(survey.uuid for survey in surveys if survey.name))))
-        self._profiles = profiles(surveys, self.policy)
         self.driver.refresh()
         return True
 
@@ -125,6 +129,7 @@ class Inventory:
     def _grant(self, pods: tuple[PodView, ...]) -> None:
         if self._allocations is None or self.surveys is None:
             return
+        self._is_due = False
         if self._caps is None:
             self._caps = self.folder.caps()
         granted = grant(pods, self._allocations, terms(self.policy, self._profiles), self._caps)

@@ -11,7 +11,7 @@ from gpushare_node.enforce.identities import Roster
 from gpushare_node.enforce.records import Records
 from gpushare_node.guard.sight import Unit
 from gpushare_node.guard.verdicts import Reason, Report, Verdict
-from gpushare_node.kube.cluster import Cluster, Event, EventType
+from gpushare_node.kube.cluster import Event, EventType, Messenger
 from gpushare_node.voice import reasons, sentences
 from gpushare_node.voice.events import About
 
@@ -25,7 +25,7 @@ _REMIND_SECONDS = 300
 class Standing:
     """What has been heard so far. `since` tells when each device began to be distrusted, or its processes strangers."""
 
-    cluster: Cluster
+    cluster: Messenger
     figures: Figures
     records: Records
     _since: dict[tuple[Reason, str], float] = field(default_factory=dict)

@@ -25,7 +25,7 @@ from gpushare_node.guard.rows import Device, Mps
 from gpushare_node.guard.verdicts import Observe
 from gpushare_node.host.folder import Folder
 from gpushare_node.host.kubelet import Checkpoint, read_checkpoint
-from gpushare_node.kube.cluster import Cluster
+from gpushare_node.kube.cluster import Messenger
 from gpushare_node.nvml.driver import Code, DriverError
 from gpushare_node.nvml.watch import Watched
 from gpushare_node.policy import Policy
@@ -40,7 +40,7 @@ class Worlds:
     driver: Watched
     processes: Processes
     pods: Pods
-    cluster: Cluster
+    cluster: Messenger
     folder: Folder
     clock: Clock
     mps: MpsControl | None = None

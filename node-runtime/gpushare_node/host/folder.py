@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -135,7 +136,7 @@ class Folder:
             return
         self._writing(_LOCK, self._files.sweep)
         for name in (_JOURNAL, _POLICY, _CAPS, _PROFILE, _REBOOT, _REPAIR, _LOCK):
-            self._writing(name, lambda name=name: self._files.delete(name))  # type: ignore[misc]
+            self._writing(name, partial(self._files.delete, name))
         try:
             self.path.rmdir()
         except OSError as error:

@@ -61,7 +61,7 @@ def in_cluster(url: str, folder: Path = SERVICE_ACCOUNT) -> Address:
 def from_kubeconfig(files: str) -> Address:
     """By a kubeconfig's current context. `files` as in KUBECONFIG."""
     from kubernetes import client, config  # noqa: PLC0415 - see above
-    from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415
+    from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415 - as above
 
     settings: Any = client.Configuration()
     load: Any = config.load_kube_config

@@ -131,7 +131,19 @@ class Turn:
     name: str
 
 
-class Cluster(Protocol):
+class Messenger(Protocol):
+    """What enforcement asks of the API server in its cycle. Works without one too: then nobody hears, and nobody is moved."""
+
+    def tell(self, event: Event) -> None:
+        """Queued: never raises, never waits; told when the API server can be reached, unless too many wait already."""
+        ...
+
+    def evict(self, pod: PodView) -> Eviction:
+        """Ask for a pod's eviction. ClusterError."""
+        ...
+
+
+class Cluster(Messenger, Protocol):
     """The API server. Everything that is not said to be queued raises ClusterError."""
 
     def node(self) -> NodeView:
@@ -176,10 +188,6 @@ class Cluster(Protocol):
         """Take GPUShareReady away."""
         ...
 
-    def tell(self, event: Event) -> None:
-        """Queued: never raises, never waits; told when the API server can be reached, unless too many wait already."""
-        ...
-
     def told(self) -> Told:
         """What became of what was to be told. Asks nobody."""
         ...
@@ -198,10 +206,6 @@ class Cluster(Protocol):
 
     def end_turn(self, turn: Turn) -> None:
         """Give it back."""
-        ...
-
-    def evict(self, pod: PodView) -> Eviction:
-        """Ask for a pod's eviction."""
         ...
 
     def delete_own_pod(self) -> None:

@@ -50,4 +50,4 @@ class Events:
 
 
 def _address(handle: Handle) -> int | None:
-    return ctypes.cast(handle, ctypes.c_void_p).value  # type: ignore[arg-type]
+    return ctypes.cast(handle, ctypes.c_void_p).value  # type: ignore[arg-type]  # a pointer of pynvml's

@@ -1,12 +1,10 @@
 """Compiles the C parts with gcc: the library, with or without some of its symbols, and the static tenant.
 
-Each result lies in a cache outside the repository under the digest of all that it is made from. It appears there whole, by a
-rename, so any number of processes may ask for it at a time.
+Each result lies in the tests' cache under the digest of all that it is made from.
 """
 
 import functools
 import hashlib
-import os
 import re
 import subprocess
 import tempfile
@@ -14,6 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from tests.node.silicon import layout
+from tests.tools import cache
 
 SOURCES = Path(__file__).parent
 LIBRARY = ("node.c", "devices.c", "mig.c", "compute.c", "processes.c", "events.c")
@@ -46,28 +45,18 @@ def tenant() -> Path:
     return _built("tenant", ("-static", "tenant.c"), {})
 
 
-def _cache() -> Path:
-    """The folder of all that tests fetch or build once; GPUSHARE_TEST_CACHE moves it."""
-    own = os.environ.get("GPUSHARE_TEST_CACHE")
-    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpushare-tests"
-
-
 def _built(name: str, arguments: Collection[str], extra: dict[str, str]) -> Path:
     generated = {"layout.h": layout.header(), **extra}
     digest = hashlib.sha256(repr((_FLAGS, arguments, sorted(generated.items()))).encode())
     for source in sorted(SOURCES.glob("*.[ch]")):
         digest.update(source.name.encode() + source.read_bytes())
-    folder = _cache() / f"silicon-{digest.hexdigest()[:16]}"
-    if not folder.joinpath(name).is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        _compile(folder / name, arguments, generated)
+    folder = cache.folder(f"silicon-{digest.hexdigest()[:16]}", lambda made: _compile(made / name, arguments, generated))
     return folder / name
 
 
 def _compile(target: Path, arguments: Collection[str], generated: dict[str, str]) -> None:
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+    with tempfile.TemporaryDirectory() as scratch:
         for name, text in generated.items():
             Path(scratch, name).write_text(text)
         paths = [str(SOURCES / one) if one.endswith(".c") else one for one in arguments]
-        subprocess.run(["gcc", *_FLAGS, f"-I{scratch}", f"-I{SOURCES}", *paths, "-o", "result"], cwd=scratch, check=True)
-        Path(scratch, "result").rename(target)
+        subprocess.run(["gcc", *_FLAGS, f"-I{scratch}", f"-I{SOURCES}", *paths, "-o", str(target)], cwd=scratch, check=True)

@@ -36,7 +36,7 @@ class StateFile:
 
     def load(self) -> None:
         """Make pynvml of this process speak with these GPUs, from its next nvmlInit on."""
-        import pynvml  # noqa: PLC0415 — processes that only put rows or show the node do without it
+        import pynvml  # processes that only put rows or show the node do without it
 
         os.environ["GPUSHARE_SILICON"] = str(self.path)
         library = ctypes.CDLL(str(build.library(self._missing)))

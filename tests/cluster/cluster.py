@@ -92,6 +92,11 @@ class Cluster:
         """An object, or a list of them, as the API server has it."""
         return json.loads(self.kubectl("get", *arguments, "--output", "json"))
 
+    def read(self, path: str, **query: str) -> Any:
+        """The same by its path, for waiting; None where there is no such thing."""
+        text = self.control_plane.read(path, **query)
+        return None if text is None else json.loads(text)
+
     def apply(self, *objects: dict[str, Any]) -> None:
         """Create or change objects, by server-side apply."""
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
@@ -107,8 +112,8 @@ class Cluster:
         return value
 
     def _is_ready(self, node: str) -> bool:
-        found = self.try_kubectl("get", "node", node, "--output", "json")
-        conditions = json.loads(found.stdout)["status"].get("conditions", []) if found.returncode == 0 else []
+        found = self.read(f"/api/v1/nodes/{node}")
+        conditions = found["status"].get("conditions", []) if found else []
         return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 

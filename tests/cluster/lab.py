@@ -10,6 +10,7 @@ from tests.cluster import images
 from tests.cluster.bundles import NAMESPACE, compiled, namespace
 from tests.cluster.cluster import Cluster
 from tests.cluster.images import TENANT
+from tests.cluster.machine import MachineError
 from tests.cluster.node import Node
 from tests.cluster.release import NAME, Release
 from tests.cluster.silicon import Fleet
@@ -133,7 +134,7 @@ class Lab:
 
     def state(self, name: str) -> Object:
         """The node as the API server has it."""
-        return dict(self.cluster.get("node", name))
+        return dict(self.cluster.read(f"/api/v1/nodes/{name}"))
 
     def labels(self, name: str) -> Mapping[str, str]:
         """The node's labels."""
@@ -186,8 +187,8 @@ class Lab:
 
     def runtime_pods(self, node: str) -> list[Object]:
         """All that are not ending, the oldest first."""
-        selector = ("--selector", "app.kubernetes.io/component=node", "--field-selector", f"spec.nodeName={node}")
-        pods = self.cluster.get("pods", "--namespace", NAMESPACE, *selector)["items"]
+        chosen = {"labelSelector": "app.kubernetes.io/component=node", "fieldSelector": f"spec.nodeName={node}"}
+        pods = self.cluster.read(f"/api/v1/namespaces/{NAMESPACE}/pods", **chosen)["items"]
         living = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
         return sorted(living, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
 
@@ -203,10 +204,11 @@ class Lab:
         assert pod is not None
         return self.cluster.kubectl("logs", pod["metadata"]["name"], "--namespace", NAMESPACE, "--container", container)
 
-    def leases(self) -> dict[str, str]:
-        """Who holds which turn; those that nobody holds are left out."""
-        items = self.cluster.get("leases", "--namespace", NAMESPACE)["items"]
-        return {one["metadata"]["name"]: one["spec"]["holderIdentity"] for one in items if one["spec"].get("holderIdentity")}
+    def queue(self) -> list[str]:
+        """The nodes that wait for a turn, after those that have one."""
+        items = self.cluster.read(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")["items"]
+        items.sort(key=lambda one: ("acquireTime" not in one["spec"], int(one["metadata"]["resourceVersion"])))
+        return [str(one["spec"]["holderIdentity"]) for one in items]
 
     # --- tenants ---
 
@@ -227,17 +229,25 @@ class Lab:
 
     def await_tenant(self, name: str, word: str, where: str = COURSE, seconds: float = 30) -> None:
         """Until it has said the word: `ready`, `grown`."""
-        words = ("logs", name, "--namespace", where)
-        self.cluster.wait(lambda: word in self.cluster.try_kubectl(*words).stdout, f"{name} is {word}", seconds)
+        self.cluster.wait(lambda: word in self.words(name, where), f"{name} is {word}", seconds)
+
+    def words(self, name: str, where: str = COURSE) -> str:
+        """What the pod has printed; nothing while it does not run."""
+        try:
+            text = self.cluster.control_plane.read(f"/api/v1/namespaces/{where}/pods/{name}/log")
+        except MachineError:
+            return ""
+        return (text or b"").decode()
 
     def phase(self, name: str, where: str = COURSE) -> str:
         """The pod's phase; `Gone` where there is no such pod."""
-        done = self.cluster.try_kubectl("get", "pod", name, "--namespace", where, "--output", "json")
-        return str(json.loads(done.stdout)["status"].get("phase")) if done.returncode == 0 else "Gone"
+        pod = self.cluster.read(f"/api/v1/namespaces/{where}/pods/{name}")
+        return str(pod["status"].get("phase")) if pod else "Gone"
 
     def events(self, name: str, where: str = COURSE) -> list[tuple[str, str]]:
         """Reason and message of the Events on the pod (or on a node, whose Events are in `default`)."""
-        items = self.cluster.get("events", "--namespace", where, "--field-selector", f"involvedObject.name={name}")["items"]
+        chosen = {"fieldSelector": f"involvedObject.name={name}"}
+        items = self.cluster.read(f"/api/v1/namespaces/{where}/events", **chosen)["items"]
         return [(str(one["reason"]), str(one["message"])) for one in items]
 
     def dismiss(self, *names: str, where: str = COURSE) -> None:

@@ -99,16 +99,40 @@ def test_the_runtime_deletes_its_own_pod(attempt: Try) -> None:
 
 
 def lease(name: str, holder: str) -> str:
-    metadata = {"name": name, "namespace": NAMESPACE}
+    metadata = {"name": name, "namespace": NAMESPACE, "labels": {"gpushare.dev/pool": "training"}}
     return json.dumps({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata,
                        "spec": {"holderIdentity": holder}})
 
 
-def test_turns_are_taken_for_the_own_node_only(attempt: Try) -> None:
+def test_a_node_queues_for_itself_alone(cluster: Cluster, attempt: Try) -> None:
     create = ("create", "--dry-run=server", "--filename", "-")
-    assert attempt(*create, stdin=lease("gpushare-training-turn-0", "node-1")) == ""
-    assert "own node only" in attempt(*create, stdin=lease("gpushare-training-turn-0", "node-2"))
-    assert "own node only" in attempt(*create, stdin=lease("kube-scheduler", "node-1"))
+    assert attempt(*create, stdin=lease("gpushare-training.node-1", "node-1")) == ""
+    for name, holder in (("gpushare-training.node-1", "node-2"), ("gpushare-training.node-2", "node-1"),
+                         ("gpushare-training.node-2", "node-2"), ("kube-scheduler", "node-1")):  # fmt: skip
+        assert "own node only" in attempt(*create, stdin=lease(name, holder)), name
+    leases = {"own": lease("gpushare-training.node-1", "node-1"), "other": lease("gpushare-training.node-2", "node-2")}
+    for one in leases.values():
+        cluster.kubectl("create", "--filename", "-", stdin=one)
+    try:
+        renew = ("replace", "--dry-run=server", "--filename", "-")
+        assert attempt(*renew, stdin=leases["own"]) == ""
+        assert "own node only" in attempt(*renew, stdin=leases["other"])
+        assert "own node only" in attempt(*renew, stdin=lease("gpushare-training.node-2", "node-1"))
+    finally:
+        cluster.kubectl("delete", "leases", "--namespace", NAMESPACE, "--all")
+
+
+def test_a_queue_is_swept_and_no_other_lease_is_touched(cluster: Cluster, attempt: Try) -> None:
+    foreign = json.loads(lease("cert-manager-controller", "somebody"))
+    del foreign["metadata"]["labels"]
+    for one in (lease("gpushare-training.node-2", "node-2"), json.dumps(foreign)):
+        cluster.kubectl("create", "--filename", "-", stdin=one)
+    delete = ("delete", "lease", "--namespace", NAMESPACE, "--dry-run=server")
+    try:
+        assert attempt(*delete, "gpushare-training.node-2") == ""
+        assert "queues only" in attempt(*delete, "cert-manager-controller")
+    finally:
+        cluster.kubectl("delete", "leases", "--namespace", NAMESPACE, "--all")
 
 
 def test_a_token_of_no_pod_writes_nothing(cluster: Cluster, attempt: Try) -> None:

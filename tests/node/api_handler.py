@@ -164,9 +164,9 @@ class Handler(BaseHTTPRequestHandler):
     def _delete(self, key: Key, body: Any, query: dict[str, str]) -> Object:
         with self.api.store.changed:
             thing = self.api.store.find(key)
-            wanted = (body.get("preconditions") or {}).get("uid")
-            if wanted and wanted != thing["metadata"]["uid"]:
-                raise conflict("the UID in the precondition does not match the UID in record")
+            for field, wanted in (body.get("preconditions") or {}).items():
+                if wanted != thing["metadata"][field]:
+                    raise conflict(f"the {field} in the precondition does not match the {field} in record")
             if self.api.lingers and key[0] in {"pods", "daemonsets"}:
                 return self.api.store.change(key, lambda one: merge(one, {"metadata": {"deletionTimestamp": now_text()}}))
             self.api.store.drop(key)

@@ -81,7 +81,8 @@ def _operate(target: Any, path: Sequence[str], operation: Mapping[str, Any]) -> 
         where = len(target) if last == "-" else int(last)
     match operation["op"]:
         case "test":
-            if target[where] != operation["value"]:
+            # What is not there is null, as evanphx/json-patch has it.
+            if (target.get(where) if isinstance(target, dict) else target[where]) != operation["value"]:
                 raise ValueError(last)
         case "add" if isinstance(target, list):
             target.insert(where, operation["value"])

@@ -176,13 +176,10 @@ class Life:
             self.node.api.remove("pods", "dcgm-x", namespace="gpu-operator")
 
     def neighbour_has_the_turn(self) -> None:
-        if self.node.holders():
-            return
-        spec = {"holderIdentity": "n2", "leaseDurationSeconds": 900, "renewTime": "2026-01-01T00:00:00.000000Z"}
+        spec = {"holderIdentity": "n2", "leaseDurationSeconds": 900}
         labels = {"gpushare.dev/pool": "training"}
         with suppress(Refusal):
-            self.node.api.remove("leases", TURN, namespace="gpushare")
-        self.node.api.add("leases", TURN, {"metadata": {"labels": labels}, "spec": spec}, namespace="gpushare")
+            self.node.api.add("leases", TURN, {"metadata": {"labels": labels}, "spec": spec}, namespace="gpushare")
 
     def disk_changes(self) -> None:
         self.node.is_disk_full = self.random.random() < 0.3
@@ -204,7 +201,9 @@ class Life:
             self.node.enumerate()
 
     def release_is_asked(self) -> None:
-        self.node.annotate(RELEASE_ANNOTATION, "requested" if self.random.random() < 0.3 else None)
+        is_asked = self.random.random() < 0.3
+        self.node.annotate(RELEASE_ANNOTATION, "requested" if is_asked else None)
+        self.node.was_asked |= is_asked
 
     def selection_changes(self) -> None:
         self.node.label(role=None if self.random.random() < 0.3 else "gpu")
@@ -239,8 +238,7 @@ class Life:
         node.label(role="gpu")
         for kind, name, namespace in (("pods", "gpushare-inference-x", "gpushare"), ("leases", TURN, "gpushare")):
             with suppress(Refusal):
-                if kind == "pods" or node.holders() == ["n2"]:
-                    node.api.remove(kind, name, namespace=namespace)
+                node.api.remove(kind, name, namespace=namespace)
         node.is_plugin_dead = node.is_plugin_deaf = False
 
     def converge(self) -> None:
@@ -256,7 +254,7 @@ class Life:
         assert node.is_as(self.policy)
         assert node.offers_what_stands()
         assert node.condition() == "Ready"
-        assert is_clean(node), (node.taints(), node.labels(), node.holders(), node.folder.journal())
+        assert is_clean(node), (node.taints(), node.labels(), node.queue(), node.folder.journal())
         node.silicon.forget_calls()
         node.api.forget_requests()
         node.disk_writes = 0

@@ -14,7 +14,7 @@ from gpushare_node.apply.hardware import Hardware
 from gpushare_node.apply.outcome import Outcome
 from gpushare_node.host.devices import Machine
 from gpushare_node.kube.address import Address
-from gpushare_node.kube.cluster import POOL_LABEL, REPARTITIONING_TAINT
+from gpushare_node.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
 from gpushare_node.kube.connection import Connection
 from gpushare_node.kube.events import Events
 from gpushare_node.kube.place import Place
@@ -29,7 +29,7 @@ from tests.node.loop_node import DEPLOY, NAME, LoopNode, text_of
 from tests.solver import cards
 
 DCGM = "nvidia.com/gpu.deploy.dcgm"
-TURN = "gpushare-training-turn-0"
+TURN = "gpushare-training.n2"
 _FIRST_PID = 4_000_001
 """Above every pid that Linux gives."""
 
@@ -53,6 +53,8 @@ class ChaosNode(LoopNode):
         self.lost: set[int] = set()
         self.is_excused = False
         """The server refused something in this run: what is on the node may be of before."""
+        self.was_asked = False
+        """Somebody asked for a release in this run: it takes no turn."""
         self.reboots_for: dict[str, int] = {}
         self.disk_writes = 0
         self._births = 0
@@ -65,6 +67,7 @@ class ChaosNode(LoopNode):
     def start(self, policy: Policy, *, hold: bool = False) -> Outcome | None:
         """One start of the program; None if it died."""
         self.goal, self.is_dead, self.is_excused = policy, False, False
+        self.was_asked = RELEASE_ANNOTATION in self.annotations()
         try:
             return self.run(policy, hold=hold)
         except Killed:
@@ -144,7 +147,8 @@ class ChaosNode(LoopNode):
         if said == "Ready" and said != _reason(before):
             assert self.is_as(self.goal), "Ready is said of other hardware"
             assert self.offers_what_stands(), "Ready is said while dead ids are offered"
-        assert len(self.holders()) <= 1, self.holders()
+        if REPARTITIONING_TAINT in self.taints() - had and self._offers() and not self.was_asked:
+            assert self.queue()[:1] == [NAME], "a node that offers GPUs is taken out of turn"
         assert self.labels()[DCGM] == "false", "what the operator has switched off came back"
 
     def is_as(self, policy: Policy) -> bool:
@@ -166,10 +170,18 @@ class ChaosNode(LoopNode):
         known = {one.rsplit("::", 1)[0] for ids in self.registered.values() for one in ids}
         return known == {uuid for gpu in range(self.count) for _, uuid in self._devices(gpu)}
 
-    def holders(self) -> list[str]:
-        """Who has a turn."""
-        return [lease["spec"]["holderIdentity"] for lease in self.api.leases("gpushare")
-                if lease["spec"].get("holderIdentity")]  # fmt: skip
+    def queue(self) -> list[str]:
+        """Who waits for the one turn, after the one that has it."""
+        leases = self.api.leases("gpushare")
+        return [lease["spec"]["holderIdentity"] for lease in sorted(leases, key=lambda one: (
+            "acquireTime" not in one["spec"], int(one["metadata"]["resourceVersion"])))]  # fmt: skip
+
+    def _offers(self) -> bool:
+        counts = self._node["status"]["allocatable"]
+        return any(counts[name] != "0" for name in counts if name.startswith("nvidia.com/"))
+
+    def annotations(self) -> dict[str, str]:
+        return dict(self._node["metadata"].get("annotations") or {})
 
     def labels(self) -> dict[str, str]:
         return dict(self._node["metadata"]["labels"])
@@ -268,5 +280,5 @@ def _reason(node: Mapping[str, Any]) -> str | None:
 def is_clean(node: ChaosNode) -> bool:
     """Nothing of a change is left."""
     labels = node.labels()
-    return (node.taints(), labels[DEPLOY], labels[DCGM], node.holders(), node.folder.journal()) == (
+    return (node.taints(), labels[DEPLOY], labels[DCGM], node.queue(), node.folder.journal()) == (
         set(), "true", "false", [], None) and labels.get(POOL_LABEL) == "training"  # fmt: skip

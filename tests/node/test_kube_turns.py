@@ -1,12 +1,13 @@
-"""The pool's turns: as many as the limit, one to each node, nobody's clock but the own."""
+"""The pool's queue: as many turns as the limit, who came first has one, no write in vain, nobody's clock but the own."""
 
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from gpushare_node.kube.cluster import ClusterError, Turn
+from gpushare_node.kube.cluster import ClusterError
 from gpushare_node.kube.leases import DURATION_SECONDS, RENEW_SECONDS
 from gpushare_node.kube.server import Server
 from tests.node.api_server import ApiServer
@@ -35,34 +36,76 @@ def on(api: ApiServer, tmp_path: Path, clock: Skips) -> Iterator[Callable[[str],
 On = Callable[[str], Server]
 
 
-def holders(api: ApiServer) -> dict[str, str]:
-    return {one["metadata"]["name"]: one["spec"].get("holderIdentity", "") for one in api.leases()}
+def has_turn(one: Server, limit: int | str = 1) -> bool:
+    return one.take_turn(limit).rounds == 0
 
 
-def test_as_many_nodes_have_a_turn_as_the_limit_says(api: ApiServer, on: On) -> None:
-    turns = [on(f"n{number}").take_turn(2) for number in range(4)]
-    first, second, *others = turns
-    assert first is not None
-    assert second is not None
-    assert others == [None, None]
-    assert holders(api) == {first.name: "n0", second.name: "n1"}
-    assert holders(api).keys() == {"gpushare-train-turn-0", "gpushare-train-turn-1"}
+def verbs(api: ApiServer) -> list[str]:
+    return [method for method, _ in api.writes("leases")]
 
 
-def test_a_turn_that_is_given_back_is_the_nexts(api: ApiServer, on: On) -> None:
+def test_as_many_nodes_have_a_turn_as_the_limit_says_and_the_others_know_how_far_they_are(api: ApiServer, on: On) -> None:
+    assert [on(f"n{number}").take_turn(2).rounds for number in range(7)] == [0, 0, 1, 1, 2, 2, 3]
+    assert {one["metadata"]["name"] for one in api.leases()} == {f"gpushare-train.n{number}" for number in range(7)}
+    assert {one["spec"]["holderIdentity"] for one in api.leases()} == {f"n{number}" for number in range(7)}
+
+
+def test_a_turn_that_is_given_back_is_the_nexts_in_the_order_of_their_coming(on: On) -> None:
+    nodes = [on(f"n{number}") for number in (5, 1, 9, 3)]
+    for one in nodes:
+        one.take_turn(1)
+    while nodes:
+        assert [has_turn(one) for one in reversed(nodes)] == [False] * (len(nodes) - 1) + [True]
+        nodes.pop(0).end_turn()
+
+
+def test_a_node_waits_and_is_changed_for_two_writes(api: ApiServer, on: On, clock: Skips) -> None:
     first, second = on("n1"), on("n2")
-    turn = first.take_turn(1)
-    assert turn is not None
-    assert second.take_turn(1) is None
-    first.end_turn(turn)
-    assert second.take_turn(1) == turn
-    assert holders(api) == {"gpushare-train-turn-0": "n2"}
+    first.take_turn(1)
+    api.forget_requests()
+    for _ in range(1000):
+        clock.seconds += 100
+        first.renew_turn()
+        assert not has_turn(second)
+    first.end_turn()
+    assert has_turn(second)
+    second.renew_turn()
+    second.end_turn()
+    assert verbs(api).count("PUT") == 1000 * 100 // RENEW_SECONDS, "of the first, and no other"
+    assert verbs(api)[0] == "POST"
+    assert verbs(api)[-2:] == ["DELETE", "DELETE"]
 
 
-def test_a_new_pod_finds_the_turn_that_its_node_has(api: ApiServer, on: On) -> None:
-    turn = on("n1").take_turn(2)
-    assert on("n1").take_turn(2) == turn
-    assert len(api.leases()) == 1
+def test_a_new_pod_finds_the_place_that_its_node_has(api: ApiServer, on: On) -> None:
+    assert has_turn(on("n1"))
+    assert not has_turn(on("n2"))
+    assert has_turn(on("n1"))
+    assert not has_turn(on("n2"))
+    assert len(api.leases()) == 2
+    assert on("n2").find_turn()
+    assert not on("n3").find_turn()
+
+
+def test_who_finds_its_turn_again_says_at_once_that_it_lives(api: ApiServer, on: On, clock: Skips) -> None:
+    on("n1").take_turn(1)
+    second = on("n2")
+    second.take_turn(1)
+    clock.seconds += DURATION_SECONDS - 1
+    assert has_turn(on("n1"))
+    clock.seconds += 2
+    assert not has_turn(second)
+
+
+def test_who_slept_says_that_it_lives_before_it_goes_on(api: ApiServer, on: On, clock: Skips) -> None:
+    first, second = on("n1"), on("n2")
+    first.take_turn(1)
+    second.take_turn(1)
+    clock.seconds += DURATION_SECONDS - 1
+    api.forget_requests()
+    assert has_turn(first)
+    assert verbs(api) == ["PUT"]
+    clock.seconds += 2
+    assert not has_turn(second)
 
 
 @pytest.mark.parametrize(
@@ -71,20 +114,31 @@ def test_a_percentage_is_of_the_nodes_that_the_pool_has(
     api: ApiServer, on: On, limit: int | str, nodes: int, turns: int,
 ) -> None:
     api.add_daemonset("gpushare-train", desired=nodes)
-    got = [on(f"n{number}").take_turn(limit) for number in range(turns + 1)]
-    assert [turn is not None for turn in got] == [True] * turns + [False]
+    got = [has_turn(on(f"n{number}"), limit) for number in range(turns + 1)]
+    assert got == [True] * turns + [False]
 
 
 def test_a_turn_that_nobody_renews_expires_by_the_watchers_clock(api: ApiServer, on: On, clock: Skips) -> None:
     on("n1").take_turn(1)
     second = on("n2")
     clock.seconds += 10 * DURATION_SECONDS  # nobody has looked yet: how long it has been so is not known
-    assert second.take_turn(1) is None
+    assert not has_turn(second)
     clock.seconds += DURATION_SECONDS
-    assert second.take_turn(1) is None
+    assert not has_turn(second)
     clock.seconds += 1
-    assert second.take_turn(1) is not None
-    assert api.leases()[0]["spec"]["leaseTransitions"] == 1
+    assert has_turn(second)
+    assert [one["spec"]["holderIdentity"] for one in api.leases()] == ["n2"]
+
+
+def test_who_waits_for_long_behind_others_does_not_expire(on: On, clock: Skips) -> None:
+    first, second, third = on("n1"), on("n2"), on("n3")
+    for one in (first, second, third):
+        one.take_turn(1)
+    clock.seconds += 3 * DURATION_SECONDS
+    first.end_turn()
+    assert not has_turn(third), "it waits no longer than the second has had its turn"
+    clock.seconds += DURATION_SECONDS
+    assert not has_turn(third)
 
 
 @pytest.mark.parametrize("year", ["1990", "2190"])
@@ -95,100 +149,124 @@ def test_a_holder_whose_clock_is_wrong_by_years_keeps_its_turn_while_it_renews(
     second = on("n2")
     for hour in range(5):
         time = f"{year}-01-01T0{hour}:00:00.000000Z"
-        renewed = {"spec": {"renewTime": time}}
-        api.patch("leases", "gpushare-train-turn-0", renewed, manager="n1", namespace="gpushare")
-        assert second.take_turn(1) is None
+        renewed = {"spec": {"acquireTime": time, "renewTime": time}}
+        api.patch("leases", "gpushare-train.n1", renewed, manager="n1", namespace="gpushare")
+        assert not has_turn(second)
         clock.seconds += DURATION_SECONDS - 1
 
 
-def test_a_failed_node_that_renews_keeps_its_turn(on: On, clock: Skips) -> None:
+@pytest.mark.parametrize("attempts", [False, True], ids=["waiting", "trying again and again"])
+def test_a_failed_node_that_runs_on_keeps_its_turn(on: On, clock: Skips, attempts: bool) -> None:
     first, second = on("n1"), on("n2")
-    turn = first.take_turn(1)
-    assert turn is not None
-    for _ in range(20):
-        clock.seconds += RENEW_SECONDS
-        first.renew_turn(turn)
-        assert second.take_turn(1) is None
+    first.take_turn(1)
+    for _ in range(40):
+        clock.seconds += 100
+        assert not attempts or has_turn(first)
+        first.renew_turn()
+        assert not has_turn(second)
 
 
 def test_renewing_writes_every_five_minutes_only(api: ApiServer, on: On, clock: Skips) -> None:
     first = on("n1")
-    turn = first.take_turn(1)
-    assert turn is not None
+    first.take_turn(1)
     for _ in range(600):
         clock.seconds += 1
-        first.renew_turn(turn)
-    assert [method for method, _ in api.writes("leases")] == ["POST", "PUT", "PUT"]
+        first.renew_turn()
+    assert verbs(api) == ["POST", "PUT", "PUT"]
 
 
-def test_who_lost_its_turn_is_told_and_gives_nothing_back(api: ApiServer, on: On, clock: Skips) -> None:
+def test_who_lost_its_turn_is_told_and_queues_again(api: ApiServer, on: On, clock: Skips) -> None:
     first, second = on("n1"), on("n2")
-    turn = first.take_turn(1)
-    assert turn is not None
-    assert second.take_turn(1) is None
+    first.take_turn(1)
+    second.take_turn(1)
     clock.seconds += DURATION_SECONDS + 1
-    assert second.take_turn(1) == turn
-    with pytest.raises(ClusterError, match="n2 has it now") as told:
-        first.renew_turn(turn)
-    assert told.value.status == 409
-    first.end_turn(turn)
-    assert holders(api) == {"gpushare-train-turn-0": "n2"}
+    assert has_turn(second)
+    with pytest.raises(ClusterError) as told:
+        first.renew_turn()
+    assert told.value.status == 404
+    assert not has_turn(first)
+    assert has_turn(second)
+    first.end_turn()
+    assert [one["spec"]["holderIdentity"] for one in api.leases()] == ["n2"]
 
 
-@pytest.mark.parametrize("exists", [False, True])
-def test_of_many_that_are_after_one_turn_at_once_one_gets_it(api: ApiServer, tmp_path: Path, exists: bool) -> None:
-    if exists:
-        before = server(api, tmp_path, node="n0")
-        before.end_turn(before.take_turn(1) or Turn(name=""))
-        before.close()
-    got: list[Turn | None] = []
+def test_a_holder_that_renews_in_the_moment_of_its_expiry_keeps_its_turn(api: ApiServer, on: On, clock: Skips) -> None:
+    first, second = on("n1"), on("n2")
+    first.take_turn(1)
+    second.take_turn(1)
+    clock.seconds += DURATION_SECONDS + 1
+    api.before("DELETE", first.renew_turn)
+    assert not has_turn(second)
+    assert has_turn(first)
+
+
+def test_of_many_that_come_at_once_as_many_as_the_limit_have_a_turn(api: ApiServer, tmp_path: Path) -> None:
+    got: list[int] = []
 
     def race(node: str) -> None:
         one = server(api, tmp_path, node=node)
-        got.append(one.take_turn(1))
+        got.append(one.take_turn(2).rounds)
         one.close()
 
-    threads = [threading.Thread(target=race, args=(f"r{number}",)) for number in range(6)]
+    threads = [threading.Thread(target=race, args=(f"r{number}",)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len([turn for turn in got if turn is not None]) == 1
-    assert len(api.leases()) == 1
+    assert got.count(0) == 2
+    assert verbs(api) == ["POST"] * 8
 
 
-def test_a_free_turn_that_another_takes_first_is_not_taken_from_it(api: ApiServer, on: On) -> None:
-    before, slow, quick = on("n0"), on("n1"), on("n2")
-    before.end_turn(before.take_turn(1) or Turn(name=""))
-    api.before("PUT", lambda: quick.take_turn(1))
-    assert slow.take_turn(1) is None
-    assert holders(api) == {"gpushare-train-turn-0": "n2"}
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_nodes_do_no_more_than_the_limit_are_changed_at_once(on: On, clock: Skips, seed: int) -> None:
+    """Nodes come, are changed, die and come back in any order. A turn lives as long as its Lease is renewed."""
+    random, limit = Random(seed), 3
+    alive = {f"n{number}": on(f"n{number}") for number in range(9)}
+    changing: set[str] = set()
+    changed = 0
+    for _ in range(300):
+        clock.seconds += random.uniform(0, 60)
+        node = random.choice(sorted(alive))
+        for holder in changing:
+            alive[holder].renew_turn()
+        if node in changing and random.random() < 0.4:
+            alive[node].end_turn()
+            changing.remove(node)
+            changed += 1
+        elif random.random() < 0.05:
+            # Its new pod does not go on with the change before it has found the turn again.
+            alive[node] = on(node)
+            changing.discard(node)
+        elif has_turn(alive[node], limit):
+            changing.add(node)
+        else:
+            assert node not in changing
+        assert len(changing) <= limit
+    assert changed >= 10
 
 
 def test_a_smaller_limit_counts_the_turns_that_are_out(on: On) -> None:
-    first = on("n1")
-    turn = first.take_turn(3)
-    for node in ("n2", "n3"):
-        assert on(node).take_turn(3) is not None
-    first.end_turn(turn or Turn(name=""))
-    assert on("n4").take_turn(1) is None
-    assert on("n4").take_turn(3) == turn
+    nodes = [on(f"n{number}") for number in (1, 2, 3)]
+    assert [has_turn(one, 3) for one in nodes] == [True] * 3
+    nodes[0].end_turn()
+    late = on("n4")
+    assert not has_turn(late, 1)
+    assert has_turn(late, 3)
 
 
-def test_a_lost_answer_makes_no_second_turn(api: ApiServer, on: On) -> None:
+def test_a_lost_answer_makes_no_second_place(api: ApiServer, on: On) -> None:
     first = on("n1")
     api.lose("POST")
     with pytest.raises(ClusterError):
         first.take_turn(2)
-    turn = first.take_turn(2)
-    (lease,) = api.leases()
-    assert turn == Turn(name=lease["metadata"]["name"])
+    assert has_turn(first, 2)
+    assert len(api.leases()) == 1
 
 
-def test_turns_of_another_pool_are_not_counted(api: ApiServer, on: On) -> None:
-    api.add("leases", "gpushare-train-b-turn-0", {
+def test_the_queue_of_another_pool_is_not_counted(api: ApiServer, on: On) -> None:
+    api.add("leases", "gpushare-train-b.x", {
         "metadata": {"labels": {"gpushare.dev/pool": "train-b"}}, "spec": {"holderIdentity": "x"}}, namespace="gpushare")
-    assert on("n1").take_turn(1) == Turn(name="gpushare-train-turn-0")
+    assert has_turn(on("n1"))
 
 
 def test_a_lease_goes_with_its_daemonset(api: ApiServer, on: On) -> None:

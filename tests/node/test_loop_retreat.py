@@ -94,8 +94,8 @@ def test_what_has_failed_too_often_sends_nobody_away_any_more(node: LoopNode) ->
 
 def test_the_turn_of_a_killed_run_is_given_back_by_the_one_that_finds_all_well(node: LoopNode) -> None:
     node.run(mig(SEVEN))
-    spec = {"holderIdentity": NAME, "leaseDurationSeconds": 900, "renewTime": "2026-01-01T00:00:00.000000Z"}
-    node.api.edit("leases", "gpushare-training-turn-0", lambda lease: lease.update(spec=spec), namespace="gpushare")
+    lease = {"metadata": {"labels": {POOL_LABEL: "training"}}, "spec": {"holderIdentity": NAME, "leaseDurationSeconds": 900}}
+    node.api.add("leases", f"gpushare-training.{NAME}", lease, namespace="gpushare")
     assert node.holds_turn()
     assert node.run(mig(SEVEN)).reason is Reason.READY
     assert not node.holds_turn()

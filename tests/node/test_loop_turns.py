@@ -17,8 +17,8 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
 
 def take_turn(node: LoopNode) -> None:
     """Another node of the pool has the only turn."""
-    spec = {"holderIdentity": "n2", "leaseDurationSeconds": 900, "renewTime": "2026-01-01T00:00:00.000000Z"}
-    node.api.add("leases", "gpushare-training-turn-0", {"metadata": {"labels": {POOL_LABEL: "training"}}, "spec": spec},
+    spec = {"holderIdentity": "n2", "leaseDurationSeconds": 900}
+    node.api.add("leases", "gpushare-training.n2", {"metadata": {"labels": {POOL_LABEL: "training"}}, "spec": spec},
                  namespace="gpushare")  # fmt: skip
 
 
@@ -45,8 +45,8 @@ def test_what_only_has_to_be_verified_takes_no_turn(node: LoopNode) -> None:
 
 def test_a_turn_that_becomes_free_is_taken(node: LoopNode) -> None:
     take_turn(node)
-    node.on_tick = lambda time: time > 100 and node.api.edit(
-        "leases", "gpushare-training-turn-0", lambda lease: lease["spec"].pop("holderIdentity", None), namespace="gpushare")
+    node.on_tick = lambda time: time > 100 and node.api.leases()[0]["spec"]["holderIdentity"] == "n2" and node.api.remove(
+        "leases", "gpushare-training.n2", namespace="gpushare")
     assert node.run(mig(SEVEN), hold=True).reason is Reason.READY
     assert node.clock.now() > 100
 
@@ -114,4 +114,4 @@ def test_a_turn_is_renewed_while_tenants_are_waited_for(node: LoopNode) -> None:
     node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     node.api.forget_requests()
     node.run(rollout(mig(TWO), drain_timeout_seconds=700))
-    assert len([one for one in node.api.writes("leases") if one[0] == "PUT"]) == 4, "taken, renewed twice, given back"
+    assert [method for method, _ in node.api.writes("leases")] == ["POST", "PUT", "PUT", "DELETE"]

@@ -63,7 +63,7 @@ class _Chart:
         own_rules = [
             _rule("pods", "delete"),
             _rule("daemonsets", "get", group="apps"),
-            _rule("leases", "create", "get", "list", "update", group="coordination.k8s.io"),
+            _rule("leases", "create", "delete", "get", "list", "update", group="coordination.k8s.io"),
         ]
         yield from self._role("ClusterRole", cluster_rules)
         yield from self._role("Role", own_rules)

@@ -47,7 +47,7 @@ def bring(visit: Visit, goal: Goal, node: NodeView | None) -> Outcome:
             # A GPU that cannot follow would leave the node with half of each layout, and the tenants' work gone for it.
             raise Halted(*worst(sight), is_kept=True)
         if (sight.plan.operations or sight.compute_modes or wish.disturbed) and not hardware.is_tried_out(sight):
-            sight = room.make(node)
+            sight = room.make(node, sight)
         return _Bringing(visit=visit, goal=goal, former=former, room=room, before=hardware.devices(sight)).run(sight)
     finally:
         hardware.close()

@@ -58,14 +58,14 @@ class Room:
             return
         self.visit.is_former_standing = is_right_still and not dead
 
-    def make(self, node: NodeView | None) -> Sight:
-        """What is seen when no pod is in the way. Halted where the change cannot be now; then nothing was changed."""
+    def make(self, node: NodeView | None, sight: Sight) -> Sight:
+        """What is seen when no pod is in the way, after `sight`. Halted where the change cannot be now: nothing was changed."""
         seconds = self._patience()
         if not seconds:
             # Who will not wait gets no taint and takes no turn while it is in vain.
             self._await(0.0, is_last=False)
         if node is not None:
-            self._begin(node)
+            self._begin(node, sight)
         return self._await(seconds, is_last=False)
 
     def settle(self) -> Sight:
@@ -82,15 +82,17 @@ class Room:
         is_waiting = rollout.on_busy is not OnBusy.FAIL and self.visit.is_patient
         return float(rollout.drain_timeout_seconds) if is_waiting else 0.0
 
-    def _begin(self, node: NodeView) -> None:
+    def _begin(self, node: NodeView, sight: Sight) -> None:
         """A turn where the node offers GPUs, then the taint. A release that was asked for ends the offer anyway: no turn."""
         limit = self.wish.policy.rollout.max_unavailable
         if offered(node.allocatable) and not self.wish.is_asked and not self.visit.pace.take(limit):
             text = f"{limit} of the nodes of pool {self.wish.policy.pool} may be changed at once, and so many are"
             raise Halted(Reason.WAITING_FOR_TURN, text, is_kept=True)
         self.visit.keep_off(node)
-        reason = Reason.RELEASING if self.wish.is_leaving else Reason.PARTITIONING
-        self.visit.say(reason, "the GPUs are being brought to the layout")
+        if self.wish.is_leaving or sight.plan.operations:
+            # Another label alone is done in seconds; what lasts longer says what it waits for.
+            reason = Reason.RELEASING if self.wish.is_leaving else Reason.PARTITIONING
+            self.visit.say(reason, "the GPUs are being brought to the layout")
 
     def _await(self, seconds: float, *, is_last: bool) -> Sight:
         lack = self.visit.wait(lambda: self._find(is_last=is_last), seconds)

@@ -79,7 +79,7 @@ def _make_exclusive(visit: Visit, former: Policy | None, pool: str, node: NodeVi
         if hardware.is_tried_out(sight):
             raise Halted(Reason.PARTITION_FAILED, "leaving has failed too often: it is not tried again before the next boot")
         if sight.plan.operations or sight.compute_modes or wish.disturbed:
-            sight = room.make(node)
+            sight = room.make(node, sight)
         change = change_hardware(room, sight, digest(policy), lambda: None)
         if change.reason is not None:
             raise Halted(change.reason, f"the node cannot leave the pool: {change.message}")

@@ -54,7 +54,7 @@ def _visit_node(visit: Visit, goal: Goal, node: NodeView) -> Outcome:
         restore(visit)
     if any(taint.key == REPARTITIONING_TAINT for taint in node.taints):
         # A run before this one was stopped, or failed: its turn is found again, to be given back at the end. None is taken.
-        visit.pace.take(0)
+        visit.pace.find()
     if is_leaving(node, is_selected=visit.cluster.selects(node)):
         # What stands is the former policy's; how tenants are treated is the pool's word of today.
         return leave(visit, replace(visit.former() or policy, rollout=policy.rollout), policy.pool)

@@ -3,36 +3,51 @@
 from contextlib import suppress
 
 from gpushare_node.clock import Clock
-from gpushare_node.kube.cluster import Cluster, ClusterError, Turn
+from gpushare_node.kube.cluster import Cluster, ClusterError
 
 _RENEWAL_SECONDS = 60.0
 """Many times in the life of a Lease: one that the API server missed does no harm."""
 
+_ROUND_SECONDS = 15.0
+_MOST_ROUNDS = 8
+"""Who is far back in a long queue asks seldom: the answer is the whole queue."""
+
 
 class Pace:
-    """At most one turn. A node that fails keeps it, so that a bad change stops; when the program ends, it expires."""
+    """The turn. A node that fails keeps it, so that a bad change stops; when the program ends, it expires.
+
+    `patience`: for how many seconds a node that waits for its turn need not ask again.
+    """
 
     def __init__(self, cluster: Cluster | None, clock: Clock) -> None:
+        self.patience = _ROUND_SECONDS
         self._cluster = cluster
         self._clock = clock
-        self._turn: Turn | None = None
+        self._has_turn = False
         self._renewed_at = 0.0
 
     def take(self, limit: int | str) -> bool:
-        """Take a turn, or find that this node has one already; False: all are taken. ClusterError."""
+        """Take a turn, or find that this node has one already; False: it must wait. ClusterError."""
         if self._cluster is None:
             return True
-        self._turn = self._cluster.take_turn(limit)
+        turn = self._cluster.take_turn(limit)
+        self.patience = _ROUND_SECONDS * min(max(1, turn.rounds), _MOST_ROUNDS)
+        self._has_turn = turn.rounds == 0
         self._renewed_at = self._clock.now()
-        return self._turn is not None
+        return self._has_turn
+
+    def find(self) -> None:
+        """Find the turn of a run before this one, to be renewed and given back. None is taken. ClusterError."""
+        if self._cluster is not None:
+            self._has_turn = self._cluster.find_turn()
 
     def renew(self) -> None:
         """Say once a minute that it is still needed. One that was lost shows when the next is taken: what has begun goes on."""
-        if self._turn is None or self._cluster is None or self._clock.now() - self._renewed_at < _RENEWAL_SECONDS:
+        if not self._has_turn or self._cluster is None or self._clock.now() - self._renewed_at < _RENEWAL_SECONDS:
             return
         self._renewed_at = self._clock.now()
         with suppress(ClusterError):
-            self._cluster.renew_turn(self._turn)
+            self._cluster.renew_turn()
 
     def give_back(self) -> None:
         """Another node may be changed now. One that a run before this kept, since it failed, is found and given back too.
@@ -41,6 +56,6 @@ class Pace:
         """
         if self._cluster is None:
             return
-        turn, self._turn = self._turn or self._cluster.take_turn(0), None
-        if turn is not None:
-            self._cluster.end_turn(turn)
+        had, self._has_turn = self._has_turn, False
+        if had or self._cluster.find_turn():
+            self._cluster.end_turn()

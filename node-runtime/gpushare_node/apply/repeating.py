@@ -16,10 +16,9 @@ from gpushare_node.voice.results import Status
 
 _FIRST_PAUSE_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 300.0
-_TURN_PAUSE_SECONDS = 15.0
-"""Also how often a run that waits looks whether its node has changed."""
+_LOOK_SECONDS = 15.0
+"""How often a run that waits looks whether its node has changed."""
 
-_TURNS = (Reason.WAITING_FOR_TURN, Reason.WAITING_FOR_POOL)
 _ENDS = (Reason.RELEASED, Reason.REBOOTING)
 
 _Marks = tuple[str | None, str | None, bool]
@@ -49,7 +48,7 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
             said = _said(outcome)
             if outcome.is_usable or not hold:
                 return replace(outcome, results=tuple(visit.results))
-            _pause(visit, _length(outcome.reason, pause))
+            _pause(visit, _length(visit, outcome.reason, pause))
             pause = min(_LONGEST_PAUSE_SECONDS, pause * 2)
             is_first = False
     except Stopped:
@@ -100,13 +99,15 @@ def _said(outcome: Outcome) -> tuple[Reason, str]:
     return outcome.reason, outcome.message
 
 
-def _length(reason: Reason, pause: float) -> float:
+def _length(visit: Visit, reason: Reason, pause: float) -> float:
     if reason in _ENDS:
         return math.inf
     if reason is Reason.RELEASING:
         # What was under way was called off: the next attempt leaves.
         return 0.0
-    return _TURN_PAUSE_SECONDS if reason in _TURNS else pause
+    if reason is Reason.WAITING_FOR_TURN:
+        return visit.pace.patience
+    return _LOOK_SECONDS if reason is Reason.WAITING_FOR_POOL else pause
 
 
 def _pause(visit: Visit, seconds: float) -> None:
@@ -114,7 +115,7 @@ def _pause(visit: Visit, seconds: float) -> None:
     end = visit.site.clock.now() + seconds
     before = _marks(visit)
     while (left := end - visit.site.clock.now()) > 0:
-        visit.sleep(min(_TURN_PAUSE_SECONDS, left))
+        visit.sleep(min(_LOOK_SECONDS, left))
         if _marks(visit) != before:
             return
 

@@ -29,7 +29,7 @@ _POLL_SECONDS = 5.0
 """Between two looks at the API server or the driver: a node that waits half an hour should cost neither anything."""
 
 _EARLY_SECONDS = 10.0
-"""At first it looks every second: a plugin is done within a few. What lasts no longer is told by its reason alone."""
+"""At first it looks every second: a plugin is done within a few. What lasts no longer is not told."""
 
 
 class Watching(Protocol):
@@ -112,11 +112,11 @@ class Visit:
         """The end of an attempt: the condition and, where there is something new, an event.
 
         The condition is the pool's that has the node; one that waits for it says so by an event alone. A node that is
-        released has none.
+        released has none. That one of hundreds waits for its turn is no event.
         """
         if outcome.reason not in (Reason.WAITING_FOR_POOL, Reason.RELEASED):
             self.say(outcome.reason, outcome.message)
-        if self.site.cluster is not None and is_news:
+        if self.site.cluster is not None and is_news and outcome.reason is not Reason.WAITING_FOR_TURN:
             kind = EventType.NORMAL if outcome.reason.value.is_ready else EventType.WARNING
             self.site.cluster.tell(Event(type=kind, reason=outcome.reason.word, message=outcome.message))
 
@@ -159,7 +159,8 @@ class Visit:
             if found is None:
                 return None
             is_early = self.site.clock.now() - begun < _EARLY_SECONDS
-            if last is None or (found.reason is not last.reason if is_early else found != last):
+            if not is_early:
+                # Says what it said already for nothing.
                 self.say(found.reason, found.message)
             last = found
             if self.site.clock.now() >= end:

@@ -126,9 +126,12 @@ class Eviction(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """A Lease that this node holds: the right to be changed now. `name` is the Lease's."""
+    """A node's place among those of its pool that wait to be changed.
 
-    name: str
+    `rounds`: how often all turns must be given back before it is this node's; at 0 it may be changed now.
+    """
+
+    rounds: int
 
 
 class Messenger(Protocol):
@@ -192,20 +195,20 @@ class Cluster(Messenger, Protocol):
         """What became of what was to be told. Asks nobody."""
         ...
 
-    def take_turn(self, limit: int | str) -> Turn | None:
-        """Take, or find still held by this node, one of the pool's turns. `limit` is maxUnavailable; None: all are taken."""
+    def take_turn(self, limit: int | str) -> Turn:
+        """Join the pool's queue, or see how far this node has come in it. `limit` is maxUnavailable."""
         ...
 
-    def find_turn(self) -> Turn | None:
-        """The turn that this node holds already. Writes nothing."""
+    def find_turn(self) -> bool:
+        """Whether this node is in the queue already. Writes nothing."""
         ...
 
-    def renew_turn(self, turn: Turn) -> None:
-        """Say that the turn is still needed; it expires otherwise. ClusterError of status 409: another has it now."""
+    def renew_turn(self) -> None:
+        """Say that the turn is still needed; it expires otherwise. ClusterError of status 404: it has."""
         ...
 
-    def end_turn(self, turn: Turn) -> None:
-        """Give it back."""
+    def end_turn(self) -> None:
+        """Leave the queue: the turn is the next node's."""
         ...
 
     def delete_own_pod(self) -> None:

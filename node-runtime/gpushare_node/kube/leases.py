@@ -1,12 +1,14 @@
-"""Leases: the pool's turns. Who holds one may be changed; as many exist as `maxUnavailable` says, made when first needed.
+"""Leases: the pool's queue. Each node that wants to be changed puts one in it; the first `maxUnavailable` have the turns.
 
-Expiry is judged as client-go's leader election does: a Lease has expired when it has not changed for its duration by our own
-monotonic clock. The times written in it are for readers; the nodes' clocks may differ by hours.
+Who joins writes once, and who is done deletes once: nodes never write to the same object, so no write is refused however many
+wait. First is who came first by the API server's own count of writes, the resourceVersion (integers, ordered: KEP-5504; etcd
+has no other): a Lease that waits is never written again. One that is renewed says `acquireTime`, and stays before all others.
+
+Expiry is judged as client-go's leader election does: a turn has expired when its Lease has not changed for its duration by our
+own monotonic clock. The times written in it are for readers; the nodes' clocks may differ by hours.
 """
 
 import datetime
-import random
-from typing import Any
 
 from gpushare_node.clock import Clock
 from gpushare_node.kube.cluster import POOL_LABEL, ClusterError, Turn
@@ -17,71 +19,128 @@ DURATION_SECONDS = 900
 """A node that reboots for its change keeps its turn: servers with eight GPUs need some ten minutes for it."""
 RENEW_SECONDS = 300
 
-_CONFLICT = 409
+_GONE, _CONFLICT = 404, 409
 
 
 class Leases:
-    """The turns of one pool, as one node sees them. Not safe for several threads."""
+    """The queue of one pool, as one node sees it. Not safe for several threads."""
 
     def __init__(self, connection: Connection, place: Place, clock: Clock) -> None:
         self._connection = connection
         self._place = place
         self._clock = clock
-        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{place.namespace}/leases"
-        self._seen: dict[str, tuple[Any, float]] = {}
-        """Each Lease's content, and since when, by our clock, it is so."""
-        self._renewed_at: dict[str, float] = {}
+        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{place.namespace}/leases"
+        # No pool has a dot in its name: no two pools and nodes make the same.
+        self._name = f"gpushare-{place.pool}.{place.node}"
+        self._path = f"{self._folder}/{self._name}"
+        self._alive_at: float | None = None
+        """The last time for which nobody can have taken this node for dead: it wrote its Lease, or had no turn yet."""
+        self._front: dict[str, tuple[str, float]] = {}
+        """The Leases that have turns: the version of each, and since when, by our clock, it is that."""
 
-    def take(self, limit: int | str) -> Turn | None:
-        """A turn that this node holds already, else one that is free, else None. ClusterError."""
-        leases = self._read()
-        mine = self._own(leases)
-        if mine:
-            return self._took(mine, leases[mine])
+    def take(self, limit: int | str) -> Turn:
+        """Join the queue, or see how far it has come. ClusterError."""
+        if self._alive_at is None and self._join():
+            self._alive_at = self._clock.now()
+        queue = self._read()
+        if self._name not in queue:
+            # It expired, and others went on.
+            self._join()
+            self._alive_at = self._clock.now()
+            queue = self._read()
         most = self._count(limit)
-        taken = {name for name, lease in leases.items() if _holder(lease) and not self._has_expired(lease)}
-        if len(taken) >= most:
-            return None
-        free = [name for name in (f"gpushare-{self._place.pool}-turn-{number}" for number in range(most)) if name not in taken]
-        # One, and any: were all nodes to try all from the first on, a turn would cost as many refused writes as nodes wait.
-        name = random.choice(free)  # noqa: S311 - spreads load, guards nothing
-        return Turn(name=name) if self._grab(name, leases.get(name)) else None
+        for lease in self._find_expired(list(queue.values())[:most]):
+            if self._sweep(lease):
+                del queue[lease["metadata"]["name"]]
+        place = list(queue).index(self._name)
+        if place >= most:
+            self._alive_at = self._clock.now()
+        elif not self._is_fresh():
+            self._renew(queue[self._name])
+        return Turn(rounds=place // most)
 
-    def find(self) -> Turn | None:
-        """A turn that this node holds already, perhaps since a run that died. ClusterError."""
-        mine = self._own(self._read())
-        return Turn(name=mine) if mine else None
-
-    def renew(self, turn: Turn) -> None:
-        """Write that the turn is needed, every five minutes at most. ClusterError, of status 409 if another has it now."""
-        if self._clock.now() - self._renewed_at.get(turn.name, float("-inf")) < RENEW_SECONDS:
-            return
-        self._write_own(turn, lambda lease: {**lease["spec"], "renewTime": _now()})
-        self._renewed_at[turn.name] = self._clock.now()
-
-    def end(self, turn: Turn) -> None:
-        """Let go of it. Nothing happens where another has it. ClusterError."""
+    def find(self) -> bool:
+        """Whether this node is in the queue, perhaps since a run that died. ClusterError."""
         try:
-            self._write_own(turn, lambda lease: {key: one for key, one in lease["spec"].items() if key != "holderIdentity"})
+            self._connection.get(self._path)
         except ClusterError as error:
-            if error.status not in {404, _CONFLICT}:
-                raise
-        self._renewed_at.pop(turn.name, None)
+            if error.status == _GONE:
+                return False
+            raise
+        return True
 
-    def _own(self, leases: dict[str, Json]) -> str | None:
-        return min((name for name, lease in leases.items() if _holder(lease) == self._place.node), default=None)
+    def renew(self) -> None:
+        """Write that the turn is needed, every five minutes at most. ClusterError, of status 404 if it has expired."""
+        if self._is_fresh():
+            return
+        self._renew(self._connection.get(self._path))
+
+    def end(self) -> None:
+        """Leave the queue. ClusterError."""
+        self._delete({"apiVersion": "v1", "kind": "DeleteOptions"}, self._path)
+        self._alive_at = None
+
+    def _is_fresh(self) -> bool:
+        """False where others may soon take it for dead: after five minutes, a pod before this one, a long sleep."""
+        return self._alive_at is not None and self._clock.now() - self._alive_at < RENEW_SECONDS
+
+    def _join(self) -> bool:
+        """False: this node is in the queue already."""
+        metadata: Json = {"name": self._name, "labels": {POOL_LABEL: self._place.pool}}
+        owner = self._daemonset()
+        if owner:
+            # With the DaemonSet the Lease goes: uninstalling and renaming a pool leave none behind.
+            metadata["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": owner["metadata"]["name"],
+                                            "uid": owner["metadata"]["uid"], "blockOwnerDeletion": False}]
+        spec = {"holderIdentity": self._place.node, "leaseDurationSeconds": DURATION_SECONDS}
+        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        try:
+            # Repeated after a lost answer it would be taken for one from before, which must be renewed.
+            self._connection.ask(Request(method="POST", path=self._folder, body=body, is_repeatable=False))
+        except ClusterError as error:
+            if error.status == _CONFLICT:
+                return False
+            raise
+        return True
 
     def _read(self) -> dict[str, Json]:
-        items = self._connection.get(self._path, {"labelSelector": f"{POOL_LABEL}={self._place.pool}"}).get("items") or ()
-        leases = {lease["metadata"]["name"]: lease for lease in items}
-        for name, lease in leases.items():
-            if name not in self._seen or self._seen[name][0] != lease["spec"]:
-                self._seen[name] = (lease["spec"], self._clock.now())
-        return leases
+        """By name, the first in the queue first."""
+        items = self._connection.get(self._folder, {"labelSelector": f"{POOL_LABEL}={self._place.pool}"}).get("items") or ()
+        return {lease["metadata"]["name"]: lease for lease in sorted(items, key=_order)}
 
-    def _has_expired(self, lease: Json) -> bool:
-        spec, since = self._seen[lease["metadata"]["name"]]
-        return self._clock.now() - since > float(spec.get("leaseDurationSeconds") or DURATION_SECONDS)
+    def _find_expired(self, front: list[Json]) -> list[Json]:
+        """Of those that have turns, others than our own that have not changed for too long."""
+        now = self._clock.now()
+        before, self._front = self._front, {}
+        for lease in front:
+            name, version = lease["metadata"]["name"], lease["metadata"]["resourceVersion"]
+            seen = before.get(name)
+            self._front[name] = seen if seen and seen[0] == version else (version, now)
+        others = (lease for lease in front if lease["metadata"]["name"] != self._name)
+        return [lease for lease in others if now - self._front[lease["metadata"]["name"]][1] > DURATION_SECONDS]
+
+    def _sweep(self, lease: Json) -> bool:
+        """Delete it as it was seen, and its node must queue again. False: it was renewed in this moment, and stays."""
+        expected = {key: lease["metadata"][key] for key in ("uid", "resourceVersion")}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": expected}
+        return self._delete(options, f"{self._folder}/{lease['metadata']['name']}")
+
+    def _delete(self, options: Json, path: str) -> bool:
+        """Whether it is gone then."""
+        try:
+            self._connection.ask(Request(method="DELETE", path=path, body=options))
+        except ClusterError as error:
+            if error.status not in {_GONE, _CONFLICT}:
+                raise
+            return error.status == _GONE
+        return True
+
+    def _renew(self, lease: Json) -> None:
+        """Of the version that was read: what was swept away or changed meanwhile is a ClusterError."""
+        now = _now()
+        spec = {"acquireTime": now, **lease["spec"], "renewTime": now}
+        self._connection.ask(Request(method="PUT", path=self._path, body={**lease, "spec": spec}, is_repeatable=False))
+        self._alive_at = self._clock.now()
 
     def _count(self, limit: int | str) -> int:
         """How many turns there are: of a percentage, of the nodes that the DaemonSet wants, rounded down; never none."""
@@ -95,60 +154,13 @@ class Leases:
         try:
             return self._connection.get(self._place.daemonset_path)
         except ClusterError as error:
-            if error.status == 404:
+            if error.status == _GONE:
                 return {}
             raise
 
-    def _grab(self, name: str, lease: Json | None) -> bool:
-        """Take a free or expired one, unless somebody is faster."""
-        try:
-            self._make(name) if lease is None else self._take_over(name, lease)
-        except ClusterError as error:
-            if error.status == _CONFLICT:
-                return False
-            raise
-        self._renewed_at[name] = self._clock.now()
-        return True
 
-    def _make(self, name: str) -> None:
-        metadata: Json = {"name": name, "labels": {POOL_LABEL: self._place.pool}}
-        owner = self._daemonset()
-        if owner:
-            # With the DaemonSet the Lease goes: uninstalling and renaming a pool leave none behind.
-            metadata["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": owner["metadata"]["name"],
-                                            "uid": owner["metadata"]["uid"], "blockOwnerDeletion": False}]
-        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": self._spec(0)}
-        # Repeated after a lost answer this would meet our own Lease and take it for another's.
-        self._connection.ask(Request(method="POST", path=self._path, body=body, is_repeatable=False))
-
-    def _take_over(self, name: str, lease: Json) -> None:
-        transitions = int(lease["spec"].get("leaseTransitions") or 0) + 1
-        self._put(name, {**lease, "spec": self._spec(transitions)})
-
-    def _spec(self, transitions: int) -> Json:
-        now = _now()
-        return {"holderIdentity": self._place.node, "leaseDurationSeconds": DURATION_SECONDS, "acquireTime": now,
-                "renewTime": now, "leaseTransitions": transitions}
-
-    def _took(self, name: str, lease: Json) -> Turn:
-        """Ours from before, perhaps from a pod that is gone: as good as new."""
-        self._put(name, {**lease, "spec": {**lease["spec"], "renewTime": _now()}})
-        self._renewed_at[name] = self._clock.now()
-        return Turn(name=name)
-
-    def _write_own(self, turn: Turn, change: Any) -> None:
-        lease = self._connection.get(f"{self._path}/{turn.name}")
-        if _holder(lease) != self._place.node:
-            raise ClusterError(f"hold {turn.name}", _CONFLICT, f"{_holder(lease) or 'nobody'} has it now")
-        self._put(turn.name, {**lease, "spec": change(lease)})
-
-    def _put(self, name: str, lease: Json) -> None:
-        """The version that the Lease carries must be the one there: of two that are after it, one gets it."""
-        self._connection.ask(Request(method="PUT", path=f"{self._path}/{name}", body=lease, is_repeatable=False))
-
-
-def _holder(lease: Json) -> str:
-    return str(lease["spec"].get("holderIdentity") or "")
+def _order(lease: Json) -> tuple[bool, int]:
+    return "acquireTime" not in lease["spec"], int(lease["metadata"]["resourceVersion"])
 
 
 def _now() -> str:

@@ -76,19 +76,23 @@ class Server:
         self._merge("annotations", self.node().annotations, annotations)
 
     def change_taints(self, *, add: Sequence[Taint] = (), remove: Sequence[str] = ()) -> None:
-        """Add and remove in one write, tested against the version that was read; repeated when somebody wrote meanwhile."""
+        """Add and remove in one write, tested against the taints that were read; repeated when somebody changed them meanwhile.
+
+        Not against the resourceVersion: kubelet writes the node all the time.
+        """
         for attempt in range(1, _ATTEMPTS + 1):
             node = self._connection.get(self._place.node_path)
-            before = (node.get("spec") or {}).get("taints") or []
+            before = _taints(node)
             after = _tainted(before, add, remove)
             if after == before:
                 return
-            version = node["metadata"]["resourceVersion"]
             try:
-                self._patch([{"op": "test", "path": "/metadata/resourceVersion", "value": version},
+                # Where there are none, the server's test is for null.
+                self._patch([{"op": "test", "path": "/spec/taints", "value": before or None},
                              {"op": "add", "path": "/spec/taints", "value": after}], JSON_PATCH, {"fieldManager": WRITER})
             except ClusterError as error:
-                if error.status not in _CHANGED_MEANWHILE or attempt == _ATTEMPTS or self.node().resource_version == version:
+                is_same = _taints(self._connection.get(self._place.node_path)) == before
+                if error.status not in _CHANGED_MEANWHILE or attempt == _ATTEMPTS or is_same:
                     raise
                 self._clock.sleep(spread(0.2 * attempt))
             else:
@@ -122,21 +126,21 @@ class Server:
         """What became of what was to be told."""
         return self._events.told()
 
-    def take_turn(self, limit: int | str) -> Turn | None:
-        """Take, or find still held by this node, one of the pool's turns."""
+    def take_turn(self, limit: int | str) -> Turn:
+        """Join the pool's queue, or see how far this node has come in it."""
         return self._leases.take(limit)
 
-    def find_turn(self) -> Turn | None:
-        """The turn that this node holds already."""
+    def find_turn(self) -> bool:
+        """Whether this node is in the queue already."""
         return self._leases.find()
 
-    def renew_turn(self, turn: Turn) -> None:
-        """Say that the turn is still needed. Status 409: another has it now."""
-        self._leases.renew(turn)
+    def renew_turn(self) -> None:
+        """Say that the turn is still needed. Status 404: it has expired."""
+        self._leases.renew()
 
-    def end_turn(self, turn: Turn) -> None:
-        """Give it back."""
-        self._leases.end(turn)
+    def end_turn(self) -> None:
+        """Leave the queue."""
+        self._leases.end()
 
     def evict(self, pod: PodView) -> Eviction:
         """Ask for a pod's eviction, of this very pod: its name may have been given again."""
@@ -183,6 +187,10 @@ class Server:
     def _patch(self, body: object, content_type: str, query: Mapping[str, str], *, part: str = "") -> None:
         path = self._place.node_path + part
         self._connection.ask(Request(method="PATCH", path=path, query=query, body=body, content_type=content_type))
+
+
+def _taints(node: Json) -> list[Json]:
+    return (node.get("spec") or {}).get("taints") or []
 
 
 def _tainted(before: Sequence[Json], add: Sequence[Taint], remove: Sequence[str]) -> list[Json]:

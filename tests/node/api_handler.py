@@ -64,6 +64,7 @@ class Handler(BaseHTTPRequestHandler):
         body = _read(raw) if raw else None
         line = f"{self.command} {unquote(self.path)}"
         self.api.note(line, body)
+        self.api.forms.append(self.headers.get("Accept", ""))
         fault = self.api.fault(line)
         if fault is not None and fault.garbage is not None:
             self._send(200, fault.garbage)

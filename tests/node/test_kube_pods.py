@@ -10,10 +10,10 @@ import pytest
 
 from gpushare_node.clock import SystemClock
 from gpushare_node.kube.cluster import PodView
-from gpushare_node.kube.connection import Connection, Json
+from gpushare_node.kube.connection import Connection
 from gpushare_node.kube.place import find_place
 from gpushare_node.kube.pods import OwnNode, Pods
-from gpushare_node.kube.watching import LONGEST_PAUSE_SECONDS, RELIST_SECONDS, START_SECONDS, Selection, Watching
+from gpushare_node.kube.watching import LONGEST_PAUSE_SECONDS, RELIST_SECONDS, START_SECONDS
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips, await_that, connection
 
@@ -249,18 +249,16 @@ def test_the_own_node_is_told_of_when_its_marks_differ_and_only_then(api: ApiSer
     thread.join(5)
 
 
-def test_of_the_own_node_nothing_but_metadata_is_sent(api: ApiServer, wire: Connection) -> None:
+def test_of_the_own_node_nothing_but_metadata_is_asked_for(api: ApiServer, wire: Connection) -> None:
+    """The whole object, with its images and conditions, would come with each of kubelet's heartbeats."""
     api.add_node("n1")
-    seen: list[Json] = []
-    selection = Selection(path="/api/v1/nodes", query={"fieldSelector": "metadata.name=n1"}, replace=seen.extend,
-                          change=lambda thing, _: seen.append(thing), is_bare=True)
-    thread = threading.Thread(target=Watching(wire, selection, clock := Quick()).run)
-    thread.start()
-    await_that(lambda: len(seen) == 1)
+    clock, told = Quick(), threading.Semaphore(0)
+    thread = OwnNode(wire, "n1", clock, told.release).start()
+    assert told.acquire(timeout=5)
     await_that(lambda: any("watch=1" in line for line in api.lines))
+    assert all("as=PartialObjectMetadata" in form for form in api.forms)
     api.patch("nodes", "n1", {"metadata": {"labels": {"team": "b"}}}, manager="x")
-    await_that(lambda: len(seen) == 2)
-    assert [one.keys() & {"spec", "status"} for one in seen] == [set(), set()]
+    assert told.acquire(timeout=5), "metadata is enough"
     clock.stop()
     api.down()
     thread.join(5)

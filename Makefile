@@ -6,6 +6,9 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 DEMO    = examples/01-heterogeneous
+# For the command line alone: some systems have an environment variable NAME.
+NAME    =
+ARGS    =
 CLUSTER = $(BIN)/python -m tests.cluster $(if $(NAME),--name $(NAME))
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1

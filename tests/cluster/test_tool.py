@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -122,6 +123,7 @@ def watch_a_pod_come(make: Make, cluster: Cluster) -> None:
     try:
         assert make("kubectl", "apply --filename -", stdin=json.dumps(TWIN)).returncode == 0
         assert watch.stdout is not None
+        assert select.select([watch.stdout], [], [], 30)[0], "it tells while it runs"
         assert watch.stdout.readline().startswith("twin")
         assert watch.poll() is None
     finally:

@@ -6,6 +6,10 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 DEMO    = examples/01-heterogeneous
+# For the command line alone: some systems have an environment variable NAME.
+NAME    =
+ARGS    =
+CLUSTER = $(BIN)/python -m tests.cluster $(if $(NAME),--name $(NAME))
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # A cold `gpushare` without bytecode takes twice as long.
@@ -58,17 +62,17 @@ bench: $(READY)  ## timings, each against a peer in the same run
 docs: $(READY)  ## write the generated pages under docs/
 	$(BIN)/python docs/generate.py
 
-test-cluster: $(READY)  ## the scenarios on a real cluster alone
-	$(BIN)/python -m pytest -m cluster
+test-cluster: $(READY)  ## the scenarios on a real cluster alone; ARGS='-k tenants' for some
+	$(BIN)/python -m pytest -m cluster $(ARGS)
 
-cluster-up: $(READY)  ## a real cluster of two nodes to work with by hand
-	$(BIN)/python -m tests.cluster up
+cluster-up: $(READY)  ## a real cluster of two nodes to work with by hand; NAME=x for another beside it
+	$(CLUSTER) up
 
 cluster-down: $(READY)  ## take it down
-	$(BIN)/python -m tests.cluster down
+	$(CLUSTER) down
 
 kubectl: $(READY)  ## kubectl on it: make kubectl ARGS='get nodes'
-	@$(BIN)/python -m tests.cluster kubectl $(ARGS)
+	@$(CLUSTER) kubectl $(ARGS)
 
 image: packages  ## the node runtime's image; BASE=REFERENCE for another base, BASE=debian without a registry
 	$(PYTHON) node-runtime/image/build.py $(if $(BASE),--base $(BASE)) --output build/image

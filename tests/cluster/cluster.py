@@ -20,10 +20,13 @@ from tests.cluster.node import Driver, Node
 ROOT = Path("/var/tmp/gpushare-clusters")  # overlays need a real file system
 
 
+DEFAULT_NAME = "gpushare"
+
+
 class Cluster:
     """A cluster of two real nodes."""
 
-    def __init__(self, name: str = "gpushare") -> None:
+    def __init__(self, name: str = DEFAULT_NAME) -> None:
         self.name = name
         self.folder = ROOT / name
         self.network = Network(name)
@@ -34,15 +37,20 @@ class Cluster:
         self.control_plane = ControlPlane(self.folder / "control-plane", self.network, names)
 
     @classmethod
-    def running(cls, name: str = "gpushare") -> "Cluster":
-        """The cluster of that name, which runs."""
+    def running(cls, name: str = DEFAULT_NAME) -> "Cluster":
+        """The cluster of that name, which runs. A reboot leaves its folder, and no network."""
         cluster = cls(name)
         for part in (cluster.control_plane, *cluster.nodes):
             file = part.folder / "pids.json"
-            if not file.is_file():
-                raise MachineError(f"no cluster {name!r} runs: make cluster-up")
+            if not (file.is_file() and cluster.network.path.exists()):
+                raise MachineError(f"no cluster {name!r} runs: make cluster-up{cluster.chosen}")
             part.pids = json.loads(file.read_text())
         return cluster
+
+    @property
+    def chosen(self) -> str:
+        """How `make` is told of this cluster, if it has to be."""
+        return "" if self.name == DEFAULT_NAME else f" NAME={self.name}"
 
     def up(self, driver: Callable[[Node], Driver] = lambda node: Driver()) -> None:
         """Bring it up, from nothing; what a crash left of it goes first."""

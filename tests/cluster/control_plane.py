@@ -105,9 +105,16 @@ class ControlPlane:
 
     def kubectl(self, *arguments: str | Path, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
         """kubectl as administrator, in the cluster's network."""
-        command = self.network.command(helm.kubectl(), *arguments)
-        return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, input=stdin,
-                              env={**os.environ, "KUBECONFIG": str(self.folder / "admin.kubeconfig")})
+        command = [str(part) for part in self.kubectl_command(*arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, input=stdin, env=self.kubectl_environment())
+
+    def kubectl_command(self, *arguments: str | Path) -> tuple[str | Path, ...]:
+        """How it is called."""
+        return self.network.command(helm.kubectl(), *arguments)
+
+    def kubectl_environment(self) -> dict[str, str]:
+        """By which it finds the API server."""
+        return {**os.environ, "KUBECONFIG": str(self.folder / "admin.kubeconfig")}
 
     def read(self, path: str, **query: str) -> bytes | None:
         """What the API server has at the path, as administrator; None where there is no such thing. MachineError.

@@ -75,6 +75,22 @@ def test_a_release_goes_up_and_back_and_leaves_nothing(nodes: Lab, major: int) -
     nodes.cluster.wait(lambda: all(nodes.offer(node) == {"nvidia.com/gpu": 2} for node in BOTH), "nodes are exclusive again")
 
 
+def test_nodes_that_are_asked_to_let_go_begin_at_once(nodes: Lab) -> None:
+    """They watch themselves; unasked they would look every 15 seconds."""
+    nodes.install(intent(training=slicing(4, QUICK)))
+    await_offers(nodes, {SHARED: 8})
+    nodes.cluster.wait(lambda: all(map(nodes.is_ready, BOTH)), "the runtime's pods are Ready")
+    before = [pod["metadata"]["uid"] for node in BOTH for pod in nodes.runtime_pods(node)]
+    nodes.cluster.kubectl("annotate", "node", *BOTH, "gpushare.dev/release=requested")
+
+    def living() -> list[str]:
+        return [pod["metadata"]["uid"] for node in BOTH for pod in nodes.runtime_pods(node)]
+
+    nodes.cluster.wait(lambda: not set(before) & set(living()), "both pods have begun to end", 5)
+    released = "gpushare.dev/released"
+    nodes.cluster.wait(lambda: all(released in nodes.state(node)["metadata"]["annotations"] for node in BOTH), "both let go")
+
+
 def test_an_uninstallation_that_tenants_hold_up_names_the_node_and_changes_nothing(nodes: Lab) -> None:
     nodes.install(intent(training=FAST), "--set", "uninstall.timeout=25s")
     await_offers(nodes, {SEVEN: 14})

@@ -23,6 +23,11 @@ _PATH = re.compile(
 )
 
 
+def bare(thing: Object) -> Object:
+    """An object's metadata alone."""
+    return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": thing["metadata"]}
+
+
 def _read(raw: bytes) -> Any:
     """JSON, as nearly everything is; else YAML, which takes a hundred times as long."""
     try:
@@ -59,6 +64,7 @@ class Handler(BaseHTTPRequestHandler):
         body = _read(raw) if raw else None
         line = f"{self.command} {unquote(self.path)}"
         self.api.note(line, body)
+        self.api.forms.append(self.headers.get("Accept", ""))
         fault = self.api.fault(line)
         if fault is not None and fault.garbage is not None:
             self._send(200, fault.garbage)
@@ -76,6 +82,8 @@ class Handler(BaseHTTPRequestHandler):
                 self._watch(key, query)
                 return
             status, answer = self._answer(key, found["part"], query, body)
+            if self._is_bare():
+                answer = {**answer, "items": [bare(item) for item in answer["items"]]} if "items" in answer else bare(answer)
         except Refusal as refusal:
             status, answer = refusal.status, refusal.document()
             self._retry_after = refusal.retry_after
@@ -100,6 +108,10 @@ class Handler(BaseHTTPRequestHandler):
             raise _CutError
         if fault.status is not None:
             raise Refusal(fault.status, REASONS.get(fault.status, "Unknown"), "injected", retry_after=fault.retry_after)
+
+    def _is_bare(self) -> bool:
+        """Whether the metadata alone is asked for."""
+        return "as=PartialObjectMetadata" in self.headers.get("Accept", "")
 
     def _authenticate(self) -> None:
         if self.api.token is not None and self.headers.get("Authorization", "").lower() != f"bearer {self.api.token}".lower():
@@ -218,7 +230,8 @@ class Handler(BaseHTTPRequestHandler):
             for change in changes:
                 seen = event_of(change, chosen) if _is_in(change, key[1]) else None
                 if seen is not None:
-                    self._chunk(*seen)
+                    kind, thing = seen
+                    self._chunk(kind, bare(thing) if self._is_bare() else thing)
             if store.bookmarks != bookmarks:
                 bookmarks = store.bookmarks
                 if query.get("allowWatchBookmarks") in {"1", "true"}:

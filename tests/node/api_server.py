@@ -52,6 +52,8 @@ class ApiServer:
     lines: list[str] = field(default_factory=list)
     """`METHOD path?query`, for what `requests` leaves out."""
     bodies: list[Any] = field(default_factory=list)
+    forms: list[str] = field(default_factory=list)
+    """In which form each answer is wanted: the header Accept."""
 
     connections: int = 0
     """How many have been opened."""

@@ -20,7 +20,9 @@ from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL, RELEASE_ANNOTAT
 from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.voice.reasons import Reason
 from tests.node import scenes
+from tests.node.api_server import ApiServer
 from tests.node.enforcement import Stage, Told, await_end, lives
+from tests.node.kube_scene import server
 from tests.node.silicon import Silicon
 from tests.node.victims import DEAF, Ward, wait_for
 
@@ -103,7 +105,7 @@ def rig(tmp_path: Path, two: Silicon, started: Ward) -> Rig:
 
 def test_a_node_where_all_is_well_says_ready_and_again_once_a_minute(rig: Rig) -> None:
     rig.run(150)
-    assert rig.api.said == [(Reason.READY, "")] * 3
+    assert rig.api.said == [(Reason.READY, Reason.READY.value.means)] * 3
     assert rig.api.deleted == 0
 
 
@@ -180,6 +182,40 @@ def test_a_node_that_is_to_leave_deletes_the_runtimes_pod(rig: Rig, reason: str)
     rig.run(16)
     assert rig.api.deleted == 1
     assert rig.api.said[-1][0] is Reason.RELEASING
+
+
+def test_a_node_that_changes_is_looked_at_with_the_next_cycle_and_not_before_its_time_otherwise(rig: Rig) -> None:
+    rig.run(2)
+    rig.api.view = replace(rig.api.view, annotations={RELEASE_ANNOTATION: "requested"})
+    rig.run(5)
+    assert rig.api.deleted == 0
+    rig.upkeep.stir()
+    rig.run(1)
+    assert rig.api.deleted == 1
+
+
+def test_what_partition_has_said_is_not_written_again(rig: Rig, api: ApiServer, tmp_path: Path) -> None:
+    """Both say Ready in the same words, so the condition of a node that starts again is left as it is."""
+    api.add_node("n1", labels=LABELS)
+    api.add_daemonset("gpushare-train")
+    (tmp_path / "account").mkdir()
+    partition, enforce = (server(api, tmp_path / "account") for _ in range(2))
+    partition.set_condition(Reason.READY, Reason.READY.value.means)
+    api.forget_requests()
+    rig.upkeep.cluster = enforce
+    rig.run(70)
+    assert ("GET", "/api/v1/nodes/n1") in api.requests
+    assert api.writes() == []
+    partition.close()
+    enforce.close()
+
+
+def test_a_label_that_was_removed_is_put_right_and_nobody_is_blamed(rig: Rig) -> None:
+    """A pool's runtime that hands the node over removes labels, and the API server does not keep who did."""
+    rig.api.view = replace(rig.api.view, labels={PLUGIN_LABEL: LABELS[PLUGIN_LABEL]}, owners={PLUGIN_LABEL: "gpushare"})
+    rig.run(1)
+    assert rig.api.applied == [LABELS]
+    assert rig.api.said[-1] == (Reason.LABEL_CONFLICT, f"Labels of the runtime are put right: {POOL_LABEL} was removed.")
 
 
 def test_a_label_that_somebody_rewrites_is_put_right_once_a_minute_and_named(rig: Rig) -> None:
@@ -289,7 +325,7 @@ def test_57_70_an_hour_without_the_api_server_kills_on_and_says_it_later(rig: Ri
     pid = rig.stage.begin(1, 5000)
     rig.run(70)
     await_end(pid)
-    assert rig.api.said == [(Reason.READY, "")]
+    assert [reason for reason, _ in rig.api.said] == [Reason.READY]
     assert rig.stage.metric('api_errors_total{op="node"}')
     rig.api.is_down = False
     rig.run(61)

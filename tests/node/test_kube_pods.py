@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.clock import SystemClock
-from gpushare_node.kube.cluster import NodeView, PodView
+from gpushare_node.kube.cluster import PodView
 from gpushare_node.kube.connection import Connection
 from gpushare_node.kube.place import find_place
 from gpushare_node.kube.pods import OwnNode, Pods
@@ -227,25 +227,38 @@ def test_only_views_are_kept_of_many_pods(api: ApiServer, wire: Connection) -> N
     assert "x" * 20_000 not in repr(pods.pods())
 
 
-def test_the_own_node_is_told_of_when_it_differs_and_not_at_kubelets_heartbeats(api: ApiServer, wire: Connection) -> None:
+def test_the_own_node_is_told_of_when_its_marks_differ_and_only_then(api: ApiServer, wire: Connection) -> None:
     api.add_node("n1")
     api.add_node("n2")
-    clock, told = Quick(), list[NodeView]()
-    seen = threading.Semaphore(0)
-
-    def changed(node: NodeView) -> None:
-        told.append(node)
-        seen.release()
-
-    watched = OwnNode(wire, "n1", clock, changed)
+    clock = Quick()
+    told = threading.Semaphore(0)
+    watched = OwnNode(wire, "n1", clock, told.release)
     thread = watched.start()
-    assert seen.acquire(timeout=5)
+    assert told.acquire(timeout=5)
+    await_that(lambda: watched.watching.age_seconds == 0)
     api.patch("nodes", "n1", {"status": {"nodeInfo": {"bootID": "x"}}}, manager="kubelet")
+    api.patch("nodes", "n1", {"metadata": {"annotations": {"theirs": "x"}}}, manager="x")
     api.patch("nodes", "n2", {"metadata": {"labels": {"a": "b"}}}, manager="x")
-    api.patch("nodes", "n1", {"metadata": {"annotations": {"gpushare.dev/release": "requested"}}}, manager="x")
-    assert seen.acquire(timeout=5)
-    assert [node.annotations for node in told] == [{}, {"gpushare.dev/release": "requested"}]
-    assert watched.view == told[-1]
+    for change in ({"labels": {"team": "b"}}, {"annotations": {"gpushare.dev/release": "requested"}}):
+        api.patch("nodes", "n1", {"metadata": change}, manager="x")
+        assert told.acquire(timeout=5)
+    # What is told is told in order: had the others been told, these were too many.
+    assert not told.acquire(blocking=False)
+    clock.stop()
+    api.down()
+    thread.join(5)
+
+
+def test_of_the_own_node_nothing_but_metadata_is_asked_for(api: ApiServer, wire: Connection) -> None:
+    """The whole object, with its images and conditions, would come with each of kubelet's heartbeats."""
+    api.add_node("n1")
+    clock, told = Quick(), threading.Semaphore(0)
+    thread = OwnNode(wire, "n1", clock, told.release).start()
+    assert told.acquire(timeout=5)
+    await_that(lambda: any("watch=1" in line for line in api.lines))
+    assert all("as=PartialObjectMetadata" in form for form in api.forms)
+    api.patch("nodes", "n1", {"metadata": {"labels": {"team": "b"}}}, manager="x")
+    assert told.acquire(timeout=5), "metadata is enough"
     clock.stop()
     api.down()
     thread.join(5)

@@ -84,6 +84,18 @@ def test_another_pool_takes_the_gpus_as_they_are(node: LoopNode) -> None:
     assert node.gpus.stands(0) == set(six)
 
 
+@pytest.mark.parametrize("profile", ["mig-00000009", "mig-00000001"])
+def test_labels_that_the_next_pool_sets_at_once_are_not_taken_away(node: LoopNode, profile: str) -> None:
+    """Its runtime takes the node as soon as the pool's label is gone, and applies labels under the same name as ours."""
+    node.label(role="other")
+    node.runtime_pod("next")
+    theirs = {POOL_LABEL: "next", PROFILE_LABEL: profile, PLUGIN_LABEL: f"{profile}-a"}
+    patch, look = f"PATCH /api/v1/nodes/{NAME}?fieldManager=gpushare", f"GET /api/v1/nodes/{NAME}"
+    node.api.before(patch, lambda: node.api.before(look, lambda: node.server("next").apply_labels(theirs)))
+    node.run(mig(SEVEN))
+    assert {name: node.labels().get(name) for name in theirs} == theirs
+
+
 def test_a_node_that_is_another_pools_already_is_not_touched(node: LoopNode) -> None:
     node.label(role="other", **{POOL_LABEL: "next"})
     node.api.forget_requests()

@@ -58,9 +58,3 @@ def must_apply(wanted: Mapping[str, str], labels: Mapping[str, str], owners: Map
     return any(labels.get(name) != value for name, value in wanted.items()) or bool(
         standing(labels, owners).keys() - wanted.keys()
     )
-
-
-def taken(wanted: Mapping[str, str], labels: Mapping[str, str], owners: Mapping[str, str]) -> dict[str, str]:
-    """Labels that were applied and say something else now, each with who wrote it as far as the API server knows."""
-    lost = [name for name, value in wanted.items() if labels.get(name) != value]
-    return {name: owners.get(name) or "somebody unknown" for name in lost}

@@ -3,7 +3,7 @@
 Owns the labels and the flips between a profile's two names. Touches no hardware and no taints.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpushare_node.apply import labels
@@ -12,7 +12,7 @@ from gpushare_node.apply.outcome import Lack
 from gpushare_node.apply.visit import Visit
 from gpushare_node.host.folder import Published
 from gpushare_node.host.kubelet import CheckpointError
-from gpushare_node.kube.cluster import PLUGIN_LABEL
+from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL
 from gpushare_node.policy import Policy
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Status
@@ -68,7 +68,7 @@ class Offering:
     def _find(self) -> Lack | None:
         assert self._published is not None  # noqa: S101 - `publish` comes first
         node = self.visit.cluster.node()
-        taken = labels.taken(labels.wanted(self.policy, self._published), node.labels, node.owners)
+        taken = node.taken(labels.wanted(self.policy, self._published))
         if taken:
             return self._answer(taken)
         try:
@@ -92,14 +92,13 @@ class Offering:
         self.visit.site.folder.keep_profile(other.key, other.devices)
         self._apply(other)
 
-    def _answer(self, taken: Mapping[str, str]) -> Lack:
-        """Set again what somebody else has rewritten, once a minute at most, and say who it was."""
+    def _answer(self, taken: Sequence[str]) -> Lack:
+        """Set again what somebody else has rewritten or removed, once a minute at most, and say what it was."""
         now = self.visit.site.clock.now()
         if self._published is not None and (self._conflict_at is None or now - self._conflict_at >= _CONFLICT_SECONDS):
             self._conflict_at = now
             self._apply(self._published)
-        text = ", ".join(f"{name} was rewritten by {owner}" for name, owner in taken.items())
-        return Lack(reason=Reason.LABEL_CONFLICT, message=text)
+        return Lack(reason=Reason.LABEL_CONFLICT, message=", ".join(taken))
 
 
 def withdraw(visit: Visit, *, keeps: frozenset[str]) -> None:
@@ -109,9 +108,11 @@ def withdraw(visit: Visit, *, keeps: frozenset[str]) -> None:
     if here.keys() <= keeps:
         return
     visit.cluster.apply_labels({name: value for name, value in here.items() if name in keeps})
-    # What somebody else has written with the same value is owned by both, and stays when we let go.
+    # What somebody else has written with the same value is owned by both, and stays when we let go. Another value, or any under
+    # another pool's label, is that pool's, which may have taken the node at once.
     after = visit.cluster.node()
-    left = labels.standing(after.labels, after.owners).keys() - keeps
-    if left:
+    still = labels.standing(after.labels, after.owners)
+    left = [name for name, value in still.items() if name not in keeps and here.get(name) == value]
+    if left and after.labels.get(POOL_LABEL) in (None, node.labels.get(POOL_LABEL)):
         visit.cluster.write_labels(dict.fromkeys(left, None))
     visit.note("labels", "node", Status.CHANGED, f"{', '.join(sorted(here.keys() - keeps))} withdrawn")

@@ -17,6 +17,7 @@ from gpushare_node.enforce.upkeep import Upkeep
 from gpushare_node.enforce.watch import Watch
 from gpushare_node.host.boot import boot_id
 from gpushare_node.host.folder import Published
+from gpushare_node.kube.pods import OwnNode
 from gpushare_node.nvml.driver import Survey
 from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.policy import Policy
@@ -37,6 +38,8 @@ def enforce(run: Run) -> int:
     loop = Loop(watch=watch, upkeep=upkeep, clock=run.clock, interval_seconds=arguments.interval)
     if api is not None:
         api.start()
+    if api is not None and upkeep is not None:
+        OwnNode(api.connection, api.place.node, run.clock, upkeep.stir).start()
     if arguments.once:
         return _look_once(loop)
     pages = HttpServer(loop.pages(), port=arguments.port)

@@ -5,6 +5,7 @@ API server are errands; a server that is gone holds up nothing and is asked agai
 """
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ from gpushare_node.voice.events import About
 from gpushare_node.voice.reasons import Reason
 
 _NODE_SECONDS = 15
+"""How often the node is looked at unasked: that the pool's selector is another one now is told by no change of the node."""
+
 _SAY_SECONDS = 60
 _LABEL_SECONDS = 60
 _CONFLICT_SECONDS = 300
@@ -62,6 +65,11 @@ class Upkeep:
     _is_deleting: bool = False
     _told: dict[Reason, float] = field(default_factory=dict)
     recent: deque[Xid] = field(default_factory=lambda: deque(maxlen=16))
+    _is_stirred: threading.Event = field(default_factory=threading.Event)
+
+    def stir(self) -> None:
+        """The node has changed: look at it with the next cycle. From any thread."""
+        self._is_stirred.set()
 
     def look(self, now: float) -> None:
         """Do what is due. `now` is monotonic seconds."""
@@ -69,7 +77,9 @@ class Upkeep:
             self._hear(xid, now)
         if self.watch.is_surveyed and self.watch.inventory.surveys is not None:
             self._check_layout(self.watch.inventory.surveys, now)
-        if self._visited_at is None or now - self._visited_at >= _NODE_SECONDS:
+        if self._is_stirred.is_set() or self._visited_at is None or now - self._visited_at >= _NODE_SECONDS:
+            # Before the visit: what changes while it looks is looked at again.
+            self._is_stirred.clear()
             self._visited_at = now
             self.watch.errands.send(partial(self._visit, now))
         found = self.reason(now)
@@ -89,7 +99,7 @@ class Upkeep:
             return found
         if self._conflict is not None and now - self._conflict[0] < _CONFLICT_SECONDS:
             return Reason.LABEL_CONFLICT, self._conflict[1]
-        return Reason.READY, ""
+        return Reason.READY, Reason.READY.value.means
 
     @property
     def is_leaving(self) -> bool:
@@ -160,13 +170,12 @@ class Upkeep:
         return "" if self.cluster.selects(view) else "The pool does not select the node any more."
 
     def _keep_labels(self, view: NodeView, now: float) -> None:
-        """Write our labels again, at most once a minute, and name who had written them."""
-        taken = sorted(name for name, value in self.labels.items() if view.labels.get(name) != value)
+        """Write our labels again, at most once a minute, and say what became of them."""
+        taken = view.taken(self.labels)
         if not taken or (self._applied_at is not None and now - self._applied_at < _LABEL_SECONDS):
             return
         self._applied_at = now
-        named = ", ".join(f"{name} (by {view.owners.get(name) or 'somebody unknown'})" for name in taken)
-        message = f"Labels of the runtime were rewritten, and are put right: {named}."
+        message = f"Labels of the runtime are put right: {', '.join(taken)}."
         self._conflict = (now, message)
         self.watch.figures.label_conflicts.add(by=len(taken))
         self._tell(About.LABEL_CONFLICT, message)

@@ -60,6 +60,18 @@ class NodeView:
     is_unschedulable: bool
     owners: Mapping[str, str] = field(default_factory=dict)
 
+    def taken(self, labels: Mapping[str, str]) -> tuple[str, ...]:
+        """What became of those of these labels that say something else now, in words.
+
+        Who wrote one is known. Nobody's name stays on one that is gone: a pool's runtime that hands the node over, or a person.
+        """
+        lost = sorted(name for name, value in labels.items() if self.labels.get(name) != value)
+        return tuple(
+            f"{name} was rewritten by {self.owners.get(name) or 'somebody unknown'}" if name in self.labels
+            else f"{name} was removed"
+            for name in lost
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, kw_only=True)
 class PodView:

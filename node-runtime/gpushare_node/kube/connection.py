@@ -29,6 +29,7 @@ MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+JSON = "application/json"
 
 _ATTEMPTS = 3
 _FIRST_PAUSE_SECONDS = 0.2
@@ -38,13 +39,14 @@ _LONGEST_REASON = 300
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked. `is_repeatable`: done twice is as good as done once."""
+    """What is asked, and in which form. `is_repeatable`: done twice is as good as done once."""
 
     method: str = "GET"
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     body: object = None
-    content_type: str = "application/json"
+    content_type: str = JSON
+    accept: str = JSON
     is_repeatable: bool = True
 
     @property
@@ -66,9 +68,9 @@ class Connection:
         self._clock = clock
         self._pool: urllib3.PoolManager | None = None
 
-    def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
+    def get(self, path: str, query: Mapping[str, str] | None = None, accept: str = JSON) -> Json:
         """The object, or the list, at the path. ClusterError."""
-        return self.ask(Request(path=path, query=query or {}))
+        return self.ask(Request(path=path, query=query or {}, accept=accept))
 
     def ask(self, request: Request) -> Json:
         """What the server answers. ClusterError for all that is no success, after what may pass has been tried three times."""
@@ -84,13 +86,13 @@ class Connection:
                 self._clock.sleep(pause)
         raise AssertionError  # count() does not end
 
-    def watch(self, path: str, query: Mapping[str, str], *, seconds: float) -> Iterator[Json]:
+    def watch(self, path: str, query: Mapping[str, str], *, seconds: float, accept: str = JSON) -> Iterator[Json]:
         """The events of a watch, which has begun when this returns and which the server ends after so many seconds.
 
         ClusterError, here and from the iterator.
         """
         wanted = {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(max(1, int(seconds)))}
-        request = Request(path=path, query=wanted)
+        request = Request(path=path, query=wanted, accept=accept)
         answer = self._send(request, CONNECT_SECONDS, SILENCE_SECONDS)
         if answer.raw.status >= 400:
             with answer:
@@ -117,7 +119,7 @@ class Connection:
         import urllib3  # noqa: PLC0415 - work without an API server is spared it
 
         pool = self._pool = self._pool or self._address.open_pool()
-        headers = {"User-Agent": f"gpushare-node/{__version__}", "Accept": "application/json", **self._address.headers()}
+        headers = {"User-Agent": f"gpushare-node/{__version__}", "Accept": request.accept, **self._address.headers()}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
         try:

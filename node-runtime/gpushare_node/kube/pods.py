@@ -1,16 +1,16 @@
 """Pods and the node, watched: what enforcement knows of the API server while it runs, also when that cannot be reached.
 
-Only views are kept; the objects, ten times as large, are let go of.
+Only views are kept; the objects, ten times as large, are let go of. Of the node, whose object is large and written all the
+time, only the metadata is asked for.
 """
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from gpushare_node.clock import Clock
-from gpushare_node.kube.cluster import NodeView, PodView
+from gpushare_node.kube.cluster import RELEASE_ANNOTATION, PodView
 from gpushare_node.kube.connection import Connection, Json
-from gpushare_node.kube.views import view_node, view_pod
+from gpushare_node.kube.views import view_pod
 from gpushare_node.kube.watching import Selection, Watching
 
 
@@ -56,13 +56,18 @@ class Pods:
 
 
 class OwnNode:
-    """The own node, watched. `changed` is called, in the watch's thread, when something that is in its view differs."""
+    """The own node's marks, watched: its labels, which pools select by, and whether its release is asked for.
 
-    def __init__(self, connection: Connection, node: str, clock: Clock, changed: Callable[[NodeView], None]) -> None:
-        self.view: NodeView | None = None
+    `changed` is called, in the watch's thread, at the first look and when they differ; others' annotations are no news.
+    """
+
+    def __init__(self, connection: Connection, node: str, clock: Clock, changed: Callable[[], None]) -> None:
+        self._marks: tuple[Mapping[str, str], str | None] | None = None
         self._changed = changed
         selection = Selection(
-            path="/api/v1/nodes", query={"fieldSelector": f"metadata.name={node}"}, replace=self._replace, change=self._change)
+            path="/api/v1/nodes", query={"fieldSelector": f"metadata.name={node}"}, replace=self._replace, change=self._change,
+            is_bare=True,
+        )  # fmt: skip
         self.watching = Watching(connection, selection, clock)
 
     def start(self) -> threading.Thread:
@@ -74,13 +79,11 @@ class OwnNode:
             self._change(thing, is_gone=False)
 
     def _change(self, thing: Json, is_gone: bool) -> None:
-        if is_gone:
-            self.view = None
-            return
-        before, self.view = self.view, view_node(thing)
-        # Kubelet writes the node's status all the time.
-        if before is None or replace(before, resource_version=self.view.resource_version) != self.view:
-            self._changed(self.view)
+        metadata = thing["metadata"]
+        marks = (metadata.get("labels") or {}, (metadata.get("annotations") or {}).get(RELEASE_ANNOTATION))
+        before, self._marks = self._marks, None if is_gone else marks
+        if not is_gone and before != marks:
+            self._changed()
 
 
 def _start(watching: Watching, name: str) -> threading.Thread:

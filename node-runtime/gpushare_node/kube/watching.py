@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gpushare_node.clock import Clock, Stopped
 from gpushare_node.kube.address import spread
 from gpushare_node.kube.cluster import ClusterError
-from gpushare_node.kube.connection import Connection, Json
+from gpushare_node.kube.connection import JSON, Connection, Json
 
 START_SECONDS = 3.0
 RELIST_SECONDS = 5.0
@@ -23,12 +23,20 @@ _TOO_SHORT_SECONDS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """What is watched, and who is told: `replace` of the whole list, `change` of one object that is new or changed or gone."""
+    """What is watched, and who is told: `replace` of the whole list, `change` of one object that is new or changed or gone.
+
+    `is_bare`: only the metadata of objects is wanted, which may be a hundredth of them.
+    """
 
     path: str
     query: Mapping[str, str]
     replace: Callable[[Sequence[Json]], None]
     change: Callable[[Json, bool], None]
+    is_bare: bool = False
+
+    def form(self, kind: str) -> str:
+        """As the server is asked for it; `kind` is what the metadata comes in. One that cannot sends all of it."""
+        return f"{JSON};as={kind};g=meta.k8s.io;v=v1,{JSON}" if self.is_bare else JSON
 
 
 class Watching:
@@ -79,14 +87,17 @@ class Watching:
 
     def _list(self) -> None:
         # Version 0: from the server's cache, which knows a node's pods by heart. The watch goes on from where that is.
-        found = self._connection.get(self._selection.path, {**self._selection.query, "resourceVersion": "0"})
+        query = {**self._selection.query, "resourceVersion": "0"}
+        form = self._selection.form("PartialObjectMetadataList")
+        found = self._connection.get(self._selection.path, query, form)
         self._selection.replace(found.get("items") or ())
         self.version = found["metadata"]["resourceVersion"]
         self._lost_at = self._clock.now()
 
     def _follow(self) -> None:
         query = {**self._selection.query, "resourceVersion": self.version or ""}
-        events = self._connection.watch(self._selection.path, query, seconds=spread(WATCH_SECONDS))
+        form = self._selection.form("PartialObjectMetadata")
+        events = self._connection.watch(self._selection.path, query, seconds=spread(WATCH_SECONDS), accept=form)
         self._is_open = True
         try:
             self._take(events)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -163,6 +164,15 @@ base_runtime_spec = "{self.folder}/nvidia.json"
     def stop_pods(self) -> None:
         """End every process of every pod, at once, as a power cut does."""
         machine.stop(sorted(self.cgroup.processes()), seconds=0)
+
+    def processes(self, *words: str) -> list[int]:
+        """Those of its pods with all these words on their command line."""
+        found = []
+        for pid in sorted(self.cgroup.processes()):
+            with suppress(OSError):
+                if set(words) <= set(Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")):
+                    found.append(pid)
+        return found
 
     def command(self, *command: str | Path) -> tuple[str | Path, ...]:
         """The command on this node: in its network and with its folders."""

@@ -1,18 +1,17 @@
 """What goes wrong around the runtime, and that each time it ends as wanted, or with a reason that names the way out."""
 
 import json
-import time
 
 import pytest
 
 from tests.cluster.bundles import NAMESPACE
 from tests.cluster.lab import A100, SHARED, Lab, intent
-from tests.cluster.test_changes import BOTH, SEVEN, SEVENS, THREE, THREES, await_offers, bring, slicing
+from tests.cluster.test_changes import BOTH, SEVEN, THREE, await_offers, bring, mig, slicing
 
 pytestmark = pytest.mark.cluster
 
 CONFIG = "nvidia.com/device-plugin.config"
-H100 = ("h100-sxm5-80gb", "h100-sxm5-80gb")
+QUICK = ", rollout: {maxUnavailable: 2}"
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +24,11 @@ def pool(lab: Lab) -> Lab:
     return lab
 
 
-QUICK = ", rollout: {maxUnavailable: 2}"
-
-
 def test_a_runtime_killed_amid_a_partition_ends_what_it_began(pool: Lab) -> None:
     """On one node right after a step, on the other right before one."""
     pool.silicon("node-1").kill_after(3)
     pool.silicon("node-2").kill_before(7)
-    pool.install(intent(training=SEVENS.replace("}, enforcement", "}, rollout: {maxUnavailable: 2}, enforcement")))
+    pool.install(intent(training=mig("{1g.5gb: 7}", QUICK)))
     await_offers(pool, {SEVEN: 14}, seconds=120)
     for node in BOTH:
         pod = pool.pod_of(node)
@@ -57,34 +53,9 @@ def test_a_kubelet_that_starts_again_finds_shares_and_tenants_as_they_were(pool:
         pool.dismiss("tenant")
 
 
-def test_without_an_api_server_caps_are_held_and_a_rollout_goes_on_afterwards(pool: Lab) -> None:
-    bring(pool, {SHARED: 8}, slicing(4, QUICK))
-    pool.tenant("offender", "node-1", SHARED, "--mib", "1000", "--grow-to", "30000", "--grow-after", "8")
-    pool.install(intent(training=THREES))
-    pool.cluster.wait(lambda: pool.taints("node-2"), "the rollout has begun")
-    pool.cluster.control_plane.stop_api_server()
-    time.sleep(30)
-    pool.cluster.control_plane.start_api_server()
-    try:
-        pool.cluster.wait(lambda: pool.phase("offender") in ("Failed", "Succeeded"), "the offender is ended", 15)
-    finally:
-        pool.dismiss("offender")
-    await_offers(pool, {THREE: 6}, seconds=180)
-
-
-def test_a_reboot_takes_instances_and_they_are_made_again(pool: Lab) -> None:
-    """On Ampere the MIG mode outlives the reboot."""
-    bring(pool, {THREE: 6}, THREES)
-    pool.silicon("node-1").forget_calls()
-    pool.reboot("node-1")
-    pool.cluster.wait(lambda: len(pool.silicon("node-1").instances(1)) == 3, "the instances are there again", 90)
-    await_offers(pool, {THREE: 6}, ("node-1",), 120)
-    assert not [call for call in pool.silicon("node-1").calls() if "SetMigMode" in call]
-
-
 def test_a_label_that_claims_the_node_for_another_pool_is_put_right(pool: Lab) -> None:
     """Both pools' pods are on the node then: nobody may partition twice, and the pool that selects the node keeps it."""
-    pool.install(intent(training=THREES, notebooks=slicing(4)))
+    pool.install(intent(training=mig("{2g.10gb: 3}", QUICK), notebooks=slicing(4)))
     await_offers(pool, {THREE: 6}, seconds=120)
     pool.silicon("node-1").forget_calls()
     pool.cluster.kubectl("label", "node", "node-1", "gpushare.dev/pool=notebooks", "--overwrite")

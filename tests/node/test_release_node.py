@@ -104,6 +104,19 @@ def test_a_node_that_is_another_pools_already_is_not_touched(node: LoopNode) -> 
     assert node.api.writes() == []
 
 
+def test_a_label_alone_takes_nothing_from_the_pool_whose_layout_stands(node: LoopNode) -> None:
+    """That pool's pod is away at this moment: it is the label that brings the next."""
+    own = {"key": POOL_LABEL, "operator": "In", "values": ["next"]}
+    node.api.add_daemonset("gpushare-next", terms=[{"matchExpressions": [own]}])
+    node.label(**{POOL_LABEL: "next"})
+    node.silicon.forget_calls()
+    assert node.run(mig(TWO, pool="next", key="mig-00000009")).reason is Reason.RELEASED
+    assert node.silicon.calls() == []
+    assert node.labels()[POOL_LABEL] == "training"
+    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.silicon.calls() == []
+
+
 def test_a_request_is_answered_before_the_pool_label_goes(node: LoopNode) -> None:
     node.annotate(RELEASE_ANNOTATION, "requested")
     node.api.forget_requests()

@@ -24,6 +24,7 @@ from gpushare_node.kube.cluster import (
 )
 from gpushare_node.policy import Policy
 from gpushare_node.voice.reasons import Reason
+from gpushare_node.voice.results import Status
 
 _FORGET_SECONDS = 60.0
 """How long the plugin may take to forget devices that are gone, before pods are let in again."""
@@ -31,8 +32,11 @@ _FORGET_SECONDS = 60.0
 _RELEASED = "exclusive"
 
 
-def leave(visit: Visit, former: Policy | None, pool: str) -> Outcome:
-    """Leave. `former` None: what the pool was is forgotten. Halted where tenants or hardware are in the way."""
+def leave(visit: Visit, former: Policy | None, pool: str, *, keeper: str | None = None) -> Outcome:
+    """Leave. `former` None: what the pool was is forgotten. Halted where tenants or hardware are in the way.
+
+    `keeper` is the pool whose layout is in force, where it is another than the one that leaves.
+    """
     node = visit.cluster.node() if visit.site.cluster is not None else None
     if node is not None and node.labels.get(POOL_LABEL, pool) != pool:
         return Outcome(reason=Reason.RELEASED, message=f"the node is of pool {node.labels[POOL_LABEL]} already")
@@ -40,6 +44,8 @@ def leave(visit: Visit, former: Policy | None, pool: str) -> Outcome:
         heir = find_heir(visit.cluster.pods(), pool)
         if heir is not None:
             return _hand_over(visit, heir)
+        if keeper is not None:
+            return _hand_back(visit, keeper)
     devices = _make_exclusive(visit, former, pool, node)
     if node is not None:
         _clean_node(visit, devices, is_asked=is_requested(node))
@@ -58,6 +64,16 @@ def _hand_over(visit: Visit, heir: str) -> Outcome:
     """
     withdraw(visit, keeps=frozenset({PLUGIN_LABEL}))
     return Outcome(reason=Reason.RELEASED, message=f"pool {heir} takes the GPUs as they are")
+
+
+def _hand_back(visit: Visit, keeper: str) -> Outcome:
+    """A label has brought this pool here, but its layout never stood: the keeper may just have no pod at this moment.
+
+    The label brings the keeper's pod, which knows what to do; or, if that pool is gone, the one that releases its nodes.
+    """
+    visit.cluster.write_labels({POOL_LABEL: keeper})
+    visit.note("labels", "node", Status.CHANGED, f"{POOL_LABEL} is {keeper} again")
+    return Outcome(reason=Reason.RELEASED, message=f"the layout is that of pool {keeper}")
 
 
 def _make_exclusive(visit: Visit, former: Policy | None, pool: str, node: NodeView | None) -> frozenset[str]:

@@ -57,7 +57,9 @@ def _visit_node(visit: Visit, goal: Goal, node: NodeView) -> Outcome:
         visit.pace.find()
     if is_leaving(node, is_selected=visit.cluster.selects(node)):
         # What stands is the former policy's; how tenants are treated is the pool's word of today.
-        return leave(visit, replace(visit.former() or policy, rollout=policy.rollout), policy.pool)
+        former = visit.former() or policy
+        keeper = former.pool if former.pool != policy.pool else None
+        return leave(visit, replace(former, rollout=policy.rollout), policy.pool, keeper=keeper)
     if policy.partitioner is Partitioner.GPUSHARE and managers:
         raise Halted(Reason.MIG_MANAGER_PRESENT, f"on the node: {', '.join(managers)}")
     owner = find_owner(node.labels, pods, policy.pool)

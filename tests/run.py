@@ -20,7 +20,7 @@ class Suite:
 
     name: str
     marked: str
-    workers: int
+    distribution: tuple[str, ...]
     tools: dict[str, str]
     needs_root: bool = False
     probe: str = ""
@@ -41,21 +41,23 @@ unshare --mount --net --pid --fork --propagation private sh -euc '
 """
 _CONTAINERS = {"runc": "runc", "openssl": "openssl"}
 SUITES = (
-    Suite(name="everything on one machine", marked="not image and not cluster and not gpu", workers=2, tools=_GCC),
+    Suite(name="everything on one machine", marked="not image and not cluster and not gpu",
+          distribution=("-n", "2", "--dist", "worksteal"), tools=_GCC),
     Suite(
-        name="the image, in containers", marked="image", workers=0, needs_root=True, probe=_PROBE,
+        name="the image, in containers", marked="image", distribution=(), needs_root=True, probe=_PROBE,
         tools=_GCC | _CONTAINERS | {
             "buildah": "buildah", "podman": "podman", "mmdebstrap": "mmdebstrap", "skopeo": "skopeo",
         },
     ),
     Suite(
-        name="a real cluster", marked="cluster", workers=0, needs_root=True, probe=_PROBE,
+        # Much of it is waiting: two clusters side by side, and a file of tests on one of them.
+        name="a real cluster", marked="cluster", distribution=("-n", "2", "--dist", "loadfile"), needs_root=True, probe=_PROBE,
         tools=_GCC | _CONTAINERS | {
             "buildah": "buildah", "mmdebstrap": "mmdebstrap", "skopeo": "skopeo", "etcd": "etcd-server", "ip": "iproute2",
             "nsenter": "util-linux", "sysctl": "procps", "/usr/lib/cni/ptp": "containernetworking-plugins", "go": "",
         },
     ),
-    Suite(name="a real GPU", marked="gpu", workers=0, tools={_NVIDIA: ""}),
+    Suite(name="a real GPU", marked="gpu", distribution=(), tools={_NVIDIA: ""}),
 )  # fmt: skip
 
 
@@ -79,8 +81,7 @@ def main() -> int:
 def _run(suite: Suite) -> str:
     """What came of it. Real processes and clusters have bad moments: what fails is tried once more, alone, and named."""
     pytest = [sys.executable, "-m", "pytest", "-m", suite.marked]
-    workers = ["-n", str(suite.workers), "--dist", "worksteal"] if suite.workers else []
-    if subprocess.run([*pytest, *workers], check=False).returncode == 0:
+    if subprocess.run([*pytest, *suite.distribution], check=False).returncode == 0:
         return "passed"
     print(f"\nonce more, what failed of: {suite.name}", flush=True)
     again = subprocess.run([*pytest, "--last-failed", "--last-failed-no-failures", "none", "-v"], check=False)

@@ -111,6 +111,7 @@ class SimulatedNode:
     folder: Path
     connection: Counted
     checkpoint: Checkpoint = field(default_factory=lambda: Checkpoint(allocations=(), registered={}))
+    pods: int = 0
 
     @property
     def uuid(self) -> str:
@@ -120,7 +121,9 @@ class SimulatedNode:
     def run(self, text: str, clock: FastClock) -> Outcome:
         """What the init container does."""
         policy = read(text)
-        place = Place(node=self.name, namespace=NAMESPACE, pod=f"runtime-{self.name}", pod_uid=self.name, pool=policy.pool)
+        self.pods += 1
+        pod = f"runtime-{self.name}-{self.pods}"
+        place = Place(node=self.name, namespace=NAMESPACE, pod=pod, pod_uid=pod, pool=policy.pool)
         own = FastClock(clock.speed)
         events = Events(self.connection, place, own)
         site = Site(
@@ -226,7 +229,7 @@ def main() -> None:
     address, clock = find_address(os.environ), FastClock(chosen.speed)
     with tempfile.TemporaryDirectory() as scratch:
         nodes = {
-            name: SimulatedNode(name=name, folder=Path(scratch) / name, connection=Counted(address, clock))
+            name: SimulatedNode(name=name, folder=Path(scratch) / name, connection=Counted(address, FastClock(1)))
             for name in (f"simulated-{number}" for number in range(chosen.nodes))
         }  # fmt: skip
         kubelets = Kubelets(address, nodes)

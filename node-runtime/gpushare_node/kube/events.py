@@ -1,7 +1,8 @@
 """Events: what is told to users, in the background. Bounded, deduplicated, slow on purpose; a refusal stops nothing else.
 
-Equal events (same object, type, reason and message) are one Event whose count grows, under a name that follows from them: a
-restarted runtime goes on counting, and a repetition after a lost answer makes no second one.
+Equal events (same object, type, reason and message) are one Event whose count grows, under a name that follows from them and
+from our pod: a restarted container goes on counting, and a repetition after a lost answer makes no second one. A new pod makes
+new ones: to count on in those of the pod before takes three writes in place of one.
 """
 
 import datetime
@@ -185,7 +186,7 @@ class Events:
         return {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uids[0]}
 
     def _name(self, event: Event) -> str:
-        whole = "\0".join((self._place.node, *_about(event), event.type.value, event.reason, event.message))
+        whole = "\0".join((self._place.node, self._place.pod_uid, *_about(event), event.type.value, event.reason, event.message))
         name = event.pod.name if event.pod is not None else self._place.node
         return f"{name[:_LONGEST_NAME].rstrip('.-')}.{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
 

@@ -49,21 +49,19 @@ def dead(pool: Lab) -> Iterator[str]:
     await_offers(pool, {THREE: 6}, (name,))
 
 
-def test_while_the_dead_node_has_the_turn_the_other_waits(pool: Lab, dead: str) -> None:
-    """Without the Node object: as long as that is there, the DaemonSet counts its pod and gives the other node no new one."""
+def test_while_the_dead_node_is_in_the_cluster_the_other_keeps_what_it_offers(pool: Lab, dead: str) -> None:
+    """The DaemonSet waits for the dead node's pod, and the queue for its turn."""
+    [other] = set(BOTH) - {dead}
+    assert pool.queue()[0] == dead
+    assert pool.offer(other) == {SEVEN: 14}
+    assert not pool.taints(other)
+
+
+def test_when_its_node_object_is_deleted_the_other_goes_on(pool: Lab, dead: str) -> None:
     [other] = set(BOTH) - {dead}
     pool.cluster.kubectl("delete", "node", dead)
     # The garbage collector of pods does the same, up to a minute later.
     here = ("--field-selector", f"spec.nodeName={dead}", "--namespace", NAMESPACE)
     pool.cluster.kubectl("delete", "pods", *here, "--force", "--grace-period=0")
-    pool.await_reason(other, "WaitingForTurn")
-    assert dead in pool.leases().values()
-    assert pool.offer(other) == {SEVEN: 14}
-    assert not pool.taints(other)
-
-
-def test_without_its_lease_the_other_goes_on(pool: Lab, dead: str) -> None:
-    [other] = set(BOTH) - {dead}
-    [lease] = [name for name, holder in pool.leases().items() if holder == dead]
-    pool.cluster.kubectl("delete", "lease", lease, "--namespace", NAMESPACE)
     await_offers(pool, {THREE: 6}, (other,))
+    pool.cluster.wait(lambda: not pool.queue(), "both turns are over")

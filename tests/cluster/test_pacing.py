@@ -26,7 +26,9 @@ def figures(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list
     cluster = lab.cluster
     nodes = [_node(f"simulated-{number}") for number in range(NODES)]
     cluster.apply(*nodes)
-    ready = {"conditions": [{"type": "Ready", "status": "True", "reason": "Simulated", "message": ""}]}
+    whole = {"nvidia.com/gpu": "1"}  # as NVIDIA's plugin has offered it so far
+    ready = {"conditions": [{"type": "Ready", "status": "True", "reason": "Simulated", "message": ""}],
+             "capacity": whole, "allocatable": whole}  # fmt: skip
     for_status = ("apply", "--server-side", "--subresource=status", "--filename", "-")
     listed = {"apiVersion": "v1", "kind": "List", "items": [one | {"status": ready} for one in nodes]}
     cluster.kubectl(*for_status, stdin=json.dumps(listed))
@@ -60,15 +62,12 @@ def _node(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
 
 
-def test_a_first_installation_asks_little_of_the_api_server(figures: list[dict[str, Any]]) -> None:
-    print(json.dumps(figures[0]))
-    assert figures[0]["ready"] == NODES
-    assert figures[0]["most_writes"] <= 8
-    assert figures[0]["requests"]["GET pods"] <= 4 * NODES
-
-
-def test_a_change_is_paced_and_asks_little_of_the_api_server(figures: list[dict[str, Any]]) -> None:
-    print(json.dumps(figures[1]))
-    assert figures[1]["ready"] == NODES
-    assert 1 < figures[1]["most_out"] <= MOST_OUT
-    assert figures[1]["most_writes"] <= 8
+@pytest.mark.parametrize("number", [0, 1], ids=["first installation", "change"])
+def test_a_rollout_is_paced_and_asks_little_of_the_api_server(figures: list[dict[str, Any]], number: int) -> None:
+    found = figures[number]
+    print(json.dumps(found))
+    assert found["ready"] == NODES
+    assert 1 < found["most_out"] <= MOST_OUT
+    # The first installation labels a node before it is touched.
+    assert found["most_writes"] <= 8 + (number == 0)
+    assert found["requests"]["GET pods"] <= 20 * NODES

@@ -179,6 +179,8 @@ class Life:
         spec = {"holderIdentity": "n2", "leaseDurationSeconds": 900}
         labels = {"gpushare.dev/pool": "training"}
         with suppress(Refusal):
+            self.node.api.add_node("n2")
+        with suppress(Refusal):
             self.node.api.add("leases", TURN, {"metadata": {"labels": labels}, "spec": spec}, namespace="gpushare")
 
     def disk_changes(self) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -10,6 +11,7 @@ import pytest
 from gpushare_node.kube.cluster import ClusterError
 from gpushare_node.kube.leases import DURATION_SECONDS, RENEW_SECONDS
 from gpushare_node.kube.server import Server
+from tests.node.api_refusals import Refusal
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips, server
 
@@ -25,6 +27,8 @@ def on(api: ApiServer, tmp_path: Path, clock: Skips) -> Iterator[Callable[[str],
     made: list[Server] = []
 
     def start(node: str) -> Server:
+        with suppress(Refusal):
+            api.add_node(node)
         made.append(server(api, tmp_path, clock, node=node))
         return made[-1]
 
@@ -130,6 +134,14 @@ def test_a_turn_that_nobody_renews_expires_by_the_watchers_clock(api: ApiServer,
     assert [one["spec"]["holderIdentity"] for one in api.leases()] == ["n2"]
 
 
+def test_the_turn_of_a_node_that_is_no_more_is_the_nexts_at_once(api: ApiServer, on: On) -> None:
+    on("n1").take_turn(1)
+    second = on("n2")
+    assert not has_turn(second)
+    api.remove("nodes", "n1")
+    assert has_turn(second)
+
+
 def test_who_waits_for_long_behind_others_does_not_expire(on: On, clock: Skips) -> None:
     first, second, third = on("n1"), on("n2"), on("n3")
     for one in (first, second, third):
@@ -204,6 +216,7 @@ def test_of_many_that_come_at_once_as_many_as_the_limit_have_a_turn(api: ApiServ
     got: list[int] = []
 
     def race(node: str) -> None:
+        api.add_node(node)
         one = server(api, tmp_path, node=node)
         got.append(one.take_turn(2).rounds)
         one.close()

@@ -17,6 +17,7 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
 
 def take_turn(node: LoopNode) -> None:
     """Another node of the pool has the only turn."""
+    node.api.add_node("n2")
     spec = {"holderIdentity": "n2", "leaseDurationSeconds": 900}
     node.api.add("leases", "gpushare-training.n2", {"metadata": {"labels": {POOL_LABEL: "training"}}, "spec": spec},
                  namespace="gpushare")  # fmt: skip

@@ -38,6 +38,22 @@ def test_a_node_that_is_no_longer_selected_becomes_exclusive(node: LoopNode) -> 
     assert node.api.node(NAME)["status"]["allocatable"]["nvidia.com/gpu"] == "1"
 
 
+@pytest.mark.parametrize("dies", ["at the driver", "before the API server hears of it"])
+def test_a_node_that_fails_at_its_first_installation_is_found_and_cleaned_when_its_pool_goes(
+    tmp_path: Path, api: ApiServer, dies: str,
+) -> None:
+    fresh = LoopNode(tmp_path, api)
+    fresh.silicon.fail("nvmlDeviceSetMigMode", 999)
+    if dies != "at the driver":
+        api.fail("/status", 500, times=-1)
+    fresh.run(mig(SEVEN))
+    assert (fresh.taints(), fresh.labels()[POOL_LABEL]) == ({REPARTITIONING_TAINT}, "training")
+    fresh.silicon.heal()
+    api.heal()
+    assert fresh.release().reason is Reason.RELEASED
+    assert is_clean(fresh)
+
+
 def test_the_pool_label_goes_last(node: LoopNode) -> None:
     node.label(role="cpu")
     node.api.forget_requests()

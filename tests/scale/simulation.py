@@ -222,7 +222,7 @@ def main() -> None:
     """Roll the bundles out, one after the other."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--nodes", type=int, required=True)
-    parser.add_argument("--speed", type=float, default=8.0)
+    parser.add_argument("--speed", type=float, default=4.0)
     parser.add_argument("bundles", nargs="+", type=Path)
     chosen = parser.parse_args()
     threading.stack_size(512 * 1024)

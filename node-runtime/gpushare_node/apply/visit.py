@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from gpushare_node.apply import labels
 from gpushare_node.apply.busy import Holder, find_holders
 from gpushare_node.apply.hardware import Hardware
 from gpushare_node.apply.outcome import Halted, Lack, Outcome
@@ -15,7 +16,16 @@ from gpushare_node.apply.pace import Pace
 from gpushare_node.clock import Clock
 from gpushare_node.host.folder import Folder
 from gpushare_node.host.kubelet import Checkpoint, CheckpointError
-from gpushare_node.kube.cluster import REPARTITIONING_TAINT, Cluster, ClusterError, Event, EventType, NodeView, Taint
+from gpushare_node.kube.cluster import (
+    POOL_LABEL,
+    REPARTITIONING_TAINT,
+    Cluster,
+    ClusterError,
+    Event,
+    EventType,
+    NodeView,
+    Taint,
+)
 from gpushare_node.nvml.driver import DriverError
 from gpushare_node.policy import Policy, PolicyError, read
 from gpushare_node.voice.reasons import Reason
@@ -199,6 +209,12 @@ class Visit:
         """Whether a change of hardware has begun and is not finished."""
         journal = self.site.folder.journal()
         return journal is not None and journal.is_changing
+
+    def claim(self, node: NodeView, pool: str) -> None:
+        """Label a node of no pool before anything is done to it: by this label it is found and cleaned if the pool goes."""
+        if POOL_LABEL not in node.labels:
+            self.cluster.apply_labels({**labels.standing(node.labels, node.owners), POOL_LABEL: pool})
+            self.note("labels", "node", Status.CHANGED, f"{POOL_LABEL} is {pool}")
 
     def keep_off(self, node: NodeView) -> None:
         """Let no new pods come."""

@@ -186,7 +186,8 @@ class Events:
         return {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uids[0]}
 
     def _name(self, event: Event) -> str:
-        whole = "\0".join((self._place.node, self._place.pod_uid, *_about(event), event.type.value, event.reason, event.message))
+        ours = (self._place.node, self._place.pod_uid)
+        whole = "\0".join((*ours, *_about(event), event.type.value, event.reason, event.message))
         name = event.pod.name if event.pod is not None else self._place.node
         return f"{name[:_LONGEST_NAME].rstrip('.-')}.{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
 

@@ -9,6 +9,7 @@ own monotonic clock. The times written in it are for readers; the nodes' clocks 
 """
 
 import datetime
+import random
 
 from gpushare_node.clock import Clock
 from gpushare_node.kube.cluster import POOL_LABEL, ClusterError, Turn
@@ -31,7 +32,7 @@ class Leases:
         self._clock = clock
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{place.namespace}/leases"
         # No pool has a dot in its name: no two pools and nodes make the same.
-        self._name = f"gpushare-{place.pool}.{place.node}"
+        self._name = f"{place.workload}.{place.node}"
         self._path = f"{self._folder}/{self._name}"
         self._alive_at: float | None = None
         """The last time for which nobody can have taken this node for dead: it wrote its Lease, or had no turn yet."""
@@ -49,7 +50,8 @@ class Leases:
             self._alive_at = self._clock.now()
             queue = self._read()
         most = self._count(limit)
-        for lease in self._find_expired(list(queue.values())[:most]):
+        front = [lease for lease in list(queue.values())[:most] if lease["metadata"]["name"] != self._name]
+        for lease in self._find_expired(front) or (self._find_orphan(front) if len(front) == most else ()):
             if self._sweep(lease):
                 del queue[lease["metadata"]["name"]]
         place = list(queue).index(self._name)
@@ -109,15 +111,25 @@ class Leases:
         return {lease["metadata"]["name"]: lease for lease in sorted(items, key=_order)}
 
     def _find_expired(self, front: list[Json]) -> list[Json]:
-        """Of those that have turns, others than our own that have not changed for too long."""
+        """Of those others that have turns, who has not written for too long."""
         now = self._clock.now()
         before, self._front = self._front, {}
         for lease in front:
             name, version = lease["metadata"]["name"], lease["metadata"]["resourceVersion"]
             seen = before.get(name)
             self._front[name] = seen if seen and seen[0] == version else (version, now)
-        others = (lease for lease in front if lease["metadata"]["name"] != self._name)
-        return [lease for lease in others if now - self._front[lease["metadata"]["name"]][1] > DURATION_SECONDS]
+        return [lease for lease in front if now - self._front[lease["metadata"]["name"]][1] > DURATION_SECONDS]
+
+    def _find_orphan(self, front: list[Json]) -> list[Json]:
+        """One whose node is no more, if there is: an autoscaler, or a person, has given it up. One is asked after at a time."""
+        lease = random.choice(front)  # noqa: S311 - spreads load, guards nothing
+        try:
+            self._connection.get(f"/api/v1/nodes/{lease['spec']['holderIdentity']}")
+        except ClusterError as error:
+            if error.status == _GONE:
+                return [lease]
+            raise
+        return []
 
     def _sweep(self, lease: Json) -> bool:
         """Delete it as it was seen, and its node must queue again. False: it was renewed in this moment, and stays."""

@@ -21,9 +21,14 @@ class Place:
         return f"/api/v1/nodes/{self.node}"
 
     @property
+    def workload(self) -> str:
+        """The DaemonSet that this program is of, as the chart names it: the pool's, or the one for pools that are gone."""
+        return f"gpushare-{self.pool or 'release'}"
+
+    @property
     def daemonset_path(self) -> str:
-        """The pool's DaemonSet, as the chart names it."""
-        return f"/apis/apps/v1/namespaces/{self.namespace}/daemonsets/gpushare-{self.pool}"
+        """Where that is."""
+        return f"/apis/apps/v1/namespaces/{self.namespace}/daemonsets/{self.workload}"
 
 
 def find_place(environ: Mapping[str, str], pool: str) -> Place:

@@ -59,7 +59,7 @@ def test_the_pool_label_goes_last(node: LoopNode) -> None:
     node.api.forget_requests()
     node.run(mig(SEVEN))
     last = [body for (method, path), body in zip(node.api.requests, node.api.bodies, strict=True) if method == "PATCH"][-1]
-    assert last["metadata"]["labels"] == {}
+    assert last["metadata"]["labels"] == {POOL_LABEL: None}
     assert node.api.writes()[-1] == ("PATCH", f"/api/v1/nodes/{NAME}")
 
 

@@ -88,9 +88,7 @@ class Room:
         if offered(node.allocatable) and not self.wish.is_asked and not self.visit.pace.take(limit):
             text = f"{limit} of the nodes of pool {self.wish.policy.pool} may be changed at once, and so many are"
             raise Halted(Reason.WAITING_FOR_TURN, text, is_kept=True)
-        if not self.wish.is_leaving:
-            self.visit.claim(node, self.wish.policy.pool)
-        self.visit.keep_off(node)
+        self.visit.keep_off(node, None if self.wish.is_leaving else self.wish.policy.pool)
         if self.wish.is_leaving or sight.plan.operations:
             # Another label alone is done in seconds; what lasts longer says what it waits for.
             reason = Reason.RELEASING if self.wish.is_leaving else Reason.PARTITIONING

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gpushare_node.apply import labels
 from gpushare_node.apply.busy import Holder, find_holders
 from gpushare_node.apply.hardware import Hardware
 from gpushare_node.apply.outcome import Halted, Lack, Outcome
@@ -210,16 +209,11 @@ class Visit:
         journal = self.site.folder.journal()
         return journal is not None and journal.is_changing
 
-    def claim(self, node: NodeView, pool: str) -> None:
-        """Label a node of no pool before anything is done to it: by this label it is found and cleaned if the pool goes."""
-        if POOL_LABEL not in node.labels:
-            self.cluster.apply_labels({**labels.standing(node.labels, node.owners), POOL_LABEL: pool})
-            self.note("labels", "node", Status.CHANGED, f"{POOL_LABEL} is {pool}")
-
-    def keep_off(self, node: NodeView) -> None:
-        """Let no new pods come."""
-        if not any(taint.key == REPARTITIONING_TAINT for taint in node.taints):
-            self.cluster.change_taints(add=(Taint(key=REPARTITIONING_TAINT, effect="NoSchedule"),))
+    def keep_off(self, node: NodeView, pool: str | None) -> None:
+        """Let no new pods come. With a pool, a node of none is labelled: by that it is found and cleaned if the pool goes."""
+        claim = {POOL_LABEL: pool} if pool and POOL_LABEL not in node.labels else {}
+        if claim or not any(taint.key == REPARTITIONING_TAINT for taint in node.taints):
+            self.cluster.change_taints(add=(Taint(key=REPARTITIONING_TAINT, effect="NoSchedule"),), labels=claim)
             self.note("taint", "node", Status.CHANGED, f"{REPARTITIONING_TAINT} is set")
 
     def let_in(self, *keys: str) -> None:

@@ -191,8 +191,10 @@ class Cluster(Messenger, Protocol):
         """Write annotations; None removes."""
         ...
 
-    def change_taints(self, *, add: Sequence[Taint] = (), remove: Sequence[str] = ()) -> None:
-        """Add taints and remove those of these keys: JSON patch with a test of the resourceVersion, others untouched."""
+    def change_taints(
+        self, *, add: Sequence[Taint] = (), remove: Sequence[str] = (), labels: Mapping[str, str] | None = None
+    ) -> None:
+        """Write labels, add taints and remove those of these keys, in one JSON patch that tests for the taints as they were."""
         ...
 
     def set_condition(self, reason: Reason, message: str) -> None:

@@ -75,8 +75,10 @@ class Server:
         """Write annotations that differ; None removes."""
         self._merge("annotations", self.node().annotations, annotations)
 
-    def change_taints(self, *, add: Sequence[Taint] = (), remove: Sequence[str] = ()) -> None:
-        """Add and remove in one write, tested against the taints that were read; repeated when somebody changed them meanwhile.
+    def change_taints(
+        self, *, add: Sequence[Taint] = (), remove: Sequence[str] = (), labels: Mapping[str, str] | None = None
+    ) -> None:
+        """In one write, tested against the taints that were read; repeated when somebody changed them meanwhile.
 
         Not against the resourceVersion: kubelet writes the node all the time.
         """
@@ -84,12 +86,15 @@ class Server:
             node = self._connection.get(self._place.node_path)
             before = _taints(node)
             after = _tainted(before, add, remove)
-            if after == before:
+            if after == before and not labels:
                 return
+            # Where there are none, the server's test is for null.
+            operations = [{"op": "test", "path": "/spec/taints", "value": before or None},
+                          {"op": "add", "path": "/spec/taints", "value": after}]  # fmt: skip
+            for name, value in (labels or {}).items():
+                operations.append({"op": "add", "path": f"/metadata/labels/{name.replace('/', '~1')}", "value": value})
             try:
-                # Where there are none, the server's test is for null.
-                self._patch([{"op": "test", "path": "/spec/taints", "value": before or None},
-                             {"op": "add", "path": "/spec/taints", "value": after}], JSON_PATCH, {"fieldManager": WRITER})
+                self._patch(operations, JSON_PATCH, {"fieldManager": WRITER})
             except ClusterError as error:
                 is_same = _taints(self._connection.get(self._place.node_path)) == before
                 if error.status not in _CHANGED_MEANWHILE or attempt == _ATTEMPTS or is_same:

@@ -40,6 +40,14 @@ unshare --mount --net --pid --fork --propagation private sh -euc '
   mount -t overlay overlay -o "lowerdir=$folder/lower,upperdir=$folder/upper,workdir=$folder/work" "$folder/whole"'
 """
 _CONTAINERS = {"runc": "runc", "openssl": "openssl"}
+CLUSTER = Suite(
+    # Much of it is waiting: clusters side by side, and a file of tests on one of them.
+    name="a real cluster", marked="cluster", distribution=("-n", "3", "--dist", "loadfile"), needs_root=True, probe=_PROBE,
+    tools=_GCC | _CONTAINERS | {
+        "buildah": "buildah", "mmdebstrap": "mmdebstrap", "skopeo": "skopeo", "etcd": "etcd-server", "ip": "iproute2",
+        "nsenter": "util-linux", "sysctl": "procps", "/usr/lib/cni/ptp": "containernetworking-plugins", "go": "",
+    },
+)  # fmt: skip
 SUITES = (
     Suite(name="everything on one machine", marked="not image and not cluster and not gpu",
           distribution=("-n", "2", "--dist", "worksteal"), tools=_GCC),
@@ -49,14 +57,7 @@ SUITES = (
             "buildah": "buildah", "podman": "podman", "mmdebstrap": "mmdebstrap", "skopeo": "skopeo",
         },
     ),
-    Suite(
-        # Much of it is waiting: two clusters side by side, and a file of tests on one of them.
-        name="a real cluster", marked="cluster", distribution=("-n", "2", "--dist", "loadfile"), needs_root=True, probe=_PROBE,
-        tools=_GCC | _CONTAINERS | {
-            "buildah": "buildah", "mmdebstrap": "mmdebstrap", "skopeo": "skopeo", "etcd": "etcd-server", "ip": "iproute2",
-            "nsenter": "util-linux", "sysctl": "procps", "/usr/lib/cni/ptp": "containernetworking-plugins", "go": "",
-        },
-    ),
+    CLUSTER,
     Suite(name="a real GPU", marked="gpu", distribution=(), tools={_NVIDIA: ""}),
 )  # fmt: skip
 
@@ -66,7 +67,7 @@ def main() -> int:
     _install({package for suite in SUITES for _, package in _missing(suite) if package})
     told, failed = [], False
     for suite in SUITES:
-        reasons = list(_reasons(suite))
+        reasons = list(why_not(suite))
         if reasons:
             told.append(f"LEFT OUT  {suite.name}: {', '.join(reasons)}")
             continue
@@ -94,7 +95,7 @@ def _missing(suite: Suite) -> Iterator[tuple[str, str]]:
             yield tool, package
 
 
-def _reasons(suite: Suite) -> Iterator[str]:
+def why_not(suite: Suite) -> Iterator[str]:
     """Why it cannot run here."""
     if suite.needs_root and os.geteuid() != 0:
         yield "needs root"

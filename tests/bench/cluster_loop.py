@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from tests.cluster.bundles import NAMESPACE
 from tests.cluster.lab import CONDITION, Lab, intent
+from tests.tools import helm
 
 ROUNDS = 5
 BY_HAND = "1 to 2 minutes are reported for relabelling by hand"
@@ -40,8 +41,6 @@ class Watch:
 
     def __init__(self, lab: Lab, *arguments: str) -> None:
         kubeconfig = lab.cluster.control_plane.folder / "admin.kubeconfig"
-        from tests.tools import helm  # it may download
-
         command = lab.cluster.network.command(helm.kubectl(), "--kubeconfig", kubeconfig, "get", *arguments, "--watch")
         self._process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
         self.lines: list[tuple[float, str]] = []

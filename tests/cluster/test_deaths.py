@@ -73,7 +73,7 @@ DEATHS = tuple((number, when) for number in range(1, CALLS + 1) for when in ("be
     [pytest.param(write, call, id=f"{' '.join(map(str, write or ('no write',)))}, call {call[0]} {call[1]}")
      for write, call in itertools.zip_longest(WRITES, DEATHS)],
 )  # fmt: skip
-def test_a_runtime_killed_at_any_step_of_a_change_ends_what_it_began(
+def test_16_a_runtime_killed_at_any_step_of_a_change_ends_what_it_began(
     pool: Lab, laid: Ambush, write: tuple[str, int] | None, call: tuple[int, str]
 ) -> None:
     """On the one node right before a write to the API server, on the other right before or after a call to the driver."""
@@ -90,7 +90,7 @@ def test_a_runtime_killed_at_any_step_of_a_change_ends_what_it_began(
     pool.cluster.wait(lambda: [starts(pool, node) for node in BOTH] == again, "kubelet has started each again, once", 10)
 
 
-def test_a_runtime_killed_while_it_waits_goes_on_waiting(pool: Lab) -> None:
+def test_16_a_runtime_killed_while_it_waits_goes_on_waiting(pool: Lab) -> None:
     """On the one node for a tenant, on the other for the device plugin."""
     before = pool.offer("node-1")
     sleeper(pool, "asleep", "node-1", next(name for name in before if name != STAYS))

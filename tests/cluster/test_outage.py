@@ -41,7 +41,7 @@ def restarts(lab: Lab, node: str) -> list[int]:
     return [one["restartCount"] for one in (*status["initContainerStatuses"], *status["containerStatuses"])]
 
 
-def test_without_an_api_server_caps_are_held_and_what_was_begun_goes_on(pools: Lab) -> None:
+def test_29_without_an_api_server_caps_are_held_and_what_was_begun_goes_on(pools: Lab) -> None:
     shared, sliced = (pools.node(node) for node in BOTH)
     neighbour, offender = (shared.processes("--mib", "1000", *more) for more in ((), ("--grow-to",)))
     [neighbour] = set(neighbour) - set(offender)

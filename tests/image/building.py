@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ from tests.tools import cache
 
 ROOT = Path(__file__).parents[2]
 CONTEXT = ROOT / "node-runtime"
-_MOST_KEPT = 3
-"""Images of so many states of the sources stay: some 70 MB each."""
+_KEPT_SECONDS = 24 * 3600
+"""Images of states of the sources are some 70 MB each. What may be in use by another run stays."""
 
 ARCHITECTURES = ("amd64", "arm64")
 OWN = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
@@ -101,8 +102,10 @@ def _folder() -> Path:
     with tempfile.TemporaryDirectory() as scratch:
         source = copy_sources(Path(scratch) / "source")
         folder = cache.folder(f"image-{_digest(source)[:16]}", lambda made: build(source, made, *ARCHITECTURES))
-    for old in sorted(cache.root().glob("image-*/"), key=lambda one: one.stat().st_mtime)[:-_MOST_KEPT]:
-        shutil.rmtree(old)
+    for one in cache.root().glob("image-*/"):
+        if one != folder and one.stat().st_mtime < time.time() - _KEPT_SECONDS:
+            # Another run may be sweeping too.
+            shutil.rmtree(one, ignore_errors=True)
     return folder
 
 

@@ -1,15 +1,13 @@
 """etcd, API server, controller manager and scheduler of one cluster, as real processes in its network namespace."""
 
-import http.client
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
-from urllib.parse import urlencode
 
+from tests.cluster import proxy
 from tests.cluster.machine import API_SERVICE, NODE_ADDRESSES, SERVICES, MachineError, Network, is_running, start, stop
 from tests.cluster.programs import program
 from tests.tools import helm
@@ -93,10 +91,11 @@ class ControlPlane:
         )  # fmt: skip
         self._start("kube-scheduler", program("kube-scheduler"), f"--kubeconfig={admin}", "--bind-address=127.0.0.1",
                     "--leader-elect=false")  # fmt: skip
-        self._start("kubectl-proxy", helm.kubectl(), "--kubeconfig", admin, "proxy", f"--unix-socket={self._socket}")
+        self._start("kubectl-proxy", helm.kubectl(), "--kubeconfig", admin, "proxy", f"--unix-socket={self.proxy}")
 
     @property
-    def _socket(self) -> Path:
+    def proxy(self) -> Path:
+        """The socket of `kubectl proxy`."""
         return self.folder / "admin.socket"
 
     def _start(self, name: str, *command: str | Path) -> None:
@@ -117,24 +116,8 @@ class ControlPlane:
         return {**os.environ, "KUBECONFIG": str(self.folder / "admin.kubeconfig")}
 
     def read(self, path: str, **query: str) -> bytes | None:
-        """What the API server has at the path, as administrator; None where there is no such thing. MachineError.
-
-        For waiting: a kubectl at every look would take half of the machine.
-        """
-        connection = _SocketConnection(self._socket)
-        try:
-            connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
-            answer = connection.getresponse()
-            body = answer.read()
-        except OSError as error:
-            raise MachineError(f"GET {path}: {error}") from error
-        finally:
-            connection.close()
-        if answer.status == 404:
-            return None
-        if answer.status != 200:
-            raise MachineError(f"GET {path}: {answer.status} {body.decode(errors='replace')[:200]}")
-        return body
+        """What the API server has at the path, as administrator; None where there is no such thing. MachineError."""
+        return proxy.read(self.proxy, path, **query)
 
     def request(self, method: str, path: str, body: str, form: str, token: str) -> "subprocess.CompletedProcess[str]":
         """A bare request, for what kubectl cannot send: it reads before it patches. If refused, the answer is on stderr."""
@@ -149,19 +132,6 @@ class ControlPlane:
                 log = (self.folder / "kube-apiserver.log").read_text()[-2000:]
                 raise MachineError(f"the API server does not become ready:\n{log}")
             time.sleep(0.1)
-
-
-class _SocketConnection(http.client.HTTPConnection):
-    """To kubectl's proxy: a socket in a folder is reached from every network namespace."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=30)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
 
 
 def node_token(node: str) -> str:

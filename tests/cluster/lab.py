@@ -75,7 +75,7 @@ class Lab:
             silicon.heal()
         if Release(cluster).is_there():
             Release(cluster).helm("uninstall", NAME, "--no-hooks", "--wait", "--timeout", "60s")
-        cluster.kubectl("delete", "jobs,leases", "--all", "--namespace", NAMESPACE)
+        cluster.kubectl("delete", "jobs,leases,pods", "--all", "--namespace", NAMESPACE, "--grace-period=1")
         for node in cluster.nodes:
             self._clear_node(node)
 

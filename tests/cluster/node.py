@@ -138,7 +138,8 @@ base_runtime_spec = "{self.folder}/nvidia.json"
             "address": NODE_ADDRESSES[self.number], "port": 10250, "healthzPort": 0, "readOnlyPort": 0,
             "podLogsDir": str(self.folder / "pod-logs"), "failSwapOn": False, "makeIPTablesUtilChains": False,
             # Tests wait for what kubelet does: a second instead of ten and of a minute.
-            "nodeStatusUpdateFrequency": "1s", "syncFrequency": "5s", "configMapAndSecretChangeDetectionStrategy": "Watch",
+            "nodeStatusUpdateFrequency": "1s", "nodeStatusReportFrequency": "5m", "syncFrequency": "5s",
+            "configMapAndSecretChangeDetectionStrategy": "Watch",
             "registerWithTaints": [], "serverTLSBootstrap": False, "shutdownGracePeriod": "0s",
         }  # fmt: skip
         (self.folder / "kubelet.json").write_text(json.dumps(config))

@@ -40,10 +40,11 @@ class Fleet:
     def start_plugin(self, cluster: Cluster, node: Node) -> None:
         """The device plugin, as a process on the node."""
         environment = {
-            **self.silicon[node.name].environment, "KUBECONFIG": str(cluster.control_plane.folder / "admin.kubeconfig"),
+            **self.silicon[node.name].environment,
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)]),
         }  # fmt: skip
-        command = node.command(sys.executable, "-m", "tests.cluster.plugin", "--node", node.name)
+        command = node.command(sys.executable, "-m", "tests.cluster.plugin", "--node", node.name,
+                               "--proxy", cluster.control_plane.proxy)  # fmt: skip
         self.plugins[node.name] = machine.start(command, node.folder / "plugin.log", environment)
 
     def stop_plugin(self, node: Node) -> None:

@@ -1,4 +1,4 @@
-"""`python -m tests.cluster.plugin --node NAME`: runs on a node, KUBECONFIG and GPUSHARE_SILICON given.
+"""`python -m tests.cluster.plugin --node NAME --proxy SOCKET`: runs on a node, GPUSHARE_SILICON given.
 
 Follows k8s-device-plugin v0.20.0 in what others depend on: at every start the default config first and the label's a moment
 later; only a changed label makes it read config and hardware anew; a key that the ConfigMap does not have leaves the old
@@ -17,19 +17,21 @@ from typing import Any
 import grpc
 import yaml
 
+from tests.cluster.machine import MachineError
 from tests.cluster.plugin.offer import ConfigError, Gpu, Offer, offers
 from tests.cluster.plugin.server import KUBELET, Resource
-from tests.tools import helm
+from tests.cluster.proxy import read
 
-LABEL = r"nvidia\.com/device-plugin\.config"
+LABEL = "nvidia.com/device-plugin.config"
 
 
 class Plugin:
     """The plugin of one node."""
 
-    def __init__(self, node: str, namespace: str) -> None:
+    def __init__(self, node: str, namespace: str, proxy: Path) -> None:
         self.node = node
         self.namespace = namespace
+        self.proxy = proxy
         self.label = ""
         self.resources: dict[str, Resource] = {}
         self.kubelet: int | None = None
@@ -57,8 +59,9 @@ class Plugin:
         """One look at kubelet's socket and at the label."""
         if self.kubelet is not None and _inode(KUBELET / "kubelet.sock") not in (None, self.kubelet):
             self.withdraw()
-        label = self.kubectl("get", "node", self.node, "--output", rf"jsonpath={{.metadata.labels.{LABEL}}}")
-        if label is None or label == self.label:
+        node = self.read(f"/api/v1/nodes/{self.node}")
+        label = node["metadata"]["labels"].get(LABEL, "") if node else self.label
+        if label == self.label:
             return
         config = self.config(label) if label else {}
         if config is None:
@@ -71,8 +74,8 @@ class Plugin:
 
     def config(self, key: str) -> Any:
         """The config of that key; None if there is none."""
-        found = self.kubectl("get", "configmap", "gpushare-profiles", "--namespace", self.namespace, "--output", "json")
-        text = json.loads(found)["data"].get(key) if found else None
+        found = self.read(f"/api/v1/namespaces/{self.namespace}/configmaps/gpushare-profiles")
+        text = found["data"].get(key) if found else None
         return None if text is None else yaml.safe_load(text)
 
     def offer(self, config: dict[str, Any]) -> None:
@@ -95,10 +98,12 @@ class Plugin:
             self.resources[name] = Resource(name, offer)
             self.resources[name].start()
 
-    def kubectl(self, *arguments: str) -> str | None:
-        """What kubectl prints; None if it fails."""
-        done = subprocess.run([str(helm.kubectl()), *arguments], capture_output=True, text=True, check=False)
-        return done.stdout if done.returncode == 0 else None
+    def read(self, path: str) -> Any:
+        """The object at the path; None if there is none, or no answer."""
+        try:
+            return json.loads(read(self.proxy, path) or "null")
+        except MachineError:
+            return None
 
 
 def _inode(path: Path) -> int | None:
@@ -118,6 +123,7 @@ def _enumerate() -> tuple[Gpu, ...]:
 parser = argparse.ArgumentParser(prog="python -m tests.cluster.plugin")
 parser.add_argument("--node", required=True)
 parser.add_argument("--namespace", default="gpu-system")
+parser.add_argument("--proxy", type=Path, required=True)
 chosen = parser.parse_args()
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-Plugin(chosen.node, chosen.namespace).run()
+Plugin(chosen.node, chosen.namespace, chosen.proxy).run()

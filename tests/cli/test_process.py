@@ -125,10 +125,17 @@ def test_an_interrupt_ends_the_run_without_a_traceback(tmp_path: Path) -> None:
     pipe = tmp_path / "intent.yaml"
     os.mkfifo(pipe)
     command = [sys.executable, "-m", "gpushare", "check", pipe]
+
+    def listen() -> None:
+        """What a shell starts in the background ignores interrupts, and so would its children."""
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     # Opening the pipe returns when its other end is open: the run now waits for the intent.
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as running, pipe.open("wb"):
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, preexec_fn=listen  # noqa: PLW1509 - there are no threads here
+    ) as running, pipe.open("wb"):
         running.send_signal(signal.SIGINT)
-        _, errors = running.communicate()
+        _, errors = running.communicate(timeout=60)
     assert (running.returncode, errors) == (130, b"")
 
 

@@ -1,6 +1,7 @@
 """The whole loop at hand: a cluster with fake silicon, the release of a bundle on it, and what tests ask of both."""
 
 import json
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -78,6 +79,8 @@ class Lab:
         cluster.kubectl("delete", "jobs,leases,pods", "--all", "--namespace", NAMESPACE, "--grace-period=1")
         for node in cluster.nodes:
             self._clear_node(node)
+        # What is compiled next is of no former generation.
+        shutil.rmtree(self.folder / "bundle", ignore_errors=True)
 
     def _clear_node(self, node: Node) -> None:
         gone = ("gpushare.dev/pool-", "gpushare.dev/profile-", "nvidia.com/device-plugin.config-", f"{POOL}-")

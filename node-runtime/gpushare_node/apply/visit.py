@@ -38,7 +38,10 @@ _POLL_SECONDS = 5.0
 """Between two looks at the API server or the driver: a node that waits half an hour should cost neither anything."""
 
 _EARLY_SECONDS = 10.0
-"""At first it looks every second: a plugin is done within a few. What lasts no longer is not told."""
+"""At first it looks every second: a plugin is done within a few."""
+
+_SILENT_SECONDS = 20.0
+"""What lasts no longer is not told. Kubelet writes what a node offers every ten seconds."""
 
 
 class Watching(Protocol):
@@ -167,14 +170,15 @@ class Visit:
             found = self._ask(find, last)
             if found is None:
                 return None
-            is_early = self.site.clock.now() - begun < _EARLY_SECONDS
-            if not is_early:
+            waited = self.site.clock.now() - begun
+            if waited >= _SILENT_SECONDS:
                 # Says what it said already for nothing.
                 self.say(found.reason, found.message)
             last = found
             if self.site.clock.now() >= end:
                 return found
-            self.sleep(min(_TICK_SECONDS if is_early else _POLL_SECONDS, max(_TICK_SECONDS, end - self.site.clock.now())))
+            pause = _TICK_SECONDS if waited < _EARLY_SECONDS else _POLL_SECONDS
+            self.sleep(min(pause, max(_TICK_SECONDS, end - self.site.clock.now())))
 
     def _ask(self, find: Callable[[], Lack | None], last: Lack | None) -> Lack | None:
         try:

@@ -109,7 +109,7 @@ class Store:
     def _put(self, key: Key, thing: Object) -> Object:
         before = self._objects.get(key)
         thing["metadata"]["resourceVersion"] = str(self.version + 1)
-        if not thing.get("spec", {}).get("taints", True):
+        if not (thing.get("spec") or {}).get("taints", True):
             del thing["spec"]["taints"]  # as Go leaves out what is empty
         self._objects[key] = thing
         self._note(Change(version=self.version + 1, plural=key[0], before=before, after=copy.deepcopy(thing)))

@@ -282,6 +282,18 @@ def test_the_queue_of_another_pool_is_not_counted(api: ApiServer, on: On) -> Non
     assert has_turn(on("n1"))
 
 
+@pytest.mark.parametrize("content", [{}, {"spec": {}}, {"spec": None}])
+def test_a_lease_that_stands_for_no_node_has_no_turn(api: ApiServer, on: On, content: dict[str, object]) -> None:
+    api.add("leases", "of-somebody", {"metadata": {"labels": {"gpushare.dev/pool": "train"}}, **content}, namespace="gpushare")
+    assert has_turn(on("n1"))
+
+
+def test_a_lease_of_our_name_that_is_not_of_the_queue_is_named(api: ApiServer, on: On) -> None:
+    api.add("leases", "gpushare-train.n1", {"metadata": {}, "spec": {"holderIdentity": "n1"}}, namespace="gpushare")
+    with pytest.raises(ClusterError, match=r"gpushare-train\.n1.*delete it"):
+        on("n1").take_turn(1)
+
+
 def test_a_lease_goes_with_its_daemonset(api: ApiServer, on: On) -> None:
     daemonset = api.add_daemonset("gpushare-train")
     on("n1").take_turn(1)

@@ -49,6 +49,9 @@ class Leases:
             self._join()
             self._alive_at = self._clock.now()
             queue = self._read()
+            if self._name not in queue:
+                text = "it is there and not of the queue: delete it"
+                raise ClusterError(f"queue by Lease {self._place.namespace}/{self._name}", _CONFLICT, text)
         most = self._count(limit)
         front = [lease for lease in list(queue.values())[:most] if lease["metadata"]["name"] != self._name]
         for lease in self._find_expired(front) or (self._find_orphan(front) if len(front) == most else ()):
@@ -106,9 +109,10 @@ class Leases:
         return True
 
     def _read(self) -> dict[str, Json]:
-        """By name, the first in the queue first."""
+        """By name, the first in the queue first. What somebody else has labelled so, and stands for no node, is not of it."""
         items = self._connection.get(self._folder, {"labelSelector": f"{POOL_LABEL}={self._place.pool}"}).get("items") or ()
-        return {lease["metadata"]["name"]: lease for lease in sorted(items, key=_order)}
+        ours = [lease for lease in items if (lease.get("spec") or {}).get("holderIdentity")]
+        return {lease["metadata"]["name"]: lease for lease in sorted(ours, key=_order)}
 
     def _find_expired(self, front: list[Json]) -> list[Json]:
         """Of those others that have turns, who has not written for too long."""

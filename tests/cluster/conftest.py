@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.lab import Lab
+from tests.cluster.lab import A100, NOTEBOOKS, T4, TRAINING, Lab, intent
 from tests.tools import cache
 
 
@@ -51,3 +51,15 @@ def lab(stage: Lab) -> Iterator[Lab]:
     stage.clear()
     yield stage
     stage.clear()
+
+
+@pytest.fixture(scope="module")
+def pools(lab: Lab) -> Lab:
+    """A pool of time-sliced T4s on node-1, and one of time-sliced MIG instances of A100s on node-2."""
+    lab.equip("node-1", T4)
+    lab.equip("node-2", A100)
+    lab.choose(node_1="notebooks", node_2="training")
+    lab.install(intent(notebooks=NOTEBOOKS, training=TRAINING))
+    for node, pool in (("node-1", "notebooks"), ("node-2", "training")):
+        lab.await_offer(node, pool)
+    return lab

@@ -6,24 +6,12 @@ from typing import Any
 import pytest
 
 from tests.cluster.bundles import NAMESPACE
-from tests.cluster.lab import A100, NOTEBOOKS, SLICE, T4, TRAINING, Lab, intent
+from tests.cluster.lab import SLICE, Lab
 from tests.cluster.release import NAME, Release
 
 pytestmark = pytest.mark.cluster
 
 NAMES = ["gpushare-test-notebooks", "gpushare-test-training"]
-
-
-@pytest.fixture(scope="module")
-def pools(lab: Lab) -> Lab:
-    """A pool of time-sliced T4s on node-1, and one of time-sliced MIG instances of A100s on node-2."""
-    lab.equip("node-1", T4)
-    lab.equip("node-2", A100)
-    lab.choose(node_1="notebooks", node_2="training")
-    lab.install(intent(notebooks=NOTEBOOKS, training=TRAINING))
-    lab.await_offer("node-1", "notebooks")
-    lab.await_offer("node-2", "training")
-    return lab
 
 
 def found_pods(lab: Lab) -> dict[str, Any]:

@@ -4,22 +4,10 @@ import pytest
 
 from tests.cluster.bundles import NAMESPACE
 from tests.cluster.images import TENANT
-from tests.cluster.lab import A100, NOTEBOOKS, SHARED, SLICE, T4, TRAINING, Lab, intent
+from tests.cluster.lab import SHARED, SLICE, TRAINING, Lab, intent
 from tests.cluster.mps import Daemon
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture(scope="module")
-def pools(lab: Lab) -> Lab:
-    """A pool of time-sliced T4s on node-1, and one of time-sliced MIG instances of A100s on node-2."""
-    lab.equip("node-1", T4)
-    lab.equip("node-2", A100)
-    lab.choose(node_1="notebooks", node_2="training")
-    lab.install(intent(notebooks=NOTEBOOKS, training=TRAINING))
-    for node, pool in (("node-1", "notebooks"), ("node-2", "training")):
-        lab.await_offer(node, pool)
-    return lab
 
 
 def test_nodes_partition_themselves_and_offer_what_the_plan_promises(pools: Lab) -> None:

@@ -129,7 +129,7 @@ def chooser(query: Mapping[str, str]) -> Callable[[Object], bool]:
     def chosen(thing: Object) -> bool:
         have = thing["metadata"].get("labels") or {}
         values = {"metadata.name": thing["metadata"]["name"], "metadata.namespace": thing["metadata"].get("namespace", ""),
-                  "spec.nodeName": thing.get("spec", {}).get("nodeName", ""),
+                  "spec.nodeName": (thing.get("spec") or {}).get("nodeName", ""),
                   "status.phase": thing.get("status", {}).get("phase", "")}
         return all(_holds(have, one) for one in labels) and all(_holds(values, one, closed=True) for one in fields)
 

@@ -101,6 +101,13 @@ class AdmissionMode(StrEnum):
     NONE = "none"
 
 
+class AdmissionScope(StrEnum):
+    """Whose pods admission refuses: those of tenants, or those of every namespace but the platform's."""
+
+    TENANTS = "tenants"
+    CLUSTER = "cluster"
+
+
 class Expression(Record):
     """One requirement on one node label."""
 
@@ -208,12 +215,16 @@ class Memory(Record):
 
 
 class Enforcement(Record):
-    """How a cap is held. `tolerance` is bytes or a percentage of the cap."""
+    """How a cap is held. `tolerance` is bytes or a percentage of the cap.
+
+    `notice_seconds`: how long after its warning a container that ran before its pool had a cap stays exempt; None: always.
+    """
 
     action: Action = Action.KILL
     grace_seconds: int = 10
     tolerance: Share = Share(bytes=0)
     mechanism: Mechanism = Mechanism.AUTO
+    notice_seconds: int | None = None
 
 
 class Rollout(Record):
@@ -233,7 +244,7 @@ class Require(Record):
 
 
 class Pool(Record):
-    """Nodes of one card model, shared in one way."""
+    """Nodes of one card model, shared in one way. `is_default`: pods that name no pool are sent here."""
 
     name: str
     card: str
@@ -247,6 +258,7 @@ class Pool(Record):
     require: Require = Require()
     namespaces: tuple[str, ...] = ()
     tolerations: tuple[Mapping[str, Any], ...] = ()
+    is_default: bool = False
 
     @property
     def mode(self) -> Mode:
@@ -271,7 +283,10 @@ class Driver(Record):
 
 
 class Platform(Record):
-    """The upstream stack beside gpushare. `driver` None: drivers are on the nodes. `version` None: the newest known."""
+    """The upstream stack beside gpushare. `driver` None: drivers are on the nodes. `version` None: the newest known.
+
+    `namespaces`: where the platform's own pods run, besides kube-system and the bundle's namespace.
+    """
 
     stack: Stack = Stack.GPU_OPERATOR
     version: str | None = None
@@ -279,7 +294,16 @@ class Platform(Record):
     driver: Driver | None = None
     registry: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
     values: Mapping[str, Any] = NOTHING
+
+
+class Admission(Record):
+    """What admission policies do, to whom, and which AppArmor profiles of type Localhost tenants may use."""
+
+    mode: AdmissionMode = AdmissionMode.DENY
+    scope: AdmissionScope = AdmissionScope.TENANTS
+    localhost_profiles: tuple[str, ...] = ()
 
 
 class Quota(Record):
@@ -299,6 +323,8 @@ class Quota(Record):
 class Intent(Record):
     """One cluster. `pools` and `quotas` are in the user's order; `cards` are card documents keyed by id.
 
+    `accepted` are the warnings that the user means: (code, reason) pairs.
+
     `kubernetes` is None where the text is no version; a rule says so.
     """
 
@@ -308,7 +334,19 @@ class Intent(Record):
     namespace: str = "gpu-system"
     platform: Platform = Platform()
     quotas: tuple[Quota, ...] = ()
-    admission: AdmissionMode = AdmissionMode.DENY
+    admission: Admission = Admission()
+    accepted: tuple[tuple[str, str], ...] = ()
     monitoring: Mapping[str, Any] = NOTHING
     gitops: Mapping[str, Any] = NOTHING
     cards: Mapping[str, Any] = NOTHING
+
+    @property
+    def platform_namespaces(self) -> tuple[str, ...]:
+        """The namespaces of the platform's own pods, sorted: one list for admission and enforcement."""
+        return tuple(sorted({"kube-system", self.namespace, *self.platform.namespaces}))
+
+    @property
+    def tenant_namespaces(self) -> tuple[str, ...]:
+        """The namespaces that pools and quotas name, sorted."""
+        named = (namespace for pool in self.pools for namespace in pool.namespaces)
+        return tuple(sorted({*named, *(quota.namespace for quota in self.quotas)}))

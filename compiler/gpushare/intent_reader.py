@@ -9,7 +9,9 @@ from typing import Any, TypeVar, assert_never
 
 from gpushare.intent import (
     Action,
+    Admission,
     AdmissionMode,
+    AdmissionScope,
     Balanced,
     CapValue,
     CapWord,
@@ -63,7 +65,8 @@ def build(document: Document) -> Intent:
             for namespace, limits in spec.get("quotas", {}).items()
             for pool, limit in limits.items()
         ),
-        admission=AdmissionMode(spec.get("admission", {}).get("enforce", "deny")),
+        admission=_admission(spec.get("admission", {})),
+        accepted=tuple(spec.get("accept", {}).items()),
         monitoring=spec.get("monitoring", {}),
         gitops=spec.get("gitops", {}),
         cards=spec.get("cards", {}),
@@ -84,7 +87,16 @@ def _platform(document: Document) -> Platform:
         driver=None if driver is None else Driver(**driver),
         registry=document.get("registry"),
         image_pull_secrets=tuple(document.get("imagePullSecrets", ())),
+        namespaces=tuple(document.get("namespaces", ())),
         values=document.get("values", {}),
+    )
+
+
+def _admission(document: Document) -> Admission:
+    return Admission(
+        mode=AdmissionMode(document.get("enforce", "deny")),
+        scope=AdmissionScope(document.get("scope", "tenants")),
+        localhost_profiles=tuple(document.get("localhostProfiles", ())),
     )
 
 
@@ -102,6 +114,7 @@ def _pool(name: str, document: Document) -> Pool:
         require=_require(document.get("require", {})),
         namespaces=tuple(document.get("namespaces", ())),
         tolerations=tuple(map(_toleration, document.get("tolerations", ()))),
+        is_default=document.get("default", False),
     )
 
 
@@ -203,11 +216,13 @@ def _cap(value: str | float) -> CapValue:
 
 
 def _enforcement(document: Document) -> Enforcement:
+    notice = document.get("notice", "none")
     return Enforcement(
         action=Action(document.get("action", "kill")),
         grace_seconds=_seconds(document.get("grace", "10s")),
         tolerance=_share(document.get("tolerance", 0)),
         mechanism=Mechanism(document.get("mechanism", "auto")),
+        notice_seconds=None if notice == "none" else _seconds(notice),
     )
 
 

@@ -123,6 +123,7 @@ FORMATS: Mapping[str, Callable[[str], bool]] = {
     "gpushare-duration": lambda text: parse_duration(text) is not None,
     "gpushare-share": lambda text: parse_share(text) is not None,
     "gpushare-cap": lambda text: text in ("even", "none") or parse_quantity(text) is not None,
+    "gpushare-notice": lambda text: text == "none" or parse_duration(text) is not None,
 }
 """What a pattern cannot say, of text: numbers of bytes that fit 63 bits, durations in whole seconds.
 

@@ -33,16 +33,17 @@ class Value:
     value: Any
     path: str = ""
 
-    def fields(self, *names: str) -> dict[str, "Value"]:
-        """A mapping with exactly these keys."""
+    def fields(self, *names: str, optional: tuple[str, ...] = ()) -> dict[str, "Value"]:
+        """A mapping with exactly these keys; an optional one that is absent counts as null."""
         found = self._mapping()
+        known = (*names, *optional)
         for key in found:
-            if key not in names:
-                raise PolicyError(self._below(key), f"is not known; known here are {', '.join(names)}")
+            if key not in known:
+                raise PolicyError(self._below(key), f"is not known; known here are {', '.join(known)}")
         for name in names:
             if name not in found:
                 raise PolicyError(self._below(name), "is missing")
-        return {name: Value(value=found[name], path=self._below(name)) for name in names}
+        return {name: Value(value=found.get(name), path=self._below(name)) for name in known}
 
     def entries(self, *, at_least: int = 0) -> tuple[tuple[str, "Value"], ...]:
         """A mapping with keys of the writer's choice, as pairs in the document's order."""

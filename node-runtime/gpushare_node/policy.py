@@ -14,7 +14,7 @@ import yaml
 from gpushare_node.document import PolicyError, Value
 
 __all__ = ["Action", "Card", "Enforcement", "Mechanism", "Mode", "OnBusy", "Partitioner", "Policy", "PolicyError", "Rollout",
-           "Share", "Stack", "WantedGpu", "WantedInstance", "read"]
+           "Scope", "Share", "Stack", "Tenancy", "WantedGpu", "WantedInstance", "read"]
 
 _MOST_GPUS = 16
 _MOST_REPLICAS = 1024
@@ -88,6 +88,22 @@ class OnBusy(StrEnum):
     FAIL = "fail"
 
 
+class Scope(StrEnum):
+    """Whose pods admission refuses: those of tenants, or those of every namespace but the platform's."""
+
+    TENANTS = "tenants"
+    CLUSTER = "cluster"
+
+
+class AdmissionMode(StrEnum):
+    """What admission does with a pod that breaks the rules of sharing."""
+
+    DENY = "deny"
+    WARN = "warn"
+    AUDIT = "audit"
+    NONE = "none"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Card:
     """The only card model that the node may have. `memory_mib` is the smallest known total, None if nobody knows it."""
@@ -130,11 +146,25 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True)
 class Enforcement:
-    """How caps are held."""
+    """How caps are held.
+
+    `notice_seconds`: how long after its warning a container that ran before the pool had a cap stays exempt; None: always.
+    """
 
     action: Action
     grace_seconds: int
     mechanism: Mechanism
+    notice_seconds: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tenancy:
+    """Who is a tenant and who is the platform, on the whole cluster. The defaults stand for bundles that do not say."""
+
+    scope: Scope = Scope.TENANTS
+    admission: AdmissionMode = AdmissionMode.NONE
+    platform_namespaces: tuple[str, ...] = ()
+    tenant_namespaces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +194,7 @@ class Policy:
     enforcement: Enforcement
     rollout: Rollout
     namespaces: tuple[str, ...]
+    tenancy: Tenancy = Tenancy()
 
 
 def read(text: str) -> Policy:
@@ -178,7 +209,7 @@ def read(text: str) -> Policy:
     metadata = whole["metadata"].fields("name", "cluster")
     spec = whole["spec"].fields(
         "card", "gpusPerNode", "mode", "stack", "partitioner", "profile", "migConfig", "gpus", "resources", "shares",
-        "enforcement", "rollout", "namespaces",
+        "enforcement", "rollout", "namespaces", optional=("tenancy",),
     )  # fmt: skip
     return Policy(
         pool=metadata["name"].text(_POOL),
@@ -195,6 +226,7 @@ def read(text: str) -> Policy:
         enforcement=_enforcement(spec["enforcement"]),
         rollout=_rollout(spec["rollout"]),
         namespaces=tuple(value.text(_LABEL) for value in spec["namespaces"].items()),
+        tenancy=spec["tenancy"].optional(_tenancy) or Tenancy(),
     )
 
 
@@ -256,11 +288,22 @@ def _share(value: Value) -> Share:
 
 
 def _enforcement(value: Value) -> Enforcement:
-    fields = value.fields("action", "graceSeconds", "mechanism")
+    fields = value.fields("action", "graceSeconds", "mechanism", optional=("noticeSeconds",))
     return Enforcement(
         action=fields["action"].word(Action),
         grace_seconds=fields["graceSeconds"].whole(at_least=0),
         mechanism=fields["mechanism"].word(Mechanism),
+        notice_seconds=fields["noticeSeconds"].optional(lambda one: one.whole(at_least=0)),
+    )
+
+
+def _tenancy(value: Value) -> Tenancy:
+    fields = value.fields("scope", "admission", "platformNamespaces", "tenantNamespaces")
+    return Tenancy(
+        scope=fields["scope"].word(Scope),
+        admission=fields["admission"].word(AdmissionMode),
+        platform_namespaces=tuple(one.text(_LABEL) for one in fields["platformNamespaces"].items()),
+        tenant_namespaces=tuple(one.text(_LABEL) for one in fields["tenantNamespaces"].items()),
     )
 
 

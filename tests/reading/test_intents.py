@@ -8,7 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from gpushare import intent, intent_reader, schema, source
 from gpushare.intent import (
     Action,
+    Admission,
     AdmissionMode,
+    AdmissionScope,
     Balanced,
     CapWord,
     Driver,
@@ -51,7 +53,7 @@ def built(text: str) -> intent.Intent:
 def test_what_is_not_given_has_the_defaults_of_version_one() -> None:
     whole = built(INTENT)
     assert (whole.name, whole.kubernetes, whole.namespace) == ("physics-batch", (1, 30), "gpu-system")
-    assert whole.admission is AdmissionMode.DENY
+    assert whole.admission == Admission()
     assert whole.platform == Platform(stack=Stack.GPU_OPERATOR, version=None, partitioner=Partitioner.GPUSHARE, driver=None)
     assert (whole.quotas, whole.monitoring, whole.gitops, whole.cards) == ((), {}, {}, {})
     pool = whole.pools[0]
@@ -79,14 +81,45 @@ def test_the_defaults_of_the_schema_are_those_of_the_intent() -> None:
         ("sharing", "rename"): True, ("sharing", "placement"): "spread", ("sharing", "strategy"): "mixed",
         ("memory", "cap"): "even", ("memory", "oversubscribe"): "100%",
         ("enforcement", "action"): "kill", ("enforcement", "grace"): "10s", ("enforcement", "tolerance"): 0,
-        ("enforcement", "mechanism"): "auto", ("rollout", "maxUnavailable"): 1, ("rollout", "onBusy"): "wait",
+        ("enforcement", "mechanism"): "auto", ("enforcement", "notice"): "none", ("pool", "default"): False,
+        ("rollout", "maxUnavailable"): 1,
+        ("rollout", "onBusy"): "wait",
         ("rollout", "drainTimeout"): "30m",
     }
 
 
+def test_whose_pods_are_refused_and_who_is_the_platform() -> None:
+    text = """
+apiVersion: gpushare.dev/v1
+kind: ClusterIntent
+metadata: {name: x}
+spec:
+  namespace: gpu
+  platform: {namespaces: [monitoring, gpu-operator]}
+  admission: {scope: cluster, localhostProfiles: [tenant-default]}
+  accept: {GS404: the GPU that is left whole is meant}
+  quotas: {cms: {a: 2}}
+  pools:
+    a:
+      card: t4
+      nodes: {names: [n1]}
+      gpusPerNode: 1
+      sharing: {mode: time-slicing, replicas: 4}
+      enforcement: {notice: 72h}
+      namespaces: [atlas]
+      default: true
+"""
+    whole = built(text)
+    assert whole.admission == Admission(scope=AdmissionScope.CLUSTER, localhost_profiles=("tenant-default",))
+    assert whole.accepted == (("GS404", "the GPU that is left whole is meant"),)
+    assert whole.platform_namespaces == ("gpu", "gpu-operator", "kube-system", "monitoring")
+    assert whole.tenant_namespaces == ("atlas", "cms")
+    assert (whole.pools[0].is_default, whole.pools[0].enforcement.notice_seconds) == (True, 72 * 3600)
+
+
 def test_what_is_given_arrives_in_its_unit_and_order() -> None:
     whole = built(FULL)
-    assert (whole.kubernetes, whole.admission) == ((1, 33), AdmissionMode.AUDIT)
+    assert (whole.kubernetes, whole.admission) == ((1, 33), Admission(mode=AdmissionMode.AUDIT))
     assert whole.platform == Platform(
         stack=Stack.GPU_OPERATOR, version="v26.7.0", partitioner=Partitioner.MIG_MANAGER,
         driver=Driver(repository="registry.example.org/nvidia", image="driver", version="595.91.07"),

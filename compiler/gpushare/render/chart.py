@@ -43,9 +43,9 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
         "runtimeClassName": runtime_class(platform),
         "migParted": {"enabled": platform.partitioner is Partitioner.MIG_MANAGER},
         "admission": {
-            "enforce": plan.intent.admission.value,
+            "enforce": plan.intent.admission.mode.value,
             "ambiguous": _ambiguous(plan),
-            "tenants": sorted(_tenants(plan)),
+            "tenants": list(plan.intent.tenant_namespaces),
         },
         "pools": {pool.name: _pool(pool, policies[pool.name]) for pool in plan.pools},
         "quotas": {quota.namespace: dict(quota.hard) for quota in plan.quotas},
@@ -94,8 +94,3 @@ def _ambiguous(plan: Plan) -> list[str]:
             meaning = (pool.card.id, device.profile, device.replicas > 1, device.cap_mib)
             meanings.setdefault(device.resource, set()).add(meaning)
     return sorted(name for name, found in meanings.items() if len(found) > 1)
-
-
-def _tenants(plan: Plan) -> set[str]:
-    """Namespaces that the intent names."""
-    return {quota.namespace for quota in plan.quotas}.union(*(pool.pool.namespaces for pool in plan.pools))

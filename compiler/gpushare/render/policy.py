@@ -42,6 +42,7 @@ def document(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
                 "action": wanted.enforcement.action.value,
                 "graceSeconds": wanted.enforcement.grace_seconds,
                 "mechanism": wanted.enforcement.mechanism.value,
+                "noticeSeconds": wanted.enforcement.notice_seconds,
             },
             "rollout": {
                 "maxUnavailable": wanted.rollout.max_unavailable,
@@ -49,6 +50,12 @@ def document(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
                 "drainTimeoutSeconds": wanted.rollout.drain_timeout_seconds,
             },
             "namespaces": sorted(wanted.namespaces),
+            "tenancy": {
+                "scope": plan.intent.admission.scope.value,
+                "admission": plan.intent.admission.mode.value,
+                "platformNamespaces": list(plan.intent.platform_namespaces),
+                "tenantNamespaces": list(plan.intent.tenant_namespaces),
+            },
         },
     }
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.cluster.bundles import NAMESPACE
 from tests.cluster.images import TENANT
-from tests.cluster.lab import SHARED, SLICE, TRAINING, Lab, intent
+from tests.cluster.lab import NOTEBOOKS, SHARED, SLICE, TRAINING, Lab, intent
 from tests.cluster.mps import Daemon
 
 pytestmark = pytest.mark.cluster
@@ -78,3 +78,21 @@ def test_under_mps_the_daemon_is_asked_first_and_server_and_neighbours_live(pool
     finally:
         pools.dismiss("neighbour", "offender")
         daemon.leave()
+
+
+def test_76_after_its_tenants_a_node_under_mps_changes_its_mode(pools: Lab) -> None:
+    """The server outlives its clients; its daemon ends it only when the label is another."""
+    silicon, label = pools.silicon("node-1"), "nvidia.com/device-plugin.config"
+    daemon = Daemon(pools, "node-1")
+    daemon.serve()
+    silicon.set_compute_mode(0, 3)
+    try:
+        pools.install(intent(notebooks=NOTEBOOKS, training=TRAINING))
+        pools.cluster.wait(lambda: not pools.labels("node-1")[label].startswith("mps-"), "the label goes first", 90)
+        assert "gpushare.dev/repartitioning" in pools.taints("node-1")
+        assert silicon.compute_mode(0) == 3
+    finally:
+        daemon.leave()
+    pools.await_offer("node-1", "notebooks")
+    assert silicon.compute_mode(0) == 0
+    assert pools.offer("node-1") == {SHARED: 8}

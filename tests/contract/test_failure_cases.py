@@ -1,10 +1,9 @@
-"""docs/failure-cases.md is whole: each of the 75 cases has a test that carries its number, or a reason why it has none."""
+"""docs/failure-cases.md is whole: each of its cases has a test that carries its number, or a reason why it has none."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-CASES = 75
 UNTESTED = {58}
 
 ROWS = {
@@ -15,7 +14,8 @@ ROWS = {
 
 
 def test_the_page_has_every_case_once_and_in_order() -> None:
-    assert list(ROWS) == list(range(1, CASES + 1))
+    assert list(ROWS) == list(range(1, len(ROWS) + 1))
+    assert len(ROWS) > 75
 
 
 def test_every_case_has_a_test_or_a_reason() -> None:

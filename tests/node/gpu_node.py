@@ -72,10 +72,13 @@ class GpuNode:
         self.resets: list[str] = []
         self.reset_answer: Callable[[str], str | None] = lambda _: "there is no nvidia-smi on the host"
         self.nodes_answer: str | None = None
+        self.openers: tuple[str, ...] = ()
         self.results: list[Result] = []
 
     def hardware(self) -> Hardware:
-        machine = Machine(boot_id=self.boot_id, reset=self._reset, make_nodes=lambda: self.nodes_answer)
+        machine = Machine(
+            boot_id=self.boot_id, reset=self._reset, make_nodes=lambda: self.nodes_answer, name_openers=lambda: self.openers
+        )
         return Hardware(
             open_driver=Session.open, folder=self.folder, clock=self.clock, policy_digest=self.digest, machine=machine
         )

@@ -125,6 +125,8 @@ class LoopNode:
         self.registered: dict[str, list[str]] = {}
         self.watched: list[str] = []
         self.results: list[Result] = []
+        self.mps: set[int] = set()
+        self.is_mps_deaf = False
         self.reboots = 0
         self.may_reboot = False
         self.is_plugin_dead = False
@@ -166,7 +168,10 @@ class LoopNode:
         return Server(connection, place, self.clock, self.events)
 
     def _hardware(self, digest: str) -> Hardware:
-        machine = Machine(boot_id=self.gpus.boot_id, reset=lambda _: "there is no nvidia-smi", make_nodes=lambda: None)
+        machine = Machine(
+            boot_id=self.gpus.boot_id, reset=lambda _: "there is no nvidia-smi", make_nodes=lambda: None,
+            find_servers=lambda pids: frozenset(self.mps & set(pids)),
+        )  # fmt: skip
         return Hardware(open_driver=Session.open, folder=self.folder, clock=self.clock, policy_digest=digest, machine=machine)
 
     def _report(self, result: Result) -> None:
@@ -183,6 +188,8 @@ class LoopNode:
         if not self.api_is_up():
             return
         labels = self.labels()
+        if self.mps and not self.is_mps_deaf and not labels.get(PLUGIN_LABEL, "").startswith("mps"):
+            self.stop_mps()
         if labels.get(DEPLOY) != "true":
             self._enumerated = None
             if any(pod["metadata"]["name"] == PLUGIN_POD for pod in self.api.all("pods", namespace="gpu-operator")):
@@ -206,6 +213,19 @@ class LoopNode:
                 ids = [uuid] if share.replicas == 1 else [f"{uuid}::{number}" for number in range(share.replicas)]
                 self.registered.setdefault(share.resource, []).extend(ids)
         self.publish()
+
+    def serve_mps(self, *pids: int) -> None:
+        """The MPS daemon's: a server on each GPU, whose last client has gone, and the compute mode."""
+        self.mps = set(pids)
+        for gpu, pid in enumerate(pids):
+            self.silicon.set_compute_mode(gpu, 3)
+            self.silicon.put(gpu, pid, 30)
+
+    def stop_mps(self) -> None:
+        """The daemon stops its servers. One that is killed leaves the compute mode."""
+        for gpu, pid in enumerate(sorted(self.mps)):
+            self.silicon.take(gpu, pid)
+        self.mps = set()
 
     def publish(self) -> None:
         """Kubelet writes down and offers what is registered."""

@@ -83,7 +83,9 @@ class _Bringing:
             change = self.room.hardware.change(self.goal.policy, sight, frozenset(), self.visit.take)
             self._publish()
         else:
-            change = change_hardware(self.room, sight, self.goal.digest, self._publish)
+            change = change_hardware(
+                self.room, sight, self.goal.digest, announce=lambda: self._announce(sight), publish=self._publish
+            )
         if self._sight is None:
             # mig-manager was at work, and failed.
             raise Halted(change.reason or Reason.PARTITION_FAILED, change.message)
@@ -97,6 +99,12 @@ class _Bringing:
             _forget_change(self.visit)
             self.visit.let_in(REPARTITIONING_TAINT)
         return self._fail(change)
+
+    def _announce(self, sight: Sight) -> None:
+        """Have the node's other programs learn of the goal before the hardware follows. The taint keeps pods away."""
+        if self.visit.site.cluster is not None:
+            devices = self.room.hardware.devices(sight)
+            Offering(visit=self.visit, policy=self.goal.policy, devices=devices, wanted={}).publish()
 
     def _publish(self) -> None:
         """Look what stands now, and have the plugin offer it. Where nothing was changed and nothing is right, say nothing."""

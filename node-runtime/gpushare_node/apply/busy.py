@@ -71,10 +71,10 @@ class Obstacle:
 def find_obstacle(sight: Sight, holders: Sequence[Holder], disturbed: Collection[str]) -> Obstacle | None:
     """Who is in the way of what is planned, and of the resources that a new label takes away; None: nobody.
 
-    Where only MPS's compute mode is to be put right, the process on the GPU is MPS itself: it goes with the label.
+    An MPS server is in nobody's way: it ends when its daemon learns of the new label, which `servers` sees to.
     """
     by_uuid = {survey.uuid: survey for survey in sight.surveys}
-    blocked = [gpu for gpu in sight.plan.gpus if gpu.is_blocked]
+    blocked = [gpu for gpu in sight.plan.gpus if gpu.uuid in sight.blocked]
     affected = frozenset(uuid for gpu in blocked for uuid in _affected(gpu, by_uuid.get(gpu.uuid))) | sight.compute_modes
     held = tuple(one for one in holders if one.devices & affected or one.resources & set(disturbed))
     if not held and not blocked:

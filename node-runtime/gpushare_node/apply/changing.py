@@ -8,6 +8,7 @@ from gpushare_node.apply.drain import Room
 from gpushare_node.apply.hardware import Change
 from gpushare_node.apply.outcome import Halted, Lack
 from gpushare_node.apply.pause import paused
+from gpushare_node.apply.servers import await_servers
 from gpushare_node.apply.sight import Sight
 from gpushare_node.policy import Partitioner
 from gpushare_node.voice.reasons import Reason
@@ -24,13 +25,17 @@ _STALE_SECONDS = 30.0
 """For so long the state may still be the one of the config before."""
 
 
-def change_hardware(room: Room, sight: Sight, digest: str, publish: Callable[[], None]) -> Change:
+def change_hardware(
+    room: Room, sight: Sight, digest: str, *, announce: Callable[[], None], publish: Callable[[], None]
+) -> Change:
     """Carry the plan out for every GPU that is free. `publish` comes after it and before GPU clients are back.
 
-    So a plugin that starts again finds its label. Where the plan is empty nothing is called that changes anything.
+    So a plugin that starts again finds its label. Where the plan is empty nothing is called that changes anything. MPS servers
+    must end first: `announce` has their daemons learn that they are not wanted any more.
     """
     visit, policy = room.visit, room.wish.policy
-    if policy.partitioner is Partitioner.MIG_MANAGER:
+    sight = await_servers(room, sight, digest, announce)
+    if policy.partitioner is Partitioner.MIG_MANAGER and (sight.plan.operations or not sight.compute_modes):
         change = _supervise(room, sight)
         if change.reason is None:
             publish()

@@ -71,7 +71,8 @@ class Hardware:
     def look(self, policy: Policy, allocated: frozenset[str] = frozenset()) -> Sight:
         """The GPUs now. `allocated` are UUIDs that kubelet gave to pods which have not ended."""
         surveys = self._connection.driver.survey()
-        return see(surveys, policy, allocated=allocated, pending_modes=self._record.pending_modes)
+        servers = self._machine.find_servers({pid for survey in surveys for _, pid in survey.pids})
+        return see(surveys, policy, allocated=allocated, pending_modes=self._record.pending_modes, servers=servers)
 
     def devices(self, sight: Sight) -> frozenset[str]:
         """The UUIDs that the device plugin must register for what was seen: whole GPUs without MIG, and MIG devices."""

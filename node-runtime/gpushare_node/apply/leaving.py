@@ -15,9 +15,11 @@ from gpushare_node.apply.publishing import withdraw
 from gpushare_node.apply.visit import Visit
 from gpushare_node.host.kubelet import CheckpointError
 from gpushare_node.kube.cluster import (
+    MIG_LABEL,
     NOT_READY_TAINT,
     PLUGIN_LABEL,
     POOL_LABEL,
+    PROFILE_LABEL,
     RELEASED_ANNOTATION,
     REPARTITIONING_TAINT,
     NodeView,
@@ -96,12 +98,20 @@ def _make_exclusive(visit: Visit, former: Policy | None, pool: str, node: NodeVi
             raise Halted(Reason.PARTITION_FAILED, "leaving has failed too often: it is not tried again before the next boot")
         if sight.plan.operations or sight.compute_modes or wish.disturbed:
             sight = room.make(node, sight)
-        change = change_hardware(room, sight, digest(policy), lambda: None)
+        change = change_hardware(
+            room, sight, digest(policy), announce=lambda: _withdraw_profile(visit, node), publish=lambda: None
+        )
         if change.reason is not None:
             raise Halted(change.reason, f"the node cannot leave the pool: {change.message}")
         return hardware.devices(hardware.look(policy, frozenset()))
     finally:
         hardware.close()
+
+
+def _withdraw_profile(visit: Visit, node: NodeView | None) -> None:
+    """Without its label the device plugin goes back to its default, and MPS's daemon with it."""
+    if node is not None:
+        withdraw(visit, keeps=frozenset({POOL_LABEL, PROFILE_LABEL, MIG_LABEL}))
 
 
 def _disturbed(former: Policy | None, policy: Policy, node: NodeView | None) -> frozenset[str]:

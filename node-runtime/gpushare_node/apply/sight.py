@@ -3,8 +3,8 @@
 Owns how the driver's surveys become the State that plans are made from. Asks nobody and changes nothing.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from gpushare_node.apply.offer import UUIDS
 from gpushare_node.nvml.driver import ComputeMode, GpuInstance, MigSurvey, Survey
@@ -15,12 +15,17 @@ from gpushare_node.policy import Mode, Policy
 
 @dataclass(frozen=True, kw_only=True)
 class Sight:
-    """What was seen. `compute_modes` are the GPUs, by UUID, on which MPS has left its compute mode and must not have."""
+    """What was seen. `compute_modes` are the GPUs, by UUID, on which MPS has left its compute mode and must not have.
+
+    `servers` are the pids of MPS servers, by UUID of the GPUs that cannot be changed before these have ended. A server is
+    nobody's use of a GPU: it outlives its last client, and `surveys` do not show it.
+    """
 
     surveys: tuple[Survey, ...]
     state: State
     plan: PartitionPlan
     compute_modes: frozenset[str] = frozenset()
+    servers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def is_as_wanted(self) -> bool:
@@ -39,18 +44,23 @@ class Sight:
 
 
 def see(
-    surveys: tuple[Survey, ...], policy: Policy, *, allocated: frozenset[str], pending_modes: Mapping[str, bool]
-) -> Sight:
+    surveys: tuple[Survey, ...], policy: Policy, *, allocated: frozenset[str], pending_modes: Mapping[str, bool],
+    servers: Collection[int] = (),
+) -> Sight:  # fmt: skip
     """What the surveys mean. `allocated` are UUIDs of GPUs and MIG devices that kubelet gave to pods that have not ended.
 
     An id that is no UUID, as some plugins' are, may be any device: every GPU is in use then.
-    `pending_modes` are the MIG modes that this runtime has asked for, by GPU.
+    `pending_modes` are the MIG modes that this runtime has asked for, by GPU; `servers` the pids of MPS servers.
     """
+    served = {survey.uuid: tuple(sorted({pid for _, pid in survey.pids if pid in servers})) for survey in surveys}
+    surveys = tuple(replace(one, pids=tuple(row for row in one.pids if row[1] not in servers)) for one in surveys)
     state = State(gpus=tuple(_gpu(survey, allocated, pending_modes) for survey in surveys))
     planned = plan(state, policy)
     fit = {gpu.uuid for gpu in planned.gpus}
-    left = (survey.uuid for survey in surveys if survey.uuid in fit and policy.mode is not Mode.MPS and _is_left_by_mps(survey))
-    return Sight(surveys=surveys, state=state, plan=planned, compute_modes=frozenset(left))
+    left = frozenset(one.uuid for one in surveys if one.uuid in fit and policy.mode is not Mode.MPS and _is_left_by_mps(one))
+    changing = left | {gpu.uuid for gpu in planned.gpus if gpu.operations}
+    servers_in_the_way = {uuid: pids for uuid, pids in served.items() if pids and uuid in changing}
+    return Sight(surveys=surveys, state=state, plan=planned, compute_modes=left, servers=servers_in_the_way)
 
 
 def registrable(surveys: tuple[Survey, ...]) -> frozenset[str]:

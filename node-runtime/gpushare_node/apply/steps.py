@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeVar, assert_never
 
 from gpushare_node.apply.connection import Connection
+from gpushare_node.apply.programs import listing
 from gpushare_node.clock import Clock
 from gpushare_node.host.devices import Machine
 from gpushare_node.nvml.driver import Activation, Code, DriverError, GpuInstance, Survey
@@ -42,7 +43,7 @@ def explain(error: DriverError) -> StepError:
         case Code.RESET_REQUIRED:
             return StepError(Reason.RESET_REQUIRED, f"{error}: the GPU takes no change before it is reset")
         case Code.IN_USE:
-            return StepError(Reason.GPU_BUSY, f"{error}: a process uses it, though no list shows one")
+            return StepError(Reason.GPU_BUSY, str(error))
         case Code.LIB_RM_VERSION_MISMATCH:
             return StepError(Reason.DRIVER_MISMATCH, str(error))
         case Code.TIMEOUT:
@@ -83,7 +84,7 @@ class Steps:
                 self._reset(enabled=enabled, may_reset=may_reset)
             case Activation.IN_USE:
                 word = "on" if enabled else "off"
-                raise StepError(Reason.CLIENTS_RUNNING, f"MIG cannot be switched {word}: other programs keep the GPU open")
+                raise StepError(Reason.CLIENTS_RUNNING, f"MIG cannot be switched {word}: {self._openers()}")
             case _:
                 assert_never(activation)
 
@@ -128,6 +129,11 @@ class Steps:
             is_lost = survey.fault.kind is FaultKind.LOST
             raise StepError(Reason.GPU_LOST if is_lost else Reason.GPU_UNREADABLE, survey.fault.detail)
         return survey
+
+    def _openers(self) -> str:
+        """Who keeps a GPU open, as far as /proc shows it. Our own session has been closed."""
+        names = listing(self._machine.name_openers())
+        return f"a GPU is kept open by {names}" if names else "something keeps the GPU open, and /proc shows no process of it"
 
     def _ask_for_mode(self, *, enabled: bool) -> Activation:
         for pause in (*_MODE_PAUSES_SECONDS, None):
@@ -193,4 +199,6 @@ class Steps:
         try:
             return call()
         except DriverError as error:
+            if error.code == Code.IN_USE:
+                raise StepError(Reason.GPU_BUSY, f"{error}: no process is listed, {self._openers()}") from error
             raise explain(error) from error

@@ -9,7 +9,7 @@ from gpushare_node.apply.outcome import Outcome
 from gpushare_node.apply.visit import DRIVER_SECONDS, Site
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.held import Held, find_held
-from gpushare_node.cli.parts import Api, Watches, as_cluster, bounded_driver, folder
+from gpushare_node.cli.parts import Api, Watches, as_cluster, bounded_driver, folder, machine
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.refusal import read_or_report
 from gpushare_node.cli.run import Run
@@ -41,10 +41,10 @@ def make_site(run: Run, api: Api | None, printer: Printer) -> Site:
     if api is not None:
         api.start()
     watches = Watches(run=run, api=api)
-    open_driver = bounded_driver(run)
+    open_driver, host = bounded_driver(run), machine(api)
     return Site(
         open_hardware=lambda digest: Hardware(
-            open_driver=open_driver, folder=folder(run), clock=run.clock, policy_digest=digest
+            open_driver=open_driver, folder=folder(run), clock=run.clock, policy_digest=digest, machine=host
         ),
         cluster=as_cluster(api), folder=folder(run), clock=run.clock, report=printer.step, read_checkpoint=read_checkpoint,
         boot_id=boot_id(),
@@ -74,7 +74,9 @@ def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int
 
 def _check(run: Run, given: Goal, printer: Printer) -> int:
     """What the run would do to the hardware; nothing is done, and no API server is asked."""
-    hardware = Hardware(open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest)
+    hardware = Hardware(
+        open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest, machine=machine(None)
+    )
     held = find_held()
     try:
         sight = hardware.look(given.policy, held.devices)

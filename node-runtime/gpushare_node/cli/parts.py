@@ -2,19 +2,21 @@
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gpushare_node.apply.programs import with_programs
 from gpushare_node.cli.run import Run
 from gpushare_node.enforce.figures import Figures
 from gpushare_node.enforce.identities import SYSTEM_NAMESPACES
 from gpushare_node.enforce.inventory import Pods as SomePods
 from gpushare_node.enforce.watch import Setting, Watch, Worlds
 from gpushare_node.guard.reading import DEFAULTS
+from gpushare_node.host.devices import Machine, this_machine
 from gpushare_node.host.folder import Folder
 from gpushare_node.kube.address import find_address
-from gpushare_node.kube.cluster import Cluster, Event, Eviction, PodView
+from gpushare_node.kube.cluster import Cluster, ClusterError, Event, Eviction, PodView
 from gpushare_node.kube.connection import Connection
 from gpushare_node.kube.events import Events
 from gpushare_node.kube.place import Place, find_place
@@ -131,16 +133,31 @@ class Watches:
         return self._pods
 
 
+def machine(api: Api | None) -> Machine:
+    """The machine that this runs on. Without an answer of the API server no process in a pod is known to be the cluster's."""
+
+    def pods() -> tuple[PodView, ...]:
+        try:
+            return () if api is None else api.server.pods()
+        except ClusterError:
+            return ()
+
+    namespace = find_place(os.environ, "").namespace
+    return with_programs(
+        this_machine(), LinuxProcesses(), pods=pods, is_system=lambda seen, known: _is_system(seen, known, namespace)
+    )
+
+
 def _mps(pods: SomePods, namespace: str) -> MpsControl:
     """The errands' own: what it reads of /proc is not shared with the watch."""
+    return MpsControl(LinuxProcesses(), is_system=lambda seen: _is_system(seen, pods.pods(), namespace))
 
-    def is_system(seen: Seen) -> bool:
-        """Of the host, or of a pod that is the cluster's."""
-        uids = {one.pod_uid for one in seen.candidates}
-        known = [pod for pod in pods.pods() if uids & set(pod.uids)]
-        return not uids or any(pod.is_system or pod.namespace in SYSTEM_NAMESPACES | {namespace} for pod in known)
 
-    return MpsControl(LinuxProcesses(), is_system=is_system)
+def _is_system(seen: Seen, pods: Iterable[PodView], namespace: str) -> bool:
+    """Whether a process is the host's, or of a pod that is the cluster's."""
+    uids = {one.pod_uid for one in seen.candidates}
+    known = [pod for pod in pods if uids & set(pod.uids)]
+    return not uids or any(pod.is_system or pod.namespace in SYSTEM_NAMESPACES | {namespace} for pod in known)
 
 
 def as_cluster(api: Api | None) -> Cluster | None:

@@ -1,6 +1,6 @@
 """What no driver call does for a GPU: reset it, and make the device nodes of new MIG instances. Decides nothing."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,14 @@ class Machine:
     """What changing GPUs needs of the host besides the driver. `reset` takes a PCI address.
 
     Both calls return what went wrong as a sentence, that there is no program for it included; None: it is done.
+    `find_servers` tells which of some pids are MPS servers; `name_openers` names whoever has a GPU's device open or mapped.
     """
 
     boot_id: str
     reset: Callable[[str], str | None]
     make_nodes: Callable[[], str | None]
+    find_servers: Callable[[Collection[int]], frozenset[int]] = lambda _: frozenset()
+    name_openers: Callable[[], tuple[str, ...]] = tuple
 
 
 def this_machine(roots: Iterable[Path] = ROOTS) -> Machine:

@@ -4,7 +4,7 @@ A signal to an MPS client with work on the GPU is undefined and can take every o
 the client first. Owns the translation between our pids and a daemon's. Decides nothing about whom.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from gpushare_node.guard.identity import Process
@@ -24,6 +24,21 @@ _COMM = SERVER[:15]
 def is_server(portrait: Portrait | None, *, is_tenant: bool) -> bool:
     """Whether a process is an MPS server: root's, of that name, and in no tenant's pod. Any tenant can take the name."""
     return portrait is not None and portrait.comm in (SERVER, _COMM) and portrait.uid == 0 and not is_tenant
+
+
+def find_servers(
+    processes: LinuxProcesses, pids: Iterable[int], *, is_system: Callable[[Seen], bool]
+) -> Mapping[int, Portrait]:
+    """Those of the pids that are MPS servers. `is_system` is asked of those alone that carry the name."""
+    found = {}
+    for pid in pids:
+        portrait = processes.portrait(pid)
+        if not is_server(portrait, is_tenant=False):
+            continue
+        seen = processes.look((pid,)).get(pid)
+        if portrait is not None and seen is not None and is_system(seen):
+            found[pid] = portrait
+    return found
 
 
 class MpsControl:
@@ -103,14 +118,8 @@ class MpsControl:
 
     def _find_server(self, server: int) -> tuple[int, Portrait] | None:
         """The one MPS server that has this pid in its own namespace; None for several."""
-        found = []
-        for pid in self._processes.pids():
-            portrait = self._processes.portrait(pid)
-            if portrait is None or portrait.namespace_pids[-1:] != (server,) or portrait.comm not in (SERVER, _COMM):
-                continue
-            seen = self._processes.look((pid,)).get(pid)
-            if seen is not None and is_server(portrait, is_tenant=not self._is_system(seen)):
-                found.append((pid, portrait))
+        servers = find_servers(self._processes, self._processes.pids(), is_system=self._is_system)
+        found = [(pid, portrait) for pid, portrait in servers.items() if portrait.namespace_pids[-1:] == (server,)]
         return found[0] if len(found) == 1 else None
 
     def _is_same(self, victim: Process) -> bool:

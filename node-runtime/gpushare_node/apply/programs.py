@@ -1,0 +1,48 @@
+"""Which programs besides tenants' pods use the GPUs: MPS servers, and whoever keeps a GPU open. Changes nothing."""
+
+import os
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+
+from gpushare_node.host.devices import Machine
+from gpushare_node.kube.cluster import PodView
+from gpushare_node.procs import mps
+from gpushare_node.procs.linux import LinuxProcesses
+from gpushare_node.procs.processes import Seen
+
+_MAX_NAMED = 5
+
+
+def with_programs(
+    machine: Machine, processes: LinuxProcesses, *, pods: Callable[[], Iterable[PodView]],
+    is_system: Callable[[Seen, Iterable[PodView]], bool],
+) -> Machine:  # fmt: skip
+    """The machine, with its programs told. `is_system` tells a process of the cluster's or the host's own from a tenant's."""
+
+    def find_servers(pids: Collection[int]) -> frozenset[int]:
+        return frozenset(mps.find_servers(processes, pids, is_system=lambda seen: is_system(seen, pods())))
+
+    def name_openers() -> tuple[str, ...]:
+        found = sorted(pid for pid in processes.pids() if pid != os.getpid() and processes.uses_gpu(pid))
+        names = _names(pods())
+        return tuple(_name(pid, processes, names) for pid in found)
+
+    return replace(machine, find_servers=find_servers, name_openers=name_openers)
+
+
+def listing(openers: tuple[str, ...]) -> str:
+    """The openers for people; empty where none was found."""
+    more = f" and {len(openers) - _MAX_NAMED} more" if len(openers) > _MAX_NAMED else ""
+    return ", ".join(openers[:_MAX_NAMED]) + more
+
+
+def _names(pods: Iterable[PodView]) -> dict[str, str]:
+    return {uid: f"{pod.namespace}/{pod.name}" for pod in pods for uid in pod.uids}
+
+
+def _name(pid: int, processes: LinuxProcesses, names: dict[str, str]) -> str:
+    portrait, seen = processes.portrait(pid), processes.look((pid,)).get(pid)
+    uid = seen.candidates[0].pod_uid if seen is not None and seen.candidates else ""
+    comm = f" ({portrait.comm})" if portrait is not None else ""
+    where = f" of pod {names.get(uid, f'uid {uid}')}" if uid else ""
+    return f"process {pid}{comm}{where}"

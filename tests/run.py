@@ -23,6 +23,8 @@ class Suite:
     distribution: tuple[str, ...]
     tools: dict[str, str]
     needs_root: bool = False
+    needs_folder: str = ""
+    """An environment variable that names a folder which only the user can have."""
     probe: str = ""
     """A script that must succeed: root in a sandbox may still lack what containers are made of."""
 
@@ -49,7 +51,7 @@ CLUSTER = Suite(
     },
 )  # fmt: skip
 SUITES = (
-    Suite(name="everything on one machine", marked="not image and not cluster and not gpu",
+    Suite(name="everything on one machine", marked="not image and not cluster and not gpu and not nvidia",
           distribution=("-n", "2", "--dist", "worksteal"), tools=_GCC),
     Suite(
         name="the image, in containers", marked="image", distribution=(), needs_root=True, probe=_PROBE,
@@ -58,6 +60,7 @@ SUITES = (
         },
     ),
     CLUSTER,
+    Suite(name="NVIDIA's charts", marked="nvidia", distribution=(), tools={}, needs_folder="NVIDIA"),
     Suite(name="a real GPU", marked="gpu", distribution=(), tools={_NVIDIA: ""}),
 )  # fmt: skip
 
@@ -99,6 +102,8 @@ def why_not(suite: Suite) -> Iterator[str]:
     """Why it cannot run here."""
     if suite.needs_root and os.geteuid() != 0:
         yield "needs root"
+    if suite.needs_folder and not os.environ.get(suite.needs_folder):
+        yield f"{suite.needs_folder}=FOLDER is not given"
     for tool, package in _missing(suite):
         yield "no NVIDIA driver" if tool == _NVIDIA else f"{tool} is missing" + (f" (Debian: {package})" if package else "")
     if suite.probe and os.geteuid() == 0:

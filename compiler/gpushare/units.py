@@ -25,6 +25,7 @@ _PERCENT = re.compile(r"([0-9]{1,6})(?:\.([0-9]{1,4}))?%\Z")
 DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _DNS_LABEL = re.compile(DNS_LABEL + r"\Z")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
+_HOST_PATH = re.compile(r"/[A-Za-z0-9._/+@-]*\Z")
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 
 
@@ -116,3 +117,8 @@ def is_label_key(text: str) -> bool:
 def is_label_value(text: str) -> bool:
     """A label value: empty, or as the name part of a key."""
     return text == "" or bool(_LABEL_NAME.match(text))
+
+
+def is_host_path(text: str) -> bool:
+    """An absolute path that Kubernetes mounts from a node: without `..`, and without what a shell or YAML would change."""
+    return bool(_HOST_PATH.match(text)) and ".." not in text.split("/")

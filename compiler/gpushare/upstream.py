@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from gpushare import resources, source
-from gpushare.record import Record
+from gpushare.record import Record, replace
 
 FILES = {"gpu-operator": "gpu-operator", "device-plugin": "nvidia-device-plugin"}
 """Stack of an intent → name of its chart. The stack `existing` has none."""
@@ -24,16 +24,22 @@ class ValueKind(StrEnum):
     INTEGER = "integer"
     MAP = "map"
     LIST = "list"
+    INT_OR_STRING = "int-or-string"
     ANY = "any"
 
 
 class ValueFact(Record):
-    """One value of a chart. `path` is dotted; `declared` False: the templates read it, the values file does not list it."""
+    """One value of a chart. `path` is dotted; `declared` False: the templates read it, the values file does not list it.
+
+    `words` are all that the API server takes there (empty: any text), `least` is the least number.
+    """
 
     path: str
     kind: ValueKind
     default: Any = None
     declared: bool = True
+    words: tuple[str, ...] = ()
+    least: int | None = None
 
 
 class Image(Record):
@@ -87,13 +93,26 @@ class UpstreamChart(Record):
         """Every known release, oldest first."""
         return tuple(version for version, _ in self.releases)
 
-    def plugin_version(self, version: str) -> str | None:
-        """The device plugin that a release installs; None if the release is not known."""
-        return dict(self.releases).get(version)
+    def plugin_version(self, version: str) -> str:
+        """The device plugin that a release installs.
+
+        Of a release that is not known: that of the known one before it, which it is not older than, or for one before all that
+        of the oldest, which it is not newer than.
+        """
+        order = version_order(version)
+        before = [plugin for release, plugin in self.releases if version_order(release) <= order]
+        return before[-1] if before else self.releases[0][1]
 
     def path(self, dotted: str) -> ValueFact | None:
         """The value of that path; None for sections, for what lies below a map, and for what the chart does not know."""
         return paths(self.name).get(dotted)
+
+
+def version_order(version: str) -> tuple[tuple[int, ...], bool, tuple[tuple[bool, int, str], ...]]:
+    """Versions by their order, as semantic versioning has it: `v26.7.0-rc.1` is before `v26.7.0`, `v26.10.0` behind both."""
+    numbers, _, before = version.removeprefix("v").partition("-")
+    parts = tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in before.split("."))
+    return tuple(int(part) for part in numbers.split(".")), not before, parts if before else ()
 
 
 class Known(Record):
@@ -161,7 +180,21 @@ def paths(name: str) -> Mapping[str, ValueFact]:
             for path, default in image.values.items()
         ]
     facts += [ValueFact(path=path, kind=ValueKind(kind), declared=False) for path, kind in table["undeclared"].items()]
-    return {fact.path: fact for fact in facts}
+    return {fact.path: _told(fact, table) for fact in facts}
+
+
+def _told(fact: ValueFact, table: Mapping[str, Any]) -> ValueFact:
+    """The fact with what its default does not tell."""
+    path = fact.path
+    kind = ValueKind(table["types"].get(path, fact.kind))
+    return replace(fact, kind=kind, words=tuple(table["words"].get(path, ())), least=table["least"].get(path))
+
+
+def switches(upstream: UpstreamChart, path: tuple[str, ...]) -> tuple[str, ...]:
+    """The values, as dotted paths, that must be true for anything to read the value at `path`."""
+    of_parts = _read(f"{upstream.name}.values.yaml")["switches"]
+    above = (".".join(path[:length]) for length in range(len(path), 0, -1))
+    return tuple(next((of_parts[part] for part in above if part in of_parts), ()))
 
 
 @cache
@@ -207,10 +240,13 @@ def type_matches(fact: ValueFact, value: object) -> bool:
             return isinstance(value, Mapping)
         case ValueKind.LIST:
             return isinstance(value, list | tuple)
+        case ValueKind.INT_OR_STRING:
+            return isinstance(value, int | str) and not isinstance(value, bool)
         case ValueKind.ANY:
             return True
 
 
+@cache
 def _read(file: str) -> Mapping[str, Any]:
     path = resources.upstream() / file
     data: Mapping[str, Any] = source.read(path.read_bytes(), str(path)).data

@@ -23,8 +23,24 @@ def test_charts_are_named_with_their_newest_release() -> None:
 def test_releases_tell_their_device_plugin() -> None:
     operator = upstream.chart("gpu-operator")
     assert operator.plugin_version("v26.3.3") == "v0.19.3"
-    assert operator.plugin_version("v1.0.0") is None
+    assert [operator.plugin_version(release) for release in ("v1.0.0", "v24.3.9", "v26.3.4", "v26.7.0-rc.1", "v99.1.0")] == [
+        "v0.12.3", "v0.15.0", "v0.19.3", "v0.19.3", "v0.20.0"]
     assert operator.known_versions[-1] == operator.version
+
+
+def test_releases_stand_in_their_order_and_so_do_their_plugins() -> None:
+    for stack in STACKS:
+        for column in zip(*upstream.chart(stack).releases, strict=True):
+            order = [upstream.version_order(version) for version in column]
+            assert order == sorted(order)
+
+
+@pytest.mark.parametrize(("earlier", "later"), [
+    ("v26.3.9", "v26.3.10"), ("v26.7.0", "v26.10.0"), ("v9.0.0", "v22.9.0"), ("v26.7.0-rc.1", "v26.7.0"),
+    ("1.0.0-rc.2", "1.0.0-rc.10"), ("1.0.0-1", "1.0.0-alpha"), ("1.0.0-alpha", "1.0.0-alpha.1"), ("0.19.3", "v0.20.0"),
+])
+def test_versions_compare_by_their_order(earlier: str, later: str) -> None:
+    assert upstream.version_order(earlier) < upstream.version_order(later)
 
 
 def test_a_stack_without_a_chart_is_refused() -> None:
@@ -34,14 +50,13 @@ def test_a_stack_without_a_chart_is_refused() -> None:
 
 @pytest.mark.parametrize(("stack", "dotted", "kind", "default"), [
     ("gpu-operator", "mig.strategy", ValueKind.STRING, "single"),
-    ("gpu-operator", "driver.startupProbe.failureThreshold", ValueKind.INTEGER, 120),
     ("gpu-operator", "cdi.enabled", ValueKind.BOOL, True),
-    ("gpu-operator", "ccManager.defaultMode", ValueKind.STRING, "on"),
     ("gpu-operator", "toolkit.env", ValueKind.LIST, []),
     ("gpu-operator", "daemonsets.labels", ValueKind.MAP, {}),
     ("gpu-operator", "devicePlugin.version", ValueKind.STRING, "v0.20.0"),
     ("gpu-operator", "operator.annotations.openshift.io/scc", ValueKind.STRING, "restricted-readonly"),
-    ("device-plugin", "migStrategy", ValueKind.ANY, None),
+    ("device-plugin", "migStrategy", ValueKind.STRING, None),
+    ("gpu-operator", "driver.upgradePolicy.maxUnavailable", ValueKind.INT_OR_STRING, "25%"),
     ("device-plugin", "image.repository", ValueKind.STRING, "nvcr.io/nvidia/k8s-device-plugin"),
     ("device-plugin", "gfd.enabled", ValueKind.BOOL, False),
 ])
@@ -49,6 +64,25 @@ def test_a_value_has_its_type_and_default(stack: str, dotted: str, kind: ValueKi
     fact = upstream.chart(stack).path(dotted)
     assert fact == ValueFact(path=dotted, kind=kind, default=default)
     assert judge(stack, dotted) == Known(fact=fact)
+
+
+def test_a_value_has_the_words_and_numbers_that_the_api_server_takes() -> None:
+    operator = upstream.chart("gpu-operator")
+    mode, failures = operator.path("ccManager.defaultMode"), operator.path("driver.startupProbe.failureThreshold")
+    assert mode == ValueFact(path="ccManager.defaultMode", kind=ValueKind.STRING, default="on", words=("on", "off", "devtools"))
+    assert failures == ValueFact(
+        path="driver.startupProbe.failureThreshold", kind=ValueKind.INTEGER, default=120, least=1)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_what_is_said_of_a_value_besides_its_default_is_said_of_one_that_is_known(stack: str) -> None:
+    chart = upstream.chart(stack)
+    table = upstream._read(f"{chart.name}.values.yaml")
+    for about in ("types", "words", "least"):
+        assert not [path for path in table[about] if chart.path(path) is None]
+    for part, switches in table["switches"].items():
+        assert isinstance(judge(stack, part), Known | OpenMap) or part in chart.subcharts
+        assert not [path for path in switches if chart.path(path) is None and path != "nfd.enabled"]
 
 
 def test_values_that_only_templates_read_are_known() -> None:
@@ -68,7 +102,6 @@ def test_sections_are_known_and_have_no_fact() -> None:
     ("gpu-operator", "node-feature-discovery.worker.nodeSelector.zone", "node-feature-discovery"),
     ("device-plugin", "nfd.worker.annotations", "nfd"),
     ("device-plugin", "affinity.podAffinity", "affinity"),
-    ("device-plugin", "runtimeClassName.below", "runtimeClassName"),
 ])
 def test_anything_goes_below_a_map_and_in_another_chart(stack: str, dotted: str, above: str) -> None:
     assert judge(stack, dotted) == OpenMap(above=above)
@@ -148,6 +181,7 @@ def test_the_operator_reserves_volume_names() -> None:
     (ValueKind.INTEGER, 0, True),
     (ValueKind.MAP, {}, []),
     (ValueKind.LIST, [], {}),
+    (ValueKind.INT_OR_STRING, 1, True),
 ])
 def test_values_are_held_to_their_type(kind: ValueKind, good: object, bad: object) -> None:
     fact = ValueFact(path="x", kind=kind)

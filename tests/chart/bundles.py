@@ -52,7 +52,8 @@ def bundle(name: str, pools: dict[str, Any], *, profiles: tuple[str, ...] = (), 
         "cluster": "physics-batch", "stack": "gpu-operator", "partitioner": "gpushare",
         "image": {"registry": "", "repository": "ghcr.io/gpushare/node-runtime", "tag": "0.1.0", "digest": "",
                   "pullPolicy": "IfNotPresent"},
-        "imagePullSecrets": [], "runtimeClassName": "nvidia", "migParted": {"enabled": False},
+        "imagePullSecrets": [], "runtimeClassName": "nvidia", "kubeletRootDir": "/var/lib/kubelet",
+        "migParted": {"enabled": False},
         "admission": {"enforce": "deny", "ambiguous": [], "tenants": []}, "pools": pools, "quotas": {},
         "uninstall": {"release": True, "timeout": "10m", "goOn": False}, "global": {},
     } | changes
@@ -115,7 +116,7 @@ MIRRORED = bundle(
            "digest": "sha256:" + "0123456789abcdef" * 4, "pullPolicy": "Always"},
 )
 HOSTLESS = bundle(
-    "hostless", {"only": pool("exclusive")},
+    "hostless", {"only": pool("exclusive")}, kubeletRootDir="/data/kubelet",
     image={"registry": "registry.example.org", "repository": "gpushare/node-runtime", "tag": "1e3"},
 )
 MIG_MANAGER = bundle(

@@ -80,6 +80,31 @@ def test_an_older_plugin_can_neither_tell_attributes_nor_pack(platform: str) -> 
     assert not found(written(pool(), platform=platform), "GS707")
 
 
+@pytest.mark.parametrize(
+    ("platform", "place"),
+    [
+        ("{version: v23.9.0}", "/spec/pools/serving/sharing/mode"),
+        ("{version: v23.9.1}", "/spec/pools/serving/sharing/mode"),
+        ("{version: v1.11.1}", "/spec/pools/serving/sharing/mode"),
+        ("{stack: device-plugin, version: 0.14.0}", "/spec/pools/serving/sharing/mode"),
+        ("{values: {devicePlugin: {version: v0.14.5}}}", "/spec/pools/serving/sharing/mode"),
+        ("{values: {devicePlugin: {version: v0.11.0}}}", "/spec/platform/values/devicePlugin/version"),
+    ],
+)
+def test_an_old_plugin_knows_no_mps(platform: str, place: str) -> None:
+    assert one("GS707", MPS, platform=platform)[0] == place
+
+
+@pytest.mark.parametrize("version", ["v26.3.1", "v26.3.4", "v26.6.0", "v25.10.0-rc.1", "v26.7.0-rc.2", "v2.0.0"])
+def test_a_release_that_is_not_known_counts_as_the_one_before_it(version: str) -> None:
+    assert one("GS707", PACKED, platform=f"{{version: {version}}}")[0] == "/spec/pools/notebooks/sharing/placement"
+
+
+@pytest.mark.parametrize("version", ["v26.7.1", "v26.10.0", "v27.1.0-rc.1", "v100.0.0"])
+def test_a_release_behind_the_newest_can_do_what_that_one_can(version: str) -> None:
+    assert not found(written(PACKED, ATTRIBUTED, platform=f"{{version: {version}}}"), "GS707")
+
+
 def test_the_newest_plugin_can_do_both() -> None:
     assert codes(ATTRIBUTED) == []
     assert codes(PACKED) == []
@@ -119,7 +144,7 @@ def values(text: str, stack: str = "gpu-operator") -> str:
         ("gpu-operator", "{devicePlugin: {args: [--x, --mig-strategy=none]}}", "GS711", "devicePlugin/args/1", False),
         ("gpu-operator", "{devicePlugin: {args: [-mig-strategy, none]}}", "GS711", "devicePlugin/args/0", False),
         ("gpu-operator", "{gfd: {args: [--config-file=/x]}}", "GS711", "gfd/args/0", False),
-        ("gpu-operator", "{migManager: {env: [{name: CONFIG_FILE, value: /x}]}}", "GS711", "migManager/env/0/name", False),
+        ("gpu-operator", "{toolkit: {env: [{name: A, value: 1}]}}", "GS710", "toolkit/env/0/value", False),
         ("gpu-operator", "{clusterPolicy: {deployCR: false}}", "GS711", "clusterPolicy/deployCR", True),
         ("gpu-operator", "{gpuCluster: {deployCR: true}}", "GS711", "gpuCluster/deployCR", True),
         ("gpu-operator", "{cdi: {nriPluginEnabled: true}}", "GS711", "cdi/nriPluginEnabled", True),
@@ -129,6 +154,23 @@ def values(text: str, stack: str = "gpu-operator") -> str:
         ("device-plugin", "{migStrategy: mixed}", "GS711", "migStrategy", True),
         ("device-plugin", "{config: {map: {a: b}}}", "GS711", "config/map", True),
         ("device-plugin", "{gfd: {sleepInterval: 60s}}", "GS709", "gfd/sleepInterval", True),
+        ("gpu-operator", '{"dcgm.enabled": true}', "GS708", "dcgm.enabled", True),
+        ("gpu-operator", '{driver: {"rdma.enabled": true}}', "GS708", "driver/rdma.enabled", True),
+        ("gpu-operator", "{toolkit: {args: [--x]}}", "GS709", "toolkit/args", True),
+        ("gpu-operator", "{operator: {initContainer: {image: x}}}", "GS709", "operator/initContainer", True),
+        ("gpu-operator", "{operator: {runtimeClass: Foo_Bar}}", "GS710", "operator/runtimeClass", False),
+        ("gpu-operator", "{operator: {metrics: {port: 1}}}", "GS708", "operator/metrics/port", True),
+        ("gpu-operator", "{hostPaths: {kubeletRootDir: data/kubelet}}", "GS710", "hostPaths/kubeletRootDir", False),
+        ("gpu-operator", "{hostPaths: {kubeletRootDir: /data/../kubelet}}", "GS710", "hostPaths/kubeletRootDir", False),
+        ("gpu-operator", "{daemonsets: {updateStrategy: Recreate}}", "GS710", "daemonsets/updateStrategy", False),
+        ("gpu-operator", "{toolkit: {env: [{name: ''}]}}", "GS710", "toolkit/env/0", False),
+        ("gpu-operator", "{toolkit: {env: [{name: A, value: b, valueFrom: {}}]}}", "GS710", "toolkit/env/0", False),
+        ("device-plugin", "{runtimeClassName: Foo_Bar}", "GS710", "runtimeClassName", False),
+        ("device-plugin", "{gfd: {nameOverride: x}}", "GS709", "gfd/nameOverride", True),
+        ("device-plugin", "{gfd: {namespaceOverride: x}}", "GS709", "gfd/namespaceOverride", True),
+        ("device-plugin", "{namespace: x}", "GS709", "namespace", True),
+        ("device-plugin", "{sleepInterval: 60}", "GS710", "sleepInterval", False),
+        ("device-plugin", "{failOnInitError: 'false'}", "GS710", "failOnInitError", False),
     ],
 )
 def test_a_value_that_the_chart_or_gpushare_will_not_have(stack: str, text: str, code: str, place: str, on_key: bool) -> None:
@@ -142,7 +184,17 @@ def test_a_value_that_the_chart_or_gpushare_will_not_have(stack: str, text: str,
     [
         ("gpu-operator", "{dcgm: {enabled: true, args: []}}"),
         ("gpu-operator", "{devicePlugin: {args: [--pass-device-specs]}}"),
-        ("gpu-operator", "{migManager: {env: [{name: WITH_REBOOT, value: 'true'}]}}"),
+        ("gpu-operator", "{nameOverride: gpu, fullnameOverride: gpus, operator: {defaultGPUMode: container}}"),
+        ("gpu-operator", "{nodeStatusExporter: {enabled: true, env: [{name: A, value: b}], args: [--x]}}"),
+        ("gpu-operator", "{sandboxWorkloads: {enabled: true}, ccManager: {args: [--x]}}"),
+        ("gpu-operator", "{daemonsets: {rollingUpdate: {maxUnavailable: 2}}}"),
+        ("gpu-operator", "{dcgmExporter: {service: {type: NodePort}, serviceMonitor: {interval: 30s}}}"),
+        ("gpu-operator", "{operator: {metrics: {serviceMonitor: {enabled: true}}}}"),
+        ("gpu-operator", "{operator: {annotations: {example.org/a.b: c}}, daemonsets: {labels: {a.b/c.d: e}}}"),
+        ("gpu-operator", "{validator: {env: [{name: A, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]}}"),
+        ("gpu-operator", "{driver: {manager: {version: v0.12.1}}}"),
+        ("device-plugin", "{nvidiaDevRoot: /, mps: {enableHostNetwork: true}, gfd: {enableHostNetwork: true}}"),
+        ("device-plugin", "{devicePlugin: {enableHostNetwork: true}, failOnInitError: false, sleepInterval: 60s}"),
         ("gpu-operator", "{dcgm: {enabled: null}}"),
         ("gpu-operator", "{operator: {nodeSelector: {example.org/control: 'true'}}}"),
         ("gpu-operator", "{toolkit: {env: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]}}"),
@@ -154,8 +206,42 @@ def test_values_that_the_chart_reads(stack: str, text: str) -> None:
     assert codes(platform=values(text, stack)) == []
 
 
+@pytest.mark.parametrize(
+    ("platform", "place", "message"),
+    [
+        ("{values: {dcgm: {hostNetwork: true}}}", "dcgm/hostNetwork", "dcgm.hostNetwork has no effect: dcgm.enabled is"),
+        ("{values: {driver: {env: [{name: A, value: b}]}}}", "driver/env", "without platform.driver the operator installs no"),
+        ("{values: {migManager: {args: [--x]}}}", "migManager/args", "mig-manager runs with platform.partitioner: mig-manager"),
+        ("{values: {ccManager: {args: [--x]}}}", "ccManager/args", "sandboxWorkloads.enabled is not true"),
+        ("{values: {nfd: {enabled: false}, node-feature-discovery: {worker: {x: 1}}}}", "node-feature-discovery/worker/x", ""),
+        ("{driver: {}, values: {gds: {args: [--x]}}}", "gds/args", "gds.enabled is not true"),
+        ("{values: {toolkit: {enabled: false, hostNetwork: true}}}", "toolkit/hostNetwork", "toolkit.enabled is not true"),
+        ("{values: {draDriver: {featureGates: {A: true}}}}", "draDriver/featureGates", "not the DRA driver"),
+        ("{values: {dcgmExporter: {enabled: false, service: {type: NodePort}}}}", "dcgmExporter/service/type", ""),
+    ],
+)
+def test_a_value_of_a_part_that_is_off(platform: str, place: str, message: str) -> None:
+    path, on_key, told = one("GS723", platform=platform)
+    assert (path, on_key) == (f"/spec/platform/values/{place}", True)
+    assert message in told
+    assert codes(platform=platform) == ["GS723"]
+
+
+def test_values_of_a_part_that_the_intent_switches_on() -> None:
+    assert codes(platform="{driver: {}, values: {driver: {args: [--x]}, gds: {enabled: true, args: [--x]}}}") == []
+    assert codes(platform="{partitioner: mig-manager, values: {migManager: {args: [--x]}}}") == []
+    of_ours = "{partitioner: mig-manager, values: {migManager: {env: [{name: CONFIG_FILE, value: /x}]}}}"
+    assert codes(platform=of_ours) == ["GS711"]
+
+
+def test_a_key_with_dots_is_answered_with_the_mappings_that_are_meant() -> None:
+    (finding,) = judged(written(pool(), platform='{values: {"dcgm.enabled": true}}'))
+    assert finding.message == "'dcgm.enabled' is one key, and gpu-operator has none with dots"
+    assert finding.hints == ("write one mapping in the other: dcgm: {enabled: …}",)
+
+
 def test_image_repositories_are_the_compilers_only_with_a_registry() -> None:
-    text = "values: {dcgm: {repository: elsewhere.example.org/dcgm}}"
+    text = "values: {dcgm: {enabled: true, repository: elsewhere.example.org/dcgm}}"
     assert codes(platform=f"{{{text}}}") == []
     assert codes(platform=f"{{registry: registry.example.org, {text}}}") == ["GS711"]
 

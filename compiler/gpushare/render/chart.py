@@ -41,6 +41,7 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
         },
         "imagePullSecrets": [{"name": name} for name in platform.image_pull_secrets],
         "runtimeClassName": runtime_class(platform),
+        "kubeletRootDir": _kubelet_root(platform),
         "migParted": {"enabled": platform.partitioner is Partitioner.MIG_MANAGER},
         "admission": {
             "enforce": plan.intent.admission.mode.value,
@@ -65,6 +66,12 @@ def runtime_class(platform: Platform) -> str:
     elif platform.stack is Stack.DEVICE_PLUGIN:
         chosen = platform.values.get("runtimeClassName")
     return chosen or ""
+
+
+def _kubelet_root(platform: Platform) -> str:
+    """Kubelet's folder on the nodes, as gpu-operator is told of it; the other charts take it for granted."""
+    told = platform.values.get("hostPaths", {}).get("kubeletRootDir") if platform.stack is Stack.GPU_OPERATOR else None
+    return (told or "").rstrip("/") or "/var/lib/kubelet"
 
 
 def _pool(pool: PoolPlan, policy: str) -> dict[str, Any]:

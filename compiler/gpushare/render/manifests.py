@@ -165,7 +165,7 @@ class _Chart:
             "containers": [enforce],
             "volumes": [
                 {"name": "policy", "configMap": {"name": f"gpushare-{name}-policy"}},
-                *_volumes(mps=mps, host_dev=privileged),
+                *_volumes(self.values["kubeletRootDir"], mps=mps, host_dev=privileged),
             ],
         }
 
@@ -183,7 +183,7 @@ class _Chart:
             "affinity": self._affinity([{"matchExpressions": gone}]),
             "tolerations": [{"operator": "Exists"}],
             "containers": [release],
-            "volumes": _volumes(mps=False, host_dev=self.partitions),
+            "volumes": _volumes(self.values["kubeletRootDir"], mps=False, host_dev=self.partitions),
         }
 
     def _pod_base(self) -> Object:
@@ -337,12 +337,12 @@ def _mounts(*, mps: bool, host_dev: bool) -> list[Object]:
     return mounts
 
 
-def _volumes(*, mps: bool, host_dev: bool) -> list[Object]:
+def _volumes(kubelet: str, *, mps: bool, host_dev: bool) -> list[Object]:
     volumes = [
         _host_path("all-gpus", "/dev/null", "CharDevice"),
         _host_path("state", _STATE, "DirectoryOrCreate"),
-        _host_path("pod-resources", f"{_KUBELET}/pod-resources", "Directory"),
-        _host_path("device-plugins", f"{_KUBELET}/device-plugins", "Directory"),
+        _host_path("pod-resources", f"{kubelet}/pod-resources", "Directory"),
+        _host_path("device-plugins", f"{kubelet}/device-plugins", "Directory"),
         {"name": "tmp", "emptyDir": {"sizeLimit": "16Mi"}},
     ]
     if mps:

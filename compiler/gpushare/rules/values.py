@@ -1,17 +1,21 @@
-"""Rules on `platform.values`, each value of which must be one that the upstream chart reads: GS708 to GS711."""
+"""Rules on `platform.values`, each value of which must be one that the upstream chart reads: GS708 to GS711 and GS723."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpushare import upstream
-from gpushare.diagnostics import Finding, Path
-from gpushare.intent import Stack
+from gpushare.diagnostics import Finding, Path, Severity
+from gpushare.intent import Partitioner, Platform, Stack
 from gpushare.owned_values import ARGUMENTS, ENVIRONMENT, owned
 from gpushare.rules.phrases import listing
 from gpushare.rules.rule import Context, Rule
+from gpushare.units import is_dns_subdomain, is_host_path
 from gpushare.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart, ValueKind
 
 HERE = ("spec", "platform", "values")
+
+MOST = (1 << 31) - 1
+"""What Kubernetes keeps counts and seconds in."""
 
 Steps = tuple[str, ...]
 
@@ -19,6 +23,7 @@ _KINDS = {
     ValueKind.STRING: "a string",
     ValueKind.BOOL: "true or false",
     ValueKind.INTEGER: "a whole number",
+    ValueKind.INT_OR_STRING: "a whole number or a string",
     ValueKind.MAP: "a mapping",
     ValueKind.LIST: "a list",
 }
@@ -29,6 +34,8 @@ def _walk(chart: UpstreamChart, values: Mapping[str, Any], above: Steps = ()) ->
     for key, value in values.items():
         path = (*above, key)
         verdict = upstream.judge_path(chart, path)
+        if "." in key and not isinstance(verdict, OpenMap):  # one key with dots in it, which no template looks for
+            verdict = Unknown(path=key, known={})
         if isinstance(verdict, Known) and verdict.fact is None and isinstance(value, Mapping):
             yield from _walk(chart, value, path)
         else:
@@ -50,7 +57,16 @@ def check_known(context: Context) -> Iterator[Finding]:
             lists_all = f"`helm show values {chart.name}` lists all"
             hint = f"nearest: {listing(verdict.nearest, 'or')}" if verdict.nearest else lists_all
             message = f"{chart.name} {chart.version} has no value {'.'.join(path)}"
+            if "." in path[-1]:
+                message = f"{path[-1]!r} is one key, and {chart.name} has none with dots"
+                hint = f"write one mapping in the other: {_nested(path[-1])}"
             yield Finding(code="GS708", message=message, hints=(hint,), path=(*HERE, *path), on_key=True)
+
+
+def _nested(dotted: str) -> str:
+    """`a.b.c` as YAML with a mapping for each step."""
+    *above, last = dotted.split(".")
+    return "".join(f"{key}: {{" for key in above) + f"{last}: …" + "}" * len(above)
 
 
 def check_dropped(context: Context) -> Iterator[Finding]:
@@ -72,22 +88,40 @@ def check_type(context: Context) -> Iterator[Finding]:
         elif not upstream.type_matches(verdict.fact, value):
             expected = _KINDS.get(verdict.fact.kind, "another type")
             message, hint = f"{'.'.join(path)} must be {expected}", f"its default is {_show(verdict.fact.default)}"
+        elif verdict.fact.words and value is not None and value not in verdict.fact.words:
+            message, hint = f"{'.'.join(path)} cannot be {value!r}", f"write {listing(verdict.fact.words, 'or')}"
+        elif verdict.fact.least is not None and isinstance(value, int) and not verdict.fact.least <= value <= MOST:
+            message, hint = f"{'.'.join(path)} cannot be {value}", f"write a number from {verdict.fact.least} to {MOST}"
+        elif isinstance(value, str) and (wrong := _unusable(path, value)):
+            message, hint = f"{'.'.join(path)}: {value!r} {wrong[0]}", wrong[1]
         else:
             yield from _bad_variables(path, value)
             continue
         yield Finding(code="GS710", message=message, hints=(hint,), path=(*HERE, *path))
 
 
+def _unusable(path: Steps, value: str) -> tuple[str, str] | None:
+    """What is wrong with a text, and what to write, where it becomes a name or a path in our own objects as well."""
+    if ".".join(path) in ("operator.runtimeClass", "runtimeClassName") and value and not is_dns_subdomain(value):
+        return "is no name for a RuntimeClass", "write lower-case letters, digits, inner hyphens and dots"
+    if path[0] == "hostPaths" and not is_host_path(value):
+        return "is no folder on the nodes", "write an absolute path without .., such as /var/lib/kubelet"
+    return None
+
+
 def _bad_variables(path: Steps, value: object) -> Iterator[Finding]:
-    """Lists of environment variables are merged with ours by name, so each entry must have one."""
+    """Lists of environment variables are merged with ours by name, so each entry must have one; its value must be text."""
     for number, entry in enumerate(value if path[-1] == "env" and isinstance(value, list | tuple) else ()):
-        if not (isinstance(entry, Mapping) and isinstance(entry.get("name"), str)):
-            yield Finding(
-                code="GS710",
-                message=f"an entry of {'.'.join(path)} must be a variable with a name",
-                hints=('write {name: NAME, value: "text"}',),
-                path=(*HERE, *path, number),
-            )
+        where: Path = (*HERE, *path, number)
+        if not (isinstance(entry, Mapping) and isinstance(entry.get("name"), str) and entry["name"]):
+            message, hint = f"an entry of {'.'.join(path)} must be a variable with a name", 'write {name: NAME, value: "text"}'
+            yield Finding(code="GS710", message=message, hints=(hint,), path=where)
+        elif not isinstance(entry.get("value", ""), str):
+            message, hint = f"the value of {entry['name']} must be text", f"write it in quotes: \"{_show(entry['value'])}\""
+            yield Finding(code="GS710", message=message, hints=(hint,), path=(*where, "value"))
+        elif "valueFrom" in entry and "value" in entry:
+            message, hint = f"{entry['name']} has both value and valueFrom", "leave one of the two out"
+            yield Finding(code="GS710", message=message, hints=(hint,), path=where)
 
 
 def _show(default: object) -> str:
@@ -101,14 +135,19 @@ def check_owned(context: Context) -> Iterator[Finding]:
     ours: Mapping[str, str] | None = None
     for chart, path, value, verdict in _judged(context):
         ours = owned(context.intent, chart) if ours is None else ours
-        dotted = ".".join(path)
-        taken = next((own for own in ours if f"{dotted}.".startswith(f"{own}.") or f"{own}.".startswith(f"{dotted}.")), None)
+        taken = _taken(ours, path)
         is_value = isinstance(verdict, OpenMap) or (isinstance(verdict, Known) and verdict.fact is not None)
         if taken and is_value:
             message = f"gpushare sets {taken} itself"
             yield Finding(code="GS711", message=message, hints=(ours[taken],), path=(*HERE, *path), on_key=True)
         if context.intent.platform.stack is Stack.GPU_OPERATOR and isinstance(value, list | tuple):
             yield from _owned_entries(path, value)
+
+
+def _taken(ours: Iterable[str], path: Steps) -> str | None:
+    """The value of ours that a path is, lies below or would replace."""
+    dotted = ".".join(path)
+    return next((own for own in ours if f"{dotted}.".startswith(f"{own}.") or f"{own}.".startswith(f"{dotted}.")), None)
 
 
 def _owned_entries(path: Steps, entries: Sequence[object]) -> Iterator[Finding]:
@@ -129,9 +168,61 @@ def _flag(argument: str) -> str:
     return f"--{argument.lstrip('-').partition('=')[0]}"
 
 
+def check_off(context: Context) -> Iterator[Finding]:
+    """GS723: a value of a part that is off, so that nothing reads it."""
+    platform = context.intent.platform
+    ours: Mapping[str, str] | None = None
+    for chart, path, value, verdict in _judged(context):
+        ours = owned(context.intent, chart) if ours is None else ours
+        if not _is_read(verdict, value) or _taken(ours, path):
+            continue
+        wanted = upstream.switches(chart, path)
+        off = next((name for name in wanted if name != ".".join(path) and not _is_on(name, platform, chart)), None)
+        if off:
+            yield Finding(
+                code="GS723",
+                severity=Severity.WARNING,
+                message=f"{'.'.join(path)} has no effect: {_SWITCHED.get(off, f'{off} is not true')}",
+                hints=("remove it, or switch that part on",),
+                path=(*HERE, *path),
+                on_key=True,
+            )
+
+
+def _is_read(verdict: object, value: object) -> bool:
+    """Whether the chart knows the value, and it is of the right type and not the default: no other rule speaks of it."""
+    if isinstance(verdict, Known) and verdict.fact is not None:
+        return upstream.type_matches(verdict.fact, value) and value != verdict.fact.default
+    return isinstance(verdict, OpenMap)
+
+
+_SWITCHED = {
+    "driver.enabled": "without platform.driver the operator installs no driver",
+    "gpuCluster.deployCR": "gpushare's pools need the device plugin, not the DRA driver",
+    "migManager.enabled": "mig-manager runs with platform.partitioner: mig-manager only",
+}
+
+
+def _is_on(switch: str, platform: Platform, chart: UpstreamChart) -> bool:
+    """Whether a switch is true in the generated values with the intent's own merged in."""
+    ours = {
+        "driver.enabled": platform.driver is not None,
+        "migManager.enabled": platform.partitioner is Partitioner.MIG_MANAGER,
+        "gfd.enabled": True,
+    }
+    if switch in ours:
+        return ours[switch]
+    found: Any = platform.values
+    for key in switch.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    fact = chart.path(switch)
+    return bool(found if found is not None else fact.default if fact else True)
+
+
 RULES = (
     Rule(code="GS708", check=check_known),
     Rule(code="GS709", check=check_dropped),
     Rule(code="GS710", check=check_type),
     Rule(code="GS711", check=check_owned),
+    Rule(code="GS723", check=check_off),
 )

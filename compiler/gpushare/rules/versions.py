@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from gpushare import upstream
-from gpushare.diagnostics import Finding, Severity
-from gpushare.intent import Mig, Mps, SharePlacement, Stack, TimeSlicing
+from gpushare.diagnostics import Finding, Path, Severity
+from gpushare.intent import Exclusive, Mig, Mps, Pool, SharePlacement, Stack
 from gpushare.rules.phrases import a_card, listing
 from gpushare.rules.rule import Context, Rule, pool_path
 
@@ -16,8 +16,9 @@ OLDEST_KUBERNETES = (1, 30)
 
 NEWEST_KUBERNETES = (1, 37)
 
-EXACT_PLUGIN = (0, 20, 0)
-"""The device plugin release that tells `1g.10gb` from `1g.10gb+me`, and that knows an allocation policy."""
+CONFIGURED_PLUGIN, MPS_PLUGIN, EXACT_PLUGIN = (0, 12, 2), (0, 15, 0), (0, 20, 0)
+"""The device plugin releases that first choose a config by a node's label and do without one elsewhere, that know MPS, and that
+tell `1g.10gb` from `1g.10gb+me` and know an allocation policy."""
 
 _NUMBER = r"\d{1,9}\.\d{1,9}\.\d{1,9}(-[0-9A-Za-z.-]+)?\Z"
 _VERSIONS = {Stack.GPU_OPERATOR: "v" + _NUMBER, Stack.DEVICE_PLUGIN: _NUMBER}
@@ -100,40 +101,51 @@ def check_version_known(context: Context) -> Iterator[Finding]:
 
 def check_plugin(context: Context) -> Iterator[Finding]:
     """GS707: pools that need a newer device plugin than the chart's version installs."""
-    version = _plugin_version(context)
-    found = re.match(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})", version or "")
-    if found is None or tuple(int(part) for part in found.groups()) >= EXACT_PLUGIN:
+    version, written = _plugin_version(context)
+    found = re.match(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})", version)
+    numbers = tuple(int(part) for part in found.groups()) if found else EXACT_PLUGIN
+    if numbers < CONFIGURED_PLUGIN:
+        message = f"device plugin {version} does not choose its config by a node's label, so no pool would be shared"
+        yield _old_plugin(message, "leave the version out", written)
         return
     for pool in context.intent.pools:
-        sharing = pool.sharing
-        kinds = context.kinds(pool) or ()
-        attributed = [kind.profile.name for kind in kinds if kind.profile and kind.profile.has_attributes]
-        if isinstance(sharing, Mig) and attributed:
-            yield Finding(
-                code="GS707",
-                message=f"device plugin {version} cannot tell {attributed[0]} from other profiles of its size",
-                hints=("leave platform.version out, or use profiles without attributes",),
-                path=pool_path(pool, "sharing"),
-            )
-        if isinstance(sharing, Mig | Mps | TimeSlicing) and sharing.placement is SharePlacement.PACK:
-            yield Finding(
-                code="GS707",
-                message=f"device plugin {version} ignores placement: pack",
-                hints=("leave platform.version out, or write placement: spread",),
-                path=pool_path(pool, "sharing", "placement"),
-            )
+        for lacks, hint, path in _lacking(context, pool, numbers):
+            yield _old_plugin(f"device plugin {version} {lacks}", hint, path)
 
 
-def _plugin_version(context: Context) -> str | None:
-    """The device plugin's version as far as it is known: from the values, else from the chart's release."""
+def _lacking(context: Context, pool: Pool, plugin: tuple[int, ...]) -> Iterator[tuple[str, str, Path]]:
+    """(what the plugin cannot do, what to write instead, where) for one pool."""
+    sharing = pool.sharing
+    if isinstance(sharing, Mps) and plugin < MPS_PLUGIN:
+        yield "knows no MPS", "leave platform.version out, or write mode: time-slicing", pool_path(pool, "sharing", "mode")
+    attributed = [kind.profile.name for kind in context.kinds(pool) or () if kind.profile and kind.profile.has_attributes]
+    if isinstance(sharing, Mig) and attributed and plugin < EXACT_PLUGIN:
+        lacks = f"cannot tell {attributed[0]} from other profiles of its size"
+        yield lacks, "leave platform.version out, or use profiles without attributes", pool_path(pool, "sharing")
+    packed = not isinstance(sharing, Exclusive) and sharing.placement is SharePlacement.PACK
+    if packed and plugin < EXACT_PLUGIN:
+        where = pool_path(pool, "sharing", "placement")
+        yield "ignores placement: pack", "leave platform.version out, or write placement: spread", where
+
+
+def _old_plugin(message: str, hint: str, path: Path) -> Finding:
+    return Finding(code="GS707", message=message, hints=(hint,), path=path)
+
+
+def _plugin_version(context: Context) -> tuple[str, Path]:
+    """The device plugin's version, and what it follows from: the values, else the chart's release. Empty if it is not known."""
     platform = context.intent.platform
+    here: Path = (*HERE, "version")
     if platform.stack is Stack.EXISTING:
-        return None
+        return "", here
     chart = upstream.chart(platform.stack.value)
     section, key = ("devicePlugin", "version") if platform.stack is Stack.GPU_OPERATOR else ("image", "tag")
     values = platform.values.get(section)
     own = values.get(key) if isinstance(values, Mapping) else None
-    return own if isinstance(own, str) and own else chart.plugin_version(platform.version or chart.version)
+    if isinstance(own, str) and own:
+        return own, (*HERE, "values", section, key)
+    release = platform.version or chart.version
+    return chart.plugin_version(release) if re.match(_VERSIONS[platform.stack], release) else "", here
 
 
 def check_driver_age(context: Context) -> Iterator[Finding]:

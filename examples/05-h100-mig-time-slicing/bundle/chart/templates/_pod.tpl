@@ -164,7 +164,8 @@ instances must appear on the host. Of no use, and no right, without privileges.
 {{- end }}
 
 {{/*
-Takes (MPS wanted, the host's device folder wanted).
+Takes (MPS wanted, the host's device folder wanted, kubelet's folder on the host). Inside, the folders stand where kubelet has
+them by default.
 */}}
 {{- define "gpushare.volumes" -}}
 - name: all-gpus
@@ -177,11 +178,11 @@ Takes (MPS wanted, the host's device folder wanted).
     type: DirectoryOrCreate
 - name: pod-resources
   hostPath:
-    path: /var/lib/kubelet/pod-resources
+    path: {{ printf "%s/pod-resources" (index . 2) | quote }}
     type: Directory
 - name: device-plugins
   hostPath:
-    path: /var/lib/kubelet/device-plugins
+    path: {{ printf "%s/device-plugins" (index . 2) | quote }}
     type: Directory
 - name: tmp
   emptyDir:

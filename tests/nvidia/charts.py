@@ -1,0 +1,44 @@
+"""NVIDIA's own charts, from archives in the folder that the variable NVIDIA names, and what their templates read."""
+
+import os
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+ARCHIVES = {"gpu-operator": "chart-gpu-operator-*.tar.*", "nvidia-device-plugin": "chart-nvidia-device-plugin-*.tar.*"}
+
+_COMMENT = re.compile(r"\{\{-?\s*/\*.*?\*/\s*-?\}\}", re.DOTALL)
+_READ = re.compile(r"(toYaml\s+|with\s+|range\s+(?:[^}]*:=\s*)?)?\$?(?:\.\w+)?\.Values\.([A-Za-z0-9_.]+)")
+
+
+def folder() -> Path | None:
+    """Where the charts are; None where nobody said it."""
+    told = os.environ.get("NVIDIA")
+    return Path(told) if told else None
+
+
+def unpack(name: str, into: Path) -> Path:
+    """The chart as a folder. Raises FileNotFoundError where the archive is missing."""
+    given = folder()
+    if given is None:
+        raise FileNotFoundError("set NVIDIA to the folder with NVIDIA's charts")
+    archive = next(iter(sorted(given.glob(ARCHIVES[name]))), None)
+    if archive is None:
+        raise FileNotFoundError(f"{given} has no {ARCHIVES[name]}")
+    with tarfile.open(archive) as opened:
+        opened.extractall(into, filter="data")
+    return next(into.glob("*/Chart.yaml")).parent
+
+
+def read_paths(chart: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """(the paths of values that the templates name, those of them that they print whole)."""
+    found = list(_named(chart / "templates"))
+    return frozenset(path for path, _ in found), frozenset(path for path, whole in found if whole)
+
+
+def _named(templates: Path) -> Iterator[tuple[str, bool]]:
+    for file in sorted(templates.rglob("*")):
+        if file.suffix in (".tpl", ".yaml", ".yml", ".txt"):
+            for whole, path in _READ.findall(_COMMENT.sub("", file.read_text(encoding="utf-8"))):
+                yield path.rstrip("."), bool(whole)

@@ -1,0 +1,133 @@
+"""The tables of values say what NVIDIA's templates read, and the real charts take every example's values.
+
+Needs `NVIDIA=FOLDER`; left out without it, and `make test` says so.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from gpushare import upstream
+from tests.chart.conftest import run_helm  # noqa: F401 - a fixture
+from tests.golden.update import examples
+from tests.nvidia import charts
+
+pytestmark = [
+    pytest.mark.nvidia, pytest.mark.helm, pytest.mark.skipif(charts.folder() is None, reason="NVIDIA=FOLDER is not given"),
+]  # fmt: skip
+
+CHARTS = {"gpu-operator": "gpu-operator", "device-plugin": "nvidia-device-plugin"}
+
+
+@pytest.fixture(scope="module")
+def chart_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Stack → its chart."""
+    return {stack: charts.unpack(name, tmp_path_factory.mktemp(stack)) for stack, name in CHARTS.items()}
+
+
+def own_paths(stack: str) -> dict[str, upstream.ValueFact]:
+    chart = upstream.chart(stack)
+    return {path: fact for path, fact in upstream.paths(chart.name).items() if path.partition(".")[0] not in chart.subcharts}
+
+
+@pytest.mark.parametrize("stack", CHARTS)
+def test_every_value_that_a_template_reads_is_known(stack: str, chart_of: dict[str, Path]) -> None:
+    read, whole = charts.read_paths(chart_of[stack])
+    known, dropped = own_paths(stack), upstream._dropped(CHARTS[stack])
+    leaves = {path for path in read if not any(other.startswith(f"{path}.") for other in read)}
+
+    def is_told(path: str) -> bool:
+        below = any(name.startswith(f"{path}.") for name in known)
+        inside = any(path.startswith(f"{name}.") for name in known)
+        return path in known or path in dropped or (path in whole and below) or inside
+
+    assert [path for path in sorted(leaves | whole) if not is_told(path)] == []
+
+
+@pytest.mark.parametrize("stack", CHARTS)
+def test_every_value_that_is_known_is_read(stack: str, chart_of: dict[str, Path]) -> None:
+    read, whole = charts.read_paths(chart_of[stack])
+    assert [
+        path for path in own_paths(stack)
+        if path not in read and not any(path == name or path.startswith(f"{name}.") for name in whole)
+    ] == []  # fmt: skip
+
+
+@pytest.mark.parametrize("stack", CHARTS)
+def test_every_default_is_the_charts(stack: str, chart_of: dict[str, Path]) -> None:
+    defaults = yaml.safe_load((chart_of[stack] / "values.yaml").read_text())
+    differing = {
+        path: (fact.default, at(defaults, path)) for path, fact in own_paths(stack).items()
+        if fact.declared and "/" not in path and at(defaults, path) != fact.default
+    }  # fmt: skip
+    differing.pop("image.tag", None)  # empty: the chart's own version
+    assert differing == {}
+
+
+def at(values: Any, path: str) -> Any:
+    for key in path.split("."):
+        values = values.get(key) if isinstance(values, Mapping) else None
+    return values
+
+
+def stack_of(example: Path) -> str | None:
+    return next((stack for stack in CHARTS if (example / "bundle" / stack / "values.yaml").exists()), None)
+
+
+EXAMPLES = [example for example in examples() if stack_of(example)]
+
+
+@pytest.mark.parametrize("major", [3, 4])
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_the_real_chart_takes_an_examples_values(
+    example: Path, major: int, chart_of: dict[str, Path], run_helm: Any  # noqa: F811
+) -> None:
+    stack = stack_of(example)
+    assert stack
+    values = example / "bundle" / stack / "values.yaml"
+    said = run_helm(major, "template", CHARTS[stack], chart_of[stack], "--namespace", "gpu-system", "--values", values)
+    objects = [document for document in yaml.safe_load_all(said.stdout) if document]
+    assert objects
+    if stack == "gpu-operator":
+        (policy,) = (document for document in objects if document["kind"] == "ClusterPolicy")
+        check_against_crd(policy, chart_of[stack])
+    else:
+        assert {document["metadata"]["name"] for document in objects if document["kind"] == "DaemonSet"} >= {
+            "nvidia-device-plugin", "nvidia-device-plugin-gpu-feature-discovery", "nvidia-device-plugin-mps-control-daemon"}
+
+
+def check_against_crd(policy: dict[str, Any], chart: Path) -> None:
+    """What the API server would say of a ClusterPolicy, and what it would drop without a word."""
+    crd = yaml.safe_load((chart / "crds/nvidia.com_clusterpolicies.yaml").read_text())
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    jsonschema.Draft7Validator(schema).validate(policy["spec"])
+    assert list(unknown(policy["spec"], schema)) == []
+
+
+def unknown(value: Any, schema: dict[str, Any], path: str = "") -> Iterator[str]:
+    properties = schema.get("properties")
+    if isinstance(value, dict) and properties is not None and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        for key, item in value.items():
+            if key in properties:
+                yield from unknown(item, properties[key], f"{path}.{key}")
+            elif "additionalProperties" not in schema:
+                yield f"{path}.{key}"
+    if isinstance(value, list):
+        for item in value:
+            yield from unknown(item, schema.get("items", {}), f"{path}[]")
+
+
+@pytest.mark.parametrize(("path", "words"), [
+    (path, fact.words) for path, fact in own_paths("gpu-operator").items() if fact.words or fact.least is not None])
+def test_words_and_numbers_are_the_cluster_policys(path: str, words: tuple[str, ...], chart_of: dict[str, Path]) -> None:
+    crd = yaml.safe_load((chart_of["gpu-operator"] / "crds/nvidia.com_clusterpolicies.yaml").read_text())
+    place = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    for key in path.replace("gpuPodDeletion", "podDeletion").split("."):
+        place = place["properties"][key]
+    assert set(words) == set(place.get("enum", ()))
+    least = own_paths("gpu-operator")[path].least
+    assert least is None or place.get("minimum", 0) == least

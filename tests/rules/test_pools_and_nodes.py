@@ -235,6 +235,6 @@ def test_the_rules_judge_a_thousand_pools_in_two_seconds() -> None:
     pools = [pool(f"p{n}", nodes=f"{{matchLabels: {{node.example.org/flavour: f{n}}}}}") for n in range(1000)]
     document = source.read(written(*pools).encode(), "intent.yaml").data
     built = intent_reader.build(document)
-    start = time.perf_counter()
+    start = time.process_time()
     assert rules.judge(built, catalog.Catalog(), document) == []
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0

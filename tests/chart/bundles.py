@@ -41,7 +41,7 @@ def pool(mode: str, **changes: Any) -> dict[str, Any]:
     term = {"matchExpressions": [{"key": "example.org/gpu", "operator": "In", "values": [mode]}]}
     return {
         "card": "a100-sxm4-40gb", "mode": mode, "migCapable": True, "mig": mode == "mig", "mps": mode == "mps", "evict": False,
-        "maxUnavailable": 1, "tolerations": [], "terms": [term], "resources": [resource],
+        "tolerations": [], "terms": [term], "resources": [resource],
         "sharedResources": [resource] if mode in {"time-slicing", "mps"} else [], "namespaces": [], "policy": "1a2b3c4d",
     } | changes
 
@@ -52,10 +52,11 @@ def bundle(name: str, pools: dict[str, Any], *, profiles: tuple[str, ...] = (), 
         "cluster": "physics-batch", "stack": "gpu-operator", "partitioner": "gpushare",
         "image": {"registry": "", "repository": "ghcr.io/gpushare/node-runtime", "tag": "0.1.0", "digest": "",
                   "pullPolicy": "IfNotPresent"},
-        "imagePullSecrets": [], "runtimeClassName": "nvidia", "kubeletRootDir": "/var/lib/kubelet",
+        "imagePullSecrets": [], "runtimeClassName": "nvidia", "kubeletRoot": "/var/lib/kubelet",
         "migParted": {"enabled": False},
         "admission": {"enforce": "deny", "ambiguous": [], "tenants": []}, "pools": pools, "quotas": {},
-        "uninstall": {"release": True, "timeout": "10m", "goOn": False}, "global": {},
+        "uninstall": {"release": True, "timeout": "10m", "goOn": False},
+        "networkPolicy": {"enabled": True, "from": []}, "global": {},
     } | changes
     files = {f"files/policies/{pool}.yaml": policy(pool) for pool in pools}
     files |= {f"files/profiles/{key}.yaml": emit.yaml_text({"version": "v1", "sharing": {}}) for key in profiles}
@@ -78,7 +79,7 @@ def _odd_expressions() -> list[dict[str, Any]]:
 MODES = bundle(
     "modes",
     {
-        "dense": pool("mig", evict=True, maxUnavailable="10%", namespaces=["atlas", "cms"]),
+        "dense": pool("mig", evict=True, namespaces=["atlas", "cms"]),
         "hpc": pool("exclusive"),
         "notebooks": pool("time-slicing", card="t4", migCapable=False),
         "serving": pool("mps", card="l40s", migCapable=False, tolerations=[
@@ -116,16 +117,18 @@ MIRRORED = bundle(
            "digest": "sha256:" + "0123456789abcdef" * 4, "pullPolicy": "Always"},
 )
 HOSTLESS = bundle(
-    "hostless", {"only": pool("exclusive")}, kubeletRootDir="/data/kubelet",
+    "hostless", {"only": pool("exclusive")}, kubeletRoot="/data/kubelet",
     image={"registry": "registry.example.org", "repository": "gpushare/node-runtime", "tag": "1e3"},
 )
 MIG_MANAGER = bundle(
     "mig-manager", {"only": pool("mig"), "other": pool("exclusive")}, partitioner="mig-manager", migParted={"enabled": True},
     profiles=("mig-0badcafe",),
 )
-DEVICE_PLUGIN = bundle("device-plugin", {"only": pool("mps")}, stack="device-plugin", profiles=("mps-0badcafe",))
+DEVICE_PLUGIN = bundle("device-plugin", {"only": pool("mps")}, stack="device-plugin", profiles=("mps-0badcafe",),
+                       kubeletRoot="/var/lib/k0s/kubelet", networkPolicy={"enabled": True, "from": [
+                           {"ipBlock": {"cidr": "192.0.2.0/24"}}, {"podSelector": {"matchLabels": {"on": "1e3"}}}]})
 EXISTING = bundle("existing", {"only": pool("exclusive")}, stack="existing", cluster="",
-                  uninstall={"release": False, "timeout": "1h", "goOn": True},
+                  uninstall={"release": False, "timeout": "1h", "goOn": True}, networkPolicy={"enabled": False, "from": []},
                   admission={"enforce": "none", "ambiguous": [], "tenants": []})
 
 BUNDLES = (MODES, ONE, FIFTY, FORMER, ODD_NAMES, MIRRORED, HOSTLESS, MIG_MANAGER, DEVICE_PLUGIN, EXISTING)

@@ -47,12 +47,14 @@ MODES = "".join([
 ])
 ODD_NAMES = ("1e3", "on", "null", "no", "0x1f", "007", "y", "true", "a" * 48)
 MIRROR = "namespace: shares\nplatform: {registry: 'registry.example.org:5000/m', imagePullSecrets: [mirror]}"
+K0S = "platform: {values: {hostPaths: {kubeletRootDir: /var/lib/k0s/kubelet/}}}"
 INTENTS = {
     "modes": intent(MODES, "quotas: {atlas: {whole: 3}, cms: {split: {1g.5gb: 4}}}"),
     "existing": intent(MODES, "platform: {stack: existing}"),
     "device-plugin": intent(MODES, "platform: {stack: device-plugin}"),
     "mig-manager": intent(pool("split", "{mode: mig, goal: balanced}"), "platform: {partitioner: mig-manager}"),
     "mirrored": intent(MODES, MIRROR),
+    "k0s": intent(pool("only", "{mode: exclusive}"), K0S),
     "odd-names": intent("".join(map(odd_pool, ODD_NAMES, ODD))),
     "one": intent(pool("only", "{mode: time-slicing, replicas: 2}")),
     "fifty": intents.many_pools(50, nodes=2).encode(),
@@ -89,6 +91,14 @@ def agree(compilation: Compilation, previous: Lock, folder: Path, run_helm: Call
 @pytest.mark.parametrize("name", INTENTS)
 def test_helm_renders_what_the_plain_form_says(name: str, compiled, tmp_path, run_helm) -> None:
     agree(compiled[name], lock.EMPTY, tmp_path, run_helm)
+
+
+def test_kubelets_folder_is_the_one_that_the_operator_is_told(compiled, tmp_path, run_helm) -> None:
+    objects = by_identity(agree(compiled["k0s"], lock.EMPTY, tmp_path, run_helm))
+    for name in ("gpushare-only", "gpushare-release"):
+        volumes = objects["DaemonSet", "gpu-system", name]["spec"]["template"]["spec"]["volumes"]
+        [folder] = [volume["hostPath"]["path"] for volume in volumes if volume["name"] == "device-plugins"]
+        assert folder == "/var/lib/k0s/kubelet/device-plugins"
 
 
 def test_former_generations_stay_in_the_config_map(tmp_path, run_helm) -> None:

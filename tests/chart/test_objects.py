@@ -1,11 +1,13 @@
 """What the rendered objects may and must say, whoever rendered them."""
 
 from collections import Counter
+from pathlib import Path
 
 import kubernetes_validate
 import pytest
 from yamllint import linter
 
+from gpushare_node.host import kubelet
 from tests.chart.bundles import BUNDLES, DEVICE_PLUGIN, EXISTING, FIFTY, MIG_MANAGER, MODES, Bundle, bundle, pool
 from tests.chart.reading import YAMLLINT, Object, by_identity, containers_of, documents, is_hook, pod_of
 from tests.tools import helm
@@ -171,12 +173,48 @@ def test_every_other_container_drops_all_rights_but_the_few_that_it_needs(pods) 
     assert found == expected
 
 
-def test_the_hosts_devices_are_mounted_only_where_the_container_is_privileged(pods) -> None:
+def test_of_the_host_only_what_is_used_is_mounted(pods) -> None:
     for each in BUNDLES:
-        for pod in pods(each).values():
-            for container in containers_of(pod).values():
-                mounted = "/host/dev" in {mount["mountPath"] for mount in container["volumeMounts"]}
-                assert mounted is container["securityContext"].get("privileged", False)
+        for name, pod in pods(each).items():
+            paths = {volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
+            mps = {"/run/nvidia/mps", "/run/nvidia/mps/shm"} if each.values["pools"].get(name[9:], {}).get("mps") else set()
+            root = each.values["kubeletRoot"]
+            assert paths == {"/dev/null", "/var/lib/gpushare", f"{root}/device-plugins"} | mps
+
+
+def test_kubelets_folder_is_where_it_was_said_and_in_the_container_where_the_runtime_looks(pods) -> None:
+    pod = pods(DEVICE_PLUGIN)["gpushare-only"]
+    [volume] = [one for one in pod["volumes"] if one["name"] == "device-plugins"]
+    assert volume["hostPath"]["path"] == "/var/lib/k0s/kubelet/device-plugins"
+    for container in containers_of(pod).values():
+        [mount] = [one for one in container["volumeMounts"] if one["name"] == "device-plugins"]
+        assert Path(mount["mountPath"]) == kubelet.DEFAULT.parent
+
+
+def test_no_pod_that_waits_keeps_another_nodes_pod_from_being_replaced(objects) -> None:
+    for each in BUNDLES:
+        for (kind, _, name), item in objects(each).items():
+            if kind == "DaemonSet" and name != "gpushare-release":
+                assert item["spec"]["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": "100%"}
+
+
+def test_the_metrics_port_is_for_the_platforms_namespaces_and_those_that_are_named(objects) -> None:
+    spec = objects(DEVICE_PLUGIN)["NetworkPolicy", "gpu-system", "gpushare-metrics"]["spec"]
+    [rule] = spec["ingress"]
+    [own, *others] = rule["from"]
+    assert own["namespaceSelector"]["matchExpressions"][0]["values"] == ["gpu-system", "kube-system"]
+    assert others == DEVICE_PLUGIN.values["networkPolicy"]["from"]
+    [enforce] = objects(DEVICE_PLUGIN)["DaemonSet", "gpu-system", "gpushare-only"]["spec"]["template"]["spec"]["containers"]
+    assert [port["port"] for port in rule["ports"]] == [port["containerPort"] for port in enforce["ports"]]
+    assert not [key for key in objects(EXISTING) if key[0] == "NetworkPolicy"]
+
+
+def test_platform_namespaces_of_the_intent_may_read_metrics(objects) -> None:
+    named = bundle("named", {"only": pool("exclusive")}, admission={
+        "enforce": "deny", "ambiguous": [], "tenants": [], "platformNamespaces": ["monitoring", "kube-system"]})
+    spec = objects(named)["NetworkPolicy", "gpu-system", "gpushare-metrics"]["spec"]
+    values = spec["ingress"][0]["from"][0]["namespaceSelector"]["matchExpressions"][0]["values"]
+    assert values == ["gpu-system", "kube-system", "monitoring"]
 
 
 def test_all_gpus_are_asked_for_by_variable_and_by_mount(pods) -> None:

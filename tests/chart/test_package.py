@@ -47,9 +47,12 @@ NONSENSE = [
     ("pools/" + "a" * 49, "copy of only"),
     ("pools/only/mode", "shared"),
     ("pools/only/mig", "true"),
-    ("pools/only/maxUnavailable", 0),
-    ("pools/only/maxUnavailable", 1.5),
-    ("pools/only/maxUnavailable", "0%"),
+    ("pools/only/maxUnavailable", 1),
+    ("kubeletRoot", ""),
+    ("kubeletRoot", "var/lib/kubelet"),
+    ("kubeletRoot", "/var/lib/kubelet/"),
+    ("networkPolicy/enabled", "yes"),
+    ("networkPolicy/from", [{}]),
     ("pools/only/terms", []),
     ("pools/only/terms/0/matchExpressions/0/operator", "in"),
     ("pools/only/terms/0/matchExpressions/0/values", [5]),
@@ -102,7 +105,7 @@ def test_the_schema_refuses_nonsense(path: str, value: Any, major: int, template
 def test_the_schema_takes_what_it_is_meant_to_take(major: int, template) -> None:
     assert template(major, ONE.values).returncode == 0
     assert template(major, changed("global", {"an": "umbrella's"})).returncode == 0
-    assert template(major, changed("pools/only/maxUnavailable", "100%")).returncode == 0
+    assert template(major, changed("kubeletRoot", "/var/snap/microk8s/common/var/lib/kubelet")).returncode == 0
 
 
 def test_the_schema_is_draft_07_and_refers_to_nothing_outside() -> None:

@@ -44,6 +44,25 @@ def test_what_only_has_to_be_verified_takes_no_turn(node: LoopNode) -> None:
     assert node.run(whole()).reason is Reason.READY
 
 
+def test_a_new_config_of_the_plugin_takes_a_turn_though_it_disturbs_nobody(node: LoopNode) -> None:
+    """While the plugin starts anew the node offers nothing: not all nodes of a pool at once."""
+    node.run(whole(replicas=2))
+    take_turn(node)
+    before = node.labels()[PLUGIN_LABEL]
+    assert node.run(whole(replicas=4)).reason is Reason.WAITING_FOR_TURN
+    assert node.labels()[PLUGIN_LABEL] == before
+    node.api.remove("leases", "gpushare-training.n2", namespace="gpushare")
+    assert node.run(whole(replicas=4)).reason is Reason.READY
+    assert (node.taints(), node.holds_turn()) == (set(), False)
+
+
+def test_a_label_that_somebody_took_is_put_right_without_a_turn(node: LoopNode) -> None:
+    node.run(whole(replicas=2))
+    take_turn(node)
+    node.label(**{PLUGIN_LABEL: None})
+    assert node.run(whole(replicas=2)).reason is Reason.READY
+
+
 def test_a_turn_that_becomes_free_is_taken(node: LoopNode) -> None:
     take_turn(node)
     node.on_tick = lambda time: time > 100 and node.api.leases()[0]["spec"]["holderIdentity"] == "n2" and node.api.remove(

@@ -14,6 +14,7 @@ from gpushare.plan import Plan, PoolPlan
 
 VALUES = "values.yaml"
 _NODE_IMAGE = "ghcr.io/gpushare/node-runtime"
+_KUBELET_ROOT = "/var/lib/kubelet"
 
 
 def static_files() -> Iterator[Artifact]:
@@ -41,7 +42,7 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
         },
         "imagePullSecrets": [{"name": name} for name in platform.image_pull_secrets],
         "runtimeClassName": runtime_class(platform),
-        "kubeletRootDir": _kubelet_root(platform),
+        "kubeletRoot": kubelet_root(platform),
         "migParted": {"enabled": platform.partitioner is Partitioner.MIG_MANAGER},
         "admission": {
             "enforce": plan.intent.admission.mode.value,
@@ -51,6 +52,7 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
         "pools": {pool.name: _pool(pool, policies[pool.name]) for pool in plan.pools},
         "quotas": {quota.namespace: dict(quota.hard) for quota in plan.quotas},
         "uninstall": {"release": True, "timeout": "10m", "goOn": False},
+        "networkPolicy": {"enabled": True, "from": []},
         "global": {},
     }
 
@@ -68,10 +70,12 @@ def runtime_class(platform: Platform) -> str:
     return chosen or ""
 
 
-def _kubelet_root(platform: Platform) -> str:
-    """Kubelet's folder on the nodes, as gpu-operator is told of it; the other charts take it for granted."""
-    told = platform.values.get("hostPaths", {}).get("kubeletRootDir") if platform.stack is Stack.GPU_OPERATOR else None
-    return (told or "").rstrip("/") or "/var/lib/kubelet"
+def kubelet_root(platform: Platform) -> str:
+    """Kubelet's folder on the nodes: what the operator is told of it, for both read the same nodes."""
+    chosen: str | None = None
+    if platform.stack is Stack.GPU_OPERATOR:
+        chosen = platform.values.get("hostPaths", {}).get("kubeletRootDir")
+    return (chosen or "").rstrip("/") or _KUBELET_ROOT
 
 
 def _pool(pool: PoolPlan, policy: str) -> dict[str, Any]:
@@ -83,7 +87,6 @@ def _pool(pool: PoolPlan, policy: str) -> dict[str, Any]:
         "mig": pool.mode is Mode.MIG,
         "mps": pool.mode is Mode.MPS,
         "evict": enforcement.action is Action.EVICT or rollout.on_busy is OnBusy.EVICT,
-        "maxUnavailable": rollout.max_unavailable,
         "tolerations": [dict(toleration) for toleration in pool.pool.tolerations],
         "terms": [dict(term) for term in pool.terms],
         "resources": [resource.name for resource in pool.resources],

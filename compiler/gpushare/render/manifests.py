@@ -36,7 +36,10 @@ def objects(namespace: Mapping[str, Any], values: Mapping[str, Any], files: Mapp
     generated files by path inside the chart (`files/policies/<pool>.yaml`, …). Raises KeyError for a pool without a policy.
     """
     chart = _Chart(str(namespace["metadata"]["name"]), values, files)
-    return (dict(namespace), *chart.account(), *chart.config_maps(), *chart.quotas(), *chart.admission(), *chart.daemon_sets())
+    return (
+        dict(namespace), *chart.account(), *chart.config_maps(), *chart.quotas(), *chart.admission(), *chart.network(),
+        *chart.daemon_sets(),
+    )  # fmt: skip
 
 
 class _Chart:
@@ -107,6 +110,20 @@ class _Chart:
             where = {"matchResources": {"namespaceSelector": {"matchExpressions": own}}}
             yield from self._admission("pods", policy | {"variables": [*given, *policy["variables"]]}, action, where)
 
+    def network(self) -> Iterator[Object]:
+        """Who may reach the metrics port."""
+        wanted = self.values["networkPolicy"]
+        if not (wanted["enabled"] and self.pools):
+            return
+        names = {"kube-system", self.namespace, *self.values["admission"].get("platformNamespaces", ())}
+        platform = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": sorted(names)}
+        peers = [{"namespaceSelector": {"matchExpressions": [platform]}}, *wanted["from"]]
+        yield self._object("networking.k8s.io/v1", "NetworkPolicy", "gpushare-metrics") | {"spec": {
+            "podSelector": {"matchLabels": {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"}},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": peers, "ports": [{"port": _PORT, "protocol": "TCP"}]}],
+        }}
+
     def _given(self) -> Object:
         """What the intent decides of the policy on pods."""
         def each(field: str) -> dict[str, Any]:
@@ -132,7 +149,7 @@ class _Chart:
         """One DaemonSet for each pool, and the one for nodes of pools that are gone."""
         for name, pool in self.pools.items():
             selector = {"app.kubernetes.io/component": "node", _POOL: name}
-            pace = {"rollingUpdate": {"maxUnavailable": pool["maxUnavailable"]}, "type": "RollingUpdate"}
+            pace = {"rollingUpdate": {"maxUnavailable": "100%"}, "type": "RollingUpdate"}
             notes = {"kubectl.kubernetes.io/default-container": "enforce", "gpushare.dev/policy": pool["policy"]}
             yield self._daemon_set(f"gpushare-{name}", selector, {"annotations": notes}, self._pool_pod(name, pool), pace)
         if self.pools:
@@ -147,7 +164,7 @@ class _Chart:
         partition = self._container("partition", "apply", *arguments, "--hold") | {
             "env": _environment(mps=mps, configures_mig=privileged, monitors_mig=privileged or mig),
             "securityContext": _hardware_security(privileged=privileged),
-            "volumeMounts": [policy, *_mounts(mps=mps, host_dev=privileged)],
+            "volumeMounts": [policy, *_mounts(mps=mps)],
         }
         enforce = self._container("enforce", "enforce", *arguments) | {
             "env": _environment(mps=mps, configures_mig=False, monitors_mig=mig),
@@ -155,7 +172,7 @@ class _Chart:
             "livenessProbe": _probe("/healthz", 10),
             "readinessProbe": _probe("/readyz", 5),
             "securityContext": _security("KILL", *(("SYS_ADMIN",) if mig else ()), "SYS_PTRACE"),
-            "volumeMounts": [policy, *_mounts(mps=mps, host_dev=False)],
+            "volumeMounts": [policy, *_mounts(mps=mps)],
         }
         tolerations = [{"key": key, "operator": "Exists"} for key in _TAINTS]
         return self._pod_base() | {
@@ -165,7 +182,7 @@ class _Chart:
             "containers": [enforce],
             "volumes": [
                 {"name": "policy", "configMap": {"name": f"gpushare-{name}-policy"}},
-                *_volumes(self.values["kubeletRootDir"], mps=mps, host_dev=privileged),
+                *_volumes(self.values["kubeletRoot"], mps=mps),
             ],
         }
 
@@ -177,13 +194,13 @@ class _Chart:
         release = self._container("release", "release") | {
             "env": _environment(mps=False, configures_mig=self.partitions, monitors_mig=True),
             "securityContext": _hardware_security(privileged=self.partitions),
-            "volumeMounts": _mounts(mps=False, host_dev=self.partitions),
+            "volumeMounts": _mounts(mps=False),
         }
         return self._pod_base() | {
             "affinity": self._affinity([{"matchExpressions": gone}]),
             "tolerations": [{"operator": "Exists"}],
             "containers": [release],
-            "volumes": _volumes(self.values["kubeletRootDir"], mps=False, host_dev=self.partitions),
+            "volumes": _volumes(self.values["kubeletRoot"], mps=False),
         }
 
     def _pod_base(self) -> Object:
@@ -321,35 +338,29 @@ def _probe(path: str, period_seconds: int) -> Object:
     return {"httpGet": {"path": path, "port": "metrics"}, "periodSeconds": period_seconds, "timeoutSeconds": 5}
 
 
-def _mounts(*, mps: bool, host_dev: bool) -> list[Object]:
+def _mounts(*, mps: bool) -> list[Object]:
     mounts: list[Object] = [
         {"name": "all-gpus", "mountPath": "/var/run/nvidia-container-devices/all", "readOnly": True},
         {"name": "state", "mountPath": _STATE},
-        {"name": "pod-resources", "mountPath": f"{_KUBELET}/pod-resources", "readOnly": True},
         {"name": "device-plugins", "mountPath": f"{_KUBELET}/device-plugins", "readOnly": True},
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a mount point of the pod
     ]
     if mps:
         mounts.append({"name": "mps", "mountPath": _MPS, "mountPropagation": "HostToContainer"})
         mounts.append({"name": "mps-shm", "mountPath": "/dev/shm", "mountPropagation": "HostToContainer"})  # noqa: S108 - as above
-    if host_dev:
-        mounts.append({"name": "host-dev", "mountPath": "/host/dev"})
     return mounts
 
 
-def _volumes(kubelet: str, *, mps: bool, host_dev: bool) -> list[Object]:
+def _volumes(kubelet: str, *, mps: bool) -> list[Object]:
     volumes = [
         _host_path("all-gpus", "/dev/null", "CharDevice"),
         _host_path("state", _STATE, "DirectoryOrCreate"),
-        _host_path("pod-resources", f"{kubelet}/pod-resources", "Directory"),
         _host_path("device-plugins", f"{kubelet}/device-plugins", "Directory"),
         {"name": "tmp", "emptyDir": {"sizeLimit": "16Mi"}},
     ]
     if mps:
         volumes.append(_host_path("mps", _MPS, "DirectoryOrCreate"))
         volumes.append(_host_path("mps-shm", f"{_MPS}/shm", "DirectoryOrCreate"))
-    if host_dev:
-        volumes.append(_host_path("host-dev", "/dev", "Directory"))
     return volumes
 
 

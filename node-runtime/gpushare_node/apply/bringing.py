@@ -18,7 +18,7 @@ from gpushare_node.apply.publishing import Offering
 from gpushare_node.apply.rebooting import reboot
 from gpushare_node.apply.sight import Sight
 from gpushare_node.apply.visit import Visit
-from gpushare_node.kube.cluster import NOT_READY_TAINT, REPARTITIONING_TAINT, NodeView
+from gpushare_node.kube.cluster import NOT_READY_TAINT, PLUGIN_LABEL, REPARTITIONING_TAINT, NodeView
 from gpushare_node.policy import Policy
 from gpushare_node.voice.reasons import Reason
 
@@ -46,7 +46,8 @@ def bring(visit: Visit, goal: Goal, node: NodeView | None) -> Outcome:
         if not wish.is_partly and sight.plan.operations and len(missing_gpus(sight)) < len(sight.plan.unfit):
             # A GPU that cannot follow would leave the node with half of each layout, and the tenants' work gone for it.
             raise Halted(*worst(sight), is_kept=True)
-        if (sight.plan.operations or sight.compute_modes or wish.disturbed) and not hardware.is_tried_out(sight):
+        needs_room = sight.plan.operations or sight.compute_modes or wish.disturbed or _is_relabelled(goal.policy, former, node)
+        if needs_room and not hardware.is_tried_out(sight):
             sight = room.make(node, sight)
         return _Bringing(visit=visit, goal=goal, former=former, room=room, before=hardware.devices(sight)).run(sight)
     finally:
@@ -62,6 +63,16 @@ def _wish(policy: Policy, former: Policy | None, node: NodeView | None) -> Wish:
         disturbed=find_disturbed(former, policy, node.labels, node.allocatable),
         is_partly=former == policy or not offered(node.allocatable),
     )
+
+
+def _is_relabelled(policy: Policy, former: Policy | None, node: NodeView | None) -> bool:
+    """Whether the plugin gets another config on a node that offers GPUs: until it has started anew, the node offers none.
+
+    What is put right under the policy in force is no change, and queues behind nobody.
+    """
+    if node is None or former == policy or not offered(node.allocatable):
+        return False
+    return node.labels.get(PLUGIN_LABEL, "")[:-2] != policy.profile
 
 
 @dataclass(kw_only=True)

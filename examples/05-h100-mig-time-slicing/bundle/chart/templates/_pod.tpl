@@ -135,9 +135,6 @@ Mounts of every container, each with its volume in gpushare.volumes. Takes MPS w
   readOnly: true
 - name: state
   mountPath: /var/lib/gpushare
-- name: pod-resources
-  mountPath: /var/lib/kubelet/pod-resources
-  readOnly: true
 - name: device-plugins
   mountPath: /var/lib/kubelet/device-plugins
   readOnly: true
@@ -155,17 +152,7 @@ Mounts of every container, each with its volume in gpushare.volumes. Takes MPS w
 {{- end }}
 
 {{/*
-The host's device folder, for containers that create MIG instances: a container's /dev is a copy, and the device nodes of new
-instances must appear on the host. Of no use, and no right, without privileges.
-*/}}
-{{- define "gpushare.hostDevMount" -}}
-- name: host-dev
-  mountPath: /host/dev
-{{- end }}
-
-{{/*
-Takes (MPS wanted, the host's device folder wanted, kubelet's folder on the host). Inside, the folders stand where kubelet has
-them by default.
+Kubelet's folder is where kubelet was told; inside the container it is always the usual one. Takes (root, MPS wanted).
 */}}
 {{- define "gpushare.volumes" -}}
 - name: all-gpus
@@ -176,18 +163,14 @@ them by default.
   hostPath:
     path: /var/lib/gpushare
     type: DirectoryOrCreate
-- name: pod-resources
-  hostPath:
-    path: {{ printf "%s/pod-resources" (index . 2) | quote }}
-    type: Directory
 - name: device-plugins
   hostPath:
-    path: {{ printf "%s/device-plugins" (index . 2) | quote }}
+    path: {{ printf "%s/device-plugins" (index . 0).Values.kubeletRoot | quote }}
     type: Directory
 - name: tmp
   emptyDir:
     sizeLimit: 16Mi
-{{- if index . 0 }}
+{{- if index . 1 }}
 - name: mps
   hostPath:
     path: /run/nvidia/mps
@@ -196,12 +179,6 @@ them by default.
   hostPath:
     path: /run/nvidia/mps/shm
     type: DirectoryOrCreate
-{{- end }}
-{{- if index . 1 }}
-- name: host-dev
-  hostPath:
-    path: /dev
-    type: Directory
 {{- end }}
 {{- end }}
 

@@ -48,6 +48,7 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
             "enforce": plan.intent.admission.mode.value,
             "ambiguous": _ambiguous(plan),
             "tenants": list(plan.intent.tenant_namespaces),
+            "platformNamespaces": list(plan.intent.platform_namespaces),
         },
         "pools": {pool.name: _pool(pool, policies[pool.name]) for pool in plan.pools},
         "quotas": {quota.namespace: dict(quota.hard) for quota in plan.quotas},

@@ -140,7 +140,7 @@ class Handler(BaseHTTPRequestHandler):
             case "POST", None, False:
                 return 201, store.create((key[0], key[1], body["metadata"]["name"]), body)
             case "POST", "eviction", True:
-                return self._evict(key, body)
+                return self._evict(key, query, body)
             case "PUT", None, True:
                 return 200, store.change(key, lambda before: {**body, "metadata": {
                     **body["metadata"], "uid": before["metadata"]["uid"],
@@ -176,15 +176,20 @@ class Handler(BaseHTTPRequestHandler):
     def _delete(self, key: Key, body: Any, query: dict[str, str]) -> Object:
         with self.api.store.changed:
             thing = self.api.store.find(key)
-            for field, wanted in (body.get("preconditions") or {}).items():
-                if wanted != thing["metadata"][field]:
-                    raise conflict(f"the {field} in the precondition does not match the {field} in record")
+            self._check_preconditions(thing, body)
+            if key[0] == "pods":
+                self.api.eviction_budget -= 1
             if self.api.lingers and key[0] in {"pods", "daemonsets"}:
                 return self.api.store.change(key, lambda one: merge(one, {"metadata": {"deletionTimestamp": now_text()}}))
             self.api.store.drop(key)
         if key[0] == "daemonsets" and "Orphan" not in {body.get("propagationPolicy"), query.get("propagationPolicy")}:
             self._collect(thing["metadata"]["uid"])
         return thing
+
+    def _check_preconditions(self, thing: Object, options: Any) -> None:
+        for field, wanted in (options.get("preconditions") or {}).items():
+            if wanted != thing["metadata"][field]:
+                raise conflict(f"the {field} in the precondition does not match the {field} in record")
 
     def _collect(self, owner: str) -> None:
         def owned(pod: Object) -> bool:
@@ -193,13 +198,14 @@ class Handler(BaseHTTPRequestHandler):
         for pod in self.api.store.select("pods", "", owned)[0]:
             self.api.store.drop(("pods", pod["metadata"]["namespace"], pod["metadata"]["name"]))
 
-    def _evict(self, key: Key, body: Any) -> tuple[int, Object]:
-        self.api.store.find(key)
+    def _evict(self, key: Key, query: dict[str, str], body: Any) -> tuple[int, Object]:
+        """With dryRun alone, as the fence demands."""
+        if query.get("dryRun") != "All":
+            raise Refusal(403, "Forbidden", "the node runtime may only try evictions out")
+        self._check_preconditions(self.api.store.find(key), body.get("deleteOptions") or {})
         if self.api.eviction_budget <= 0:
             raise Refusal(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.",
-                          retry_after=10)
-        self.api.eviction_budget -= 1
-        self._delete(key, body.get("deleteOptions") or {}, {})
+                          retry_after=10, cause="DisruptionBudget")
         return 201, {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
 
     def _watch(self, key: Key, query: dict[str, str]) -> None:

@@ -81,7 +81,7 @@ class Told:
 
     events: list[Event] = field(default_factory=list)
     evicted: list[PodView] = field(default_factory=list)
-    answer: Eviction = Eviction.ACCEPTED
+    answer: Eviction = Eviction.EVICTED
 
     def tell(self, event: Event) -> None:
         self.events.append(event)

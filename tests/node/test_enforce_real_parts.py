@@ -187,7 +187,7 @@ def test_an_eviction_that_a_budget_refuses_is_asked_for_again(open_house: Callab
     with house.running():
         wait_for(lambda: house.metric('evictions_total{outcome="refused"}'))
         api.eviction_budget = 1
-        wait_for(lambda: house.metric('evictions_total{outcome="accepted"} 1'))
+        wait_for(lambda: house.metric('evictions_total{outcome="evicted"} 1'))
         await_that(lambda: "greedy" not in {pod.name for pod in house.pod_list.pods()})
     assert lives(pid)
 

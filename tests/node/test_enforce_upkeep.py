@@ -343,7 +343,7 @@ def test_evictions_are_asked_for_and_failures_are_counted(tmp_path: Path, two: S
     assert lives(pid)
     assert [pod.name for pod in rig.api.evicted] == ["greedy"]
     assert rig.stage.metric("evictions_total{") == [
-        'evictions_total{outcome="failed"} 1', 'evictions_total{outcome="accepted"} 1']
+        'evictions_total{outcome="failed"} 1', 'evictions_total{outcome="evicted"} 1']
 
 
 def test_the_driver_holds_caps_where_it_can_and_lets_go_of_a_pod_that_ends(tmp_path: Path, two: Silicon, started: Ward) -> None:

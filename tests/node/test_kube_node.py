@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.kube.cluster import ClusterError, EventType, Eviction, Taint
+from gpushare_node.kube.cluster import ClusterError, EventType, Taint
 from gpushare_node.kube.cluster import Event as Told
 from gpushare_node.kube.server import HEARTBEAT_SECONDS, Server
 from gpushare_node.voice.reasons import Reason
@@ -212,26 +212,6 @@ def test_29_what_could_not_be_written_is_written_when_the_server_is_back(api: Ap
     api.up()
     here.set_condition(Reason.READY, "")
     assert (api.condition("n1") or {})["reason"] == "Ready"
-
-
-def test_an_eviction_that_a_budget_refuses_is_not_repeated_by_itself(api: ApiServer, here: Server) -> None:
-    api.add_pod("p", node="n1")
-    (pod,) = here.pods()
-    api.eviction_budget = 0
-    assert here.evict(pod) is Eviction.REFUSED
-    assert len(api.writes("eviction")) == 1
-    api.eviction_budget = 1
-    assert here.evict(pod) is Eviction.ACCEPTED
-    assert here.evict(pod) is Eviction.GONE
-
-
-def test_another_pod_of_the_same_name_is_not_evicted(api: ApiServer, here: Server) -> None:
-    api.add_pod("p", node="n1")
-    (pod,) = here.pods()
-    api.remove("pods", "p", namespace="default")
-    api.add_pod("p", node="n1")
-    assert here.evict(pod) is Eviction.GONE
-    assert len(here.pods()) == 1
 
 
 def test_the_own_pod_is_deleted_and_no_successor_of_its_name(api: ApiServer, here: Server) -> None:

@@ -51,6 +51,8 @@ class _Chart:
         self.files = files
         self.pools = dict(sorted(values["pools"].items()))
         self.partitions = values["partitioner"] == "gpushare"
+        self.evicts = any(pool["evict"] for pool in self.pools.values())
+        self.platform = sorted({"kube-system", namespace, *values["admission"].get("platformNamespaces", ())})
 
     def account(self) -> Iterator[Object]:
         """The ServiceAccount and its rights."""
@@ -58,13 +60,13 @@ class _Chart:
         cluster_rules = [
             _rule("nodes", "get", "list", "patch", "watch"),
             _rule("nodes/status", "patch"),
-            _rule("pods", "get", "list", "watch"),
+            _rule("pods", *(("delete",) if self.evicts else ()), "list", "watch"),
             _rule("events", "create", "patch"),
         ]
-        if any(pool["evict"] for pool in self.pools.values()):
+        if self.evicts:
             cluster_rules.append(_rule("pods/eviction", "create"))
         own_rules = [
-            _rule("pods", "delete"),
+            _rule("pods", "delete", "get"),
             _rule("daemonsets", "get", group="apps"),
             _rule("leases", "create", "delete", "get", "list", "update", group="coordination.k8s.io"),
         ]
@@ -97,7 +99,12 @@ class _Chart:
     def admission(self) -> Iterator[Object]:
         """The fence around the node runtime's token, and what pods may ask of the pools."""
         user = f"request.userInfo.username == 'system:serviceaccount:{self.namespace}:{_ACCOUNT}'"
-        fence = _admission_policy("fence") | {"matchConditions": [{"name": "node-runtime", "expression": user}]}
+        policy = _admission_policy("fence")
+        given = [{"name": "evicts", "expression": _cel(self.evicts)}, {"name": "platform", "expression": _cel(self.platform)}]
+        fence = policy | {
+            "matchConditions": [{"name": "node-runtime", "expression": user}],
+            "variables": [*given, *policy["variables"]],
+        }
         yield from self._admission("fence", fence, "Deny", {})
         action = {"deny": "Deny", "warn": "Warn", "audit": "Audit"}.get(self.values["admission"]["enforce"])
         if action and self.pools:
@@ -115,8 +122,7 @@ class _Chart:
         wanted = self.values["networkPolicy"]
         if not (wanted["enabled"] and self.pools):
             return
-        names = {"kube-system", self.namespace, *self.values["admission"].get("platformNamespaces", ())}
-        platform = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": sorted(names)}
+        platform = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": self.platform}
         peers = [{"namespaceSelector": {"matchExpressions": [platform]}}, *wanted["from"]]
         yield self._object("networking.k8s.io/v1", "NetworkPolicy", "gpushare-metrics") | {"spec": {
             "podSelector": {"matchLabels": {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"}},

@@ -151,6 +151,6 @@ class Room:
             except ClusterError as error:
                 self.visit.note("evict", holder.name, Status.FAILED, str(error))
                 continue
-            if answer is Eviction.ACCEPTED and holder.pod_uid not in self._asked:
+            if answer is Eviction.EVICTED and holder.pod_uid not in self._asked:
                 self._asked.add(holder.pod_uid)
                 self.visit.note("evict", holder.name, Status.CHANGED, "it holds a GPU that is to be changed")

@@ -26,12 +26,16 @@ REPARTITIONING_TAINT = "gpushare.dev/repartitioning"
 
 
 class ClusterError(Exception):
-    """A request that failed. `status` None: no answer, try again later. The text names the request and the server's reason."""
+    """A request that failed. `status` None: no answer, try again later. The text names the request and the server's reason.
 
-    def __init__(self, request: str, status: int | None, reason: str) -> None:
+    `causes` are the server's own words for why, where it gives any.
+    """
+
+    def __init__(self, request: str, status: int | None, reason: str, causes: frozenset[str] = frozenset()) -> None:
         super().__init__(f"{request}: {reason}" if status is None else f"{request}: {status} {reason}")
         self.request = request
         self.status = status
+        self.causes = causes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,10 +133,16 @@ class Told:
 
 
 class Eviction(Enum):
-    """What came of asking for an eviction. REFUSED: a disruption budget said no, ask again later."""
+    """What came of an eviction. EVICTED: the pod is ending.
 
-    ACCEPTED = "accepted"
+    REFUSED: a disruption budget said no, ask again later. THROTTLED: nobody has judged it yet, ask again soon. FORBIDDEN: the
+    runtime has no right to it, now or later. GONE: that pod is no more.
+    """
+
+    EVICTED = "evicted"
     REFUSED = "refused"
+    FORBIDDEN = "forbidden"
+    THROTTLED = "throttled"
     GONE = "gone"
 
 
@@ -154,7 +164,7 @@ class Messenger(Protocol):
         ...
 
     def evict(self, pod: PodView) -> Eviction:
-        """Ask for a pod's eviction. ClusterError."""
+        """End a pod of the own node, if its disruption budget permits. ClusterError."""
         ...
 
 

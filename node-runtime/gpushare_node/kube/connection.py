@@ -194,15 +194,21 @@ def _documents(answer: _Answer) -> Iterator[Json]:
 def _failure(answer: _Answer) -> _FailureError:
     status = answer.raw.status
     try:
-        said = str(json.loads(answer.content())["message"])
-    except (ClusterError, ValueError, TypeError, LookupError):
-        said = answer.raw.reason or "no reason given"
+        document = json.loads(answer.content())
+        said, causes = str(document["message"]), _causes(document)
+    except (ClusterError, ValueError, TypeError, LookupError, AttributeError):
+        said, causes = answer.raw.reason or "no reason given", frozenset()
     after = answer.raw.headers.get("Retry-After") or ""
     return _FailureError(
-        ClusterError(answer.request.name, status, said[:_LONGEST_REASON]),
+        ClusterError(answer.request.name, status, said[:_LONGEST_REASON], causes),
         is_passing=status in _PASSING,
         retry_after=float(after) if after.isdecimal() else None,
     )
+
+
+def _causes(document: Json) -> frozenset[str]:
+    """The words for why that a Status has, beside its sentence."""
+    return frozenset(str(one["reason"]) for one in (document.get("details") or {}).get("causes") or () if "reason" in one)
 
 
 def _parsed(request: Request, data: bytes) -> Json:

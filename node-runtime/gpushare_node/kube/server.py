@@ -12,6 +12,7 @@ from gpushare_node.kube.address import spread
 from gpushare_node.kube.cluster import ClusterError, Event, Eviction, NodeView, PodView, Taint, Told, Turn
 from gpushare_node.kube.connection import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Connection, Json, Request
 from gpushare_node.kube.events import Events
+from gpushare_node.kube.evictions import Evictions
 from gpushare_node.kube.leases import Leases
 from gpushare_node.kube.place import Place
 from gpushare_node.kube.selection import is_selected
@@ -36,6 +37,7 @@ class Server:
         self._clock = clock
         self._events = events
         self._leases = Leases(connection, place, clock)
+        self._evictions = Evictions(connection, clock)
         self._said: tuple[Reason, str] | None = None
         self._said_at = 0.0
 
@@ -148,19 +150,8 @@ class Server:
         self._leases.end()
 
     def evict(self, pod: PodView) -> Eviction:
-        """Ask for a pod's eviction, of this very pod: its name may have been given again."""
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod.name, "namespace": pod.namespace},
-                "deleteOptions": {"preconditions": {"uid": pod.uids[0]}}}
-        try:
-            self._connection.ask(Request(method="POST", path=path, body=body, is_repeatable=False))
-        except ClusterError as error:
-            if error.status == 429:
-                return Eviction.REFUSED
-            if error.status in {404, 409}:
-                return Eviction.GONE
-            raise
-        return Eviction.ACCEPTED
+        """End a pod of the own node, if its disruption budget permits."""
+        return self._evictions.evict(pod)
 
     def delete_own_pod(self) -> None:
         """Start over. Nothing happens if the pod is gone already."""

@@ -207,7 +207,7 @@ def test_an_existing_plugin_gets_the_config_map_and_the_steps_and_no_values() ->
 
 def test_our_pods_find_kubelet_where_the_operator_is_told_that_it_is() -> None:
     def root(platform: str) -> object:
-        return document(files("hpc", platform=platform), "chart/values.yaml")["kubeletRootDir"]
+        return document(files("hpc", platform=platform), "chart/values.yaml")["kubeletRoot"]
 
     assert root("{}") == root("{stack: device-plugin}") == root("{stack: existing}") == "/var/lib/kubelet"
     assert root("{values: {hostPaths: {kubeletRootDir: /data/kubelet/}}}") == "/data/kubelet"

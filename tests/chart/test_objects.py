@@ -302,16 +302,23 @@ def test_the_node_runtime_has_the_least_rights_that_it_can_work_with(objects) ->
     found = objects(MIG_MANAGER)
     assert rights(found["ClusterRole", "", "gpushare-node"]) == {
         ("nodes", "get"), ("nodes", "list"), ("nodes", "watch"), ("nodes", "patch"), ("nodes/status", "patch"),
-        ("pods", "get"), ("pods", "list"), ("pods", "watch"), ("events", "create"), ("events", "patch"),
+        ("pods", "list"), ("pods", "watch"), ("events", "create"), ("events", "patch"),
     }
     assert rights(found["Role", "gpu-system", "gpushare-node"]) == {
-        ("pods", "delete"), ("daemonsets", "get"),
+        ("pods", "delete"), ("pods", "get"), ("daemonsets", "get"),
         ("leases", "create"), ("leases", "delete"), ("leases", "get"), ("leases", "list"), ("leases", "update"),
     }
 
 
 def test_pods_may_be_evicted_only_where_a_pool_asks_for_it(objects) -> None:
-    assert ("pods/eviction", "create") in rights(objects(MODES)["ClusterRole", "", "gpushare-node"])
+    more = {("pods/eviction", "create"), ("pods", "delete")}
+    assert more <= rights(objects(MODES)["ClusterRole", "", "gpushare-node"])
+    for each, evicts in ((MODES, "true"), (MIG_MANAGER, "false")):
+        fence = objects(each)["ValidatingAdmissionPolicy", "", "gpushare-fence"]["spec"]
+        given = {one["name"]: one["expression"] for one in fence["variables"]}
+        assert given["evicts"] == evicts
+    platform = objects(MODES)["ValidatingAdmissionPolicy", "", "gpushare-fence"]["spec"]["variables"][1]
+    assert platform == {"name": "platform", "expression": '["gpu-system","kube-system","monitoring"]'}
 
 
 def test_quotas_stand_in_their_namespaces_as_the_api_server_writes_their_numbers(objects) -> None:

@@ -87,7 +87,8 @@ def _pool(pool: PoolPlan, policy: str) -> dict[str, Any]:
         "migCapable": pool.card.mig is not None or pool.card.mig_supported is True,
         "mig": pool.mode is Mode.MIG,
         "mps": pool.mode is Mode.MPS,
-        "evict": enforcement.action is Action.EVICT or rollout.on_busy is OnBusy.EVICT,
+        # A process that no signal may reach ends with its pod: whoever kills may have to evict.
+        "evict": enforcement.action in {Action.KILL, Action.EVICT} or rollout.on_busy is OnBusy.EVICT,
         "tolerations": [dict(toleration) for toleration in pool.pool.tolerations],
         "terms": [dict(term) for term in pool.terms],
         "resources": [resource.name for resource in pool.resources],

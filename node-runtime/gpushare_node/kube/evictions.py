@@ -1,9 +1,9 @@
-"""Evictions: a pod of the own node is ended if its disruption budget permits it. Owns the two requests and what their answers mean.
+"""Evictions: a pod of the own node is ended if its disruption budget permits. Owns the requests and what their answers mean.
 
 The budget is asked by an eviction with dryRun; then the pod is deleted, by its uid. An Eviction does not say on which node its
-pod is, so no policy could fence it to the node of a token; a deletion shows the pod itself. The budget does not count a dry run:
-until it has counted the deletion, it would permit the next pod too. So each namespace, which is as far as a budget reaches, is
-asked again after a pause only; what two nodes are permitted in the same moment remains.
+pod is, so no policy could fence it to the node of a token; a deletion shows the pod itself. The budget does not count a dry
+run: until it has counted the deletion, it would permit the next pod too. So each namespace, which is as far as a budget
+reaches, is asked again after a pause only; what two nodes are permitted in the same moment remains.
 """
 
 from gpushare_node.clock import Clock

@@ -19,7 +19,10 @@ def findings_page() -> str:
         title, severity = re.findall(r"^# GS\d{3} (.+)$|^Severity: (\w+)", path.read_text(), re.MULTILINE)[:2]
         rows.append(f"| {path.stem} | {severity[1]} | {title[0]} |")
     head = "`gpushare explain CODE` prints the meaning of a finding, with a bad and a good example. Codes are never reused."
-    groups = "GS0 text, GS1 shape, GS2 pools and nodes, GS3 sharing, GS4 MIG, GS5 memory, GS6 quotas, GS7 platform, GS9 cards."
+    groups = (
+        "GS0 text, GS1 shape, GS2 pools and nodes, GS3 sharing, GS4 MIG, GS5 memory, GS6 quotas, GS7 platform,\n"
+        "GS8 accepted warnings, GS9 cards."
+    )
     return "\n".join([NOTE, "", "# Findings", "", head, "", groups, "", "| code | severity | |", "|---|---|---|", *rows, ""])
 
 

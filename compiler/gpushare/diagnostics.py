@@ -49,6 +49,13 @@ class Finding(Record):
     span: Span | None = None
 
 
+class Accepted(Record):
+    """A warning that the user knows and means, with the reason that the intent gives."""
+
+    finding: Finding
+    reason: str
+
+
 def is_error(finding: Finding) -> bool:
     """Whether the finding stops the compiler."""
     return finding.severity is Severity.ERROR

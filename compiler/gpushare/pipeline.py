@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from gpushare import catalog, emit, intent_reader, plan, rules, schema, source
 from gpushare.artifact import Artifact, digest
 from gpushare.catalog import Catalog
-from gpushare.diagnostics import Finding, in_order, is_error, shortened
+from gpushare.diagnostics import Accepted, Finding, in_order, is_error, shortened
 from gpushare.intent import Intent
 from gpushare.lock import EMPTY, Lock
 from gpushare.plan import Plan
@@ -18,13 +18,17 @@ from gpushare.source import Source
 
 
 class Compilation(Record):
-    """How far an intent came: what is None or empty was not reached. `findings` are located and in order."""
+    """How far an intent came: what is None or empty was not reached.
+
+    `findings` are located and in order; `accepted` are those that the intent knows and means.
+    """
 
     source: Source
     intent: Intent | None = None
     plan: Plan | None = None
     artifacts: tuple[Artifact, ...] = ()
     findings: tuple[Finding, ...] = ()
+    accepted: tuple[Accepted, ...] = ()
 
 
 def check(data: bytes, file: str) -> Compilation:
@@ -54,10 +58,12 @@ def compile_intent(data: bytes, file: str, lock: Lock) -> Compilation:
             return _done(text, findings, built=built)
     findings += rules.judge(built, cards, text.data)
     if _stops(findings):
+        findings += _acceptance(built, findings, whole=False)
         return _done(text, findings, built=built)
     resolved = plan.resolve(built, cards, lock, digest(emit.canonical_json(text.data)))
     artifacts, too_large = _bundle(resolved, lock)
     findings += too_large
+    findings += _acceptance(built, findings, whole=True)
     return _done(text, findings, built=built, resolved=resolved, artifacts=() if _stops(findings) else artifacts)
 
 
@@ -67,6 +73,14 @@ def _bundle(resolved: Plan, lock: Lock) -> tuple[tuple[Artifact, ...], list[Find
 
     artifacts = render.render(resolved, lock)
     return artifacts, sizes.judge_sizes(artifacts)
+
+
+def _acceptance(built: Intent, findings: list[Finding], *, whole: bool) -> list[Finding]:
+    if not built.accepted:
+        return []
+    from gpushare.rules import acceptance  # noqa: PLC0415 - few intents accept a warning
+
+    return acceptance.judge_acceptance(dict(built.accepted), findings, whole=whole)
 
 
 def _stops(findings: Iterable[Finding]) -> bool:
@@ -81,5 +95,14 @@ def _done(
     resolved: Plan | None = None,
     artifacts: tuple[Artifact, ...] = (),
 ) -> Compilation:
-    located = tuple(in_order([text.locate(shortened(finding)) for finding in findings]))
-    return Compilation(source=text, intent=built, plan=resolved, artifacts=artifacts, findings=located)
+    reasons = dict(built.accepted) if built else {}
+    located = in_order([text.locate(shortened(finding)) for finding in findings])
+    meant = [finding for finding in located if finding.code in reasons and not is_error(finding)]
+    return Compilation(
+        source=text,
+        intent=built,
+        plan=resolved,
+        artifacts=artifacts,
+        findings=tuple(finding for finding in located if finding not in meant) if meant else tuple(located),
+        accepted=tuple(Accepted(finding=finding, reason=reasons[finding.code]) for finding in meant),
+    )

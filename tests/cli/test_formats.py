@@ -5,8 +5,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from gpushare import schema
-from gpushare.cli import finding_texts, formats
+from gpushare import finding_texts, schema
+from gpushare.cli import formats
 from gpushare.diagnostics import Finding, Severity, Span
 
 LOCATED = Finding(

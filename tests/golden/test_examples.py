@@ -38,6 +38,13 @@ def test_an_example_compiles_to_the_bundle_beside_it(example: Path) -> None:
         assert text == expected[path], f"{path} differs: run `make golden` if this is meant"
 
 
+@pytest.mark.parametrize("example", examples(), ids=IDS)
+def test_an_example_passes_a_strict_check_and_says_which_warnings_it_means(example: Path) -> None:
+    compilation = compiled(example)
+    assert [(finding.code, finding.message) for finding in compilation.findings] == []
+    assert all(len(accepted.reason.split()) > 3 for accepted in compilation.accepted)
+
+
 def other_pythons() -> list[str]:
     """Interpreters of another minor version than this one that start, from PATH and from pyenv's versions."""
     folders = [Path(entry) for entry in os.environ.get("PATH", "").split(os.pathsep)]

@@ -48,7 +48,7 @@ SHARING = [
     (intent(pool(sharing="{mode: mps, replicas: 4}", memory="{cap: 3840Mi}")), ""),
     (intent(pool(sharing="{mode: mps, replicas: 4}", memory="{cap: 3841Mi}")), "GS507 11:21-27"),
     (intent(pool(sharing="{mode: mps, replicas: 4}", memory="{cap: 4Gi}")), "GS507 11:21-24"),
-    (intent(pool(sharing="{mode: mps, replicas: 4}", memory="{cap: none}")), ""),
+    (intent(pool(sharing="{mode: mps, replicas: 4}", memory="{cap: none}")), "GS512 11:21-25"),
     (intent(pool(sharing="{mode: mps, replicas: 4}", memory="{cap: even}")), ""),
     (intent(pool(memory="{cap: 3724Mi}")), ""),
     (intent(pool(memory="{cap: 3725Mi}")), "GS501 11:21-27"),

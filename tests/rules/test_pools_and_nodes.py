@@ -202,7 +202,8 @@ def test_what_the_api_server_would_refuse_is_reported_where_it_stands(field: str
 
 
 def test_tolerations_that_kubernetes_takes_are_taken() -> None:
-    clean(pool(tolerations="[{operator: Exists}, {key: a, value: b, effect: NoExecute, tolerationSeconds: 5}, {key: a}]"))
+    limited = "{key: a, value: b, effect: NoExecute, tolerationSeconds: 5}"
+    clean(pool(tolerations=f"[{{key: a, operator: Exists}}, {limited}, {{key: a}}]"))
 
 
 def test_a_pool_that_names_too_many_nodes_is_told_to_use_labels() -> None:
@@ -238,3 +239,42 @@ def test_the_rules_judge_a_thousand_pools_in_two_seconds() -> None:
     start = time.process_time()
     assert rules.judge(built, catalog.Catalog(), document) == []
     assert time.process_time() - start < 2.0
+
+
+@pytest.mark.parametrize(
+    ("toleration", "bears"),
+    [
+        ("{operator: Exists}", "gpushare.dev/not-ready and gpushare.dev/repartitioning"),
+        ("{operator: Exists, effect: NoSchedule}", "gpushare.dev/not-ready and gpushare.dev/repartitioning"),
+        ("{key: gpushare.dev/not-ready, operator: Exists}", "gpushare.dev/not-ready"),
+        ("{key: gpushare.dev/repartitioning}", "gpushare.dev/repartitioning"),
+        ("{operator: Exists, effect: NoExecute}", ""),
+        ("{key: gpushare.dev/not-ready, value: x}", ""),
+        ("{key: gpushare.dev/not-ready, operator: Exists, effect: PreferNoSchedule}", ""),
+    ],
+)
+def test_a_toleration_that_also_bears_the_start_up_taint(toleration: str, bears: str) -> None:
+    places = [("/spec/pools/notebooks/tolerations/1", False)] if bears else []
+    text = written(pool(tolerations=f"[{{key: a, operator: Exists}}, {toleration}]"))
+    assert [found_at[:2] for found_at in found(text, "GS215")] == places
+    assert all(f"also bears {bears}, so" in message for _, _, message in found(text, "GS215"))
+
+
+@pytest.mark.parametrize(
+    ("selector", "warns"),
+    [
+        ("{matchExpressions: [{key: a, operator: DoesNotExist}]}", True),
+        ("{matchExpressions: [{key: a, operator: NotIn, values: [b]}]}", True),
+        ("{matchLabels: {kubernetes.io/os: linux}}", True),
+        ("{matchLabels: {kubernetes.io/arch: arm64, beta.kubernetes.io/os: linux}}", True),
+        ("{matchExpressions: [{key: kubernetes.io/hostname, operator: Exists}]}", True),
+        ("{matchLabels: {kubernetes.io/hostname: gpu-01}}", False),
+        ("{matchLabels: {kubernetes.io/os: linux, a: b}}", False),
+        ("{matchExpressions: [{key: a, operator: Exists}, {key: b, operator: DoesNotExist}]}", False),
+        ("{names: [n1], matchExpressions: [{key: a, operator: DoesNotExist}]}", False),
+    ],
+)
+def test_a_selector_that_every_node_satisfies(selector: str, warns: bool) -> None:
+    message = "pool notebooks selects nodes without GPUs too: nothing that it asks for is theirs alone"
+    expected = [("/spec/pools/notebooks/nodes", False, message)] if warns else []
+    assert found(written(pool(nodes=selector)), "GS216") == expected

@@ -13,7 +13,8 @@ from gpushare.cli.exits import ExitCode
 def command(intent: str, style: str | None, strict: bool) -> ExitCode:
     """Tell what is wrong with INTENT, where, and what to write instead.
 
-    Findings go to stdout, all of a stage at once. `-` reads stdin.
+    Findings go to stdout, all of a stage at once. `-` reads stdin. Warnings that
+    spec.accept names are counted and do not count for --strict.
     `gpushare explain CODE` tells more about one.
 
     For example:
@@ -30,5 +31,6 @@ def command(intent: str, style: str | None, strict: bool) -> ExitCode:
 
     data, file = streams.read(intent, source.MAX_BYTES)
     compilation = pipeline.check(data, file)
-    report.report(compilation.findings, compilation.source, report.chosen(style), as_product=True)
+    form, text = report.chosen(style), compilation.source
+    report.report(compilation.findings, text, form, as_product=True, accepted=compilation.accepted)
     return report.verdict(compilation.findings, strict=strict)

@@ -54,7 +54,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     read = inputs.compiled(intent, directory)
     form = report.chosen(style)
     for_programs = form in {report.Format.JSON, report.Format.SARIF} and not manifests
-    report.report(read.findings, read.text, form, as_product=for_programs)
+    report.report(read.findings, read.text, form, as_product=for_programs, accepted=read.accepted)
     code = report.verdict(read.findings, strict=strict)
     if code is not ExitCode.DONE:
         return code

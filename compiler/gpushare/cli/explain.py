@@ -5,7 +5,8 @@ import sys
 import click
 from click.shell_completion import CompletionItem
 
-from gpushare.cli import finding_texts, options, streams, terminal
+from gpushare import finding_texts
+from gpushare.cli import options, streams, terminal
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.terminal import BOLD, CYAN, Look, visible
 

@@ -6,14 +6,13 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from gpushare import __version__, emit
-from gpushare.cli import finding_texts
-from gpushare.diagnostics import Finding, is_error, pointer
+from gpushare import __version__, emit, finding_texts
+from gpushare.diagnostics import Accepted, Finding, is_error, pointer
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-def json_text(findings: Sequence[Finding]) -> str:
+def json_text(findings: Sequence[Finding], accepted: Sequence[Accepted] = ()) -> str:
     """The `Findings` document (schemas/findings.v1.json)."""
     errors = sum(map(is_error, findings))
     return emit.json_text(
@@ -23,6 +22,7 @@ def json_text(findings: Sequence[Finding]) -> str:
             "findings": [_entry(finding) for finding in findings],
             "errors": errors,
             "warnings": len(findings) - errors,
+            "accepted": [_entry(one.finding) | {"reason": one.reason} for one in accepted],
         }
     )
 
@@ -43,8 +43,8 @@ def _entry(finding: Finding) -> dict[str, Any]:
     }
 
 
-def github_text(findings: Sequence[Finding]) -> str:
-    """One workflow command per finding, which GitHub shows beside the line; nothing when there are none."""
+def github_text(findings: Sequence[Finding], _: Sequence[Accepted] = ()) -> str:
+    """One workflow command per finding, which GitHub shows beside the line; nothing for those that the intent accepts."""
     return "".join(_workflow_command(finding) for finding in findings)
 
 
@@ -74,9 +74,14 @@ def _message(finding: Finding) -> str:
     return "\n".join([finding.message, *finding.hints])
 
 
-def sarif_text(findings: Sequence[Finding]) -> str:
-    """A SARIF log with one run; its rules are those that the findings name."""
-    codes = sorted({finding.code for finding in findings})
+def sarif_text(findings: Sequence[Finding], accepted: Sequence[Accepted] = ()) -> str:
+    """A SARIF log with one run; its rules are those that the findings name. What the intent accepts is a suppressed result."""
+    codes = sorted({finding.code for finding in (*findings, *(one.finding for one in accepted))})
+    meant = [
+        _result(one.finding, codes.index(one.finding.code))
+        | {"suppressions": [{"kind": "inSource", "status": "accepted", "justification": one.reason}]}
+        for one in accepted
+    ]
     driver = {
         "name": "gpushare",
         "version": __version__,
@@ -86,7 +91,7 @@ def sarif_text(findings: Sequence[Finding]) -> str:
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(finding, codes.index(finding.code)) for finding in findings],
+        "results": [*(_result(finding, codes.index(finding.code)) for finding in findings), *meant],
     }
     return emit.json_text({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]})
 

@@ -9,7 +9,7 @@ from gpushare.artifact import Artifact
 from gpushare.catalog import Geometry
 from gpushare.cli import streams
 from gpushare.cli.exits import CouldNotRunError
-from gpushare.diagnostics import Finding
+from gpushare.diagnostics import Accepted, Finding
 from gpushare.lock import Lock
 from gpushare.pipeline import Compilation
 from gpushare.plan import Plan
@@ -28,6 +28,7 @@ class Input(Record):
     memory: Lock
     text: Source
     findings: tuple[Finding, ...] = ()
+    accepted: tuple[Accepted, ...] = ()
     compilation: Compilation | None = None
     document: Mapping[str, Any] | None = None
 
@@ -60,7 +61,13 @@ def compiled(intent: str, directory: Path, otherwise: Lock = lock.EMPTY) -> Inpu
         return _broken(memory)
     memory = otherwise if memory == lock.EMPTY else memory
     compilation = pipeline.compile_intent(data, file, memory)
-    return Input(memory=memory, findings=compilation.findings, text=compilation.source, compilation=compilation)
+    return Input(
+        memory=memory,
+        findings=compilation.findings,
+        accepted=compilation.accepted,
+        text=compilation.source,
+        compilation=compilation,
+    )
 
 
 def _remembered(directory: Path) -> Lock | Finding:

@@ -9,7 +9,7 @@ from typing import Protocol
 from gpushare.cli import streams, terminal
 from gpushare.cli.exits import ExitCode
 from gpushare.cli.terminal import BOLD, CYAN, RED, YELLOW, Look, counted, visible, width
-from gpushare.diagnostics import Finding, Severity, Span, in_order, is_error
+from gpushare.diagnostics import Accepted, Finding, Severity, Span, in_order, is_error
 
 TAB = "    "
 
@@ -42,27 +42,31 @@ def verdict(findings: Sequence[Finding], *, strict: bool) -> ExitCode:
     return ExitCode.FINDINGS if any(strict or is_error(finding) for finding in findings) else ExitCode.DONE
 
 
-def report(findings: Sequence[Finding], lines: Lines, style: Format, *, as_product: bool) -> None:
+def report(
+    findings: Sequence[Finding], lines: Lines, style: Format, *, as_product: bool, accepted: Sequence[Accepted] = ()
+) -> None:
     """Write the findings: to stdout where they are the product, else to stderr, and there nothing when there are none."""
     ordered = in_order(list(findings))
     if style is Format.TEXT:
         if as_product:
-            streams.say(text(ordered, lines, terminal.look(sys.stdout)))
+            streams.say(text(ordered, lines, terminal.look(sys.stdout), accepted))
         elif ordered:
-            streams.tell(text(ordered, lines, terminal.look(sys.stderr)))
+            streams.tell(text(ordered, lines, terminal.look(sys.stderr), accepted))
         return
     from gpushare.cli import formats  # noqa: PLC0415 - most runs are read by a person
 
     machine = {Format.JSON: formats.json_text, Format.GITHUB: formats.github_text, Format.SARIF: formats.sarif_text}[style]
     if as_product:
-        streams.product(machine(ordered))
+        streams.product(machine(ordered, accepted))
     else:
-        streams.tell(machine(ordered))
+        streams.tell(machine(ordered, accepted))
 
 
-def text(findings: Sequence[Finding], lines: Lines, look: Look) -> str:
-    """All findings and a line that counts them."""
-    return "".join(_one(finding, lines, look) for finding in findings) + summary(findings) + "\n"
+def text(findings: Sequence[Finding], lines: Lines, look: Look, accepted: Sequence[Accepted] = ()) -> str:
+    """All findings and a line that counts them, with the codes of those that the intent accepts."""
+    codes = ", ".join(sorted({one.finding.code for one in accepted}))
+    counted_too = f", {len(accepted)} accepted ({codes})" if accepted else ""
+    return "".join(_one(finding, lines, look) for finding in findings) + summary(findings) + counted_too + "\n"
 
 
 def summary(findings: Sequence[Finding]) -> str:

@@ -13,6 +13,7 @@ from gpushare.diagnostics import Finding
 from gpushare.intent import Intent
 from gpushare.record import replace
 from gpushare.rules import (
+    effects,
     enforcement,
     fields,
     memory,
@@ -23,6 +24,7 @@ from gpushare.rules import (
     pools,
     quotas,
     sharing,
+    tenancy,
     values,
     versions,
 )
@@ -31,7 +33,9 @@ from gpushare.rules.rule import Context, Rule
 MOST_PER_CODE = 100
 """Findings of one code that are shown; an intent with more of them has one cause, not a hundred."""
 
-_MODULES = (enforcement, fields, memory, mig, mig_profiles, nodes, platform, pools, quotas, sharing, values, versions)
+_MODULES = (
+    effects, enforcement, fields, memory, mig, mig_profiles, nodes, platform, pools, quotas, sharing, tenancy, values, versions,
+)  # fmt: skip
 
 RULES: tuple[Rule, ...] = tuple(sorted(chain.from_iterable(module.RULES for module in _MODULES), key=lambda rule: rule.code))
 

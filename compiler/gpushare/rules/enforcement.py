@@ -1,9 +1,9 @@
-"""Rules on how caps are held: mechanisms that a mode has, settings without effect (GS505, GS506, GS508, GS511)."""
+"""Rules on how caps are held: mechanisms that a mode does not have, and one that is blind to a cap (GS505, GS506, GS511)."""
 
 from collections.abc import Iterator
 
 from gpushare.diagnostics import Finding, Severity
-from gpushare.intent import CapWord, Enforcement, Mechanism, Mode, Pool
+from gpushare.intent import CapWord, Mechanism, Mode, Pool
 from gpushare.rules.phrases import a_card
 from gpushare.rules.rule import Context, Rule, pool_path
 from gpushare.units import show_bytes
@@ -25,11 +25,6 @@ def _mps_without_daemon(pool: Pool) -> bool:
     return pool.enforcement.mechanism is Mechanism.MPS and pool.mode is not Mode.MPS
 
 
-def _misplaced(pool: Pool) -> bool:
-    """Whether another finding asks for another mechanism."""
-    return _driver_on_mig(pool) or _mps_without_daemon(pool)
-
-
 def check_driver(context: Context) -> Iterator[Finding]:
     """GS505: driver limits on MIG, where the driver has none."""
     for pool in context.intent.pools:
@@ -44,27 +39,6 @@ def check_mps(context: Context) -> Iterator[Finding]:
         if _mps_without_daemon(pool):
             message = f"mechanism: mps needs mode: mps, and this pool's is {pool.mode.value}"
             yield _mechanism("GS506", pool, message, "write mechanism: auto, which takes the strongest that the node has")
-
-
-def check_effect(context: Context) -> Iterator[Finding]:
-    """GS508: settings that do nothing, because no device of the pool is shared."""
-    for pool in context.intent.pools:
-        kinds = context.kinds(pool)
-        if kinds is None or any(kind.shared for kind in kinds):
-            continue
-        for steps, given in (
-            (("enforcement",), pool.enforcement != Enforcement() and not _misplaced(pool)),
-            (("memory", "oversubscribe"), pool.memory.oversubscribe_percent != 100),
-            (("memory", "reserve"), pool.memory.reserve is not None and pool.mode is not Mode.MIG),
-        ):
-            if given:
-                yield Finding(
-                    code="GS508",
-                    severity=Severity.WARNING,
-                    message=f"{'.'.join(steps)} has no effect: no device of this pool is shared",
-                    hints=("remove it, or share devices with replicas",),
-                    path=pool_path(pool, *steps),
-                )
 
 
 def check_blind_mps(context: Context) -> Iterator[Finding]:
@@ -85,6 +59,5 @@ def check_blind_mps(context: Context) -> Iterator[Finding]:
 RULES = (
     Rule(code="GS505", check=check_driver),
     Rule(code="GS506", check=check_mps),
-    Rule(code="GS508", check=check_effect),
     Rule(code="GS511", check=check_blind_mps),
 )

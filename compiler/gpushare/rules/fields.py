@@ -1,10 +1,11 @@
-"""The rule on the syntax of labels, namespaces and tolerations: GS211."""
+"""Rules on labels, namespaces and tolerations: their syntax (GS211), and tolerations that bear too much (GS215)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare.diagnostics import Finding, Path
+from gpushare.diagnostics import Finding, Path, Severity
 from gpushare.intent import Pool
+from gpushare.rules.phrases import listing
 from gpushare.rules.rule import Context, Rule, pool_path
 from gpushare.units import is_dns_label, is_label_key, is_label_value
 
@@ -70,4 +71,30 @@ def _toleration(toleration: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]
         yield "tolerationSeconds", "tolerationSeconds has a meaning for effect NoExecute only", "write effect: NoExecute"
 
 
-RULES = (Rule(code="GS211", check=check_syntax),)
+OUR_TAINTS = ("gpushare.dev/not-ready", "gpushare.dev/repartitioning")
+"""On nodes whose GPUs are not what their pool promises yet, with effect NoSchedule."""
+
+
+def check_start_up(context: Context) -> Iterator[Finding]:
+    """GS215: a toleration that lets tenants onto nodes that are not ready for them."""
+    for pool in context.intent.pools:
+        for number, toleration in enumerate(pool.tolerations):
+            borne = [taint for taint in OUR_TAINTS if _bears(toleration, taint)]
+            if borne:
+                yield Finding(
+                    code="GS215",
+                    severity=Severity.WARNING,
+                    message=f"this toleration also bears {listing(borne)}, so pods with it start before the GPUs are theirs",
+                    hints=("name the key of your own taint; gpushare's own pods bear theirs without being told",),
+                    path=pool_path(pool, "tolerations", number),
+                )
+
+
+def _bears(toleration: Mapping[str, Any], taint: str) -> bool:
+    """As Kubernetes matches them: our taints have an effect and no value."""
+    exists = toleration.get("operator", "Equal") == "Exists"
+    named = toleration.get("key", "") == taint or (exists and not toleration.get("key"))
+    return named and toleration.get("effect", "NoSchedule") == "NoSchedule" and (exists or not toleration.get("value"))
+
+
+RULES = (Rule(code="GS211", check=check_syntax), Rule(code="GS215", check=check_start_up))

@@ -1,4 +1,4 @@
-"""Rules on which nodes a pool has: GS202, GS203, GS204, GS206, GS207, GS212 and GS214."""
+"""Rules on which nodes a pool has: GS202, GS203, GS204, GS206, GS207, GS212, GS214 and GS216."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -142,6 +142,33 @@ def check_expected(context: Context) -> Iterator[Finding]:
             )
 
 
+_ON_EVERY_NODE = {"kubernetes.io/hostname": None, "kubernetes.io/os": "linux", "kubernetes.io/arch": None}
+"""Labels that kubelet sets on every node, and the value that nodes with GPUs have; None: any."""
+
+
+def check_some_nodes(context: Context) -> Iterator[Finding]:
+    """GS216: a selector that every node of a cluster satisfies."""
+    for pool in context.intent.pools:
+        asked = region(pool.nodes)
+        if not pool.nodes.names and asked is not None and all(_holds_everywhere(key, values) for key, values in asked.items()):
+            yield Finding(
+                code="GS216",
+                severity=Severity.WARNING,
+                message=f"pool {pool.name} selects nodes without GPUs too: nothing that it asks for is theirs alone",
+                hints=("select by a label that only these nodes have, such as node.example.org/flavour",),
+                path=pool_path(pool, "nodes"),
+            )
+
+
+def _holds_everywhere(key: str, values: labels.Values) -> bool:
+    key = key.removeprefix("beta.")
+    if key in _ON_EVERY_NODE:
+        value = _ON_EVERY_NODE[key]
+        is_name = key == "kubernetes.io/hostname"
+        return values.others or (not is_name and (value is None or value in values.listed))
+    return values.absent
+
+
 def check_terms(context: Context) -> Iterator[Finding]:
     """GS212: node affinity that no DaemonSet, or no bundle, can hold."""
     pools = context.intent.pools
@@ -194,4 +221,5 @@ RULES = (
     Rule(code="GS207", check=check_expected),
     Rule(code="GS212", check=check_terms),
     Rule(code="GS214", check=check_reachable),
+    Rule(code="GS216", check=check_some_nodes),
 )

@@ -15,7 +15,7 @@ from gpushare.shares import Kind
 from gpushare.units import is_dns_label, show_bytes
 
 
-class _Asked(Record):
+class Asked(Record):
     """A quota together with the pool it speaks of and what that pool's nodes offer."""
 
     quota: Quota
@@ -54,12 +54,12 @@ def quota_path(quota: Quota) -> Path:
 
 
 @lru_cache(maxsize=1)
-def _asked(context: Context) -> tuple[_Asked, ...]:
+def asked_of(context: Context) -> tuple[Asked, ...]:
     """Quotas on pools that exist and could be resolved; found once for all rules."""
     return tuple(_resolved(context))
 
 
-def _resolved(context: Context) -> Iterator[_Asked]:
+def _resolved(context: Context) -> Iterator[Asked]:
     pools = {pool.name: pool for pool in context.intent.pools}
     for quota in context.intent.quotas:
         pool = pools.get(quota.pool)
@@ -67,7 +67,7 @@ def _resolved(context: Context) -> Iterator[_Asked]:
             continue
         card, kinds = context.card(pool), context.kinds(pool)
         if card is not None and kinds:
-            yield _Asked(quota=quota, pool=pool, card=card, kinds=kinds)
+            yield Asked(quota=quota, pool=pool, card=card, kinds=kinds)
 
 
 def check_pool(context: Context) -> Iterator[Finding]:
@@ -88,7 +88,7 @@ def check_pool(context: Context) -> Iterator[Finding]:
 
 def check_one_resource(context: Context) -> Iterator[Finding]:
     """GS602: a bare count or a memory where the pool has several resources."""
-    for asked in _asked(context):
+    for asked in asked_of(context):
         quota = asked.quota
         if quota.per_resource or asked.sole:
             continue
@@ -101,13 +101,13 @@ def check_one_resource(context: Context) -> Iterator[Finding]:
         )
 
 
-def _names(asked: _Asked) -> list[str]:
+def _names(asked: Asked) -> list[str]:
     return [kind.profile.name if kind.profile else kind.resource for kind in asked.kinds]
 
 
 def check_offered(context: Context) -> Iterator[Finding]:
     """GS603: a profile or resource that the pool does not offer."""
-    for asked in _asked(context):
+    for asked in asked_of(context):
         for name, _ in asked.quota.per_resource:
             if shares.find(asked.kinds, name) is None:
                 yield Finding(
@@ -121,7 +121,7 @@ def check_offered(context: Context) -> Iterator[Finding]:
 
 def check_memory(context: Context) -> Iterator[Finding]:
     """GS604: a quota in memory that no number of shares corresponds to."""
-    for asked in _asked(context):
+    for asked in asked_of(context):
         quota, kind = asked.quota, asked.sole
         if quota.memory_bytes is None or kind is None:
             continue
@@ -136,7 +136,7 @@ def check_memory(context: Context) -> Iterator[Finding]:
 
 def check_floor(context: Context) -> Iterator[Finding]:
     """GS610: a quota in memory that comes to no share at all."""
-    for asked in _asked(context):
+    for asked in asked_of(context):
         for kind, count, path in asked.counts:
             size = asked.quota.memory_bytes
             if size is not None and not count:
@@ -167,7 +167,7 @@ def check_access(context: Context) -> Iterator[Finding]:
 
 def check_total(context: Context) -> Iterator[Finding]:
     """GS606: a quota larger than all that the pool has."""
-    for asked in _asked(context):
+    for asked in asked_of(context):
         nodes = asked.pool.nodes.count
         for kind, count, path in asked.counts:
             per_node = sum(other.per_node for other in asked.kinds if other.resource == kind.resource)
@@ -188,7 +188,7 @@ def check_shared_budget(context: Context) -> Iterator[Finding]:
         for resource in {kind.resource: None for kind in context.kinds(pool) or ()}:
             offering.setdefault(resource, []).append(pool)
     budgets: dict[tuple[str, str], list[tuple[Pool, int, Path]]] = {}
-    for asked in _asked(context):
+    for asked in asked_of(context):
         for kind, count, _ in asked.counts:
             entry = (asked.pool, count, quota_path(asked.quota))
             budgets.setdefault((asked.quota.namespace, kind.resource), []).append(entry)
@@ -220,7 +220,7 @@ def check_namespace(context: Context) -> Iterator[Finding]:
 
 def check_repeated(context: Context) -> Iterator[Finding]:
     """GS609: one resource under two names in one quota."""
-    for asked in _asked(context):
+    for asked in asked_of(context):
         seen: dict[str, str] = {}
         for name, _ in asked.quota.per_resource:
             kind = shares.find(asked.kinds, name)

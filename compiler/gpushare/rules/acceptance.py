@@ -1,0 +1,39 @@
+"""The rules on `spec.accept`, the warnings that the user means: GS801 and GS802.
+
+Judges the findings of all other rules, and therefore stands outside the registry.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from gpushare import finding_texts
+from gpushare.diagnostics import Finding, Severity, is_error
+
+HERE = ("spec", "accept")
+
+ACCEPTANCE_CODES = ("GS801", "GS802")
+
+
+def judge_acceptance(accepted: Mapping[str, str], findings: Iterable[Finding], *, whole: bool) -> list[Finding]:
+    """What is wrong with `spec.accept`. `whole`: no stage was left out, so what did not occur does not occur."""
+    occurring = {finding.code for finding in findings if not is_error(finding)}
+    return [finding for code in accepted for finding in _judge(code, occurs=code in occurring or not whole)]
+
+
+def _judge(code: str, *, occurs: bool) -> Iterator[Finding]:
+    known = finding_texts.codes()
+    if code not in known:
+        hint = "write the code of a warning that `gpushare check` shows, such as GS210"
+        yield _finding("GS801", f"{code!r} is no code of a finding", hint, code)
+    elif code in ACCEPTANCE_CODES:
+        yield _finding("GS801", f"{code} is about spec.accept itself and cannot be accepted", "remove it", code)
+    elif finding_texts.load(code).severity == Severity.ERROR.value:
+        hint = f"correct what is wrong; `gpushare explain {code}` tells more"
+        yield _finding("GS801", f"{code} is an error, and only warnings can be accepted", hint, code)
+    elif not occurs:
+        hint = "remove it: it would hide the warning when it comes back for another reason"
+        yield _finding("GS802", f"{code} is accepted, and nothing in this intent gives it", hint, code, Severity.WARNING)
+
+
+def _finding(code: str, message: str, hint: str, accepted: str, severity: Severity = Severity.ERROR) -> Finding:
+    return Finding(code=code, severity=severity, message=message, hints=(hint,), path=(*HERE, accepted), on_key=True)
+

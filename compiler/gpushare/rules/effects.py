@@ -1,0 +1,195 @@
+"""Settings that do nothing, and settings that do something else than they seem to: GS508 and GS512 to GS515."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpushare import caps, upstream
+from gpushare.diagnostics import Finding, Severity
+from gpushare.intent import CapValue, CapWord, Enforcement, Mechanism, MemoryEach, Mig, Mode, OnBusy, Pool, Stack
+from gpushare.rules.phrases import a_card, counted
+from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.shares import Kind
+from gpushare.units import MIB, show_bytes
+
+CLIENT_LIMITS_FROM = (7, 0)
+"""Compute capability from which an MPS client can have a memory limit (Volta)."""
+
+DRIVER_LIMITS_FROM = 615
+"""The driver branch from which the driver itself can hold a cgroup to a memory limit."""
+
+Steps = tuple[str, ...]
+
+_Idle = Iterator[tuple[Steps, str, str]]
+"""Steps below the pool, why the setting there does nothing, and what to do."""
+
+
+def check_effect(context: Context) -> Iterator[Finding]:
+    """GS508: settings that do nothing."""
+    for pool in context.intent.pools:
+        kinds = context.kinds(pool)
+        if kinds is None:
+            continue
+        shared = [kind for kind in kinds if kind.shared]
+        of_sharing = _of_sharing(pool, shared) if shared else _unshared(context, pool)
+        for steps, why, hint in (*of_sharing, *_of_rollout(context, pool)):
+            yield Finding(
+                code="GS508",
+                severity=Severity.WARNING,
+                message=f"{'.'.join(steps)} has no effect: {why}",
+                hints=(hint,),
+                path=pool_path(pool, *steps),
+            )
+
+
+def _unshared(context: Context, pool: Pool) -> _Idle:
+    why, hint = "no device of this pool is shared", "remove it, or share devices with replicas"
+    if pool.enforcement != Enforcement() and not is_misplaced(pool):
+        yield ("enforcement",), why, hint
+    if pool.memory.oversubscribe_percent != 100:
+        yield ("memory", "oversubscribe"), why, hint
+    if pool.memory.reserve is not None and pool.mode is not Mode.MIG:
+        yield ("memory", "reserve"), why, hint
+    if "rename" in _written(context, pool, "sharing"):
+        yield ("sharing", "rename"), why, hint
+
+
+def _of_sharing(pool: Pool, shared: list[Kind]) -> _Idle:
+    wanted: set[CapValue] = {caps.wanted_cap(pool, kind.profile) for kind in shared}
+    uncapped, by_mps = wanted == {CapWord.NONE}, pool.mode is Mode.MPS
+    if pool.memory.reserve is not None and (by_mps or uncapped) and not _goal_in_memory(pool):
+        why = "the MPS daemon divides all memory" if by_mps else "this pool has no caps"
+        yield ("memory", "reserve"), why, "remove it" if by_mps else "remove it, or write a cap"
+    if pool.memory.oversubscribe_percent != 100 and (by_mps or wanted <= {CapWord.NONE, CapWord.EVEN}):
+        why = "even caps never add up to more than the device" if CapWord.EVEN in wanted else "this pool has no caps"
+        why = "the MPS daemon gives no client more than its part" if by_mps else why
+        yield ("memory", "oversubscribe"), why, "remove it" if by_mps else "remove it, or write a cap as a size"
+    if pool.enforcement != Enforcement() and uncapped and not is_misplaced(pool):
+        yield ("enforcement",), "with cap: none there is nothing to hold", "remove it, or write another cap"
+
+
+def _of_rollout(context: Context, pool: Pool) -> _Idle:
+    if pool.rollout.on_busy is OnBusy.FAIL and "drainTimeout" in _written(context, pool, "rollout"):
+        yield ("rollout", "drainTimeout"), "onBusy: fail waits for nobody", "remove it, or write onBusy: wait or evict"
+
+
+def _goal_in_memory(pool: Pool) -> bool:
+    """Whether the reserve decides which layout a goal becomes."""
+    return isinstance(pool.sharing, Mig) and isinstance(pool.sharing.wanted, MemoryEach)
+
+
+def _written(context: Context, pool: Pool, section: str) -> Mapping[str, Any]:
+    """A section of the pool as the user wrote it, defaults and all."""
+    found: Mapping[str, Any] = context.document.get("spec", {}).get("pools", {}).get(pool.name, {}).get(section, {})
+    return found
+
+
+def is_misplaced(pool: Pool) -> bool:
+    """Whether another finding asks for another mechanism: one that this mode does not have."""
+    mechanism = pool.enforcement.mechanism
+    return (mechanism is Mechanism.DRIVER and pool.mode is Mode.MIG) or (
+        mechanism is Mechanism.MPS and pool.mode is not Mode.MPS
+    )
+
+
+def check_daemon(context: Context) -> Iterator[Finding]:
+    """GS512: no cap under MPS, where the daemon sets one all the same."""
+    for pool in context.intent.pools:
+        card = context.card(pool)
+        if card is None or pool.mode is not Mode.MPS or card.compute_capability < CLIENT_LIMITS_FROM:
+            continue
+        for kind in context.kinds(pool) or ():
+            if caps.wanted_cap(pool, kind.profile) is CapWord.NONE and kind.memory_mib:
+                even, clients = kind.memory_mib // kind.replicas, counted(kind.replicas, "client")
+                yield Finding(
+                    code="GS512",
+                    severity=Severity.WARNING,
+                    message=f"with cap: none the MPS daemon still gives each of {clients} {even}Mi at most",
+                    hints=("write cap: even to say so, or mode: time-slicing, where a container may use all memory",),
+                    path=pool_path(pool, "memory", "cap"),
+                )
+
+
+def check_driver_limits(context: Context) -> Iterator[Finding]:
+    """GS513: `mechanism: driver` with a driver that has no memory limits yet."""
+    version = operator_driver(context)
+    branch = int(version.partition(".")[0]) if version.partition(".")[0].isdecimal() else DRIVER_LIMITS_FROM
+    if branch >= DRIVER_LIMITS_FROM:
+        return
+    for pool in context.intent.pools:
+        if pool.enforcement.mechanism is Mechanism.DRIVER and not is_misplaced(pool):
+            yield Finding(
+                code="GS513",
+                severity=Severity.WARNING,
+                message=f"driver {version} has no memory limits, so no cap of this pool is held",
+                hints=(f"write mechanism: auto, or a driver from R{DRIVER_LIMITS_FROM} on",),
+                path=pool_path(pool, "enforcement", "mechanism"),
+            )
+
+
+def operator_driver(context: Context) -> str:
+    """The version of the driver that the operator installs; empty where it installs none or nobody knows.
+
+    Of a release before the newest known one it is not newer than that one's.
+    """
+    platform = context.intent.platform
+    if platform.driver is None or platform.stack is not Stack.GPU_OPERATOR:
+        return ""
+    chart = upstream.chart(platform.stack.value)
+    newest = next((image.tag for image in chart.images if image.section == "driver"), None) or ""
+    is_known = platform.version in (None, *chart.known_versions)
+    return platform.driver.version or (newest if is_known else "")
+
+
+def check_beyond(context: Context) -> Iterator[Finding]:
+    """GS514: a cap that is larger than the device, so that nobody ever reaches it."""
+    for pool, kind, size in _sizes(context):
+        if kind.memory_mib and size > kind.memory_mib * MIB:
+            yield Finding(
+                code="GS514",
+                severity=Severity.WARNING,
+                message=f"a cap of {show_bytes(size)} is more than the whole device, which has {kind.memory_mib}Mi",
+                hints=(f"write {kind.memory_mib}Mi or less, or cap: none",),
+                path=_cap_path(pool, kind),
+            )
+
+
+def check_oversubscription(context: Context) -> Iterator[Finding]:
+    """GS515: caps that add up to more than the device, as `oversubscribe` allows."""
+    for pool, kind, size in _sizes(context):
+        usable = caps.usable_bytes(kind.memory_mib, pool.memory.reserve)
+        together = kind.replicas * (size // MIB)
+        allowed = usable * pool.memory.oversubscribe_percent // 100 if usable else 0
+        if usable and usable < size * kind.replicas <= allowed:  # more than is allowed is GS501
+            card = context.card(pool)
+            device = kind.profile.name if kind.profile else a_card(card) if card else "the device"
+            needed = f"{counted(kind.replicas, 'container')} at their caps need {together}Mi"
+            yield Finding(
+                code="GS515",
+                severity=Severity.WARNING,
+                message=f"{needed}, and {device} has {usable // MIB}Mi",
+                hints=("whoever allocates last fails, within its cap: a smaller cap, or fewer replicas, lets all have theirs",),
+                path=pool_path(pool, "memory", "oversubscribe"),
+            )
+
+
+def _sizes(context: Context) -> Iterator[tuple[Pool, Kind, int]]:
+    """Every shared kind whose cap is a size, under MPS excepted: there GS507 judges it."""
+    for pool in context.intent.pools:
+        for kind in context.kinds(pool) or ():
+            cap = caps.wanted_cap(pool, kind.profile)
+            if kind.shared and isinstance(cap, int) and pool.mode is not Mode.MPS:
+                yield pool, kind, cap
+
+
+def _cap_path(pool: Pool, kind: Kind) -> tuple[str | int, ...]:
+    steps = (kind.profile.name,) if isinstance(pool.memory.cap, tuple) and kind.profile else ()
+    return pool_path(pool, "memory", "cap", *steps)
+
+
+RULES = (
+    Rule(code="GS508", check=check_effect),
+    Rule(code="GS512", check=check_daemon),
+    Rule(code="GS513", check=check_driver_limits),
+    Rule(code="GS514", check=check_beyond),
+    Rule(code="GS515", check=check_oversubscription),
+)

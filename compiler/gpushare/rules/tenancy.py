@@ -1,0 +1,85 @@
+"""Rules on who is kept from what: GS611 to GS613."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from gpushare.diagnostics import Finding, Path, Severity
+from gpushare.intent import AdmissionMode, Quota
+from gpushare.rules.choices import few
+from gpushare.rules.quotas import Asked, asked_of, quota_path
+from gpushare.rules.rule import Context, Rule, pool_path
+
+_UNKEPT = {
+    AdmissionMode.AUDIT: "admission.enforce: audit only writes to the audit log",
+    AdmissionMode.NONE: "admission.enforce: none makes no policies",
+}
+
+
+def check_kept(context: Context) -> Iterator[Finding]:
+    """GS611: a pool for some namespaces, and no policy that keeps others out."""
+    why = _UNKEPT.get(context.intent.admission.mode)
+    for pool in context.intent.pools if why else ():
+        if pool.namespaces:
+            yield Finding(
+                code="GS611",
+                severity=Severity.WARNING,
+                message=f"pool {pool.name} is open to every namespace: {why}",
+                hints=("write admission.enforce: deny, or leave the pool's namespaces out",),
+                path=pool_path(pool, "namespaces"),
+            )
+
+
+def check_sum(context: Context) -> Iterator[Finding]:
+    """GS612: quotas of several namespaces that add up to more than all pools with the resource have."""
+    capacity = _capacity(context)
+    budgets: dict[str, Counter[str]] = {}
+    last: dict[str, tuple[Asked, Path]] = {}
+    for asked in asked_of(context):
+        for kind, count, path in asked.counts:
+            budgets.setdefault(kind.resource, Counter())[asked.quota.namespace] += count
+            last[kind.resource] = (asked, path)
+    for resource, by_namespace in budgets.items():
+        most, together = capacity.get(resource), by_namespace.total()
+        # One that is too large by itself is GS606.
+        if most is not None and max(by_namespace.values()) <= most < together:
+            yield Finding(
+                code="GS612",
+                severity=Severity.WARNING,
+                message=f"the quotas of {few(list(by_namespace))} add up to {together} {resource}, and the pools have {most}",
+                hints=("make them smaller, or accept that whoever comes last gets less",),
+                path=last[resource][1],
+            )
+
+
+def _capacity(context: Context) -> dict[str, int | None]:
+    """Resource → how many all pools have of it; None where the number of nodes is unknown."""
+    capacity: dict[str, int | None] = {}
+    for pool in context.intent.pools:
+        for kind in context.kinds(pool) or ():
+            before, nodes = capacity.get(kind.resource, 0), pool.nodes.count
+            capacity[kind.resource] = None if before is None or nodes is None else before + kind.per_node * nodes
+    return capacity
+
+
+def check_platform(context: Context) -> Iterator[Finding]:
+    """GS613: a quota on a namespace of the platform, whose own pods ask for GPUs."""
+    first: dict[str, Quota] = {}
+    for quota in context.intent.quotas:
+        first.setdefault(quota.namespace, quota)
+    for namespace, quota in first.items():
+        if namespace in context.intent.platform_namespaces:
+            yield Finding(
+                code="GS613",
+                severity=Severity.WARNING,
+                message=f"{namespace} is a namespace of the platform: the quota also holds its test and validator pods",
+                hints=("run tenants in namespaces of their own, and give those the quota",),
+                path=quota_path(quota)[:-1],
+                on_key=True,
+            )
+
+
+RULES = (
+    Rule(code="GS611", check=check_kept),
+    Rule(code="GS612", check=check_sum),
+    Rule(code="GS613", check=check_platform),
+)

@@ -22,6 +22,7 @@ from gpushare_node.host.kubelet import Allocation, Checkpoint
 from gpushare_node.kube.cluster import PodView
 from gpushare_node.nvml.driver import Survey, Versions
 from gpushare_node.procs.linux import LinuxProcesses
+from gpushare_node.procs.processes import GpuUse
 from gpushare_node.voice.metrics import Registry
 from tests.node.enforcement import (
     CAP_MIB,
@@ -144,6 +145,7 @@ class Siege:
         self.mirror.fake(pid, "stat", stat_line(pid, start_time=self.starts, flags=flags))
         self.mirror.fake(pid, "comm", f"{name[:15]}\n")
         self.mirror.fake(pid, "maps", MAPPED)
+        self.mirror.open_nothing(pid)
 
     def path(self, home: Any) -> str:
         if isinstance(home, str):
@@ -188,7 +190,7 @@ class Siege:
             Allocation(pod_uid=pod_uid(number), container="main", resource=SHARED, ids=own) for number, own in ids.items())
         return Checkpoint(registered={}, allocations=tuple(allocations))
 
-    def _meddle(self, pid: int) -> bool | None:
+    def _meddle(self, pid: int) -> GpuUse:
         """Between judgement and signal, things happen too."""
         if self.rng.random() < 0.1:
             self.born(pid) if self.rng.random() < 0.5 else self.move(pid)

@@ -59,7 +59,7 @@ def test_whoever_renames_the_devices_in_its_container_is_signalled_all_the_same(
     stage.admit(1, "renamer")
     pid = stage.begin(1, 5000)
     stage.mirror.fake(pid, "maps", UNMAPPED)
-    (stage.mirror.root / str(pid) / "fd").mkdir()
+    stage.mirror.open_nothing(pid)
     (stage.mirror.root / str(pid) / "fd/7").symlink_to("/dev/null")
     stage.run(6)
     await_end(pid)

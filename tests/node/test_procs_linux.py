@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from gpushare_node.guard.identity import ContainerId
 from gpushare_node.procs.linux import LinuxProcesses
-from gpushare_node.procs.processes import Processes
+from gpushare_node.procs.processes import GpuUse, Processes
+from tests.node.unanswering import unanswering
 from tests.node.victims import (
     CONTAINER_A,
     CONTAINER_B,
@@ -144,7 +146,7 @@ def test_a_process_that_ends_between_two_reads_is_nobody(mirror: Mirror) -> None
     (mirror.root / "500/cgroup").unlink()
     assert LinuxProcesses(mirror.root).look([500]) == {}
     assert LinuxProcesses(mirror.root).portrait(500) is None
-    assert LinuxProcesses(mirror.root).uses_gpu(500) is None
+    assert LinuxProcesses(mirror.root).uses_gpu(500) is GpuUse.UNREADABLE
 
 
 def test_members_are_all_who_are_in_the_container_or_below_and_nobody_else(mirror: Mirror, started: Ward) -> None:
@@ -180,15 +182,54 @@ def test_those_in_our_own_container_are_in_none(tmp_path: Path, started: Ward) -
 def test_a_gpu_process_is_told_by_what_it_has_mapped(mirror: Mirror, started: Ward) -> None:
     pid = mirror.show(started.pid(OBEDIENT), systemd_path())
     processes = LinuxProcesses(mirror.root)
-    assert processes.uses_gpu(pid) is False
+    assert processes.uses_gpu(pid) is GpuUse.NO
     filler = b"7f00-7f01 r-xp 00000000 08:01 1 /usr/lib/x.so\n" * 3000
     for place in (1, 65_530, 65_536, 130_000):
         mirror.fake(pid, "maps", filler[:place] + b"/dev/nvidia0" + filler[place:])
-        assert processes.uses_gpu(pid) is True
+        assert processes.uses_gpu(pid) is GpuUse.YES
     mirror.fake(pid, "maps", filler)
-    assert processes.uses_gpu(pid) is False
+    assert processes.uses_gpu(pid) is GpuUse.NO
     (mirror.root / f"{pid}/maps").unlink()
-    assert processes.uses_gpu(pid) is None
+    assert processes.uses_gpu(pid) is GpuUse.UNREADABLE
+
+
+def test_78_open_files_that_cannot_be_listed_acquit_nobody(mirror: Mirror, started: Ward) -> None:
+    pid = mirror.show(started.pid(OBEDIENT), systemd_path())
+    (mirror.root / f"{pid}/fd").unlink()
+    assert LinuxProcesses(mirror.root).uses_gpu(pid) is GpuUse.UNREADABLE
+
+
+@needs_root
+def test_78_a_process_of_another_user_is_not_acquitted_by_the_rights_that_the_chart_gives() -> None:
+    """With KILL and SYS_PTRACE the memory map of another user's process can be read, its open files cannot."""
+    victim = subprocess.Popen(["sleep", "60"], user=65534, group=65534)
+    code = (
+        "from gpushare_node.procs.linux import LinuxProcesses\n"
+        f"assert open('/proc/{victim.pid}/maps').read(1)\n"
+        f"print(LinuxProcesses().uses_gpu({victim.pid}).value)"
+    )
+    rights = "-all,+kill,+sys_ptrace"
+    command = ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}", sys.executable, "-c", code]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    finally:
+        victim.kill()
+        victim.wait()
+    assert answer.strip() == "unreadable"
+
+
+@needs_root
+def test_79_a_file_whose_server_does_not_answer_delays_nobody(mirror: Mirror, tmp_path: Path, started: Ward) -> None:
+    """A real FUSE mount: its server lets the folder be opened and never answers again."""
+    processes, threads = LinuxProcesses(mirror.root), threading.active_count()
+    other = mirror.show(started.pid(OBEDIENT), systemd_path())
+    with unanswering(tmp_path / "mount") as holder:
+        pid = mirror.show(holder, systemd_path())
+        assert processes.uses_gpu(pid) is GpuUse.UNREADABLE
+        assert processes.uses_gpu(other) is GpuUse.NO
+        answers = {processes.uses_gpu(pid) for _ in range(5)}
+        assert answers == {GpuUse.UNREADABLE}
+        assert threading.active_count() - threads <= 4
 
 
 @pytest.mark.parametrize(

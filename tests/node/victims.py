@@ -24,7 +24,7 @@ CONTAINER_B = "b" * 64
 _open = os.pidfd_open
 """Kept, for some tests take it away from the code under test."""
 
-_FILES = ("stat", "comm", "status", "maps", "ns")
+_FILES = ("stat", "comm", "status", "maps", "ns", "fd")
 _LIFE_SECONDS = 30
 
 _READY = "import sys, time, os, signal\nsys.stdout.write('ready\\n'); sys.stdout.flush()\n"
@@ -155,6 +155,13 @@ class Mirror:
         file.parent.mkdir(exist_ok=True)
         file.unlink(missing_ok=True)
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    def open_nothing(self, pid: int) -> None:
+        """Show the process without an open file."""
+        folder = self.root / str(pid) / "fd"
+        if not folder.is_dir() or folder.is_symlink():
+            folder.unlink(missing_ok=True)
+            folder.mkdir()
 
     def _write(self, name: str, text: str) -> Path:
         folder = self.root / name

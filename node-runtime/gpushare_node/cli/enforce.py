@@ -34,6 +34,8 @@ def enforce(run: Run) -> int:
     run.heed_signals()
     watch = Watches(run=run, api=api, dry_run=arguments.dry_run).open(given.policy, given.digest)
     watch.figures.build.set(1, __version__, "", "")
+    if watch.setting.rights.profile is not None:
+        _LOG.warning("the profile %s confines the runtime: signals may be refused", watch.setting.rights.profile)
     upkeep = None if api is None or arguments.once else _upkeep(run, given, watch, api)
     loop = Loop(watch=watch, upkeep=upkeep, clock=run.clock, interval_seconds=arguments.interval)
     if api is not None:

@@ -29,6 +29,7 @@ from gpushare_node.policy import Mode, Policy
 from gpushare_node.procs.linux import LinuxProcesses
 from gpushare_node.procs.mps import MpsControl
 from gpushare_node.procs.processes import Seen
+from gpushare_node.procs.rights import own_rights
 from gpushare_node.voice.metrics import Registry
 
 
@@ -121,7 +122,9 @@ class Watches:
             mps=_mps(pods, namespace) if policy.mode is Mode.MPS else None,
         )  # fmt: skip
         settings = replace(DEFAULTS, dry_run=self.dry_run)
-        setting = Setting(policy=policy, policy_digest=digest, node=run.node, namespace=namespace, settings=settings)
+        setting = Setting(
+            policy=policy, policy_digest=digest, node=run.node, namespace=namespace, settings=settings, rights=own_rights()
+        )  # fmt: skip
         return Watch(worlds=worlds, setting=setting, figures=figures)
 
     def _follow_pods(self) -> SomePods:

@@ -20,7 +20,7 @@ from gpushare_node.guard.rows import Mps
 from gpushare_node.guard.sight import Unit
 from gpushare_node.guard.verdicts import Evict, Facts, Kill, Observe, Report, Scope, Terminate, TerminateClient, Verdict, Warn
 from gpushare_node.kube.cluster import ClusterError, Event, EventType, Messenger
-from gpushare_node.procs.processes import Processes, Seen, Sent, Signal
+from gpushare_node.procs.processes import GpuUse, Processes, Seen, Sent, Signal
 from gpushare_node.voice import sentences
 from gpushare_node.voice.events import About
 
@@ -64,6 +64,9 @@ class Actions:
     mps_errands: Errands
     figures: Figures
     records: Records
+    denied_at: float | None = None
+    """When a security module last refused a signal."""
+
     _told: dict[tuple[About, Unit], float] = field(default_factory=dict)
     _roster: Roster = field(default_factory=Roster)
     _confirmed: SimpleQueue[Process] = field(default_factory=SimpleQueue)
@@ -115,6 +118,8 @@ class Actions:
         facts = verdict.facts
         case = self.records.open(facts, verdict.processes, reading, self._roster, now)
         answers = self._send_all(verdict, signal)
+        if Sent.DENIED.value in answers.values():
+            self.denied_at = now
         self.records.note(case, signal.value, answers, now)
         pids = tuple(process.pid for process, answer in answers.items() if answer == Sent.SENT.value)
         if pids:
@@ -148,8 +153,11 @@ class Actions:
         ]
 
     def _send(self, process: Process, signal: Signal, facts: Facts) -> str:
-        """Signal a process that the driver has named, unless it has no GPU: then the driver's list is not to be believed."""
-        if self.processes.uses_gpu(process.pid) is False and not self.processes.has_ended(as_seen(process)):
+        """Signal a process that the driver has named, unless it has no GPU: then the driver's list is not to be believed.
+
+        Where that cannot be seen, the list is believed: what a tenant can hide must not protect it.
+        """
+        if self.processes.uses_gpu(process.pid) is GpuUse.NO and not self.processes.has_ended(as_seen(process)):
             return _NO_GPU
         return self._deliver(process, signal, facts)
 
@@ -200,6 +208,7 @@ class Actions:
 
 _OBSTACLES = {
     Sent.REFUSED.value: ("no-permission", "the runtime lacks the permission to signal it (capability KILL)"),
+    Sent.DENIED.value: ("security-module", "a security module of the kernel (AppArmor, SELinux) refuses the runtime's signal"),
     _NO_GPU: (_NO_GPU, "it has no GPU open, so the driver's list is not believed"),
 }
 """Why a process was not signalled although it lives: the metric's label, and the words for people."""

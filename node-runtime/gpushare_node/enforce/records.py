@@ -135,7 +135,7 @@ class Records:
         _LOG.warning("%s", line("kill", fields))
 
 
-_OUTCOMES = {Sent.GONE.value: "vanished", Sent.REUSED.value: "reused", Sent.REFUSED.value: "eperm"}
+_OUTCOMES = {Sent.GONE.value: "vanished", Sent.REUSED.value: "reused", Sent.REFUSED.value: "eperm", Sent.DENIED.value: "eacces"}
 
 
 def _end(reason: Reason, case: Case) -> str:

@@ -30,6 +30,7 @@ from gpushare_node.nvml.driver import Code, DriverError
 from gpushare_node.nvml.watch import Watched
 from gpushare_node.policy import Policy
 from gpushare_node.procs.processes import Processes
+from gpushare_node.procs.rights import UNKNOWN_RIGHTS, Rights
 from gpushare_node.voice.reasons import Reason
 
 
@@ -49,13 +50,18 @@ class Worlds:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Who is watched by whom: the policy in force and its digest, this node, and the namespace in which we run."""
+    """Who is watched by whom: the policy in force and its digest, this node, our namespace and our rights."""
 
     policy: Policy
     policy_digest: str
     node: str
     namespace: str
     settings: Settings = DEFAULTS
+    rights: Rights = UNKNOWN_RIGHTS
+
+
+_DENIED_SECONDS = 600
+"""How long after a signal that a security module refused the node's condition speaks of it."""
 
 
 @dataclass(kw_only=True)
@@ -161,6 +167,12 @@ class Watch:
             return Reason.PROCESS_LIST_UNRELIABLE, f"The driver may scramble the process lists of {', '.join(unreliable)}."
         if not self._spans_node:
             return Reason.ENFORCEMENT_BLIND, "The processes of the host cannot be seen from here."
+        if self.setting.rights.may_kill is False:
+            return Reason.CAPABILITY_MISSING, "The runtime's process does not have the capability KILL."
+        denied_at = self._actions.denied_at
+        if denied_at is not None and self.worlds.clock.now() - denied_at < _DENIED_SECONDS:
+            profile = self.setting.rights.profile or "none"
+            return Reason.SIGNALS_DENIED, f"Signals were refused; the runtime's own profile is {profile}."
         return self._standing.reason(self.worlds.clock.now())
 
     def _read(self) -> tuple[Device, ...]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from gpushare_node.clock import Clock
 from gpushare_node.nvml.driver import Code, Driver, DriverError
-from gpushare_node.nvml.worker import Worker
+from gpushare_node.worker import Worker
 
 LOOK_SECONDS = 60.0
 """A survey of a busy node takes seconds."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from gpushare_node.clock import Clock
-from gpushare_node.nvml.worker import Promise, Worker
+from gpushare_node.worker import Promise, Worker
 
 T = TypeVar("T")
 

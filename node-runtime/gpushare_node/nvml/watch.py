@@ -15,7 +15,7 @@ from gpushare_node.guard.rows import Device
 from gpushare_node.nvml.driver import Code, Driver, DriverError, Xid
 from gpushare_node.nvml.library import ABSENT, SESSION_OVER
 from gpushare_node.nvml.tours import Tours
-from gpushare_node.nvml.worker import Promise, Worker
+from gpushare_node.worker import Promise, Worker
 
 NODE = "node"
 """What calls that concern no single GPU are known by."""

@@ -36,11 +36,14 @@ class Status:
     namespace_pids: tuple[int, ...]
 
 
-def _is_device(entry: "os.DirEntry[str]", major: int) -> bool:
+def _is_device(entry: "os.DirEntry[str]", major: int) -> bool | None:
+    """Whether this open file is a device of the driver; None where that cannot be seen. One closed meanwhile is none."""
     try:
         found = entry.stat()
-    except OSError:
+    except FileNotFoundError:
         return False
+    except OSError:
+        return None
     return stat.S_ISCHR(found.st_mode) and os.major(found.st_rdev) == major
 
 
@@ -96,7 +99,10 @@ class ProcFiles:
             return None
 
     def maps(self, pid: int, part: bytes) -> bool | None:
-        """Whether this stands anywhere in the process's memory map. Other users' needs CAP_SYS_PTRACE."""
+        """Whether this stands anywhere in the process's memory map. Other users' needs CAP_SYS_PTRACE.
+
+        Waits for the process's lock on its memory, which it may hold for as long as a page that it reads is on its way.
+        """
         try:
             with open(f"{self._root}/{pid}/maps", "rb", buffering=0) as file:  # noqa: PTH123 - a path object costs more than the file
                 tail = b""
@@ -108,13 +114,21 @@ class ProcFiles:
         except OSError:
             return None
 
-    def has_open(self, pid: int, major: int) -> bool:
-        """Whether the process is seen to have a character device of this driver open."""
+    def has_open(self, pid: int, major: int) -> bool | None:
+        """Whether the process has a character device of this driver open; None where a file that it has open cannot be seen.
+
+        Other users' need CAP_DAC_READ_SEARCH. May take as long as the server of an open file (FUSE, NFS) takes to answer.
+        """
+        answers = set()
         try:
             with os.scandir(f"{self._root}/{pid}/fd") as entries:
-                return any(_is_device(entry, major) for entry in entries)
+                for entry in entries:
+                    answers.add(_is_device(entry, major))
+                    if True in answers:
+                        return True
         except OSError:
-            return False
+            return None
+        return None if None in answers else False
 
     def pid_max(self) -> int | None:
         """The kernel's bound on pids."""

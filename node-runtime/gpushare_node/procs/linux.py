@@ -9,7 +9,8 @@ from pathlib import Path
 from gpushare_node.guard.rows import PID_MAX
 from gpushare_node.procs.cgroup import Place, containers, place
 from gpushare_node.procs.files import ProcFiles, Stat
-from gpushare_node.procs.processes import Portrait, Processes, Seen, Sent, Signal
+from gpushare_node.procs.processes import GpuUse, Portrait, Processes, Seen, Sent, Signal
+from gpushare_node.procs.scans import Scans
 from gpushare_node.procs.signals import deliver
 
 _HOST_NAMESPACE = f"pid:[{0xEFFFFFFC}]"
@@ -28,6 +29,7 @@ class LinuxProcesses(Processes):
 
     def __init__(self, root: Path = Path("/proc")) -> None:
         self._files = ProcFiles(root)
+        self._scans = Scans()
         self._own = containers(self._files.cgroup("self") or "")
         self._young: dict[int, Seen] = {}
         self._old: dict[int, Seen] = {}
@@ -85,14 +87,22 @@ class LinuxProcesses(Processes):
                 found.append(_seen(pid, stat, where))
         return tuple(found)
 
-    def uses_gpu(self, pid: int) -> bool | None:
-        """Whether the process has a GPU's device mapped or open; None where its memory map cannot be read.
+    def uses_gpu(self, pid: int) -> GpuUse:
+        """Whether the process has a GPU's device mapped or open.
 
         A CUDA context always has both. The map has names, and root of a container may rename the devices in its /dev, so open
-        files are told by the driver's number; those of other users' processes are not seen without CAP_DAC_READ_SEARCH.
+        files are told by the driver's number; those of other users' processes are not seen without CAP_DAC_READ_SEARCH, and
+        then NO is never the answer.
         """
+        return self._scans.ask(lambda: self._scan(pid))
+
+    def _scan(self, pid: int) -> GpuUse:
+        """On a thread of its own: uses nothing but the files."""
         is_mapped = self._files.maps(pid, b"/dev/nvidia")
-        return self._files.has_open(pid, NVIDIA_MAJOR) if is_mapped is False else is_mapped
+        is_open = None if is_mapped is not False else self._files.has_open(pid, NVIDIA_MAJOR)
+        if is_mapped or is_open:
+            return GpuUse.YES
+        return GpuUse.NO if is_open is False else GpuUse.UNREADABLE
 
     def portrait(self, pid: int) -> Portrait | None:
         """The process for people; None if it has ended."""

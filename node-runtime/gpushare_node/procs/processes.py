@@ -37,17 +37,27 @@ class Signal(StrEnum):
     KILL = "SIGKILL"
 
 
+class GpuUse(StrEnum):
+    """Whether a process has a GPU's device open or mapped. UNREADABLE: not all of it could be seen, so nothing is known."""
+
+    YES = "yes"
+    NO = "no"
+    UNREADABLE = "unreadable"
+
+
 class Sent(StrEnum):
     """What came of a signal.
 
     GONE: it had ended; REUSED: the pid is somebody else's now, or in another container, nothing was sent; REFUSED: we have no
-    permission, or nobody may: outside pods, in our own container or process group, init, a kernel thread.
+    permission, or nobody may: outside pods, in our own container or process group, init, a kernel thread; DENIED: a security
+    module of the kernel (AppArmor, SELinux) forbids it, whatever capabilities we have.
     """
 
     SENT = "sent"
     GONE = "gone"
     REUSED = "reused"
     REFUSED = "refused"
+    DENIED = "denied"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +95,8 @@ class Processes(Protocol):
         """All processes that are in the same container now, in its sub-cgroups too."""
         ...
 
-    def uses_gpu(self, pid: int) -> bool | None:
-        """Whether the process has a GPU's device open or mapped, as far as can be seen; None where nothing can be read."""
+    def uses_gpu(self, pid: int) -> GpuUse:
+        """Whether the process has a GPU's device open or mapped. Answers in bounded time, whatever the process has open."""
         ...
 
     def portrait(self, pid: int) -> Portrait | None:

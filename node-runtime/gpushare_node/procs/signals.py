@@ -49,7 +49,7 @@ def _deliver_held(held: int, pid: int, signal: Signal, objection: Objection) -> 
         return Sent.GONE
     except OSError as error:
         # A missing right and a seccomp profile answer alike; `kill` tells them apart.
-        return _deliver_by_number(pid, signal, objection) if error.errno in _BLOCKED else Sent.REFUSED
+        return _deliver_by_number(pid, signal, objection) if error.errno in _BLOCKED else _refusal(error)
     return Sent.SENT
 
 
@@ -61,9 +61,14 @@ def _deliver_by_number(pid: int, signal: Signal, objection: Objection) -> Sent:
         os.kill(pid, _NUMBERS[signal])
     except ProcessLookupError:
         return Sent.GONE
-    except OSError:
-        return Sent.REFUSED
+    except OSError as error:
+        return _refusal(error)
     return Sent.SENT
+
+
+def _refusal(error: OSError) -> Sent:
+    """A missing capability is EPERM; the security modules' hooks answer EACCES."""
+    return Sent.DENIED if error.errno == errno.EACCES else Sent.REFUSED
 
 
 def _is_protected(pid: int) -> bool:

@@ -112,6 +112,12 @@ class Reason(Enum):
     PROCESS_LIST_UNRELIABLE = _not(
         "ProcessListUnreliable", "The driver's process lists cannot be true, so nobody is held to a cap.",
         "Upgrade the driver: lists of 530 up to 535.154.05 are scrambled.")
+    CAPABILITY_MISSING = _not(
+        "CapabilityMissing", "The runtime lacks the capability KILL, so nobody is ended for being over a cap.",
+        "Install the chart as it is; look for an admission policy that takes capabilities away.")
+    SIGNALS_DENIED = _not(
+        "SignalsDenied", "A security module of the kernel refuses the runtime's signals; who is over a cap loses its pod.",
+        "Let the runtime's pods run unconfined (AppArmor) or as spc_t (SELinux), as the chart asks; find what overrides that.")
     DRIVER_HUNG = _not("DriverHung", "A call to the driver does not come back; nobody is held to a cap.", "Reboot the node.")
 
     # Leaving.

@@ -1,8 +1,8 @@
-"""Worker: a thread of its own for calls that may never come back. Knows nothing of NVML.
+"""Worker: a thread of its own for calls that may never come back. Knows nothing of NVML or /proc.
 
-A call into the driver can hang where no signal reaches it. ctypes lets the other threads run meanwhile, so the call is made
-here and awaited elsewhere, for so long and no longer. The thread is a daemon: a hung one does not keep the program from
-ending.
+A call into the driver, or a look at a file whose server does not answer, can hang where no signal reaches it. The other threads
+run meanwhile, so the call is made here and awaited elsewhere, for so long and no longer. The thread is a daemon: a hung one
+does not keep the program from ending.
 """
 
 import threading

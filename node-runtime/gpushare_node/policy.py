@@ -166,6 +166,10 @@ class Tenancy:
     platform_namespaces: tuple[str, ...] = ()
     tenant_namespaces: tuple[str, ...] = ()
 
+    def platform(self, *own: str) -> frozenset[str]:
+        """The namespaces of the platform's own pods. `own`: where the runtime itself runs, which a bundle need not know."""
+        return frozenset({"kube-system", *self.platform_namespaces, *own})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:

@@ -54,6 +54,10 @@ def policy_text(**changes: Any) -> str:
         "shares": [share | changes.pop("share", {})],
         "enforcement": {"action": "kill", "graceSeconds": 2, "mechanism": "auto"} | changes.pop("enforcement", {}),
         "rollout": {"maxUnavailable": 1, "onBusy": "wait", "drainTimeoutSeconds": 60}, "namespaces": [],
+        "tenancy": {
+            "scope": "tenants", "admission": "deny", "platformNamespaces": ["gpu-operator", "kube-system"],
+            "tenantNamespaces": ["team"],
+        } | changes.pop("tenancy", {}),
     }  # fmt: skip
     document = {
         "apiVersion": "gpushare.dev/v1", "kind": "NodePolicy", "metadata": {"name": "pool", "cluster": "lab"},
@@ -113,7 +117,7 @@ def pod(name: str, number: int, **changes: Any) -> PodView:
     """A pod with one container `main`; its ids follow from the number."""
     fields: dict[str, Any] = {
         "uids": (pod_uid(number),), "namespace": "team", "name": name, "labels": {}, "phase": "Running",
-        "is_terminating": False, "is_system": False, "owner": "", "containers": {container_id(number): "main"},
+        "is_terminating": False, "owner": "", "containers": {container_id(number): "main"},
     }  # fmt: skip
     return PodView(**fields | changes)
 
@@ -169,9 +173,13 @@ class Stage:
         )  # fmt: skip
         return self.watch
 
+    def arrive(self, number: int, name: str, **changes: Any) -> None:
+        """A pod comes to the node and is given nothing."""
+        self.list.known = (*self.list.known, pod(name, number, **changes))
+
     def admit(self, number: int, name: str, gpu: int = 0, *, replicas: int = 1, **changes: Any) -> None:
         """A pod comes to the node and is given replicas of a GPU."""
-        self.list.known = (*self.list.known, pod(name, number, **changes))
+        self.arrive(number, name, **changes)
         self.allocate(number, SHARED, [f"{self.silicon.uuid(gpu)}::{number * 100 + one}" for one in range(replicas)])
 
     def allocate(self, number: int, resource: str, ids: list[str]) -> None:

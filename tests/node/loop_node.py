@@ -248,7 +248,7 @@ class LoopNode:
 
     def tenant(self, name: str, device: str, resource: str = "nvidia.com/gpu", **more: Any) -> None:
         """A pod that sleeps, with a device."""
-        self.api.add_pod(name, namespace="science", node=NAME, uid=f"uid-{name}", **more)
+        self.api.add_pod(name, **{"namespace": "science"} | more, node=NAME, uid=f"uid-{name}")
         entry = {"PodUID": f"uid-{name}", "ContainerName": "main", "ResourceName": resource, "DeviceIDs": {"0": [device]},
                  "AllocResp": ""}  # fmt: skip
         self.entries.append(entry)

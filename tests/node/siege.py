@@ -46,7 +46,7 @@ TOTAL = 163840 * MIB
 GPUS = tuple(f"GPU-{number:08d}-0000-0000-0000-000000000000" for number in range(8))
 TENANTS = range(1, 31)
 UNKNOWN = range(31, 36)
-SYSTEM = {41: {"is_system": True}, 42: {"namespace": "gpu-operator"}, 43: {"namespace": NAMESPACE}}
+SYSTEM = {41: {"namespace": "kube-system"}, 42: {"namespace": "gpu-operator"}, 43: {"namespace": NAMESPACE}}
 HOST, KERNEL, SERVER = "host", "kernel", "server"
 PLACES: tuple[Any, ...] = (*TENANTS, *TENANTS, *TENANTS, *UNKNOWN, *SYSTEM, HOST, KERNEL, SERVER)
 USES = (0, 300, 500, 900, 1500, 2500, 4500)
@@ -108,7 +108,7 @@ class Siege:
         (self.folder / "proc").mkdir()
         (self.folder / "state").mkdir()
         self.mirror = Mirror(self.folder / "proc")
-        self.given = {number: frozenset(self.rng.sample(GPUS, 2)) for number in (*TENANTS, *UNKNOWN, *SYSTEM)}
+        self.given = {number: frozenset(self.rng.sample(GPUS, 2)) for number in (*TENANTS, *UNKNOWN)}
         self.all_pods = {number: pod(f"pod-{number}", number, **SYSTEM.get(number, {})) for number in (*TENANTS, *SYSTEM)}
         self.clock, self.list = Hand(), PodList()
         self.list.known = tuple(self.all_pods.values())

@@ -95,9 +95,8 @@ def test_what_is_remembered_of_containers_that_are_gone_is_forgotten() -> None:
     assert grant([], {}, terms(policy(), WHOLE), kept(3000)).caps == {}
 
 
-@pytest.mark.parametrize("changes", [{"phase": "Succeeded"}, {"is_system": True}])
-def test_pods_that_have_ended_and_the_systems_own_have_no_grant(changes: dict[str, Any]) -> None:
-    assert granted("GPU-a::3", pod_changes=changes).grants == {}
+def test_pods_that_have_ended_have_no_grant() -> None:
+    assert granted("GPU-a::3", pod_changes={"phase": "Succeeded"}).grants == {}
 
 
 def test_55_a_pod_that_is_ending_is_observed_and_no_more() -> None:

@@ -20,7 +20,7 @@ from gpushare_node.kube.views import view_pod
 from gpushare_node.procs import linux
 from gpushare_node.procs.processes import Sent
 from gpushare_node.voice.metrics import Registry
-from tests.node.enforcement import Stage, await_end, container_id, lives, pod, pod_uid
+from tests.node.enforcement import SHARED, Stage, await_end, container_id, lives, pod, pod_uid
 from tests.node.silicon import Silicon
 from tests.node.test_enforce_upkeep import Rig
 from tests.node.victims import DEAF, Ward, systemd_path, wait_for
@@ -75,19 +75,60 @@ def test_55_a_pod_that_is_deleted_with_ages_of_grace_keeps_its_cap(stage: Stage,
     assert lives(pid) == (seconds == 30)
 
 
-@pytest.mark.parametrize("namespaces", [[], ["team"]])
-def test_64_a_tenant_that_takes_a_system_pods_priority_class_keeps_its_cap_where_the_pool_says_who_tenants_are(
-    tmp_path: Path, two: Silicon, started: Ward, namespaces: list[str]
-) -> None:
-    stage = Stage(tmp_path, two, started, namespaces=namespaces)
-    stage.admit(1, "important", is_system=True)
-    stage.admit(2, "critical", namespace="kube-system", is_system=True)
-    pid, critical = stage.begin(1, 5000), stage.begin(2, 5000)
+def test_64_a_system_pods_priority_class_exempts_no_tenant(stage: Stage) -> None:
+    """Anybody may write it into a pod."""
+    stage.admit(1, "important")
+    (known,) = stage.list.known
+    stage.list.known = (view_pod({
+        "metadata": {"uid": pod_uid(1), "namespace": "team", "name": "important"},
+        "spec": {"priorityClassName": "system-node-critical"},
+        "status": {"phase": "Running", "containerStatuses": [{"name": "main", "containerID": f"containerd://{container_id(1)}"}]},
+    }),)  # fmt: skip
+    assert stage.list.known[0].containers == known.containers
+    pid = stage.begin(1, 5000)
     stage.run(6)
-    if namespaces:
-        await_end(pid)
-    assert lives(pid) == (not namespaces)
-    assert lives(critical)
+    await_end(pid)
+
+
+def test_64_a_platform_pod_that_holds_a_share_is_held_to_its_cap_and_the_others_are_let_be(stage: Stage) -> None:
+    stage.admit(1, "holder", namespace="kube-system")
+    stage.arrive(2, "agent", namespace="kube-system")
+    holder, agent = stage.begin(1, 5000), stage.begin(2, 30000)
+    stage.run(6)
+    await_end(holder)
+    stage.run(30)
+    assert lives(agent)
+    assert stage.told.reasons("agent") == []
+
+
+def test_64_whether_a_platform_pod_holds_a_share_is_learned_when_kubelet_says_so(stage: Stage) -> None:
+    stage.arrive(1, "late", namespace="kube-system")
+    pid = stage.begin(1, 5000)
+    stage.run(20)
+    assert lives(pid)
+    stage.allocate(1, SHARED, [f"{stage.silicon.uuid(0)}::1"])
+    stage.run(20)
+    await_end(pid)
+
+
+def test_64_the_name_of_a_namespace_alone_exempts_nobody(tmp_path: Path, two: Silicon, started: Ward) -> None:
+    """Who may make a namespace may call it after somebody's operator: the intent says which are the platform's."""
+    stage = Stage(tmp_path, two, started, tenancy={"platformNamespaces": []})
+    stage.admit(1, "poser", namespace="gpu-operator")
+    pid = stage.begin(1, 5000)
+    stage.run(6)
+    await_end(pid)
+
+
+def test_64_a_bundle_that_does_not_say_who_the_platform_is_spares_kube_system_and_us(
+    tmp_path: Path, two: Silicon, started: Ward
+) -> None:
+    stage = Stage(tmp_path, two, started, tenancy={"platformNamespaces": []})
+    for number, namespace in ((1, "kube-system"), (2, "gpushare")):
+        stage.arrive(number, f"agent-{number}", namespace=namespace)
+        stage.begin(number, 30000)
+    stage.run(30)
+    assert stage.told.events == []
 
 
 def test_54_a_static_pods_annotations_in_a_tenants_pod_hide_no_pod() -> None:

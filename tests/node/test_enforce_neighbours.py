@@ -21,12 +21,12 @@ ROW_FAULTS = {
 }
 
 
-def test_63_64_the_offender_goes_and_neighbour_system_pods_mps_server_and_strangers_live_on(stage: Stage) -> None:
+def test_63_64_the_offender_goes_and_neighbour_platform_mps_server_and_strangers_live_on(stage: Stage) -> None:
     stage.admit(1, "greedy")
     stage.admit(2, "neighbour")
-    stage.admit(3, "critical", is_system=True)
-    stage.admit(4, "operator", namespace="gpu-operator")
-    stage.admit(5, "ours", namespace="gpushare")
+    stage.arrive(3, "critical", namespace="kube-system")
+    stage.arrive(4, "operator", namespace="gpu-operator")
+    stage.arrive(5, "ours", namespace="gpushare")
     greedy = stage.begin(1, 5000, DEAF)
     others = [stage.begin(2, 4096), *(stage.begin(number, 5000) for number in (3, 4, 5)), stage.begin(None, 6000)]
     server = stage.started.pid(NAMED, SERVER_NAME)

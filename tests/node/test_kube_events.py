@@ -13,7 +13,7 @@ from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips, connection, place
 
 POD = PodView(uids=("uid-p",), namespace="team-a", name="notebook", labels={}, phase="Running", is_terminating=False,
-              is_system=False, owner="", containers={})
+              owner="", containers={})
 KILLED = Event(type=EventType.WARNING, reason="GPUProcessKilled", message="used 9000 of 8192 MiB", pod=POD)
 DONE = Event(type=EventType.NORMAL, reason="Partitioned", message="7 instances")
 

@@ -101,7 +101,6 @@ def test_54_a_static_pod_is_found_by_both_of_its_uids(api: ApiServer, pods: Pods
     assert pod is pods.find("mirror")
     assert pod is not None
     assert pod.uids == ("mirror", hashed)
-    assert pod.is_system
     api.remove("pods", "etcd-n1", namespace="kube-system")
     await_that(lambda: pods.find(hashed) is None)
 
@@ -122,11 +121,11 @@ def test_55_a_pod_that_is_terminating_is_told_so_until_it_is_gone(api: ApiServer
     await_that(lambda: find(pods, "u1").is_terminating)
 
 
-def test_a_system_pod_is_told_by_its_priority(api: ApiServer, pods: Pods) -> None:
-    api.add_pod("plugin", namespace="gpu", node="n1", uid="u2", priority_class="system-node-critical",
-                owner={"kind": "DaemonSet", "name": "plugin", "uid": "d", "controller": True})
+def test_a_pod_is_told_with_its_controller(api: ApiServer, pods: Pods) -> None:
+    owner = {"kind": "DaemonSet", "name": "plugin", "uid": "d", "controller": True}
+    api.add_pod("plugin", namespace="gpu", node="n1", uid="u2", owner=owner)
     await_that(lambda: pods.find("u2") is not None)
-    assert (find(pods, "u2").is_system, find(pods, "u2").owner) == (True, "DaemonSet/plugin")
+    assert find(pods, "u2").owner == "DaemonSet/plugin"
 
 
 @pytest.mark.parametrize("by_event", [True, False])

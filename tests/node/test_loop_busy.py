@@ -84,11 +84,16 @@ def test_evict_asks_for_it_until_the_budget_allows_it(node: LoopNode) -> None:
     assert "evict" in node.changed()
 
 
-def test_system_pods_are_never_evicted(node: LoopNode) -> None:
-    busy(node, priority_class="system-node-critical")
+def test_the_platforms_pods_are_never_evicted(node: LoopNode) -> None:
+    busy(node, namespace="kube-system")
     outcome = node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT, drain_timeout_seconds=10))
     assert outcome.reason is Reason.GPU_BUSY
     assert node.api.writes("eviction") == []
+
+
+def test_a_system_pods_priority_class_keeps_nobody_on_a_gpu_that_is_to_be_changed(node: LoopNode) -> None:
+    busy(node, priority_class="system-node-critical")
+    assert node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT, drain_timeout_seconds=10)).reason is Reason.READY
 
 
 def test_a_process_of_no_pod_is_in_the_way_too(node: LoopNode) -> None:

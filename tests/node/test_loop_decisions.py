@@ -23,7 +23,7 @@ KEY = "mig-00000001"
 
 def pod(name: str, *, phase: str = "Running", uid: str = "", **pod_labels: str) -> PodView:
     return PodView(uids=(uid or name,), namespace="n", name=name, labels=pod_labels, phase=phase, is_terminating=False,
-                   is_system=False, owner="", containers={})  # fmt: skip
+                   owner="", containers={})  # fmt: skip
 
 
 def runtime_pod(pool: str, **changed: str) -> PodView:

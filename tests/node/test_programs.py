@@ -18,7 +18,7 @@ MAPPED = "7f00-7f01 rw-s 00000000 00:05 1 /dev/nvidia0\n"
 
 def pod(uid: str, name: str) -> PodView:
     return PodView(
-        uids=(uid,), namespace="gpu-operator", name=name, labels={}, phase="Running", is_terminating=False, is_system=False,
+        uids=(uid,), namespace="gpu-operator", name=name, labels={}, phase="Running", is_terminating=False,
         owner="", containers={},
     )  # fmt: skip
 

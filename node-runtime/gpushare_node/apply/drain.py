@@ -141,10 +141,10 @@ class Room:
             raise Halted(Reason.RELEASING, "the node is to leave the pool before its GPUs were changed", is_kept=True)
 
     def _evict(self, obstacle: Obstacle) -> None:
-        """Ask for evictions. A disruption budget may refuse: asked again at the next look. System pods stay."""
+        """Ask for evictions. A disruption budget may refuse: asked again at the next look. The platform's pods stay."""
         for holder in obstacle.holders:
             pod = holder.pod
-            if pod is None or pod.is_terminating or pod.is_system:
+            if pod is None or pod.is_terminating or pod.namespace in self.wish.policy.tenancy.platform():
                 continue
             try:
                 answer = self.visit.cluster.evict(pod)

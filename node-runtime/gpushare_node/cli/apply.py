@@ -16,6 +16,7 @@ from gpushare_node.cli.run import Run
 from gpushare_node.host.boot import boot_id, reboot
 from gpushare_node.host.kubelet import read_checkpoint
 from gpushare_node.nvml.driver import DriverError
+from gpushare_node.policy import Tenancy
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import is_failed
 
@@ -32,16 +33,16 @@ def apply(run: Run) -> int:
         return _check(run, given, printer)
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
     run.heed_signals()
-    outcome = loop.run(make_site(run, api, printer), given, hold=arguments.hold)
+    outcome = loop.run(make_site(run, api, printer, given.policy.tenancy), given, hold=arguments.hold)
     return finish(run, api, printer, outcome)
 
 
-def make_site(run: Run, api: Api | None, printer: Printer) -> Site:
+def make_site(run: Run, api: Api | None, printer: Printer, tenancy: Tenancy) -> Site:
     """Everything outside, for the closed loop."""
     if api is not None:
         api.start()
     watches = Watches(run=run, api=api)
-    open_driver, host = bounded_driver(run), machine(api)
+    open_driver, host = bounded_driver(run), machine(api, tenancy)
     return Site(
         open_hardware=lambda digest: Hardware(
             open_driver=open_driver, folder=folder(run), clock=run.clock, policy_digest=digest, machine=host
@@ -75,8 +76,9 @@ def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int
 def _check(run: Run, given: Goal, printer: Printer) -> int:
     """What the run would do to the hardware; nothing is done, and no API server is asked."""
     hardware = Hardware(
-        open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest, machine=machine(None)
-    )
+        open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest,
+        machine=machine(None, given.policy.tenancy),
+    )  # fmt: skip
     held = find_held()
     try:
         sight = hardware.look(given.policy, held.devices)

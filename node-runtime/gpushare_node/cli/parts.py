@@ -9,7 +9,6 @@ from pathlib import Path
 from gpushare_node.apply.programs import with_programs
 from gpushare_node.cli.run import Run
 from gpushare_node.enforce.figures import Figures
-from gpushare_node.enforce.identities import SYSTEM_NAMESPACES
 from gpushare_node.enforce.inventory import Pods as SomePods
 from gpushare_node.enforce.watch import Setting, Watch, Worlds
 from gpushare_node.guard.reading import DEFAULTS
@@ -25,7 +24,7 @@ from gpushare_node.kube.server import Server
 from gpushare_node.nvml.bounded import Bounded
 from gpushare_node.nvml.driver import Driver
 from gpushare_node.nvml.watch import Watched
-from gpushare_node.policy import Mode, Policy
+from gpushare_node.policy import Mode, Policy, Tenancy
 from gpushare_node.procs.linux import LinuxProcesses
 from gpushare_node.procs.mps import MpsControl
 from gpushare_node.procs.processes import Seen
@@ -119,7 +118,7 @@ class Watches:
             driver=Watched(lambda: open_driver(figures), clock=run.clock), processes=processes, pods=pods,
             cluster=Nobody() if self.api is None else self.api.server,
             folder=folder(run), clock=run.clock,
-            mps=_mps(pods, namespace) if policy.mode is Mode.MPS else None,
+            mps=_mps(pods, policy.tenancy.platform(namespace)) if policy.mode is Mode.MPS else None,
         )  # fmt: skip
         settings = replace(DEFAULTS, dry_run=self.dry_run)
         setting = Setting(
@@ -136,8 +135,8 @@ class Watches:
         return self._pods
 
 
-def machine(api: Api | None) -> Machine:
-    """The machine that this runs on. Without an answer of the API server no process in a pod is known to be the cluster's."""
+def machine(api: Api | None, tenancy: Tenancy) -> Machine:
+    """The machine that this runs on. Without an answer of the API server no process in a pod is known to be the platform's."""
 
     def pods() -> tuple[PodView, ...]:
         try:
@@ -145,22 +144,21 @@ def machine(api: Api | None) -> Machine:
         except ClusterError:
             return ()
 
-    namespace = find_place(os.environ, "").namespace
+    platform = tenancy.platform(find_place(os.environ, "").namespace)
     return with_programs(
-        this_machine(), LinuxProcesses(), pods=pods, is_system=lambda seen, known: _is_system(seen, known, namespace)
+        this_machine(), LinuxProcesses(), pods=pods, is_system=lambda seen, known: _is_system(seen, known, platform)
     )
 
 
-def _mps(pods: SomePods, namespace: str) -> MpsControl:
+def _mps(pods: SomePods, platform: frozenset[str]) -> MpsControl:
     """The errands' own: what it reads of /proc is not shared with the watch."""
-    return MpsControl(LinuxProcesses(), is_system=lambda seen: _is_system(seen, pods.pods(), namespace))
+    return MpsControl(LinuxProcesses(), is_system=lambda seen: _is_system(seen, pods.pods(), platform))
 
 
-def _is_system(seen: Seen, pods: Iterable[PodView], namespace: str) -> bool:
-    """Whether a process is the host's, or of a pod that is the cluster's."""
+def _is_system(seen: Seen, pods: Iterable[PodView], platform: frozenset[str]) -> bool:
+    """Whether a process is the host's, or of a pod that is the platform's."""
     uids = {one.pod_uid for one in seen.candidates}
-    known = [pod for pod in pods if uids & set(pod.uids)]
-    return not uids or any(pod.is_system or pod.namespace in SYSTEM_NAMESPACES | {namespace} for pod in known)
+    return not uids or any(pod.namespace in platform for pod in pods if uids & set(pod.uids))
 
 
 def as_cluster(api: Api | None) -> Cluster | None:

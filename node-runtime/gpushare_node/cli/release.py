@@ -9,6 +9,7 @@ from gpushare_node.cli.parts import Api
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.run import Run
 from gpushare_node.kube.uninstall import Farewell, Uninstall
+from gpushare_node.policy import Tenancy
 from gpushare_node.voice.log import escape
 from gpushare_node.voice.results import Result, Status
 
@@ -23,7 +24,7 @@ def release(run: Run) -> int:
     api = None if arguments.standalone else Api.find(run, "")
     # In a pod it stays when all is done: the pod goes with the node's label.
     holds = api is not None and bool(api.place.pod)
-    return finish(run, api, printer, releasing.run(make_site(run, api, printer), hold=holds))
+    return finish(run, api, printer, releasing.run(make_site(run, api, printer, Tenancy()), hold=holds))
 
 
 def _release_all(run: Run, printer: Printer) -> int:

@@ -104,7 +104,7 @@ def grant(
     caps: dict[str, tuple[KeptCap, ...]] = {}
     doubts: list[str] = []
     for pod in pods:
-        if pod.has_ended or pod.is_system:
+        if pod.has_ended:
             continue
         for container, name in pod.containers.items():
             given = [one for uid in pod.uids for one in allocations.get((uid, name), ())]

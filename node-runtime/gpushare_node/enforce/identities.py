@@ -15,22 +15,27 @@ from gpushare_node.procs.processes import Processes, Seen
 ROUNDS = 8
 """In how many cycles every known process is looked at again. One that may be signalled is looked at in each."""
 
-SYSTEM_NAMESPACES = frozenset({"kube-system", "gpu-operator", "nvidia-device-plugin"})
-"""Where the cluster's own GPU programs run by the charts' defaults. The runtime's own namespace is added."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Roster:
-    """The pods of the node by every uid that they go by."""
+    """The pods of the node by every uid that they go by. `platform`: the uids of those that are never to be signalled."""
 
     pods: Mapping[str, PodView] = field(default_factory=dict)
+    platform: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, pods: Iterable[PodView]) -> "Roster":
-        """The roster of these pods."""
+    def of(
+        cls, pods: Iterable[PodView], platform: Collection[str] = (), holders: frozenset[str] = frozenset()
+    ) -> "Roster":
+        """The roster of these pods. Those in the namespaces `platform` are the platform's, unless they hold a share.
+
+        `holders` are the uids of pods that do.
+        """
         found = tuple(pods)
         # Last, so that it wins: nobody's other uid may hide a pod.
-        return cls(pods={uid: pod for pod in found for uid in pod.uids} | {pod.uids[0]: pod for pod in found})
+        by_uid = {uid: pod for pod in found for uid in pod.uids} | {pod.uids[0]: pod for pod in found}
+        exempt = {uid for uid, pod in by_uid.items() if pod.namespace in platform and holders.isdisjoint(pod.uids)}
+        return cls(pods=by_uid, platform=frozenset(exempt))
 
     def find(self, container: ContainerId) -> PodView | None:
         """The container's pod."""
@@ -45,11 +50,9 @@ class Roster:
 class Identities:
     """The processes seen so far. Not safe for several threads."""
 
-    def __init__(self, processes: Processes, *, own_pid: int, system_namespaces: frozenset[str]) -> None:
-        """Pods of `system_namespaces` are nobody's tenants."""
+    def __init__(self, processes: Processes, *, own_pid: int) -> None:
         self._processes = processes
         self._own_pid = own_pid
-        self._system_namespaces = system_namespaces
         self._seen: dict[int, Seen] = {}
         self._known: Mapping[int, Process] = {}
         self._roster: Roster | None = None
@@ -90,11 +93,9 @@ class Identities:
     def _kind(self, seen: Seen, container: ContainerId | None, roster: Roster) -> ProcessKind:
         if seen.is_kernel or seen.pid <= 2 or seen.pid == self._own_pid:
             return ProcessKind.SYSTEM
-        pod = None if container is None else roster.find(container)
-        if pod is not None and (pod.is_system or pod.namespace in self._system_namespaces):
+        if container is not None and container.pod_uid in roster.platform:
             return ProcessKind.SYSTEM
         if container is None:
             is_server = mps.is_server(self._processes.portrait(seen.pid), is_tenant=False)
             return ProcessKind.MPS_SERVER if is_server else ProcessKind.UNKNOWN
-        is_known = pod is not None and container.container in pod.containers
-        return ProcessKind.TENANT if is_known else ProcessKind.UNKNOWN
+        return ProcessKind.UNKNOWN if roster.name(container) is None else ProcessKind.TENANT

@@ -5,7 +5,7 @@ Makes no call to the API server. What cannot be read anew stays as it was last k
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpushare_node.enforce.grants import Allocations, Profiles, by_container, grant, profiles, terms
@@ -49,7 +49,8 @@ class Pods(Protocol):
 class Inventory:
     """What is known now. `surveys` None: the driver has not answered yet.
 
-    `gpus` are the UUIDs of all GPUs that were ever seen: one that has fallen off its bus is missed, and may come back.
+    `platform` are the namespaces of the platform's own pods. `gpus` are the UUIDs of all GPUs that were ever seen: one that
+    has fallen off its bus is missed, and may come back.
     """
 
     driver: Watched
@@ -57,6 +58,7 @@ class Inventory:
     read_checkpoint: Callable[[], Checkpoint]
     folder: Folder
     policy: Policy
+    platform: frozenset[str]
     surveys: tuple[Survey, ...] | None = None
     versions: Versions | None = None
     gpus: tuple[str, ...] = ()
@@ -76,21 +78,22 @@ class Inventory:
         """Look again at what is due. Whether the GPUs were surveyed anew."""
         is_surveyed = self._survey(now)
         is_fresh = self.pods.age_seconds <= STALE_SECONDS
-        found = tuple(self._as_tenant(pod) for pod in self.pods.pods())
+        found = self.pods.pods()
         is_changed = is_fresh and found != self._seen_pods
         is_allocated = self._allocate(now, at_once=is_changed)
-        if is_changed:
+        if is_fresh and (is_changed or is_allocated):
             self._seen_pods = found
-            self.roster = Roster.of(found)
+            self.roster = Roster.of(found, self.platform, self._holders())
         self._is_due |= is_changed or is_allocated
         if is_fresh and self._is_due:
             self._grant(found)
         return is_surveyed
 
-    def _as_tenant(self, pod: PodView) -> PodView:
-        """Namespaces that the pool is for have tenants only: anybody may take the priority class of system pods."""
-        is_tenant = pod.is_system and pod.namespace in self.policy.namespaces
-        return replace(pod, is_system=False) if is_tenant else pod
+    def _holders(self) -> frozenset[str]:
+        """The uids of the pods that hold a share of the pool."""
+        resources = {share.resource for share in self.policy.shares}
+        given = (self._allocations or {}).items()
+        return frozenset(uid for (uid, _), several in given if any(one.resource in resources for one in several))
 
     def _survey(self, now: float) -> bool:
         if self._surveyed_at is not None and now - self._surveyed_at < SURVEY_SECONDS:
@@ -132,7 +135,8 @@ class Inventory:
         self._is_due = False
         if self._caps is None:
             self._caps = self.folder.caps()
-        granted = grant(pods, self._allocations, terms(self.policy, self._profiles), self._caps)
+        watched = [pod for pod in pods if pod.uids[0] not in self.roster.platform]
+        granted = grant(watched, self._allocations, terms(self.policy, self._profiles), self._caps)
         self.grants = granted.grants
         for doubt in granted.doubts:
             if doubt not in self.doubts:

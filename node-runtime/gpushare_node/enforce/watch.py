@@ -14,7 +14,7 @@ from gpushare_node.enforce.actions import Actions, MpsControl
 from gpushare_node.enforce.court import Court
 from gpushare_node.enforce.errands import Errands
 from gpushare_node.enforce.figures import Figures, Snapshot
-from gpushare_node.enforce.identities import SYSTEM_NAMESPACES, Identities
+from gpushare_node.enforce.identities import Identities
 from gpushare_node.enforce.inventory import Inventory, Pods
 from gpushare_node.enforce.ladder import Ladder
 from gpushare_node.enforce.records import Records
@@ -80,11 +80,9 @@ class Watch:
         worlds, setting = self.worlds, self.setting
         self.inventory = Inventory(
             driver=worlds.driver, pods=worlds.pods, read_checkpoint=worlds.checkpoint, folder=worlds.folder,
-            policy=setting.policy,
+            policy=setting.policy, platform=setting.policy.tenancy.platform(setting.namespace),
         )  # fmt: skip
-        self._identities = Identities(
-            worlds.processes, own_pid=os.getpid(), system_namespaces=SYSTEM_NAMESPACES | {setting.namespace}
-        )
+        self._identities = Identities(worlds.processes, own_pid=os.getpid())
         self._records = Records(
             node=setting.node, policy_digest=setting.policy_digest, processes=worlds.processes, figures=self.figures
         )

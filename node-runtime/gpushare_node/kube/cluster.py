@@ -81,8 +81,7 @@ class NodeView:
 class PodView:
     """A pod of this node. `uids`: its own, and for a static pod the one that kubelet and cgroups know it by.
 
-    `containers` are names by the container runtime's id, of all kinds of containers; `is_system`: its priority class is
-    system-node-critical or system-cluster-critical, or it is in kube-system. `owner` is its controller as
+    `containers` are names by the container runtime's id, of all kinds of containers. `owner` is its controller as
     `Kind/name`, or empty. `ending_seconds`: how long a pod that is terminating may take to end, as was asked for.
     """
 
@@ -92,7 +91,6 @@ class PodView:
     labels: Mapping[str, str]
     phase: str
     is_terminating: bool
-    is_system: bool
     owner: str
     containers: Mapping[str, str]
     ending_seconds: int = 0

@@ -14,7 +14,6 @@ _RESOURCES = "nvidia.com/"
 _CONFIG_HASH = "kubernetes.io/config.hash"
 _MIRROR = "kubernetes.io/config.mirror"
 """What makes a pod a static one's mirror. Everybody may write annotations, but kubelet runs no pod that has this one."""
-_SYSTEM_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
 _STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 
 
@@ -41,7 +40,7 @@ def view_taint(taint: Json) -> Taint:
 
 def view_pod(pod: Json) -> PodView:
     """The pod of this object."""
-    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    metadata, status = pod["metadata"], pod.get("status") or {}
     # The mirror of a static pod has a uid of its own; kubelet and cgroups know the pod by the hash of its file.
     annotations = metadata.get("annotations") or {}
     other = annotations.get(_CONFIG_HASH) if _MIRROR in annotations else None
@@ -52,7 +51,6 @@ def view_pod(pod: Json) -> PodView:
         labels=metadata.get("labels") or {},
         phase=status.get("phase") or "",
         is_terminating=bool(metadata.get("deletionTimestamp")),
-        is_system=spec.get("priorityClassName") in _SYSTEM_CLASSES or metadata["namespace"] == "kube-system",
         owner=_controller(metadata.get("ownerReferences") or ()),
         containers=_containers(status),
         ending_seconds=int(metadata.get("deletionGracePeriodSeconds") or 0),

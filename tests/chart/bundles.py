@@ -55,7 +55,7 @@ def bundle(name: str, pools: dict[str, Any], *, profiles: tuple[str, ...] = (), 
         "imagePullSecrets": [], "runtimeClassName": "nvidia", "kubeletRoot": "/var/lib/kubelet",
         "migParted": {"enabled": False},
         "admission": {"enforce": "deny", "ambiguous": [], "tenants": []}, "pools": pools, "quotas": {},
-        "uninstall": {"release": True, "timeout": "10m", "goOn": False},
+        "uninstall": {"release": True, "timeout": "3m", "goOn": False},
         "networkPolicy": {"enabled": True, "from": []}, "global": {},
     } | changes
     files = {f"files/policies/{pool}.yaml": policy(pool) for pool in pools}

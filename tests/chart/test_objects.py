@@ -5,9 +5,12 @@ from pathlib import Path
 
 import kubernetes_validate
 import pytest
+import yaml
 from yamllint import linter
 
+from gpushare import resources
 from gpushare_node.host import kubelet
+from gpushare_node.kube import uninstall
 from tests.chart.bundles import BUNDLES, DEVICE_PLUGIN, EXISTING, FIFTY, MIG_MANAGER, MODES, Bundle, bundle, pool
 from tests.chart.reading import YAMLLINT, Object, by_identity, containers_of, documents, is_hook, pod_of
 from tests.tools import helm
@@ -126,6 +129,22 @@ def test_the_rights_to_uninstall_go_with_the_job_even_when_it_fails(objects) -> 
         if key[2] == "gpushare-uninstall":
             policy = item["metadata"]["annotations"]["helm.sh/hook-delete-policy"]
             assert ("hook-failed" in policy) == (key[0] != "Job")
+
+
+def test_the_job_ends_after_its_own_time_whatever_becomes_of_its_node(objects) -> None:
+    for timeout, seconds in (("3m", 180), ("90s", 90), ("2h", 7200)):
+        each = bundle("timeout", {"only": pool("exclusive")}, uninstall={"release": True, "timeout": timeout, "goOn": False})
+        job = objects(each)["Job", "gpu-system", "gpushare-uninstall"]["spec"]
+        assert job["activeDeadlineSeconds"] == seconds + uninstall.ENDING_SECONDS + 120
+
+
+def test_the_job_names_its_pod_and_ends_before_helm_loses_patience(objects) -> None:
+    own = yaml.safe_load((resources.chart() / "values.yaml").read_text())["uninstall"]["timeout"]
+    assert own == MODES.values["uninstall"]["timeout"] == "3m"
+    [container] = objects(MODES)["Job", "gpu-system", "gpushare-uninstall"]["spec"]["template"]["spec"]["containers"]
+    assert container["command"][-2:] == ["--timeout", own]
+    assert {"POD_NAME", "POD_UID", "POD_NAMESPACE"} <= {one["name"] for one in container["env"]}
+    assert 180 + uninstall.ENDING_SECONDS < 300, "Helm's own --timeout"
 
 
 def test_each_pool_is_tested_with_each_of_its_resources(objects) -> None:

@@ -28,6 +28,13 @@ def bare(thing: Object) -> Object:
     return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": thing["metadata"]}
 
 
+def _page(items: list[Object], query: dict[str, str]) -> tuple[list[Object], dict[str, str]]:
+    """The items that are asked for, and how to ask for more."""
+    begin = int(query.get("continue") or 0)
+    end = begin + int(query.get("limit") or len(items) or 1)
+    return items[begin:end], {"continue": str(end)} if end < len(items) else {}
+
+
 def _read(raw: bytes) -> Any:
     """JSON, as nearly everything is; else YAML, which takes a hundred times as long."""
     try:
@@ -135,8 +142,9 @@ class Handler(BaseHTTPRequestHandler):
             case "GET", None, False:
                 items, version = store.select(key[0], key[1], chooser(query))
                 api_version, kind = KINDS[key[0]]
-                return 200, {"apiVersion": api_version, "kind": f"{kind}List", "metadata": {"resourceVersion": str(version)},
-                             "items": items}
+                items, more = _page(items, query)
+                return 200, {"apiVersion": api_version, "kind": f"{kind}List",
+                             "metadata": {"resourceVersion": str(version), **more}, "items": items}
             case "POST", None, False:
                 return 201, store.create((key[0], key[1], body["metadata"]["name"]), body)
             case "POST", "eviction", True:

@@ -235,6 +235,13 @@ class ApiServer:
         return self.add("pods", name, {"metadata": metadata, "spec": spec,
                                        "status": {"phase": phase, "containerStatuses": statuses}}, namespace=namespace)
 
+    def asking(self) -> str:
+        """The uninstall Job's pod, which runs; what it asks nodes by."""
+        name, uid = "gpushare-uninstall-x", "uid-of-the-job"
+        if all(pod["metadata"]["name"] != name for pod in self.all("pods", namespace="gpushare")):
+            self.add_pod(name, namespace="gpushare", uid=uid)
+        return f"{name}/{uid}"
+
     def add_daemonset(self, name: str, *, namespace: str = "gpushare", terms: list[Any] | None = None, desired: int = 1,
                       labels: Mapping[str, str] | None = None) -> Object:
         """A DaemonSet with these node selector terms (None: it selects all nodes)."""

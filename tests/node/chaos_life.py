@@ -204,7 +204,7 @@ class Life:
 
     def release_is_asked(self) -> None:
         is_asked = self.random.random() < 0.3
-        self.node.annotate(RELEASE_ANNOTATION, "requested" if is_asked else None)
+        self.node.annotate(RELEASE_ANNOTATION, self.node.api.asking() if is_asked else None)
         self.node.was_asked |= is_asked
 
     def selection_changes(self) -> None:

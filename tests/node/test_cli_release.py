@@ -33,7 +33,8 @@ def cluster(api: ApiServer) -> Iterator[ApiServer]:
 
 
 def start(cluster: ApiServer, folder: Path, *arguments: str) -> "subprocess.Popen[str]":
-    environment = os.environ | cluster.kubeconfig(folder / "kubeconfig") | {"POD_NAMESPACE": "gpushare", "NODE_NAME": "n1"}
+    pod = {"POD_NAMESPACE": "gpushare", "POD_NAME": "gpushare-uninstall-x", "POD_UID": "uid-x", "NODE_NAME": "n1"}
+    environment = os.environ | cluster.kubeconfig(folder / "kubeconfig") | pod
     command = [sys.executable, "-c", PROGRAM, "release", "--all-nodes", *arguments]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

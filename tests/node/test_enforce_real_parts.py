@@ -168,7 +168,7 @@ def test_the_runtimes_own_pod_goes_when_the_node_leaves_or_drifts(
         await_that(lambda: (api.condition(NODE) or {}).get("reason") == "Ready")
         match why:
             case "release":
-                api.patch("nodes", NODE, {"metadata": {"annotations": {RELEASE_ANNOTATION: "requested"}}}, manager="job")
+                api.patch("nodes", NODE, {"metadata": {"annotations": {RELEASE_ANNOTATION: api.asking()}}}, manager="job")
             case "pool":
                 api.patch("nodes", NODE, {"metadata": {"labels": {POOL_LABEL: "other"}}}, manager="admin")
             case "selector":

@@ -11,6 +11,7 @@ from gpushare_node.kube.uninstall import Uninstall
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips, connection
 
+REQUEST = "gpushare-uninstall-x/uid-x"
 LABELS = {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"}
 
 
@@ -39,14 +40,14 @@ def annotations(api: ApiServer, name: str) -> dict[str, str]:
 
 def answer(api: ApiServer, name: str) -> None:
     """What the node's runtime does when it is asked."""
-    if annotations(api, name).get("gpushare.dev/release") == "requested":
+    if annotations(api, name).get("gpushare.dev/release") == REQUEST:
         released = {"labels": {"gpushare.dev/pool": None}, "annotations": {"gpushare.dev/released": "exclusive"}}
         api.patch("nodes", name, {"metadata": released}, manager="gpushare-node")
 
 
 def run(wire: Connection, clock: Skips) -> tuple[Uninstall, list[str]]:
     said: list[str] = []
-    return Uninstall(wire, "gpushare", clock, said.append), said
+    return Uninstall(wire, "gpushare", REQUEST, clock, said.append), said
 
 
 def test_all_nodes_answer_then_the_daemonsets_go_and_the_annotations_last(
@@ -119,7 +120,7 @@ def test_the_request_stands_while_a_runtime_still_ends(api: ApiServer, wire: Con
         for name in ("n1", "n2", "n3"):
             answer(api, name)
         if any(one["metadata"].get("deletionTimestamp") for one in api.all("daemonsets")) and pods:
-            assert annotations(api, "n1")["gpushare.dev/release"] == "requested"
+            assert annotations(api, "n1")["gpushare.dev/release"] == REQUEST
             api.remove("pods", pods.pop(), namespace="gpushare")
 
     clock.on_sleep = act
@@ -136,3 +137,57 @@ def test_a_server_that_fails_half_way_leaves_no_request_behind(api: ApiServer, w
         uninstall.run(timeout_seconds=600, goes_on=False)
     assert [annotations(api, name) for name in ("n1", "n2", "n3")] == [{}] * 3
     assert len(api.all("daemonsets")) == 1
+
+
+def test_a_server_that_is_away_for_a_while_is_asked_again(api: ApiServer, wire: Connection, clock: Skips) -> None:
+    api.fail("GET /api/v1/nodes", 503, times=6)
+    clock.on_sleep = lambda: [answer(api, name) for name in ("n1", "n2", "n3")]
+    uninstall, said = run(wire, clock)
+    assert uninstall.run(timeout_seconds=600, goes_on=False).is_done
+    assert any("looking again" in line for line in said)
+
+
+def test_without_an_answer_of_the_server_nothing_is_uninstalled(api: ApiServer, wire: Connection, clock: Skips) -> None:
+    api.fail("GET /api/v1/nodes", 503)
+    uninstall, _ = run(wire, clock)
+    with pytest.raises(ClusterError):
+        uninstall.run(timeout_seconds=60, goes_on=True)
+    assert len(api.all("daemonsets")) == 1
+
+
+def test_the_job_ends_at_once_when_its_rights_are_taken(api: ApiServer, wire: Connection, clock: Skips) -> None:
+    """Helm has given up. That its pod has ended is what tells the nodes."""
+    clock.on_sleep = lambda: api.fail(" ", 403)
+    uninstall, _ = run(wire, clock)
+    with pytest.raises(ClusterError):
+        uninstall.run(timeout_seconds=600, goes_on=False)
+    assert sum(clock.pauses) < 10
+    assert len([line for line in api.requests if line[0] == "PATCH"]) == 3 + 1, "the first refusal is enough"
+
+
+def test_a_release_that_was_installed_anew_meanwhile_is_not_uninstalled(
+    api: ApiServer, wire: Connection, clock: Skips,
+) -> None:
+    def act() -> None:
+        if len(clock.pauses) == 2:
+            api.remove("daemonsets", "gpushare-train", namespace="gpushare")
+            api.add_daemonset("gpushare-train", labels=LABELS)
+
+    clock.on_sleep = act
+    uninstall, _ = run(wire, clock)
+    done = uninstall.run(timeout_seconds=600, goes_on=True)
+    assert (done.is_done, done.is_replaced) == (False, True)
+    assert len(api.all("daemonsets")) == 1
+    assert annotations(api, "n2") == {}
+
+
+def test_nodes_are_read_in_pages_and_without_what_is_in_them(api: ApiServer, wire: Connection, clock: Skips) -> None:
+    for number in range(600):
+        api.add_node(f"more-{number}", labels={"gpushare.dev/pool": "train"})
+    clock.on_sleep = lambda: [answer(api, node["metadata"]["name"]) for node in api.all("nodes")]
+    uninstall, _ = run(wire, clock)
+    assert len(uninstall.run(timeout_seconds=600, goes_on=False).released) == 603
+    lists = [form for (method, path), form in zip(api.requests, api.forms, strict=True)
+             if method == "GET" and path.partition("?")[0] in {"/api/v1/nodes", "/apis/apps/v1/namespaces/gpushare/daemonsets"}]
+    assert len(lists) > 3
+    assert all("as=PartialObjectMetadataList" in form for form in lists)

@@ -56,7 +56,7 @@ def test_76_the_label_goes_first_and_the_compute_mode_follows_the_servers_end(no
 @pytest.mark.parametrize("is_asked", [True, False])
 def test_76_after_its_first_tenant_a_node_under_mps_is_released(node: LoopNode, is_asked: bool) -> None:
     if is_asked:
-        node.annotate(RELEASE_ANNOTATION, "requested")
+        node.annotate(RELEASE_ANNOTATION, node.api.asking())
     else:
         node.label(role=None)
     assert node.run(MPS).reason is Reason.RELEASED

@@ -134,7 +134,7 @@ def test_a_label_alone_takes_nothing_from_the_pool_whose_layout_stands(node: Loo
 
 
 def test_a_request_is_answered_before_the_pool_label_goes(node: LoopNode) -> None:
-    node.annotate(RELEASE_ANNOTATION, "requested")
+    node.annotate(RELEASE_ANNOTATION, node.api.asking())
     node.api.forget_requests()
     assert node.run(mig(SEVEN)).reason is Reason.RELEASED
     assert is_clean(node)
@@ -143,7 +143,7 @@ def test_a_request_is_answered_before_the_pool_label_goes(node: LoopNode) -> Non
 
 
 def test_a_run_that_holds_stays_released_until_the_request_is_taken_back(node: LoopNode) -> None:
-    node.annotate(RELEASE_ANNOTATION, "requested")
+    node.annotate(RELEASE_ANNOTATION, node.api.asking())
     quiet = []
 
     def take_back(time: float) -> None:
@@ -159,10 +159,58 @@ def test_a_run_that_holds_stays_released_until_the_request_is_taken_back(node: L
     assert node.gpus.stands(0) == set(SEVEN)
 
 
+@pytest.mark.parametrize("end", ["it failed", "it is gone", "it is ending", "another of its name", "by hand"])
+def test_78_a_request_that_was_broken_off_is_none_and_is_taken_away(node: LoopNode, end: str) -> None:
+    request = node.api.asking()
+    name, _, uid = request.partition("/")
+    job = {"namespace": "gpushare"}
+    match end:
+        case "it failed":
+            node.api.edit("pods", name, lambda pod: pod["status"].update(phase="Failed"), **job)
+        case "it is gone":
+            node.api.remove("pods", name, **job)
+        case "it is ending":
+            node.api.edit("pods", name, lambda pod: pod["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"), **job)
+        case "another of its name":
+            request = f"{name}/another-{uid}"
+        case _:
+            request = "requested"
+    node.annotate(RELEASE_ANNOTATION, request)
+    node.annotate(RELEASED_ANNOTATION, "exclusive")
+    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.annotations().keys().isdisjoint({RELEASE_ANNOTATION, RELEASED_ANNOTATION})
+
+
+def test_78_a_node_that_was_released_comes_back_when_the_job_dies(node: LoopNode) -> None:
+    request = node.api.asking()
+    node.annotate(RELEASE_ANNOTATION, request)
+    seen = []
+
+    def die(time: float) -> None:
+        if time > 2000 and not seen:
+            seen.append(node.gpus.stands(0))
+            name = request.partition("/")[0]
+            node.api.edit("pods", name, lambda pod: pod["status"].update(phase="Failed"), namespace="gpushare")
+
+    node.on_tick = die
+    assert node.run(mig(SEVEN), hold=True).reason is Reason.READY
+    assert seen == [set()]
+    assert node.gpus.stands(0) == set(SEVEN)
+    assert RELEASE_ANNOTATION not in node.annotations()
+
+
+def test_78_a_request_of_the_next_job_is_not_taken_away_with_the_former(node: LoopNode) -> None:
+    node.annotate(RELEASE_ANNOTATION, "gpushare-uninstall-y/uid-of-a-former-job")
+    request = node.api.asking()
+    node.api.before(f"PATCH /api/v1/nodes/{NAME}", lambda: node.annotate(RELEASE_ANNOTATION, request))
+    node.server().node()
+    assert node.server().node().annotations[RELEASE_ANNOTATION] == request
+
+
 def test_a_request_interrupts_the_wait_for_tenants(node: LoopNode) -> None:
     node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     start = node.clock.now()
-    node.on_tick = lambda time: time > start + 60 and node.annotate(RELEASE_ANNOTATION, "requested")
+    node.on_tick = lambda time: time > start + 60 and node.annotate(RELEASE_ANNOTATION, node.api.asking())
     outcome = node.run(mig(TWO))
     assert outcome.reason is Reason.RELEASING
     assert node.clock.now() - start < 90

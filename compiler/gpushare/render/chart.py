@@ -52,7 +52,7 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
         },
         "pools": {pool.name: _pool(pool, policies[pool.name]) for pool in plan.pools},
         "quotas": {quota.namespace: dict(quota.hard) for quota in plan.quotas},
-        "uninstall": {"release": True, "timeout": "10m", "goOn": False},
+        "uninstall": {"release": True, "timeout": "3m", "goOn": False},
         "networkPolicy": {"enabled": True, "from": []},
         "global": {},
     }

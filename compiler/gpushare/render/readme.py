@@ -139,6 +139,8 @@ def _install(plan: Plan) -> Iterator[str]:
         yield from ("", "Namespaces with a quota must exist before.")
     yield from ("", "Pods of the node runtime become Ready when a node's layout is verified:", "")
     yield f"    kubectl --namespace {namespace} get pods --selector app.kubernetes.io/name=gpushare --output wide"
+    yield from ("", "Uninstalling first makes every node exclusive again, for which Helm must have patience:", "")
+    yield f"    helm uninstall gpushare --namespace {namespace} --timeout 10m"
     yield from ("", "`images.txt` lists every image; `nodes/pools.yaml` is the plan of every pool for programs.", "")
 
 

@@ -34,7 +34,7 @@ def find_heir(pods: Iterable[PodView], pool: str | None) -> str | None:
 
 def is_requested(node: NodeView) -> bool:
     """Whether the uninstall Job has asked the node to release."""
-    return node.annotations.get(RELEASE_ANNOTATION) == "requested"
+    return RELEASE_ANNOTATION in node.annotations
 
 
 def is_leaving(node: NodeView, *, is_selected: bool) -> bool:

@@ -92,7 +92,7 @@ def _add_enforce(parser: argparse.ArgumentParser) -> None:
 def _add_release(parser: argparse.ArgumentParser) -> None:
     _add_standalone(parser)
     parser.add_argument("--all-nodes", action="store_true", help="ask every node to release, and wait; for the uninstall job")
-    parser.add_argument("--timeout", type=duration, default=600.0, metavar="TIME", help="of --all-nodes (10m)")
+    parser.add_argument("--timeout", type=duration, default=180.0, metavar="TIME", help="of --all-nodes (3m)")
     parser.add_argument("--go-on", action="store_true", help="with --all-nodes: uninstall although nodes do not answer")
     _add_common(parser)
 

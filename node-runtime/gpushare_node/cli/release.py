@@ -8,6 +8,8 @@ from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.parts import Api
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.run import Run
+from gpushare_node.kube.cluster import ClusterError
+from gpushare_node.kube.requests import request_of
 from gpushare_node.kube.uninstall import Farewell, Uninstall
 from gpushare_node.policy import Tenancy
 from gpushare_node.voice.log import escape
@@ -31,10 +33,13 @@ def _release_all(run: Run, printer: Printer) -> int:
     arguments = run.arguments
     api = Api.find(run, "")
 
+    if not (api.place.pod and api.place.pod_uid):
+        raise ClusterError("ask nodes to release", None, "POD_NAME and POD_UID are not set: nodes heed a pod, while it lives")
+
     def say(text: str) -> None:
         sys.stderr.write(f"{escape(text)}\n")
 
-    uninstall = Uninstall(api.connection, api.place.namespace, run.clock, say)
+    uninstall = Uninstall(api.connection, api.place.namespace, request_of(api.place), run.clock, say)
     farewell = uninstall.run(timeout_seconds=arguments.timeout, goes_on=arguments.go_on)
     for node in farewell.released:
         printer.step(Result(step="release", target=node, status=Status.CHANGED))
@@ -45,6 +50,8 @@ def _release_all(run: Run, printer: Printer) -> int:
 
 
 def _summary(farewell: Farewell) -> str:
+    if farewell.is_replaced:
+        return "The release was installed anew meanwhile; nothing was uninstalled."
     if not farewell.is_done:
         return "Nodes did not answer; nothing was uninstalled."
     message = "Nodes did not answer; it went on all the same." if farewell.silent else "All nodes are released."

@@ -162,7 +162,7 @@ class Upkeep:
             self.watch.figures.api_errors.add("node")
 
     def _find_farewell(self, view: NodeView) -> str:
-        if view.annotations.get(RELEASE_ANNOTATION) == "requested" and RELEASED_ANNOTATION not in view.annotations:
+        if RELEASE_ANNOTATION in view.annotations and RELEASED_ANNOTATION not in view.annotations:
             return "The node's release is asked for."
         pool = view.labels.get(POOL_LABEL)
         if POOL_LABEL in self.labels and pool not in (None, self.labels[POOL_LABEL]):

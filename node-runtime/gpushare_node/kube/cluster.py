@@ -16,7 +16,7 @@ PROFILE_LABEL = "gpushare.dev/profile"
 PLUGIN_LABEL = "nvidia.com/device-plugin.config"
 MIG_LABEL = "nvidia.com/mig.config"
 RELEASE_ANNOTATION = "gpushare.dev/release"
-"""Set by the uninstall Job on every node to `requested`, taken away by it at the end.
+"""Set by the uninstall Job on every node, taken away by it at the end: see `kube.requests`.
 
 The node answers with `RELEASED_ANNOTATION`.
 """
@@ -170,7 +170,7 @@ class Cluster(Messenger, Protocol):
     """The API server. Everything that is not said to be queued raises ClusterError."""
 
     def node(self) -> NodeView:
-        """The own node, read now."""
+        """The own node, read now; of a request to release it, one of which the Job still lives."""
         ...
 
     def pods(self) -> tuple[PodView, ...]:

@@ -30,7 +30,11 @@ JSON_PATCH = "application/json-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 JSON = "application/json"
+METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
+METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
+"""An object without what is in it, which may be a hundredth of it. A server that cannot sends all."""
 
+_PAGE = "250"
 _ATTEMPTS = 3
 _FIRST_PAUSE_SECONDS = 0.2
 _PASSING = frozenset({429, 500, 502, 503, 504})
@@ -71,6 +75,17 @@ class Connection:
     def get(self, path: str, query: Mapping[str, str] | None = None, accept: str = JSON) -> Json:
         """The object, or the list, at the path. ClusterError."""
         return self.ask(Request(path=path, query=query or {}, accept=accept))
+
+    def pages(self, path: str, query: Mapping[str, str], accept: str = JSON) -> Iterator[Json]:
+        """The objects of a list, of which no more than a page is in memory. ClusterError: of status 410, it took too long."""
+        more: dict[str, str] = {}
+        while True:
+            found = self.get(path, {**query, "limit": _PAGE, **more}, accept)
+            yield from found.get("items") or ()
+            token = (found.get("metadata") or {}).get("continue")
+            if not token:
+                return
+            more = {"continue": token}
 
     def ask(self, request: Request) -> Json:
         """What the server answers. ClusterError for all that is no success, after what may pass has been tried three times."""

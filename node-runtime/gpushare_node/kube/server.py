@@ -6,15 +6,17 @@ annotations, a JSON patch of taints, a strategic merge of its own condition, its
 
 import datetime
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gpushare_node.clock import Clock
 from gpushare_node.kube.address import spread
-from gpushare_node.kube.cluster import ClusterError, Event, Eviction, NodeView, PodView, Taint, Told, Turn
+from gpushare_node.kube.cluster import RELEASE_ANNOTATION, ClusterError, Event, Eviction, NodeView, PodView, Taint, Told, Turn
 from gpushare_node.kube.connection import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Connection, Json, Request
 from gpushare_node.kube.events import Events
 from gpushare_node.kube.evictions import Evictions
 from gpushare_node.kube.leases import Leases
 from gpushare_node.kube.place import Place
+from gpushare_node.kube.requests import is_standing
 from gpushare_node.kube.selection import is_selected
 from gpushare_node.kube.views import FIELD_MANAGER, view_node, view_pod
 from gpushare_node.voice.reasons import CONDITION, Reason
@@ -42,8 +44,13 @@ class Server:
         self._said_at = 0.0
 
     def node(self) -> NodeView:
-        """The own node, read now."""
-        return view_node(self._connection.get(self._place.node_path))
+        """The own node, read now. A request to release it, of a Job that is gone, is taken away."""
+        node = view_node(self._connection.get(self._place.node_path))
+        request = node.annotations.get(RELEASE_ANNOTATION)
+        if request is None or is_standing(self._connection, self._place.namespace, request):
+            return node
+        self._forget_request(request)
+        return replace(node, annotations={key: value for key, value in node.annotations.items() if key != RELEASE_ANNOTATION})
 
     def pods(self) -> tuple[PodView, ...]:
         """The pods of the own node, read now, in any phase."""
@@ -160,6 +167,16 @@ class Server:
             self._connection.ask(Request(method="DELETE", path=path, body={"preconditions": {"uid": self._place.pod_uid}}))
         except ClusterError as error:
             if error.status not in {404, 409}:
+                raise
+
+    def _forget_request(self, request: str) -> None:
+        """Tested against what was read: another Job may ask by now."""
+        path = f"/metadata/annotations/{RELEASE_ANNOTATION.replace('/', '~1')}"
+        operations = [{"op": "test", "path": path, "value": request}, {"op": "remove", "path": path}]
+        try:
+            self._patch(operations, JSON_PATCH, {"fieldManager": WRITER})
+        except ClusterError as error:
+            if error.status not in _CHANGED_MEANWHILE:
                 raise
 
     def close(self) -> None:

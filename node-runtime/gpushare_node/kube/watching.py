@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gpushare_node.clock import Clock, Stopped
 from gpushare_node.kube.address import spread
 from gpushare_node.kube.cluster import ClusterError
-from gpushare_node.kube.connection import JSON, Connection, Json
+from gpushare_node.kube.connection import JSON, METADATA, METADATA_LIST, Connection, Json
 
 START_SECONDS = 3.0
 RELIST_SECONDS = 5.0
@@ -25,7 +25,7 @@ _TOO_SHORT_SECONDS = 1.0
 class Selection:
     """What is watched, and who is told: `replace` of the whole list, `change` of one object that is new or changed or gone.
 
-    `is_bare`: only the metadata of objects is wanted, which may be a hundredth of them.
+    `is_bare`: only the metadata of objects is wanted.
     """
 
     path: str
@@ -33,10 +33,6 @@ class Selection:
     replace: Callable[[Sequence[Json]], None]
     change: Callable[[Json, bool], None]
     is_bare: bool = False
-
-    def form(self, kind: str) -> str:
-        """As the server is asked for it; `kind` is what the metadata comes in. One that cannot sends all of it."""
-        return f"{JSON};as={kind};g=meta.k8s.io;v=v1,{JSON}" if self.is_bare else JSON
 
 
 class Watching:
@@ -88,7 +84,7 @@ class Watching:
     def _list(self) -> None:
         # Version 0: from the server's cache, which knows a node's pods by heart. The watch goes on from where that is.
         query = {**self._selection.query, "resourceVersion": "0"}
-        form = self._selection.form("PartialObjectMetadataList")
+        form = METADATA_LIST if self._selection.is_bare else JSON
         found = self._connection.get(self._selection.path, query, form)
         self._selection.replace(found.get("items") or ())
         self.version = found["metadata"]["resourceVersion"]
@@ -96,7 +92,7 @@ class Watching:
 
     def _follow(self) -> None:
         query = {**self._selection.query, "resourceVersion": self.version or ""}
-        form = self._selection.form("PartialObjectMetadata")
+        form = METADATA if self._selection.is_bare else JSON
         events = self._connection.watch(self._selection.path, query, seconds=spread(WATCH_SECONDS), accept=form)
         self._is_open = True
         try:

@@ -160,7 +160,7 @@ def test_a_run_that_holds_stays_released_until_the_request_is_taken_back(node: L
 
 
 @pytest.mark.parametrize("end", ["it failed", "it is gone", "it is ending", "another of its name", "by hand"])
-def test_78_a_request_that_was_broken_off_is_none_and_is_taken_away(node: LoopNode, end: str) -> None:
+def test_81_a_request_that_was_broken_off_is_none_and_is_taken_away(node: LoopNode, end: str) -> None:
     request = node.api.asking()
     name, _, uid = request.partition("/")
     job = {"namespace": "gpushare"}
@@ -181,7 +181,7 @@ def test_78_a_request_that_was_broken_off_is_none_and_is_taken_away(node: LoopNo
     assert node.annotations().keys().isdisjoint({RELEASE_ANNOTATION, RELEASED_ANNOTATION})
 
 
-def test_78_a_node_that_was_released_comes_back_when_the_job_dies(node: LoopNode) -> None:
+def test_81_a_node_that_was_released_comes_back_when_the_job_dies(node: LoopNode) -> None:
     request = node.api.asking()
     node.annotate(RELEASE_ANNOTATION, request)
     seen = []
@@ -199,7 +199,7 @@ def test_78_a_node_that_was_released_comes_back_when_the_job_dies(node: LoopNode
     assert RELEASE_ANNOTATION not in node.annotations()
 
 
-def test_78_a_request_of_the_next_job_is_not_taken_away_with_the_former(node: LoopNode) -> None:
+def test_81_a_request_of_the_next_job_is_not_taken_away_with_the_former(node: LoopNode) -> None:
     node.annotate(RELEASE_ANNOTATION, "gpushare-uninstall-y/uid-of-a-former-job")
     request = node.api.asking()
     node.api.before(f"PATCH /api/v1/nodes/{NAME}", lambda: node.annotate(RELEASE_ANNOTATION, request))

@@ -170,6 +170,10 @@ class Tenancy:
         """The namespaces of the platform's own pods. `own`: where the runtime itself runs, which a bundle need not know."""
         return frozenset({"kube-system", *self.platform_namespaces, *own})
 
+    def has_tenant(self, namespace: str, *, holds_share: bool) -> bool:
+        """Whether a pod of this namespace, which is not the platform's, is a tenant: admission's definition too."""
+        return holds_share or self.scope is Scope.CLUSTER or namespace in self.tenant_namespaces
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:

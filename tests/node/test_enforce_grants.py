@@ -19,6 +19,7 @@ from tests.node.victims import Ward, systemd_path
 
 MIB = 1 << 20
 WHOLE = {"GPU-a": None, "GPU-b": None}
+PLATFORM = frozenset({"kube-system"})
 
 
 def granted(
@@ -27,7 +28,7 @@ def granted(
 ) -> Granted:  # fmt: skip
     """The grants of one pod's container that holds these ids."""
     allocations = by_container([Allocation(pod_uid=pod_uid(1), container="main", resource=resource, ids=ids)])
-    return grant([pod("one", 1, **pod_changes or {})], allocations, terms(policy(**changes), profile), kept or {})
+    return grant([pod("one", 1, **pod_changes or {})], allocations, terms(policy(**changes), profile, PLATFORM), kept or {})
 
 
 def cap(found: Granted, device: str = "GPU-a") -> Cap | None:
@@ -87,22 +88,26 @@ def test_what_is_not_known_gives_no_cap_and_is_said_but_a_kept_cap_stays(resourc
 
 
 def test_a_container_that_was_given_nothing_has_a_grant_of_no_device() -> None:
-    found = grant([pod("one", 1)], {}, terms(policy(), WHOLE), {})
+    found = grant([pod("one", 1)], {}, terms(policy(), WHOLE, PLATFORM), {})
     assert [(one.devices, one.caps) for one in found.grants.values()] == [(frozenset(), {})]
 
 
 def test_what_is_remembered_of_containers_that_are_gone_is_forgotten() -> None:
-    assert grant([], {}, terms(policy(), WHOLE), kept(3000)).caps == {}
+    assert grant([], {}, terms(policy(), WHOLE, PLATFORM), kept(3000)).caps == {}
 
 
-def test_pods_that_have_ended_have_no_grant() -> None:
+def test_containers_of_pods_that_have_ended_have_no_grant() -> None:
     assert granted("GPU-a::3", pod_changes={"phase": "Succeeded"}).grants == {}
 
 
-def test_55_a_pod_that_is_ending_is_observed_and_no_more() -> None:
-    found = cap(granted("GPU-a::3", pod_changes={"is_terminating": True}))
-    assert found is not None
-    assert found.action is Action.NONE
+def test_55_a_container_that_still_runs_in_a_pod_that_has_failed_keeps_its_cap() -> None:
+    """A pod over its deadline, or evicted for want of disk, has failed at once and ends in its own time."""
+    running = {"phase": "Failed", "started": {container_id(1): 1000.0}}
+    assert cap(granted("GPU-a::3", pod_changes=running)) is not None
+
+
+def test_55_a_pod_that_is_ending_has_the_cap_of_any_other() -> None:
+    assert cap(granted("GPU-a::3", pod_changes={"is_terminating": True})) == cap(granted("GPU-a::3"))
 
 
 def test_54_a_static_pod_is_granted_under_the_uid_that_cgroups_know() -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.rows import Mps
 from gpushare_node.voice.reasons import Reason
-from tests.node.enforcement import Stage, await_end, container_id, lives, pod_uid
+from tests.node.enforcement import SHARED, Stage, await_end, container_id, lives, pod_uid
 from tests.node.silicon import Silicon
 from tests.node.victims import DEAF, NAMED, OBEDIENT, Ward, systemd_path
 
@@ -158,14 +159,6 @@ def test_53_a_tenant_that_names_a_cgroup_after_its_neighbour_is_charged_itself(s
     assert all(line.endswith(" 3145728000") for line in lines)
 
 
-def test_55_a_pod_that_is_ending_is_left_to_kubelet(stage: Stage) -> None:
-    stage.admit(1, "ending", is_terminating=True)
-    pid = stage.begin(1, 5000)
-    stage.run(30)
-    assert lives(pid)
-    assert stage.told.events == []
-
-
 def test_56_57_a_container_that_the_api_shows_late_is_judged_from_then_on(stage: Stage) -> None:
     stage.admit(1, "late")
     known, stage.list.known = stage.list.known, ()
@@ -188,13 +181,68 @@ def test_57_with_a_stale_pod_list_known_containers_are_judged_and_new_ones_are_n
     assert lives(new)
 
 
-def test_59_a_container_on_a_gpu_that_it_was_not_given_is_told_once_and_left_alone(stage: Stage) -> None:
-    stage.admit(1, "wanderer")
+ELSEWHERE = {"namespace": "elsewhere"}
+OTHER_ADMISSION = [{"admission": mode} for mode in ("warn", "audit", "none")]
+
+
+@pytest.mark.parametrize(("tenancy", "pod", "given"), [
+    *((changes, {}, True) for changes in OTHER_ADMISSION),
+    ({}, ELSEWHERE, False),
+    ({}, {"has_claims": True}, True),
+], ids=["admission warns", "admission audits", "no admission", "no tenant", "a pod with claims"])  # fmt: skip
+def test_59_a_stray_is_told_once_and_left_alone_where_it_may_be_nobodys_fault(
+    tmp_path: Path, two: Silicon, started: Ward, tenancy: dict[str, Any], pod: dict[str, Any], *, given: bool
+) -> None:
+    stage = Stage(tmp_path, two, started, tenancy=tenancy)
+    stage.admit(1, "wanderer", **pod) if given else stage.arrive(1, "wanderer", **pod)
+    stage.admit(2, "somebody")
     pid = stage.begin(1, 9000, gpu=1)
     stage.run(30)
     assert lives(pid)
     assert stage.told.reasons("wanderer") == ["GPUNotAllocated"]
-    assert stage.metric("gpu_stray_containers{") == [f'gpu_stray_containers{{gpu="{stage.silicon.uuid(1)}"}} 1']
+    assert stage.metric("gpu_stray_containers{") == [f'gpu_stray_containers{{gpu="{two.uuid(1)}"}} 1']
+
+
+@pytest.mark.parametrize(("tenancy", "pod", "given"), [
+    ({}, ELSEWHERE, True), ({}, {}, False), ({"scope": "cluster"}, ELSEWHERE, False),
+], ids=["holds a share", "in a tenants' namespace", "the whole cluster is fenced"])  # fmt: skip
+def test_59_a_tenant_on_a_gpu_that_it_was_not_given_has_a_cap_of_nothing_there(
+    tmp_path: Path, two: Silicon, started: Ward, tenancy: dict[str, Any], pod: dict[str, Any], *, given: bool
+) -> None:
+    stage = Stage(tmp_path, two, started, tenancy=tenancy)
+    stage.admit(1, "wanderer", **pod) if given else stage.arrive(1, "wanderer", **pod)
+    stage.admit(2, "somebody")
+    pid, owner = stage.begin(1, 600, gpu=1), stage.begin(2, 4000)
+    stage.run(8)
+    await_end(pid)
+    assert lives(owner)
+    assert stage.told.reasons("wanderer")[:2] == ["GPUNotAllocated", "GPUMemoryOverCap"]
+
+
+@pytest.mark.parametrize("fault", ["unreadable", "vanished", "stale pods", "a device that nobody knows"])
+def test_59_nobody_is_a_stray_while_it_is_not_known_who_was_given_what(stage: Stage, fault: str) -> None:
+    stage.admit(1, "wanderer")
+    stage.run(1)
+    if fault == "unreadable":
+        stage.checkpoint.write_text("{")
+    elif fault == "vanished":
+        stage.checkpoint.unlink()
+    elif fault == "stale pods":
+        stage.list.age_seconds = 2.0
+    else:
+        stage.allocate(1, SHARED, ["nvidia1/gi3"])
+    pid = stage.begin(1, 600, gpu=1)
+    stage.run(30)
+    assert lives(pid)
+    assert stage.told.reasons("wanderer") == ["GPUNotAllocated"]
+
+
+def test_59_a_platform_pod_that_holds_a_share_is_no_stray_elsewhere(tmp_path: Path, two: Silicon, started: Ward) -> None:
+    stage = Stage(tmp_path, two, started, tenancy={"scope": "cluster"})
+    stage.admit(1, "monitor", namespace="gpu-operator")
+    pid = stage.begin(1, 600, gpu=1)
+    stage.run(30)
+    assert lives(pid)
 
 
 def test_71_memory_that_no_process_accounts_for_is_a_metric_and_nobodys_fault(stage: Stage) -> None:

@@ -346,7 +346,7 @@ def test_evictions_are_asked_for_and_failures_are_counted(tmp_path: Path, two: S
         'evictions_total{outcome="failed"} 1', 'evictions_total{outcome="evicted"} 1']
 
 
-def test_the_driver_holds_caps_where_it_can_and_lets_go_of_a_pod_that_ends(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_55_the_driver_holds_caps_where_it_can_until_the_pod_is_gone(tmp_path: Path, two: Silicon, started: Ward) -> None:
     two.offer_limits()
     two.load()
     rig = Rig(tmp_path, two, started)
@@ -357,6 +357,9 @@ def test_the_driver_holds_caps_where_it_can_and_lets_go_of_a_pod_that_ends(tmp_p
     assert two.limits(0) == {cgroup: 4096 << 20}
     assert 'enforcement_tier{tier="driver"} 1' in rig.stage.metric("enforcement_tier{")
     rig.stage.list.known = (replace(rig.stage.list.known[0], is_terminating=True),)
+    rig.run(2)
+    assert two.limits(0) == {cgroup: 4096 << 20}
+    rig.stage.list.known = ()
     rig.run(2)
     assert cgroup not in two.limits(0) or two.limits(0)[cgroup] == (1 << 64) - 1
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpushare_node.guard.reading import Action, Cap, Settings
+from gpushare_node.guard.reading import Action, Cap
 from gpushare_node.guard.verdicts import Evict, Next, Observe, Reason, State, Terminate, Warn
-from tests.node.scenes import CAP, GIB, GPU, OTHER, Node, reasons, signalled, states, steps, tenant
+from tests.node.scenes import CAP, GIB, GPU, OTHER, Node, container, reasons, signalled, states, steps, tenant
 
 TOLERANT = Cap(bytes=4 * GIB, tolerance_bytes=GIB)
 
@@ -138,14 +138,34 @@ def test_59_a_container_on_a_device_that_it_was_not_given_is_reported_and_let_be
     assert steps(verdicts) == []
 
 
-def test_59_a_stray_has_cap_zero_where_that_is_said() -> None:
-    node = Node(settings=Settings(stray_cap=Cap(bytes=0, grace_seconds=0)))
+def stray() -> Node:
+    """A container on a device that it was not given, where that has a cap of nothing."""
+    node = Node()
     node.run(tenant(500), 3 * GIB)
     node.gpus = (GPU, OTHER)
     node.used[OTHER] = {500: 2 * GIB}
+    own = node.grants[container("a")]
+    node.grants[container("a")] = replace(own, stray_cap=Cap(bytes=0, grace_seconds=0))
+    return node
+
+
+def test_59_a_stray_has_cap_zero_where_that_is_said() -> None:
+    node = stray()
+    node.is_allocation_known = True
     terminate = node.until(Terminate, limit=3)
     assert isinstance(terminate, Terminate)
     assert (terminate.facts.unit.device, terminate.facts.cap.bytes) == (OTHER, 0)
+
+
+def test_59_while_it_is_not_known_who_was_given_what_nobody_is_a_stray() -> None:
+    node = stray()
+    verdicts = node.cycles(60)
+    assert steps(verdicts) == []
+    assert Reason.STRAY in reasons(verdicts)
+    node.is_allocation_known = True
+    assert steps(node.cycles(2)) == []
+    node.is_allocation_known = False
+    assert steps(node.cycles(60)) == []
 
 
 def test_55_56_a_container_that_the_api_does_not_know_is_not_judged() -> None:

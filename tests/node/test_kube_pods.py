@@ -13,6 +13,7 @@ from gpushare_node.kube.cluster import PodView
 from gpushare_node.kube.connection import Connection
 from gpushare_node.kube.place import find_place
 from gpushare_node.kube.pods import OwnNode, Pods
+from gpushare_node.kube.views import view_pod
 from gpushare_node.kube.watching import LONGEST_PAUSE_SECONDS, RELIST_SECONDS, START_SECONDS
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips, await_that, connection
@@ -90,6 +91,14 @@ def test_56_a_containers_id_that_comes_late_comes(api: ApiServer, pods: Pods) ->
               "ephemeralContainerStatuses": [{"name": "debug", "containerID": "containerd://" + "c" * 64}]}
     api.patch("pods", "late", {"status": status}, manager="kubelet", namespace="default")
     await_that(lambda: find(pods, "u2").containers == {"b" * 64: "main", "c" * 64: "debug"})
+
+
+def test_when_a_container_was_started_is_told_while_it_runs() -> None:
+    states = ({"running": {"startedAt": "2026-11-22T08:00:00Z"}}, {"terminated": {"startedAt": "2026-11-22T08:00:00Z"}}, {},
+              {"running": {"startedAt": "soon"}}, {"running": {}})
+    statuses = [{"name": f"c{at}", "containerID": f"containerd://{at}", "state": state} for at, state in enumerate(states)]
+    metadata = {"uid": "u", "namespace": "n", "name": "p"}
+    assert view_pod({"metadata": metadata, "status": {"containerStatuses": statuses}}).started == {"0": 1795334400.0}
 
 
 def test_54_a_static_pod_is_found_by_both_of_its_uids(api: ApiServer, pods: Pods) -> None:

@@ -35,7 +35,7 @@ def test_only_what_is_of_nvidia_com_counts(tmp_path: Path) -> None:
 
 
 def test_null_is_empty_as_go_writes_it_and_no_file_is_nothing(tmp_path: Path) -> None:
-    assert read_checkpoint(tmp_path / "none") == Checkpoint(allocations=(), registered={})
+    assert read_checkpoint(tmp_path / "none") == Checkpoint(allocations=(), registered={}, is_there=False)
     assert read(tmp_path, None, None) == Checkpoint(allocations=(), registered={})
     assert read(tmp_path, None, {"nvidia.com/gpu": None}).registered == {"nvidia.com/gpu": frozenset()}
 

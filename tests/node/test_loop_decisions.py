@@ -7,10 +7,10 @@ import pytest
 from gpushare_node.apply import labels
 from gpushare_node.apply.busy import find_allocated, find_disturbed, find_holders
 from gpushare_node.apply.clients import to_pause, to_restore
-from gpushare_node.apply.offer import find_dead, find_lack, is_gpu_resource, promised
+from gpushare_node.apply.offer import find_dead, find_lack, promised
 from gpushare_node.apply.pools import find_heir, find_owner
 from gpushare_node.host.folder import Published
-from gpushare_node.host.kubelet import Allocation
+from gpushare_node.host.kubelet import Allocation, is_gpu_resource
 from gpushare_node.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PodView
 from gpushare_node.policy import Partitioner, read
 from gpushare_node.voice.reasons import Reason

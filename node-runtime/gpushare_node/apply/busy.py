@@ -7,9 +7,9 @@ would wake up with a UUID that is dead for ever.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpushare_node.apply.offer import is_gpu_resource, offered
+from gpushare_node.apply.offer import offered
 from gpushare_node.apply.sight import Sight
-from gpushare_node.host.kubelet import Allocation
+from gpushare_node.host.kubelet import Allocation, is_gpu_resource
 from gpushare_node.kube.cluster import PLUGIN_LABEL, PodView
 from gpushare_node.nvml.driver import Survey
 from gpushare_node.partition.plan import GpuPlan

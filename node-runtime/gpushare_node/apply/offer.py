@@ -4,19 +4,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from gpushare_node.apply.outcome import Lack
+from gpushare_node.host.kubelet import is_gpu_resource
 from gpushare_node.policy import Policy, WantedGpu
 from gpushare_node.voice.reasons import Reason
 
-_FAMILIES = ("nvidia.com/gpu", "nvidia.com/mig-")
-"""How names of GPU resources begin. nvidia.com/ has others, of network and virtual-machine plugins: none of our business."""
-
 UUIDS = ("GPU-", "MIG-")
 """How the ids of devices begin that name one for certain."""
-
-
-def is_gpu_resource(name: str) -> bool:
-    """Whether a resource is about GPUs."""
-    return name.startswith(_FAMILIES)
 
 
 def offered(allocatable: Mapping[str, int]) -> dict[str, int]:

@@ -78,5 +78,6 @@ class Court:
             and not (history.offences or history.victims or history.empty)
             and reading.identities is former.identities
             and reading.grants is former.grants
+            and reading.is_allocation_known == former.is_allocation_known
             and reading.devices == former.devices
         )

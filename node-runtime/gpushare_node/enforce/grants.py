@@ -1,8 +1,8 @@
 """Grants: what each container may use, from kubelet's allocations, the pods and the pool's shares. Pure.
 
 A container keeps the cap under which it was started: a policy that lowers it later holds for containers to come. One that
-raises it, or takes it away, holds at once, for nobody is hurt by it. Whatever is not known gives no cap, and is said. Pods
-that are ending are only observed, for kubelet ends them already, unless their owners have asked for ages of it.
+raises it, or takes it away, holds at once, for nobody is hurt by it. Whatever is not known gives no cap, and is said. A pod
+that is ending is granted no more than others: its owner chooses how long that takes.
 """
 
 from collections import Counter
@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from gpushare_node.guard.identity import ContainerId
 from gpushare_node.guard.reading import Action, Cap, Grant
 from gpushare_node.host.folder import KeptCap
-from gpushare_node.host.kubelet import Allocation
+from gpushare_node.host.kubelet import Allocation, is_gpu_resource
 from gpushare_node.kube.cluster import PodView
 from gpushare_node.nvml.driver import MigSurvey, Survey
-from gpushare_node.policy import Policy, Share
+from gpushare_node.policy import AdmissionMode, Policy, Share, Tenancy
 
 _MIB = 1 << 20
-
-_LONGEST_ENDING_SECONDS = 300
-"""A pod that may take longer to end runs on like any other: else whoever deletes it with a year of grace has no cap."""
 
 Profiles = Mapping[str, str | None]
 """The devices that tenants can hold: uuid → MIG profile as policies write it, None for a whole GPU."""
@@ -46,15 +43,19 @@ class Terms:
     action: Action
     grace_seconds: int
     profiles: Profiles
+    tenancy: Tenancy
+    platform: frozenset[str]
 
 
-def terms(policy: Policy, profiles: Profiles) -> Terms:
-    """The policy as grants need it."""
+def terms(policy: Policy, profiles: Profiles, platform: frozenset[str]) -> Terms:
+    """The policy as grants need it. `platform` are the platform's namespaces."""
     return Terms(
         shares={(share.resource, share.profile): share for share in policy.shares},
         action=Action(policy.enforcement.action.value),
         grace_seconds=policy.enforcement.grace_seconds,
         profiles=profiles,
+        tenancy=policy.tenancy,
+        platform=platform,
     )
 
 
@@ -85,9 +86,9 @@ def _instances(mig: MigSurvey, wanted: Mapping[int | None, str]) -> dict[str, st
 
 
 def by_container(allocations: Iterable[Allocation]) -> Allocations:
-    """The allocations in the order in which grants look for them."""
+    """The allocations of GPUs in the order in which grants look for them."""
     found: dict[tuple[str, str], tuple[Allocation, ...]] = {}
-    for one in allocations:
+    for one in filter(lambda one: is_gpu_resource(one.resource), allocations):
         key = (one.pod_uid, one.container)
         found[key] = (*found.get(key, ()), one)
     return found
@@ -104,28 +105,43 @@ def grant(
     caps: dict[str, tuple[KeptCap, ...]] = {}
     doubts: list[str] = []
     for pod in pods:
-        if pod.has_ended:
-            continue
+        holds_share = any((uid, name) in allocations for uid in pod.uids for name in pod.containers.values())
+        stray_cap = _stray_cap(pod, now, holds_share=holds_share)
         for container, name in pod.containers.items():
+            if pod.has_ended and container not in pod.started:
+                continue
             given = [one for uid in pod.uids for one in allocations.get((uid, name), ())]
             held, unclear = _hold(given, now, {cap.device: cap for cap in kept.get(container, ())})
             doubts += [f"{pod.namespace}/{pod.name}, container {name}: {doubt}" for doubt in unclear]
             if held:
                 caps[container] = held
             devices = frozenset(device for one in given for device in one.devices)
-            is_ending = pod.is_terminating and pod.ending_seconds <= _LONGEST_ENDING_SECONDS
-            action = Action.NONE if is_ending else now.action
-            own = Grant(devices=devices, caps=_caps(held, devices, action, now.grace_seconds))
+            # Where it is not known what a device is, it is not known either which ones a container was not given.
+            is_known = devices <= now.profiles.keys()
+            own = Grant(devices=devices, caps=_caps(held, devices, now), stray_cap=stray_cap if is_known else None)
             grants.update({ContainerId(pod_uid=uid, container=container): own for uid in pod.uids})
     return Granted(grants=grants, caps=caps, doubts=tuple(doubts))
 
 
-def _caps(held: Iterable[KeptCap], devices: frozenset[str], action: Action, grace_seconds: int) -> dict[str, Cap]:
+def _stray_cap(pod: PodView, now: Terms, *, holds_share: bool) -> Cap | None:
+    """A cap of nothing, for tenants on devices that they were not given. Only where admission lets nobody reach those.
+
+    None for the platform, for pods that are no tenants, and where claims may have given a pod more than the checkpoint says.
+    """
+    if now.tenancy.admission is not AdmissionMode.DENY or pod.namespace in now.platform or pod.has_claims:
+        return None
+    if not now.tenancy.has_tenant(pod.namespace, holds_share=holds_share):
+        return None
+    return Cap(bytes=0, action=now.action, grace_seconds=now.grace_seconds)
+
+
+def _caps(held: Iterable[KeptCap], devices: frozenset[str], now: Terms) -> dict[str, Cap]:
     return {
-        cap.device: Cap(bytes=cap.cap_bytes, tolerance_bytes=cap.tolerance_bytes, action=action, grace_seconds=grace_seconds)
+        cap.device: Cap(
+            bytes=cap.cap_bytes, tolerance_bytes=cap.tolerance_bytes, action=now.action, grace_seconds=now.grace_seconds)
         for cap in held
         if cap.cap_bytes is not None and cap.device in devices
-    }
+    }  # fmt: skip
 
 
 def _hold(given: Iterable[Allocation], now: Terms, kept: Mapping[str, KeptCap]) -> tuple[tuple[KeptCap, ...], list[str]]:

@@ -71,16 +71,18 @@ class Inventory:
     _allocated_at: float | None = None
     _seen_pods: tuple[PodView, ...] | None = None
     _is_due: bool = True
+    _is_read: bool = False
     _caps: Mapping[str, tuple[KeptCap, ...]] | None = None
     _complaint: str = ""
 
-    def renew(self, now: float) -> bool:
-        """Look again at what is due. Whether the GPUs were surveyed anew."""
+    def renew(self, now: float, *, has_strays: bool = False) -> bool:
+        """Look again at what is due; with strays, at allocations in each cycle. Whether the GPUs were surveyed anew."""
         is_surveyed = self._survey(now)
         is_fresh = self.pods.age_seconds <= STALE_SECONDS
         found = self.pods.pods()
         is_changed = is_fresh and found != self._seen_pods
-        is_allocated = self._allocate(now, at_once=is_changed)
+        self._is_read = False
+        is_allocated = self._allocate(now, at_once=is_changed or has_strays)
         if is_fresh and (is_changed or is_allocated):
             self._seen_pods = found
             self.roster = Roster.of(found, self.platform, self._holders())
@@ -88,6 +90,11 @@ class Inventory:
         if is_fresh and self._is_due:
             self._grant(found)
         return is_surveyed
+
+    @property
+    def is_allocation_known(self) -> bool:
+        """Whether this cycle knows what everybody was given: the pods and kubelet's allocations, and no older ones."""
+        return self._is_read and self.pods.age_seconds <= 0 and not self._is_due
 
     def _holders(self) -> frozenset[str]:
         """The uids of the pods that hold a share of the pool."""
@@ -121,10 +128,15 @@ class Inventory:
             return False
         self._allocated_at = now
         try:
-            found = by_container(self.read_checkpoint().allocations)
+            checkpoint = self.read_checkpoint()
         except CheckpointError as error:
             self._complain(str(error))
             return False
+        if not checkpoint.is_there:
+            self._complain("kubelet has no checkpoint of its devices: what was allocated since the last one is not known")
+            return False
+        self._is_read = True
+        found = by_container(checkpoint.allocations)
         is_new = found != self._allocations
         self._allocations = found
         return is_new
@@ -136,7 +148,7 @@ class Inventory:
         if self._caps is None:
             self._caps = self.folder.caps()
         watched = [pod for pod in pods if pod.uids[0] not in self.roster.platform]
-        granted = grant(watched, self._allocations, terms(self.policy, self._profiles), self._caps)
+        granted = grant(watched, self._allocations, terms(self.policy, self._profiles, self.platform), self._caps)
         self.grants = granted.grants
         for doubt in granted.doubts:
             if doubt not in self.doubts:

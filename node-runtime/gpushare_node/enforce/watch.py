@@ -22,7 +22,8 @@ from gpushare_node.enforce.standing import Standing
 from gpushare_node.guard.identity import ProcessKind
 from gpushare_node.guard.reading import DEFAULTS, Reading, Settings
 from gpushare_node.guard.rows import Device, Mps
-from gpushare_node.guard.verdicts import Observe
+from gpushare_node.guard.verdicts import Observe, Report
+from gpushare_node.guard.verdicts import Reason as Anomaly
 from gpushare_node.host.folder import Folder
 from gpushare_node.host.kubelet import Checkpoint, read_checkpoint
 from gpushare_node.kube.cluster import Messenger
@@ -95,12 +96,13 @@ class Watch:
             driver=worlds.driver, mps=worlds.mps, errands=self.mps_errands, figures=self.figures, policy=setting.policy
         )
         self._court = Court(setting.settings)
+        self._has_strays = False
         self._spans_node = worlds.processes.sees_host()
 
     def cycle(self) -> None:
         """Look, judge, act, tell. Raises nothing that the worlds outside may cause."""
         now = self.worlds.clock.now()
-        self.is_surveyed = self.inventory.renew(now)
+        self.is_surveyed = self.inventory.renew(now, has_strays=self._has_strays)
         if self.is_surveyed and self.inventory.versions is not None:
             self.figures.show(self.inventory.versions, self.inventory.surveys or ())
         devices = self._read()
@@ -114,11 +116,13 @@ class Watch:
         reading = Reading(
             devices=devices, identities=identities, grants=self.inventory.grants,
             terminated_clients=self._actions.confirm(identities.values()),
+            is_allocation_known=self.inventory.is_allocation_known,
         )  # fmt: skip
         verdicts = self._court.judge(reading, now)
         self._records.history = self._court.history
         roster = self.inventory.roster
         steps = [verdict for verdict in verdicts if not isinstance(verdict, Observe)]
+        self._has_strays = any(isinstance(step, Report) and step.reason is Anomaly.STRAY for step in steps)
         out_of_reach = self._actions.carry_out(steps, reading, roster, now)
         self._court.let_go(out_of_reach, now)
         self._records.history = self._court.history

@@ -5,9 +5,10 @@ cap says. The order in one cycle: look, count, go on with victims, choose new on
 leads to no signal.
 """
 
+from gpushare_node.guard.identity import ContainerId
 from gpushare_node.guard.ladder import Case, advance, choose
 from gpushare_node.guard.ledger import History, Ledger
-from gpushare_node.guard.reading import DEFAULTS, Action, Cap, Grant, Reading, Settings
+from gpushare_node.guard.reading import DEFAULTS, Action, Cap, Reading, Settings
 from gpushare_node.guard.reports import report_device, report_places
 from gpushare_node.guard.rows import Distrust, Mps
 from gpushare_node.guard.sight import Level, Sample, Sight, Unit, level, look
@@ -31,7 +32,7 @@ def judge(
     for sight in sights.values():
         for container, sample in sight.samples.items():
             unit = Unit(container, sight.device)
-            cap = _cap(reading.grants.get(container), sight.device, settings)
+            cap = _cap(reading, container, sight.device)
             answer = _answer(unit, cap, sample, sight, ledger)
             observed.append((unit, cap, sample, answer))
             if cap is not None and answer is Level.OVER:
@@ -48,11 +49,14 @@ def judge(
     return tuple(ledger.verdicts), ledger.close()
 
 
-def _cap(grant: Grant | None, device: str, settings: Settings) -> Cap | None:
-    """The cap that holds; None where none does, and where it is not known yet."""
+def _cap(reading: Reading, container: ContainerId, device: str) -> Cap | None:
+    """The cap that holds; None where none does, and where it is not known."""
+    grant = reading.grants.get(container)
     if grant is None:
         return None
-    return grant.caps.get(device) if device in grant.devices else settings.stray_cap
+    if device in grant.devices:
+        return grant.caps.get(device)
+    return grant.stray_cap if reading.is_allocation_known else None
 
 
 def _answer(unit: Unit, cap: Cap | None, sample: Sample, sight: Sight, ledger: Ledger) -> Level:

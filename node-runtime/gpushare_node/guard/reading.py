@@ -37,11 +37,13 @@ class Grant:
     """What kubelet allocated to a container, and the caps under which it was started.
 
     Both speak of devices as tenants hold them: a GPU's uuid, or a MIG instance's. A device without a cap is not watched. A
-    container that was given several replicas of one device has the sum of their caps.
+    container that was given several replicas of one device has the sum of their caps. `stray_cap` holds on devices that it was
+    not given; None: there it is only reported.
     """
 
     devices: frozenset[str]
     caps: Mapping[str, Cap] = field(default_factory=dict)
+    stray_cap: Cap | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +51,15 @@ class Reading:
     """Everything that is known in one cycle. What is missing is unknown, and what is unknown is never touched.
 
     `identities` may lack pids: they ended, or could not be read. `grants` lacks containers that the API has not shown yet.
-    `terminated_clients` are MPS clients whose end the MPS control program has confirmed.
+    `terminated_clients` are MPS clients whose end the MPS control program has confirmed. `is_allocation_known`: who was given
+    what was read in this very cycle, so who is a stray is known; else no `stray_cap` holds.
     """
 
     devices: tuple[Device, ...]
     identities: Mapping[int, Process] = field(default_factory=dict)
     grants: Mapping[ContainerId, Grant] = field(default_factory=dict)
     terminated_clients: frozenset[Process] = frozenset()
+    is_allocation_known: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +69,8 @@ class Settings:
     `samples` over the cap in a row make an offence, and none may be older than `stale_seconds`. After a cap's grace SIGTERM is
     sent, after `exit_seconds` more SIGKILL, with `client_seconds` for MPS in between; what still holds the device
     `stuck_seconds` later is stuck. A container with `strikes` victims within `strike_seconds` is ended as a whole.
-    `kills_per_minute` victims on the node open the breaker. `stray_cap` holds on devices that a container was not given; None:
-    they are only reported. `mps_fallback` (EVICT or WARN) is for MPS clients that cannot be ended in the way MPS asks for.
+    `kills_per_minute` victims on the node open the breaker. `mps_fallback` (EVICT or WARN) is for MPS clients that cannot be
+    ended in the way MPS asks for.
     """
 
     samples: int = 3
@@ -81,7 +85,6 @@ class Settings:
     kills_per_minute: int = 6
     blind_seconds: float = 600
     unattributed_percent: int = 10
-    stray_cap: Cap | None = None
     mps_fallback: Action = Action.EVICT
     dry_run: bool = False
 

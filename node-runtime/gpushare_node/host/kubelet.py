@@ -12,6 +12,8 @@ from pathlib import Path
 DEFAULT = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
 
 _OURS = "nvidia.com/"
+_FAMILIES = ("nvidia.com/gpu", "nvidia.com/mig-")
+"""How names of GPU resources begin. nvidia.com/ has others, of network and virtual-machine plugins: none of our business."""
 
 
 class CheckpointError(Exception):
@@ -35,14 +37,23 @@ class Allocation:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """What is allocated, and which ids the device plugins registered, by resource; of resources of nvidia.com/ only."""
+    """What is allocated, and which ids the device plugins registered, by resource; of resources of nvidia.com/ only.
+
+    `is_there` False: there is no such file. Where no device plugin ever was, nobody has been given anything.
+    """
 
     allocations: tuple[Allocation, ...]
     registered: Mapping[str, frozenset[str]]
+    is_there: bool = True
+
+
+def is_gpu_resource(name: str) -> bool:
+    """Whether a resource is about GPUs."""
+    return name.startswith(_FAMILIES)
 
 
 def read_checkpoint(path: Path = DEFAULT) -> Checkpoint:
-    """The checkpoint as it is now. No file: kubelet has given nothing to anybody. CheckpointError where it cannot be read.
+    """The checkpoint as it is now. CheckpointError where it cannot be read.
 
     Its checksum is a hash of Go's own print of a struct, so it is left to kubelet; the file is replaced whole, never half.
     """
@@ -55,7 +66,7 @@ def read_checkpoint(path: Path = DEFAULT) -> Checkpoint:
             registered={str(name): frozenset(_texts(ids)) for name, ids in registered.items() if name.startswith(_OURS)},
         )
     except FileNotFoundError:
-        return Checkpoint(allocations=(), registered={})
+        return Checkpoint(allocations=(), registered={}, is_there=False)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path}: {type(error).__name__}: {error}") from error
 

@@ -82,7 +82,8 @@ class PodView:
     """A pod of this node. `uids`: its own, and for a static pod the one that kubelet and cgroups know it by.
 
     `containers` are names by the container runtime's id, of all kinds of containers. `owner` is its controller as
-    `Kind/name`, or empty. `ending_seconds`: how long a pod that is terminating may take to end, as was asked for.
+    `Kind/name`, or empty. `started`: when those that run now were started, in seconds since 1970. `has_claims`: it may
+    have been given devices by claims (DRA), of which nothing is known here.
     """
 
     uids: tuple[str, ...]
@@ -93,7 +94,8 @@ class PodView:
     is_terminating: bool
     owner: str
     containers: Mapping[str, str]
-    ending_seconds: int = 0
+    started: Mapping[str, float] = field(default_factory=dict)
+    has_claims: bool = False
 
     @property
     def has_ended(self) -> bool:

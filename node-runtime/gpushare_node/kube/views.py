@@ -1,6 +1,8 @@
 """Views: the API server's JSON as this project's words. Pure; what an object lacks is empty, never an error."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 from gpushare_node.kube.cluster import NodeView, PodView, Taint
@@ -40,7 +42,7 @@ def view_taint(taint: Json) -> Taint:
 
 def view_pod(pod: Json) -> PodView:
     """The pod of this object."""
-    metadata, status = pod["metadata"], pod.get("status") or {}
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     # The mirror of a static pod has a uid of its own; kubelet and cgroups know the pod by the hash of its file.
     annotations = metadata.get("annotations") or {}
     other = annotations.get(_CONFIG_HASH) if _MIRROR in annotations else None
@@ -53,7 +55,8 @@ def view_pod(pod: Json) -> PodView:
         is_terminating=bool(metadata.get("deletionTimestamp")),
         owner=_controller(metadata.get("ownerReferences") or ()),
         containers=_containers(status),
-        ending_seconds=int(metadata.get("deletionGracePeriodSeconds") or 0),
+        started=_started(status),
+        has_claims=bool(spec.get("resourceClaims") or status.get("extendedResourceClaimStatus")),
     )
 
 
@@ -81,7 +84,23 @@ def _controller(references: Iterable[Json]) -> str:
 
 
 def _containers(status: Json) -> dict[str, str]:
-    """Names by the runtime's id, which stands as `containerd://ID`; empty before the container is made."""
-    statuses = (one for kind in _STATUSES for one in status.get(kind) or ())
-    named = ((str(one.get("containerID") or "").rpartition("//")[2], one["name"]) for one in statuses)
-    return {identity: name for identity, name in named if identity}
+    """Names by the runtime's id; empty before the container is made."""
+    return {identity: one["name"] for identity, one in _made(status)}
+
+
+def _started(status: Json) -> dict[str, float]:
+    """When each container that runs now was started, in seconds since 1970, as kubelet tells it."""
+    found = {}
+    for identity, one in _made(status):
+        text = ((one.get("state") or {}).get("running") or {}).get("startedAt")
+        with suppress(ValueError):
+            found[identity] = datetime.fromisoformat(str(text)).timestamp()
+    return found
+
+
+def _made(status: Json) -> Iterable[tuple[str, Json]]:
+    """The statuses of containers that have been made, by the runtime's id, which stands as `containerd://ID`."""
+    for one in (one for kind in _STATUSES for one in status.get(kind) or ()):
+        identity = str(one.get("containerID") or "").rpartition("//")[2]
+        if identity:
+            yield identity, one

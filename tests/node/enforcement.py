@@ -85,6 +85,7 @@ class Told:
 
     events: list[Event] = field(default_factory=list)
     evicted: list[PodView] = field(default_factory=list)
+    forced: int = 0
     answer: Eviction = Eviction.EVICTED
 
     def tell(self, event: Event) -> None:
@@ -93,8 +94,9 @@ class Told:
     def told(self) -> cluster.Told:
         return cluster.Told(told=len(self.events))
 
-    def evict(self, pod: PodView) -> Eviction:
+    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
         self.evicted.append(pod)
+        self.forced += is_forced
         return self.answer
 
     def reasons(self, name: str | None = None) -> list[str]:
@@ -145,7 +147,7 @@ class Stage:
         (folder / "proc").mkdir()
         self.silicon, self.started = silicon, started
         self.mirror = Mirror(folder / "proc")
-        self.clock, self.told, self.list = Hand(), Told(), PodList()
+        self.clock, self.told, self.list = Hand(), changes.pop("told", None) or Told(), PodList()
         self.checkpoint = folder / "kubelet_internal_checkpoint"
         self.folder = Folder(folder / "state")
         (folder / "state").mkdir()

@@ -43,6 +43,7 @@ class Node:
     processes: dict[int, Process] = field(default_factory=dict)
     grants: dict[ContainerId, Grant] = field(default_factory=dict)
     terminated: frozenset[Process] = frozenset()
+    unevictable: frozenset[ContainerId] = frozenset()
     is_allocation_known: bool = False
     history: History = field(default_factory=History)
     now: float = 1000.0
@@ -72,7 +73,7 @@ class Node:
         read = tuple(devices.get(f"gpu{number}", self.device(gpu)) for number, gpu in enumerate(self.gpus))
         reading = Reading(
             devices=read, identities=dict(self.processes), grants=dict(self.grants), terminated_clients=self.terminated,
-            is_allocation_known=self.is_allocation_known,
+            unevictable=self.unevictable, is_allocation_known=self.is_allocation_known,
         )  # fmt: skip
         verdicts, self.history = judge(reading, self.history, self.now, self.settings)
         return verdicts

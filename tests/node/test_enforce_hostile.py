@@ -16,12 +16,12 @@ from gpushare_node.enforce.loop import Loop
 from gpushare_node.guard.identity import ContainerId, Process
 from gpushare_node.guard.reading import Settings
 from gpushare_node.guard.rows import Mps
-from gpushare_node.kube.cluster import Eviction
+from gpushare_node.kube.cluster import Eviction, PodView
 from gpushare_node.kube.views import view_pod
 from gpushare_node.procs import linux
 from gpushare_node.procs.processes import Sent
 from gpushare_node.voice.metrics import Registry
-from tests.node.enforcement import SHARED, Stage, await_end, container_id, lives, pod, pod_uid
+from tests.node.enforcement import SHARED, Stage, Told, await_end, container_id, lives, pod, pod_uid
 from tests.node.silicon import Silicon
 from tests.node.test_enforce_upkeep import Rig
 from tests.node.victims import DEAF, Ward, systemd_path, wait_for
@@ -309,16 +309,60 @@ def test_33_a_container_that_goes_up_and_down_is_told_once_a_minute(stage: Stage
     assert stage.told.reasons("wave") == ["GPUMemoryOverCap"] * 2
 
 
-def test_an_eviction_that_a_budget_refuses_for_hours_is_asked_for_often_and_told_seldom(
-    tmp_path: Path, two: Silicon, started: Ward
+class Cluster(Told):
+    """One whose budgets permit nothing, and which deletes what it is told to."""
+
+    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
+        super().evict(pod, is_forced=is_forced)
+        return Eviction.EVICTED if is_forced else self.answer
+
+
+@pytest.mark.parametrize("answer", [Eviction.REFUSED, Eviction.THROTTLED])
+def test_62_a_budget_is_asked_three_times_and_then_heeded_no_more(
+    tmp_path: Path, two: Silicon, started: Ward, answer: Eviction
 ) -> None:
-    stage = Stage(tmp_path, two, started, enforcement={"action": "evict"})
-    stage.told.answer = Eviction.REFUSED
+    """A tenant may write a budget for its own pods that permits nothing for ever."""
+    stage = Stage(tmp_path, two, started, enforcement={"action": "evict"}, told=Cluster(answer=answer))
     stage.admit(1, "protected")
-    stage.begin(1, 5000)
-    stage.run(605)
-    assert len(stage.told.evicted) >= 20
-    assert stage.told.reasons("protected").count("GPUPodEvicted") <= 3
+    pid = stage.begin(1, 5000)
+    stage.run(6)
+    assert stage.told.reasons("protected") == ["GPUMemoryOverCap", "GPUPodEvictionFailed"]
+    stage.run(60)
+    assert (len(stage.told.evicted), stage.told.forced) == (3, 0)
+    assert "GPUPodEvicted" not in stage.told.reasons("protected")
+    stage.run(30)
+    assert stage.told.forced == 1
+    assert stage.told.events[-1].reason == "GPUPodEvicted"
+    assert "its pod has been deleted" in stage.told.events[-1].message
+    assert lives(pid)
+
+
+@pytest.mark.parametrize("answer", [Eviction.FORBIDDEN, Eviction.REFUSED, Eviction.EVICTED])
+@pytest.mark.parametrize("mode", ["time-slicing", "mps"])
+def test_62_a_pod_that_no_request_ends_is_ended_by_signals(
+    tmp_path: Path, two: Silicon, started: Ward, answer: Eviction, mode: str
+) -> None:
+    """A right that somebody took away, a deletion that is refused, a year of grace: none makes immune."""
+    told = Told(answer=answer)
+    stage = Stage(tmp_path, two, started, enforcement={"action": "evict"}, mode=mode, profile=f"{mode}-01234567", told=told)
+    stage.admit(1, "stays")
+    pid = stage.begin(1, 5000, DEAF)
+    stage.run(60)
+    assert lives(pid)
+    assert ("GPUPodEvicted" in told.reasons("stays")) == (answer is Eviction.EVICTED)
+    stage.run(30 if answer is Eviction.FORBIDDEN else 120)
+    await_end(pid)
+    assert stage.told.reasons("stays").count("GPUPodEvictionFailed") <= 1
+
+
+def test_62_a_server_that_does_not_answer_has_refused_nothing(tmp_path: Path, two: Silicon, started: Ward) -> None:
+    rig = Rig(tmp_path, two, started, mode="mps", profile="mps-01234567", mps=None)
+    rig.api.is_down = True
+    rig.stage.admit(1, "client")
+    pid = rig.stage.begin(1, 5000)
+    rig.run(300)
+    assert lives(pid)
+    assert "GPUPodEvicted" not in rig.api.reasons()
 
 
 def test_the_page_of_metrics_is_made_once_a_second_however_often_it_is_asked_for() -> None:

@@ -65,9 +65,9 @@ class Api(Told):
         self._answer()
         self.deleted += 1
 
-    def evict(self, pod: Any) -> Any:
+    def evict(self, pod: Any, *, is_forced: bool = False) -> Any:
         self._answer()
-        return super().evict(pod)
+        return super().evict(pod, is_forced=is_forced)
 
     def _answer(self) -> None:
         if self.is_down:

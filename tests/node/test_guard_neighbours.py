@@ -10,7 +10,7 @@ import gpushare_node.guard
 from gpushare_node.guard.identity import ProcessKind
 from gpushare_node.guard.reading import Action, Reading, Settings
 from gpushare_node.guard.rows import Device, Kind, Mps, Row
-from gpushare_node.guard.verdicts import Evict, Kill, Next, Reason, Report, Terminate, TerminateClient, Verdict, Warn
+from gpushare_node.guard.verdicts import Evict, Kill, Next, Reason, Report, Scope, Terminate, TerminateClient, Verdict, Warn
 from tests.node.scenes import CAP, GIB, GPU, Node, container, reasons, signalled, steps, stranger, tenant
 
 
@@ -96,13 +96,34 @@ def test_62_without_a_way_to_mps_a_warning_may_be_all() -> None:
     assert steps(client_node(Mps.UNREACHABLE, mps_fallback=Action.WARN).cycles(60)) == ["Warn"]
 
 
-def test_62_a_client_in_the_mps_list_is_one_even_where_no_server_is_known() -> None:
+def test_62_a_client_of_an_mps_server_of_ones_own_ends_with_its_whole_container() -> None:
+    """Outside pools under MPS a row in the MPS list means that a tenant has started a server itself: no reason to spare it."""
     node = Node()
     node.run(tenant(500), 9 * GIB)
-    listed = (Row(pid=500, used_bytes=9 * GIB), Row(pid=500, used_bytes=9 * GIB, kind=Kind.MPS))
+    node.run(tenant(501), 0)
+    listed = (Row(pid=500, used_bytes=9 * GIB), Row(pid=500, used_bytes=9 * GIB, kind=Kind.MPS), Row(pid=501, used_bytes=0))
     device = Device(uuid=GPU, total_bytes=40 * GIB, rows=listed)
     verdicts = [verdict for _ in range(20) for verdict in node.cycle(gpu0=device)]
-    assert steps(verdicts) == ["Warn", "Evict"]
+    assert steps(verdicts) == ["Warn", "Terminate", "Kill"]
+    assert {verdict.scope for verdict in verdicts if isinstance(verdict, Terminate | Kill)} == {Scope.CONTAINER}
+    assert set(signalled(verdicts)) == {tenant(500), tenant(501)}
+
+
+@pytest.mark.parametrize("mps", [Mps.REACHABLE, Mps.UNREACHABLE, Mps.OFF])
+def test_62_who_cannot_be_evicted_ends_by_signals_under_mps_too(mps: Mps) -> None:
+    node = client_node(mps)
+    node.unevictable = frozenset({container("a")})
+    verdicts = node.cycles(20)
+    assert steps(verdicts) == ["Warn", "Terminate", "Kill"]
+    assert {verdict.scope for verdict in verdicts if isinstance(verdict, Terminate | Kill)} == {Scope.CONTAINER}
+
+
+def test_62_action_evict_ends_by_signals_where_the_pod_cannot_be_evicted() -> None:
+    node = Node(cap=replace(CAP, action=Action.EVICT))
+    node.run(tenant(500), 9 * GIB)
+    assert steps(node.cycles(13)) == ["Warn", "Evict"]
+    node.unevictable = frozenset({container("a")})
+    assert steps(node.cycles(6)) == ["Terminate", "Kill"]
 
 
 def test_62_an_mps_container_that_keeps_forking_is_evicted_and_not_killed_as_a_whole() -> None:

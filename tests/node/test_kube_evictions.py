@@ -90,3 +90,11 @@ def test_a_budget_is_asked_again_when_it_has_counted_what_was_deleted(
     clock.sleep(RECOUNT_SECONDS)
     api.eviction_budget = 0
     assert evictions.evict(replace(pods[1])) is Eviction.REFUSED
+
+
+def test_a_deletion_that_passes_over_the_budget_asks_nobody(api: ApiServer, evictions: Evictions) -> None:
+    api.eviction_budget = 0
+    one, other = pod(api), pod(api, "q")
+    assert evictions.evict(one, is_forced=True) is Eviction.EVICTED
+    assert evictions.evict(other, is_forced=True) is Eviction.EVICTED
+    assert [method for method, _ in api.requests] == ["DELETE", "DELETE"]

@@ -84,7 +84,7 @@ class Nobody:
     def tell(self, event: Event) -> None:
         """The log has said it already."""
 
-    def evict(self, pod: PodView) -> Eviction:  # noqa: ARG002 - the Protocol's signature
+    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:  # noqa: ARG002 - the Protocol's signature
         """Nobody is there to ask."""
         return Eviction.REFUSED
 

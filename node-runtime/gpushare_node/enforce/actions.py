@@ -11,15 +11,16 @@ from queue import SimpleQueue
 from typing import Protocol, assert_never
 
 from gpushare_node.enforce.errands import Errands
+from gpushare_node.enforce.evictions import Evictions
 from gpushare_node.enforce.figures import Figures
 from gpushare_node.enforce.identities import Roster
 from gpushare_node.enforce.records import Records
-from gpushare_node.guard.identity import Process
+from gpushare_node.guard.identity import ContainerId, Process
 from gpushare_node.guard.reading import Reading
 from gpushare_node.guard.rows import Mps
 from gpushare_node.guard.sight import Unit
 from gpushare_node.guard.verdicts import Evict, Facts, Kill, Observe, Report, Scope, Terminate, TerminateClient, Verdict, Warn
-from gpushare_node.kube.cluster import ClusterError, Event, EventType, Messenger
+from gpushare_node.kube.cluster import Event, EventType, Eviction, Messenger
 from gpushare_node.procs.processes import GpuUse, Processes, Seen, Sent, Signal
 from gpushare_node.voice import sentences
 from gpushare_node.voice.events import About
@@ -27,7 +28,7 @@ from gpushare_node.voice.events import About
 _ROUNDS = 3
 """How often a container's processes are listed anew while it is killed: each time those that were forked meanwhile go."""
 
-_QUIET_SECONDS = {About.OVER_CAP: 60, About.EVICTED: 300}
+_QUIET_SECONDS = {About.OVER_CAP: 60, About.EVICTED: 300, About.EVICTION_FAILED: 300}
 """How seldom a container is told the same: one that goes up and down around its cap must not fill the API server."""
 
 _REACHED = frozenset({Sent.SENT.value, Sent.GONE.value})
@@ -72,6 +73,9 @@ class Actions:
     _confirmed: SimpleQueue[Process] = field(default_factory=SimpleQueue)
     _terminated: frozenset[Process] = frozenset()
 
+    def __post_init__(self) -> None:
+        self._evictions = Evictions(self.cluster, self.errands, self.figures, offends=self._offends)
+
     def carry_out(self, verdicts: Iterable[Verdict], reading: Reading, roster: Roster, now: float) -> frozenset[Unit]:
         """Take every step, in this order. `now` is monotonic seconds.
 
@@ -79,6 +83,7 @@ class Actions:
         """
         self._roster = roster
         self._told = {key: at for key, at in self._told.items() if now - at < _QUIET_SECONDS[key[0]]}
+        self._hear_evictions(now)
         out_of_reach: set[Unit] = set()
         for verdict in verdicts:
             match verdict:
@@ -106,6 +111,14 @@ class Actions:
         if self._terminated:
             self._terminated &= frozenset(present)
         return self._terminated
+
+    def unevictable(self) -> frozenset[ContainerId]:
+        """The containers whose pods' eviction was asked for in vain."""
+        return self._evictions.in_vain({unit.container for unit in self.records.history.offences})
+
+    def _offends(self, facts: Facts) -> bool:
+        """Whether the container is an offender still. From any thread: the history is replaced as a whole."""
+        return facts.unit in self.records.history.offences
 
     def _remind(self, about: About, facts: Facts, sentence: Callable[[Facts, str], str], now: float) -> None:
         """Tell it, unless that was done a short while ago."""
@@ -177,23 +190,18 @@ class Actions:
 
     def _evict(self, facts: Facts, now: float) -> None:
         pod = self._roster.find(facts.unit.container)
-        if pod is None:
-            return
-        self._remind(About.EVICTED, facts, sentences.evicting, now)
         if facts.dry_run:
-            return
+            self._remind(About.EVICTED, facts, sentences.would_evict, now)
+        elif pod is not None:
+            self._evictions.ask(facts, pod)
 
-        def ask() -> None:
-            if facts.unit not in self.records.history.offences:
-                # It is within its cap again since this was queued, which may be long ago.
-                return
-            try:
-                self.figures.evictions.add(self.cluster.evict(pod).value)
-            except ClusterError:
-                self.figures.api_errors.add("evict")
-                self.figures.evictions.add("failed")
-
-        self.errands.send(ask)
+    def _hear_evictions(self, now: float) -> None:
+        """Tell what has come of what was asked for."""
+        for facts, answer, is_forced in self._evictions.hear():
+            if answer is Eviction.EVICTED:
+                self._remind(About.EVICTED, facts, partial(sentences.evicted, is_forced=is_forced), now)
+            elif answer is not Eviction.GONE:
+                self._remind(About.EVICTION_FAILED, facts, partial(sentences.not_evicted, why=_REFUSALS[answer]), now)
 
     def _tell(self, about: About, facts: Facts, text: str) -> None:
         """To the tenant, as an Event on its pod; to the log in any case."""
@@ -205,6 +213,14 @@ class Actions:
     def _name(self, facts: Facts) -> str:
         return self._roster.name(facts.unit.container) or facts.unit.container.container
 
+
+_REFUSALS = {
+    Eviction.REFUSED: "its disruption budget permits none now",
+    Eviction.FORBIDDEN: "the runtime has no right to it",
+    Eviction.THROTTLED: "the API server takes no such request now",
+    None: "the API server gives no answer",
+}
+"""Why a pod was not evicted, in words for people."""
 
 _OBSTACLES = {
     Sent.REFUSED.value: ("no-permission", "the runtime lacks the permission to signal it (capability KILL)"),

@@ -116,7 +116,7 @@ class Watch:
         reading = Reading(
             devices=devices, identities=identities, grants=self.inventory.grants,
             terminated_clients=self._actions.confirm(identities.values()),
-            is_allocation_known=self.inventory.is_allocation_known,
+            unevictable=self._actions.unevictable(), is_allocation_known=self.inventory.is_allocation_known,
         )  # fmt: skip
         verdicts = self._court.judge(reading, now)
         self._records.history = self._court.history

@@ -7,7 +7,7 @@ leads to no signal.
 
 from gpushare_node.guard.identity import ContainerId
 from gpushare_node.guard.ladder import Case, advance, choose
-from gpushare_node.guard.ledger import History, Ledger
+from gpushare_node.guard.ledger import History, Ledger, Offence
 from gpushare_node.guard.reading import DEFAULTS, Action, Cap, Reading, Settings
 from gpushare_node.guard.reports import report_device, report_places
 from gpushare_node.guard.rows import Distrust, Mps
@@ -37,7 +37,10 @@ def judge(
             observed.append((unit, cap, sample, answer))
             if cap is not None and answer is Level.OVER:
                 offence = ledger.count(unit, tuple([process for process, _ in sample.processes]))
-                cases[unit] = Case(unit=unit, cap=cap, sample=sample, sight=sight, offence=offence)
+                cases[unit] = Case(
+                    unit=unit, cap=cap, sample=sample, sight=sight, offence=offence,
+                    is_unevictable=container in reading.unevictable,
+                )  # fmt: skip
     _acquit(observed, sights, ledger)
     _advance_all(reading, sights, cases, ledger)
     for case in sorted(cases.values(), key=lambda case: -case.excess_bytes):
@@ -101,7 +104,9 @@ def _act(case: Case, ledger: Ledger) -> None:
         return
     if victim is not None and victim.unit == unit:
         return
-    if action is Action.KILL and (offence.is_demoted or (case.sight.mps is not Mps.REACHABLE and case.is_mps())):
+    if case.is_unevictable and action is Action.EVICT:
+        action = Action.KILL
+    elif action is Action.KILL and _needs_eviction(case, offence):
         action = ledger.settings.mps_fallback
         ledger.verdicts.append(Report(reason=Reason.MPS_REFUSED, device=unit.device, unit=unit))
     _warn(case, action, now - offence.confirmed_at, ledger)
@@ -111,6 +116,11 @@ def _act(case: Case, ledger: Ledger) -> None:
         choose(case, ledger)
     elif action is Action.EVICT:
         _evict(case, ledger)
+
+
+def _needs_eviction(case: Case, offence: Offence) -> bool:
+    """Whether it is a client of MPS that cannot be ended as MPS asks for, and its pod's eviction has not failed yet."""
+    return not case.is_unevictable and (offence.is_demoted or (case.is_mps() and case.sight.mps is not Mps.REACHABLE))
 
 
 def _warn(case: Case, action: Action, waited_seconds: float, ledger: Ledger) -> None:

@@ -17,13 +17,17 @@ from gpushare_node.guard.verdicts import Facts, Kill, Next, Reason, Report, Scop
 
 
 class Case(NamedTuple):
-    """A container that is over its cap on a device in this cycle, without doubt."""
+    """A container that is over its cap on a device in this cycle, without doubt.
+
+    `is_unevictable`: its pod's eviction was asked for in vain; what is left are signals, under MPS too.
+    """
 
     unit: Unit
     cap: Cap
     sample: Sample
     sight: Sight
     offence: Offence
+    is_unevictable: bool = False
 
     @property
     def excess_bytes(self) -> int:
@@ -31,8 +35,12 @@ class Case(NamedTuple):
         return self.sample.used_bytes - self.cap.limit_bytes
 
     def is_mps(self) -> bool:
-        """Whether one of its processes must not simply be killed."""
-        return any(self.sight.is_mps_client(process) for process, _ in self.sample.processes)
+        """Whether its processes must not simply be killed: under the platform's MPS everyone is taken for a client."""
+        return self.sight.mps is not Mps.OFF and not self.is_unevictable
+
+    def ends_whole(self) -> bool:
+        """Whether the container ends with all its processes: an MPS server of its own starts others as it likes."""
+        return self.is_unevictable or any(self.sight.has_own_server(process) for process, _ in self.sample.processes)
 
     def facts(self, ledger: Ledger, following: Next, following_seconds: float | None) -> Facts:
         """What a verdict tells about this case."""
@@ -55,8 +63,9 @@ def choose(case: Case, ledger: Ledger) -> None:
     if is_repeated and is_mps:
         demote(case, ledger)
         return
-    scope = Scope.CONTAINER if is_repeated else Scope.PROCESSES
-    processes = _all(case) if is_repeated else (_largest(case),)
+    is_whole = is_repeated or case.ends_whole()
+    scope = Scope.CONTAINER if is_whole else Scope.PROCESSES
+    processes = _all(case) if is_whole else (_largest(case),)
     if _are_in_flight(processes, ledger.victims):
         return
     ledger.choose(unit.container)

@@ -51,14 +51,16 @@ class Reading:
     """Everything that is known in one cycle. What is missing is unknown, and what is unknown is never touched.
 
     `identities` may lack pids: they ended, or could not be read. `grants` lacks containers that the API has not shown yet.
-    `terminated_clients` are MPS clients whose end the MPS control program has confirmed. `is_allocation_known`: who was given
-    what was read in this very cycle, so who is a stray is known; else no `stray_cap` holds.
+    `terminated_clients` are MPS clients whose end the MPS control program has confirmed. `unevictable`: their pods could not be
+    evicted, however often that was asked for. `is_allocation_known`: who was given what was read in this very cycle; else who
+    is a stray is not known, and no `stray_cap` holds.
     """
 
     devices: tuple[Device, ...]
     identities: Mapping[int, Process] = field(default_factory=dict)
     grants: Mapping[ContainerId, Grant] = field(default_factory=dict)
     terminated_clients: frozenset[Process] = frozenset()
+    unevictable: frozenset[ContainerId] = frozenset()
     is_allocation_known: bool = False
 
 

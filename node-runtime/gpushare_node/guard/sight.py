@@ -45,9 +45,9 @@ class Sight:
     unrecognised: Mapping[int, int | None]
     orphans: tuple[Process, ...]
 
-    def is_mps_client(self, process: Process) -> bool:
-        """Whether a signal to this process could harm other clients: on a device under MPS everyone is taken for a client."""
-        return self.mps is not Mps.OFF or process.pid in self.clients
+    def has_own_server(self, process: Process) -> bool:
+        """Whether it is a client of a server that is not the platform's: its tenant's own, whose harm is the tenant's."""
+        return self.mps is Mps.OFF and process.pid in self.clients
 
     def may_hide(self, members: Iterable[Process]) -> bool:
         """Whether one of these may be among the unrecognised. A known start time tells a reused pid apart."""

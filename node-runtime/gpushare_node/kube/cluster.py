@@ -163,8 +163,8 @@ class Messenger(Protocol):
         """Queued: never raises, never waits; told when the API server can be reached, unless too many wait already."""
         ...
 
-    def evict(self, pod: PodView) -> Eviction:
-        """End a pod of the own node, if its disruption budget permits. ClusterError."""
+    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
+        """End a pod of the own node, if its disruption budget permits it or `is_forced`. ClusterError."""
         ...
 
 

@@ -28,18 +28,22 @@ class Evictions:
         self._ended: dict[str, float] = {}
         """When a pod was deleted last, by namespace."""
 
-    def evict(self, pod: PodView) -> Eviction:
-        """End this very pod: its name may have been given again. ClusterError where there is no answer that means anything."""
+    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
+        """End this very pod: its name may have been given again. ClusterError where there is no answer that means anything.
+
+        `is_forced`: its budget is not asked.
+        """
         now = self._clock.now()
         self._ended = {name: at for name, at in self._ended.items() if now - at < RECOUNT_SECONDS}
-        if pod.namespace in self._ended:
+        if pod.namespace in self._ended and not is_forced:
             return Eviction.THROTTLED
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         options = {"preconditions": {"uid": pod.uids[0]}}
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod.name, "namespace": pod.namespace},
                     "deleteOptions": options}  # fmt: skip
         ask = Request(method="POST", path=f"{path}/eviction", query={"dryRun": "All"}, body=eviction, is_repeatable=False)
-        refusal = self._refusal(ask) or self._refusal(Request(method="DELETE", path=path, body=options))
+        refusal = None if is_forced else self._refusal(ask)
+        refusal = refusal or self._refusal(Request(method="DELETE", path=path, body=options))
         if refusal is not None:
             return refusal
         self._ended[pod.namespace] = now

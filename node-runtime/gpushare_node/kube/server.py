@@ -156,9 +156,9 @@ class Server:
         """Leave the queue."""
         self._leases.end()
 
-    def evict(self, pod: PodView) -> Eviction:
-        """End a pod of the own node, if its disruption budget permits."""
-        return self._evictions.evict(pod)
+    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
+        """End a pod of the own node, if its disruption budget permits it or `is_forced`."""
+        return self._evictions.evict(pod, is_forced=is_forced)
 
     def delete_own_pod(self) -> None:
         """Start over. Nothing happens if the pod is gone already."""

@@ -17,6 +17,7 @@ class About(StrEnum):
     PROCESS_KILLED = "GPUProcessKilled"
     KILL_FAILED = "GPUProcessKillFailed"
     EVICTED = "GPUPodEvicted"
+    EVICTION_FAILED = "GPUPodEvictionFailed"
     STRAY = "GPUNotAllocated"
     BREAKER_OPEN = "GPUKillsPaused"
     XID = "GPUXid"

@@ -22,9 +22,23 @@ def ended(facts: Facts, container: str, pids: tuple[int, ...], signal: str) -> s
     return _mark(facts, f"{_use(facts, container)}: {done}. {_what_next(facts)}")
 
 
-def evicting(facts: Facts, container: str) -> str:
-    """The pod's eviction has been asked for."""
-    return _mark(facts, f"{_use(facts, container)}: the pod's eviction {'would be' if facts.dry_run else 'is'} asked for.")
+def would_evict(facts: Facts, container: str) -> str:
+    """The pod would be evicted; said in a dry run."""
+    return _mark(facts, f"{_use(facts, container)}: its pod would be evicted.")
+
+
+def evicted(facts: Facts, container: str, *, is_forced: bool) -> str:
+    """The API server has agreed. `is_forced`: nobody asked the pod's disruption budget any more."""
+    how = "deleted, since its eviction was refused so often" if is_forced else "evicted"
+    return f"{_use(facts, container)}: its pod has been {how}."
+
+
+def not_evicted(facts: Facts, container: str, *, why: str) -> str:
+    """The API server has not agreed."""
+    return (
+        f"{_use(facts, container)}, but its pod could not be evicted: {why}. This is tried again; "
+        "refusals end with the pod's deletion, or with its processes killed (SIGKILL)."
+    )
 
 
 def not_ended(facts: Facts, container: str, pids: tuple[int, ...], why: str) -> str:

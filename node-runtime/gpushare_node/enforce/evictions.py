@@ -1,0 +1,72 @@
+"""Evictions of offenders' pods: asked for on the errands' thread, heard of in the cycle, and never told before the answer.
+
+A refusal is not the end: after so many requests the pod is deleted whatever its disruption budget says, for its tenant may have
+written that; after as many more, or where the runtime has no right to it, nothing is left but signals. Silence of the API
+server is no refusal.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from queue import SimpleQueue
+
+from gpushare_node.enforce.errands import Errands
+from gpushare_node.enforce.figures import Figures
+from gpushare_node.guard.identity import ContainerId
+from gpushare_node.guard.verdicts import Facts
+from gpushare_node.kube.cluster import ClusterError, Eviction, Messenger, PodView
+
+TRIES = 3
+"""How often a pod's budget is asked, and how often it is then not heeded. The guard waits half a minute between two."""
+
+Heard = tuple[Facts, Eviction | None, bool]
+"""What was asked for, the answer (None: there was none), and whether the budget was passed over."""
+
+
+class Evictions:
+    """What has been asked for. Its methods are for the cycle's thread."""
+
+    def __init__(self, cluster: Messenger, errands: Errands, figures: Figures, *, offends: Callable[[Facts], bool]) -> None:
+        """`offends` is asked when a request's turn comes, which may be long after it was made."""
+        self._cluster = cluster
+        self._errands = errands
+        self._figures = figures
+        self._offends = offends
+        self._answers: SimpleQueue[Heard] = SimpleQueue()
+        self._tries: Counter[ContainerId] = Counter()
+        self._forbidden: Counter[ContainerId] = Counter()
+
+    def ask(self, facts: Facts, pod: PodView) -> None:
+        """Ask soon for the end of this pod."""
+        is_forced = self._tries[facts.unit.container] >= TRIES
+        self._errands.send(lambda: self._ask(facts, pod, is_forced=is_forced))
+
+    def hear(self) -> Iterator[Heard]:
+        """What has come of requests since."""
+        while not self._answers.empty():
+            facts, answer, is_forced = self._answers.get()
+            if answer is not None:
+                self._tries[facts.unit.container] += 1
+            if answer is Eviction.FORBIDDEN:
+                self._forbidden[facts.unit.container] += 1
+            yield facts, answer, is_forced
+
+    def in_vain(self, offenders: Collection[ContainerId]) -> frozenset[ContainerId]:
+        """The offenders whose pods have not gone for all that was asked. Whoever offends no more is forgotten."""
+        for container in self._tries.keys() - set(offenders):
+            del self._tries[container], self._forbidden[container]
+        return frozenset(
+            container for container, tries in self._tries.items()
+            if tries >= 2 * TRIES or self._forbidden[container] >= TRIES
+        )  # fmt: skip
+
+    def _ask(self, facts: Facts, pod: PodView, *, is_forced: bool) -> None:
+        """On the errands' thread."""
+        if not self._offends(facts):
+            return
+        try:
+            answer: Eviction | None = self._cluster.evict(pod, is_forced=is_forced)
+        except ClusterError:
+            self._figures.api_errors.add("evict")
+            answer = None
+        self._figures.evictions.add("failed" if answer is None else answer.value)
+        self._answers.put((facts, answer, is_forced))

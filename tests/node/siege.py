@@ -96,6 +96,7 @@ class Siege:
     pids: tuple[int, ...]
     rng: Random
     mode: str = "time-slicing"
+    admission: str = "none"
     rows: int = 0
     starts: int = 0
     sent: dict[str, int] = field(default_factory=dict)
@@ -125,6 +126,7 @@ class Siege:
         policy = policy_of(
             enforcement={"graceSeconds": 0, "mechanism": "watcher"}, mode=self.mode, profile=f"{self.mode}-01234567",
             gpusPerNode=8, gpus=[{"indexes": list(range(8)), "mig": False, "instances": []}],
+            tenancy={"admission": self.admission},
         )  # fmt: skip
         setting = Setting(policy=policy, policy_digest="d", node=NODE, namespace=NAMESPACE, settings=SETTINGS)
         self.figures = Figures(Registry())
@@ -262,19 +264,24 @@ class Siege:
         being = self.beings[pid]
         assert being.home in TENANTS, f"{name} to {being}"
         assert any(container_id(being.home) in one.containers for one in self.list.known), f"{name} to an unknown container's"
-        assert any(self.is_over(being.home, gpu) for gpu in self.given[being.home] - self.lying), f"{name} to {being}: not over"
+        caps = {gpu: CAP_MIB if gpu in self.given[being.home] else 0 for gpu in self.fenced(being.home) - self.lying}
+        assert any(self.used_mib(being.home, gpu) > cap for gpu, cap in caps.items()), f"{name} to {being}: not over"
         if self.mode == "mps" and name == "SIGKILL":
             confirmed = {(one.pid, one.start_time) for one in self.confirmed}
             assert (pid, being.start_time) in confirmed, "a raw SIGKILL under MPS"
         self.sent[name] = self.sent.get(name, 0) + 1
 
-    def is_over(self, home: int, gpu: str) -> bool:
-        """Whether the list, taken at its word, has the container over its cap there."""
+    def fenced(self, home: int) -> frozenset[str]:
+        """The GPUs on which the container has a cap: where admission refuses strays, one of nothing on those of others."""
+        return frozenset(GPUS) if self.admission == "deny" else self.given[home]
+
+    def used_mib(self, home: int, gpu: str) -> float:
+        """What the container uses there, if the list is taken at its word."""
         uses: dict[int, int] = {}
         for row in self.shown[gpu]:
             if row.pid in self.homes and self.homes[row.pid] == home:
                 uses[row.pid] = max(uses.get(row.pid, 0), row.used_bytes or 0)
-        return sum(uses.values()) > CAP_MIB * MIB
+        return sum(uses.values()) / MIB
 
     def cycle(self) -> None:
         """Life goes on, and the watch looks."""

@@ -12,26 +12,28 @@ from tests.node.victims import ward
 
 
 @pytest.fixture
-def besiege(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, int], Siege]]:
+def besiege(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str, int], Siege]]:
     """Makes a siege of this mode and seed, over real processes that are nobody's."""
     with ward() as everyone:
 
-        def begin(mode: str, seed: int) -> Siege:
+        def begin(mode: str, admission: str, seed: int) -> Siege:
             pids = tuple(everyone.run("sleep", "600").pid for _ in range(150))
-            siege = Siege(folder=tmp_path, pids=pids, rng=Random(seed), mode=mode)
+            siege = Siege(folder=tmp_path, pids=pids, rng=Random(seed), mode=mode, admission=admission)
             monkeypatch.setattr(signal, "pidfd_send_signal", siege.take)
             return siege
 
         yield begin
 
 
-@pytest.mark.parametrize(("mode", "rows", "seed"), [
-    ("time-slicing", 60_000, 1), ("mps", 30_000, 2),
-    pytest.param("time-slicing", 1_000_000, 3, marks=pytest.mark.slow),
-    pytest.param("mps", 500_000, 4, marks=pytest.mark.slow),
+@pytest.mark.parametrize(("mode", "admission", "rows", "seed"), [
+    ("time-slicing", "none", 60_000, 1), ("mps", "none", 30_000, 2), ("time-slicing", "deny", 30_000, 5),
+    pytest.param("time-slicing", "none", 1_000_000, 3, marks=pytest.mark.slow),
+    pytest.param("mps", "none", 500_000, 4, marks=pytest.mark.slow),
 ])  # fmt: skip
-def test_no_signal_without_proof_under_siege(besiege: Callable[[str, int], Siege], mode: str, rows: int, seed: int) -> None:
-    siege = besiege(mode, seed)
+def test_no_signal_without_proof_under_siege(
+    besiege: Callable[[str, str, int], Siege], mode: str, admission: str, rows: int, seed: int
+) -> None:
+    siege = besiege(mode, admission, seed)
     while siege.rows < rows:
         siege.cycle()
     print(f"{siege.rows} rows, sent {siege.sent}")

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.cluster import images
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.machine import NODE_ADDRESSES, Cgroup, MachineError, Network, stop
+from tests.cluster.machine import Cgroup, MachineError, Network, stop
 from tests.cluster.node import Driver, Node
 
 ROOT = Path("/var/tmp/gpushare-clusters")  # overlays need a real file system
@@ -24,15 +24,13 @@ DEFAULT_NAME = "gpushare"
 
 
 class Cluster:
-    """A cluster of two real nodes."""
+    """A cluster of real nodes, two or up to four."""
 
-    def __init__(self, name: str = DEFAULT_NAME) -> None:
+    def __init__(self, name: str = DEFAULT_NAME, nodes: int = 2) -> None:
         self.name = name
         self.folder = ROOT / name
         self.network = Network(name)
-        self.nodes = tuple(
-            Node(name, number, self.folder / f"node-{number + 1}", self.network) for number in range(len(NODE_ADDRESSES))
-        )
+        self.nodes = tuple(Node(name, number, self.folder / f"node-{number + 1}", self.network) for number in range(nodes))
         names = tuple(node.name for node in self.nodes)
         self.control_plane = ControlPlane(self.folder / "control-plane", self.network, names)
 

@@ -60,16 +60,17 @@ class ControlPlane:
         self._start("etcd", "/usr/bin/etcd", "--data-dir", self.folder / "etcd", "--listen-client-urls", _ETCD,
                     "--advertise-client-urls", _ETCD, "--listen-peer-urls", "http://127.0.0.1:2380")  # fmt: skip
 
-    def start_api_server(self) -> None:
-        """Start it, also again, and wait until it is ready."""
+    def start_api_server(self, authorization: Path | None = None) -> None:
+        """Start it, also again, and wait until it is ready. `authorization`: an AuthorizationConfiguration."""
         files = self.folder
+        authorizers = "--authorization-mode=Node,RBAC" if authorization is None else f"--authorization-config={authorization}"
         self._start(
             "kube-apiserver", program("kube-apiserver"), f"--etcd-servers={_ETCD}", f"--cert-dir={files / 'certificates'}",
             "--bind-address=0.0.0.0", "--secure-port=443", f"--advertise-address={NODE_ADDRESSES[0]}",
             f"--service-cluster-ip-range={SERVICES}", "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={files / 'service-accounts.pub'}",
             f"--service-account-signing-key-file={files / 'service-accounts.key'}",
-            "--authorization-mode=Node,RBAC", f"--token-auth-file={files / 'tokens.csv'}",
+            authorizers, f"--token-auth-file={files / 'tokens.csv'}",
             "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
             # Node names are in no DNS.
             "--kubelet-preferred-address-types=InternalIP",

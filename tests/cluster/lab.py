@@ -41,13 +41,13 @@ SHARED, SLICE = "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb.shared"
 
 
 class Lab:
-    """A cluster of two nodes with two GPUs each, and one release."""
+    """A cluster of nodes with two GPUs each, and one release."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, nodes: int = 2) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix=f"{name}-", dir="/var/tmp")
         self.folder = Path(self._scratch.name)
         self.fleet = Fleet(self.folder / "fleet", A100)
-        self.cluster = Cluster(name)
+        self.cluster = Cluster(name, nodes)
         self.release = Release(self.cluster)
         self.bundle: Path | None = None
         self._bundles = 0
@@ -273,7 +273,7 @@ class Lab:
             found += [f"{node.name}: {path}" for path in (folder.rglob("*") if folder.is_dir() else ())]
             silicon = self.silicon(node.name)
             found += [f"{node.name}: GPU {gpu} has MIG on" for gpu in range(len(self.fleet.cards)) if silicon.mode(gpu)[0]]
-        kinds = "daemonsets,pods,configmaps,serviceaccounts,roles,rolebindings,leases,jobs,resourcequotas"
+        kinds = "daemonsets,pods,configmaps,serviceaccounts,roles,rolebindings,leases,jobs,resourcequotas,networkpolicies"
         wide = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
         for where in (("--all-namespaces", kinds), (wide,)):
             names = self.cluster.kubectl("get", *where, "--output", "name").split()

@@ -11,10 +11,11 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-NODE_ADDRESSES = ("198.51.100.10", "198.51.100.11")
+NODE_ADDRESSES = tuple(f"198.51.100.{10 + number}" for number in range(4))
+"""As many as a cluster may have nodes."""
 SERVICES = "198.51.100.128/25"
 API_SERVICE = "198.51.100.129"
-POD_NETWORKS = ("203.0.113.0/26", "203.0.113.64/26")
+POD_NETWORKS = tuple(f"203.0.113.{64 * number}/26" for number in range(4))
 
 _NAMESPACES = Path("/run/netns")
 _CGROUPS = Path("/sys/fs/cgroup")

@@ -34,9 +34,8 @@ def attempt(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
                             "--bound-object-name", "ours", "--bound-object-uid", uid).strip()
 
     def attempt(*arguments: str, stdin: str | None = None, with_token: str = token) -> str:
-        if arguments[0] == "PATCH":
-            _, path, body, form = arguments
-            done = cluster.control_plane.request("PATCH", path, body, form, with_token)
+        if arguments[0] in {"PATCH", "POST", "DELETE"}:
+            done = cluster.control_plane.request(*arguments, with_token)
         else:
             done = cluster.try_kubectl(*arguments, "--token", with_token, stdin=stdin)
         return done.stderr.replace("\n", " ") if done.returncode else ""
@@ -96,6 +95,73 @@ def test_the_runtime_writes_nothing_else(case: str, attempt: Try) -> None:
 
 def test_the_runtime_deletes_its_own_pod(attempt: Try) -> None:
     assert attempt("delete", "pod", "ours", "--namespace", NAMESPACE, "--dry-run=server") == ""
+
+
+@pytest.fixture(scope="module")
+def tenants(cluster: Cluster, attempt: Try) -> Iterator[dict[str, str]]:
+    """Pods of the platform and of tenants on both nodes: their paths. `guarded` has a budget that allows nothing."""
+    places = {"own": ("physics", "node-1"), "guarded": ("physics", "node-1"), "far": ("physics", "node-2"),
+              "platform": ("kube-system", "node-1")}  # fmt: skip
+    for name, (where, node) in places.items():
+        cluster.apply({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": where, "labels": {"is": name}},
+            "spec": {"nodeName": node, "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1,
+                     "containers": [{"name": "a", "image": PAUSE, "imagePullPolicy": "Never"}]},
+        })  # fmt: skip
+    metadata = {"name": "guard", "namespace": "physics"}
+    cluster.apply({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata,
+                   "spec": {"minAvailable": 1, "selector": {"matchLabels": {"is": "guarded"}}}})
+    pdb = "/apis/policy/v1/namespaces/physics/poddisruptionbudgets/guard"
+    cluster.wait(lambda: (cluster.read(pdb).get("status") or {}).get("currentHealthy") == 1, "the budget counts its pod")
+    yield {name: f"/api/v1/namespaces/{where}/pods/{name}" for name, (where, _) in places.items()}
+    cluster.kubectl("delete", "pdb", "guard", "--namespace", "physics")
+    for name, (where, _) in places.items():
+        cluster.kubectl("delete", "pod", name, "--namespace", where, "--ignore-not-found", "--grace-period=1")
+
+
+def evict(path: str, query: str = "?dryRun=All", **options: object) -> tuple[str, ...]:
+    """The runtime's question for a pod's budget, or what would be more than a question."""
+    *_, where, _, name = path.split("/")
+    metadata = {"name": name, "namespace": where}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
+    return ("POST", f"{path}/eviction{query}", json.dumps(body), "application/json")
+
+
+def delete(path: str, query: str = "?dryRun=All", **options: object) -> tuple[str, ...]:
+    return ("DELETE", f"{path}{query}", json.dumps(options), "application/json")
+
+
+def test_evictions_are_tried_out_and_nothing_more(tenants: dict[str, str], attempt: Try) -> None:
+    assert attempt(*evict(tenants["own"])) == ""
+    assert attempt(*evict(tenants["far"])) == "", "which harms nobody"
+    for path in (tenants["own"], tenants["far"]):
+        assert "only try evictions out" in attempt(*evict(path, ""))
+        assert "only try evictions out" in attempt(*evict(path, "", dryRun=["All"])), "what the fence sees counts"
+
+
+def test_a_budget_answers_a_question(tenants: dict[str, str], attempt: Try) -> None:
+    said = json.loads(attempt(*evict(tenants["guarded"])))
+    assert (said["code"], said["details"]["causes"][0]["reason"]) == (429, "DisruptionBudget")
+    other = attempt(*evict(tenants["own"], preconditions={"uid": "somebody-elses"}))
+    assert json.loads(other)["code"] == 409
+
+
+def test_tenants_pods_are_deleted_on_the_own_node_alone(cluster: Cluster, tenants: dict[str, str], attempt: Try) -> None:
+    assert attempt(*delete(tenants["own"])) == ""
+    assert "on its own node" in attempt(*delete(tenants["far"]))
+    assert "on its own node" in attempt(*delete(tenants["platform"])), "the platform's pods are nobody's tenants"
+    assert json.loads(attempt(*delete(tenants["own"], preconditions={"uid": "somebody-elses"})))["code"] == 409
+    many = attempt("DELETE", "/api/v1/namespaces/physics/pods", "{}", "application/json")
+    assert json.loads(many)["code"] == 403
+    loose = cluster.kubectl("create", "token", "gpushare-node", "--namespace", NAMESPACE).strip()
+    assert "on its own node" in attempt(*delete(tenants["own"]), with_token=loose)
+
+
+def test_a_pod_is_really_evicted_so(cluster: Cluster, tenants: dict[str, str], attempt: Try) -> None:
+    uid = cluster.read(tenants["own"])["metadata"]["uid"]
+    assert attempt(*evict(tenants["own"], preconditions={"uid": uid})) == ""
+    assert attempt(*delete(tenants["own"], "", preconditions={"uid": uid})) == ""
+    cluster.wait(lambda: cluster.read(tenants["own"]) is None, "the pod is gone")
 
 
 def lease(name: str, holder: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.cluster.bundles import NAMESPACE, namespace, rendered
+from tests.cluster.images import PAUSE
 from tests.cluster.lab import A100, SHARED, Lab, intent
 from tests.cluster.release import IMAGE, Release
 from tests.cluster.test_changes import BOTH, SEVEN, SEVENS, await_offers, sleeper, slicing
@@ -81,7 +82,11 @@ def test_nodes_that_are_asked_to_let_go_begin_at_once(nodes: Lab) -> None:
     await_offers(nodes, {SHARED: 8})
     nodes.cluster.wait(lambda: all(map(nodes.is_ready, BOTH)), "the runtime's pods are Ready")
     before = [pod["metadata"]["uid"] for node in BOTH for pod in nodes.runtime_pods(node)]
-    nodes.cluster.kubectl("annotate", "node", *BOTH, "gpushare.dev/release=requested")
+    # A pod that lives, as that of the Job.
+    nodes.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asking", "namespace": NAMESPACE}, "spec": {
+        "containers": [{"name": "a", "image": PAUSE, "imagePullPolicy": "Never"}], "terminationGracePeriodSeconds": 1}})
+    uid = nodes.cluster.get("pod", "asking", "--namespace", NAMESPACE)["metadata"]["uid"]
+    nodes.cluster.kubectl("annotate", "node", *BOTH, f"gpushare.dev/release=asking/{uid}")
 
     def living() -> list[str]:
         return [pod["metadata"]["uid"] for node in BOTH for pod in nodes.runtime_pods(node)]
@@ -89,6 +94,32 @@ def test_nodes_that_are_asked_to_let_go_begin_at_once(nodes: Lab) -> None:
     nodes.cluster.wait(lambda: not set(before) & set(living()), "both pods have begun to end", 5)
     released = "gpushare.dev/released"
     nodes.cluster.wait(lambda: all(released in nodes.state(node)["metadata"]["annotations"] for node in BOTH), "both let go")
+
+
+def test_81_an_uninstallation_that_helm_gave_up_asks_nobody_any_more(nodes: Lab) -> None:
+    """It takes the Job's rights away, and the Job with them; the nodes see to the rest."""
+    nodes.install(intent(training=FAST), "--set", "uninstall.timeout=30m")
+    await_offers(nodes, {SEVEN: 14})
+    sleeper(nodes, "asleep", "node-1", SEVEN)
+    try:
+        assert nodes.release.try_helm("uninstall", "gpushare", "--timeout", "40s").returncode != 0
+        request = "gpushare.dev/release"
+        notes = [nodes.state(node)["metadata"].get("annotations", {}) for node in BOTH]
+        print("when Helm gave up:", [note.get(request) for note in notes])
+
+        def is_free() -> bool:
+            return not any(request in nodes.state(node)["metadata"].get("annotations", {}) for node in BOTH)
+
+        nodes.cluster.wait(is_free, "nobody is asked any more", 120)
+        await_offers(nodes, {SEVEN: 14})
+        assert nodes.phase("asleep") == "Running"
+    finally:
+        nodes.dismiss("asleep")
+    nodes.release.uninstall("--no-hooks")
+    nodes.install(intent(training=FAST))
+    await_offers(nodes, {SEVEN: 14})
+    nodes.release.uninstall()
+    assert nodes.traces() == []
 
 
 def test_an_uninstallation_that_tenants_hold_up_names_the_node_and_changes_nothing(nodes: Lab) -> None:

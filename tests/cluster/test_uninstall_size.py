@@ -1,0 +1,38 @@
+"""The uninstall Job on 5,000 nodes of a real API server: its memory does not grow with the cluster."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+
+pytestmark = pytest.mark.cluster
+
+MOST_MIB = 128
+"""Half of the Job's limit."""
+
+
+def measured(cluster: Cluster, nodes: int) -> dict[str, Any]:
+    """What the Job takes on so many nodes, in a process in the cluster's network."""
+    plane = cluster.control_plane
+    program = (sys.executable, "-m", "tests.scale.uninstall", "--nodes", str(nodes))
+    command = [str(part) for part in cluster.network.command(*program, "--certificate", plane.folder / "certificates/apiserver.crt")]
+    environment = {**os.environ, "KUBECONFIG": str(plane.folder / "admin.kubeconfig")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2], env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    print(nodes, found)
+    return found
+
+
+def test_the_jobs_memory_does_not_grow_with_the_cluster(cluster: Cluster) -> None:
+    few, many = measured(cluster, 250), measured(cluster, 5000)
+    assert (few["asked"], many["asked"]) == (250, 5000)
+    assert many["bytes"] > 15_000, "as large as real ones"
+    assert many["peak_mib"] < MOST_MIB
+    assert many["peak_mib"] < few["peak_mib"] + 24

@@ -20,8 +20,9 @@ MOST_MIB = 128
 def measured(cluster: Cluster, nodes: int) -> dict[str, Any]:
     """What the Job takes on so many nodes, in a process in the cluster's network."""
     plane = cluster.control_plane
-    program = (sys.executable, "-m", "tests.scale.uninstall", "--nodes", str(nodes))
-    command = [str(part) for part in cluster.network.command(*program, "--certificate", plane.folder / "certificates/apiserver.crt")]
+    certificate = plane.folder / "certificates" / "apiserver.crt"
+    program = (sys.executable, "-m", "tests.scale.uninstall", "--nodes", str(nodes), "--certificate", certificate)
+    command = [str(part) for part in cluster.network.command(*program)]
     environment = {**os.environ, "KUBECONFIG": str(plane.folder / "admin.kubeconfig")}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2], env=environment)
     assert done.returncode == 0, done.stderr[-2000:]

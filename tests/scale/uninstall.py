@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from gpushare_node.clock import SystemClock
 from gpushare_node.kube.address import find_address, in_cluster
 from gpushare_node.kube.connection import METADATA_LIST, Connection, Request
 from gpushare_node.kube.uninstall import Uninstall
-from tests.scale.simulation import FastClock
 
 _NODES = "/api/v1/nodes"
 _MARK = {"example.org/simulated": "uninstall"}
@@ -30,8 +30,8 @@ def _node(number: int) -> dict[str, Any]:
     labels = {f"feature.node.kubernetes.io/cpu-cpuid.FEATURE{one}": "true" for one in range(80)}
     labels |= {f"nvidia.com/gpu.label-{one}": f"value-{one}" for one in range(30)}
     digest = "sha256:" + "0123456789abcdef" * 4
-    images = [{"names": [f"registry.example.org/some/repository-{one}@{digest}", f"registry.example.org/some/repository-{one}:v1"],
-               "sizeBytes": 10**9} for one in range(50)]  # fmt: skip
+    name = "registry.example.org/some/repository"
+    images = [{"names": [f"{name}-{one}@{digest}", f"{name}-{one}:v1"], "sizeBytes": 10**9} for one in range(50)]
     ready = [{"type": kind, "status": "False", "reason": "Simulated", "message": "a simulated node"} for kind in
              ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")]  # fmt: skip
     metadata = {"name": f"leaving-{number:05}", "labels": {"gpushare.dev/pool": "training", **_MARK, **labels}}
@@ -58,7 +58,7 @@ def _clear(connection: Connection) -> None:
 def _measure(url: str, folder: Path) -> dict[str, Any]:
     """The Job, as a pod runs it: without the official client."""
     begun = time.monotonic()
-    clock = FastClock(1)
+    clock = SystemClock()
     uninstall = Uninstall(Connection(in_cluster(url, folder), clock), "gpu-system", "nobody/nobody", clock, lambda _: None)
     farewell = uninstall.run(timeout_seconds=0.0, goes_on=True)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -76,7 +76,7 @@ def main() -> None:
         json.dump(_measure(os.environ["SERVER"], chosen.measure), sys.stdout)
         return
     address = find_address(os.environ)
-    connection = Connection(address, FastClock(1))
+    connection = Connection(address, SystemClock())
     with tempfile.TemporaryDirectory() as scratch:
         account = Path(scratch)
         (account / "ca.crt").write_bytes(chosen.certificate.read_bytes())
@@ -85,7 +85,8 @@ def main() -> None:
             _make(connection, chosen.nodes)
             size = len(json.dumps(connection.get(f"{_NODES}/leaving-00000")))
             command = [sys.executable, "-m", "tests.scale.uninstall", *sys.argv[1:], "--measure", str(account)]
-            done = subprocess.run(command, env={**os.environ, "SERVER": address.url}, capture_output=True, text=True, check=True)
+            environment = {**os.environ, "SERVER": address.url}
+            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
         finally:
             _clear(connection)
     json.dump({"bytes": size, **json.loads(done.stdout)}, sys.stdout)

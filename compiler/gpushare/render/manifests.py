@@ -155,12 +155,11 @@ class _Chart:
         """One DaemonSet for each pool, and the one for nodes of pools that are gone."""
         for name, pool in self.pools.items():
             selector = {"app.kubernetes.io/component": "node", _POOL: name}
-            pace = {"rollingUpdate": {"maxUnavailable": "100%"}, "type": "RollingUpdate"}
             notes = {"kubectl.kubernetes.io/default-container": "enforce", "gpushare.dev/policy": pool["policy"]}
-            yield self._daemon_set(f"gpushare-{name}", selector, {"annotations": notes}, self._pool_pod(name, pool), pace)
+            yield self._daemon_set(f"gpushare-{name}", selector, {"annotations": notes}, self._pool_pod(name, pool))
         if self.pools:
             selector = {"app.kubernetes.io/component": "release"}
-            yield self._daemon_set("gpushare-release", selector, {}, self._release_pod(), None)
+            yield self._daemon_set("gpushare-release", selector, {}, self._release_pod())
 
     def _pool_pod(self, name: str, pool: Mapping[str, Any]) -> Object:
         mps, mig = pool["mps"], pool["mig"]
@@ -242,13 +241,10 @@ class _Chart:
             "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "256Mi"}},
         }
 
-    def _daemon_set(
-        self, name: str, selector: Mapping[str, str], metadata: Object, pod: Object, update: Object | None,
-    ) -> Object:
+    def _daemon_set(self, name: str, selector: Mapping[str, str], metadata: Object, pod: Object) -> Object:
         pods = {"app.kubernetes.io/name": "gpushare", **selector}
         spec: Object = {"selector": {"matchLabels": pods}, "template": {"metadata": {"labels": pods} | metadata, "spec": pod}}
-        if update is not None:
-            spec["updateStrategy"] = update
+        spec["updateStrategy"] = {"rollingUpdate": {"maxUnavailable": "100%"}, "type": "RollingUpdate"}
         return self._object("apps/v1", "DaemonSet", name, labels=selector) | {"spec": spec}
 
     def _config_map(self, name: str, data: Mapping[str, str], pool: str = "") -> Object:

@@ -1,8 +1,13 @@
-"""Clock: monotonic time, and a sleep that a signal to stop ends. Wall time is nobody's business here: it jumps."""
+"""Clock: monotonic time, and a sleep that a signal to stop ends. Wall time jumps, and is for dates alone."""
 
 import threading
 import time
 from typing import Protocol
+
+
+def wall_seconds() -> float:
+    """Seconds since 1970, to compare with dates that kubelet and people write. It may jump: nothing else is timed by it."""
+    return time.time()
 
 
 class Stopped(Exception):  # noqa: N818 - no error: the pod is asked to end

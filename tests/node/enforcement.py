@@ -32,6 +32,9 @@ from tests.node.victims import OBEDIENT, Mirror, Ward, systemd_path
 NODE, NAMESPACE = "node-1", "gpushare"
 SHARED = "nvidia.com/gpu.shared"
 CAP_MIB = 4096
+YOUNG, OLD = 2e9, 1e9
+"""When containers were started that are younger, or older, than any cap of these tests; `Stage.wall` is in between."""
+
 MAPPED = "7f0000000000-7f0000001000 rw-s 00000000 00:06 1 /dev/nvidia0\n"
 """What the memory map of a process that uses a GPU has in it."""
 
@@ -120,6 +123,7 @@ def pod(name: str, number: int, **changes: Any) -> PodView:
     fields: dict[str, Any] = {
         "uids": (pod_uid(number),), "namespace": "team", "name": name, "labels": {}, "phase": "Running",
         "is_terminating": False, "owner": "", "containers": {container_id(number): "main"},
+        "started": {container_id(number): YOUNG},
     }  # fmt: skip
     return PodView(**fields | changes)
 
@@ -155,6 +159,7 @@ class Stage:
         self.settings: Settings = changes.pop("settings", Settings())
         self.mps: Any = changes.pop("mps", None)
         self.errands: Any = changes.pop("errands", Soon())
+        self.marks: Any = changes.pop("marks", None)
         self.deadline: float = changes.pop("deadline", 1.0)
         self.policy = policy(**changes)
         self.watch = self.start()
@@ -167,7 +172,8 @@ class Stage:
             lambda: Session.open(self.figures.observe_call), clock=self.clock, deadline_seconds=self.deadline)
         worlds = Worlds(
             driver=self.driver, processes=self.processes, pods=self.list, cluster=self.told, folder=self.folder,
-            clock=self.clock, mps=self.mps, checkpoint=lambda: read_checkpoint(self.checkpoint),
+            clock=self.clock, mps=self.mps, checkpoint=lambda: read_checkpoint(self.checkpoint), marks=self.marks,
+            wall=lambda: 1.5e9 + self.clock.time,
         )  # fmt: skip
         setting = Setting(policy=self.policy, policy_digest="d1", node=NODE, namespace=NAMESPACE, settings=self.settings)
         self.watch = Watch(
@@ -193,8 +199,8 @@ class Stage:
 
     def begin(self, number: int | None, used_mib: int | None, code: str = OBEDIENT, *, gpu: int = 0, **where: Any) -> int:
         """A real process of this pod's container (None: of none) begins to use a GPU; its pid."""
-        pid = self.started.pid(code)
-        path = "/system.slice/some.service" if number is None else systemd_path(pod_uid(number), container_id(number))
+        pid, container = self.started.pid(code), where.pop("container", number)
+        path = "/system.slice/some.service" if number is None else systemd_path(pod_uid(number), container_id(container))
         self.mirror.show(pid, path)
         self.mirror.fake(pid, "maps", MAPPED)
         self.silicon.put(gpu, pid, used_mib, **where)

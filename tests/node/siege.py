@@ -30,6 +30,7 @@ from tests.node.enforcement import (
     NAMESPACE,
     NODE,
     SHARED,
+    YOUNG,
     Hand,
     PodList,
     Soon,
@@ -184,7 +185,8 @@ class Siege:
     def _renamed(self, number: int, one: PodView) -> PodView:
         """The pod with its container, or with the next run of it."""
         is_restarted = self.rng.random() < 0.1
-        return replace(one, containers={container_id(number + 500 if is_restarted else number): "main"})
+        return replace(one, containers={container_id(number + 500 if is_restarted else number): "main"}, started={
+            container_id(either): YOUNG for either in (number, number + 500)})  # fmt: skip
 
     def checkpoint(self) -> Checkpoint:
         ids = {number: tuple(f"{gpu}::{number}" for gpu in sorted(gpus)) for number, gpus in self.given.items()}

@@ -9,7 +9,7 @@ import pytest
 from gpushare_node.enforce.grants import Granted, by_container, grant, profiles, terms
 from gpushare_node.guard.identity import ContainerId
 from gpushare_node.guard.reading import Action, Cap
-from gpushare_node.host.folder import KeptCap
+from gpushare_node.host.folder import KeptCap, KeptContainer
 from gpushare_node.host.kubelet import Allocation
 from gpushare_node.nvml.driver import ComputeInstance, GpuInstance, MigSurvey, Survey
 from gpushare_node.partition.state import Fault, FaultKind, Placement, Profile
@@ -20,24 +20,29 @@ from tests.node.victims import Ward, systemd_path
 MIB = 1 << 20
 WHOLE = {"GPU-a": None, "GPU-b": None}
 PLATFORM = frozenset({"kube-system"})
+NOW = 1.5e9
+FIRST = {SHARED: int(NOW)}
 
 
 def granted(
-    *ids: str, kept: dict[str, tuple[KeptCap, ...]] | None = None, resource: str = SHARED, profile: Any = WHOLE,
+    *ids: str, kept: dict[str, KeptContainer] | None = None, resource: str = SHARED, profile: Any = WHOLE,
     pod_changes: dict[str, Any] | None = None, **changes: Any
 ) -> Granted:  # fmt: skip
     """The grants of one pod's container that holds these ids."""
     allocations = by_container([Allocation(pod_uid=pod_uid(1), container="main", resource=resource, ids=ids)])
-    return grant([pod("one", 1, **pod_changes or {})], allocations, terms(policy(**changes), profile, PLATFORM), kept or {})
+    now = terms(policy(**changes), profile, PLATFORM, FIRST, NOW)
+    return grant([pod("one", 1, **pod_changes or {})], allocations, now, kept or {})
 
 
 def cap(found: Granted, device: str = "GPU-a") -> Cap | None:
     return found.grants[ContainerId(pod_uid=pod_uid(1), container=container_id(1))].caps.get(device)
 
 
-def kept(cap_mib: int | None, tolerance_mib: int = 0) -> dict[str, tuple[KeptCap, ...]]:
+def kept(cap_mib: int | None, tolerance_mib: int = 0, *, number: int = 1) -> dict[str, KeptContainer]:
+    """What is remembered of the container of this number, in the first pod."""
     size = None if cap_mib is None else cap_mib * MIB
-    return {container_id(1): (KeptCap(device="GPU-a", cap_bytes=size, tolerance_bytes=tolerance_mib * MIB),)}
+    own = KeptCap(device="GPU-a", cap_bytes=size, tolerance_bytes=tolerance_mib * MIB)
+    return {container_id(number): KeptContainer(pod_uid=pod_uid(1), name="main", caps=(own,))}
 
 
 def test_75_two_replicas_of_one_gpu_are_two_slices_and_two_tolerances() -> None:
@@ -53,14 +58,15 @@ def test_59_replicas_of_two_gpus_are_a_cap_on_each() -> None:
 def test_a_share_without_a_cap_gives_none_and_is_remembered_as_none() -> None:
     found = granted("GPU-a::3", share={"capMiB": None})
     assert cap(found) is None
-    assert found.caps == kept(None)
+    assert found.kept == kept(None)
     assert found.doubts == ()
 
 
-@pytest.mark.parametrize(("former", "now"), [(6000, 6000), (3000, 4096), (None, None)])
-def test_a_container_keeps_the_cap_of_its_start_unless_it_is_raised(former: int | None, now: int | None) -> None:
+@pytest.mark.parametrize(("former", "now"), [(6000, 6000), (3000, 4096)])
+def test_a_container_keeps_the_cap_of_its_start_unless_it_is_raised(former: int, now: int) -> None:
     found = cap(granted("GPU-a::3", kept=kept(former)))
-    assert (found.bytes if found else None) == (None if now is None else now * MIB)
+    assert found is not None
+    assert found.bytes == now * MIB
 
 
 def test_of_two_caps_the_one_that_allows_more_with_its_tolerance_holds() -> None:
@@ -79,25 +85,25 @@ def test_a_cap_that_is_taken_away_is_gone_at_once() -> None:
 def test_what_is_not_known_gives_no_cap_and_is_said_but_a_kept_cap_stays(resource: str, profile: dict[str, str | None]) -> None:
     found = granted("GPU-a::3", resource=resource, profile=profile)
     assert cap(found) is None
-    assert found.caps == {}
+    assert found.kept == {}
     assert found.doubts[0].startswith("team/one, container main: ")
     held = granted("GPU-a::3", resource=resource, profile=profile, kept=kept(3000))
     assert cap(held) == Cap(bytes=3000 * MIB, grace_seconds=2)
-    assert held.caps == kept(3000)
+    assert held.kept == kept(3000)
     assert held.doubts == ()
 
 
 def test_a_container_that_was_given_nothing_has_a_grant_of_no_device() -> None:
-    found = grant([pod("one", 1)], {}, terms(policy(), WHOLE, PLATFORM), {})
+    found = grant([pod("one", 1)], {}, terms(policy(), WHOLE, PLATFORM, FIRST, NOW), {})
     assert [(one.devices, one.caps) for one in found.grants.values()] == [(frozenset(), {})]
 
 
 def test_what_is_remembered_of_containers_that_are_gone_is_forgotten() -> None:
-    assert grant([], {}, terms(policy(), WHOLE, PLATFORM), kept(3000)).caps == {}
+    assert grant([], {}, terms(policy(), WHOLE, PLATFORM, FIRST, NOW), kept(3000)).kept == {}
 
 
 def test_containers_of_pods_that_have_ended_have_no_grant() -> None:
-    assert granted("GPU-a::3", pod_changes={"phase": "Succeeded"}).grants == {}
+    assert granted("GPU-a::3", pod_changes={"phase": "Succeeded", "started": {}}).grants == {}
 
 
 def test_55_a_container_that_still_runs_in_a_pod_that_has_failed_keeps_its_cap() -> None:

@@ -17,6 +17,8 @@ from gpushare_node.host.folder import (
     FormerGpu,
     Journal,
     KeptCap,
+    KeptContainer,
+    Notice,
     Published,
     RebootMark,
     Remembered,
@@ -71,7 +73,9 @@ def test_what_is_written_is_read_again_by_the_next_start(folder: Folder) -> None
     folder.keep_policy("kind: NodePolicy\n")
     folder.keep_profile("mig-01234567-a", {"MIG-1", "MIG-2"})
     folder.mark_reboot("d1", "b1")
-    caps = {"c1": (KeptCap(device="GPU-0", cap_bytes=1 << 30, tolerance_bytes=5), KeptCap(device="GPU-1", cap_bytes=None))}
+    exempt = KeptCap(device="GPU-1", cap_bytes=None, notice=Notice(since=5, seconds=60, until=65, is_over=True))
+    caps = {"c1": KeptContainer(pod_uid="u1", name="main", caps=(
+        KeptCap(device="GPU-0", cap_bytes=1 << 30, tolerance_bytes=5), exempt))}  # fmt: skip
     folder.keep_caps(caps)
     again = Folder(folder.path)
     assert again.journal() == JOURNAL
@@ -252,3 +256,20 @@ def test_removing_stops_at_what_is_not_ours_and_at_a_mount(folder: Folder, tiny:
 def test_files_carry_their_version(folder: Folder) -> None:
     folder.write_journal(JOURNAL)
     assert json.loads((folder.path / "journal.json").read_text())["version"] == 1
+
+
+def test_caps_that_a_former_release_kept_are_read(folder: Folder) -> None:
+    one = {"device": "GPU-0", "cap_bytes": 5, "tolerance_bytes": 0}
+    folder.keep_caps({})
+    (folder.path / "caps.json").write_text(json.dumps({"version": 1, "content": {"c1": [one]}}))
+    assert folder.caps() == {"c1": KeptContainer(pod_uid="", name="", caps=(KeptCap(device="GPU-0", cap_bytes=5),))}
+
+
+@pytest.mark.parametrize(("kept", "since"), [(None, 700), (5, 0)])
+def test_a_cap_begins_once_and_where_a_former_release_held_some_it_began_before(
+    folder: Folder, kept: int | None, since: int
+) -> None:
+    folder.keep_caps({"c1": KeptContainer(pod_uid="", name="", caps=(KeptCap(device="GPU-0", cap_bytes=kept),))})
+    folder.begin_caps({"nvidia.com/gpu"}, 700.5)
+    folder.begin_caps({"nvidia.com/gpu", "nvidia.com/gpu.shared"}, 900.0)
+    assert folder.first_caps() == {"nvidia.com/gpu": since, "nvidia.com/gpu.shared": 900}

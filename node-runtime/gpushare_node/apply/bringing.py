@@ -18,6 +18,7 @@ from gpushare_node.apply.publishing import Offering
 from gpushare_node.apply.rebooting import reboot
 from gpushare_node.apply.sight import Sight
 from gpushare_node.apply.visit import Visit
+from gpushare_node.clock import wall_seconds
 from gpushare_node.kube.cluster import NOT_READY_TAINT, PLUGIN_LABEL, REPARTITIONING_TAINT, NodeView
 from gpushare_node.policy import Policy
 from gpushare_node.voice.reasons import Reason
@@ -140,6 +141,9 @@ class _Bringing:
         if lack is not None:
             raise Halted(lack.reason, lack.message)
         visit = self.visit
+        # Before pods come: who is started from here on is not exempt from a first cap.
+        capped = {share.resource for share in self.goal.policy.shares if share.cap_mib is not None}
+        visit.site.folder.begin_caps(capped, wall_seconds())
         if not visit.is_offline:
             _keep(visit, self.goal.text)
         if visit.site.cluster is not None:

@@ -15,6 +15,7 @@ from gpushare_node.apply.publishing import withdraw
 from gpushare_node.apply.visit import Visit
 from gpushare_node.host.kubelet import CheckpointError
 from gpushare_node.kube.cluster import (
+    FIRST_CAPS_ANNOTATION,
     MIG_LABEL,
     NOT_READY_TAINT,
     PLUGIN_LABEL,
@@ -127,8 +128,13 @@ def _clean_node(visit: Visit, devices: frozenset[str], *, is_asked: bool) -> Non
     visit.wait(lambda: _find_dead(visit, devices), _FORGET_SECONDS)
     visit.let_in(NOT_READY_TAINT, REPARTITIONING_TAINT)
     visit.cluster.clear_condition()
-    if is_asked and visit.cluster.node().annotations.get(RELEASED_ANNOTATION) != _RELEASED:
-        visit.cluster.annotate({RELEASED_ANNOTATION: _RELEASED})
+    annotations = visit.cluster.node().annotations
+    wanted = {RELEASED_ANNOTATION: _RELEASED} if is_asked else {}
+    changed: dict[str, str | None] = {name: text for name, text in wanted.items() if annotations.get(name) != text}
+    if FIRST_CAPS_ANNOTATION in annotations:
+        changed[FIRST_CAPS_ANNOTATION] = None
+    if changed:
+        visit.cluster.annotate(changed)
 
 
 def _find_dead(visit: Visit, devices: frozenset[str]) -> Lack | None:

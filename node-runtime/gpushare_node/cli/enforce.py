@@ -8,7 +8,7 @@ from gpushare_node.apply.goal import Goal
 from gpushare_node.apply.labels import wanted
 from gpushare_node.apply.sight import see
 from gpushare_node.cli.exits import Exit
-from gpushare_node.cli.parts import Api, Watches, folder
+from gpushare_node.cli.parts import Api, OwnMarks, Watches, folder
 from gpushare_node.cli.refusal import read_or_report
 from gpushare_node.cli.run import Run
 from gpushare_node.enforce.http import HttpServer
@@ -32,7 +32,8 @@ def enforce(run: Run) -> int:
     given = read_or_report(run)
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
     run.heed_signals()
-    watch = Watches(run=run, api=api, dry_run=arguments.dry_run).open(given.policy, given.digest)
+    marks = None if api is None or arguments.once else OwnMarks(server=api.server)
+    watch = Watches(run=run, api=api, dry_run=arguments.dry_run).open(given.policy, given.digest, marks)
     watch.figures.build.set(1, __version__, "", "")
     if watch.setting.rights.profile is not None:
         _LOG.warning("the profile %s confines the runtime: signals may be refused", watch.setting.rights.profile)
@@ -40,8 +41,9 @@ def enforce(run: Run) -> int:
     loop = Loop(watch=watch, upkeep=upkeep, clock=run.clock, interval_seconds=arguments.interval)
     if api is not None:
         api.start()
-    if api is not None and upkeep is not None:
-        OwnNode(api.connection, api.place.node, run.clock, upkeep.stir).start()
+    if api is not None and upkeep is not None and marks is not None:
+        marks.node = OwnNode(api.connection, api.place.node, run.clock, upkeep.stir)
+        marks.node.start()
     if arguments.once:
         return _look_once(loop)
     pages = HttpServer(loop.pages(), port=arguments.port)

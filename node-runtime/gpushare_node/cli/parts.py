@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from gpushare_node.kube.cluster import Cluster, ClusterError, Event, Eviction, P
 from gpushare_node.kube.connection import Connection
 from gpushare_node.kube.events import Events
 from gpushare_node.kube.place import Place, find_place
-from gpushare_node.kube.pods import Pods
+from gpushare_node.kube.pods import OwnNode, Pods
 from gpushare_node.kube.server import Server
 from gpushare_node.nvml.bounded import Bounded
 from gpushare_node.nvml.driver import Driver
@@ -100,6 +100,22 @@ class NoPods:
 
 
 @dataclass(kw_only=True)
+class OwnMarks:
+    """The own node's annotations for the watch; unknown until the node is followed."""
+
+    server: Server
+    node: OwnNode | None = None
+
+    def annotations(self) -> Mapping[str, str] | None:
+        """As last heard."""
+        return None if self.node is None else self.node.annotations()
+
+    def annotate(self, annotations: Mapping[str, str | None]) -> None:
+        """Write some. ClusterError."""
+        self.server.annotate(annotations)
+
+
+@dataclass(kw_only=True)
 class Watches:
     """Makes watches for one run. The pods are followed from the first one on."""
 
@@ -108,7 +124,7 @@ class Watches:
     dry_run: bool = False
     _pods: Pods | None = None
 
-    def open(self, policy: Policy, digest: str) -> Watch:
+    def open(self, policy: Policy, digest: str, marks: OwnMarks | None = None) -> Watch:
         """A watch that holds tenants to this policy, with a session of its own."""
         run, figures = self.run, Figures(Registry())
         processes = LinuxProcesses()
@@ -117,7 +133,7 @@ class Watches:
         worlds = Worlds(
             driver=Watched(lambda: open_driver(figures), clock=run.clock), processes=processes, pods=pods,
             cluster=Nobody() if self.api is None else self.api.server,
-            folder=folder(run), clock=run.clock,
+            folder=folder(run), clock=run.clock, marks=marks,
             mps=_mps(pods, policy.tenancy.platform(namespace)) if policy.mode is Mode.MPS else None,
         )  # fmt: skip
         settings = replace(DEFAULTS, dry_run=self.dry_run)

@@ -109,6 +109,9 @@ class Figures:
         names = ("namespace", "pod", "container", "gpu")
         make.gathered("container_gpu_memory_used_bytes", "Use of a device.", *names, gather=self._used)
         make.gathered("container_gpu_memory_cap_bytes", "Cap on a device.", *names, gather=self._caps)
+        make.gathered(
+            "container_cap_exempt_until_seconds", "Until when a container that is older than the cap is exempt.", *names,
+            gather=self._exempt)  # fmt: skip
         make.gathered("container_over_cap", "1 while over the cap.", *names, gather=self._over)
         make.gathered("gpu_memory_total_bytes", "Size of a device.", "gpu", gather=self._totals)
         make.gathered("gpu_memory_used_bytes", "What is allocated on a GPU.", "gpu", gather=self._device_use)
@@ -128,6 +131,11 @@ class Figures:
 
     def _caps(self) -> Iterable[Sample]:
         return ((labels, one.cap.bytes) for labels, one in self._named() if one.cap is not None)
+
+    def _exempt(self) -> Iterable[Sample]:
+        for labels, one in self._named():
+            if one.cap is not None and one.cap.exemption is not None:
+                yield labels, math.inf if one.cap.exemption.until is None else one.cap.exemption.until
 
     def _over(self) -> Iterable[Sample]:
         return ((labels, one.state not in (State.OK, State.UNKNOWN)) for labels, one in self._named())

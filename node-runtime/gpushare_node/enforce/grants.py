@@ -1,17 +1,22 @@
 """Grants: what each container may use, from kubelet's allocations, the pods and the pool's shares. Pure.
 
-A container keeps the cap under which it was started: a policy that lowers it later holds for containers to come. One that
-raises it, or takes it away, holds at once, for nobody is hurt by it. Whatever is not known gives no cap, and is said. A pod
-that is ending is granted no more than others: its owner chooses how long that takes.
+A pod's containers keep the cap under which it was started: a policy that lowers it later holds for pods to come. One that
+raises it, or takes it away, holds at once, for nobody is hurt by it. A container that ran before there was a cap is exempt.
+Whatever is not known gives no cap, and is said. A pod that is ending is granted no more than others: its owner chooses how long
+that takes.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
+from typing import NamedTuple
 
+from gpushare_node.enforce.exemptions import exempt, renew
 from gpushare_node.guard.identity import ContainerId
 from gpushare_node.guard.reading import Action, Cap, Grant
-from gpushare_node.host.folder import KeptCap
+from gpushare_node.guard.sight import Unit
+from gpushare_node.host.folder import KeptCap, KeptContainer
 from gpushare_node.host.kubelet import Allocation, is_gpu_resource
 from gpushare_node.kube.cluster import PodView
 from gpushare_node.nvml.driver import MigSurvey, Survey
@@ -26,18 +31,32 @@ Allocations = Mapping[tuple[str, str], tuple[Allocation, ...]]
 """Kubelet's allocations by pod uid and container name."""
 
 
+class Noticed(NamedTuple):
+    """A container that is exempt from a cap for now."""
+
+    unit: Unit
+    cap: Cap
+
+
 @dataclass(frozen=True, kw_only=True)
 class Granted:
-    """What holds now. `caps` is to be remembered by container; `doubts` say which allocations have no cap, and why."""
+    """What holds now. `kept` is to be remembered by container; `doubts` say which allocations have no cap, and why.
+
+    `noticed` are exemptions that the containers have not been told of yet.
+    """
 
     grants: Mapping[ContainerId, Grant]
-    caps: Mapping[str, tuple[KeptCap, ...]]
+    kept: Mapping[str, KeptContainer]
     doubts: tuple[str, ...]
+    noticed: tuple[Noticed, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The present policy's side: shares by resource and profile, and what follows an offence."""
+    """The present policy's side: shares by resource and profile, and what follows an offence.
+
+    `first_caps` tells since when each resource has had a cap on this node; None: that is not known yet.
+    """
 
     shares: Mapping[tuple[str, str | None], Share]
     action: Action
@@ -45,10 +64,15 @@ class Terms:
     profiles: Profiles
     tenancy: Tenancy
     platform: frozenset[str]
+    notice_seconds: int | None
+    first_caps: Mapping[str, int] | None
+    now: float
 
 
-def terms(policy: Policy, profiles: Profiles, platform: frozenset[str]) -> Terms:
-    """The policy as grants need it. `platform` are the platform's namespaces."""
+def terms(
+    policy: Policy, profiles: Profiles, platform: frozenset[str], first_caps: Mapping[str, int] | None, now: float
+) -> Terms:
+    """The policy as grants need it. `platform` are the platform's namespaces; `now` is in seconds since 1970."""
     return Terms(
         shares={(share.resource, share.profile): share for share in policy.shares},
         action=Action(policy.enforcement.action.value),
@@ -56,6 +80,9 @@ def terms(policy: Policy, profiles: Profiles, platform: frozenset[str]) -> Terms
         profiles=profiles,
         tenancy=policy.tenancy,
         platform=platform,
+        notice_seconds=policy.enforcement.notice_seconds,
+        first_caps=first_caps,
+        now=now,
     )
 
 
@@ -94,16 +121,15 @@ def by_container(allocations: Iterable[Allocation]) -> Allocations:
     return found
 
 
-def grant(
-    pods: Iterable[PodView], allocations: Allocations, now: Terms, kept: Mapping[str, tuple[KeptCap, ...]]
-) -> Granted:
-    """The grants of every container that the API server and kubelet know, with the caps under which they were started.
+def grant(pods: Iterable[PodView], allocations: Allocations, now: Terms, kept: Mapping[str, KeptContainer]) -> Granted:
+    """The grants of every container that the API server and kubelet know, with the caps under which its pod was started.
 
     `kept` are the caps remembered so far. A static pod is granted under each of its uids: cgroups know it by another one.
     """
     grants: dict[ContainerId, Grant] = {}
-    caps: dict[str, tuple[KeptCap, ...]] = {}
+    keeping: dict[str, KeptContainer] = {}
     doubts: list[str] = []
+    noticed: list[Noticed] = []
     for pod in pods:
         holds_share = any((uid, name) in allocations for uid in pod.uids for name in pod.containers.values())
         stray_cap = _stray_cap(pod, now, holds_share=holds_share)
@@ -111,16 +137,83 @@ def grant(
             if pod.has_ended and container not in pod.started:
                 continue
             given = [one for uid in pod.uids for one in allocations.get((uid, name), ())]
-            held, unclear = _hold(given, now, {cap.device: cap for cap in kept.get(container, ())})
-            doubts += [f"{pod.namespace}/{pod.name}, container {name}: {doubt}" for doubt in unclear]
+            former = _former(container, pod, name, kept)
+            present, unclear = _present(given, now)
+            where = f"{pod.namespace}/{pod.name}, container {name}"
+            doubts += [f"{where}: {why}" for device, why in unclear.items() if device not in former]
+            held = _hold(former, present, _cap_came(given, pod.started.get(container), now), now)
             if held:
-                caps[container] = held
-            devices = frozenset(device for one in given for device in one.devices)
+                keeping[container] = KeptContainer(pod_uid=pod.uids[0], name=name, caps=tuple(held[at] for at in sorted(held)))
+            devices = frozenset(device for one in given for device in one.devices) | former.keys()
+            found = {device: _cap(own, present.get(device), now) for device, own in held.items()}
+            caps = {device: cap for device, cap in found.items() if cap is not None}
             # Where it is not known what a device is, it is not known either which ones a container was not given.
             is_known = devices <= now.profiles.keys()
-            own = Grant(devices=devices, caps=_caps(held, devices, now), stray_cap=stray_cap if is_known else None)
+            own = Grant(devices=devices, caps=caps, stray_cap=stray_cap if is_known else None)
             grants.update({ContainerId(pod_uid=uid, container=container): own for uid in pod.uids})
-    return Granted(grants=grants, caps=caps, doubts=tuple(doubts))
+            noticed += [
+                Noticed(Unit(ContainerId(pod.uids[0], container), device), cap) for device, cap in caps.items()
+                if cap.exemption is not None and (device not in former or held[device].notice != former[device].notice)
+            ]  # fmt: skip
+    return Granted(grants=grants, kept=keeping, doubts=tuple(doubts), noticed=tuple(noticed))
+
+
+def _former(container: str, pod: PodView, name: str, kept: Mapping[str, KeptContainer]) -> Mapping[str, KeptCap]:
+    """What is remembered of the container by device, or else of its runs before in the same pod: without their exemptions."""
+    if container in kept:
+        return {cap.device: cap for cap in kept[container].caps}
+    found: dict[str, KeptCap] = {}
+    for before in kept.values():
+        if before.pod_uid in pod.uids and before.name == name:
+            found.update({cap.device: _higher(found.get(cap.device), cap) for cap in before.caps if cap.cap_bytes is not None})
+    return found
+
+
+def _cap_came(given: Iterable[Allocation], started: float | None, now: Terms) -> float | None:
+    """When the cap came on which the container had its start before: minus infinity if none did, None if it is not known."""
+    if now.first_caps is None or started is None:
+        return None
+    came = [now.first_caps[one.resource] for one in given if one.resource in now.first_caps]
+    return max((at for at in came if started < at), default=-inf)
+
+
+def _hold(
+    former: Mapping[str, KeptCap], present: Mapping[str, KeptCap], cap_came: float | None, now: Terms
+) -> dict[str, KeptCap]:
+    """What is to be remembered of a container by device. What cannot be decided yet is missing."""
+    held = dict(former)
+    for device, new in present.items():
+        old = former.get(device) or _start(new, cap_came)
+        if old is None:
+            continue
+        if new.cap_bytes is None:
+            held[device] = old
+        elif old.cap_bytes is None:
+            since = now.now if device in former or cap_came is None else cap_came
+            held[device] = replace(old, notice=renew(old.notice, since=since, seconds=now.notice_seconds, now=now.now))
+        else:
+            held[device] = _higher(old, new)
+    return held
+
+
+def _start(new: KeptCap, cap_came: float | None) -> KeptCap | None:
+    """Under what a container was started of which nothing is remembered; None: that is not known yet."""
+    if new.cap_bytes is None or cap_came == -inf:
+        return new
+    return None if cap_came is None else KeptCap(device=new.device, cap_bytes=None)
+
+
+def _cap(kept: KeptCap, new: KeptCap | None, now: Terms) -> Cap | None:
+    """The cap that holds for a container. `new` is the policy's, None where that is not known."""
+    if new is not None and new.cap_bytes is None:
+        return None
+    is_exempt = kept.cap_bytes is None
+    size = new if is_exempt else kept
+    if size is None or size.cap_bytes is None:
+        return None
+    cap = Cap(
+        bytes=size.cap_bytes, tolerance_bytes=size.tolerance_bytes, action=now.action, grace_seconds=now.grace_seconds)
+    return exempt(cap, kept.notice) if is_exempt and kept.notice is not None else cap
 
 
 def _stray_cap(pod: PodView, now: Terms, *, holds_share: bool) -> Cap | None:
@@ -135,17 +228,8 @@ def _stray_cap(pod: PodView, now: Terms, *, holds_share: bool) -> Cap | None:
     return Cap(bytes=0, action=now.action, grace_seconds=now.grace_seconds)
 
 
-def _caps(held: Iterable[KeptCap], devices: frozenset[str], now: Terms) -> dict[str, Cap]:
-    return {
-        cap.device: Cap(
-            bytes=cap.cap_bytes, tolerance_bytes=cap.tolerance_bytes, action=now.action, grace_seconds=now.grace_seconds)
-        for cap in held
-        if cap.cap_bytes is not None and cap.device in devices
-    }  # fmt: skip
-
-
-def _hold(given: Iterable[Allocation], now: Terms, kept: Mapping[str, KeptCap]) -> tuple[tuple[KeptCap, ...], list[str]]:
-    """The caps of one container by device, the sum over its replicas; and what could not be found out."""
+def _present(given: Iterable[Allocation], now: Terms) -> tuple[dict[str, KeptCap], dict[str, str]]:
+    """The policy's caps for one container by device, the sum over its replicas; and what could not be found out."""
     sums: dict[str, KeptCap] = {}
     unclear: dict[str, str] = {}
     for one in given:
@@ -155,10 +239,7 @@ def _hold(given: Iterable[Allocation], now: Terms, kept: Mapping[str, KeptCap]) 
                 unclear[device] = share
             else:
                 sums[device] = _add(sums.get(device), _slices(device, share, count))
-    found = {device: cap for device, cap in sums.items() if device not in unclear}
-    held = {device: _higher(kept.get(device), cap) for device, cap in found.items()}
-    held.update({device: cap for device, cap in kept.items() if device in unclear})
-    return tuple(held[device] for device in sorted(held)), [text for device, text in unclear.items() if device not in kept]
+    return {device: cap for device, cap in sums.items() if device not in unclear}, unclear
 
 
 def _share(resource: str, device: str, now: Terms) -> Share | str:
@@ -194,8 +275,6 @@ def _add(former: KeptCap | None, more: KeptCap) -> KeptCap:
 
 def _higher(kept: KeptCap | None, new: KeptCap) -> KeptCap:
     """The cap that allows more."""
-    if kept is None or new.cap_bytes is None:
+    if kept is None:
         return new
-    if kept.cap_bytes is None:
-        return kept
     return max(kept, new, key=lambda cap: ((cap.cap_bytes or 0) + cap.tolerance_bytes, cap.cap_bytes or 0))

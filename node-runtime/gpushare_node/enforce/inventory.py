@@ -6,13 +6,15 @@ Makes no call to the API server. What cannot be read anew stays as it was last k
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Protocol
 
-from gpushare_node.enforce.grants import Allocations, Profiles, by_container, grant, profiles, terms
+from gpushare_node.enforce.firsts import FirstCaps
+from gpushare_node.enforce.grants import Allocations, Noticed, Profiles, by_container, grant, profiles, terms
 from gpushare_node.enforce.identities import Roster
 from gpushare_node.guard.identity import ContainerId
 from gpushare_node.guard.reading import Grant
-from gpushare_node.host.folder import Folder, FolderError, KeptCap
+from gpushare_node.host.folder import Folder, FolderError, KeptContainer
 from gpushare_node.host.kubelet import Checkpoint, CheckpointError
 from gpushare_node.kube.cluster import PodView
 from gpushare_node.nvml.driver import DriverError, Survey, Versions
@@ -29,6 +31,10 @@ STALE_SECONDS = 60
 """How old the list of pods may be for new containers to be judged by it."""
 
 _ALLOCATIONS_SECONDS = 10
+
+_REMEMBER_SECONDS = 3600
+"""How long caps are remembered of containers that nobody shows. Reboots and outages of the API server take less."""
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -50,7 +56,7 @@ class Inventory:
     """What is known now. `surveys` None: the driver has not answered yet.
 
     `platform` are the namespaces of the platform's own pods. `gpus` are the UUIDs of all GPUs that were ever seen: one that
-    has fallen off its bus is missed, and may come back.
+    has fallen off its bus is missed, and may come back. `noticed` are exemptions that this cycle has found.
     """
 
     driver: Watched
@@ -59,6 +65,9 @@ class Inventory:
     folder: Folder
     policy: Policy
     platform: frozenset[str]
+    first_caps: FirstCaps
+    wall: Callable[[], float]
+    noticed: tuple[Noticed, ...] = ()
     surveys: tuple[Survey, ...] | None = None
     versions: Versions | None = None
     gpus: tuple[str, ...] = ()
@@ -72,7 +81,9 @@ class Inventory:
     _seen_pods: tuple[PodView, ...] | None = None
     _is_due: bool = True
     _is_read: bool = False
-    _caps: Mapping[str, tuple[KeptCap, ...]] | None = None
+    _kept: Mapping[str, KeptContainer] | None = None
+    _absent_since: dict[str, float] = field(default_factory=dict)
+    _next_end: float = inf
     _complaint: str = ""
 
     def renew(self, now: float, *, has_strays: bool = False) -> bool:
@@ -86,9 +97,10 @@ class Inventory:
         if is_fresh and (is_changed or is_allocated):
             self._seen_pods = found
             self.roster = Roster.of(found, self.platform, self._holders())
-        self._is_due |= is_changed or is_allocated
+        self._is_due |= is_changed or is_allocated or self.wall() >= self._next_end
+        self.noticed = ()
         if is_fresh and self._is_due:
-            self._grant(found)
+            self._grant(found, now)
         return is_surveyed
 
     @property
@@ -141,26 +153,43 @@ class Inventory:
         self._allocations = found
         return is_new
 
-    def _grant(self, pods: tuple[PodView, ...]) -> None:
+    def _grant(self, pods: tuple[PodView, ...], now: float) -> None:
+        capped = {share.resource for share in self.policy.shares if share.cap_mib is not None}
+        first_caps = self.first_caps.find(capped, now)
         if self._allocations is None or self.surveys is None:
             return
-        self._is_due = False
-        if self._caps is None:
-            self._caps = self.folder.caps()
+        # Until the node has been read, it is not known whether a container that nobody remembers is an old one.
+        self._is_due = first_caps is None
+        if self._kept is None:
+            self._kept = self.folder.caps()
         watched = [pod for pod in pods if pod.uids[0] not in self.roster.platform]
-        granted = grant(watched, self._allocations, terms(self.policy, self._profiles, self.platform), self._caps)
-        self.grants = granted.grants
+        now_terms = terms(self.policy, self._profiles, self.platform, first_caps, self.wall())
+        granted = grant(watched, self._allocations, now_terms, self._kept)
+        self.grants, self.noticed = granted.grants, granted.noticed
         for doubt in granted.doubts:
             if doubt not in self.doubts:
                 _LOG.warning("%s", doubt)
         self.doubts = granted.doubts
-        if granted.caps != self._caps:
-            self._caps = granted.caps
-            try:
-                self.folder.keep_caps(granted.caps)
-            except FolderError as error:
-                # The caps hold all the same; only a restart after a change of policy would not know them.
-                self._complain(str(error))
+        self._keep({**self._absent(granted.kept, now), **granted.kept})
+
+    def _absent(self, present: Mapping[str, KeptContainer], now: float) -> dict[str, KeptContainer]:
+        """What is remembered of containers that nobody shows now: a list may lack a pod that lives, and a pod its last run."""
+        gone = {name: kept for name, kept in (self._kept or {}).items() if name not in present}
+        self._absent_since = {name: self._absent_since.get(name, now) for name in gone}
+        return {name: kept for name, kept in gone.items() if now - self._absent_since[name] < _REMEMBER_SECONDS}
+
+    def _keep(self, kept: Mapping[str, KeptContainer]) -> None:
+        notices = [one.notice for container in kept.values() for one in container.caps if one.notice is not None]
+        dates = [one.until for one in notices if one.until is not None and one.seconds is not None and not one.is_over]
+        self._next_end = min(dates, default=inf)
+        if kept == self._kept:
+            return
+        self._kept = kept
+        try:
+            self.folder.keep_caps(kept)
+        except FolderError as error:
+            # The caps hold all the same; only a restart after a change of policy would not know them.
+            self._complain(str(error))
 
     def _complain(self, text: str) -> None:
         if text != self._complaint:

@@ -11,7 +11,7 @@ from gpushare_node.enforce.figures import Figures
 from gpushare_node.enforce.identities import Roster
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.ledger import History
-from gpushare_node.guard.reading import Reading
+from gpushare_node.guard.reading import Cap, Reading
 from gpushare_node.guard.sight import Unit
 from gpushare_node.guard.verdicts import Facts, Reason, Report
 from gpushare_node.procs.processes import Portrait, Processes, Sent
@@ -117,6 +117,16 @@ class Records:
             "cap_bytes": facts.cap.bytes, "dry_run": facts.dry_run, "message": text,
         }  # fmt: skip
         _LOG.warning("%s", line(event, fields))
+
+    def note_exemption(self, unit: Unit, cap: Cap, text: str, roster: Roster) -> None:
+        """Log from which cap a container is exempt, and until when (seconds since 1970; null: as long as it runs)."""
+        pod = roster.find(unit.container)
+        fields: dict[str, Field] = {
+            **self._common, "namespace": pod.namespace if pod else None, "pod": pod.name if pod else None,
+            "container_id": unit.container.container, "gpu": unit.device, "cap_bytes": cap.bytes,
+            "exempt_until": cap.exemption.until if cap.exemption else None, "message": text,
+        }  # fmt: skip
+        _LOG.warning("%s", line("exemption", fields))
 
     def _write(self, case: Case, process: Process, outcome: str, now: float) -> None:
         facts, portrait = case.facts, case.portraits.get(process)

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from gpushare_node.enforce.figures import Figures
+from gpushare_node.enforce.grants import Noticed
 from gpushare_node.enforce.identities import Roster
 from gpushare_node.enforce.records import Records
 from gpushare_node.guard.sight import Unit
@@ -42,6 +43,13 @@ class Standing:
         self._told = {key: at for key, at in self._told.items() if now - at < _REMIND_SECONDS}
         for report in reports:
             self._tell(report, roster, now)
+
+    def notify(self, noticed: Iterable[Noticed], roster: Roster) -> None:
+        """Tell containers that ran before there was a cap of the cap, and of their exemption."""
+        for unit, cap in noticed:
+            text = sentences.exempt(cap, unit.device, roster.name(unit.container) or unit.container.container)
+            self.records.note_exemption(unit, cap, text, roster)
+            self._tell_pod(About.CAP_NOTICE, unit, roster, text)
 
     def reason(self, now: float) -> tuple[reasons.Reason, str] | None:
         """Why the node is not ready, and where; None when enforcement sees all that it must."""

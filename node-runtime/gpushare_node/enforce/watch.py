@@ -9,11 +9,12 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from gpushare_node.clock import Clock
+from gpushare_node.clock import Clock, wall_seconds
 from gpushare_node.enforce.actions import Actions, MpsControl
 from gpushare_node.enforce.court import Court
 from gpushare_node.enforce.errands import Errands
 from gpushare_node.enforce.figures import Figures, Snapshot
+from gpushare_node.enforce.firsts import FirstCaps, NodeMarks
 from gpushare_node.enforce.identities import Identities
 from gpushare_node.enforce.inventory import Inventory, Pods
 from gpushare_node.enforce.ladder import Ladder
@@ -37,7 +38,10 @@ from gpushare_node.voice.reasons import Reason
 
 @dataclass(frozen=True, kw_only=True)
 class Worlds:
-    """What a watch looks at and acts upon. `processes` and `driver` are its own; `mps` None where none is wanted."""
+    """What a watch looks at and acts upon. `processes` and `driver` are its own; `mps` None where none is wanted.
+
+    `marks` None: the Node object is not followed here.
+    """
 
     driver: Watched
     processes: Processes
@@ -47,6 +51,8 @@ class Worlds:
     clock: Clock
     mps: MpsControl | None = None
     checkpoint: Callable[[], Checkpoint] = read_checkpoint
+    marks: NodeMarks | None = None
+    wall: Callable[[], float] = wall_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +88,8 @@ class Watch:
         self.inventory = Inventory(
             driver=worlds.driver, pods=worlds.pods, read_checkpoint=worlds.checkpoint, folder=worlds.folder,
             policy=setting.policy, platform=setting.policy.tenancy.platform(setting.namespace),
+            first_caps=FirstCaps(worlds.folder, None if setting.settings.dry_run else worlds.marks, self.errands, worlds.wall),
+            wall=worlds.wall,
         )  # fmt: skip
         self._identities = Identities(worlds.processes, own_pid=os.getpid())
         self._records = Records(
@@ -127,6 +135,7 @@ class Watch:
         self._court.let_go(out_of_reach, now)
         self._records.history = self._court.history
         self._standing.hear(steps, roster, now)
+        self._standing.notify(self.inventory.noticed, roster)
         self._records.prune(now)
         if not self.setting.settings.dry_run:
             self.ladder.hold(reading, now)

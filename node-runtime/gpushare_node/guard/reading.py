@@ -18,6 +18,13 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Exemption:
+    """Why nothing follows: the container ran before there was a cap. `until`: seconds since 1970; None: while it runs."""
+
+    until: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cap:
     """How much of one device one container may use, and what follows when it uses more for longer than the grace."""
 
@@ -25,6 +32,7 @@ class Cap:
     tolerance_bytes: int = 0
     action: Action = Action.KILL
     grace_seconds: float = 10
+    exemption: Exemption | None = None
 
     @property
     def limit_bytes(self) -> int:

@@ -19,11 +19,14 @@ from gpushare_node.host.kept import (
     FormerGpu,
     Journal,
     KeptCap,
+    KeptContainer,
+    Notice,
     Published,
     RebootMark,
     Remembered,
     RepairMark,
     read_caps,
+    read_first_caps,
     read_journal,
     read_published,
     read_reboot_mark,
@@ -31,14 +34,14 @@ from gpushare_node.host.kept import (
 )
 
 __all__ = [
-    "DEFAULT", "Folder", "FolderError", "FolderLockedError", "FormerGpu", "Journal", "KeptCap", "Published", "RebootMark",
-    "Remembered", "RepairMark",
+    "DEFAULT", "Folder", "FolderError", "FolderLockedError", "FormerGpu", "Journal", "KeptCap", "KeptContainer", "Notice",
+    "Published", "RebootMark", "Remembered", "RepairMark",
 ]  # fmt: skip
 
 DEFAULT = "/var/lib/gpushare"
 
-_LOCK, _JOURNAL, _POLICY, _CAPS, _PROFILE, _REBOOT, _REPAIR = (
-    "lock", "journal.json", "policy.json", "caps.json", "profile.json", "reboot.json", "repair.json")
+_LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REBOOT, _REPAIR = (
+    "lock", "journal.json", "policy.json", "caps.json", "first-caps.json", "profile.json", "reboot.json", "repair.json")
 
 _VERSION = 1
 """Of what is written here. What has another version was written by another release and is as good as absent."""
@@ -98,13 +101,29 @@ class Folder:
         """Keep the policy that is in force now."""
         self._write(_POLICY, text)
 
-    def caps(self) -> Mapping[str, tuple[KeptCap, ...]]:
+    def caps(self) -> Mapping[str, KeptContainer]:
         """The caps under which containers were started, by the container runtime's id; empty if nothing is known."""
         return self._read(_CAPS, read_caps) or {}
 
-    def keep_caps(self, caps: Mapping[str, tuple[KeptCap, ...]]) -> None:
+    def keep_caps(self, caps: Mapping[str, KeptContainer]) -> None:
         """Keep these, and no others."""
-        self._write(_CAPS, {container: [asdict(cap) for cap in kept] for container, kept in caps.items()})
+        self._write(_CAPS, {container: asdict(kept) for container, kept in caps.items()})
+
+    def first_caps(self) -> Mapping[str, int]:
+        """Since when each resource has had a cap here, in seconds since 1970; empty if nothing is known."""
+        return self._read(_FIRST_CAPS, read_first_caps) or {}
+
+    def keep_first_caps(self, first: Mapping[str, int]) -> None:
+        """Keep these, and no others."""
+        self._write(_FIRST_CAPS, dict(first))
+
+    def begin_caps(self, resources: Collection[str], now: float) -> None:
+        """These have a cap from now on, unless they have had one already, or a release that did not write it down held some."""
+        known = self.first_caps()
+        has_held = any(cap.cap_bytes is not None for kept in self.caps().values() for cap in kept.caps)
+        found = {**dict.fromkeys(resources, 0 if has_held and not known else int(now)), **known}
+        if found != known:
+            self.keep_first_caps(found)
 
     def profile(self) -> Published | None:
         """What was published last."""
@@ -135,7 +154,7 @@ class Folder:
         if not self.path.is_dir():
             return
         self._writing(_LOCK, self._files.sweep)
-        for name in (_JOURNAL, _POLICY, _CAPS, _PROFILE, _REBOOT, _REPAIR, _LOCK):
+        for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REBOOT, _REPAIR, _LOCK):
             self._writing(name, partial(self._files.delete, name))
         try:
             self.path.rmdir()

@@ -43,16 +43,42 @@ class Journal:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Notice:
+    """How long a container that ran before the first cap is exempt from it. Times are in seconds since 1970.
+
+    `since` is when it was first told a date, or that there is none; `seconds` what the policy gives now, None as long as the
+    container runs; `until` the date that it was told last. One that `is_over` stays so.
+    """
+
+    since: int
+    seconds: int | None
+    until: int | None
+    is_over: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class KeptCap:
     """What a container may use of one device since it was started. `cap_bytes` None: as much as there is.
 
-    Kept by the container runtime's id of the container: `Folder.caps` and `Folder.keep_caps` speak of
-    `Mapping[str, tuple[KeptCap, ...]]`.
+    `notice`: a cap has come since, and this is how long the container is exempt from it.
     """
 
     device: str
     cap_bytes: int | None
     tolerance_bytes: int = 0
+    notice: Notice | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptContainer:
+    """A container's caps, with its pod's uid and its name there: a cap outlives restarts, and ends with the pod.
+
+    Kept by the container runtime's id. Both names are empty where a release has written that did not know them.
+    """
+
+    pod_uid: str
+    name: str
+    caps: tuple[KeptCap, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,18 +134,47 @@ def _remembered(value: Value) -> Remembered:
     return Remembered(**{name: one.whole(at_least=0) for name, one in fields.items()})
 
 
-def read_caps(value: Value) -> Mapping[str, tuple[KeptCap, ...]]:
+def read_caps(value: Value) -> Mapping[str, KeptContainer]:
     """The kept caps that the value is; PolicyError if it is none."""
-    return {container: tuple(_kept_cap(one) for one in kept.items()) for container, kept in value.entries()}
+    return {container: _kept_container(kept) for container, kept in value.entries()}
+
+
+def _kept_container(value: Value) -> KeptContainer:
+    if isinstance(value.value, list):
+        return KeptContainer(pod_uid="", name="", caps=_kept_caps(value))
+    fields = value.fields("pod_uid", "name", "caps")
+    return KeptContainer(pod_uid=fields["pod_uid"].text(), name=fields["name"].text(), caps=_kept_caps(fields["caps"]))
+
+
+def _kept_caps(value: Value) -> tuple[KeptCap, ...]:
+    return tuple(_kept_cap(one) for one in value.items())
 
 
 def _kept_cap(value: Value) -> KeptCap:
-    fields = value.fields("device", "cap_bytes", "tolerance_bytes")
+    fields = value.fields("device", "cap_bytes", "tolerance_bytes", optional=("notice",))
     return KeptCap(
         device=fields["device"].text(at_least=1),
-        cap_bytes=fields["cap_bytes"].optional(lambda one: one.whole(at_least=0)),
-        tolerance_bytes=fields["tolerance_bytes"].whole(at_least=0),
+        cap_bytes=fields["cap_bytes"].optional(_count),
+        tolerance_bytes=_count(fields["tolerance_bytes"]),
+        notice=fields["notice"].optional(_notice),
     )
+
+
+def _notice(value: Value) -> Notice:
+    fields = value.fields("since", "seconds", "until", "is_over")
+    return Notice(
+        since=_count(fields["since"]), seconds=fields["seconds"].optional(_count), until=fields["until"].optional(_count),
+        is_over=fields["is_over"].flag(),
+    )  # fmt: skip
+
+
+def read_first_caps(value: Value) -> Mapping[str, int]:
+    """Since when each resource has a cap, as the value says; PolicyError if it does not."""
+    return {resource: _count(since) for resource, since in value.entries()}
+
+
+def _count(value: Value) -> int:
+    return value.whole(at_least=0)
 
 
 def read_published(value: Value) -> Published:

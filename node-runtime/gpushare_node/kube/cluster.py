@@ -21,6 +21,7 @@ RELEASE_ANNOTATION = "gpushare.dev/release"
 The node answers with `RELEASED_ANNOTATION`.
 """
 RELEASED_ANNOTATION = "gpushare.dev/released"
+FIRST_CAPS_ANNOTATION = "gpushare.dev/first-caps"
 NOT_READY_TAINT = "gpushare.dev/not-ready"
 REPARTITIONING_TAINT = "gpushare.dev/repartitioning"
 

@@ -63,6 +63,7 @@ class OwnNode:
 
     def __init__(self, connection: Connection, node: str, clock: Clock, changed: Callable[[], None]) -> None:
         self._marks: tuple[Mapping[str, str], str | None] | None = None
+        self._annotations: Mapping[str, str] | None = None
         self._changed = changed
         selection = Selection(
             path="/api/v1/nodes", query={"fieldSelector": f"metadata.name={node}"}, replace=self._replace, change=self._change,
@@ -74,13 +75,19 @@ class OwnNode:
         """Watch, in a thread that does not keep the program alive."""
         return _start(self.watching, "node")
 
+    def annotations(self) -> Mapping[str, str] | None:
+        """As last heard; None before the first time."""
+        return self._annotations
+
     def _replace(self, objects: Sequence[Json]) -> None:
         for thing in objects:
             self._change(thing, is_gone=False)
 
     def _change(self, thing: Json, is_gone: bool) -> None:
         metadata = thing["metadata"]
-        marks = (metadata.get("labels") or {}, (metadata.get("annotations") or {}).get(RELEASE_ANNOTATION))
+        annotations = metadata.get("annotations") or {}
+        marks = (metadata.get("labels") or {}, annotations.get(RELEASE_ANNOTATION))
+        self._annotations = annotations
         before, self._marks = self._marks, None if is_gone else marks
         if not is_gone and before != marks:
             self._changed()

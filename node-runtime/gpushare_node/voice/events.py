@@ -19,6 +19,7 @@ class About(StrEnum):
     EVICTED = "GPUPodEvicted"
     EVICTION_FAILED = "GPUPodEvictionFailed"
     STRAY = "GPUNotAllocated"
+    CAP_NOTICE = "GPUMemoryCapNotice"
     BREAKER_OPEN = "GPUKillsPaused"
     XID = "GPUXid"
     DRIFTED = "GPULayoutDrifted"

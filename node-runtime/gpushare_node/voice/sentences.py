@@ -3,8 +3,10 @@
 Every sentence has the use and the cap, since when, and what happens next.
 """
 
+from datetime import UTC, datetime
 from typing import assert_never
 
+from gpushare_node.guard.reading import Cap
 from gpushare_node.guard.verdicts import Facts, Next
 
 _MIB = 1 << 20
@@ -46,6 +48,11 @@ def not_ended(facts: Facts, container: str, pids: tuple[int, ...], why: str) -> 
     return _mark(facts, f"{_use(facts, container)}, but {_who(pids)} could not be ended: {why}.")
 
 
+def exempt(cap: Cap, device: str, container: str) -> str:
+    """A container that ran before there was a cap is told of it."""
+    return f"Container {container} may use {size(cap.bytes)} of {device}. {_exemption(cap)}"
+
+
 def size(amount_bytes: int) -> str:
     """Bytes as people compare them with a cap: whole MiB, rounded up, so that what is over its cap never reads as equal."""
     return f"{-(-amount_bytes // _MIB)} MiB"
@@ -61,8 +68,19 @@ def _use(facts: Facts, container: str) -> str:
 
 def _what_next(facts: Facts) -> str:
     if facts.next is Next.NOTHING:
-        return "Nothing further is done."
+        return _exemption(facts.cap) or "Nothing further is done."
     return f"{_step(facts.next)} {_when(facts.next_seconds)} unless it frees memory."
+
+
+def _exemption(cap: Cap) -> str:
+    """Why and how long nothing follows; empty where something does."""
+    if cap.exemption is None:
+        return ""
+    until = cap.exemption.until
+    if until is None:
+        return "It was started before there was a cap, so nothing is done as long as it runs."
+    date = datetime.fromtimestamp(until, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"It was started before there was a cap, so nothing is done until {date}; from then on the cap is enforced."
 
 
 def _step(following: Next) -> str:

@@ -1,0 +1,40 @@
+"""Exemptions: a container that ran before its pool's first cap is warned and not ended, as long as the intent says. Pure.
+
+Nobody gets a second one: the notice is remembered with the container, its date never lies later than the longest notice that
+was named to it, and one that is over stays over, whatever policies follow.
+"""
+
+from dataclasses import replace
+
+from gpushare_node.guard.reading import Action, Cap, Exemption
+from gpushare_node.host.kept import Notice
+
+
+def renew(notice: Notice | None, *, since: float, seconds: int | None, now: float) -> Notice:
+    """The notice under a policy that gives so many seconds (None: as long as the container runs). Times are since 1970.
+
+    `since` is when the cap came, for a container that has none yet.
+    """
+    if notice is None:
+        notice = _begin(since, seconds)
+    elif notice.is_over:
+        return notice
+    elif seconds is not None and notice.until is None:
+        notice = _begin(now, seconds)
+    elif seconds is not None and notice.until is not None and notice.seconds != seconds and now < notice.until:
+        longest, shorter = notice.since + seconds, min(notice.until, int(now) + seconds)
+        notice = replace(notice, until=longest if longest >= notice.until else shorter)
+    is_over = seconds is not None and notice.until is not None and now >= notice.until
+    return replace(notice, seconds=seconds, is_over=is_over)
+
+
+def _begin(since: float, seconds: int | None) -> Notice:
+    return Notice(since=int(since), seconds=seconds, until=None if seconds is None else int(since) + seconds)
+
+
+def exempt(cap: Cap, notice: Notice) -> Cap:
+    """The cap as it holds for a container with this notice."""
+    if notice.is_over:
+        return cap
+    action = Action.WARN if cap.action in (Action.KILL, Action.EVICT) else cap.action
+    return replace(cap, action=action, exemption=Exemption(until=None if notice.seconds is None else notice.until))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpushare_node.enforce.exemptions import renew
+from gpushare_node.guard.reading import Settings
 from gpushare_node.host.kept import Notice
 from tests.node.enforcement import OLD, YOUNG, Stage, await_end, container_id, lives, policy
 from tests.node.silicon import Silicon
@@ -204,3 +205,20 @@ def test_a_cap_lives_as_long_as_its_pod(tmp_path: Path, two: Silicon, started: W
     stage.silicon.put(0, pid, 9000)
     stage.run(8)
     await_end(pid)
+
+
+def test_a_dry_run_begins_no_cap(tmp_path: Path, two: Silicon, started: Ward) -> None:
+    """Whoever tries caps out, and installs them a week later, finds everybody older than they are."""
+    stage, pid = install(tmp_path, two, started, settings=Settings(dry_run=True))
+    stage.run(10)
+    stage.admit(2, "later", started={container_id(2): 1.5e9 + 2000})
+    later = stage.begin(2, 5000)
+    stage.run(10)
+    assert list((tmp_path / "state").iterdir()) == []
+    assert stage.marks.known == {}
+    stage.settings = Settings()
+    stage.clock.time += DAY
+    stage.start()
+    stage.run(30)
+    assert lives(pid)
+    assert lives(later)

@@ -29,9 +29,12 @@ class NodeMarks(Protocol):
 
 
 class FirstCaps:
-    """For the cycle's thread. `marks` None: there is no Node object to write to."""
+    """For the cycle's thread. `marks` None: there is no Node object to write to. A dry run writes nothing: no cap begins."""
 
-    def __init__(self, folder: Folder, marks: NodeMarks | None, errands: Errands, wall: Callable[[], float]) -> None:
+    def __init__(
+        self, folder: Folder, marks: NodeMarks | None, errands: Errands, *, wall: Callable[[], float], dry_run: bool
+    ) -> None:
+        self._dry_run = dry_run
         self._folder = folder
         self._marks = marks
         self._errands = errands
@@ -49,12 +52,14 @@ class FirstCaps:
         told = _read(annotations.get(FIRST_CAPS_ANNOTATION, ""))
         found = {name: min(known[name] for known in (self._known, told) if name in known) for name in {**self._known, **told}}
         found = {name: found.get(name, int(self._wall())) for name in {*found, *resources}}
+        self._known = found
+        if self._dry_run:
+            return found
         if found != self._folder.first_caps():
             self._keep(found)
         if self._marks is not None and found != told and now - self._written_at >= _RETRY_SECONDS:
             self._written_at = now
             self._errands.send(lambda: self._annotate(found))
-        self._known = found
         return found
 
     def _keep(self, found: Mapping[str, int]) -> None:

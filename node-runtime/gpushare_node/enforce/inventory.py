@@ -67,6 +67,7 @@ class Inventory:
     platform: frozenset[str]
     first_caps: FirstCaps
     wall: Callable[[], float]
+    dry_run: bool = False
     noticed: tuple[Noticed, ...] = ()
     surveys: tuple[Survey, ...] | None = None
     versions: Versions | None = None
@@ -185,6 +186,9 @@ class Inventory:
         if kept == self._kept:
             return
         self._kept = kept
+        if self.dry_run:
+            # What a container is said to have been started under would hold from the first real run on.
+            return
         try:
             self.folder.keep_caps(kept)
         except FolderError as error:

@@ -88,7 +88,9 @@ class Watch:
         self.inventory = Inventory(
             driver=worlds.driver, pods=worlds.pods, read_checkpoint=worlds.checkpoint, folder=worlds.folder,
             policy=setting.policy, platform=setting.policy.tenancy.platform(setting.namespace),
-            first_caps=FirstCaps(worlds.folder, None if setting.settings.dry_run else worlds.marks, self.errands, worlds.wall),
+            first_caps=FirstCaps(
+                worlds.folder, worlds.marks, self.errands, wall=worlds.wall, dry_run=setting.settings.dry_run),
+            dry_run=setting.settings.dry_run,
             wall=worlds.wall,
         )  # fmt: skip
         self._identities = Identities(worlds.processes, own_pid=os.getpid())

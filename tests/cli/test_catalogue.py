@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 from jsonschema import Draft7Validator
 
-from gpushare import catalog, mig, pipeline, schema
-from gpushare.cli import COMPLETE_VARIABLE, commands, finding_texts
+from gpushare import catalog, finding_texts, mig, pipeline, schema
+from gpushare.cli import COMPLETE_VARIABLE, commands
 from gpushare.diagnostics import is_error
 from tests.cli.process import gpushare
 

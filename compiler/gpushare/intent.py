@@ -297,6 +297,19 @@ class Platform(Record):
     namespaces: tuple[str, ...] = ()
     values: Mapping[str, Any] = NOTHING
 
+    @property
+    def runtime_class(self) -> str:
+        """The class whose runtime injects driver and devices, as the upstream chart has it; empty: the node's default runtime.
+
+        Upstream of an existing plugin is unknown: where it works without a class, our pods and tenants' do.
+        """
+        chosen: str | None = None
+        if self.stack is Stack.GPU_OPERATOR:
+            chosen = self.values.get("operator", {}).get("runtimeClass") or "nvidia"  # the CRD's default for what is empty
+        elif self.stack is Stack.DEVICE_PLUGIN:
+            chosen = self.values.get("runtimeClassName")
+        return chosen or ""
+
 
 class Admission(Record):
     """What admission policies do, to whom, and which AppArmor profiles of type Localhost tenants may use."""

@@ -88,8 +88,15 @@ def _platform(document: Document) -> Platform:
         registry=document.get("registry"),
         image_pull_secrets=tuple(document.get("imagePullSecrets", ())),
         namespaces=tuple(document.get("namespaces", ())),
-        values=document.get("values", {}),
+        values=_in_order(document.get("values", {})),
     )
+
+
+def _in_order(value: Any) -> Any:
+    """The value with the keys of every mapping in order."""
+    if isinstance(value, dict):
+        return {key: _in_order(value[key]) for key in sorted(value)}
+    return [_in_order(item) for item in value] if isinstance(value, list) else value
 
 
 def _admission(document: Document) -> Admission:
@@ -119,14 +126,16 @@ def _pool(name: str, document: Document) -> Pool:
 
 
 def _toleration(document: Document) -> Document:
+    """The toleration with its fields in Kubernetes' order: the user's must make no difference to the bundle."""
     seconds = document.get("tolerationSeconds")
-    return document if seconds is None else {**document, "tolerationSeconds": int(seconds)}
+    whole = document if seconds is None else {**document, "tolerationSeconds": int(seconds)}
+    return {field: whole[field] for field in ("key", "operator", "value", "effect", "tolerationSeconds") if field in whole}
 
 
 def _nodes(document: Document) -> NodeSelector:
     expected = document.get("expected")
     return NodeSelector(
-        match_labels=tuple(document.get("matchLabels", {}).items()),
+        match_labels=tuple(sorted(document.get("matchLabels", {}).items())),
         match_expressions=tuple(
             Expression(key=part["key"], operator=Operator(part["operator"]), values=tuple(part.get("values", ())))
             for part in document.get("matchExpressions", ())

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpushare import __version__, emit, schema, source
 from gpushare.artifact import is_bundle_path
-from gpushare.diagnostics import Finding
+from gpushare.diagnostics import Finding, Severity
 from gpushare.intent import Layout
 from gpushare.record import NOTHING, Record, replace
 
@@ -24,6 +24,8 @@ GENERATIONS = 20
 
 _HEADER = "Written by gpushare: what the next compile must know, and what this bundle is.\nCommit it, and do not edit it."
 _HINT = "restore it from version control, or delete the whole bundle: nodes that are away then lose their former profiles"
+
+_HINT_LOST = "restore it from version control; nodes that are away would find no profile when they come back"
 
 
 class GoalPin(Record):
@@ -62,6 +64,12 @@ def read(data: bytes, file: str = FILE) -> Lock | Finding:
             stray = _broken(f"{path[:100]!r} is no path in a bundle")
             return document.locate(replace(stray, path=("files", path), on_key=True))
     return _lock(document.data)
+
+
+def lost(file: str) -> Finding:
+    """GS791: a bundle without its lock."""
+    message = f"the bundle has lost its {FILE}: goals are resolved anew, and profiles of earlier bundles are forgotten"
+    return Finding(code="GS791", severity=Severity.WARNING, message=message, hints=(_HINT_LOST,), file=file)
 
 
 def _broken(reason: str) -> Finding:

@@ -56,7 +56,7 @@ def compile_intent(data: bytes, file: str, lock: Lock) -> Compilation:
         findings += own_cards.judge_cards(cards.own)
         if _stops(findings):
             return _done(text, findings, built=built)
-    findings += rules.judge(built, cards, text.data)
+    findings += rules.judge(built, cards, text.data, plan.pinned_layouts(built, cards, lock))
     if _stops(findings):
         findings += _acceptance(built, findings, whole=False)
         return _done(text, findings, built=built)

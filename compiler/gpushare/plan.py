@@ -130,6 +130,15 @@ def goal_question(intent: Intent, pool: Pool) -> str:
     return sharing_profiles.content_hash(question)
 
 
+def pinned_layouts(intent: Intent, catalog: Catalog, lock: Lock) -> dict[str, Layout]:
+    """The layouts that the lock remembers for goals of this intent, by pool: what `resolve` will take."""
+    if not lock.goals:
+        return {}
+    pools = ((pool, catalog.get(pool.card)) for pool in intent.pools if pool.name in lock.goals)
+    found = ((pool.name, card and _pinned(card, lock.goals[pool.name], goal_question(intent, pool))) for pool, card in pools)
+    return {name: layout for name, layout in found if layout}
+
+
 def _pool_card(pool: Pool, catalog: Catalog) -> Card:
     card = catalog.get(pool.card)
     if card is None:

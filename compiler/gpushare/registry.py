@@ -11,3 +11,8 @@ def mirrored(repository: str, registry: str | None) -> str:
     host, slash, rest = repository.partition("/")
     is_host = bool(slash) and ("." in host or ":" in host or host == "localhost")
     return f"{registry.rstrip('/')}/{rest if is_host else repository}"
+
+
+def example_image(registry: str | None) -> str:
+    """The image of the README's pods: anything with a C library will do, the runtime adds nvidia-smi."""
+    return mirrored("docker.io/library/ubuntu", registry) + ":24.04"

@@ -30,6 +30,9 @@ _PLANNED = {"vgpu", "partition", "dra"}
 _RANK = ("not", "type", "const", "enum", "pattern", "format", "minimum", "maximum", "minLength", "maxLength",
          "minItems", "maxItems", "minProperties", "maxProperties", "uniqueItems")
 _LONGEST_GUESS = 64
+_LONGEST_RANGE = 16
+_GOALS = ("most-instances", "balanced")
+_FOREIGN_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kKmMgGtT])(i?)[bB]?\Z")
 
 
 class Judgement(Record):
@@ -116,7 +119,7 @@ class _Wording:
                 path = judgement.path
                 if judgement.keyword == "uniqueItems":
                     path = (*path, _repeated(judgement.value))
-                hints = hints or self._legal(judgement.schema)
+                hints = hints or self._hints(judgement.schema, message)
                 yield Finding(code=code, message=f"{self._subject(judgement.path)} {message}", hints=hints, path=path), ()
 
     def _subject(self, path: Path) -> str:
@@ -127,6 +130,15 @@ class _Wording:
         field: Mapping[str, Any] = around.get("properties", {}).get(name, {})
         legal = [hint for hint in self._legal(field) if (hint,) not in _OF_TYPE.values()]
         return tuple(f"add {name}, {hint}" for hint in legal) or (f"add {name}",)
+
+    def _hints(self, field: Mapping[str, Any], message: str) -> tuple[str, ...]:
+        """What could stand there instead; where the message says that already, what the field means and its default."""
+        legal = self._legal(field)
+        if not any(hint.removeprefix("write ").removeprefix("such as ") in message for hint in legal):
+            return legal
+        told = f"it is: {field['description'].rstrip('.')}" if "description" in field else ""
+        default = f"its default is {_as_written(field['default'])}" if "default" in field else ""
+        return tuple(filter(None, (told, default))) or legal
 
     def _legal(self, field: Mapping[str, Any]) -> tuple[str, ...]:
         """What could stand there instead: the schema's own examples, words or bounds."""
@@ -189,7 +201,7 @@ class _Wording:
                 return code, f"{said}, not {_shown(value)}" if said else message, hints
             case "pattern" | "format":
                 said = judgement.schema.get("patternErrorMessage") or f"does not have the form {argument}"
-                return "GS105", f"{said}, not {_shown(value)}", ()
+                return "GS105", f"{said}, not {_shown(value)}", _meant_size(value)
             case "minimum" | "maximum":
                 return "GS106", f"must be {_bounds(judgement.schema)}, not {_shown(value)}", ()
             case "minItems" | "minProperties":
@@ -223,8 +235,22 @@ class _Wording:
         elif "integer" in types and isinstance(value, str) and value.strip().isdecimal():
             hints = (f"write it without quotes: {_clip(value.strip())}",)
         elif "array" in types and isinstance(value, str | int):
-            hints = (f"write a list of one: [{_shown(value)}]",)
+            hints = (_list_of(value, judgement.schema),)
+        elif "object" in types and value in _GOALS:
+            hints = (f"{value} is a goal: write goal: {value} in place of the layout",)
+        elif types == ["integer"] and isinstance(value, dict) and len(set(map(str, value.values()))) == 1:
+            hints = (f"here every GPU is shared alike: write the number alone, {_shown(next(iter(value.values())))}",)
         return "GS103", f"{wanted}, not {_kind(value)}", hints
+
+
+def _list_of(value: str | float, schema: Mapping[str, Any]) -> str:
+    """How to write a list with what is meant, of entries that the list takes."""
+    if schema.get("items", {}).get("type") != "integer":
+        return f"write a list of one: [{_shown(value)}]"
+    first, dash, last = str(value).replace(" ", "").partition("-")
+    if first.isdecimal() and (last.isdecimal() or not dash) and int(last or first) - int(first) in range(_LONGEST_RANGE):
+        return f"write each number: {list(range(int(first), int(last or first) + 1))}"
+    return "write each number, from 0 on: [0, 1, 2, 3]; for all GPUs alike write layout in place of layouts"
 
 
 def _alternatives(judgement: Judgement, subject: str) -> Told:
@@ -242,12 +268,23 @@ def _alternatives(judgement: Judgement, subject: str) -> Told:
     yield Finding(code=code, message=message, hints=(f"add {names[0]}",), path=judgement.path, on_key=True), missing
 
 
+def _meant_size(value: object) -> tuple[str, ...]:
+    """A size as Kubernetes writes it, where it was written as other programs do: 4GiB, 512 MB."""
+    found = _FOREIGN_SIZE.match(value) if isinstance(value, str) else None
+    if found is None:
+        return ()
+    suffix = found[2].upper().replace("K", "k") if not found[3] else f"{found[2].upper()}i"
+    return (f"write it as Kubernetes does: {found[1]}{suffix}",)
+
+
 def _words(allowed: list[Any], value: object) -> tuple[str, str, tuple[str, ...]]:
     words = [_shown(word) for word in allowed]
     message = f"must be {_either(words)}, not {_shown(value)}"
     if isinstance(value, str):
         if value in _PLANNED and words != ["none"]:
             return "GS104", message, (f"{value} is planned for a later version",)
+        if value in _GOALS and words == ["none"]:
+            return "GS104", message, (f"{value} is a goal: write goal: {value} in place of the layout",)
         near = _nearest(value, words)
         return "GS104", message, (f"did you mean {near}?",) if near else ()
     return "GS104", message, ()

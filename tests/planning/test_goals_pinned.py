@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpushare import catalog
+from gpushare import catalog, pipeline
 from gpushare.intent import Balanced, Instances, Layout, MemoryEach, Mig, MigStrategy, MostInstances, Pool
 from gpushare.lock import EMPTY, GoalPin, Lock
-from gpushare.plan import PoolPlan
+from gpushare.plan import PoolPlan, goal_question
 from gpushare.units import Share
 from tests.planning.sketches import memory, planned, pool
 
@@ -82,3 +82,26 @@ def test_most_instances_is_as_many_as_the_card_has(card: str) -> None:
     mig = catalog.load(card).mig
     assert mig
     assert len(one.devices) == max(profile.max_count for profile in mig.profiles if not profile.has_attributes)
+
+
+@pytest.mark.parametrize(
+    ("sharing", "more", "pinned", "code"),
+    [
+        ("goal: most-instances, strategy: single", "", (("3g.20gb", 1), ("1g.5gb", 4)), "GS405"),
+        ("goal: most-instances, replicas: {1g.5gb: 2}", "", (("2g.10gb", 3),), "GS407"),
+        ("goal: most-instances, replicas: 4", "memory: {cap: 2Gi}", (("1g.5gb", 7),), "GS501"),
+        ("goal: most-instances", "", (("3g.20gb", 1), ("1g.5gb", 3)), "GS602"),
+    ],
+)
+def test_a_pinned_answer_is_judged_like_a_fresh_one(sharing: str, more: str, pinned: Layout, code: str) -> None:
+    fields = f"card: a100-sxm4-40gb, nodes: {{names: [n1]}}, gpusPerNode: 1, sharing: {{mode: mig, {sharing}}}, {more}"
+    quotas = "quotas: {atlas: {research: 1}}\n  " if code == "GS602" else ""
+    head = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: c}\nspec:\n  "
+    text = f"{head}{quotas}pools: {{research: {{{fields}}}}}\n".encode()
+    fresh = pipeline.check(text, "intent.yaml")
+    assert fresh.intent
+    question = goal_question(fresh.intent, fresh.intent.pools[0])
+    again = pipeline.compile_intent(text, "intent.yaml", lock(question, pinned))
+    assert code in [finding.code for finding in again.findings]
+    assert again.artifacts == ()
+    assert pipeline.compile_intent(text, "intent.yaml", lock("another", pinned)).findings == fresh.findings

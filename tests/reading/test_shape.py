@@ -66,7 +66,7 @@ CASES = [
     (GPUS, "gpusPerNode: 17", ["GS106 9:20-22"], "gpusPerNode must be from 1 to 16, not 17"),
     (SHARING, "sharing: {mode: mps, replicas: 1}", ["GS106 10:38-39"], "replicas must be from 2 to 1024, not 1"),
     (SHARING, "sharing: {mode: mig, layout: {1g.5gb: 0}}", ["GS106 10:45-46"], "1g.5gb must be at least 1, not 0"),
-    (GPUS, MORE + "rollout: {maxUnavailable: 0}", ["GS106 10:33-34"], "maxUnavailable must be at least 1, not 0"),
+    (GPUS, MORE + "rollout: {maxUnavailable: 0}", ["GS106 10:33-34"], "maxUnavailable must be from 1 to 2147483647, not 0"),
     # number of entries
     (NODES, "nodes: {names: []}", ["GS107 8:22-24"], "names needs at least one entry"),
     (NODES, "nodes: {names: [a, b, a]}", ["GS107 8:29-30"], "names has a more than once"),

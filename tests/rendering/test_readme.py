@@ -33,6 +33,29 @@ def test_the_readme_installs_namespace_then_our_chart_then_upstreams(platform: s
     assert not upstream or at[2] > at[1]
 
 
+@pytest.mark.parametrize(
+    ("platform", "name"),
+    [
+        ("{}", "nvidia"),
+        ("{values: {operator: {runtimeClass: other}}}", "other"),
+        ("{stack: device-plugin}", None),
+        ("{stack: device-plugin, values: {runtimeClassName: nvidia}}", "nvidia"),
+        ("{stack: existing}", None),
+    ],
+)
+def test_the_readmes_pod_has_the_runtime_class_that_the_stack_needs(platform: str, name: str | None) -> None:
+    section = files("hpc", platform=platform)["README.md"].partition("## hpc")[2].partition("##")[0]
+    (pod,) = re.findall(r"\n\n((?:    .*\n)+)", section)
+    assert yaml.safe_load(pod)["spec"].get("runtimeClassName") == name
+
+
+@pytest.mark.parametrize("platform", ["{}", "{registry: registry.example.org}", "{stack: existing}"])
+def test_the_readmes_image_is_listed(platform: str) -> None:
+    bundle = files("hpc", platform=platform)
+    (image,) = re.findall(r"image: (\S+)", bundle["README.md"])
+    assert image.strip('"') in bundle["images.txt"].splitlines()
+
+
 def test_the_readme_says_what_this_version_does_not_generate() -> None:
     text = files("hpc")["README.md"].partition("## Not in this bundle yet")[2]
     assert all(word in text for word in ("Monitoring", "Argo CD"))

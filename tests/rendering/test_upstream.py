@@ -182,11 +182,11 @@ def test_every_image_comes_from_the_registry_where_there_is_one(platform: str) -
 
 def test_images_are_those_of_operands_that_are_on() -> None:
     operands = {"container-toolkit", "k8s-device-plugin", "dcgm-exporter", "node-feature-discovery"}
-    assert names("hpc") == {"node-runtime", "gpu-operator"} | operands
+    assert names("hpc") == {"node-runtime", "ubuntu", "gpu-operator"} | operands
     more = listed("hpc", platform='{driver: {version: "1.2"}, values: {dcgm: {enabled: true}}}')
     assert {"nvcr.io/nvidia/driver:1.2", "nvcr.io/nvidia/cloud-native/dcgm:4.6.0-1-ubuntu24.04"} <= set(more)
     assert names("hpc", platform="{values: {dcgmExporter: {enabled: false}}}") == names("hpc") - {"dcgm-exporter"}
-    assert listed("hpc", platform="{stack: device-plugin}")[1:] == [
+    assert listed("hpc", platform="{stack: device-plugin}")[2:] == [
         "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
         "registry.k8s.io/nfd/node-feature-discovery:v0.19.0",
     ]

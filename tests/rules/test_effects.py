@@ -26,13 +26,13 @@ def idle(**fields: str) -> list[tuple[str, str]]:
     ],
 )
 def test_where_no_device_is_shared(fields: dict[str, str], place: str) -> None:
-    assert idle(sharing="{mode: exclusive}", **fields) == [(place, "no device of this pool is shared")]
+    assert idle(sharing="{mode: exclusive}", **fields) == [(place, "no device of pool notebooks is shared")]
 
 
 @pytest.mark.parametrize("rename", ["true", "false"])
 def test_a_name_for_shares_where_there_are_none(rename: str) -> None:
     sharing = f"{{mode: mig, layout: {{1g.5gb: 7}}, rename: {rename}}}"
-    assert idle(**A100, sharing=sharing) == [("sharing/rename", "no device of this pool is shared")]
+    assert idle(**A100, sharing=sharing) == [("sharing/rename", "no device of pool notebooks is shared")]
     assert idle(**A100, sharing=sharing.replace("rename", "replicas: 2, rename")) == []
 
 
@@ -53,8 +53,8 @@ def test_even_caps_have_a_reserve_and_cannot_oversubscribe() -> None:
 
 def test_without_caps_there_is_nothing_to_hold_to_reserve_or_to_oversubscribe() -> None:
     assert idle(memory='{cap: none, reserve: 1Gi, oversubscribe: "200%"}', enforcement="{grace: 30s}") == [
-        ("memory/reserve", "this pool has no caps"),
-        ("memory/oversubscribe", "this pool has no caps"),
+        ("memory/reserve", "pool notebooks has no caps"),
+        ("memory/oversubscribe", "pool notebooks has no caps"),
         ("enforcement", "with cap: none there is nothing to hold"),
     ]
 
@@ -112,7 +112,7 @@ def test_the_mps_daemon_sets_a_limit_where_the_intent_has_none(card: str, each: 
 )
 def test_a_driver_that_has_no_memory_limits_yet(platform: str, version: str | None) -> None:
     text = written(pool(enforcement="{mechanism: driver}"), platform=platform)
-    message = f"driver {version} has no memory limits, so no cap of this pool is held"
+    message = f"driver {version} has no memory limits, so no cap of pool notebooks is held"
     assert found(text, "GS513") == ([(f"{HERE}/enforcement/mechanism", False, message)] if version else [])
     assert not found(text.replace("mechanism: driver", "mechanism: auto"), "GS513")
 

@@ -153,8 +153,8 @@ def test_single_wants_all_gpus_alike_with_one_profile(wanted: Layout | tuple[Lay
     ("card", "goal", "hint"),
     [
         (A100, Instances(count=8), "an A100-SXM4-40GB can have 1, 2, 3, 4, 5, 6 or 7"),
-        ("a30", MemoryEach(size_bytes=24 << 30), "the largest instance is 4g.24gb"),
-        ("thor-igpu", MemoryEach(size_bytes=1 << 30), "is not known"),
+        ("a30", MemoryEach(size_bytes=24 << 30), "the largest instance of known memory is 4g.24gb"),
+        ("thor-igpu", MemoryEach(size_bytes=1 << 30), "a goal that asks for a number"),
         ("rtx-pro-5000-48gb", Balanced(), "balanced is defined for cards with four or seven slices"),
     ],
 )
@@ -162,6 +162,12 @@ def test_a_goal_out_of_reach_is_refused_with_what_the_card_can_do(card: str, goa
     one = pool(Mig(wanted=goal), card)
     assert findings(RULES, one) == [("GS406", "/sharing/goal", "value")]
     assert hint in judged(RULES, one)[0].hints[0]
+
+
+def test_instances_that_nobody_has_measured_are_not_called_indivisible() -> None:
+    (finding,) = judged(RULES, pool(Mig(wanted=MemoryEach(size_bytes=1 << 30)), "thor-igpu"))
+    assert finding.message.startswith("nobody has measured the memory of ")
+    assert finding.message.endswith("so instances with 1Gi usable each cannot be promised")
 
 
 def test_replicas_of_a_profile_that_is_not_there_are_refused_at_the_key() -> None:

@@ -61,9 +61,10 @@ def compiled(intent: str, directory: Path, otherwise: Lock = lock.EMPTY) -> Inpu
         return _broken(memory)
     memory = otherwise if memory == lock.EMPTY else memory
     compilation = pipeline.compile_intent(data, file, memory)
+    lost = (lock.lost(str(directory / lock.FILE)),) if output.is_lost(directory) else ()
     return Input(
         memory=memory,
-        findings=compilation.findings,
+        findings=(*lost, *compilation.findings),
         accepted=compilation.accepted,
         text=compilation.source,
         compilation=compilation,

@@ -1,5 +1,6 @@
 """What a compile did, or would do, in a few lines for people."""
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,8 +48,8 @@ def _goals(plan: Plan) -> str:
 
 
 def _next_steps(plan: Plan, directory: Path) -> str:
-    where = visible(str(directory))
+    where, chart = visible(str(directory)), visible(shlex.quote(str(directory / "chart")))
     return (
         f"next: {where}/README.md says what to install in which order; our chart is\n"
-        f"  helm upgrade --install gpushare {where}/chart --namespace {plan.intent.namespace}\n"
+        f"  helm upgrade --install gpushare {chart} --namespace {plan.intent.namespace}\n"
     )

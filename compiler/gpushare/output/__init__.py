@@ -38,6 +38,11 @@ def remembered(directory: Path) -> Lock | Finding:
     return lock.read(data, str(path))
 
 
+def is_lost(directory: Path) -> bool:
+    """Whether the folder holds a bundle, and its lock is gone."""
+    return not (directory / lock.FILE).exists() and (directory / "nodes" / "pools.yaml").is_file()
+
+
 _NEEDED = "it says what the bundle consists of"
 
 

@@ -41,7 +41,7 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
             "pullPolicy": "IfNotPresent",
         },
         "imagePullSecrets": [{"name": name} for name in platform.image_pull_secrets],
-        "runtimeClassName": runtime_class(platform),
+        "runtimeClassName": platform.runtime_class,
         "kubeletRoot": kubelet_root(platform),
         "migParted": {"enabled": platform.partitioner is Partitioner.MIG_MANAGER},
         "admission": {
@@ -56,19 +56,6 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
         "networkPolicy": {"enabled": True, "from": []},
         "global": {},
     }
-
-
-def runtime_class(platform: Platform) -> str:
-    """The class whose runtime injects driver and devices: what the upstream chart uses; empty for the node's default runtime.
-
-    Upstream of an existing plugin is unknown: where it works without a class, our pods do.
-    """
-    chosen: str | None = None
-    if platform.stack is Stack.GPU_OPERATOR:
-        chosen = platform.values.get("operator", {}).get("runtimeClass") or "nvidia"  # the CRD's default for what is empty
-    elif platform.stack is Stack.DEVICE_PLUGIN:
-        chosen = platform.values.get("runtimeClassName")
-    return chosen or ""
 
 
 def kubelet_root(platform: Platform) -> str:

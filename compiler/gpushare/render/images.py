@@ -10,7 +10,7 @@ from typing import Any
 from gpushare import upstream
 from gpushare.intent import Stack
 from gpushare.plan import Plan
-from gpushare.registry import mirrored
+from gpushare.registry import example_image, mirrored
 from gpushare.upstream import Image, UpstreamChart
 
 _DRIVER_NOTE = "# The operator appends the node's system to the driver's tag, as in -ubuntu24.04: copy that of your nodes."
@@ -20,6 +20,7 @@ def images(plan: Plan, values: Mapping[str, Any], chart_values: Mapping[str, Any
     """The file's text. `values` are those of the upstream chart, `chart_values` those of ours."""
     platform, own = plan.intent.platform, chart_values["image"]
     lines = ["# Every image of this bundle.", f"{mirrored(own['repository'], platform.registry)}:{own['tag']}"]
+    lines += ["# The pods in its README", example_image(platform.registry)]
     if platform.stack is not Stack.EXISTING:
         chart = upstream.chart(platform.stack.value)
         lines += _of_chart(chart, platform.version or chart.version, values)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gpushare import emit, upstream
 from gpushare.intent import Action, Partitioner, Stack
 from gpushare.plan import DevicePlan, Plan, PoolPlan
-from gpushare.registry import mirrored
+from gpushare.registry import example_image
 from gpushare.selectors import POOL_LABEL
 
 _MODES = {
@@ -102,11 +102,13 @@ def _consequence(pool: PoolPlan) -> str:
 def _pod(pool: PoolPlan, resource: str, plan: Plan) -> dict[str, object]:
     container = {
         "name": "main",
-        "image": mirrored("docker.io/library/ubuntu", plan.intent.platform.registry) + ":24.04",
+        "image": example_image(plan.intent.platform.registry),
         "command": ["nvidia-smi", "-L"],
         "resources": {"limits": {resource: 1}},
     }
     spec: dict[str, object] = {"restartPolicy": "Never", "nodeSelector": {POOL_LABEL: pool.name}}
+    if plan.intent.platform.runtime_class:
+        spec["runtimeClassName"] = plan.intent.platform.runtime_class
     if pool.pool.tolerations:
         spec["tolerations"] = [dict(toleration) for toleration in pool.pool.tolerations]
     spec["containers"] = [container]

@@ -10,8 +10,8 @@ from typing import Any
 
 from gpushare.catalog import Catalog
 from gpushare.diagnostics import Finding
-from gpushare.intent import Intent
-from gpushare.record import replace
+from gpushare.intent import Intent, Layout
+from gpushare.record import NOTHING, replace
 from gpushare.rules import (
     effects,
     enforcement,
@@ -40,12 +40,15 @@ _MODULES = (
 RULES: tuple[Rule, ...] = tuple(sorted(chain.from_iterable(module.RULES for module in _MODULES), key=lambda rule: rule.code))
 
 
-def judge(intent: Intent, catalog: Catalog, document: Mapping[str, Any] | None = None) -> list[Finding]:
+def judge(
+    intent: Intent, catalog: Catalog, document: Mapping[str, Any] | None = None, pinned: Mapping[str, Layout] = NOTHING
+) -> list[Finding]:
     """Everything that the rules find, by code and then in the intent's order.
 
-    `document` is the text's own mapping, for the rules on what is written though it equals a default.
+    `document` is the text's own mapping, for the rules on what is written though it equals a default. `pinned` are the layouts
+    of goals that the lock remembers: they are judged like those that are resolved now.
     """
-    context = Context(intent=intent, catalog=catalog, document=document or {})
+    context = Context(intent=intent, catalog=catalog, document=document or {}, pinned=pinned)
     return [finding for rule in RULES for finding in _limited(rule.check(context))]
 
 

@@ -42,7 +42,7 @@ def check_effect(context: Context) -> Iterator[Finding]:
 
 
 def _unshared(context: Context, pool: Pool) -> _Idle:
-    why, hint = "no device of this pool is shared", "remove it, or share devices with replicas"
+    why, hint = f"no device of pool {pool.name} is shared", "remove it, or share devices with replicas"
     if pool.enforcement != Enforcement() and not is_misplaced(pool):
         yield ("enforcement",), why, hint
     if pool.memory.oversubscribe_percent != 100:
@@ -57,10 +57,10 @@ def _of_sharing(pool: Pool, shared: list[Kind]) -> _Idle:
     wanted: set[CapValue] = {caps.wanted_cap(pool, kind.profile) for kind in shared}
     uncapped, by_mps = wanted == {CapWord.NONE}, pool.mode is Mode.MPS
     if pool.memory.reserve is not None and (by_mps or uncapped) and not _goal_in_memory(pool):
-        why = "the MPS daemon divides all memory" if by_mps else "this pool has no caps"
+        why = "the MPS daemon divides all memory" if by_mps else f"pool {pool.name} has no caps"
         yield ("memory", "reserve"), why, "remove it" if by_mps else "remove it, or write a cap"
     if pool.memory.oversubscribe_percent != 100 and (by_mps or wanted <= {CapWord.NONE, CapWord.EVEN}):
-        why = "even caps never add up to more than the device" if CapWord.EVEN in wanted else "this pool has no caps"
+        why = "even caps never add up to more than the device" if CapWord.EVEN in wanted else f"pool {pool.name} has no caps"
         why = "the MPS daemon gives no client more than its part" if by_mps else why
         yield ("memory", "oversubscribe"), why, "remove it" if by_mps else "remove it, or write a cap as a size"
     if pool.enforcement != Enforcement() and uncapped and not is_misplaced(pool):
@@ -120,7 +120,7 @@ def check_driver_limits(context: Context) -> Iterator[Finding]:
             yield Finding(
                 code="GS513",
                 severity=Severity.WARNING,
-                message=f"driver {version} has no memory limits, so no cap of this pool is held",
+                message=f"driver {version} has no memory limits, so no cap of pool {pool.name} is held",
                 hints=(f"write mechanism: auto, or a driver from R{DRIVER_LIMITS_FROM} on",),
                 path=pool_path(pool, "enforcement", "mechanism"),
             )

@@ -37,7 +37,7 @@ def check_mps(context: Context) -> Iterator[Finding]:
     """GS506: MPS limits where no MPS daemon runs."""
     for pool in context.intent.pools:
         if _mps_without_daemon(pool):
-            message = f"mechanism: mps needs mode: mps, and this pool's is {pool.mode.value}"
+            message = f"mechanism: mps needs mode: mps, and pool {pool.name} has {pool.mode.value}"
             yield _mechanism("GS506", pool, message, "write mechanism: auto, which takes the strongest that the node has")
 
 

@@ -19,6 +19,10 @@ _Wrong = tuple[Path, bool, str, str]
 
 def check_syntax(context: Context) -> Iterator[Finding]:
     """GS211: labels, namespaces and tolerations that the API server would refuse."""
+    for number, namespace in enumerate(context.intent.platform.namespaces):
+        if not is_dns_label(namespace):
+            where: Path = ("spec", "platform", "namespaces", number)
+            yield Finding(code="GS211", message=f"{namespace!r} is no name for a namespace", hints=(_NAME,), path=where)
     for pool in context.intent.pools:
         for path, on_key, message, hint in (*_labels(pool), *_expressions(pool), *_namespaces(pool), *_tolerations(pool)):
             yield Finding(code="GS211", message=message, hints=(hint,), path=pool_path(pool, *path), on_key=on_key)

@@ -113,9 +113,10 @@ def check_place(context: Context) -> Iterator[Finding]:
         elif isinstance(cap, tuple) and card:
             unshared = [name for name, _ in cap if name in profiles_by_name(card) and not _replicated(context, pool, name)]
             for name in unshared:
-                yield _nothing_shared(f"{name} is not replicated in this pool, so it has no cap", (*path, name), on_key=True)
+                message = f"{name} is not replicated in pool {pool.name}, so it has no cap"
+                yield _nothing_shared(message, (*path, name), on_key=True)
         elif isinstance(pool.sharing, Mig) and pool.sharing.replicas == ():
-            yield _nothing_shared("no profile of this pool is replicated, so memory.cap means nothing here", path)
+            yield _nothing_shared(f"no profile of pool {pool.name} is replicated, so memory.cap means nothing here", path)
 
 
 def _replicated(context: Context, pool: Pool, name: str) -> bool:

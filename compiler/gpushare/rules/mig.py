@@ -153,9 +153,12 @@ def check_goals(context: Context) -> Iterator[Finding]:
         if isinstance(sharing.wanted, tuple) or context.layouts(pool):
             continue
         what, hint = _out_of_reach(sharing.wanted, pool, card, geometry)
+        message = f"{a_card(card)} cannot be divided into {what}"
+        if isinstance(sharing.wanted, MemoryEach) and (unknown := _unmeasured(geometry)):
+            message = f"nobody has measured the memory of {listing(unknown)} of {a_card(card)}, so {what} cannot be promised"
         yield Finding(
             code="GS406",
-            message=f"{a_card(card)} cannot be divided into {what}",
+            message=message,
             hints=(hint,),
             path=pool_path(pool, "sharing", "goal"),
         )
@@ -177,14 +180,19 @@ def _out_of_reach(goal: Goal, pool: Pool, card: Card, geometry: Geometry) -> tup
             assert_never(goal)
 
 
+def _unmeasured(geometry: Geometry) -> list[str]:
+    """The profiles that a goal may use and whose memory is not known."""
+    return [profile.name for profile in geometry.profiles if not profile.has_attributes and not profile.memory_mib]
+
+
 def _largest_usable(pool: Pool, card: Card, geometry: Geometry) -> str:
     plain = [profile for profile in geometry.profiles if not profile.has_attributes]
     sizes = {profile.name: caps.usable_bytes(profile.memory_mib, pool.memory.reserve) for profile in plain}
     known = [(size, name) for name, size in sizes.items() if size]
     if not known:
-        return f"the memory of the instances of {a_card(card)} is not known: write a layout or {{instances: n}}"
+        return "write a layout, or a goal that asks for a number: {instances: 2}"
     size, name = max(known)
-    return f"the largest instance is {name}, with {size // MIB}Mi usable of the {product(card)}"
+    return f"the largest instance of known memory is {name}, with {size // MIB}Mi usable of the {product(card)}"
 
 
 def check_some_mig(context: Context) -> Iterator[Finding]:
@@ -195,7 +203,7 @@ def check_some_mig(context: Context) -> Iterator[Finding]:
             grouped = bool(layout_groups(pool))
             yield Finding(
                 code="GS408",
-                message="every GPU of this pool stays whole, so this is not MIG",
+                message=f"every GPU of pool {pool.name} stays whole, so this is not MIG",
                 hints=("write sharing: {mode: exclusive}",),
                 path=pool_path(pool, "sharing", "layouts" if grouped else "layout"),
                 on_key=grouped,

@@ -51,6 +51,9 @@ def _instead(name: str, card: Card, known: Mapping[str, MigProfile]) -> Iterator
     """Write the nearest names of the card: the same name in NVML's spelling, the same slices, then all there are."""
     if _COMPUTE_INSTANCE.search(name):
         yield "compute instances inside a GPU instance cannot be offered by the device plugin; name the whole instance"
+    if name in ("gpu", "nvidia.com/gpu"):
+        yield "whole GPUs beside MIG are never shared: name a profile, or write a number for all of them, such as replicas: 2"
+        return
     meant = _respell(name)
     if meant in known:
         yield f"write {meant}"
@@ -80,7 +83,7 @@ def check_replicas(context: Context) -> Iterator[Finding]:
             if name in profiles_by_name(card) and present is not None and name not in present:
                 yield Finding(
                     code="GS407",
-                    message=f"replicas names {name}, which no GPU of this pool has",
+                    message=f"replicas names {name}, which no GPU of pool {pool.name} has",
                     hints=(f"its GPUs have {listing(present)}" if present else "all its GPUs are whole: leave replicas out",),
                     path=pool_path(pool, "sharing", "replicas", name),
                     on_key=True,

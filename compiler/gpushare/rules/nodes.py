@@ -85,7 +85,7 @@ def _clash(later: Pool, earlier: list[Pool]) -> Finding:
         )
     return Finding(
         code="GS203",
-        message=f"one node can be in this pool and in {whose}: their selectors do not exclude each other",
+        message=f"one node can be in pool {later.name} and in {whose}: their selectors do not exclude each other",
         hints=(f"{_separation(first, later)}, or {priority}",),
         path=pool_path(later, "nodes"),
     )

@@ -14,8 +14,10 @@ HERE = ("spec", "platform")
 LAST_KNOWN_TO_MIG_PARTED = 16
 """The last GPU instance profile (NVML's number) that go-nvlib 0.12 knows, and with it mig-parted 0.15."""
 
-_REPOSITORY = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9._-]+)*\Z"
-_IMAGE = r"[a-zA-Z0-9-]+\Z"
+_PART = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
+_REPOSITORY = rf"(?=.{{1,150}}\Z)[a-z0-9]+((\.|-+)[a-z0-9]+)*(:[0-9]{{1,5}})?(/{_PART})*\Z"
+_IMAGE = rf"(?=.{{1,50}}\Z){_PART}\Z"
+"""As registries and container runtimes read references (distribution's grammar), and short enough for all of one."""
 _TAG = r"(sha256:[0-9a-f]{64}|[A-Za-z0-9_][A-Za-z0-9._-]{0,127})\Z"
 
 
@@ -58,7 +60,7 @@ def check_image_names(context: Context) -> Iterator[Finding]:
         where = (*HERE, "driver")
         checked = [
             (driver.repository, _REPOSITORY, "repository", "write it without https:// and image", (*where, "repository")),
-            (driver.image, _IMAGE, "image name", "write letters, digits and hyphens only, such as driver", (*where, "image")),
+            (driver.image, _IMAGE, "image name", "write lower-case letters and digits, such as driver", (*where, "image")),
             (driver.version, _TAG, "driver version", 'write a tag or a digest, such as "595.91.07"', (*where, "version")),
         ]
     for value, form, what, hint, path in checked:
@@ -144,7 +146,7 @@ def check_foreign_partitioner(context: Context) -> Iterator[Finding]:
             yield Finding(
                 code="GS716",
                 severity=Severity.WARNING,
-                message="an operator that is already there may run mig-manager, which would undo this pool's layout",
+                message=f"an operator that is already there may run mig-manager, which would undo the layout of {pool.name}",
                 hints=("set its migManager.enabled: false, or label these nodes nvidia.com/gpu.deploy.mig-manager=false",),
                 path=pool_path(pool, "sharing", "mode"),
             )

@@ -98,10 +98,11 @@ def check_confirmed(context: Context) -> Iterator[Finding]:
             continue
         facts = [*_board_facts(pool, card, kinds or ()), *_profile_facts(pool, card, kinds or ())]
         if facts:
+            relied = ", ".join(dict.fromkeys(facts))
             yield Finding(
                 code="GS209",
                 severity=Severity.WARNING,
-                message=f"this pool relies on what no source confirms of {a_card(card)}: {', '.join(dict.fromkeys(facts))}",
+                message=f"pool {pool.name} relies on what no source confirms of {a_card(card)}: {relied}",
                 hints=("compare with nvidia-smi on such a node; the node runtime measures again and says what differs",),
                 path=pool_path(pool, "card"),
             )
@@ -150,11 +151,12 @@ def check_same_resource(context: Context) -> Iterator[Finding]:
         others = [offer for offer in offered if offer[2] != offered[0][2] and offer[0] is not offered[0][0]]
         if others:
             first = {text: f"{text} in {pool.name}" for pool, _, text in reversed(offered)}
+            selector = f"{{gpushare.dev/pool: {others[0][0].name}}}"
             yield Finding(
                 code="GS210",
                 severity=Severity.WARNING,
                 message=f"{resource} means different things: {few(list(reversed(first.values())), 4)}",
-                hints=("pods that ask for it must select their pool: nodeSelector {gpushare.dev/pool: NAME}",),
+                hints=(f"pods that ask for it must select their pool, such as nodeSelector {selector}",),
                 path=_difference(context, offered[0], others[0]),
             )
 

@@ -20,12 +20,22 @@ from gpushare.shares import Kind
 class Context:
     """One intent and the cards it may name, with what was already worked out for each pool.
 
+    `pinned` are the layouts that goals were resolved to before, by pool.
+
     `document` is what the user wrote; only rules on what is *written* need it, the intent itself has all defaults filled.
 
     Every method returns None where the answer cannot be known because another rule reports why; a rule then passes on.
     """
 
-    def __init__(self, *, intent: Intent, catalog: Catalog, document: Mapping[str, Any] = NOTHING) -> None:
+    def __init__(
+        self,
+        *,
+        intent: Intent,
+        catalog: Catalog,
+        document: Mapping[str, Any] = NOTHING,
+        pinned: Mapping[str, Layout] = NOTHING,
+    ) -> None:
+        self.pinned = pinned
         self.intent = intent
         self.catalog = catalog
         self.document = document
@@ -45,7 +55,7 @@ class Context:
         """The layout of each GPU of one of the pool's nodes, by index; None when card, profiles, indexes or goal are wrong."""
         if pool.name not in self._layouts:
             card = self.card(pool)
-            self._layouts[pool.name] = None if card is None else shares.layouts(pool, card)
+            self._layouts[pool.name] = None if card is None else shares.layouts(pool, card, self.pinned.get(pool.name))
         return self._layouts[pool.name]
 
     def kinds(self, pool: Pool) -> tuple[Kind, ...] | None:

@@ -1,0 +1,54 @@
+"""A bundle whose lock is gone says so, and still compiles."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+INTENT = """apiVersion: gpushare.dev/v1
+kind: ClusterIntent
+metadata: {name: c}
+spec:
+  pools: {p: {card: t4, nodes: {matchLabels: {a: b}}, gpusPerNode: 4, sharing: {mode: exclusive}}}
+"""
+
+
+def gpushare(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gpushare", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def compiled(tmp_path: Path) -> Path:
+    (tmp_path / "intent.yaml").write_text(INTENT)
+    done = gpushare("compile", "intent.yaml", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    return tmp_path
+
+
+def test_a_lost_lock_is_told_once_and_written_anew(compiled: Path) -> None:
+    (compiled / "bundle/gpushare.lock.yaml").unlink()
+    done = gpushare("compile", "--format", "json", "intent.yaml", cwd=compiled)
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert (finding["code"], finding["severity"], finding["file"]) == ("GS791", "warning", "bundle/gpushare.lock.yaml")
+    assert "has lost its gpushare.lock.yaml" in finding["message"]
+    assert (compiled / "bundle/gpushare.lock.yaml").exists()
+    assert gpushare("compile", "intent.yaml", cwd=compiled).stderr == ""
+
+
+def test_a_strict_compile_stops_at_a_lost_lock(compiled: Path) -> None:
+    (compiled / "bundle/gpushare.lock.yaml").unlink()
+    assert gpushare("compile", "--strict", "intent.yaml", cwd=compiled).returncode == 1
+    assert not (compiled / "bundle/gpushare.lock.yaml").exists()
+
+
+def test_a_first_compile_has_lost_nothing(compiled: Path) -> None:
+    (compiled / "empty").mkdir()
+    assert gpushare("compile", "-o", "empty", "intent.yaml", cwd=compiled).stderr == ""
+
+
+def test_the_next_command_can_be_copied_from_a_folder_with_a_space(compiled: Path) -> None:
+    done = gpushare("compile", "-o", "my bundle", "intent.yaml", cwd=compiled)
+    assert "helm upgrade --install gpushare 'my bundle/chart' --namespace gpu-system" in done.stdout

@@ -73,6 +73,13 @@ class MigProfile(Record):
         return "+" in self.name or "-" in self.name
 
 
+class LayoutDriver(Record):
+    """A layout with all of `profiles` needs `min_driver` or newer."""
+
+    profiles: tuple[str, ...]
+    min_driver: str
+
+
 class Geometry(Record):
     """What MIG can make of one card: a grid of `units` memory slices and the profiles that may stand on it.
 
@@ -84,6 +91,7 @@ class Geometry(Record):
     profiles: tuple[MigProfile, ...]
     engine_totals: Engines
     min_driver: str | None = None
+    layout_drivers: tuple[LayoutDriver, ...] = ()
     max_compute_instances: int | None = None
     max_gfx_instances: int | None = None
     unconfirmed: tuple[str, ...] = ()
@@ -269,6 +277,9 @@ def _geometry(mig: Mapping[str, Any]) -> Geometry:
         profiles=tuple(_profile(row) for row in mig["profiles"]),
         engine_totals=_engines(mig.get("engineTotals", {})),
         min_driver=mig.get("minDriver"),
+        layout_drivers=tuple(
+            LayoutDriver(profiles=tuple(row["profiles"]), min_driver=row["minDriver"]) for row in mig.get("layoutDrivers", ())
+        ),
         max_compute_instances=mig.get("maxComputeInstances"),
         max_gfx_instances=mig.get("maxGfxInstances"),
         unconfirmed=tuple(mig.get("unconfirmed", ())),

@@ -335,3 +335,24 @@ def test_a_driver_must_know_how_to_partition_the_card(version: str, too_old: boo
 
 def test_a_driver_is_not_too_old_for_cards_that_are_not_partitioned() -> None:
     assert codes(platform='{driver: {version: "440.33.01"}}') == []
+
+
+@pytest.mark.parametrize(
+    ("card", "layout", "version", "needed"),
+    [
+        (A100, "{1g.5gb+me: 1}", "460.106.00", "470"),
+        (A100, "{1g.5gb+me: 1}", "470.57.02", None),
+        (A100, "{4g.20gb: 1, 3g.20gb: 1}", "470.57.02", "510"),
+        (A100, "{4g.20gb: 1}", "470.57.02", None),
+        (A100, "{4g.20gb: 1, 3g.20gb: 1}", "510.39.01", None),
+        (A100, "{1g.10gb: 4}", "515.105.01", "525"),
+        (A100, "{1g.10gb: 4}", "525.60.13", None),
+        ("a30", "{2g.12gb+me: 1}", "515.105.01", "525"),
+    ],
+)
+def test_some_layouts_need_a_newer_driver_than_the_card(card: str, layout: str, version: str, needed: str | None) -> None:
+    one = pool("training", card=card, nodes="{names: [n1]}", sharing=f"{{mode: mig, layout: {layout}}}")
+    findings = [f for f in judged(written(one, platform=f'{{driver: {{version: "{version}"}}}}')) if f.code == "GS718"]
+    expected = [(f"that needs driver R{needed} or newer",)] if needed else []
+    assert [finding.hints for finding in findings] == expected
+    assert all("of pool training" in finding.message for finding in findings)

@@ -25,7 +25,7 @@ _PERCENT = re.compile(r"([0-9]{1,6})(?:\.([0-9]{1,4}))?%\Z")
 DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _DNS_LABEL = re.compile(DNS_LABEL + r"\Z")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
-_HOST_PATH = re.compile(r"/[A-Za-z0-9._/+@-]*\Z")
+_HOST_PATH = re.compile(r"(?=.{1,1024}\Z)(/|(/[A-Za-z0-9._+@-]+)+/?)\Z")
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 
 

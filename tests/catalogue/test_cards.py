@@ -20,7 +20,10 @@ GROUPS = {
     "identity": {"id", "name", "product", "nameAliases", "architecture", "chip", "pciDeviceIds", "deviceFilters"},
     "memory": {"memoryMiB", "memoryObservedMiB"},
     "board": {"formFactor", "ecc", "nvlink", "timeSlicing"},
-    "mig.support": {"migSupported", "mig.minDriver", "mig.layoutDrivers", "mig.maxInstances", "mig.maxComputeInstances", "mig.maxGfxInstances"},
+    "mig.support": {
+        "migSupported", "mig.minDriver", "mig.layoutDrivers",
+        "mig.maxInstances", "mig.maxComputeInstances", "mig.maxGfxInstances",
+    },
     "mig.profiles": {f"mig.profiles.{key}" for key in ("name", "nvmlEnum", "profileId", "computeSlices", "maxCount")},
     "mig.placements": {"mig.units", "mig.profiles.placements"},
     "mig.memory": {"mig.profiles.memoryMiB", "mig.profiles.memoryObservedMiB"},

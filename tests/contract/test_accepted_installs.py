@@ -46,7 +46,9 @@ PLACES = {
     "/spec/platform/driver": [{"repository": name} for name in [*NAMES, "a.b/c", "a/B"]] + [{"image": n} for n in NAMES],
     "/spec/platform/values": [
         *({"operator": {"runtimeClass": name}} for name in [*NAMES, "a" * 253, "a" * 254, 5, None]),
-        *({"hostPaths": {"kubeletRootDir": path}} for path in ("/a", "a", "/", "//", "/a/../b", "/a b", "/a/", "", "/{{ x }}")),
+        *({"hostPaths": {"kubeletRootDir": path}} for path in (
+            "/a", "a", "/", "//", "/a//b", "/a/../b", "/a b", "/a/", "", "/{{ x }}",
+        )),
     ],
     "/spec/pools": [{name: THIRD} for name in [*NAMES, "a" * 48, "a" * 49, "release"]],
     "/spec/pools/p/nodes/matchLabels": [{key: "v"} for key in KEYS] + [{"k": name} for name in NAMES],

@@ -104,7 +104,7 @@ def _unusable(path: Steps, value: str) -> tuple[str, str] | None:
     """What is wrong with a text, and what to write, where it becomes a name or a path in our own objects as well."""
     if ".".join(path) in ("operator.runtimeClass", "runtimeClassName") and value and not is_dns_subdomain(value):
         return "is no name for a RuntimeClass", "write lower-case letters, digits, inner hyphens and dots"
-    if path[0] == "hostPaths" and not is_host_path(value):
+    if path[0] == "hostPaths" and (not is_host_path(value) or (value == "/" and path[-1] == "kubeletRootDir")):
         return "is no folder on the nodes", "write an absolute path without .., such as /var/lib/kubelet"
     return None
 

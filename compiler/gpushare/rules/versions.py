@@ -166,11 +166,12 @@ def check_driver_age(context: Context) -> Iterator[Finding]:
             )
             continue
         present = [{name for name, _ in layout} for layout in set(context.layouts(pool) or ())]
+        where = f"on {a_card(card)} of pool {pool.name}"
         for needed in card.mig.layout_drivers:
             if version < _numbers(needed.min_driver) and any(names.issuperset(needed.profiles) for names in present):
                 yield Finding(
                     code="GS718",
-                    message=f"driver {driver.version} cannot make {listing(needed.profiles)} on {a_card(card)} of pool {pool.name}",
+                    message=f"driver {driver.version} cannot make {listing(needed.profiles)} {where}",
                     hints=(f"that needs driver R{needed.min_driver} or newer",),
                     path=(*HERE, "driver", "version"),
                 )

@@ -21,7 +21,7 @@ GROUPS = {
     "memory": {"memoryMiB", "memoryObservedMiB"},
     "board": {"formFactor", "ecc", "nvlink", "timeSlicing"},
     "mig.support": {
-        "migSupported", "mig.minDriver", "mig.layoutDrivers",
+        "migSupported", "mig.minDriver", "mig.layoutDrivers.profiles", "mig.layoutDrivers.minDriver",
         "mig.maxInstances", "mig.maxComputeInstances", "mig.maxGfxInstances",
     },
     "mig.profiles": {f"mig.profiles.{key}" for key in ("name", "nvmlEnum", "profileId", "computeSlices", "maxCount")},

@@ -6,7 +6,7 @@ number without a fraction is whole, `true` is no number. Patterns must match to 
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -28,22 +28,29 @@ class PolicyError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Value:
-    """One value of a document. Every method returns what it asks for, or raises PolicyError with this path."""
+    """One value of a document. Every method returns what it asks for, or raises PolicyError with this path.
+
+    `ignored` gets the paths of fields that are not known, in the whole document; None: such a field is refused.
+    """
 
     value: Any
     path: str = ""
+    ignored: list[str] | None = field(default=None, compare=False)
 
     def fields(self, *names: str, optional: tuple[str, ...] = ()) -> dict[str, "Value"]:
-        """A mapping with exactly these keys; an optional one that is absent counts as null."""
+        """A mapping with these keys; an optional one that is absent counts as null."""
         found = self._mapping()
         known = (*names, *optional)
         for key in found:
-            if key not in known:
+            if key in known:
+                continue
+            if self.ignored is None:
                 raise PolicyError(self._below(key), f"is not known; known here are {', '.join(known)}")
+            self.ignored.append(self._below(key))
         for name in names:
             if name not in found:
                 raise PolicyError(self._below(name), "is missing")
-        return {name: Value(value=found.get(name), path=self._below(name)) for name in known}
+        return {name: self._child(found.get(name), self._below(name)) for name in known}
 
     def entries(self, *, at_least: int = 0) -> tuple[tuple[str, "Value"], ...]:
         """A mapping with keys of the writer's choice, as pairs in the document's order."""
@@ -53,7 +60,7 @@ class Value:
         for key in found:
             if not isinstance(key, str):
                 raise PolicyError(self._below(key), "must have text for its key")
-        return tuple((key, Value(value=value, path=self._below(key))) for key, value in found.items())
+        return tuple((key, self._child(value, self._below(key))) for key, value in found.items())
 
     def items(self, *, at_least: int = 0) -> tuple["Value", ...]:
         """A list."""
@@ -61,7 +68,7 @@ class Value:
             raise self.refusal("must be a list")
         if len(self.value) < at_least:
             raise self.refusal(f"must have {at_least} or more items")
-        return tuple(Value(value=item, path=f"{self.path}[{number}]") for number, item in enumerate(self.value))
+        return tuple(self._child(item, f"{self.path}[{number}]") for number, item in enumerate(self.value))
 
     def text(self, pattern: re.Pattern[str] | None = None, *, at_least: int = 0, at_most: int | None = None) -> str:
         """Text which the pattern, if any, matches as a whole; lengths in characters."""
@@ -108,6 +115,9 @@ class Value:
     def refusal(self, message: str) -> PolicyError:
         """The error that says what this value must be, and what it is."""
         return PolicyError(self.path, f"{message}, not {_shown(self.value)}")
+
+    def _child(self, value: object, path: str) -> "Value":
+        return Value(value=value, path=path, ignored=self.ignored)
 
     def _mapping(self) -> dict[Any, Any]:
         if not isinstance(self.value, dict):

@@ -1,4 +1,4 @@
-"""Policy: what a node of one pool must become, and the strict reader of its text (the form NodePolicy, version 1).
+"""Policy: what a node of one pool must become, and the reader of its text (the form NodePolicy, version 1).
 
 Owns the form on the node's side. A policy that is read has nothing left to doubt: every GPU index stands in it exactly
 once, and MIG is on exactly where instances are wanted. Reads no files, knows no cards and no hardware.
@@ -6,7 +6,7 @@ once, and MIG is on exactly where instances are wanted. Reads no files, knows no
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import yaml
@@ -186,7 +186,10 @@ class Rollout:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """One pool's policy. `gpus` are sorted by index, from 0 without a gap; `resources` is what allocatable must show."""
+    """One pool's policy. `gpus` are sorted by index, from 0 without a gap; `resources` is what allocatable must show.
+
+    `ignored` are paths of fields that a later compiler has written and that this runtime does not know.
+    """
 
     pool: str
     cluster: str
@@ -203,15 +206,21 @@ class Policy:
     rollout: Rollout
     namespaces: tuple[str, ...]
     tenancy: Tenancy = Tenancy()
+    ignored: tuple[str, ...] = field(default=(), compare=False)
 
 
 def read(text: str) -> Policy:
-    """The policy that the text is. PolicyError, with the path inside the document, for everything else."""
+    """The policy that the text is. PolicyError, with the path inside the document, for everything else.
+
+    Compiler and runtime may be one release apart: fields that were added since then are optional here, and fields that are
+    not known yet are ignored. What changes the meaning of a field that is known gets another apiVersion.
+    """
     try:
         document = yaml.safe_load(text)
     except _UNREADABLE as error:
         raise PolicyError("", f"is not YAML: {' '.join(str(error).split())}") from error
-    whole = Value(value=document).fields("apiVersion", "kind", "metadata", "spec")
+    ignored: list[str] = []
+    whole = Value(value=document, ignored=ignored).fields("apiVersion", "kind", "metadata", "spec")
     whole["apiVersion"].word(_ApiVersion)
     whole["kind"].word(_Kind)
     metadata = whole["metadata"].fields("name", "cluster")
@@ -219,7 +228,7 @@ def read(text: str) -> Policy:
         "card", "gpusPerNode", "mode", "stack", "partitioner", "profile", "migConfig", "gpus", "resources", "shares",
         "enforcement", "rollout", "namespaces", optional=("tenancy",),
     )  # fmt: skip
-    return Policy(
+    policy = Policy(
         pool=metadata["name"].text(_POOL),
         cluster=metadata["cluster"].text(_LABEL),
         card=_card(spec["card"]),
@@ -236,6 +245,7 @@ def read(text: str) -> Policy:
         namespaces=tuple(value.text(_LABEL) for value in spec["namespaces"].items()),
         tenancy=spec["tenancy"].optional(_tenancy) or Tenancy(),
     )
+    return replace(policy, ignored=tuple(ignored))
 
 
 def _card(value: Value) -> Card:

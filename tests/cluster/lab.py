@@ -207,11 +207,10 @@ class Lab:
         assert pod is not None
         return self.cluster.kubectl("logs", pod["metadata"]["name"], "--namespace", NAMESPACE, "--container", container)
 
-    def queue(self) -> list[str]:
-        """The nodes that wait for a turn, after those that have one."""
+    def turns(self) -> list[str]:
+        """The nodes that have a turn."""
         items = self.cluster.read(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")["items"]
-        items.sort(key=lambda one: ("acquireTime" not in one["spec"], int(one["metadata"]["resourceVersion"])))
-        return [str(one["spec"]["holderIdentity"]) for one in items]
+        return [str(one["spec"]["holderIdentity"]) for one in items if "holderIdentity" in one["spec"]]
 
     # --- tenants ---
 

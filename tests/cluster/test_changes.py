@@ -72,7 +72,7 @@ def test_a_new_layout_goes_from_node_to_node(pool: Lab) -> None:
     pool.cluster.wait(is_done, "both nodes offer the new layout", 120)
     assert out == 1
     await_offers(pool, {THREE: 6})
-    pool.cluster.wait(lambda: not pool.queue(), "all turns are given back")
+    pool.cluster.wait(lambda: not pool.turns(), "all turns are given back")
 
 
 def test_a_new_cap_relabels_nothing(pool: Lab) -> None:
@@ -138,7 +138,7 @@ def test_a_node_that_fails_stops_the_rollout_and_says_why(pool: Lab) -> None:
     described = pool.cluster.kubectl("describe", "node", bad)
     assert "GPUShareReady" in described
     assert "2g.10gb" in described, described
-    assert pool.queue()[0] == bad
+    assert pool.turns()[0] == bad
     assert pool.offer(good) == {SEVEN: 14}
     assert pool.condition(good)["reason"] in ("Ready", "WaitingForTurn")
     assert len(pool.silicon(good).instances(0)) == 7
@@ -146,7 +146,7 @@ def test_a_node_that_fails_stops_the_rollout_and_says_why(pool: Lab) -> None:
         pool.silicon(node).heal()
     # The way out is the former intent; the turn must not be kept then.
     bring(pool, {SEVEN: 14}, SEVENS)
-    pool.cluster.wait(lambda: not pool.queue(), "the turn is given back")
+    pool.cluster.wait(lambda: not pool.turns(), "the turn is given back")
     bring(pool, {THREE: 6}, THREES)
 
 

@@ -52,7 +52,7 @@ def dead(pool: Lab) -> Iterator[str]:
 def test_while_the_dead_node_is_in_the_cluster_the_other_keeps_what_it_offers(pool: Lab, dead: str) -> None:
     """The DaemonSet waits for the dead node's pod, and the queue for its turn."""
     [other] = set(BOTH) - {dead}
-    assert pool.queue()[0] == dead
+    assert pool.turns()[0] == dead
     assert pool.offer(other) == {SEVEN: 14}
     assert not pool.taints(other)
 
@@ -64,4 +64,4 @@ def test_when_its_node_object_is_deleted_the_other_goes_on(pool: Lab, dead: str)
     here = ("--field-selector", f"spec.nodeName={dead}", "--namespace", NAMESPACE)
     pool.cluster.kubectl("delete", "pods", *here, "--force", "--grace-period=0")
     await_offers(pool, {THREE: 6}, (other,))
-    pool.cluster.wait(lambda: not pool.queue(), "both turns are over")
+    pool.cluster.wait(lambda: not pool.turns(), "both turns are over")

@@ -167,36 +167,42 @@ def test_a_pod_is_really_evicted_so(cluster: Cluster, tenants: dict[str, str], a
 def lease(name: str, holder: str) -> str:
     metadata = {"name": name, "namespace": NAMESPACE, "labels": {"gpushare.dev/pool": "training"}}
     return json.dumps({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata,
-                       "spec": {"holderIdentity": holder}})
+                       "spec": {"holderIdentity": holder} if holder else {}})
 
 
-def test_a_node_queues_for_itself_alone(cluster: Cluster, attempt: Try) -> None:
-    create = ("create", "--dry-run=server", "--filename", "-")
-    assert attempt(*create, stdin=lease("gpushare-training.node-1", "node-1")) == ""
-    for name, holder in (("gpushare-training.node-1", "node-2"), ("gpushare-training.node-2", "node-1"),
-                         ("gpushare-training.node-2", "node-2"), ("kube-scheduler", "node-1")):  # fmt: skip
-        assert "own node only" in attempt(*create, stdin=lease(name, holder)), name
-    leases = {"own": lease("gpushare-training.node-1", "node-1"), "other": lease("gpushare-training.node-2", "node-2")}
-    for one in leases.values():
+SLOT, NUMBER = "gpushare-training.1", "gpushare-training.slots"
+NO_SLOT = ["kube-scheduler", "gpushare-training", "gpushare-training.node-1", "gpushare-training.1.x", "gpushare-.slots.", "1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "holder"), [(SLOT, "node-2"), (SLOT, ""), (NUMBER, "node-1"), *((one, "node-1") for one in NO_SLOT)])
+def test_a_node_takes_no_slot_for_others_and_no_lease_that_is_no_slot(attempt: Try, name: str, holder: str) -> None:
+    assert "hold a slot" in attempt("create", "--dry-run=server", "--filename", "-", stdin=lease(name, holder))
+
+
+def test_a_node_takes_keeps_and_gives_back_a_slot(cluster: Cluster, attempt: Try) -> None:
+    for one in (lease(SLOT, "node-1"), lease(NUMBER, "")):
+        assert attempt("create", "--dry-run=server", "--filename", "-", stdin=one) == ""
         cluster.kubectl("create", "--filename", "-", stdin=one)
+    delete = ("delete", "lease", "--namespace", NAMESPACE, "--dry-run=server")
     try:
-        renew = ("replace", "--dry-run=server", "--filename", "-")
-        assert attempt(*renew, stdin=leases["own"]) == ""
-        assert "own node only" in attempt(*renew, stdin=leases["other"])
-        assert "own node only" in attempt(*renew, stdin=lease("gpushare-training.node-2", "node-1"))
+        assert attempt("replace", "--dry-run=server", "--filename", "-", stdin=lease(SLOT, "node-1")) == ""
+        assert attempt("replace", "--dry-run=server", "--filename", "-", stdin=lease(NUMBER, "")) == ""
+        assert "hold a slot" in attempt("replace", "--dry-run=server", "--filename", "-", stdin=lease(SLOT, "node-2"))
+        assert attempt(*delete, SLOT) == ""
+        assert "hold a slot" in attempt(*delete, NUMBER)
     finally:
         cluster.kubectl("delete", "leases", "--namespace", NAMESPACE, "--all")
 
 
-def test_a_queue_is_swept_and_no_other_lease_is_touched(cluster: Cluster, attempt: Try) -> None:
-    foreign = json.loads(lease("cert-manager-controller", "somebody"))
-    del foreign["metadata"]["labels"]
-    for one in (lease("gpushare-training.node-2", "node-2"), json.dumps(foreign)):
+def test_a_slot_of_another_node_is_taken_over_and_not_deleted(cluster: Cluster, attempt: Try) -> None:
+    for one in (lease(SLOT, "node-2"), lease("cert-manager-controller", "somebody")):
         cluster.kubectl("create", "--filename", "-", stdin=one)
     delete = ("delete", "lease", "--namespace", NAMESPACE, "--dry-run=server")
     try:
-        assert attempt(*delete, "gpushare-training.node-2") == ""
-        assert "queues only" in attempt(*delete, "cert-manager-controller")
+        assert attempt("replace", "--dry-run=server", "--filename", "-", stdin=lease(SLOT, "node-1")) == ""
+        assert "hold a slot" in attempt(*delete, SLOT)
+        assert "hold a slot" in attempt(*delete, "cert-manager-controller")
     finally:
         cluster.kubectl("delete", "leases", "--namespace", NAMESPACE, "--all")
 

@@ -256,7 +256,7 @@ class Life:
         assert node.is_as(self.policy)
         assert node.offers_what_stands()
         assert node.condition() == "Ready"
-        assert is_clean(node), (node.taints(), node.labels(), node.queue(), node.folder.journal())
+        assert is_clean(node), (node.taints(), node.labels(), node.holders(), node.folder.journal())
         node.silicon.forget_calls()
         node.api.forget_requests()
         node.disk_writes = 0

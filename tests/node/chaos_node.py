@@ -29,7 +29,7 @@ from tests.node.loop_node import DEPLOY, NAME, LoopNode, text_of
 from tests.solver import cards
 
 DCGM = "nvidia.com/gpu.deploy.dcgm"
-TURN = "gpushare-training.n2"
+TURN = "gpushare-training.0"
 _FIRST_PID = 4_000_001
 """Above every pid that Linux gives."""
 
@@ -80,7 +80,7 @@ class ChaosNode(LoopNode):
         place = Place(node=NAME, namespace="gpushare", pod="partition-x", pod_uid="uid-x", pool=pool)
         connection = Connection(address, self.clock)
         self.events = Events(connection, place, self.clock)
-        return Server(connection, place, self.clock, self.events)
+        return Server(connection, place, self.clock, self.events, self.folder)
 
     def _hardware(self, digest: str) -> Hardware:
         machine = Machine(boot_id=self.gpus.boot_id, reset=lambda _: "there is no nvidia-smi", make_nodes=lambda: None)
@@ -148,7 +148,7 @@ class ChaosNode(LoopNode):
             assert self.is_as(self.goal), "Ready is said of other hardware"
             assert self.offers_what_stands(), "Ready is said while dead ids are offered"
         if REPARTITIONING_TAINT in self.taints() - had and self._offers() and not self.was_asked:
-            assert self.queue()[:1] == [NAME], "a node that offers GPUs is taken out of turn"
+            assert self.holders()[:1] == [NAME], "a node that offers GPUs is taken out of turn"
         assert self.labels()[DCGM] == "false", "what the operator has switched off came back"
 
     def is_as(self, policy: Policy) -> bool:
@@ -170,11 +170,9 @@ class ChaosNode(LoopNode):
         known = {one.rsplit("::", 1)[0] for ids in self.registered.values() for one in ids}
         return known == {uuid for gpu in range(self.count) for _, uuid in self._devices(gpu)}
 
-    def queue(self) -> list[str]:
-        """Who waits for the one turn, after the one that has it."""
-        leases = self.api.leases("gpushare")
-        return [lease["spec"]["holderIdentity"] for lease in sorted(leases, key=lambda one: (
-            "acquireTime" not in one["spec"], int(one["metadata"]["resourceVersion"])))]  # fmt: skip
+    def holders(self) -> list[str]:
+        """Who has the one turn."""
+        return [lease["spec"]["holderIdentity"] for lease in self.api.leases("gpushare")]
 
     def _offers(self) -> bool:
         counts = self._node["status"]["allocatable"]
@@ -280,5 +278,5 @@ def _reason(node: Mapping[str, Any]) -> str | None:
 def is_clean(node: ChaosNode) -> bool:
     """Nothing of a change is left."""
     labels = node.labels()
-    return (node.taints(), labels[DEPLOY], labels[DCGM], node.queue(), node.folder.journal()) == (
+    return (node.taints(), labels[DEPLOY], labels[DCGM], node.holders(), node.folder.journal()) == (
         set(), "true", "false", [], None) and labels.get(POOL_LABEL) == "training"  # fmt: skip

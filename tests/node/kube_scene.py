@@ -9,6 +9,7 @@ from gpushare_node.clock import Stopped
 from gpushare_node.kube.address import from_kubeconfig, in_cluster
 from gpushare_node.kube.connection import Connection
 from gpushare_node.kube.events import Events
+from gpushare_node.kube.leases import Memory
 from gpushare_node.kube.place import Place
 from gpushare_node.kube.server import Server
 from tests.node.api_server import ApiServer
@@ -52,10 +53,12 @@ def by_kubeconfig(api: ApiServer, folder: Path, clock: Skips | None = None) -> C
     return Connection(from_kubeconfig(api.kubeconfig(folder / "kubeconfig")["KUBECONFIG"]), clock or Skips())
 
 
-def server(api: ApiServer, folder: Path, clock: Skips | None = None, *, node: str = "n1") -> Server:
+def server(
+    api: ApiServer, folder: Path, clock: Skips | None = None, *, node: str = "n1", memory: Memory | None = None
+) -> Server:
     clock = clock or Skips()
     wire = connection(api, folder, clock)
-    return Server(wire, place(node), clock, Events(wire, place(node), clock))
+    return Server(wire, place(node), clock, Events(wire, place(node), clock), memory)
 
 
 def await_that(holds: Callable[[], bool], seconds: float = 5.0) -> None:

@@ -165,7 +165,7 @@ class LoopNode:
         place = Place(node=NAME, namespace="gpushare", pod="partition-x", pod_uid="uid-x", pool=pool)
         connection = Connection(address, self.clock)
         self.events = Events(connection, place, self.clock)
-        return Server(connection, place, self.clock, self.events)
+        return Server(connection, place, self.clock, self.events, self.folder)
 
     def _hardware(self, digest: str) -> Hardware:
         machine = Machine(

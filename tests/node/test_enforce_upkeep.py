@@ -179,9 +179,29 @@ def test_a_node_that_is_to_leave_deletes_the_runtimes_pod(rig: Rig, reason: str)
             rig.api.view = replace(rig.api.view, labels={**LABELS, POOL_LABEL: "other"})
         case _:
             rig.api.is_selected = False
-    rig.run(16)
+    rig.upkeep.stir()
+    rig.run(2)
     assert rig.api.deleted == 1
     assert rig.api.said[-1][0] is Reason.RELEASING
+
+
+def test_a_node_that_nobody_changes_is_looked_at_every_ten_minutes_at_most(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    node = rig.api.node
+    monkeypatch.setattr(rig.api, "node", lambda: looks.append(1) or node())
+    rig.run(290)
+    assert len(looks) == 1
+    rig.run(320)
+    assert len(looks) == 2
+
+
+def test_a_look_that_failed_is_repeated_soon(rig: Rig) -> None:
+    rig.api.is_down = True
+    rig.run(1)
+    rig.api.is_down = False
+    rig.api.is_selected = False
+    rig.run(17)
+    assert rig.api.deleted == 1
 
 
 def test_a_node_that_changes_is_looked_at_with_the_next_cycle_and_not_before_its_time_otherwise(rig: Rig) -> None:
@@ -326,7 +346,7 @@ def test_57_70_an_hour_without_the_api_server_kills_on_and_says_it_later(rig: Ri
     rig.run(70)
     await_end(pid)
     assert [reason for reason, _ in rig.api.said] == [Reason.READY]
-    assert rig.stage.metric('api_errors_total{op="node"}')
+    assert rig.stage.metric('api_errors_total{op="condition"}')
     rig.api.is_down = False
     rig.run(61)
     assert len(rig.api.said) > 1

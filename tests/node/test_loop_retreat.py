@@ -95,7 +95,8 @@ def test_what_has_failed_too_often_sends_nobody_away_any_more(node: LoopNode) ->
 def test_the_turn_of_a_killed_run_is_given_back_by_the_one_that_finds_all_well(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     lease = {"metadata": {"labels": {POOL_LABEL: "training"}}, "spec": {"holderIdentity": NAME, "leaseDurationSeconds": 900}}
-    node.api.add("leases", f"gpushare-training.{NAME}", lease, namespace="gpushare")
+    node.api.add("leases", "gpushare-training.0", lease, namespace="gpushare")
+    node.folder.keep_turn("gpushare-training.0")
     assert node.holds_turn()
     assert node.run(mig(SEVEN)).reason is Reason.READY
     assert not node.holds_turn()

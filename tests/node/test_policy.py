@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare_node.policy import Action, Mode, OnBusy, PolicyError, WantedInstance, read
+from gpushare_node.policy import Action, Mode, OnBusy, PolicyError, Tenancy, WantedInstance, read
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -54,7 +54,6 @@ REFUSED = [
     (("spec", "gpus", 0, "instances"), [], "spec.gpus[0].mig", "must be true exactly where instances are listed, not true"),
     (("spec", "gpus", 0, "instances", 1, "start"), -1, "spec.gpus[0].instances[1].start", "must be 0 or more, not -1"),
     (("spec", "gpus", 0, "instances", 1, "size"), {}, "spec.gpus[0].instances[1].size", "must be a whole number, not a"),
-    (("spec", "gpus", 0, "colour"), "red", "spec.gpus[0].colour", "is not known; known here are indexes, mig, instances"),
     (("spec", "resources", "nvidia.com/gpu"), 0, "spec.resources['nvidia.com/gpu']", "must be 1 or more, not 0"),
     (("spec", "resources", 7), 1, "spec.resources[7]", "must have text for its key"),
     (("spec", "card", "pciDeviceIds"), ["20B010DE"], "spec.card.pciDeviceIds[0]", "must match 0x[0-9A-F]{8}"),
@@ -104,3 +103,26 @@ def test_a_value_that_contains_itself_is_refused_like_any_other() -> None:
     text = yaml.safe_dump(document()).replace("namespaces: []", "namespaces: &a [*a]")
     error = refused(text)
     assert (error.path, error.message) == ("spec.namespaces[0]", "must be text, not a list of 1 items")
+
+
+def test_fields_of_a_later_release_are_ignored_and_named() -> None:
+    whole = document()
+    whole["spec"]["fabric"] = {"partition": 1}
+    whole["spec"]["gpus"][0]["colour"] = "red"
+    whole["spec"]["rollout"]["odd key"] = 1
+    policy = read(yaml.safe_dump(whole))
+    assert policy == read(yaml.safe_dump(document()))
+    assert set(policy.ignored) == {"spec.fabric", "spec.gpus[0].colour", "spec.rollout['odd key']"}
+    assert read(yaml.safe_dump(document())).ignored == ()
+
+
+def test_a_policy_of_the_release_before_is_read_without_the_fields_that_came_later() -> None:
+    whole = document()
+    del whole["spec"]["tenancy"], whole["spec"]["enforcement"]["noticeSeconds"]
+    policy = read(yaml.safe_dump(whole))
+    assert (policy.tenancy, policy.enforcement.notice_seconds) == (Tenancy(), None)
+
+
+def test_what_changes_the_meaning_of_a_known_field_is_no_addition() -> None:
+    for path, value in ((("spec", "mode"), "vgpu"), (("apiVersion",), "gpushare.dev/v2")):
+        refused(at(path, value))

@@ -131,7 +131,7 @@ class SimulatedNode:
                 open_driver=lambda: StillDriver(self.uuid, policy),
                 folder=Folder(self.folder), clock=clock, policy_digest=digest, machine=_MACHINE,
             ),
-            cluster=Server(self.connection, place, clock, events), folder=Folder(self.folder), clock=clock,
+            cluster=Server(self.connection, place, clock, events, Folder(self.folder)), folder=Folder(self.folder), clock=clock,
             report=lambda _: None, read_checkpoint=lambda: self.checkpoint, boot_id=_BOOT,
         )  # fmt: skip
         threading.Thread(target=events.run, daemon=True).start()

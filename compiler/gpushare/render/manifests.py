@@ -68,15 +68,16 @@ class _Chart:
         own_rules = [
             _rule("pods", "delete", "get"),
             _rule("daemonsets", "get", group="apps"),
-            _rule("leases", "create", "delete", "get", "list", "update", group="coordination.k8s.io"),
+            _rule("leases", "create", "delete", "get", "update", group="coordination.k8s.io"),
         ]
         yield from self._role("ClusterRole", cluster_rules)
         yield from self._role("Role", own_rules)
 
     def config_maps(self) -> Iterator[Object]:
         """Policies, device-plugin profiles under two names each, and the configs of mig-parted."""
-        for name in self.pools:
-            yield self._config_map(f"gpushare-{name}-policy", {"policy.yaml": self.files[f"files/policies/{name}.yaml"]}, name)
+        for name, pool in self.pools.items():
+            text = {"policy.yaml": self.files[f"files/policies/{name}.yaml"]}
+            yield self._config_map(_policy_name(name, pool), text, name) | {"immutable": True}
         profiles = {
             path.removeprefix("files/profiles/").removesuffix(".yaml"): text
             for path, text in self.files.items() if path.startswith("files/profiles/")
@@ -186,7 +187,7 @@ class _Chart:
             "initContainers": [partition],
             "containers": [enforce],
             "volumes": [
-                {"name": "policy", "configMap": {"name": f"gpushare-{name}-policy"}},
+                {"name": "policy", "configMap": {"name": _policy_name(name, pool)}},
                 *_volumes(self.values["kubeletRoot"], mps=mps),
             ],
         }
@@ -275,6 +276,11 @@ class _Chart:
         where = self.namespace if namespace is None else namespace
         place = {"namespace": where} if where else {}
         return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **place, "labels": every | dict(labels or {})}}
+
+
+def _policy_name(name: str, pool: Mapping[str, Any]) -> str:
+    """Another policy is another ConfigMap: a pod of the release before never reads the policy of this one."""
+    return f"gpushare-{name}-policy-{pool['policy']}"
 
 
 def _rule(resource: str, *verbs: str, group: str = "") -> Object:

@@ -51,7 +51,7 @@ def _config_maps(files: Mapping[str, str]) -> Iterator[tuple[str, int]]:
         if path.startswith(_MIG_PARTED):
             yield "gpushare-mig-parted", len(text.encode())
         if path.startswith(_POLICIES):
-            yield f"gpushare-{path.removeprefix(_POLICIES).rpartition('.')[0]}-policy", len(text.encode())
+            yield f"gpushare-{path.removeprefix(_POLICIES).rpartition('.')[0]}-policy-…", len(text.encode())
 
 
 def _too_much_data(maps: Mapping[str, int]) -> Iterator[Finding]:

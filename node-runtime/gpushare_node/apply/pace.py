@@ -8,10 +8,6 @@ from gpushare_node.kube.cluster import Cluster, ClusterError
 _RENEWAL_SECONDS = 60.0
 """Many times in the life of a Lease: one that the API server missed does no harm."""
 
-_ROUND_SECONDS = 15.0
-_MOST_ROUNDS = 8
-"""Who is far back in a long queue asks seldom: the answer is the whole queue."""
-
 
 class Pace:
     """The turn. A node that fails keeps it, so that a bad change stops; when the program ends, it expires.
@@ -20,21 +16,28 @@ class Pace:
     """
 
     def __init__(self, cluster: Cluster | None, clock: Clock) -> None:
-        self.patience = _ROUND_SECONDS
+        self.patience = 0.0
         self._cluster = cluster
         self._clock = clock
         self._has_turn = False
         self._renewed_at = 0.0
+        self._limit: int | str = 1
 
     def take(self, limit: int | str) -> bool:
         """Take a turn, or find that this node has one already; False: it must wait. ClusterError."""
         if self._cluster is None:
             return True
+        self._limit = limit
         turn = self._cluster.take_turn(limit)
-        self.patience = _ROUND_SECONDS * min(max(1, turn.rounds), _MOST_ROUNDS)
-        self._has_turn = turn.rounds == 0
+        self.patience, self._has_turn = turn.pause_seconds, turn.is_held
         self._renewed_at = self._clock.now()
         return self._has_turn
+
+    def take_again(self) -> bool:
+        """Take the turn that was not free before. Without an answer of the API server it is not free."""
+        with suppress(ClusterError):
+            return self.take(self._limit)
+        return False
 
     def find(self) -> None:
         """Find the turn of a run before this one, to be renewed and given back. None is taken. ClusterError."""

@@ -19,6 +19,11 @@ _LONGEST_PAUSE_SECONDS = 300.0
 _LOOK_SECONDS = 15.0
 """How often a run that waits looks whether its node has changed."""
 
+_TURN_SECONDS = 600.0
+"""How long a run waits for its turn before it looks at its node and its GPUs anew."""
+_TURN_LOOK_SECONDS = 60.0
+"""The same as `_LOOK_SECONDS`, of a node that waits for its turn: hundreds may."""
+
 _ENDS = (Reason.RELEASED, Reason.REBOOTING)
 
 _Marks = tuple[str | None, str | None, bool]
@@ -48,7 +53,10 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
             said = _said(outcome)
             if outcome.is_usable or not hold:
                 return replace(outcome, results=tuple(visit.results))
-            _pause(visit, _length(visit, outcome.reason, pause))
+            if outcome.reason is Reason.WAITING_FOR_TURN:
+                _await_turn(visit)
+            else:
+                _pause(visit, _length(outcome.reason, pause))
             pause = min(_LONGEST_PAUSE_SECONDS, pause * 2)
             is_first = False
     except Stopped:
@@ -99,14 +107,12 @@ def _said(outcome: Outcome) -> tuple[Reason, str]:
     return outcome.reason, outcome.message
 
 
-def _length(visit: Visit, reason: Reason, pause: float) -> float:
+def _length(reason: Reason, pause: float) -> float:
     if reason in _ENDS:
         return math.inf
     if reason is Reason.RELEASING:
         # What was under way was called off: the next attempt leaves.
         return 0.0
-    if reason is Reason.WAITING_FOR_TURN:
-        return visit.pace.patience
     return _LOOK_SECONDS if reason is Reason.WAITING_FOR_POOL else pause
 
 
@@ -118,6 +124,20 @@ def _pause(visit: Visit, seconds: float) -> None:
         visit.sleep(min(_LOOK_SECONDS, left))
         if _marks(visit) != before:
             return
+
+
+def _await_turn(visit: Visit) -> None:
+    """Until the node has its turn, or something else is to be looked at. Only the turn is asked for meanwhile."""
+    now = visit.site.clock.now
+    end, looked, before = now() + _TURN_SECONDS, now(), _marks(visit)
+    while now() < end:
+        visit.sleep(visit.pace.patience)
+        if visit.pace.take_again():
+            return
+        if now() - looked >= _TURN_LOOK_SECONDS:
+            looked = now()
+            if _marks(visit) != before:
+                return
 
 
 def _marks(visit: Visit) -> _Marks | None:

@@ -11,14 +11,14 @@ from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.held import Held, find_held
 from gpushare_node.cli.parts import Api, Watches, as_cluster, bounded_driver, folder, machine
 from gpushare_node.cli.recap import Printer, to_stdout
-from gpushare_node.cli.refusal import read_or_report
+from gpushare_node.cli.refusal import describe_ignored, read_or_hold, read_or_report
 from gpushare_node.cli.run import Run
 from gpushare_node.host.boot import boot_id, reboot
 from gpushare_node.host.kubelet import read_checkpoint
 from gpushare_node.nvml.driver import DriverError
 from gpushare_node.policy import Tenancy
 from gpushare_node.voice.reasons import Reason
-from gpushare_node.voice.results import is_failed
+from gpushare_node.voice.results import Result, Status, is_failed
 
 _LAST_WORDS_SECONDS = 3.0
 _NO_DRIVER = (Reason.WAITING_FOR_DRIVER, Reason.DRIVER_MISMATCH, Reason.DRIVER_HUNG)
@@ -27,8 +27,13 @@ _NO_DRIVER = (Reason.WAITING_FOR_DRIVER, Reason.DRIVER_MISMATCH, Reason.DRIVER_H
 def apply(run: Run) -> int:
     """0 when the node is usable under the policy, else 1; 69 without a driver."""
     arguments = run.arguments
-    given = read_or_report(run)
+    may_hold = arguments.hold and not (arguments.standalone or arguments.check)
+    if may_hold:
+        run.heed_signals()
+    given = read_or_hold(run) if may_hold else read_or_report(run)
     printer = to_stdout(as_json=arguments.format == "json", with_diff=arguments.diff)
+    if given.policy.ignored:
+        printer.step(Result(step="policy", target="node", status=Status.SKIPPED, detail=describe_ignored(given)))
     if arguments.check:
         return _check(run, given, printer)
     api = None if arguments.standalone else Api.find(run, given.policy.pool)

@@ -9,7 +9,8 @@ from gpushare_node.apply.labels import wanted
 from gpushare_node.apply.sight import see
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.parts import Api, OwnMarks, Watches, folder
-from gpushare_node.cli.refusal import read_or_report
+from gpushare_node.cli.reading import PolicyFileError
+from gpushare_node.cli.refusal import describe_ignored, find_former, read_or_report
 from gpushare_node.cli.run import Run
 from gpushare_node.enforce.http import HttpServer
 from gpushare_node.enforce.loop import Loop
@@ -29,7 +30,7 @@ _LAST_WORDS_SECONDS = 3.0
 def enforce(run: Run) -> int:
     """0 when it was asked to end; 70 when the driver hangs for good; with `--once`, 69 when it did not answer."""
     arguments = run.arguments
-    given = read_or_report(run)
+    given, is_former = _read(run)
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
     run.heed_signals()
     marks = None if api is None or arguments.once else OwnMarks(server=api.server)
@@ -37,7 +38,8 @@ def enforce(run: Run) -> int:
     watch.figures.build.set(1, __version__, "", "")
     if watch.setting.rights.profile is not None:
         _LOG.warning("the profile %s confines the runtime: signals may be refused", watch.setting.rights.profile)
-    upkeep = None if api is None or arguments.once else _upkeep(run, given, watch, api)
+    # What a policy that cannot be read wants of the node is not known: nothing but the caps is seen to.
+    upkeep = None if api is None or arguments.once or is_former else _upkeep(run, given, watch, api)
     loop = Loop(watch=watch, upkeep=upkeep, clock=run.clock, interval_seconds=arguments.interval)
     if api is not None:
         api.start()
@@ -57,6 +59,18 @@ def enforce(run: Run) -> int:
             api.events.drain(_LAST_WORDS_SECONDS)
 
 
+def _read(run: Run) -> tuple[Goal, bool]:
+    """The policy; the one in force, and True, where it cannot be read."""
+    try:
+        return read_or_report(run), False
+    except PolicyFileError as error:
+        former = find_former(run)
+        if former is None or run.arguments.once:
+            raise
+        _LOG.error("%s; the policy in force is held to", error)
+        return former, True
+
+
 def _look_once(loop: Loop) -> int:
     loop.step()
     has_read, _ = loop.readiness()
@@ -69,6 +83,7 @@ def _upkeep(run: Run, given: Goal, watch: Watch, api: Api) -> Upkeep:
     return Upkeep(
         watch=watch, cluster=api.server, labels=_published(policy, folder(run).profile()),
         plan=lambda surveys: _plan(surveys, policy), boot_id=boot_id(),
+        remark=describe_ignored(given),
     )  # fmt: skip
 
 

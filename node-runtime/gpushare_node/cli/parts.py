@@ -71,7 +71,8 @@ class Api:
         connection = Connection(find_address(os.environ), run.clock)
         place = find_place(os.environ, pool)
         events = Events(connection, place, run.clock)
-        return cls(connection=connection, place=place, server=Server(connection, place, run.clock, events), events=events)
+        server = Server(connection, place, run.clock, events, folder(run))
+        return cls(connection=connection, place=place, server=server, events=events)
 
     def start(self) -> None:
         """Tell events as they come, until the program ends."""

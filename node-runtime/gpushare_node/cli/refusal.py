@@ -1,15 +1,22 @@
-"""Refusal: a policy that cannot be followed is told to the cluster too, as far as that goes, before the command ends."""
+"""Refusal: what happens to a policy that cannot be read, or not all of it: who is told, and whose caps hold meanwhile."""
 
 import logging
 import os
+from contextlib import suppress
 
 from gpushare_node.apply.goal import Goal
-from gpushare_node.cli.parts import Api
+from gpushare_node.cli.parts import Api, Watches, folder
 from gpushare_node.cli.reading import PolicyFileError, read_policy
 from gpushare_node.cli.run import Run
+from gpushare_node.document import PolicyError
+from gpushare_node.enforce.watch import Watch
 from gpushare_node.kube.cluster import ClusterError
+from gpushare_node.nvml.driver import DriverError
+from gpushare_node.policy import read
 from gpushare_node.voice.reasons import Reason
 
+_LOOK_SECONDS = 15
+_MAX_SHOWN = 5
 _LOG = logging.getLogger("gpushare")
 
 
@@ -22,7 +29,54 @@ def read_or_report(run: Run) -> Goal:
             _report(run, str(error))
         raise
     run.log.pool = given.policy.pool
+    if given.policy.ignored:
+        _LOG.warning("%s", describe_ignored(given))
     return given
+
+
+def read_or_hold(run: Run) -> Goal:
+    """The policy, as soon as it can be read; until then tenants are held to the caps of the policy in force.
+
+    PolicyFileError where no policy is in force. Stopped when the program is asked to end.
+    """
+    try:
+        return read_or_report(run)
+    except PolicyFileError as error:
+        former = find_former(run)
+        if former is None:
+            raise
+        _LOG.error("%s; the policy in force is held to", error)
+    watch: Watch | None = None
+    watches = Watches(run=run, api=Api.find(run, former.policy.pool))
+    try:
+        while True:
+            for _ in range(_LOOK_SECONDS):
+                with suppress(DriverError):
+                    watch = watch or watches.open(former.policy, former.digest)
+                if watch is not None:
+                    watch.cycle()
+                run.clock.sleep(1.0)
+            with suppress(PolicyFileError):
+                return read_or_report(run)
+    finally:
+        if watch is not None:
+            watch.close()
+
+
+def find_former(run: Run) -> Goal | None:
+    """The policy in force; None where there is none, or none that can be read."""
+    text = folder(run).policy()
+    with suppress(PolicyError):
+        return None if text is None else Goal(text=text, policy=read(text))
+    return None
+
+
+def describe_ignored(given: Goal) -> str:
+    """Which fields of the policy are not known here, and what to do; empty where all are known."""
+    fields = given.policy.ignored
+    more = f" and {len(fields) - _MAX_SHOWN} more" if len(fields) > _MAX_SHOWN else ""
+    names = f"{', '.join(fields[:_MAX_SHOWN])}{more}"
+    return f"This runtime does not know and ignores {names}: use the image of the bundle's version." if fields else ""
 
 
 def _report(run: Run, message: str) -> None:

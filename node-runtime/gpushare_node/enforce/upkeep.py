@@ -13,6 +13,7 @@ from functools import partial
 
 from gpushare_node.enforce.watch import Watch
 from gpushare_node.host.folder import FolderError, RepairMark
+from gpushare_node.kube.address import spread
 from gpushare_node.kube.cluster import (
     POOL_LABEL,
     RELEASE_ANNOTATION,
@@ -28,8 +29,11 @@ from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.voice.events import About
 from gpushare_node.voice.reasons import Reason
 
-_NODE_SECONDS = 15
-"""How often the node is looked at unasked: that the pool's selector is another one now is told by no change of the node."""
+_NODE_SECONDS = 600.0
+"""How often the node is looked at unasked: its watch tells what changes on it, and another selector means a new pod."""
+
+_AGAIN_SECONDS = 15.0
+"""The same, where the last look has left something to be done."""
 
 _SAY_SECONDS = 60
 _LABEL_SECONDS = 60
@@ -48,18 +52,22 @@ _BY_WORD = {reason.word: reason for reason in Reason}
 
 @dataclass(kw_only=True)
 class Upkeep:
-    """`labels` are those that the node owes to its pool; `plan` says what would have to change for the policy to hold."""
+    """`labels` are those that the node owes to its pool; `plan` says what would have to change for the policy to hold.
+
+    `remark` is said of a node that is ready.
+    """
 
     watch: Watch
     cluster: Cluster
     labels: Mapping[str, str]
     plan: Callable[[tuple[Survey, ...]], PartitionPlan]
     boot_id: str
+    remark: str = ""
     _finding: tuple[Reason, str] | None = None
     _farewell: str = ""
     _conflict: tuple[float, str] | None = None
     _applied_at: float | None = None
-    _visited_at: float | None = None
+    _visit_at: float = float("-inf")
     _said: tuple[Reason, str] | None = None
     _said_at: float = 0.0
     _is_deleting: bool = False
@@ -77,10 +85,10 @@ class Upkeep:
             self._hear(xid, now)
         if self.watch.is_surveyed and self.watch.inventory.surveys is not None:
             self._check_layout(self.watch.inventory.surveys, now)
-        if self._is_stirred.is_set() or self._visited_at is None or now - self._visited_at >= _NODE_SECONDS:
+        if self._is_stirred.is_set() or now >= self._visit_at:
             # Before the visit: what changes while it looks is looked at again.
             self._is_stirred.clear()
-            self._visited_at = now
+            self._visit_at = now + _AGAIN_SECONDS
             self.watch.errands.send(partial(self._visit, now))
         found = self.reason(now)
         if found[0] is not (self._said[0] if self._said else None) or now - self._said_at >= _SAY_SECONDS:
@@ -99,7 +107,7 @@ class Upkeep:
             return found
         if self._conflict is not None and now - self._conflict[0] < _CONFLICT_SECONDS:
             return Reason.LABEL_CONFLICT, self._conflict[1]
-        return Reason.READY, Reason.READY.value.means
+        return Reason.READY, " ".join(filter(None, (Reason.READY.value.means, self.remark)))
 
     @property
     def is_leaving(self) -> bool:
@@ -156,8 +164,8 @@ class Upkeep:
             if self._farewell:
                 self.cluster.delete_own_pod()
                 self._is_deleting = True
-            elif self.labels:
-                self._keep_labels(view, now)
+            elif not self.labels or self._keep_labels(view, now):
+                self._visit_at = now + spread(_NODE_SECONDS)
         except ClusterError:
             self.watch.figures.api_errors.add("node")
 
@@ -169,17 +177,18 @@ class Upkeep:
             return f"The node belongs to the pool {pool} now."
         return "" if self.cluster.selects(view) else "The pool does not select the node any more."
 
-    def _keep_labels(self, view: NodeView, now: float) -> None:
-        """Write our labels again, at most once a minute, and say what became of them."""
+    def _keep_labels(self, view: NodeView, now: float) -> bool:
+        """Write our labels again, at most once a minute, and say what became of them. Whether they were right."""
         taken = view.taken(self.labels)
         if not taken or (self._applied_at is not None and now - self._applied_at < _LABEL_SECONDS):
-            return
+            return not taken
         self._applied_at = now
         message = f"Labels of the runtime are put right: {', '.join(taken)}."
         self._conflict = (now, message)
         self.watch.figures.label_conflicts.add(by=len(taken))
         self._tell(About.LABEL_CONFLICT, message)
         self.cluster.apply_labels(self.labels)
+        return False
 
     def _start_over(self) -> None:
         def delete() -> None:

@@ -40,8 +40,10 @@ __all__ = [
 
 DEFAULT = "/var/lib/gpushare"
 
-_LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REBOOT, _REPAIR = (
-    "lock", "journal.json", "policy.json", "caps.json", "first-caps.json", "profile.json", "reboot.json", "repair.json")
+_LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REBOOT, _REPAIR, _TURN = (
+    "lock", "journal.json", "policy.json", "caps.json", "first-caps.json", "profile.json", "reboot.json", "repair.json",
+    "turn.json",
+)
 
 _VERSION = 1
 """Of what is written here. What has another version was written by another release and is as good as absent."""
@@ -149,12 +151,23 @@ class Folder:
         """A repair is asked for next. To be written before it is, or it would be asked for again and again."""
         self._write(_REPAIR, asdict(mark))
 
+    def turn(self) -> str | None:
+        """The Lease that is the node's turn, or was about to be."""
+        return self._read(_TURN, Value.text)
+
+    def keep_turn(self, name: str | None) -> None:
+        """Keep its name; None: there is none any more. To be written before the Lease is."""
+        if name is None:
+            self._writing(_TURN, lambda: self._files.delete(_TURN))
+        else:
+            self._write(_TURN, name)
+
     def remove(self) -> None:
         """Delete all of it. The folder itself stays where it is a mount point, or where others put files into it."""
         if not self.path.is_dir():
             return
         self._writing(_LOCK, self._files.sweep)
-        for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REBOOT, _REPAIR, _LOCK):
+        for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REBOOT, _REPAIR, _TURN, _LOCK):
             self._writing(name, partial(self._files.delete, name))
         try:
             self.path.rmdir()

@@ -149,12 +149,14 @@ class Eviction(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """A node's place among those of its pool that wait to be changed.
+    """Whether a node may be changed now; if not, for how long it need not ask again.
 
-    `rounds`: how often all turns must be given back before it is this node's; at 0 it may be changed now.
+    `former`: the node that held this turn, and let it expire.
     """
 
-    rounds: int
+    is_held: bool
+    pause_seconds: float = 0.0
+    former: str = ""
 
 
 class Messenger(Protocol):
@@ -221,11 +223,11 @@ class Cluster(Messenger, Protocol):
         ...
 
     def take_turn(self, limit: int | str) -> Turn:
-        """Join the pool's queue, or see how far this node has come in it. `limit` is maxUnavailable."""
+        """Take a turn of the pool, if one is free, or keep the one that this node has. `limit` is maxUnavailable."""
         ...
 
     def find_turn(self) -> bool:
-        """Whether this node is in the queue already. Writes nothing."""
+        """Whether this node has a turn already. Writes nothing."""
         ...
 
     def renew_turn(self) -> None:
@@ -233,7 +235,7 @@ class Cluster(Messenger, Protocol):
         ...
 
     def end_turn(self) -> None:
-        """Leave the queue: the turn is the next node's."""
+        """Give the turn back: another node may take it."""
         ...
 
     def delete_own_pod(self) -> None:

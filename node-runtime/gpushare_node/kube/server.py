@@ -10,20 +10,32 @@ from dataclasses import replace
 
 from gpushare_node.clock import Clock
 from gpushare_node.kube.address import spread
-from gpushare_node.kube.cluster import RELEASE_ANNOTATION, ClusterError, Event, Eviction, NodeView, PodView, Taint, Told, Turn
+from gpushare_node.kube.cluster import (
+    RELEASE_ANNOTATION,
+    ClusterError,
+    Event,
+    EventType,
+    Eviction,
+    NodeView,
+    PodView,
+    Taint,
+    Told,
+    Turn,
+)
 from gpushare_node.kube.connection import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Connection, Json, Request
 from gpushare_node.kube.events import Events
 from gpushare_node.kube.evictions import Evictions
-from gpushare_node.kube.leases import Leases
+from gpushare_node.kube.leases import Leases, Memory, NoMemory
 from gpushare_node.kube.place import Place
 from gpushare_node.kube.requests import is_standing
 from gpushare_node.kube.selection import is_selected
 from gpushare_node.kube.views import FIELD_MANAGER, view_node, view_pod
+from gpushare_node.voice.events import About
 from gpushare_node.voice.reasons import CONDITION, Reason
 
 WRITER = "gpushare-node"
 """As whom everything but applied labels is written: what is written so is not counted among the applied labels."""
-HEARTBEAT_SECONDS = 300.0
+HEARTBEAT_SECONDS = 600.0
 
 _CHANGED_MEANWHILE = frozenset({409, 422})
 _ATTEMPTS = 5
@@ -33,15 +45,18 @@ _LONGEST_MESSAGE = 1024
 class Server:
     """The own node and what is on it. One thread's; `tell` is everybody's."""
 
-    def __init__(self, connection: Connection, place: Place, clock: Clock, events: Events) -> None:
+    def __init__(
+        self, connection: Connection, place: Place, clock: Clock, events: Events, memory: Memory | None = None
+    ) -> None:
         self._connection = connection
         self._place = place
         self._clock = clock
         self._events = events
-        self._leases = Leases(connection, place, clock)
+        self._leases = Leases(connection, place, clock, memory or NoMemory())
         self._evictions = Evictions(connection, clock)
         self._said: tuple[Reason, str] | None = None
         self._said_at = 0.0
+        self._since = ""
 
     def node(self) -> NodeView:
         """The own node, read now. A request to release it, of a Job that is gone, is taken away."""
@@ -113,18 +128,24 @@ class Server:
                 return
 
     def set_condition(self, reason: Reason, message: str) -> None:
-        """Say GPUShareReady. The same again asks nothing for five minutes, and is a heartbeat then."""
+        """Say GPUShareReady. The same again asks nothing for ten minutes, and is a heartbeat then: one write, nothing read."""
         said = (reason, message[:_LONGEST_MESSAGE])
-        is_due = self._clock.now() - self._said_at >= HEARTBEAT_SECONDS
-        if self._said == said and not is_due:
+        if self._said != said:
+            self._since = self._say(said, reason.value.is_ready)
+        elif self._clock.now() - self._said_at < HEARTBEAT_SECONDS:
             return
-        before = self._condition()
-        after = {"type": CONDITION, "status": str(reason.value.is_ready), "reason": reason.word, "message": said[1]}
-        if self._said == said or any(before.get(key) != value for key, value in after.items()):
-            now = _now()
-            since = before.get("lastTransitionTime") if before.get("status") == after["status"] else now
-            self._write_condition({**after, "lastHeartbeatTime": now, "lastTransitionTime": since or now})
+        else:
+            self._write_condition({**_condition_of(said, reason.value.is_ready), "lastTransitionTime": self._since})
         self._said, self._said_at = said, self._clock.now()
+
+    def _say(self, said: tuple[Reason, str], is_ready: bool) -> str:
+        """Write it where the node does not say so already. Since when it is ready, or is not."""
+        before, after = self._condition(), _condition_of(said, is_ready)
+        is_as_before = before.get("status") == after["status"]
+        since = (before.get("lastTransitionTime") if is_as_before else None) or after["lastHeartbeatTime"]
+        if any(before.get(key) != value for key, value in after.items() if key != "lastHeartbeatTime"):
+            self._write_condition({**after, "lastTransitionTime": since})
+        return str(since)
 
     def clear_condition(self) -> None:
         """Take GPUShareReady away."""
@@ -141,19 +162,23 @@ class Server:
         return self._events.told()
 
     def take_turn(self, limit: int | str) -> Turn:
-        """Join the pool's queue, or see how far this node has come in it."""
-        return self._leases.take(limit)
+        """Take a turn of the pool, if one is free. That a node lost its turn is told."""
+        turn = self._leases.take(limit)
+        if turn.former:
+            text = f"Node {turn.former} stopped renewing its turn, and this node took it over: look at {turn.former}."
+            self.tell(Event(type=EventType.WARNING, reason=About.TURN_EXPIRED.value, message=text))
+        return turn
 
     def find_turn(self) -> bool:
-        """Whether this node is in the queue already."""
+        """Whether this node has a turn already."""
         return self._leases.find()
 
     def renew_turn(self) -> None:
-        """Say that the turn is still needed. Status 404: it has expired."""
+        """Say that the turn is still needed. Status 404: another node has taken it over."""
         self._leases.renew()
 
     def end_turn(self) -> None:
-        """Leave the queue."""
+        """Give the turn back."""
         self._leases.end()
 
     def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
@@ -220,6 +245,11 @@ def _is_replaced(before: Json, after: Taint | None) -> bool:
 
 def _taint(taint: Taint) -> Json:
     return {"key": taint.key, "effect": taint.effect, **({"value": taint.value} if taint.value else {})}
+
+
+def _condition_of(said: tuple[Reason, str], is_ready: bool) -> Json:
+    reason, message = said
+    return {"type": CONDITION, "status": str(is_ready), "reason": reason.word, "message": message, "lastHeartbeatTime": _now()}
 
 
 def _now() -> str:

@@ -14,7 +14,8 @@ from gpushare_node.kube.connection import JSON, METADATA, METADATA_LIST, Connect
 
 START_SECONDS = 3.0
 RELIST_SECONDS = 5.0
-WATCH_SECONDS = 300.0
+WATCH_SECONDS = 1800.0
+"""As long as the API server lets one last by default; a dead one shows by its silence, long before."""
 LONGEST_PAUSE_SECONDS = 30.0
 
 _GONE = 410

@@ -24,6 +24,7 @@ class About(StrEnum):
     XID = "GPUXid"
     DRIFTED = "GPULayoutDrifted"
     LABEL_CONFLICT = "LabelConflict"
+    TURN_EXPIRED = "GPUTurnExpired"
 
 
 def line(event: str, fields: Mapping[str, Field]) -> str:

@@ -73,7 +73,7 @@ class Reason(Enum):
     # On the way.
     WAITING_FOR_TURN = _not(
         "WaitingForTurn", "As many nodes of the pool as `maxUnavailable` allows are being changed.",
-        "Wait; if it lasts, look at the nodes of the pool's oldest Leases. Where one is gone for good, delete its Node object.")
+        "Wait; if it lasts, look at the nodes that hold the pool's Leases. Where one is gone for good, delete its Node object.")
     WAITING_FOR_POOL = _not(
         "WaitingForPool", "Another pool's runtime has not let go of the node yet.",
         "Wait; if it lasts, see which pools select the node.")

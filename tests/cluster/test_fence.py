@@ -127,8 +127,10 @@ def evict(path: str, query: str = "?dryRun=All", **options: object) -> tuple[str
     return ("POST", f"{path}/eviction{query}", json.dumps(body), "application/json")
 
 
-def delete(path: str, query: str = "?dryRun=All", **options: object) -> tuple[str, ...]:
-    return ("DELETE", f"{path}{query}", json.dumps(options), "application/json")
+def delete(path: str, *, is_tried: bool = True, **options: object) -> tuple[str, ...]:
+    """Options in the body beat those in the query."""
+    tried = {"dryRun": ["All"]} if is_tried else {}
+    return ("DELETE", path, json.dumps({**tried, **options}), "application/json")
 
 
 def test_evictions_are_tried_out_and_nothing_more(tenants: dict[str, str], attempt: Try) -> None:
@@ -160,7 +162,7 @@ def test_tenants_pods_are_deleted_on_the_own_node_alone(cluster: Cluster, tenant
 def test_a_pod_is_really_evicted_so(cluster: Cluster, tenants: dict[str, str], attempt: Try) -> None:
     uid = cluster.read(tenants["own"])["metadata"]["uid"]
     assert attempt(*evict(tenants["own"], preconditions={"uid": uid})) == ""
-    assert attempt(*delete(tenants["own"], "", preconditions={"uid": uid})) == ""
+    assert attempt(*delete(tenants["own"], is_tried=False, preconditions={"uid": uid})) == ""
     cluster.wait(lambda: cluster.read(tenants["own"]) is None, "the pod is gone")
 
 

@@ -55,7 +55,7 @@ def exempt_until(stage: Stage) -> list[str]:
     return [line.rsplit(" ", 1)[1] for line in stage.metric("container_cap_exempt_until_seconds{")]
 
 
-def test_whoever_ran_before_the_first_cap_is_warned_as_long_as_it_runs(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_83_whoever_ran_before_the_first_cap_is_warned_as_long_as_it_runs(tmp_path: Path, two: Silicon, started: Ward) -> None:
     stage, pid = install(tmp_path, two, started)
     stage.admit(2, "late")
     late = stage.begin(2, 5000)
@@ -70,7 +70,7 @@ def test_whoever_ran_before_the_first_cap_is_warned_as_long_as_it_runs(tmp_path:
     assert stage.told.reasons("late")[0] == "GPUMemoryOverCap"
 
 
-def test_the_exemption_ends_with_the_container(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_83_the_exemption_ends_with_the_container(tmp_path: Path, two: Silicon, started: Ward) -> None:
     stage, pid = install(tmp_path, two, started)
     stage.run(10)
     (known,) = stage.list.known
@@ -81,7 +81,7 @@ def test_the_exemption_ends_with_the_container(tmp_path: Path, two: Silicon, sta
     await_end(again)
 
 
-def test_after_the_notice_that_the_intent_sets_the_cap_holds(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_83_after_the_notice_that_the_intent_sets_the_cap_holds(tmp_path: Path, two: Silicon, started: Ward) -> None:
     stage, pid = install(tmp_path, two, started, **notice(DAY))
     stage.run(30)
     assert "until 2017-07-15 02:56:41 UTC; from then on the cap is enforced" in stage.told.events[0].message
@@ -94,7 +94,7 @@ def test_after_the_notice_that_the_intent_sets_the_cap_holds(tmp_path: Path, two
     assert exempt_until(stage) == []
 
 
-def test_an_exemption_is_not_granted_twice_by_a_restart_or_by_lost_files(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_84_an_exemption_is_not_granted_twice_by_a_restart_or_by_lost_files(tmp_path: Path, two: Silicon, started: Ward) -> None:
     stage, pid = install(tmp_path, two, started, **notice(DAY))
     stage.run(10)
     stage.clock.time += DAY / 2
@@ -109,7 +109,7 @@ def test_an_exemption_is_not_granted_twice_by_a_restart_or_by_lost_files(tmp_pat
     await_end(pid)
 
 
-def test_lost_annotations_begin_nothing_anew_either(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_84_lost_annotations_begin_nothing_anew_either(tmp_path: Path, two: Silicon, started: Ward) -> None:
     stage, pid = install(tmp_path, two, started, **notice(DAY))
     stage.run(10)
     assert json.loads(stage.marks.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
@@ -122,7 +122,7 @@ def test_lost_annotations_begin_nothing_anew_either(tmp_path: Path, two: Silicon
     assert json.loads(stage.marks.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
 
 
-def test_until_the_node_has_been_read_nobody_is_taken_for_new_or_old(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_83_until_the_node_has_been_read_nobody_is_taken_for_new_or_old(tmp_path: Path, two: Silicon, started: Ward) -> None:
     stage, pid = install(tmp_path, two, started)
     stage.marks.known = None
     stage.run(30)
@@ -133,7 +133,7 @@ def test_until_the_node_has_been_read_nobody_is_taken_for_new_or_old(tmp_path: P
     await_end(pid)
 
 
-def test_a_policy_rolled_forth_and_back_grants_no_second_exemption(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_84_a_policy_rolled_forth_and_back_grants_no_second_exemption(tmp_path: Path, two: Silicon, started: Ward) -> None:
     stage, pid = install(tmp_path, two, started, **notice(DAY))
     stage.silicon.put(0, pid, 1000)
     stage.run(5)
@@ -147,7 +147,7 @@ def test_a_policy_rolled_forth_and_back_grants_no_second_exemption(tmp_path: Pat
     await_end(pid)
 
 
-def test_a_pools_first_cap_exempts_who_was_started_without_one(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_83_a_pools_first_cap_exempts_who_was_started_without_one(tmp_path: Path, two: Silicon, started: Ward) -> None:
     stage = Stage(tmp_path, two, started, marks=Marks(), **NONE)
     stage.admit(1, "early")
     pid = stage.begin(1, 5000)
@@ -177,7 +177,7 @@ def test_the_date_of_a_notice(former: Notice | None, seconds: int | None, until:
 
 
 @pytest.mark.parametrize("lost", ["the checkpoint", "its entries", "the pod", "the container"])
-def test_a_cap_lives_as_long_as_its_pod(tmp_path: Path, two: Silicon, started: Ward, lost: str) -> None:
+def test_85_a_cap_lives_as_long_as_its_pod(tmp_path: Path, two: Silicon, started: Ward, lost: str) -> None:
     stage = Stage(tmp_path, two, started, share={"capMiB": 8192})
     stage.admit(1, "early")
     stage.run(2)

@@ -231,7 +231,9 @@ class ApiServer:
             {"name": one, "resources": {"limits": {key: str(value) for key, value in (limits or {}).items()}}} for one in ids]}
         if "priority_class" in more:
             spec["priorityClassName"] = more["priority_class"]
-        statuses = [{"name": one, "containerID": identity} for one, identity in ids.items()]
+        # Younger than any cap: what ran before one is exempt from it.
+        state = {"running": {"startedAt": "2100-01-01T00:00:00Z"}}
+        statuses = [{"name": one, "containerID": identity, "state": state} for one, identity in ids.items()]
         return self.add("pods", name, {"metadata": metadata, "spec": spec,
                                        "status": {"phase": phase, "containerStatuses": statuses}}, namespace=namespace)
 

@@ -173,7 +173,7 @@ class Stage:
         worlds = Worlds(
             driver=self.driver, processes=self.processes, pods=self.list, cluster=self.told, folder=self.folder,
             clock=self.clock, mps=self.mps, checkpoint=lambda: read_checkpoint(self.checkpoint), marks=self.marks,
-            wall=lambda: 1.5e9 + self.clock.time,
+            wall=lambda: 1.5e9 + self.clock.now(),
         )  # fmt: skip
         setting = Setting(policy=self.policy, policy_digest="d1", node=NODE, namespace=NAMESPACE, settings=self.settings)
         self.watch = Watch(

@@ -94,7 +94,7 @@ def test_83_after_the_notice_that_the_intent_sets_the_cap_holds(tmp_path: Path, 
     assert exempt_until(stage) == []
 
 
-def test_84_an_exemption_is_not_granted_twice_by_a_restart_or_by_lost_files(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_84_no_exemption_is_granted_twice_by_a_restart_or_by_lost_files(tmp_path: Path, two: Silicon, started: Ward) -> None:
     stage, pid = install(tmp_path, two, started, **notice(DAY))
     stage.run(10)
     stage.clock.time += DAY / 2

@@ -84,7 +84,9 @@ def test_64_a_system_pods_priority_class_exempts_no_tenant(stage: Stage) -> None
     stage.list.known = (view_pod({
         "metadata": {"uid": pod_uid(1), "namespace": "team", "name": "important"},
         "spec": {"priorityClassName": "system-node-critical"},
-        "status": {"phase": "Running", "containerStatuses": [{"name": "main", "containerID": f"containerd://{container_id(1)}"}]},
+        "status": {"phase": "Running", "containerStatuses": [{
+            "name": "main", "containerID": f"containerd://{container_id(1)}",
+            "state": {"running": {"startedAt": "2100-01-01T00:00:00Z"}}}]},
     }),)  # fmt: skip
     assert stage.list.known[0].containers == known.containers
     pid = stage.begin(1, 5000)

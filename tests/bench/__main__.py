@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from tests import run
-from tests.bench import cluster_loop, intents, node_boot, node_enforce, node_guard, node_plan, solver
+from tests.bench import cluster_loop, hostile, intents, node_boot, node_enforce, node_guard, node_plan, solver
 from tests.bench.operator_sized_chart import write_chart
 from tests.tools import helm
 
@@ -96,6 +96,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         cold_compile(Path(name))
         scale(Path(name))
+    hostile.main()
     solver.main()
     node_plan.main()
     node_boot.main()

@@ -5,8 +5,8 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
-from gpushare_node.guard import judge
 from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
+from gpushare_node.guard.judge import judge
 from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Cap, Grant, Reading
 from gpushare_node.guard.rows import Device, Row

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.tools.waiting import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 SET_BY_CI = {"GITHUB_ACTIONS", "NO_COLOR", "COLUMNS", "CI"}
 
@@ -18,7 +20,7 @@ def gpushare(
     command = [sys.executable, "-m", "gpushare", *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
     surroundings = inherited | {"PYTHONUTF8": "1"} | (environment or {})
-    done = subprocess.run(command, input=stdin, cwd=cwd, env=surroundings, check=False, timeout=60, **pipes)
+    done = subprocess.run(command, input=stdin, cwd=cwd, env=surroundings, check=False, timeout=PATIENCE, **pipes)
     return subprocess.CompletedProcess(
         done.args, done.returncode, (done.stdout or b"").decode(), (done.stderr or b"").decode()
     )

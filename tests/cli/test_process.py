@@ -12,6 +12,7 @@ import pytest
 from gpushare import __version__
 from gpushare.cli import NAMES
 from tests.cli.process import gpushare
+from tests.tools.waiting import PATIENCE
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -135,7 +136,7 @@ def test_an_interrupt_ends_the_run_without_a_traceback(tmp_path: Path) -> None:
         command, stderr=subprocess.PIPE, preexec_fn=listen  # noqa: PLW1509 - there are no threads here
     ) as running, pipe.open("wb"):
         running.send_signal(signal.SIGINT)
-        _, errors = running.communicate(timeout=60)
+        _, errors = running.communicate(timeout=PATIENCE)
     assert (running.returncode, errors) == (130, b"")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.cluster import images
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.machine import Cgroup, MachineError, Network, stop
+from tests.cluster.machine import PATIENCE, Cgroup, MachineError, Network, stop
 from tests.cluster.node import Driver, Node
 
 ROOT = Path("/var/tmp/gpushare-clusters")  # overlays need a real file system
@@ -70,7 +70,7 @@ class Cluster:
         for name in ("kubelet", "kube-scheduler", "kube-controller-manager", "kube-apiserver"):
             stop([pid for pid in everything if _program_of(pid) == name], seconds=0)
         cgroups = [Cgroup(f"{self.name}-{node.name}") for node in self.nodes]
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while left := set(self.network.processes()).union(*(cgroup.processes() for cgroup in cgroups)):
             if time.monotonic() > deadline:
                 raise MachineError(f"does not end: {left}")
@@ -108,7 +108,7 @@ class Cluster:
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
         self.kubectl("apply", "--server-side", "--force-conflicts", "--filename", "-", stdin=text)
 
-    def wait(self, condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:
+    def wait(self, condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
         """Until the condition holds; its value. MachineError that says what did not come true."""
         deadline = time.monotonic() + seconds
         while not (value := condition()):

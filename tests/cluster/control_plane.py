@@ -8,7 +8,17 @@ import time
 from pathlib import Path
 
 from tests.cluster import proxy
-from tests.cluster.machine import API_SERVICE, NODE_ADDRESSES, SERVICES, MachineError, Network, is_running, start, stop
+from tests.cluster.machine import (
+    API_SERVICE,
+    NODE_ADDRESSES,
+    PATIENCE,
+    SERVICES,
+    MachineError,
+    Network,
+    is_running,
+    start,
+    stop,
+)
 from tests.cluster.programs import program
 from tests.tools import helm
 
@@ -126,8 +136,8 @@ class ControlPlane:
         command = self.network.command(sys.executable, "-c", _REQUEST, *arguments)
         return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, input=body)
 
-    def _await_ready(self, seconds: float = 60) -> None:
-        deadline = time.monotonic() + seconds
+    def _await_ready(self) -> None:
+        deadline = time.monotonic() + PATIENCE
         while self.kubectl("get", "--raw", "/readyz").returncode:
             if time.monotonic() > deadline or not is_running(self.pids["kube-apiserver"]):
                 log = (self.folder / "kube-apiserver.log").read_text()[-2000:]

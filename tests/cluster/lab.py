@@ -1,7 +1,9 @@
 """The whole loop at hand: a cluster with fake silicon, the release of a bundle on it, and what tests ask of both."""
 
 import json
+import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +13,7 @@ from tests.cluster import images
 from tests.cluster.bundles import NAMESPACE, compiled, namespace
 from tests.cluster.cluster import Cluster
 from tests.cluster.images import TENANT
-from tests.cluster.machine import MachineError
+from tests.cluster.machine import PATIENCE, MachineError
 from tests.cluster.node import Node
 from tests.cluster.release import NAME, Release
 from tests.cluster.silicon import Fleet
@@ -22,6 +24,8 @@ POOL = "example.org/pool"
 
 COURSE = "course"
 CONDITION = "GPUShareReady"
+NEVER = "86400"
+"""Seconds after which a tenant grows unasked: `let_grow` tells it when."""
 T4, A100 = ("t4", "t4"), ("a100-sxm4-40gb", "a100-sxm4-40gb")
 
 Object = dict[str, Any]
@@ -156,12 +160,12 @@ class Lab:
         """Keys of the node's taints."""
         return {taint["key"] for taint in self.state(name)["spec"].get("taints", ())}
 
-    def await_reason(self, name: str, reason: str, seconds: float = 60) -> Mapping[str, str]:
+    def await_reason(self, name: str, reason: str, seconds: float = PATIENCE) -> Mapping[str, str]:
         """Until the node's condition has this reason; the condition."""
         self.cluster.wait(lambda: self.condition(name).get("reason") == reason, f"{name} says {reason}", seconds)
         return self.condition(name)
 
-    def await_offer(self, name: str, pool: str, seconds: float = 60) -> None:
+    def await_offer(self, name: str, pool: str, seconds: float = PATIENCE) -> None:
         """Until the node is of the pool, and ready."""
 
         def is_there() -> bool:
@@ -229,9 +233,14 @@ class Lab:
                "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, **spec}  # fmt: skip
         self.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": where}, "spec": pod})
 
-    def await_tenant(self, name: str, word: str, where: str = COURSE, seconds: float = 30) -> None:
+    def await_tenant(self, name: str, word: str, where: str = COURSE, seconds: float = PATIENCE) -> None:
         """Until it has said the word: `ready`, `grown`."""
         self.cluster.wait(lambda: word in self.words(name, where), f"{name} is {word}", seconds)
+
+    def let_grow(self, node: str) -> None:
+        """Tell the tenants on the node that are to grow, and wait for it, to do so now."""
+        for pid in self.node(node).processes("--grow-after"):
+            os.kill(pid, signal.SIGUSR1)
 
     def words(self, name: str, where: str = COURSE) -> str:
         """What the pod has printed; nothing while it does not run."""

@@ -17,6 +17,9 @@ SERVICES = "198.51.100.128/25"
 API_SERVICE = "198.51.100.129"
 POD_NETWORKS = tuple(f"203.0.113.{64 * number}/26" for number in range(4))
 
+PATIENCE = 600.0
+"""Seconds until a wait is given up. On a slow machine a cluster takes minutes; a wait is over as soon as it is true."""
+
 _NAMESPACES = Path("/run/netns")
 _CGROUPS = Path("/sys/fs/cgroup")
 

@@ -119,7 +119,7 @@ base_runtime_spec = "{self.folder}/nvidia.json"
         environment = {"NODE": str(self.folder), "PATH": path}
         self.pids["containerd"] = machine.start(command, self.folder / "containerd.log", environment)
         self._remember()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + machine.PATIENCE
         while self.ctr("version", check=False).returncode:
             if time.monotonic() > deadline or not machine.is_running(self.pids["containerd"]):
                 raise MachineError(f"containerd does not start:\n{(self.folder / 'containerd.log').read_text()[-2000:]}")

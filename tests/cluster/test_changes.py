@@ -3,7 +3,8 @@
 import pytest
 
 from tests.cluster.images import PAUSE
-from tests.cluster.lab import A100, COURSE, Lab, intent
+from tests.cluster.lab import A100, COURSE, NEVER, Lab, intent
+from tests.cluster.machine import PATIENCE
 
 pytestmark = pytest.mark.cluster
 
@@ -42,7 +43,7 @@ def bring(lab: Lab, offer: dict[str, int], fields: str, nodes: tuple[str, ...] =
     await_offers(lab, offer, nodes)
 
 
-def await_offers(lab: Lab, offer: dict[str, int], nodes: tuple[str, ...] = BOTH, seconds: float = 90) -> None:
+def await_offers(lab: Lab, offer: dict[str, int], nodes: tuple[str, ...] = BOTH, seconds: float = PATIENCE) -> None:
     """Until the nodes offer exactly this, and are ready."""
     for node in nodes:
         lab.cluster.wait(lambda node=node: lab.offer(node) == offer, f"{node} offers {offer}: {lab.condition(node)}", seconds)
@@ -69,7 +70,7 @@ def test_a_new_layout_goes_from_node_to_node(pool: Lab) -> None:
         out = max(out, sum(offer not in offers or bool(pool.taints(node)) for node, offer in zip(BOTH, now, strict=True)))
         return now == [{THREE: 6}] * 2
 
-    pool.cluster.wait(is_done, "both nodes offer the new layout", 120)
+    pool.cluster.wait(is_done, "both nodes offer the new layout")
     assert out == 1
     await_offers(pool, {THREE: 6})
     pool.cluster.wait(lambda: not pool.turns(), "all turns are given back")
@@ -81,7 +82,7 @@ def test_a_new_cap_relabels_nothing(pool: Lab) -> None:
     pool.install(intent(training=slicing(4, ", memory: {cap: 4Gi}")))
     for node in BOTH:
         policy = pool.node(node).path("/var/lib/gpushare/policy.json")
-        pool.cluster.wait(lambda policy=policy: "capMiB: 4096" in policy.read_text(), f"{node} has the new cap", 90)
+        pool.cluster.wait(lambda policy=policy: "capMiB: 4096" in policy.read_text(), f"{node} has the new cap")
     assert [pool.labels(node) for node in BOTH] == before
     assert all(pool.offer(node) == {SHARED: 8} for node in BOTH)
 
@@ -93,11 +94,12 @@ def test_more_replicas_of_the_same_gpus(pool: Lab) -> None:
 def test_a_sleeping_pod_is_waited_for_and_caps_are_held_meanwhile(pool: Lab) -> None:
     """At 8 shares the cap is 4,861 MiB of 40 GiB; the former cap holds while the node waits."""
     sleeper(pool, "asleep", "node-1", SHARED)
-    pool.tenant("offender", "node-1", SHARED, "--mib", "100", "--grow-to", "9000", "--grow-after", "25")
+    pool.tenant("offender", "node-1", SHARED, "--mib", "100", "--grow-to", "9000", "--grow-after", NEVER)
     try:
         pool.install(intent(training=SEVENS))
         said = pool.await_reason("node-1", "GPUBusy")
         assert "asleep" in said["message"]
+        pool.let_grow("node-1")
         pool.await_tenant("offender", "grown")
         pool.cluster.wait(lambda: pool.phase("offender") != "Running", "the former cap is held")
         assert pool.offer("node-1") == {SHARED: 16}
@@ -132,7 +134,7 @@ def test_a_node_that_fails_stops_the_rollout_and_says_why(pool: Lab) -> None:
     def failed() -> list[str]:
         return [node for node in BOTH if pool.condition(node)["reason"] in ("RolledBack", "PartitionFailed")]
 
-    pool.cluster.wait(failed, "a node fails", 90)
+    pool.cluster.wait(failed, "a node fails")
     [bad] = failed()
     [good] = set(BOTH) - {bad}
     described = pool.cluster.kubectl("describe", "node", bad)
@@ -154,7 +156,7 @@ def test_hardware_that_somebody_changed_is_repaired_and_enumerated_again(pool: L
     before = pool.labels("node-1")["nvidia.com/device-plugin.config"]
     silicon = pool.silicon("node-1")
     silicon.set_mode(0, False)
-    pool.cluster.wait(lambda: len(silicon.instances(0)) == 3, "the layout is made again", 90)
+    pool.cluster.wait(lambda: len(silicon.instances(0)) == 3, "the layout is made again")
     pool.cluster.wait(lambda: pool.labels("node-1")["nvidia.com/device-plugin.config"] != before, "the label is flipped")
     after = pool.labels("node-1")["nvidia.com/device-plugin.config"]
     assert (before[:-2], {before[-2:], after[-2:]}) == (after[:-2], {"-a", "-b"})
@@ -166,7 +168,7 @@ def test_a_renamed_pool_takes_its_nodes_as_they_are(pool: Lab) -> None:
     text = intent(training=THREES).replace("    training: {", "    learning: {")
     pool.install(text)
     for node in BOTH:
-        pool.await_offer(node, "learning", 120)
+        pool.await_offer(node, "learning")
     assert pool.offer("node-1") == {THREE: 6}
     assert pool.silicon("node-1").calls() == []
 
@@ -174,15 +176,15 @@ def test_a_renamed_pool_takes_its_nodes_as_they_are(pool: Lab) -> None:
 def test_a_node_moves_to_a_pool_that_is_new(pool: Lab) -> None:
     pool.install(intent(training=THREES, notebooks=slicing(4)))
     pool.choose(node_1="notebooks")
-    pool.await_offer("node-1", "notebooks", 120)
+    pool.await_offer("node-1", "notebooks")
     assert pool.offer("node-1") == {SHARED: 8}
-    pool.await_offer("node-2", "training", 120)
+    pool.await_offer("node-2", "training")
     assert pool.offer("node-2") == {THREE: 6}
 
 
 def test_a_pool_that_is_gone_leaves_exclusive_nodes(pool: Lab) -> None:
     pool.install(intent(notebooks=slicing(4)))
-    pool.cluster.wait(lambda: "gpushare.dev/pool" not in pool.labels("node-2"), "node-2 is released", 90)
+    pool.cluster.wait(lambda: "gpushare.dev/pool" not in pool.labels("node-2"), "node-2 is released")
     pool.cluster.wait(lambda: pool.offer("node-2") == {"nvidia.com/gpu": 2}, "it offers whole GPUs")
     assert not pool.silicon("node-2").mode(0)[0]
     assert not [trace for trace in pool.traces() if trace.startswith("node-2")]
@@ -191,5 +193,5 @@ def test_a_pool_that_is_gone_leaves_exclusive_nodes(pool: Lab) -> None:
 def test_a_node_that_arrives_with_the_start_up_taint_is_let_in_when_it_is_ready(pool: Lab) -> None:
     pool.cluster.kubectl("taint", "node", "node-2", "gpushare.dev/not-ready=:NoSchedule")
     pool.choose(node_2="notebooks")
-    pool.await_offer("node-2", "notebooks", 90)
+    pool.await_offer("node-2", "notebooks")
     assert pool.offer("node-2") == {SHARED: 8}

@@ -87,7 +87,7 @@ def test_16_a_runtime_killed_at_any_step_of_a_change_ends_what_it_began(
     assert not pool.turns()
     assert laid.is_over
     again = [[int(write is not None), 0], [1, 0]]
-    pool.cluster.wait(lambda: [starts(pool, node) for node in BOTH] == again, "kubelet has started each again, once", 10)
+    pool.cluster.wait(lambda: [starts(pool, node) for node in BOTH] == again, "kubelet has started each again, once")
 
 
 def test_16_a_runtime_killed_while_it_waits_goes_on_waiting(pool: Lab) -> None:

@@ -29,7 +29,7 @@ def test_a_runtime_killed_amid_a_partition_ends_what_it_began(pool: Lab) -> None
     pool.silicon("node-1").kill_after(3)
     pool.silicon("node-2").kill_before(7)
     pool.install(intent(training=mig("{1g.5gb: 7}", QUICK)))
-    await_offers(pool, {SEVEN: 14}, seconds=120)
+    await_offers(pool, {SEVEN: 14})
     for node in BOTH:
         pod = pool.pod_of(node)
         assert pod is not None
@@ -56,10 +56,10 @@ def test_a_kubelet_that_starts_again_finds_shares_and_tenants_as_they_were(pool:
 def test_a_label_that_claims_the_node_for_another_pool_is_put_right(pool: Lab) -> None:
     """Both pools' pods are on the node then: nobody may partition twice, and the pool that selects the node keeps it."""
     pool.install(intent(training=mig("{2g.10gb: 3}", QUICK), notebooks=slicing(4)))
-    await_offers(pool, {THREE: 6}, seconds=120)
+    await_offers(pool, {THREE: 6})
     pool.silicon("node-1").forget_calls()
     pool.cluster.kubectl("label", "node", "node-1", "gpushare.dev/pool=notebooks", "--overwrite")
-    pool.await_offer("node-1", "training", 180)
+    pool.await_offer("node-1", "training")
     await_offers(pool, {THREE: 6}, ("node-1",))
     assert pool.silicon("node-1").calls() == []
     assert len(pool.runtime_pods("node-1")) == 1
@@ -81,10 +81,10 @@ def test_a_profile_that_the_plugin_does_not_see_yet_is_waited_for(pool: Lab) -> 
     pool.release.install(chart.parent)
     patch = json.dumps({"data": {f"{key}-a": None, f"{key}-b": None}})
     pool.cluster.kubectl("patch", "configmap", "gpushare-profiles", "--namespace", NAMESPACE, "--patch", patch)
-    pool.await_reason("node-1", "WaitingForPlugin", 60)
+    pool.await_reason("node-1", "WaitingForPlugin")
     assert "gpushare.dev/repartitioning" in pool.taints("node-1")
     pool.release.install(chart.parent)
-    await_offers(pool, {SHARED: 12}, seconds=120)
+    await_offers(pool, {SHARED: 12})
 
 
 def _keys(lab: Lab) -> list[str]:

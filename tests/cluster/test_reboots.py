@@ -21,10 +21,10 @@ def layouts(of: dict[str, str]) -> str:
     return intent(hopper=mig(of["hopper"]).replace("a100-sxm4-40gb", "h100-sxm5-80gb"), ampere=mig(of["ampere"]))
 
 
-def await_both(lab: Lab, offers: tuple[dict[str, int], dict[str, int]], seconds: float = 120) -> None:
+def await_both(lab: Lab, offers: tuple[dict[str, int], dict[str, int]]) -> None:
     """Until each node offers its own, and its runtime runs."""
     for node, offer in zip(BOTH, offers, strict=True):
-        await_offers(lab, offer, (node,), seconds)
+        await_offers(lab, offer, (node,))
         # The condition and the pod's state may be those from before.
         lab.cluster.wait(lambda node=node: lab.is_ready(node), f"the runtime on {node} is Ready")
 
@@ -51,7 +51,7 @@ def test_a_reboot_takes_instances_and_on_hopper_the_mode_and_both_are_made_again
         pools.reboot(node)
     for node in BOTH:
         is_there = pools.silicon(node).instances
-        pools.cluster.wait(lambda is_there=is_there: len(is_there(1)) == 2, f"{node} has its instances again", 120)
+        pools.cluster.wait(lambda is_there=is_there: len(is_there(1)) == 2, f"{node} has its instances again")
     await_both(pools, OF_THREES)
     assert [len(switches(pools, node)) for node in BOTH] == [2, 0]
 
@@ -64,7 +64,7 @@ def test_tenants_from_before_a_reboot_keep_nobody_from_making_the_layout_again(p
         for node in BOTH:
             pools.reboot(node)
             is_there = pools.silicon(node).instances
-            pools.cluster.wait(lambda is_there=is_there: len(is_there(1)) == 2, f"{node} has its instances again", 120)
+            pools.cluster.wait(lambda is_there=is_there: len(is_there(1)) == 2, f"{node} has its instances again")
         await_both(pools, OF_THREES)
     finally:
         pools.dismiss(*(f"tenant-{node}" for node in BOTH))
@@ -77,7 +77,7 @@ def test_a_reboot_amid_a_change_ends_in_what_the_change_was_for(pools: Lab) -> N
     pools.install(layouts(TWOS))
     for node in BOTH:
         is_there = pools.silicon(node).instances
-        pools.cluster.wait(lambda is_there=is_there: len(is_there(1)) == 1, f"{node} is amid its change", 90)
+        pools.cluster.wait(lambda is_there=is_there: len(is_there(1)) == 1, f"{node} is amid its change")
         assert len(is_there(0)) == 3
         pools.reboot(node)
     await_both(pools, OF_TWOS)

@@ -76,8 +76,8 @@ def test_a_release_goes_up_and_back_and_leaves_nothing(nodes: Lab, major: int) -
     nodes.cluster.wait(lambda: all(nodes.offer(node) == {"nvidia.com/gpu": 2} for node in BOTH), "nodes are exclusive again")
 
 
-def test_nodes_that_are_asked_to_let_go_begin_at_once(nodes: Lab) -> None:
-    """They watch themselves; unasked they would look every 15 seconds."""
+def test_nodes_that_are_asked_to_let_go_do_so(nodes: Lab) -> None:
+    """By their own watch; `tests/node/test_kube_pods.py` has that they are told at once."""
     nodes.install(intent(training=slicing(4, QUICK)))
     await_offers(nodes, {SHARED: 8})
     nodes.cluster.wait(lambda: all(map(nodes.is_ready, BOTH)), "the runtime's pods are Ready")
@@ -91,7 +91,7 @@ def test_nodes_that_are_asked_to_let_go_begin_at_once(nodes: Lab) -> None:
     def living() -> list[str]:
         return [pod["metadata"]["uid"] for node in BOTH for pod in nodes.runtime_pods(node)]
 
-    nodes.cluster.wait(lambda: not set(before) & set(living()), "both pods have begun to end", 5)
+    nodes.cluster.wait(lambda: not set(before) & set(living()), "both pods have begun to end")
     released = "gpushare.dev/released"
     nodes.cluster.wait(lambda: all(released in nodes.state(node)["metadata"]["annotations"] for node in BOTH), "both let go")
 
@@ -170,7 +170,7 @@ def test_argo_cd_syncs_twice_without_a_difference_and_prunes_a_pool(nodes: Lab) 
         sync(nodes, bundle)
         assert versions(nodes) == before
         sync(nodes, nodes.compile(intent(training=FAST)))
-        nodes.cluster.wait(lambda: "gpushare.dev/pool" not in nodes.labels("node-2"), "node-2 is released", 90)
+        nodes.cluster.wait(lambda: "gpushare.dev/pool" not in nodes.labels("node-2"), "node-2 is released")
         assert nodes.offer("node-1") == {SEVEN: 14}
     finally:
         nodes.cluster.kubectl("delete", "--ignore-not-found", "--filename", "-", stdin=yaml.safe_dump_all(objects))

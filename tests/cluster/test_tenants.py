@@ -88,7 +88,7 @@ def test_76_after_its_tenants_a_node_under_mps_changes_its_mode(pools: Lab) -> N
     silicon.set_compute_mode(0, 3)
     try:
         pools.install(intent(notebooks=NOTEBOOKS, training=TRAINING))
-        pools.cluster.wait(lambda: not pools.labels("node-1")[label].startswith("mps-"), "the label goes first", 90)
+        pools.cluster.wait(lambda: not pools.labels("node-1")[label].startswith("mps-"), "the label goes first")
         assert "gpushare.dev/repartitioning" in pools.taints("node-1")
         assert silicon.compute_mode(0) == 3
     finally:

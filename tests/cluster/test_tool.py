@@ -15,7 +15,7 @@ import pytest
 
 from tests.cluster.cluster import ROOT, Cluster
 from tests.cluster.images import PAUSE
-from tests.cluster.machine import NODE_ADDRESSES, is_running
+from tests.cluster.machine import NODE_ADDRESSES, PATIENCE, is_running
 
 pytestmark = pytest.mark.cluster
 
@@ -144,7 +144,7 @@ def test_without_a_cluster_kubectl_says_what_to_do(make: Make) -> None:
 def test_after_a_crash_of_its_programs_nothing_is_left(make: Make) -> None:
     assert make("cluster-up").returncode == 0
     assert make("kubectl", "apply --filename -", stdin=json.dumps(TWIN)).returncode == 0
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not is_true(get(make, *WHERE), "Ready"):
         assert time.monotonic() < deadline
     for name, pid in pids(make.name).items():

@@ -12,7 +12,8 @@ from gpushare_node.nvml.driver import Survey
 from gpushare_node.nvml.session import Session
 from tests.hardware.cuda import hold
 from tests.node.enforcement import Stage, await_end, container_id, lives, pod_uid
-from tests.node.victims import Ward, systemd_path, wait_for, ward
+from tests.node.victims import Ward, systemd_path, ward
+from tests.tools.waiting import wait_for
 
 pytestmark = pytest.mark.gpu
 
@@ -76,8 +77,8 @@ def test_a_real_process_over_its_cap_is_killed_and_its_neighbour_lives(
         stage.run()
         if len(stage.told.reasons("greedy")) == len(STEPS):
             break
-    await_end(greedy, 30)
-    wait_for(lambda: greedy not in {row.pid for row in session.census(whole.uuid).rows or ()}, 30)
+    await_end(greedy)
+    wait_for(lambda: greedy not in {row.pid for row in session.census(whole.uuid).rows or ()})
     stage.run(2)
     print("\n".join(event.message for event in stage.told.events))
     assert stage.told.reasons("greedy") == STEPS

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gpushare_node.worker import Promise
 from tests.node.api_server import ApiServer
 from tests.node.enforcement import Stage, two_gpus
 from tests.node.silicon import Silicon
@@ -46,3 +47,19 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Silicon]:
 def stage(tmp_path: Path, two: Silicon, started: Ward) -> Stage:
     """Enforcement on two GPUs, with real processes as tenants."""
     return Stage(tmp_path, two, started)
+
+
+@pytest.fixture
+def given_up(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The deadlines that have run out: who waits for a hung call twice appears twice."""
+    seconds: list[float] = []
+    is_kept = Promise.is_kept
+
+    def counted(promise: Promise[object], within_seconds: float = 0.0) -> bool:
+        came = is_kept(promise, within_seconds)
+        if within_seconds and not came:
+            seconds.append(within_seconds)
+        return came
+
+    monkeypatch.setattr(Promise, "is_kept", counted)
+    return seconds

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-from gpushare_node.guard import judge
 from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
+from gpushare_node.guard.judge import judge
 from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Cap, Grant, Reading, Settings
 from gpushare_node.guard.rows import Device, Mps, Row

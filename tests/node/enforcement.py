@@ -4,8 +4,6 @@ What the API server would be told is collected; `Stage.run` makes cycles a secon
 """
 
 import json
-import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +26,7 @@ from gpushare_node.procs.linux import LinuxProcesses
 from gpushare_node.voice.metrics import Registry
 from tests.node.silicon import Silicon
 from tests.node.victims import OBEDIENT, Mirror, Ward, systemd_path
+from tests.tools.waiting import wait_for
 
 NODE, NAMESPACE = "node-1", "gpushare"
 SHARED = "nvidia.com/gpu.shared"
@@ -223,13 +222,9 @@ def lives(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
-def await_end(pid: int, seconds: float = 3.0) -> None:
+def await_end(pid: int) -> None:
     """Until the process has ended."""
-    deadline = time.monotonic() + seconds
-    while lives(pid):
-        assert time.monotonic() < deadline, f"{pid} lives on"
-        os.sched_yield()
-        time.sleep(0.002)
+    wait_for(lambda: not lives(pid), f"the end of {pid}")
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """What the tests of the API server's side share: a clock that only sleeping moves, and the parts connected to the double."""
 
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from gpushare_node.kube.leases import Memory
 from gpushare_node.kube.place import Place
 from gpushare_node.kube.server import Server
 from tests.node.api_server import ApiServer
+from tests.tools.waiting import wait_for
 
 
 class Skips:
@@ -61,9 +61,6 @@ def server(
     return Server(wire, place(node), clock, Events(wire, place(node), clock), memory)
 
 
-def await_that(holds: Callable[[], bool], seconds: float = 5.0) -> None:
+def await_that(holds: Callable[[], bool]) -> None:
     """Wait, in real time, for what another thread is about to do."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.005)
+    wait_for(holds)

@@ -19,8 +19,9 @@ from gpushare_node import __version__
 from gpushare_node.host.folder import Folder
 from tests.node.api_server import ApiServer
 from tests.node.silicon import Silicon
-from tests.node.victims import wait_for
 from tests.rendering import compiled
+from tests.tools.ports import free_port
+from tests.tools.waiting import PATIENCE, wait_for
 
 Done = subprocess.CompletedProcess[str]
 COMMAND = [sys.executable, "-m", "gpushare_node"]
@@ -51,7 +52,7 @@ class Desk:
     def run(self, *arguments: str, text: str | None = None, more: Mapping[str, str] | None = None) -> Done:
         environment = self.environment | dict(more or {})
         return subprocess.run(
-            [*COMMAND, *arguments], env=environment, capture_output=True, text=True, check=False, input=text, timeout=30)
+            [*COMMAND, *arguments], env=environment, capture_output=True, text=True, check=False, input=text, timeout=PATIENCE)
 
     def with_policy(self, command: str, *more: str) -> Done:
         return self.run(command, "--policy", str(self.policy), "--standalone", "--state-dir", str(self.folder / "state"), *more)
@@ -188,23 +189,24 @@ def test_assert_cannot_tell_without_a_driver_and_export_says_so(desk: Desk) -> N
 
 
 def test_24_a_second_runtime_ends_with_75(desk: Desk) -> None:
-    desk.silicon.delay("nvmlDeviceSetMigMode", 2.0)
+    desk.silicon.delay("nvmlDeviceSetMigMode", 100)
     argv = [*COMMAND, "apply", "--policy", str(desk.policy), "--standalone", "--state-dir", str(desk.folder / "state")]
     with subprocess.Popen(argv, env=desk.environment, stdout=subprocess.PIPE) as first:
-        wait_for((desk.folder / "state" / "journal.json").exists, 10)
+        wait_for((desk.folder / "state" / "journal.json").exists)
         second = desk.with_policy("apply")
         assert second.returncode == 75
         assert "another gpushare-node is at work" in second.stderr
-        assert first.wait(20) == 0
+        desk.silicon.heal()
+        assert first.wait(PATIENCE) == 0
 
 
 def test_21_sigterm_while_it_waits_for_the_driver_ends_with_143_and_the_next_run_finishes(desk: Desk) -> None:
     argv = [*COMMAND, "apply", "--policy", str(desk.policy), "--standalone", "--state-dir", str(desk.folder / "state")]
     desk.silicon.unload()
     with subprocess.Popen(argv, env=desk.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as first:
-        wait_for((desk.folder / "state" / "lock").exists, 10)
+        wait_for((desk.folder / "state" / "lock").exists)
         first.send_signal(signal.SIGTERM)
-        _, errors = first.communicate(timeout=20)
+        _, errors = first.communicate(timeout=PATIENCE)
     assert (first.returncode, errors) == (143, "gpushare-node: stopped by SIGTERM\n")
     desk.silicon.reload()
     assert desk.with_policy("apply").returncode == 0
@@ -219,14 +221,15 @@ def test_21_the_driver_is_waited_for_as_long_as_it_is_said(desk: Desk) -> None:
 
 
 def test_enforce_serves_its_pages_and_ends_well_when_asked_to(desk: Desk) -> None:
+    port = free_port()
     argv = [*COMMAND, "enforce", "--policy", str(desk.policy), "--standalone", "--state-dir", str(desk.folder / "state"),
-            "--port", "19408", "--interval", "100ms"]  # fmt: skip
+            "--port", str(port), "--interval", "100ms"]  # fmt: skip
     with subprocess.Popen(argv, env=desk.environment, stderr=subprocess.PIPE, text=True) as running:
-        wait_for(lambda: _is_ready("http://127.0.0.1:19408/readyz"), 10)
-        with urllib.request.urlopen("http://127.0.0.1:19408/metrics", timeout=5) as answer:
+        wait_for(lambda: _is_ready(f"http://127.0.0.1:{port}/readyz"))
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
             assert f'gpushare_build_info{{version="{__version__}"' in answer.read().decode()
         running.send_signal(signal.SIGTERM)
-        _, errors = running.communicate(timeout=20)
+        _, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0
     told = [json.loads(line) for line in errors.splitlines()]
     assert told[0]["pool"] == "dense"
@@ -234,7 +237,7 @@ def test_enforce_serves_its_pages_and_ends_well_when_asked_to(desk: Desk) -> Non
 
 def _is_ready(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False
@@ -258,7 +261,7 @@ def test_a_reader_who_goes_away_is_no_error_of_ours(desk: Desk) -> None:
         assert done.stdout is not None
         assert done.stderr is not None
         done.stdout.close()
-        assert (done.wait(20), done.stderr.read()) == (1, b"")
+        assert (done.wait(PATIENCE), done.stderr.read()) == (1, b"")
 
 
 @pytest.mark.parametrize("arguments", [
@@ -309,7 +312,7 @@ def _on_a_terminal(argv: list[str], environment: dict[str, str]) -> str:
     listener.start()
     subprocess.run(argv, env=environment, stdout=theirs, stderr=theirs, check=False)
     os.close(theirs)
-    listener.join(10)
+    listener.join(PATIENCE)
     os.close(ours)
     return b"".join(heard).decode()
 
@@ -324,11 +327,12 @@ def test_enforce_keeps_the_labels_that_apply_published(desk: Desk, api: ApiServe
     api.add_daemonset("gpushare-dense")
     more = api.kubeconfig(desk.folder / "kubeconfig") | {
         "NODE_NAME": "node-1", "POD_NAME": "runtime", "POD_NAMESPACE": "gpushare", "POD_UID": "9"}
-    argv = [*COMMAND, "enforce", "--policy", str(desk.policy), "--state-dir", str(desk.folder / "state"), "--port", "19409"]
+    argv = [*COMMAND, "enforce", "--policy", str(desk.policy), "--state-dir", str(desk.folder / "state"), "--port",
+            str(free_port())]
     with subprocess.Popen(argv, env=desk.environment | more, stderr=subprocess.DEVNULL) as running:
-        wait_for(lambda: api.node("node-1")["metadata"]["labels"]["nvidia.com/device-plugin.config"] == f"{profile}-b", 15)
+        wait_for(lambda: api.node("node-1")["metadata"]["labels"]["nvidia.com/device-plugin.config"] == f"{profile}-b")
         running.send_signal(signal.SIGTERM)
-        assert running.wait(20) == 0
+        assert running.wait(PATIENCE) == 0
 
 
 def test_fields_that_a_later_compiler_has_added_are_ignored_and_said(desk: Desk) -> None:
@@ -368,14 +372,15 @@ def test_enforce_holds_the_policy_in_force_where_the_given_one_cannot_be_read(de
     good = desk.policy.read_text()
     Folder(desk.folder / "state").keep_policy(good)
     desk.policy.write_text(in_the_next_form(good))
-    argv = [*COMMAND, "enforce", "--policy", str(desk.policy), "--state-dir", str(desk.folder / "state"), "--port", "19410"]
+    port = free_port()
+    argv = [*COMMAND, "enforce", "--policy", str(desk.policy), "--state-dir", str(desk.folder / "state"), "--port", str(port)]
     with started(argv, in_a_pod(desk, api)) as running:
-        wait_for(lambda: _is_ready("http://127.0.0.1:19410/readyz"), 30)
+        wait_for(lambda: _is_ready(f"http://127.0.0.1:{port}/readyz"))
         condition = api.condition("node-1")
         assert condition is not None
         assert (condition["reason"], "v1, not 'gpushare.dev/v2'" in condition["message"]) == ("PolicyInvalid", True)
         running.send_signal(signal.SIGTERM)
-        _, errors = running.communicate(timeout=20)
+        _, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0
     assert any("the policy in force is held to" in line for line in errors.splitlines())
 
@@ -386,9 +391,9 @@ def test_apply_holds_the_policy_in_force_until_the_given_one_can_be_read(desk: D
     desk.policy.write_text(in_the_next_form(good))
     argv = [*COMMAND, "apply", "--hold", "--policy", str(desk.policy), "--state-dir", str(desk.folder / "state")]
     with started(argv, in_a_pod(desk, api)) as running:
-        wait_for(lambda: (api.condition("node-1") or {}).get("reason") == "PolicyInvalid", 30)
+        wait_for(lambda: (api.condition("node-1") or {}).get("reason") == "PolicyInvalid")
         assert running.poll() is None
         desk.policy.write_text(good)
         wait_for(lambda: (api.condition("node-1") or {}).get("reason") != "PolicyInvalid", 60)
         running.send_signal(signal.SIGTERM)
-        running.communicate(timeout=30)
+        running.communicate(timeout=PATIENCE)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.node.test_cli_command import Desk, Done
+from tests.tools.waiting import PATIENCE
 
 PROGRAM = """import functools, pathlib, sys
 from gpushare_node.cli import held, main
@@ -24,7 +25,7 @@ def desk(tmp_path: Path) -> Desk:
 def run(desk: Desk, *arguments: str) -> Done:
     command = [sys.executable, "-c", PROGRAM, str(desk.folder / "checkpoint"), *arguments, "--policy", str(desk.policy),
                "--standalone", "--state-dir", str(desk.folder / "state")]  # fmt: skip
-    return subprocess.run(command, env=desk.environment, capture_output=True, text=True, check=False, timeout=30)
+    return subprocess.run(command, env=desk.environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
 def give(desk: Desk, *ids: str) -> None:

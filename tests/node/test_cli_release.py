@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.node.api_server import ApiServer
-from tests.node.victims import wait_for
+from tests.tools.waiting import PATIENCE, wait_for
 
 LABELS = {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"}
 PROGRAM = """import sys
@@ -55,7 +55,7 @@ def answer(cluster: ApiServer, *names: str) -> None:
 def test_when_all_nodes_have_answered_the_daemonsets_go(cluster: ApiServer, tmp_path: Path) -> None:
     with start(cluster, tmp_path) as job:
         answer(cluster, "n1", "n2")
-        out, _ = job.communicate(timeout=20)
+        out, _ = job.communicate(timeout=PATIENCE)
     assert job.returncode == 0
     assert "changed n1      release\nchanged n2      release\n" in out
     assert "ok=0 changed=2 failed=0 skipped=0\nAll nodes are released.\n" in out
@@ -63,9 +63,9 @@ def test_when_all_nodes_have_answered_the_daemonsets_go(cluster: ApiServer, tmp_
 
 
 def test_a_node_that_does_not_answer_in_time_is_named_and_nothing_is_uninstalled(cluster: ApiServer, tmp_path: Path) -> None:
-    with start(cluster, tmp_path, "--timeout", "2s", "--format", "json") as job:
+    with start(cluster, tmp_path, "--timeout", "5s", "--format", "json") as job:
         answer(cluster, "n1")
-        out, err = job.communicate(timeout=20)
+        out, err = job.communicate(timeout=PATIENCE)
     assert job.returncode == 1
     document = json.loads(out)
     assert [(one["target"], one["status"]) for one in document["results"]] == [("n1", "changed"), ("n2", "failed")]
@@ -76,7 +76,7 @@ def test_a_node_that_does_not_answer_in_time_is_named_and_nothing_is_uninstalled
 
 def test_told_to_go_on_it_uninstalls_and_still_names_the_silent_ones(cluster: ApiServer, tmp_path: Path) -> None:
     with start(cluster, tmp_path, "--timeout", "0s", "--go-on") as job:
-        out, _ = job.communicate(timeout=20)
+        out, _ = job.communicate(timeout=PATIENCE)
     assert job.returncode == 0
     assert "failed  n1      release: did not answer in time" in out
     assert "All nodes are released" not in out
@@ -86,7 +86,7 @@ def test_told_to_go_on_it_uninstalls_and_still_names_the_silent_ones(cluster: Ap
 def test_without_the_right_to_look_it_says_so(cluster: ApiServer, tmp_path: Path) -> None:
     cluster.fail("GET", 403)
     with start(cluster, tmp_path) as job:
-        _, err = job.communicate(timeout=20)
+        _, err = job.communicate(timeout=PATIENCE)
     assert job.returncode == 2
     assert err.startswith("gpushare-node: ")
     assert "403" in err
@@ -96,5 +96,5 @@ def test_a_job_that_is_asked_to_end_takes_its_requests_back(cluster: ApiServer, 
     with start(cluster, tmp_path) as job:
         wait_for(lambda: len(asked(cluster)) == 2)
         job.terminate()
-        assert job.wait(20) == 143
+        assert job.wait(PATIENCE) == 143
     assert (len(cluster.all("daemonsets")), asked(cluster)) == (1, [])

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,13 +18,13 @@ from tests.node.api_server import ApiServer
 from tests.node.gpu_node import A100
 from tests.node.loop_node import SEVEN, TWO, LoopNode, mig
 from tests.node.silicon import Silicon
-from tests.node.test_nvml_watch import wait_until
+from tests.tools.waiting import PATIENCE, wait_for
 
-DEADLINE = 0.25
+DEADLINE = 1.0
 
 
 class HangingNode(LoopNode):
-    """Its runtime waits a quarter of a second for the driver, not a minute."""
+    """Its runtime waits a second for the driver, not a minute."""
 
     def __init__(self, folder: Path, api: ApiServer) -> None:
         super().__init__(folder, api, A100, A100)
@@ -45,23 +44,22 @@ def node(tmp_path: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch):
     made.silicon.heal()
 
 
-def test_a_look_that_hangs_is_given_up_and_nothing_is_asked_behind_it(silicon: Silicon) -> None:
+def test_a_look_that_hangs_is_given_up_and_nothing_is_asked_behind_it(silicon: Silicon, given_up: list[float]) -> None:
     bounded = Bounded(Session.open, SystemClock(), look_seconds=DEADLINE, change_seconds=DEADLINE)
     driver = bounded.open()
     assert len(driver.survey()) == 8
-    silicon.delay("nvmlDeviceGetCount_v2", 60)
-    started = time.monotonic()
+    silicon.delay("nvmlDeviceGetCount_v2", 600)
     for ask in (driver.survey, driver.versions, bounded.open, driver.close):
         with pytest.raises(DriverError) as caught:
             ask()
         assert caught.value.code == Code.TIMEOUT
-    assert time.monotonic() - started < DEADLINE * 3, "only the first one is waited for"
+    assert given_up == [DEADLINE], "only the first one is waited for"
 
 
 def test_when_the_call_has_come_back_after_all_a_new_session_can_be_opened(silicon: Silicon) -> None:
     bounded = Bounded(Session.open, SystemClock(), look_seconds=DEADLINE, change_seconds=DEADLINE)
     driver = bounded.open()
-    silicon.delay("nvmlDeviceGetCount_v2", 60)
+    silicon.delay("nvmlDeviceGetCount_v2", 600)
     with pytest.raises(DriverError):
         driver.survey()
     silicon.heal()
@@ -72,7 +70,7 @@ def test_when_the_call_has_come_back_after_all_a_new_session_can_be_opened(silic
         except DriverError:
             return False
 
-    wait_until(opens)
+    wait_for(opens)
     with pytest.raises(DriverError):
         driver.survey()
 
@@ -86,7 +84,7 @@ def test_what_the_driver_refuses_is_raised_as_before(silicon: Silicon) -> None:
 
 
 def test_a_driver_that_hangs_before_anything_is_changed_is_the_reason(node: HangingNode) -> None:
-    node.silicon.delay("nvmlDeviceGetCount_v2", 60)
+    node.silicon.delay("nvmlDeviceGetCount_v2", 600)
     outcome = node.run(mig(SEVEN, SEVEN))
     assert (outcome.reason, node.condition()) == (Reason.DRIVER_HUNG, "DriverHung")
     assert node.silicon.calls() == []
@@ -101,7 +99,7 @@ def test_a_driver_that_hangs_in_a_change_is_the_reason_and_the_next_run_ends_it(
     assert node.folder.journal().is_changing
     assert node.run(mig(SEVEN, SEVEN, key="mig-00000002")).reason is Reason.DRIVER_HUNG
     node.silicon.heal()
-    wait_until(lambda: not node.bounded._worker.is_busy)
+    wait_for(lambda: not node.bounded._worker.is_busy)
     assert node.run(mig(SEVEN, SEVEN, key="mig-00000002")).reason is Reason.READY
     assert (node.taints(), node.gpus.stands(0), node.gpus.stands(1)) == (set(), set(SEVEN), set(SEVEN))
 
@@ -112,15 +110,17 @@ from gpushare_node.clock import SystemClock
 from gpushare_node.nvml.bounded import Bounded
 from gpushare_node.nvml.driver import DriverError
 from gpushare_node.nvml.session import Session
-driver = Bounded(Session.open, SystemClock(), look_seconds=0.2).open()
+bounded = Bounded(Session.open, SystemClock())
+driver = bounded.open()
+bounded._look_seconds = 0.2
 try:
     driver.survey()
 except DriverError as error:
     print(error.code)
 """
     silicon.delay("nvmlDeviceGetCount_v2", 600)
-    program = subprocess.run([sys.executable, "-c", code], env=silicon.environment, capture_output=True, text=True, timeout=20,
-                             check=True)  # fmt: skip
+    program = subprocess.run([sys.executable, "-c", code], env=silicon.environment, capture_output=True, text=True, check=True,
+                             timeout=PATIENCE)  # fmt: skip
     assert program.stdout == "10\n"
 
 

@@ -24,7 +24,8 @@ from gpushare_node.voice.metrics import Registry
 from tests.node.enforcement import SHARED, Stage, Told, await_end, container_id, lives, pod, pod_uid
 from tests.node.silicon import Silicon
 from tests.node.test_enforce_upkeep import Rig
-from tests.node.victims import DEAF, Ward, systemd_path, wait_for
+from tests.node.victims import DEAF, Ward, systemd_path
+from tests.tools.waiting import PATIENCE, wait_for
 
 UNMAPPED = "7f0000000000-7f0000001000 rw-s 00000000 00:06 1 /dev/innocent0\n"
 
@@ -231,7 +232,7 @@ class Terminator:
 
 
 def _wait(event: threading.Event) -> None:
-    event.wait(20)
+    event.wait(PATIENCE)
 
 
 def test_62_an_api_server_that_hangs_holds_up_no_mps_client_s_end(tmp_path: Path, two: Silicon, started: Ward) -> None:
@@ -249,8 +250,8 @@ def test_a_survey_that_takes_longer_than_any_deadline_is_taken_up_when_it_comes(
     tmp_path: Path, two: Silicon, started: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inventory, "_SURVEY_WAIT_SECONDS", 0.05)
-    stage = Stage(tmp_path, two, started, deadline=0.1)
-    two.delay("nvmlDeviceGetName", 0.2)
+    stage = Stage(tmp_path, two, started, deadline=0.5)
+    two.delay("nvmlDeviceGetName", 1.0)
     stage.admit(1, "greedy")
     pid = stage.begin(1, 5000)
 
@@ -383,7 +384,7 @@ def test_an_errand_that_finds_no_room_is_sent_again() -> None:
         done.clear()
     is_over.set()
     wait_for(lambda: errands.send(done.set))
-    assert done.wait(5)
+    assert done.wait(PATIENCE)
 
 
 def test_50_a_lost_gpu_is_an_event_and_no_reason_to_start_anew_and_leave_the_others_alone(

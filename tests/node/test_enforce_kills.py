@@ -10,7 +10,8 @@ from gpushare_node.guard.reading import Settings
 from gpushare_node.procs.processes import Sent
 from tests.node.enforcement import MAPPED, Stage, await_end, container_id, lives, pod_uid
 from tests.node.silicon import Silicon
-from tests.node.victims import CHANGING, DEAF, GRACEFUL, NAMED, OBEDIENT, Ward, said, systemd_path, tell, wait_for
+from tests.node.victims import CHANGING, DEAF, GRACEFUL, NAMED, OBEDIENT, Ward, said, systemd_path, tell
+from tests.tools.waiting import wait_for
 
 
 def test_36_who_is_over_its_cap_is_warned_then_asked_to_end_and_the_events_say_it_all(stage: Stage) -> None:

@@ -87,12 +87,12 @@ def test_a_driver_that_scrambles_lists_and_has_no_others_gets_no_kills_and_the_c
 
 
 def test_48_a_gpu_that_hangs_stops_no_other_and_its_offender_lives(tmp_path: Path, two: Silicon, started: Ward) -> None:
-    stage = Stage(tmp_path, two, started, deadline=0.3)
+    stage = Stage(tmp_path, two, started, deadline=1.0)
     stage.admit(1, "on-0")
     stage.admit(2, "on-1", 1)
     here, there = stage.begin(1, 5000), stage.begin(2, 5000, gpu=1)
     stage.run(1)
-    stage.silicon.delay("nvmlDeviceGetComputeRunningProcesses_v3", 60, gpu=0)
+    stage.silicon.delay("nvmlDeviceGetComputeRunningProcesses_v3", 600, gpu=0)
     stage.run(10)
     await_end(there)
     assert lives(here)

@@ -13,7 +13,7 @@ from gpushare_node.clock import Stopped
 from gpushare_node.enforce.court import Court
 from gpushare_node.enforce.loop import EXIT_HUNG, Loop
 from gpushare_node.enforce.upkeep import Upkeep
-from gpushare_node.guard import judge
+from gpushare_node.guard.judge import judge
 from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Reading, Settings
 from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL, RELEASE_ANNOTATION, ClusterError, NodeView
@@ -24,7 +24,8 @@ from tests.node.api_server import ApiServer
 from tests.node.enforcement import Stage, Told, await_end, lives
 from tests.node.kube_scene import server
 from tests.node.silicon import Silicon
-from tests.node.victims import DEAF, Ward, wait_for
+from tests.node.victims import DEAF, Ward
+from tests.tools.waiting import wait_for
 
 LABELS = {POOL_LABEL: "pool", PLUGIN_LABEL: "time-slicing-01234567-a"}
 
@@ -269,7 +270,7 @@ def _hear(rig: Rig, two: Silicon, xids: list[tuple[int, int]]) -> list[Any]:
         rig.run(1)
         return len(rig.upkeep.recent) == len(xids)
 
-    wait_for(has_heard_all, 20)
+    wait_for(has_heard_all)
     return list(rig.upkeep.recent)
 
 

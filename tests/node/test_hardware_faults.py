@@ -13,6 +13,7 @@ from gpushare_node.nvml.driver import Code, DriverError
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Status, is_failed
 from tests.node.gpu_node import A100, SEVEN, GpuNode, policy
+from tests.tools.waiting import PATIENCE
 
 MUTATING = ("nvmlDeviceSetMigMode", "nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlGpuInstanceCreateComputeInstance",
             "nvmlGpuInstanceDestroy", "nvmlComputeInstanceDestroy")  # fmt: skip
@@ -109,7 +110,7 @@ def test_sigterm_finishes_the_step_and_the_next_run_goes_on(tmp_path: Path) -> N
         while not program.stdout.readline().startswith("create"):
             assert program.poll() is None
         program.send_signal(signal.SIGTERM)
-        program.communicate(timeout=10)
+        program.communicate(timeout=PATIENCE)
     assert program.returncode == 143
     assert 0 < len(node.silicon.instances(0)) < 7
     assert all(computes == 1 for *_, computes in node.silicon.instances(0)), "the step was finished"

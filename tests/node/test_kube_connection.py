@@ -88,11 +88,12 @@ def test_a_refusal_is_told_with_the_servers_words_and_not_repeated(one: ApiServe
 
 
 def test_57_silence_ends_as_an_error_without_a_status(one: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpushare_node.kube.connection.READ_SECONDS", 0.05)
     one.hang("GET", times=3)
     wire = connection(one, tmp_path)
-    with pytest.raises(ClusterError, match="timed out") as told:
-        wire.get(NODE)
+    with monkeypatch.context() as hasty:
+        hasty.setattr("gpushare_node.kube.connection.READ_SECONDS", 0.05)
+        with pytest.raises(ClusterError, match="timed out") as told:
+            wire.get(NODE)
     assert told.value.status is None
     assert wire.get(NODE)["kind"] == "Node"
     wire.close()

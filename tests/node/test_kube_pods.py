@@ -17,6 +17,7 @@ from gpushare_node.kube.views import view_pod
 from gpushare_node.kube.watching import LONGEST_PAUSE_SECONDS, RELIST_SECONDS, START_SECONDS
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips, await_that, connection
+from tests.tools.waiting import PATIENCE
 
 
 class Quick(SystemClock):
@@ -53,7 +54,7 @@ def pods(api: ApiServer, wire: Connection, clock: Quick) -> Iterator[Pods]:
     yield made
     clock.stop()
     api.down()
-    thread.join(5)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
 
 
@@ -242,19 +243,19 @@ def test_the_own_node_is_told_of_when_its_marks_differ_and_only_then(api: ApiSer
     told = threading.Semaphore(0)
     watched = OwnNode(wire, "n1", clock, told.release)
     thread = watched.start()
-    assert told.acquire(timeout=5)
+    assert told.acquire(timeout=PATIENCE)
     await_that(lambda: watched.watching.age_seconds == 0)
     api.patch("nodes", "n1", {"status": {"nodeInfo": {"bootID": "x"}}}, manager="kubelet")
     api.patch("nodes", "n1", {"metadata": {"annotations": {"theirs": "x"}}}, manager="x")
     api.patch("nodes", "n2", {"metadata": {"labels": {"a": "b"}}}, manager="x")
     for change in ({"labels": {"team": "b"}}, {"annotations": {"gpushare.dev/release": "requested"}}):
         api.patch("nodes", "n1", {"metadata": change}, manager="x")
-        assert told.acquire(timeout=5)
+        assert told.acquire(timeout=PATIENCE)
     # What is told is told in order: had the others been told, these were too many.
     assert not told.acquire(blocking=False)
     clock.stop()
     api.down()
-    thread.join(5)
+    thread.join(PATIENCE)
 
 
 def test_of_the_own_node_nothing_but_metadata_is_asked_for(api: ApiServer, wire: Connection) -> None:
@@ -262,14 +263,14 @@ def test_of_the_own_node_nothing_but_metadata_is_asked_for(api: ApiServer, wire:
     api.add_node("n1")
     clock, told = Quick(), threading.Semaphore(0)
     thread = OwnNode(wire, "n1", clock, told.release).start()
-    assert told.acquire(timeout=5)
+    assert told.acquire(timeout=PATIENCE)
     await_that(lambda: any("watch=1" in line for line in api.lines))
     assert all("as=PartialObjectMetadata" in form for form in api.forms)
     api.patch("nodes", "n1", {"metadata": {"labels": {"team": "b"}}}, manager="x")
-    assert told.acquire(timeout=5), "metadata is enough"
+    assert told.acquire(timeout=PATIENCE), "metadata is enough"
     clock.stop()
     api.down()
-    thread.join(5)
+    thread.join(PATIENCE)
 
 
 def test_the_place_is_what_the_pods_environment_says() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from gpushare_node.enforce.http import HttpServer, Pages
 from gpushare_node.voice.metrics import Registry
-from tests.node.victims import wait_for
+from tests.tools.waiting import PATIENCE, wait_for
 
 
 def test_every_kind_is_written_as_prometheus_reads_it() -> None:
@@ -72,7 +72,7 @@ def server() -> Iterator[HttpServer]:
 
 
 def ask(server: HttpServer, path: str, method: str = "GET") -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=PATIENCE)
     connection.request(method, path)
     answer = connection.getresponse()
     text = answer.read().decode()

@@ -1,7 +1,6 @@
 """The MPS control program: a real executable that keeps to the dialogue, hangs, refuses or talks nonsense."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,14 @@ from gpushare_node.procs.linux import LinuxProcesses
 from gpushare_node.procs.mps import MpsControl, is_server
 from gpushare_node.procs.processes import Portrait, Seen
 from tests.node.victims import CONTAINER_B, NAMED, OBEDIENT, POD_B, Mirror, Ward, open_files, systemd_path
+from tests.tools.waiting import PATIENCE
 
 PROGRAM = """#!/bin/sh
 cd "$CUDA_MPS_PIPE_DIRECTORY" || exit 9
 read -r command first second
 echo "$command $first $second" >> log
-[ -e hang ] && { sleep 20 & wait; }
-[ -e deaf ] && { trap '' TERM HUP; exec 2>&1; sleep 20; }
+[ -e hang ] && { sleep 600 & wait; }
+[ -e deaf ] && { trap '' TERM HUP; exec 2>&1; sleep 600; }
 [ -e endless ] && exec yes
 [ -e exit ] && exit "$(cat exit)"
 case $command in
@@ -77,7 +77,7 @@ def daemon(tmp_path: Path) -> Daemon:
 
 @pytest.fixture
 def control(daemon: Daemon, program: str) -> ControlProgram:
-    return ControlProgram(daemon.pipe, program=program, timeout_seconds=0.3)
+    return ControlProgram(daemon.pipe, program=program, timeout_seconds=PATIENCE)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def mps(tmp_path: Path, program: str, mirror: Mirror) -> MpsControl:
     """Tenants are the processes in pods; whoever is outside is the host's own."""
     return MpsControl(
         LinuxProcesses(mirror.root), is_system=lambda seen: not seen.candidates, root=tmp_path / "mps", program=program,
-        timeout_seconds=0.3,
+        timeout_seconds=PATIENCE,
     )
 
 
@@ -151,18 +151,20 @@ def test_62_an_answer_without_an_end_is_not_gathered(control: ControlProgram, da
         control.ask("get_server_list")
 
 
-@pytest.mark.parametrize("fault", ["hang", "deaf", "endless", "exit"])
+@pytest.mark.parametrize(("fault", "seconds", "words"), [
+    ("hang", 0.3, "no answer within 0.3 s"), ("deaf", 0.3, "no answer within 0.3 s"),
+    ("endless", PATIENCE, "without an end"), ("exit", PATIENCE, "exit code 3"),
+])  # fmt: skip
 def test_62_a_daemon_that_hangs_or_talks_without_end_is_an_error_in_bounded_time(
-    control: ControlProgram, daemon: Daemon, fault: str
+    daemon: Daemon, program: str, fault: str, seconds: float, words: str
 ) -> None:
+    """Left alone, one that hangs would do so for ten minutes."""
+    control = ControlProgram(daemon.pipe, program=program, timeout_seconds=seconds)
     daemon.write(fault, "3")
-    begun = time.monotonic()
     for ask in (control.servers, lambda: control.clients(1), lambda: control.terminate(1, 2), lambda: control.limit_mib(0)):
-        with pytest.raises(MpsError):
+        with pytest.raises(MpsError, match=words):
             ask()
     assert not control.answers()
-    assert time.monotonic() - begun < 5 * 0.3 + 1.5
-    assert len(daemon.log()) == 5
 
 
 @pytest.mark.parametrize("answer", ["no servers\n", "12 x\n", "-5\n", "٣\n", "\x00\xff\n", "12;13"])

@@ -15,10 +15,12 @@ from gpushare_node.nvml.session import Session
 from gpushare_node.nvml.tours import Tours
 from gpushare_node.nvml.watch import NODE, Watched
 from tests.node.silicon import Silicon
+from tests.tools.waiting import PATIENCE, wait_for
 
 PID = 4_300_001
 LIST = "nvmlDeviceGetComputeRunningProcesses_v3"
-DEADLINE = 0.15
+DEADLINE = 1.0
+"""So much longer than any answer takes that a busy machine is not taken for a hung driver."""
 
 
 class Hours(SystemClock):
@@ -50,13 +52,6 @@ def watched(silicon: Silicon, clock: Hours) -> Iterator[Watched]:
     made.close()
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.002)
-
-
 def rowless(watched: Watched, uuids: list[str]) -> set[int]:
     devices = watched.census(uuids)
     assert list(devices) == uuids
@@ -74,22 +69,22 @@ def test_what_is_watched_is_what_the_driver_says(watched: Watched, uuids: list[s
 
 
 def test_48_a_gpu_that_hangs_stops_no_other_and_is_left_alone(
-    watched: Watched, silicon: Silicon, uuids: list[str], clock: Hours
+    watched: Watched, silicon: Silicon, uuids: list[str], clock: Hours, given_up: list[float]
 ) -> None:
     whole = watched.census(uuids)
-    silicon.delay(LIST, 60, gpu=3)
+    silicon.delay(LIST, 600, gpu=3)
     assert rowless(watched, uuids) == {3}
     assert watched.troubles()[uuids[3]].code == Code.TIMEOUT
-    began = time.monotonic()
+    given_up.clear()
     devices = watched.census(uuids)
-    assert time.monotonic() - began < DEADLINE, "it is waited for once"
+    assert given_up == [], "it is waited for once"
     assert {uuid for uuid in uuids if devices[uuid] != whole[uuid]} == {uuids[3]}
     assert devices[uuids[3]].places() == (uuids[3],)
     clock.added = 60
     assert watched.hung_seconds().keys() == {uuids[3]}
-    assert 60 < watched.hung_seconds()[uuids[3]] < 70
+    assert watched.hung_seconds()[uuids[3]] > 60
     silicon.heal()
-    wait_until(lambda: not watched.hung_seconds())
+    wait_for(lambda: not watched.hung_seconds())
     assert watched.census(uuids) == whole
 
 
@@ -99,12 +94,12 @@ def test_48_any_number_of_gpus_may_hang_and_the_last_still_answers(
     before = threads()
     watched.census(uuids)
     for gpu in range(7):
-        silicon.delay(LIST, 60, gpu=gpu)
+        silicon.delay(LIST, 600, gpu=gpu)
     assert rowless(watched, uuids) == set(range(7))
     assert rowless(watched, uuids) == set(range(7))
     assert threads() - before == 8, "one for each that hangs, and one"
     silicon.heal()
-    wait_until(lambda: not watched.hung_seconds())
+    wait_for(lambda: not watched.hung_seconds())
     assert rowless(watched, uuids) == set()
     assert threads() - before == 8
 
@@ -115,13 +110,13 @@ def test_48_a_call_that_comes_back_late_does_not_go_on_to_what_others_have_taken
     def ask(uuid: str) -> str:
         asked.append(uuid)
         if uuid == "hung":
-            hang.wait(10)
+            hang.wait(PATIENCE)
         return uuid
 
-    tours: Tours[str] = Tours(clock, deadline_seconds=0.03)
+    tours: Tours[str] = Tours(clock, deadline_seconds=DEADLINE)
     assert tours.take(["first", "hung", "last"], ask) == {"first": "first", "last": "last"}
     hang.set()
-    wait_until(lambda: not tours.is_busy)
+    wait_for(lambda: not tours.is_busy)
     assert asked == ["first", "hung", "last"]
     tours.stop()
 
@@ -130,16 +125,16 @@ def test_48_a_session_in_which_a_call_hangs_is_not_ended_under_it(
     watched: Watched, silicon: Silicon, uuids: list[str], clock: Hours
 ) -> None:
     watched.census(uuids)
-    silicon.delay(LIST, 60, gpu=3)
+    silicon.delay(LIST, 600, gpu=3)
     silicon.fail("nvmlDeviceGetMemoryInfo_v2", Code.DRIVER_NOT_LOADED, gpu=0)
     assert rowless(watched, uuids) == {0, 3}
     former = watched._driver
-    wait_until(lambda: not watched._listener.is_busy)
+    wait_for(lambda: not watched._listener.is_busy)
     clock.added = 100
     assert rowless(watched, uuids) == set(range(8))
     assert watched._driver is former
     silicon.heal()
-    wait_until(lambda: not watched.hung_seconds())
+    wait_for(lambda: not watched.hung_seconds())
     watched.census(uuids)
     assert watched._driver is not former
     clock.added = 200
@@ -156,7 +151,7 @@ def test_48_a_hung_call_for_the_whole_node_is_told_and_not_repeated(
 ) -> None:
     assert watched.ask("versions", lambda driver: driver.versions()).driver == "580.95.05"
     watched.census(uuids)
-    silicon.delay("nvmlSystemGetDriverVersion", 60)
+    silicon.delay("nvmlSystemGetDriverVersion", 600)
     for _ in range(2):
         with pytest.raises(DriverError) as caught:
             watched.ask("versions", lambda driver: driver.versions())
@@ -169,12 +164,12 @@ def test_48_a_hung_call_for_the_whole_node_is_told_and_not_repeated(
 def test_48_an_open_that_hangs_is_taken_up_when_it_comes_back(
     watched: Watched, silicon: Silicon, uuids: list[str], clock: Hours
 ) -> None:
-    silicon.delay("nvmlInitWithFlags", 60)
+    silicon.delay("nvmlInitWithFlags", 600)
     assert rowless(watched, uuids) == set(range(8))
     clock.added = 10
     assert NODE in watched.hung_seconds()
     silicon.heal()
-    wait_until(lambda: not watched.hung_seconds())
+    wait_for(lambda: not watched.hung_seconds())
     assert rowless(watched, uuids) == set()
 
 
@@ -246,7 +241,7 @@ def test_13_a_mig_mode_that_somebody_switched_is_found_by_a_new_session(
     gi = silicon.add_instance(0, 9, 4)
     watched.refresh()
     assert rowless(watched, uuids) == {0}
-    wait_until(lambda: watched._listener.is_busy is False)
+    wait_for(lambda: watched._listener.is_busy is False)
     watched.census(uuids)
     clock.added = 2
     assert watched.census(uuids)[uuids[0]].places() == (silicon.mig_uuid(0, gi),)
@@ -257,7 +252,7 @@ def test_an_ill_gpu_does_not_cost_the_others_their_session_again_and_again(
 ) -> None:
     silicon.fail(LIST, Code.INVALID_ARGUMENT, gpu=2)
     assert rowless(watched, uuids) == {2}
-    wait_until(lambda: watched._listener.is_busy is False)
+    wait_for(lambda: watched._listener.is_busy is False)
     watched.census(uuids)
     for _ in range(20):
         clock.added += 1.5
@@ -269,7 +264,7 @@ def test_xids_are_heard_from_one_census_to_the_next(watched: Watched, silicon: S
     watched.census(uuids)
     session = Session.open()
     assert session.next_xid(0) is None
-    wait_until(lambda: watched._driver is not None and getattr(watched._driver, "_events", None) is not None)
+    wait_for(lambda: watched._driver is not None and getattr(watched._driver, "_events", None) is not None)
     heard: list[Xid] = []
     silicon.xid(1, 45)
     silicon.xid(6, 79)
@@ -280,7 +275,7 @@ def test_xids_are_heard_from_one_census_to_the_next(watched: Watched, silicon: S
         heard.extend(watched.xids())
         return len(heard) == 2
 
-    wait_until(listen)
+    wait_for(listen)
     assert heard == [Xid(uuid=uuids[1], xid=45), Xid(uuid=uuids[6], xid=79)]
     assert watched.xids() == ()
     assert session.next_xid(0) == Xid(uuid=uuids[1], xid=45)
@@ -291,7 +286,7 @@ def test_a_driver_without_events_is_asked_for_them_once(silicon: Silicon, uuids:
     silicon.fail("nvmlDeviceRegisterEvents", Code.NOT_SUPPORTED)
     watched = Watched(lambda: Session.open(lambda name, *_: asked.append(name)), clock=clock, deadline_seconds=DEADLINE)
     watched.census(uuids)
-    wait_until(lambda: watched._heard is not None and watched._heard.is_kept())
+    wait_for(lambda: watched._heard is not None and watched._heard.is_kept())
     for _ in range(3):
         watched.census(uuids)
     watched.close()
@@ -320,14 +315,14 @@ def test_it_ends_with_its_threads_and_its_session(silicon: Silicon, clock: Hours
     watched.census(uuids)
     watched.close()
     assert len(ended) == 1
-    wait_until(lambda: set(threading.enumerate()) <= before)
+    wait_for(lambda: set(threading.enumerate()) <= before)
 
 
 def test_48_it_ends_although_a_call_hangs_and_leaves_the_session_alone(
     silicon: Silicon, clock: Hours, uuids: list[str]
 ) -> None:
     watched = Watched(Session.open, clock=clock, deadline_seconds=DEADLINE)
-    silicon.delay(LIST, 60, gpu=0)
+    silicon.delay(LIST, 600, gpu=0)
     assert rowless(watched, uuids) == {0}
     watched.close()
     assert watched._driver is not None

@@ -1,15 +1,14 @@
 """The guard's whole ladder against real processes: only the rows of the GPU are made up."""
 
 import os
-import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
-from gpushare_node.guard import judge
 from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
+from gpushare_node.guard.judge import judge
 from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Cap, Grant, Reading, Settings
 from gpushare_node.guard.rows import Device, Row
@@ -33,17 +32,23 @@ from tests.node.victims import (
     said,
     systemd_path,
     tell,
-    wait_for,
 )
+from tests.tools.waiting import PATIENCE, wait_for
 
 GIB = 1 << 30
 CAP = Cap(bytes=4 * GIB, grace_seconds=0.1)
+CYCLE_SECONDS = 0.02
 HASTY = Settings(samples=2, exit_seconds=0.2, stuck_seconds=1.0)
+PATIENT = Settings(samples=2, exit_seconds=PATIENCE)
+"""For victims that end when they are asked to, which takes them as long as the machine needs."""
 
 
 @dataclass(kw_only=True)
 class Node:
-    """One GPU whose rows say what `used` says for as long as the driver would: until a process has ended, zombies left out."""
+    """One GPU whose rows say what `used` says for as long as the driver would: until a process has ended, zombies left out.
+
+    For the ladder time passes by cycles: what the machine takes for one is no part of it.
+    """
 
     mirror: Mirror
     settings: Settings = HASTY
@@ -51,6 +56,7 @@ class Node:
     history: History = field(default_factory=History)
     told: list[Verdict] = field(default_factory=list)
     sent: list[tuple[int, Signal, Sent]] = field(default_factory=list)
+    now: float = 0.0
 
     def __post_init__(self) -> None:
         self.processes = LinuxProcesses(self.mirror.root)
@@ -75,7 +81,7 @@ class Node:
         grants = {container: Grant(devices=frozenset({"GPU-0"}), caps={"GPU-0": CAP}) for container in containers}
         device = Device(uuid="GPU-0", total_bytes=40 * GIB, rows=rows)
         reading = Reading(devices=(device,), identities=self.identities, grants=grants)
-        verdicts, self.history = judge(reading, self.history, time.monotonic(), self.settings)
+        verdicts, self.history = judge(reading, self.history, self.now, self.settings)
         for verdict in verdicts:
             self.act(verdict)
         self.told += verdicts
@@ -90,13 +96,16 @@ class Node:
             whom = list(self.processes.members(whom[0]))
         self.sent += [(one.pid, signal, self.processes.send(one, signal)) for one in whom]
 
-    def until(self, condition: Callable[[], object], seconds: float = 3.0) -> None:
-        """Cycles, twenty milliseconds apart, until it is true."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, f"it never came true; sent {self.sent}"
-            self.cycle()
-            time.sleep(0.02)
+    def until(self, condition: Callable[[], object]) -> None:
+        """Cycles until it is true."""
+
+        def cycle() -> bool:
+            if not condition():
+                self.cycle()
+                self.now += CYCLE_SECONDS
+            return bool(condition())
+
+        wait_for(cycle, f"it, with {self.sent} sent,")
 
     def is_alive(self, pid: int) -> bool:
         return not self.processes.has_ended(self.processes.look([pid])[pid])
@@ -115,12 +124,13 @@ def pids(sent: Iterable[tuple[int, Signal, Sent]]) -> list[tuple[int, str]]:
 
 
 def test_36_who_handles_sigterm_ends_in_its_own_way_and_is_not_killed(node: Node, started: Ward) -> None:
+    node.settings = PATIENT
     process = started.start(GRACEFUL)
     assert said(process) == "ready"
     neighbour = node.run(started.pid(GRACEFUL), 3 * GIB, systemd_path(POD_B, CONTAINER_B))
     node.run(process.pid, 9 * GIB)
     node.until(lambda: node.heard(Reason.GONE))
-    assert process.wait(5) == 7
+    assert process.wait(PATIENCE) == 7
     assert pids(node.sent) == [(process.pid, "TERM")]
     assert node.is_alive(neighbour)
 
@@ -147,8 +157,8 @@ def test_38_who_frees_memory_after_sigterm_is_spared(node: Node, started: Ward) 
     node.until(lambda: node.sent)
     node.used[pid] = 3 * GIB
     node.until(lambda: node.heard(Reason.SPARED))
-    later = time.monotonic() + 2 * HASTY.exit_seconds
-    node.until(lambda: time.monotonic() > later)
+    later = node.now + 2 * HASTY.exit_seconds
+    node.until(lambda: node.now > later)
     assert pids(node.sent) == [(pid, "TERM")]
     assert node.is_alive(pid)
 
@@ -179,6 +189,7 @@ def test_40_who_execs_within_the_ladder_is_killed_all_the_same(node: Node, start
 
 
 def test_41_a_victim_that_nobody_reaps_is_gone(node: Node, started: Ward) -> None:
+    node.settings = PATIENT
     child = node.run(int(said(started.start(NEGLIGENT))), 9 * GIB)
     node.until(lambda: node.heard(Reason.GONE))
     assert pids(node.sent) == [(child, "TERM")]
@@ -186,6 +197,7 @@ def test_41_a_victim_that_nobody_reaps_is_gone(node: Node, started: Ward) -> Non
 
 
 def test_34_of_two_processes_that_are_over_together_the_larger_is_ended(node: Node, started: Ward) -> None:
+    node.settings = PATIENT
     small, large = (node.run(started.pid(OBEDIENT), used) for used in (2 * GIB, 3 * GIB))
     node.until(lambda: node.heard(Reason.GONE))
     assert pids(node.sent) == [(large, "TERM")]
@@ -195,7 +207,7 @@ def test_34_of_two_processes_that_are_over_together_the_larger_is_ended(node: No
 def test_35_a_container_that_begins_anew_each_time_is_ended_as_a_whole_with_those_that_have_no_row(
     node: Node, started: Ward
 ) -> None:
-    node.settings = Settings(samples=2, exit_seconds=0.2, strikes=2)
+    node.settings = replace(PATIENT, strikes=2)
     idle = node.mirror.show(started.pid(OBEDIENT), f"{systemd_path()}/sub")
     neighbour = node.run(started.pid(OBEDIENT), 3 * GIB, systemd_path(POD_B, CONTAINER_B))
     for _ in range(3):
@@ -212,7 +224,7 @@ def test_35_a_container_that_begins_anew_each_time_is_ended_as_a_whole_with_thos
 
 def test_66_a_dry_run_is_told_and_not_carried_out(node: Node, started: Ward) -> None:
     """The guard marks the verdicts; who carries them out leaves marked ones alone, as here."""
-    node.settings = Settings(samples=2, exit_seconds=0.1, dry_run=True)
+    node.settings = replace(HASTY, dry_run=True)
     pid = node.run(started.pid(OBEDIENT), 9 * GIB)
     node.act = lambda verdict: None
     node.until(lambda: any(isinstance(verdict, Kill) for verdict in node.told))

@@ -31,8 +31,8 @@ from tests.node.victims import (
     said,
     stat_line,
     systemd_path,
-    wait_for,
 )
+from tests.tools.waiting import wait_for
 
 A = ContainerId(pod_uid=POD_A, container=CONTAINER_A)
 

@@ -23,9 +23,9 @@ from tests.node.victims import (
     Ward,
     await_exit,
     systemd_path,
-    wait_for,
     ward,
 )
+from tests.tools.waiting import wait_for
 
 
 def hierarchies() -> list[Path]:

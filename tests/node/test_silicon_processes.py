@@ -180,6 +180,12 @@ def test_a_tenant_ends_on_term_if_it_is_told_to_and_grows_if_it_is_told_to(silic
     assert process.wait() == 0
 
 
+def test_a_tenant_grows_when_it_is_told_to_however_long_it_would_have_waited(silicon, tenants):
+    process = tenants("--gpu", "0", "--mib", "1", "--grow-to", "9", "--grow-after", "86400")
+    process.send_signal(signal.SIGUSR1)
+    assert process.stdout.readline() == "grown\n"
+
+
 def test_a_tenant_on_a_mig_device_keeps_its_instance_busy(silicon, tenants):
     silicon.set_mode(0, current=True)
     gi = silicon.add_instance(0, 9, 4, cis=0)

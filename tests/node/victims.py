@@ -7,12 +7,13 @@ import os
 import select
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.tools.waiting import PATIENCE, wait_for
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may make namespaces, and become somebody else")
 
@@ -55,22 +56,14 @@ def systemd_path(pod: str = POD_A, container: str = CONTAINER_A) -> str:
     return f"/kubepods.slice/kubepods-burstable.slice/{slice_name}/cri-containerd-{container}.scope"
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    """Until it is true; fails when it never is."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.005)
-
-
-def await_exit(pid: int, seconds: float = 5.0) -> None:
+def await_exit(pid: int, seconds: float = PATIENCE) -> None:
     """Until the process, ours or not, has ended; a zombie has."""
     try:
         held = _open(pid)
     except ProcessLookupError:
         return
     try:
-        assert select.select([held], [], [], seconds)[0], f"{pid} lives on"
+        wait_for(lambda: select.select([held], [], [], 0)[0], f"the end of {pid}", seconds)
     finally:
         os.close(held)
 

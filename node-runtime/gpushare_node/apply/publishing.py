@@ -36,6 +36,7 @@ class Offering:
     wanted: Mapping[str, int]
     _published: Published | None = None
     _applied_at: float | None = None
+    """By `Visit.slept`: a flip restarts the plugin, and a machine that is slow would be all the slower for it."""
     _conflict_at: float | None = None
     _flips: int = 0
 
@@ -62,7 +63,7 @@ class Offering:
     def _apply(self, published: Published) -> None:
         self.visit.cluster.apply_labels(labels.wanted(self.policy, published))
         self._published = published
-        self._applied_at = self.visit.site.clock.now()
+        self._applied_at = self.visit.slept
         self.visit.note("labels", "node", Status.CHANGED, published.key)
 
     def _find(self) -> Lack | None:
@@ -82,7 +83,7 @@ class Offering:
 
     def _flip_in_time(self) -> None:
         """The other name makes the plugin enumerate again. Each try gets twice the time of the one before."""
-        now = self.visit.site.clock.now()
+        now = self.visit.slept
         if self._applied_at is None:
             self._applied_at = now
         if self._published is None or self._flips >= _MOST_FLIPS or now - self._applied_at < _GRACE_SECONDS * 2**self._flips:

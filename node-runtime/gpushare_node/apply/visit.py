@@ -41,7 +41,7 @@ _EARLY_SECONDS = 10.0
 """At first it looks every second: a plugin is done within a few."""
 
 _SILENT_SECONDS = 20.0
-"""What lasts no longer is not told. Kubelet writes what a node offers every ten seconds."""
+"""What lasts no longer is not told, and what changes is told no more often. Kubelet writes what a node offers every ten."""
 
 
 class Watching(Protocol):
@@ -80,6 +80,7 @@ class Site:
 class Visit:
     """A run on a site.
 
+    `slept` are the seconds that it meant to sleep. On a slow machine more have passed; what it waits for is as slow as itself.
     `enforced` is the policy in force; `is_patient` ends when tenants were waited for in vain; `is_offline`: there is an API
     server, and it does not answer. Of one attempt: `is_former_standing`, before it the node was what it was before the policy;
     `is_touched`, it began to change things.
@@ -93,6 +94,7 @@ class Visit:
     is_former_standing: bool = False
     is_touched: bool = False
     results: list[Result] = field(default_factory=list)
+    slept: float = 0.0
     _watch: Watching | None = None
 
     @property
@@ -163,21 +165,20 @@ class Visit:
 
         An API server that does not answer is a lack like any other, under the last reason that was known.
         """
-        begun = self.site.clock.now()
-        end = begun + seconds
+        end = self.site.clock.now() + seconds
+        begun = told = self.slept
         last: Lack | None = None
         while True:
             found = self._ask(find, last)
             if found is None:
                 return None
-            waited = self.site.clock.now() - begun
-            if waited >= _SILENT_SECONDS:
-                # Says what it said already for nothing.
+            if self.slept - told >= _SILENT_SECONDS:
+                told = self.slept
                 self.say(found.reason, found.message)
             last = found
             if self.site.clock.now() >= end:
                 return found
-            pause = _TICK_SECONDS if waited < _EARLY_SECONDS else _POLL_SECONDS
+            pause = _TICK_SECONDS if self.slept - begun < _EARLY_SECONDS else _POLL_SECONDS
             self.sleep(min(pause, max(_TICK_SECONDS, end - self.site.clock.now())))
 
     def _ask(self, find: Callable[[], Lack | None], last: Lack | None) -> Lack | None:
@@ -193,6 +194,7 @@ class Visit:
             self._enforce()
             self.pace.renew()
             self.site.clock.sleep(min(_TICK_SECONDS, left))
+        self.slept += seconds
 
     def _enforce(self) -> None:
         if self._watch is None and self.site.open_watch is not None and self.enforced is not None:

@@ -5,12 +5,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpushare_node.apply.programs import with_programs
 from gpushare_node.cli.run import Run
-from gpushare_node.enforce.figures import Figures
-from gpushare_node.enforce.inventory import Pods as SomePods
-from gpushare_node.enforce.watch import Setting, Watch, Worlds
 from gpushare_node.guard.reading import DEFAULTS
 from gpushare_node.host.devices import Machine, this_machine
 from gpushare_node.host.folder import Folder
@@ -23,16 +21,19 @@ from gpushare_node.kube.pods import OwnNode, Pods
 from gpushare_node.kube.server import Server
 from gpushare_node.nvml.bounded import Bounded
 from gpushare_node.nvml.driver import Driver
-from gpushare_node.nvml.watch import Watched
 from gpushare_node.policy import Mode, Policy, Tenancy
 from gpushare_node.procs.linux import LinuxProcesses
 from gpushare_node.procs.mps import MpsControl
 from gpushare_node.procs.processes import Seen
 from gpushare_node.procs.rights import own_rights
-from gpushare_node.voice.metrics import Registry
+
+if TYPE_CHECKING:
+    from gpushare_node.enforce.figures import Figures
+    from gpushare_node.enforce.inventory import Pods as SomePods
+    from gpushare_node.enforce.watch import Watch
 
 
-def open_driver(figures: Figures | None = None) -> Driver:
+def open_driver(figures: "Figures | None" = None) -> Driver:
     """A new session with the driver, its calls counted in the figures. DriverError while it is not there."""
     from gpushare_node.nvml.library import ignore  # noqa: PLC0415 - pynvml is 8,000 lines, and `--help` needs none
     from gpushare_node.nvml.session import Session  # noqa: PLC0415 - the same
@@ -125,8 +126,14 @@ class Watches:
     dry_run: bool = False
     _pods: Pods | None = None
 
-    def open(self, policy: Policy, digest: str, marks: OwnMarks | None = None) -> Watch:
+    def open(self, policy: Policy, digest: str, marks: OwnMarks | None = None) -> "Watch":
         """A watch that holds tenants to this policy, with a session of its own."""
+        # Not at the top: a node that is right already boots without holding anybody to a cap.
+        from gpushare_node.enforce.figures import Figures  # noqa: PLC0415
+        from gpushare_node.enforce.watch import Setting, Watch, Worlds  # noqa: PLC0415
+        from gpushare_node.nvml.watch import Watched  # noqa: PLC0415
+        from gpushare_node.voice.metrics import Registry  # noqa: PLC0415
+
         run, figures = self.run, Figures(Registry())
         processes = LinuxProcesses()
         pods = self._follow_pods()
@@ -143,7 +150,7 @@ class Watches:
         )  # fmt: skip
         return Watch(worlds=worlds, setting=setting, figures=figures)
 
-    def _follow_pods(self) -> SomePods:
+    def _follow_pods(self) -> "SomePods":
         if self.api is None:
             return NoPods()
         if self._pods is None:
@@ -167,7 +174,7 @@ def machine(api: Api | None, tenancy: Tenancy) -> Machine:
     )
 
 
-def _mps(pods: SomePods, platform: frozenset[str]) -> MpsControl:
+def _mps(pods: "SomePods", platform: frozenset[str]) -> MpsControl:
     """The errands' own: what it reads of /proc is not shared with the watch."""
     return MpsControl(LinuxProcesses(), is_system=lambda seen: _is_system(seen, pods.pods(), platform))
 

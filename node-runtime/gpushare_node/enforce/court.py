@@ -7,7 +7,7 @@ being ended, or has never been seen; without any of these, equal readings have e
 from collections.abc import Collection
 from dataclasses import replace
 
-from gpushare_node.guard import judge
+from gpushare_node.guard.judge import judge
 from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Reading, Settings
 from gpushare_node.guard.sight import Unit

@@ -79,6 +79,7 @@ class Inventory:
     _allocations: Allocations | None = None
     _surveyed_at: float | None = None
     _allocated_at: float | None = None
+    _checkpoint: Checkpoint | None = None
     _seen_pods: tuple[PodView, ...] | None = None
     _is_due: bool = True
     _is_read: bool = False
@@ -149,6 +150,9 @@ class Inventory:
             self._complain("kubelet has no checkpoint of its devices: what was allocated since the last one is not known")
             return False
         self._is_read = True
+        if checkpoint is self._checkpoint:
+            return False
+        self._checkpoint = checkpoint
         found = by_container(checkpoint.allocations)
         is_new = found != self._allocations
         self._allocations = found

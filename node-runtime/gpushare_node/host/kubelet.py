@@ -7,6 +7,7 @@ reading. It has what PodResources has not, the pods' uids, and needs no gRPC; en
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 DEFAULT = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
@@ -58,17 +59,23 @@ def read_checkpoint(path: Path = DEFAULT) -> Checkpoint:
     Its checksum is a hash of Go's own print of a struct, so it is left to kubelet; the file is replaced whole, never half.
     """
     try:
-        data = json.loads(path.read_bytes())["Data"]
-        entries = data["PodDeviceEntries"] or ()
-        registered = data["RegisteredDevices"] or {}
-        return Checkpoint(
-            allocations=tuple(_allocation(entry) for entry in entries if entry["ResourceName"].startswith(_OURS)),
-            registered={str(name): frozenset(_texts(ids)) for name, ids in registered.items() if name.startswith(_OURS)},
-        )
+        return _parse(path.read_bytes())
     except FileNotFoundError:
         return Checkpoint(allocations=(), registered={}, is_there=False)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path}: {type(error).__name__}: {error}") from error
+
+
+@lru_cache(maxsize=1)
+def _parse(text: bytes) -> Checkpoint:
+    """Whoever enforces reads it every ten seconds, and mostly it is the same: the same object then."""
+    data = json.loads(text)["Data"]
+    entries = data["PodDeviceEntries"] or ()
+    registered = data["RegisteredDevices"] or {}
+    return Checkpoint(
+        allocations=tuple(_allocation(entry) for entry in entries if entry["ResourceName"].startswith(_OURS)),
+        registered={str(name): frozenset(_texts(ids)) for name, ids in registered.items() if name.startswith(_OURS)},
+    )
 
 
 def _allocation(entry: Mapping[str, object]) -> Allocation:

@@ -15,7 +15,7 @@ from gpushare_node.nvml.driver import Activation, ComputeMode, DriverError, Surv
 from gpushare_node.nvml.events import Events
 from gpushare_node.nvml.library import Handle, Library, Observe, ignore
 from gpushare_node.nvml.skew import scrambles_lists
-from gpushare_node.nvml.survey import survey_gpu
+from gpushare_node.nvml.survey import KeptOffers, survey_gpu
 
 
 class Session:
@@ -28,6 +28,7 @@ class Session:
         self._is_open = True
         self._events: Events | None = None
         self._kept: dict[str, Census] = {}
+        self._offers: KeptOffers = {}
         self._prefers_detail: bool | None = None
 
     @classmethod
@@ -65,7 +66,7 @@ class Session:
         """Every GPU. One that does not answer has a fault and stops no other."""
         detail = self._wants_detail()
         count = self._library.call("nvmlDeviceGetCount")
-        return tuple(survey_gpu(self._library, index, prefers_detail=detail) for index in range(count))
+        return tuple(survey_gpu(self._library, index, prefers_detail=detail, kept=self._offers) for index in range(count))
 
     def census(self, uuid: str) -> Device:
         """The processes of a GPU and of its instances now. After an error everything about the GPU is looked up anew."""

@@ -8,7 +8,7 @@ from gpushare_node.nvml.driver import Code, ComputeMode, DriverError, MigSurvey,
 from gpushare_node.nvml.instances import read_instances
 from gpushare_node.nvml.library import SESSION_OVER, Handle, Library
 from gpushare_node.nvml.lists import Lists
-from gpushare_node.nvml.profiles import read_offers
+from gpushare_node.nvml.profiles import Offer, read_offers
 from gpushare_node.partition.state import Fault, FaultKind
 
 _ALL_ONES = (1 << 64) - 1
@@ -16,7 +16,11 @@ _ASKABLE_WITHOUT_MIG = 199
 """`NVML_FI_DEV_IS_MIG_MODE_INDEPENDENT_MIG_QUERY_CAPABLE`: the driver tells its profiles while MIG is off."""
 
 
-def survey_gpu(library: Library, index: int, *, prefers_detail: bool) -> Survey:
+KeptOffers = dict[tuple[str, bool], tuple[Offer, ...]]
+"""What a GPU offers, by UUID and whether MIG is on: it stays while a session lasts, and takes most of a survey's calls."""
+
+
+def survey_gpu(library: Library, index: int, *, prefers_detail: bool, kept: KeptOffers) -> Survey:
     """The GPU at this index. DriverError only when the whole session is over.
 
     One that does not even tell its UUID is called `unknown-<index>`, so that none is missed and none is doubled.
@@ -36,7 +40,7 @@ def survey_gpu(library: Library, index: int, *, prefers_detail: bool) -> Survey:
             pci_bus_id=bus_id,
             memory_mib=None if total_bytes is None else total_bytes >> 20,
             compute_mode=_read_compute_mode(library, handle),
-            mig=_read_mig(library, handle, total_bytes),
+            mig=_read_mig(library, handle, total_bytes, kept, uuid),
             pids=_read_pids(library, handle, prefers_detail=prefers_detail),
         )
     except DriverError as problem:
@@ -78,7 +82,9 @@ def _read_compute_mode(library: Library, handle: Handle) -> ComputeMode | None:
     return next((known for known in ComputeMode if known == mode), None)
 
 
-def _read_mig(library: Library, handle: Handle, total_bytes: int | None) -> MigSurvey | None:
+def _read_mig(
+    library: Library, handle: Handle, total_bytes: int | None, kept: KeptOffers, uuid: str
+) -> MigSurvey | None:
     """The MIG side; None for a card that has none."""
     modes = library.find("nvmlDeviceGetMigMode", handle)
     if modes is None:
@@ -88,7 +94,8 @@ def _read_mig(library: Library, handle: Handle, total_bytes: int | None) -> MigS
     current, pending = map(bool, modes)
     if not current and not _tells_without_mig(library, handle):
         return MigSurvey(current=current, pending=pending)
-    offers = read_offers(library, handle, total_bytes=total_bytes)
+    offers = kept.get((uuid, current)) or read_offers(library, handle, total_bytes=total_bytes)
+    kept[uuid, current] = offers
     if current and not offers:
         # Instances are listed by profile: without any, those that stand there would not be seen.
         raise DriverError("nvmlDeviceGetGpuInstanceProfileInfo", Code.NOT_SUPPORTED)

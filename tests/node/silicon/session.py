@@ -12,6 +12,7 @@ import pynvml
 import pytest
 
 from tests.node.silicon import Silicon
+from tests.tools.waiting import PATIENCE
 
 
 @contextmanager
@@ -79,6 +80,6 @@ def start(silicon: Silicon, code: str, before: Sequence[str] = ()) -> "subproces
 
 def run(silicon: Silicon, code: str, before: Sequence[str] = ()) -> str:
     """What the program writes; it must end well."""
-    out, err = (process := start(silicon, code, before)).communicate(timeout=20)
+    out, err = (process := start(silicon, code, before)).communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     return out

@@ -5,7 +5,7 @@
 
    It needs nothing but the state file (GPUSHARE_SILICON where --state is left out): not /proc, not its pid on the host. It holds a file
    lock on its row's byte, and by that the library knows it, in every pid namespace; see processes.c. It writes `ready` when its memory is
-   taken and `grown` when it has grown. Exit codes: 0 ended by SIGTERM, 2 wrong usage, 3 no such GPU, 4 no room or no memory left. */
+   taken and `grown` when it has grown, which it does after so many seconds, or as soon as SIGUSR1 tells it to. Exit codes: 0 ended by SIGTERM, 2 wrong usage, 3 no such GPU, 4 no room or no memory left. */
 #define _GNU_SOURCE
 #include "layout.h"
 #include <errno.h>
@@ -18,6 +18,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct state *node;
@@ -108,7 +109,11 @@ int main(int count, char **arguments)
     const char *state = getenv("GPUSHARE_SILICON"), *name = NULL;
     unsigned long long mib = 0, grown = 0;
     unsigned int kind = KIND_COMPUTE, after = 1;
+    sigset_t told;
     signal(SIGTERM, on_term);
+    sigemptyset(&told);
+    sigaddset(&told, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &told, NULL);
     for (int option; (option = getopt_long(count, arguments, "", options, NULL)) != -1;) switch (option) {
         case 's': state = optarg; break;
         case 'g': name = optarg; break;
@@ -126,7 +131,7 @@ int main(int count, char **arguments)
     struct row *row = take(kind, mib);
     tell("ready");
     if (grown > 0) {
-        sleep(after);
+        sigtimedwait(&told, NULL, &(struct timespec){.tv_sec = after});
         lock();
         row->used_bytes = grown << 20;
         unlock();

@@ -6,8 +6,9 @@ Compilation; an exception is a bug.
 
 from collections.abc import Iterable
 
-from gpushare import catalog, emit, intent_reader, plan, rules, schema, source
-from gpushare.artifact import Artifact, digest
+from gpushare import catalog, intent_reader, plan, rules, schema, source
+from gpushare.artifact import Artifact
+from gpushare.canonical import canonical, intent_digest
 from gpushare.catalog import Catalog
 from gpushare.diagnostics import Accepted, Finding, in_order, is_error, shortened
 from gpushare.intent import Intent
@@ -60,7 +61,8 @@ def compile_intent(data: bytes, file: str, lock: Lock) -> Compilation:
     if _stops(findings):
         findings += _acceptance(built, findings, whole=False)
         return _done(text, findings, built=built)
-    resolved = plan.resolve(built, cards, lock, digest(emit.canonical_json(text.data)))
+    ordered = canonical(built)
+    resolved = plan.resolve(ordered, cards, lock, intent_digest(ordered))
     artifacts, too_large = _bundle(resolved, lock)
     findings += too_large
     findings += _acceptance(built, findings, whole=True)

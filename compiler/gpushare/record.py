@@ -27,10 +27,10 @@ class Record:
         cls._defaults = {**cls._defaults, **{name: cls.__dict__[name] for name in own if name in cls.__dict__}}
 
     def __init__(self, **values: Any) -> None:
-        fields = self.__dict__
-        fields.update(self._defaults)
-        fields.update(values)
-        if len(fields) != len(self._fields) or not all(name in fields for name in self._fields):
+        own = self.__dict__
+        own.update(self._defaults)
+        own.update(values)
+        if len(own) != len(self._fields) or not all(name in own for name in self._fields):
             raise TypeError(f"{type(self).__name__} wants {', '.join(self._fields)}; given were {', '.join(values)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -56,6 +56,11 @@ class Record:
 _R = TypeVar("_R", bound=Record)
 
 
+def fields(record: Record) -> dict[str, Any]:
+    """The record's fields by name, in order."""
+    return dict(zip(record._fields, record._values(), strict=True))
+
+
 def replace(record: _R, **changes: Any) -> _R:
     """The same record with some fields changed."""
-    return type(record)(**{**dict(zip(record._fields, record._values(), strict=True)), **changes})
+    return type(record)(**{**fields(record), **changes})

@@ -43,7 +43,7 @@ COMPILER = House(
         (
             "model",
             {"intent", "intent_reader", "catalog", "card_check", "upstream", "owned_values", "mig", "caps", "shares"}
-            | {"labels", "selectors", "lock", "registry"},
+            | {"labels", "selectors", "lock", "registry", "canonical"},
         ),
         ("meaning", {"rules", "plan", "node_shape", "sharing_profiles", "offered"}),
         ("text", {"render"}),

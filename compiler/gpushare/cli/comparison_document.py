@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from gpushare.compare.changes import Amount, Comparison, GpuChange, PoolChange
+from gpushare.cli import comparison_words as words
+from gpushare.compare.changes import Amount, Comparison, GpuChange, Outage, PoolChange
+from gpushare.compare.files import SettingChange
 
 
 def document(comparison: Comparison) -> dict[str, Any]:
@@ -33,7 +35,29 @@ def document(comparison: Comparison) -> dict[str, Any]:
             }
             for quota in comparison.quotas
         ],
+        "effects": [
+            {"kind": one.kind.value, "pool": one.pool, "subject": one.subject, "before": one.before, "after": one.after}
+            for one in comparison.effects
+        ],
+        "outages": [_outage(one) for one in comparison.outages],
+        "order": list(words.order(comparison)),
+        "files": [
+            {"path": one.path, "change": one.kind.value, "settings": _settings(one.settings), "more": one.more}
+            for one in comparison.files
+        ],
+        "intent": _settings(comparison.intent),
     }
+
+
+def _outage(one: Outage) -> dict[str, Any]:
+    return {
+        "pool": one.pool, "nodes": one.nodes, "atOnce": one.at_once, "rounds": one.rounds, "secondsEach": one.seconds,
+        "onBusy": one.on_busy, "drainSeconds": one.drain_seconds,
+    }  # fmt: skip
+
+
+def _settings(settings: Iterable[SettingChange]) -> list[dict[str, Any]]:
+    return [{"path": list(one.path), "change": one.kind.value, "before": one.before, "after": one.after} for one in settings]
 
 
 def _pool(pool: PoolChange) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from collections import Counter
 
+from gpushare.cli import comparison_words as words
 from gpushare.cli.plan_sheet import known, ranges
-from gpushare.cli.terminal import BOLD, CYAN, GREEN, RED, YELLOW, Look, counted, table, wrapped
+from gpushare.cli.terminal import BOLD, CYAN, GREEN, RED, YELLOW, Look, counted, table, visible, wrapped
 from gpushare.compare.changes import Change, Comparison, GpuChange, Move, PoolChange, Problem, QuotaChange
 
 _SIGNS = {
@@ -27,16 +28,28 @@ def sheet(comparison: Comparison, look: Look) -> str:
     if comparison.is_empty:
         return "no changes\n"
     changed = [pool for pool in comparison.pools if pool.change is not Change.NONE]
-    shown = "".join(_pool(pool, look) for pool in changed)
+    shown = "".join(_pool(pool, comparison, look) for pool in changed)
     shown += _strategy(comparison, look) + _moves(comparison.moves, look)
     shown += _capacity(comparison, look) + _quotas(comparison.quotas, look)
-    return shown + wrapped(_summary(comparison, changed), look)
+    shown += _section("ORDER", [f"{number}. {step}" for number, step in enumerate(words.order(comparison), 1)], look)
+    shown += _section("CLUSTER", [words.effect(one, _arrow(look)) for one in comparison.effects if one.pool is None], look)
+    shown += _section("FILES", [line for one in comparison.files for line in words.file(one, _arrow(look))], look)
+    shown += _section("INTENT", [words.setting(one, _arrow(look)) for one in comparison.intent], look)
+    return shown + wrapped(summary(comparison), look)
 
 
-def _pool(pool: PoolChange, look: Look) -> str:
+def _section(title: str, lines: list[str], look: Look) -> str:
+    """A heading and its lines; nothing without lines."""
+    if not lines:
+        return ""
+    body = "".join(wrapped(f"  {visible(line)}", look, indent=4 + len(line) - len(line.lstrip())) for line in lines)
+    return f"{look.paint(title, BOLD)}\n{body}\n"
+
+
+def _pool(pool: PoolChange, comparison: Comparison, look: Look) -> str:
     sign, colour = _SIGNS[pool.change]
     shown = look.paint(f"{sign} {pool.name}", BOLD, colour) + f"  {_WORDS[pool.change]}{_card(pool)}\n"
-    lines = [_disturbance(pool)]
+    lines = [_disturbance(pool), *(words.outage(one) for one in comparison.outages if one.pool == pool.name)]
     if pool.successor:
         lines.append(f"its nodes go to the new pool {pool.successor}")
     if pool.selector_changes:
@@ -48,6 +61,7 @@ def _pool(pool: PoolChange, look: Look) -> str:
         for resource in pool.resources
         if resource.per_node.before != resource.per_node.after
     ]
+    lines += [words.effect(one, _arrow(look)) for one in comparison.effects if one.pool == pool.name]
     return shown + "".join(wrapped(f"    {line}", look, indent=6) for line in lines if line) + "\n"
 
 
@@ -73,7 +87,7 @@ def _card(pool: PoolChange) -> str:
 
 def _disturbance(pool: PoolChange) -> str:
     if pool.change is Change.POLICY and not pool.selector_changes and not pool.touched:
-        return "no GPU and no label of a node changes; running pods go on"
+        return "no GPU and no label of a node changes"
     nodes = "an unknown number of nodes" if pool.touched is None else counted(pool.touched, "node")
     if pool.change is Change.NEW:
         return "" if pool.touched == 0 else f"{nodes} set up"
@@ -149,8 +163,9 @@ def _trouble(quota: QuotaChange) -> str:
             return ""
 
 
-def _summary(comparison: Comparison, changed: list[PoolChange]) -> str:
-    counts = Counter(pool.change for pool in changed)
+def summary(comparison: Comparison) -> str:
+    """One line that sums it up."""
+    counts = Counter(pool.change for pool in comparison.pools)
     parts = [f"{counts[change]} {word}" for change, word in _WORDS.items() if counts[change]]
     shown = "Pools: " + (", ".join(parts) or "none changed")
     if comparison.is_configmap_only:

@@ -13,7 +13,7 @@ from gpushare.diagnostics import Accepted, Finding
 from gpushare.lock import Lock
 from gpushare.pipeline import Compilation
 from gpushare.plan import Plan
-from gpushare.record import Record, replace
+from gpushare.record import NOTHING, Record, replace
 from gpushare.source import Source
 
 POOLS = "nodes/pools.yaml"
@@ -22,7 +22,7 @@ POOLS = "nodes/pools.yaml"
 class Input(Record):
     """What was read: findings with the text that they are about, and the compilation where the lock could be read.
 
-    `document` is what a comparison works on: the pools, as `nodes/pools.yaml` says them.
+    `document` and `files` are what a comparison works on: the pools, as `nodes/pools.yaml` says them, and the bundle's texts.
     """
 
     memory: Lock
@@ -31,6 +31,7 @@ class Input(Record):
     accepted: tuple[Accepted, ...] = ()
     compilation: Compilation | None = None
     document: Mapping[str, Any] | None = None
+    files: Mapping[str, str] = NOTHING
 
     @property
     def plan(self) -> Plan:
@@ -90,13 +91,28 @@ def side(name: str, other: Input | None = None) -> Input:
         if isinstance(memory, Finding):
             return _broken(memory)
         no_text = source.read(b"", name)  # a bundle has nothing that findings could point at
-        return Input(memory=memory, text=no_text, document=_pools(directory))
+        return Input(memory=memory, text=no_text, document=_pools(directory), files=_texts(directory, memory))
     read = compiled(name, bundle_of(name), other.memory if other else lock.EMPTY)
     if read.compilation is None or read.compilation.plan is None:
         return read
     from gpushare.render import pools  # noqa: PLC0415 - a renderer, and only for comparing
 
-    return replace(read, document=pools.pools_document(read.plan))
+    return replace(
+        read, document=pools.pools_document(read.plan), files={file.path: file.text for file in read.artifacts}
+    )
+
+
+def _texts(directory: Path, memory: Lock) -> dict[str, str]:
+    """The bundle's files as they are now, edited or not; those that are gone are left out."""
+    texts = {}
+    for path in (*memory.files, lock.FILE):
+        try:
+            texts[path] = (directory / path).read_bytes().decode(errors="replace")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise CouldNotRunError(f"{directory / path} cannot be read: {error.strerror}", "make it readable") from error
+    return texts
 
 
 def _pools(directory: Path) -> Mapping[str, Any]:

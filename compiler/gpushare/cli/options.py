@@ -37,9 +37,10 @@ def findings_format() -> Decorator[Any]:
     )
 
 
-def product_format() -> Decorator[Any]:
-    """--format of a product that people and programs read."""
-    return click.option("--format", "style", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
+def product_format(*styles: str) -> Decorator[Any]:
+    """--format of a product that people and programs read: text or json, unless there are more."""
+    choice = click.Choice(styles or ("text", "json"))
+    return click.option("--format", "style", type=choice, default="text", help="Default: text.")
 
 
 def strict() -> Decorator[Any]:

@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 @click.command(cls=options.Command, short_help="Tell what changes from one intent to another.")
 @click.argument("old", type=options.INTENT)
 @click.argument("new", type=options.INTENT)
-@options.product_format()
+@options.product_format("text", "json", "markdown")
 @click.option("--exit-code", is_flag=True, help="Exit 3 when there are changes.")
 @options.strict()
 def command(old: str, new: str, style: str, exit_code: bool, strict: bool) -> ExitCode:
     """Tell what changes when NEW replaces OLD.
 
-    That is: capacity, nodes, GPUs, pods disturbed, quotas that no longer fit.
+    That is: capacity, nodes, GPUs, pods disturbed or refused, quotas that no
+    longer fit, and every setting of the bundle. "No changes" means that both
+    bundles are equal, comments aside.
 
     OLD and NEW are intent files or bundle directories; one may be `-`. Pods are
     counted as all the shares that a change takes away: at most so many. No
@@ -31,6 +33,7 @@ def command(old: str, new: str, style: str, exit_code: bool, strict: bool) -> Ex
       gpushare plan bundle intent.yaml          before the next compile
       git show main:intent.yaml | gpushare plan - intent.yaml
       gpushare plan --exit-code --format json old.yaml new.yaml
+      gpushare plan --format markdown bundle intent.yaml     for a merge request
 
     Exit codes:
       0  done (with --exit-code: nothing changes)
@@ -42,18 +45,27 @@ def command(old: str, new: str, style: str, exit_code: bool, strict: bool) -> Ex
         raise click.UsageError("only one of OLD and NEW can be standard input")
     from gpushare.cli import comparison_sheet, inputs, streams, terminal  # noqa: PLC0415 - `--help` needs none of it
     from gpushare.compare import compare  # noqa: PLC0415 - as above
+    from gpushare.compare.files import settings  # noqa: PLC0415 - as above
+    from gpushare.record import replace  # noqa: PLC0415 - as above
 
     before = inputs.side(old)
     after = inputs.side(new, before)
     code = max(_told(side, strict=strict) for side in (before, after))
     if code is not ExitCode.DONE or before.document is None or after.document is None:
         return code
-    comparison = compare(before.document, after.document, inputs.geometries(before, after))
+    bundles = before.files, after.files
+    comparison = compare(before.document, after.document, inputs.geometries(before, after), bundles)
+    if before.compilation and after.compilation:
+        comparison = replace(comparison, intent=settings(before.text.data, after.text.data))
     if style == "json":
         from gpushare import emit  # noqa: PLC0415 - as above
         from gpushare.cli import comparison_document  # noqa: PLC0415 - as above
 
         streams.product(emit.json_text(comparison_document.document(comparison)))
+    elif style == "markdown":
+        from gpushare.cli import comparison_markdown  # noqa: PLC0415 - as above
+
+        streams.product(comparison_markdown.page(comparison))
     else:
         streams.say(comparison_sheet.sheet(comparison, terminal.look(sys.stdout)))
     return ExitCode.CHANGES if exit_code and not comparison.is_empty else ExitCode.DONE

@@ -8,25 +8,35 @@ away may be in use. Pods on nodes that no former pool had are not counted.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpushare.compare import gpus, nodes, offers, sides
+from gpushare.compare import effects, files, gpus, nodes, offers, sides
 from gpushare.compare.changes import Amount, Change, Comparison, Move, PoolChange, total
+from gpushare.compare.files import Files
 from gpushare.compare.nodes import Cluster, GeometryOf
+from gpushare.compare.outages import outage
 from gpushare.compare.sides import PoolSide
 
 __all__ = ["compare"]
 
 
-def compare(old: Mapping[str, Any], new: Mapping[str, Any], geometry_of: GeometryOf) -> Comparison:
-    """What happens when `new` replaces `old`, both `nodes/pools.yaml` documents."""
+def compare(
+    old: Mapping[str, Any], new: Mapping[str, Any], geometry_of: GeometryOf, bundles: tuple[Files, Files] = ({}, {})
+) -> Comparison:
+    """What happens when `new` replaces `old`, both `nodes/pools.yaml` documents; `bundles` are all files of both sides."""
+    changed = files.changes(*bundles)
     before, after = sides.pools(old), sides.pools(new)
     cluster = Cluster(before=before, after=after, geometry_of=geometry_of)
     moves = cluster.moves()
+    changes = tuple(_pool(name, cluster, moves) for name in sorted(before.keys() | after.keys()))
+    outages = (outage(one, before.get(one.name), after.get(one.name), effects.policy(bundles[1], one.name)) for one in changes)
     return Comparison(
-        pools=tuple(_pool(name, cluster, moves) for name in sorted(before.keys() | after.keys())),
+        pools=changes,
         capacity=offers.capacity(before, after),
         moves=moves,
         quotas=offers.quotas(sides.quotas(old), sides.quotas(new), before, after),
         mig_strategies=(old.get("operatorMigStrategy"), new.get("operatorMigStrategy")),
+        files=changed,
+        effects=effects.effects(*bundles, changed),
+        outages=tuple(one for one in outages if one is not None),
     )
 
 

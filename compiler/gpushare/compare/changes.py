@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from enum import StrEnum
 
+from gpushare.compare.effects import Effect, EffectKind
+from gpushare.compare.files import FileChange, SettingChange
 from gpushare.record import Record
 
 
@@ -81,6 +83,25 @@ class PoolChange(Record):
     selector_changes: bool = False
 
 
+class Outage(Record):
+    """One pool's nodes that go out of service: how many, how many at once, for how long each.
+
+    `seconds` is without tenants; with tenants a node waits for them up to `drain_seconds` more, in service. None: not known.
+    """
+
+    pool: str
+    nodes: int | None
+    at_once: int | None
+    seconds: int
+    drain_seconds: int
+    on_busy: str
+
+    @property
+    def rounds(self) -> int | None:
+        """How many times `at_once` nodes go out."""
+        return None if self.nodes is None or not self.at_once else -(-self.nodes // self.at_once)
+
+
 class QuotaChange(Record):
     """What one namespace may hold of one resource, None for no limit, and what is wrong with it."""
 
@@ -96,7 +117,9 @@ class Comparison(Record):
     """The whole difference. `pools` and `capacity` are sorted by name and hold what does not change too.
 
     `mig_strategies` are gpu-operator's one before and after, "" where every profile states its own, None without the operator.
-    A change of it restarts the device plugin of every node at once, whatever the rollout says.
+    A change of it restarts the device plugin of every node at once, whatever the rollout says. `files` are all that differ in
+    the bundles, `effects` what that means for those who run there, `outages` which nodes go out of service. `intent` are the
+    fields that differ, where both sides are intents.
     """
 
     pools: tuple[PoolChange, ...]
@@ -104,10 +127,16 @@ class Comparison(Record):
     moves: tuple[Move, ...]
     quotas: tuple[QuotaChange, ...]
     mig_strategies: tuple[str | None, str | None] = (None, None)
+    files: tuple[FileChange, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    outages: tuple[Outage, ...] = ()
+    intent: tuple[SettingChange, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing changes."""
+        """Whether nothing changes: where files were compared, whether the bundles are equal but for comments."""
+        if self.files:
+            return False
         same = all(amount.before == amount.after for _, amount in self.capacity)
         alike = same and not self.moves and not self.quotas and not self.changes_mig_strategy
         return alike and all(pool.change is Change.NONE for pool in self.pools)
@@ -130,10 +159,16 @@ class Comparison(Record):
 
     @property
     def is_configmap_only(self) -> bool:
-        """Whether something changes, and nothing of it touches a GPU or a label of a node."""
+        """Whether something changes, and no GPU, no label of a node, no pod that runs or will be created is affected."""
+        if any(effect.kind not in _HARMLESS for effect in self.effects):
+            return False
         kinds = {pool.change for pool in self.pools}
         moving = self.moves or any(pool.selector_changes for pool in self.pools)
         return not self.is_empty and kinds <= {Change.NONE, Change.POLICY} and not moving and not self.changes_mig_strategy
+
+
+_HARMLESS = frozenset({EffectKind.RESTARTS, EffectKind.ROLLOUT, EffectKind.KEEPS_CAP, EffectKind.SPARED, EffectKind.ADMITTED})
+"""Effects that neither end a container nor refuse a pod, and need nothing done by hand."""
 
 
 def total(numbers: Iterable[int | None]) -> int | None:

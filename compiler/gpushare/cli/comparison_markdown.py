@@ -1,0 +1,74 @@
+"""A comparison as Markdown, for a comment on a merge request: a summary, what it costs, and every setting folded away."""
+
+from gpushare.cli import comparison_words as words
+from gpushare.cli.comparison_sheet import summary
+from gpushare.cli.plan_sheet import known
+from gpushare.compare.changes import Change, Comparison
+from gpushare.compare.effects import Effect
+
+_ARROW = "→"
+
+
+def page(comparison: Comparison) -> str:
+    """The whole page; names and values stand in code, so that nothing in them is taken for markup."""
+    if comparison.is_empty:
+        return "**No changes.** Both bundles are equal.\n"
+    lines = [f"**{summary(comparison)}**", "", *_pools(comparison), *_capacity(comparison), *_quotas(comparison)]
+    lines += _listed("Who is affected", [_effect(one) for one in comparison.effects])
+    lines += _listed("Out of service", [f"{_code(one.pool)}: {words.outage(one)}" for one in comparison.outages])
+    lines += _listed("In this order", list(words.order(comparison)))
+    settings = [line for one in comparison.files for line in words.file(one, _ARROW)]
+    settings += [f"intent  {words.setting(one, _ARROW)}" for one in comparison.intent]
+    fence = "`" * max(3, 1 + max((_run(line) for line in settings), default=0))
+    lines += ["<details><summary>Files and settings</summary>", "", fence, *settings, fence, "", "</details>"]
+    return "\n".join(lines) + "\n"
+
+
+def _pools(comparison: Comparison) -> list[str]:
+    rows = [
+        f"| {_code(one.name)} | {one.change.value} | {known(one.touched)} | {known(one.disturbed)} |"
+        for one in comparison.pools if one.change is not Change.NONE
+    ]  # fmt: skip
+    return ["| pool | change | nodes touched | pods disturbed, at most |", "|---|---|---|---|", *rows, ""] if rows else []
+
+
+def _capacity(comparison: Comparison) -> list[str]:
+    rows = [
+        f"| {_code(name)} | {known(one.before)} | {known(one.after)} |"
+        for name, one in comparison.capacity if one.before != one.after
+    ]  # fmt: skip
+    return ["| capacity | before | after |", "|---|---|---|", *rows, ""] if rows else []
+
+
+def _quotas(comparison: Comparison) -> list[str]:
+    rows = [
+        f"| {_code(one.namespace)} | {_code(one.resource)} | {known(one.before)} | {known(one.after)} | "
+        f"{one.problem.value if one.problem else ''} |"
+        for one in comparison.quotas
+    ]
+    return ["| namespace | quota on | before | after | |", "|---|---|---|---|---|", *rows, ""] if rows else []
+
+
+def _effect(one: Effect) -> str:
+    where = "" if one.pool is None else f"{_code(one.pool)}: "
+    return where + _code(words.effect(one, _ARROW))
+
+
+def _listed(title: str, lines: list[str]) -> list[str]:
+    return [f"### {title}", "", *(f"- {line}" for line in lines), ""] if lines else []
+
+
+def _code(text: str) -> str:
+    """In as many backticks as it takes; a bar would end a cell."""
+    fence = "`" * (1 + _run(text))
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")
+
+
+def _run(text: str) -> int:
+    """The longest run of backticks."""
+    longest = current = 0
+    for letter in text:
+        current = current + 1 if letter == "`" else 0
+        longest = max(longest, current)
+    return longest

@@ -1,0 +1,114 @@
+"""Sentences for what a comparison says of effects, outages and settings: the same in a terminal and in Markdown."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, assert_never
+
+from gpushare.cli.terminal import counted
+from gpushare.compare.changes import Comparison, Outage
+from gpushare.compare.effects import Effect, EffectKind
+from gpushare.compare.files import FileChange, Kind, SettingChange
+
+_LONGEST = 60
+_DERIVED = ("chart/files/", "nodes/", "gpushare.lock.yaml")
+"""Files whose changes are told in other words."""
+
+MOST_SHOWN = 12
+"""Settings of one file; the JSON document has them all."""
+
+def effect(one: Effect, arrow: str) -> str:
+    """What happens, to whom."""
+    change = f"{one.subject} {value(one.before)} {arrow} {value(one.after)}"
+    match one.kind:
+        case EffectKind.KEEPS_CAP:
+            return f"{change}: running containers keep the cap under which they started, later ones get the new one"
+        case EffectKind.ENDED:
+            return f"{change}: running containers that are over their cap are ended from then on"
+        case EffectKind.SPARED:
+            return f"{change}: containers over their cap are no longer ended"
+        case EffectKind.ENFORCED:
+            return f"{change}: holds for running containers too"
+        case EffectKind.REFUSED:
+            return f"{change}: pods that were admitted before may be refused from then on; running pods go on"
+        case EffectKind.ADMITTED:
+            return f"{change}: no pod is refused that was admitted before"
+        case EffectKind.RESTARTS if one.pool is not None:
+            return "the runtime's pods of the pool start anew and check the layout; running pods go on"
+        case EffectKind.RESTARTS:
+            return f"{change}: the runtime's pods start anew; running pods go on"
+        case EffectKind.REINSTALLED:
+            return f"{change}: another release; uninstall the one that is installed first"
+        case EffectKind.ROLLOUT:
+            return f"{change}: how the next changes pace themselves"
+        case _:
+            assert_never(one.kind)
+
+
+def outage(one: Outage) -> str:
+    """Which nodes go out of service and for how long."""
+    nodes = "an unknown number of nodes" if one.nodes is None else counted(one.nodes, "node")
+    at_once = "some" if one.at_once is None else str(min(one.at_once, one.nodes or one.at_once))
+    rounds = "" if one.rounds is None or one.rounds < 2 else f", so about {_time(one.rounds * one.seconds)} for all"
+    busy = {"wait": "waits", "evict": "evicts them and waits", "fail": "keeps its former layout"}[one.on_busy]
+    drain = "" if one.on_busy == "fail" else f" up to {_time(one.drain_seconds)}"
+    return (
+        f"out of service: {nodes}, {at_once} at once, about {_time(one.seconds)} each without tenants{rounds}; "
+        f"a node with tenants in the way {busy}{drain}"
+    )
+
+
+def _time(seconds: int) -> str:
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def order(comparison: Comparison) -> Iterator[str]:
+    """The steps, where their order matters."""
+    before, after = comparison.mig_strategies
+    if not comparison.changes_mig_strategy:
+        return
+    if not after:
+        yield "upgrade gpushare's chart first: every profile then states its own strategy"
+        yield "then gpu-operator, with client-side apply (its chart renders mig: null): helm upgrade --server-side=false"
+    elif not before:
+        yield "upgrade gpu-operator first: its strategy holds for every profile from then on"
+        yield "then gpushare's chart"
+    else:
+        yield "upgrade gpu-operator and gpushare's chart right after each other, when no MPS or MIG pod starts"
+
+
+def file(one: FileChange, arrow: str) -> Iterator[str]:
+    """A line for the file, and one for each of its settings that says more than others do."""
+    if one.kind is not Kind.CHANGED:
+        yield f"{one.path}  {one.kind.value}"
+        return
+    shown = [] if one.path.startswith(_DERIVED) else list(one.settings)
+    yield one.path
+    for change in shown[:MOST_SHOWN]:
+        yield f"  {setting(change, arrow)}"
+    rest = len(shown) + one.more - MOST_SHOWN
+    if shown and rest > 0:
+        yield f"  and {rest} more; --format json has them"
+
+
+def setting(one: SettingChange, arrow: str) -> str:
+    """One setting before and after."""
+    path = ".".join(one.path)
+    match one.kind:
+        case Kind.ADDED:
+            return f"{path}: {value(one.after)} is new"
+        case Kind.REMOVED:
+            return f"{path}: {value(one.before)} is gone"
+        case Kind.CHANGED:
+            return f"{path}: {value(one.before)} {arrow} {value(one.after)}"
+        case _:
+            assert_never(one.kind)
+
+
+def value(data: Any) -> str:
+    """A value as JSON, cut where it is long; text without quotes."""
+    if data is None:
+        return "none"
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -1,0 +1,115 @@
+"""Which files of a bundle differ, and which settings in them: what makes "no changes" mean that the bundles are equal.
+
+Compares texts by path. Comments do not count; of the lock, digests of files do not, which follow from the files. Pure.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any
+
+from gpushare import lock, source
+from gpushare.record import Record
+
+Files = Mapping[str, str]
+"""The texts of a bundle by their paths in it."""
+
+MOST_SETTINGS = 100
+"""Of one file; the rest is counted."""
+
+_COMMENTED = (".yaml", ".tpl")
+
+
+class Kind(StrEnum):
+    """What becomes of a file or a setting."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    CHANGED = "changed"
+
+
+class SettingChange(Record):
+    """One value of a YAML file. `path` leads to it: keys, and indexes of lists as text; what a side lacks is None."""
+
+    path: tuple[str, ...]
+    kind: Kind
+    before: Any = None
+    after: Any = None
+
+
+class FileChange(Record):
+    """One file. `settings` for a changed YAML file, at most MOST_SETTINGS; `more` counts the others."""
+
+    path: str
+    kind: Kind
+    settings: tuple[SettingChange, ...] = ()
+    more: int = 0
+
+
+def changes(old: Files, new: Files) -> tuple[FileChange, ...]:
+    """The files that differ, by path; none if and only if the bundles are equal, comments aside."""
+    return tuple(change for path in sorted(old.keys() | new.keys()) if (change := _change(path, old.get(path), new.get(path))))
+
+
+def _change(path: str, before: str | None, after: str | None) -> FileChange | None:
+    if before is None or after is None:
+        return FileChange(path=path, kind=Kind.ADDED if before is None else Kind.REMOVED)
+    if before == after or _uncommented(path, before) == _uncommented(path, after):
+        return None
+    if not path.endswith(".yaml"):
+        return FileChange(path=path, kind=Kind.CHANGED)
+    old, new = parsed(path, before), parsed(path, after)
+    if path == lock.FILE and isinstance(old, dict) and isinstance(new, dict):
+        old, new = _without_digests(old), _without_digests(new)
+    found = settings(old, new)
+    if path == lock.FILE and not found:
+        return None
+    return FileChange(
+        path=path, kind=Kind.CHANGED, settings=found[:MOST_SETTINGS], more=max(0, len(found) - MOST_SETTINGS)
+    )
+
+
+def parsed(path: str, text: str) -> Any:
+    """The document in a file of a bundle; None where the text is no YAML."""
+    return source.read(text.encode(), path, own=True).data
+
+
+def _without_digests(document: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key != "files"}
+
+
+def _uncommented(path: str, text: str) -> str:
+    if not path.endswith(_COMMENTED):
+        return text
+    return "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("#"))
+
+
+def settings(old: Any, new: Any) -> tuple[SettingChange, ...]:
+    """What differs between two documents."""
+    return tuple(_settings((), old, new))
+
+
+def _settings(path: tuple[str, ...], old: Any, new: Any) -> Iterator[SettingChange]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        yield from _entries(path, old, new)
+    elif isinstance(old, list) and isinstance(new, list) and _named(old) and _named(new):
+        yield from _entries(path, {one["name"]: one for one in old}, {one["name"]: one for one in new})
+    elif json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True):
+        yield SettingChange(path=path, kind=Kind.CHANGED, before=old, after=new)
+
+
+def _entries(path: tuple[str, ...], old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[SettingChange]:
+    for key in sorted(old.keys() | new.keys(), key=str):
+        below = (*path, str(key))
+        if key not in new:
+            yield SettingChange(path=below, kind=Kind.REMOVED, before=old[key])
+        elif key not in old:
+            yield SettingChange(path=below, kind=Kind.ADDED, after=new[key])
+        else:
+            yield from _settings(below, old[key], new[key])
+
+
+def _named(entries: list[Any]) -> bool:
+    """Whether these are mappings that their names tell apart, such as environment variables."""
+    names = [one.get("name") for one in entries if isinstance(one, dict)]
+    return len(names) == len(entries) == len(set(map(str, names))) and all(isinstance(name, str) for name in names)

@@ -97,3 +97,5 @@ def test_80_a_missing_capability_and_a_refusing_module_are_reasons_of_their_own(
     assert stage.told.reasons("untouchable")[:2] == ["GPUMemoryOverCap", "GPUProcessKillFailed"]
     assert "AppArmor" in stage.told.events[1].message
     assert stage.metric('kills_suppressed_total{reason="security-module"}')
+    assert [pod.name for pod in stage.told.evicted] == ["untouchable"]
+    assert stage.told.forced == 1

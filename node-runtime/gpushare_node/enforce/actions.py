@@ -132,7 +132,7 @@ class Actions:
         case = self.records.open(facts, verdict.processes, reading, self._roster, now)
         answers = self._send_all(verdict, signal)
         if Sent.DENIED.value in answers.values():
-            self.denied_at = now
+            self._replace_signal(facts, now)
         self.records.note(case, signal.value, answers, now)
         pids = tuple(process.pid for process, answer in answers.items() if answer == Sent.SENT.value)
         if pids:
@@ -144,6 +144,13 @@ class Actions:
                 self.figures.suppressed.add(label)
                 self._tell(About.KILL_FAILED, facts, sentences.not_ended(facts, self._name(facts), spared, why))
         return not _OBSTACLES.keys() >= set(answers.values())
+
+    def _replace_signal(self, facts: Facts, now: float) -> None:
+        """A security module refuses the signal, and will refuse the next: the container ends with its pod."""
+        self.denied_at = now
+        pod = self._roster.find(facts.unit.container)
+        if pod is not None and not facts.dry_run:
+            self._evictions.ask(facts, pod, is_forced=True)
 
     def _send_all(self, verdict: Terminate | Kill, signal: Signal) -> Mapping[Process, str]:
         """What came of each process: one of `Sent`, or `no-gpu`. With the scope CONTAINER, of those who live now."""

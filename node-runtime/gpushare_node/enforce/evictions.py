@@ -35,9 +35,9 @@ class Evictions:
         self._tries: Counter[ContainerId] = Counter()
         self._forbidden: Counter[ContainerId] = Counter()
 
-    def ask(self, facts: Facts, pod: PodView) -> None:
-        """Ask soon for the end of this pod."""
-        is_forced = self._tries[facts.unit.container] >= TRIES
+    def ask(self, facts: Facts, pod: PodView, *, is_forced: bool = False) -> None:
+        """Ask soon for the end of this pod. `is_forced`: whatever its budget says, from the first time on."""
+        is_forced = is_forced or self._tries[facts.unit.container] >= TRIES
         self._errands.send(lambda: self._ask(facts, pod, is_forced=is_forced))
 
     def hear(self) -> Iterator[Heard]:

@@ -34,7 +34,7 @@ def canonical(intent: Intent) -> Intent:
 
 
 def _pool(pool: Pool) -> Pool:
-    tolerations = tuple(sorted(map(_sorted, pool.tolerations), key=emit.canonical_json))
+    tolerations = tuple(sorted(pool.tolerations, key=emit.canonical_json))
     return replace(pool, nodes=_nodes(pool.nodes), namespaces=tuple(sorted(pool.namespaces)), tolerations=tolerations)
 
 
@@ -56,7 +56,10 @@ def _sorted(value: Any) -> Any:
 
 
 def intent_digest(intent: Intent) -> str:
-    """`sha256:` and 64 hex digits of what a canonical intent says; fields that are ignored are not part of it."""
+    """`sha256:` and 64 hex digits of what a canonical intent says; fields that are ignored are not part of it.
+
+    Tuples are sets, or maps as pairs: layouts, for instance, whose order decides nothing either.
+    """
     return digest(emit.canonical_json(_plain(intent)))
 
 
@@ -65,4 +68,6 @@ def _plain(value: Any) -> Any:
         return {"kind": type(value).__name__} | {name: _plain(one) for name, one in fields(value).items()}
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
+    if isinstance(value, tuple):
+        return sorted((list(one) if isinstance(one, tuple) else _plain(one) for one in value), key=emit.canonical_json)
+    return [_plain(one) for one in value] if isinstance(value, list) else value

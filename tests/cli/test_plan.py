@@ -124,3 +124,40 @@ def test_a_card_of_the_intents_own_keeps_its_instances_too(intents: Path) -> Non
         (intents / f"own{number}.yaml").write_text(HEAD + pool % number + card)
     done = gpushare("plan", "own1.yaml", "own2.yaml", cwd=intents)
     assert "GPU 0: 1 x 1g.10gb kept, 1 x 1g.10gb created" in done.stdout, done.stderr
+
+
+def test_markdown_says_it_all_in_a_comment(changed: Path) -> None:
+    done = gpushare("plan", "--format", "markdown", "bundle", "changed.yaml", cwd=changed)
+    assert done.stdout.startswith("**Pools: ")
+    assert "| `notebooks` | relabel | 3 | 24 |\n" in done.stdout
+    assert "out of service: 3 nodes, 1 at once" in done.stdout
+    assert done.stdout.count("```") == 2
+    assert gpushare("plan", "--format", "markdown", "bundle", "good.yaml", cwd=changed).stdout.startswith("**No changes.**")
+
+
+def test_a_setting_of_the_cluster_is_a_change(intents: Path) -> None:
+    text = (intents / "good.yaml").read_text()
+    (intents / "audit.yaml").write_text(f"{text}  admission: {{enforce: audit}}\n  namespace: elsewhere\n")
+    done = gpushare("plan", "--exit-code", "good.yaml", "audit.yaml", cwd=intents)
+    told = " ".join(done.stdout.split())
+    assert done.returncode == 3
+    assert "admission.enforce deny → audit: no pod is refused that was admitted before" in told
+    assert "namespace gpu-system → elsewhere: another release; uninstall the one that is installed first" in told
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+
+
+def test_an_edited_bundle_is_compared_as_it_is_now(changed: Path) -> None:
+    values = changed / "bundle/chart/values.yaml"
+    values.write_text(values.read_text().replace("enforce: deny", "enforce: none"))
+    done = gpushare("plan", "--exit-code", "--format", "json", "bundle", "good.yaml", cwd=changed)
+    document = json.loads(done.stdout)
+    assert done.returncode == 3
+    assert schema.accepts(schema.load("plan.v1"), document)
+    assert [(one["path"], one["change"]) for one in document["files"]] == [("chart/values.yaml", "changed")]
+    (setting,) = document["files"][0]["settings"]
+    assert (setting["path"], setting["before"], setting["after"]) == (["admission", "enforce"], "none", "deny")
+    (effect,) = document["effects"]
+    assert (effect["kind"], effect["subject"]) == ("refused", "admission.enforce")
+    values.unlink()
+    done = gpushare("plan", "--format", "json", "bundle", "good.yaml", cwd=changed)
+    assert [(one["path"], one["change"]) for one in json.loads(done.stdout)["files"]] == [("chart/values.yaml", "added")]

@@ -108,7 +108,7 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     (f"{P}/sharing/mode", "mps"), (f"{P}/sharing/replicas", 5), (f"{P}/sharing/rename", False),
     (f"{P}/sharing/placement", "pack"),
     ("spec/pools/slices/sharing/layout", {"1g.5gb": 7}), ("spec/pools/slices/sharing/replicas", {"1g.5gb": 3}),
-    ("spec/pools/groups/sharing/layouts", [{"gpus": [1], "layout": {"3g.20gb": 2}}, {"gpus": [0], "layout": "none"}]),
+    ("spec/pools/groups/sharing/layouts/0/gpus", [1]),
     ("spec/pools/groups/sharing/layouts/0/layout", {"3g.20gb": 1}),
     ("spec/pools/goals/sharing/goal/instances", 2), ("spec/pools/sized/sharing/goal/memory", "4Gi"),
     ("spec/pools/sized/sharing/goal", "balanced"), ("spec/pools/sized/sharing/strategy", "single"),
@@ -142,6 +142,8 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         document["spec"]["pools"].pop("groups")
     if path == "spec/platform/stack":
         document["spec"]["platform"] = {"stack": value, "namespaces": ["monitoring"]}
+    if path == "spec/pools/groups/sharing/layouts/0/gpus":
+        document["spec"]["pools"]["groups"]["sharing"]["layouts"][1]["gpus"] = [0]
     if path.endswith("effect"):
         place.pop("tolerationSeconds")
     if path == f"{P}/namespaces":

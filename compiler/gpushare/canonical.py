@@ -18,7 +18,6 @@ def canonical(intent: Intent) -> Intent:
         intent.platform,
         image_pull_secrets=tuple(sorted(intent.platform.image_pull_secrets)),
         namespaces=tuple(sorted(intent.platform.namespaces)),
-        values=_sorted(intent.platform.values),
     )
     return replace(
         intent,

@@ -93,9 +93,9 @@ def test_values_of_a_pool_say_what_its_pods_need() -> None:
     values = document(files(), "chart/values.yaml")["pools"]
     rights = {name: (pool["migCapable"], pool["mig"], pool["mps"], pool["evict"]) for name, pool in values.items()}
     assert rights == {
-        "dense": (True, True, False, False),
-        "hpc": (True, False, False, False),
-        "notebooks": (False, False, False, False),
+        "dense": (True, True, False, True),
+        "hpc": (True, False, False, True),
+        "notebooks": (False, False, False, True),
         "serving": (False, False, True, True),
     }
     assert values["notebooks"]["tolerations"] == [{"key": "school", "operator": "Exists"}]

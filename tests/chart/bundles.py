@@ -42,8 +42,15 @@ def pool(mode: str, **changes: Any) -> dict[str, Any]:
     return {
         "card": "a100-sxm4-40gb", "mode": mode, "migCapable": True, "mig": mode == "mig", "mps": mode == "mps", "evict": False,
         "tolerations": [], "terms": [term], "resources": [resource],
-        "sharedResources": [resource] if mode in {"time-slicing", "mps"} else [], "namespaces": [], "policy": "1a2b3c4d",
+        "sharedResources": [resource] if mode in {"time-slicing", "mps"} else [], "namespaces": [], "default": False,
+        "policy": "1a2b3c4d",
     } | changes
+
+
+def admission(**changes: Any) -> dict[str, Any]:
+    """The values of the policies on pods."""
+    return {"enforce": "deny", "ambiguous": [], "tenants": [], "platformNamespaces": [], "scope": "tenants",
+            "localhostProfiles": [], "mutate": False} | changes
 
 
 def bundle(name: str, pools: dict[str, Any], *, profiles: tuple[str, ...] = (), **changes: Any) -> Bundle:
@@ -54,7 +61,7 @@ def bundle(name: str, pools: dict[str, Any], *, profiles: tuple[str, ...] = (), 
                   "pullPolicy": "IfNotPresent"},
         "imagePullSecrets": [], "runtimeClassName": "nvidia", "kubeletRoot": "/var/lib/kubelet",
         "migParted": {"enabled": False},
-        "admission": {"enforce": "deny", "ambiguous": [], "tenants": []}, "pools": pools, "quotas": {},
+        "admission": admission(), "pools": pools, "quotas": {},
         "uninstall": {"release": True, "timeout": "3m", "goOn": False},
         "networkPolicy": {"enabled": True, "from": []}, "global": {},
     } | changes
@@ -94,8 +101,8 @@ MODES = bundle(
         ]),
     },
     profiles=("exclusive-00000001", "mig-1e345678", "mps-12345678", "time-slicing-0badcafe"),
-    admission={"enforce": "warn", "ambiguous": ["nvidia.com/gpu.shared"], "tenants": ["atlas", "cms", "lhcb"],
-               "platformNamespaces": ["monitoring"]},
+    admission=admission(enforce="warn", ambiguous=["nvidia.com/gpu", "nvidia.com/gpu.shared"], tenants=["atlas", "cms", "lhcb"],
+                        platformNamespaces=["monitoring"], localhostProfiles=["1e3", "k8s/tenant"]),
     quotas={"atlas": {"requests.nvidia.com/gpu.shared": 8, "requests.nvidia.com/mig-1g.5gb": 0},
             "cms": {"requests.nvidia.com/gpu": 12345678},
             "lhcb": {"requests.nvidia.com/gpu": 2000, "requests.nvidia.com/gpu.shared": 1500,
@@ -122,14 +129,16 @@ HOSTLESS = bundle(
     image={"registry": "registry.example.org", "repository": "gpushare/node-runtime", "tag": "1e3"},
 )
 MIG_MANAGER = bundle(
-    "mig-manager", {"only": pool("mig"), "other": pool("exclusive")}, partitioner="mig-manager", migParted={"enabled": True},
-    profiles=("mig-0badcafe",),
+    "mig-manager", {"only": pool("mig", default=True), "other": pool("exclusive", default=True, namespaces=["1e3"])},
+    partitioner="mig-manager", migParted={"enabled": True}, profiles=("mig-0badcafe",),
+    admission=admission(enforce="audit", ambiguous=["nvidia.com/gpu"], mutate=True),
 )
 DEVICE_PLUGIN = bundle("device-plugin", {"only": pool("mps")}, stack="device-plugin", profiles=("mps-0badcafe",),
+                       admission=admission(scope="cluster"),
                        kubeletRoot="/var/lib/k0s/kubelet", networkPolicy={"enabled": True, "from": [
                            {"ipBlock": {"cidr": "192.0.2.0/24"}}, {"podSelector": {"matchLabels": {"on": "1e3"}}}]})
 EXISTING = bundle("existing", {"only": pool("exclusive")}, stack="existing", cluster="",
                   uninstall={"release": False, "timeout": "1h", "goOn": True}, networkPolicy={"enabled": False, "from": []},
-                  admission={"enforce": "none", "ambiguous": [], "tenants": []})
+                  admission=admission(enforce="none", mutate=True))
 
 BUNDLES = (MODES, ONE, FIFTY, FORMER, ODD_NAMES, MIRRORED, HOSTLESS, MIG_MANAGER, DEVICE_PLUGIN, EXISTING)

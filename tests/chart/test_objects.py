@@ -11,7 +11,7 @@ from yamllint import linter
 from gpushare import resources
 from gpushare_node.host import kubelet
 from gpushare_node.kube import uninstall
-from tests.chart.bundles import BUNDLES, DEVICE_PLUGIN, EXISTING, FIFTY, MIG_MANAGER, MODES, Bundle, bundle, pool
+from tests.chart.bundles import BUNDLES, DEVICE_PLUGIN, EXISTING, FIFTY, MIG_MANAGER, MODES, Bundle, admission, bundle, pool
 from tests.chart.reading import YAMLLINT, Object, by_identity, containers_of, documents, is_hook, pod_of
 from tests.tools import helm
 
@@ -180,7 +180,10 @@ def test_every_other_container_drops_all_rights_but_the_few_that_it_needs(pods) 
     }
     found = {}
     for daemon_set, pod in pods(MODES).items():
-        assert pod["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
+        assert pod["securityContext"] == {
+            "appArmorProfile": {"type": "Unconfined"}, "seLinuxOptions": {"type": "spc_t"},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }  # fmt: skip
         for name, container in containers_of(pod).items():
             security = container["securityContext"]
             assert security["readOnlyRootFilesystem"] is True
@@ -229,8 +232,8 @@ def test_the_metrics_port_is_for_the_platforms_namespaces_and_those_that_are_nam
 
 
 def test_platform_namespaces_of_the_intent_may_read_metrics(objects) -> None:
-    named = bundle("named", {"only": pool("exclusive")}, admission={
-        "enforce": "deny", "ambiguous": [], "tenants": [], "platformNamespaces": ["monitoring", "kube-system"]})
+    named = bundle("named", {"only": pool("exclusive")}, admission=admission(
+        platformNamespaces=["monitoring", "kube-system"]))
     spec = objects(named)["NetworkPolicy", "gpu-system", "gpushare-metrics"]["spec"]
     values = spec["ingress"][0]["from"][0]["namespaceSelector"]["matchExpressions"][0]["values"]
     assert values == ["gpu-system", "kube-system", "monitoring"]

@@ -2,12 +2,17 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster.cluster import Cluster
+from tests.cluster.living import AGENTS, WORK
+from tests.cluster.pods import GPU, pod, refusal
 from tests.tools import helm
 
 NAMESPACE = "gpu-system"
+NAMESPACES = sorted({item["metadata"]["namespace"] for item in (*AGENTS.values(), *WORK.values())} | {"physics", "storage"})
 
 
 def compiled(text: str, folder: Path) -> Path:
@@ -31,3 +36,24 @@ def namespace(cluster: Cluster, name: str, **labels: str) -> None:
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
     account = ("get", "serviceaccount", "default", "--namespace", name)
     cluster.wait(lambda: cluster.try_kubectl(*account).returncode == 0, f"namespace {name} has its ServiceAccount")
+
+
+@contextmanager
+def admitting(cluster: Cluster, text: str, folder: Path, *arguments: str) -> Iterator[Path]:
+    """The bundle of an intent, while its policies are in force, and the namespaces of the pods that test them."""
+    namespace(cluster, NAMESPACE, **{"pod-security.kubernetes.io/enforce": "privileged"})
+    for name in NAMESPACES:
+        namespace(cluster, name)
+    namespace(cluster, "agents", **{"gpushare.dev/admission": "exempt"})
+    for name in ("nvidia", "nvidia-cdi", "gvisor"):
+        cluster.apply({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": name})
+    bundle = compiled(text, folder)
+    objects = rendered(bundle, "--skip-tests", *arguments)
+    cluster.kubectl("apply", "--server-side", "--filename", "-", stdin=objects)
+    try:
+        # The API server takes a moment to put policies into force, and each on its own: pods that must be refused tell when.
+        for doomed in (pod(({GPU: 1},), nodeName="any"), pod(hostPID=True)):
+            cluster.wait(lambda item=doomed: refusal(cluster, item), "the policies are in force")
+        yield bundle
+    finally:
+        cluster.kubectl("delete", "--ignore-not-found", "--filename", "-", stdin=objects)

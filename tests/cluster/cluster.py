@@ -24,7 +24,7 @@ DEFAULT_NAME = "gpushare"
 
 
 class Cluster:
-    """A cluster of real nodes, two or up to four."""
+    """A cluster of up to four real nodes; without nodes it has an API server and its controllers."""
 
     def __init__(self, name: str = DEFAULT_NAME, nodes: int = 2) -> None:
         self.name = name
@@ -54,7 +54,7 @@ class Cluster:
         """Bring it up, from nothing; what a crash left of it goes first."""
         self.down()
         self.folder.mkdir(parents=True)
-        sandbox = images.pause(self.folder)
+        sandbox = images.pause(self.folder) if self.nodes else None
         self.network.make()
         self.control_plane.start()
         for node in self.nodes:

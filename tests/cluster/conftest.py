@@ -40,6 +40,18 @@ def stage() -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="session")
+def api() -> Iterator[Cluster]:
+    """An API server and its controllers, without nodes: up in seconds, for what it alone decides."""
+    with claimed_name() as name:
+        cluster = Cluster(name, nodes=0)
+        try:
+            cluster.up()
+            yield cluster
+        finally:
+            cluster.down()
+
+
+@pytest.fixture(scope="session")
 def cluster(stage: Lab) -> Cluster:
     """The cluster alone, for what needs no silicon."""
     return stage.cluster

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.cluster import proxy
 from tests.cluster.machine import (
@@ -24,6 +25,16 @@ from tests.tools import helm
 
 _ETCD = "http://127.0.0.1:2379"
 _ADMIN = "cluster-admin-of-the-tests"
+OPERATOR = "operator-of-the-tests"
+"""The token of somebody who has the rights that a test gives to group `operators`, and no others."""
+
+_AUDIT = {
+    "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "Metadata", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]},
+        {"level": "None"},
+    ],
+}  # fmt: skip
 
 _REQUEST = """
 import ssl, sys, urllib.error, urllib.request
@@ -56,9 +67,10 @@ class ControlPlane:
         self._start_clients()
 
     def _write_secrets(self) -> None:
-        lines = [f'{_ADMIN},admin,admin,"system:masters"']
+        lines = [f'{_ADMIN},admin,admin,"system:masters"', f'{OPERATOR},operator,operator,"operators"']
         lines += [f'{node_token(node)},system:node:{node},{node},"system:nodes"' for node in self.nodes]
         (self.folder / "tokens.csv").write_text("\n".join(lines) + "\n")
+        (self.folder / "audit.yaml").write_text(json.dumps(_AUDIT))
         for command in (
             ("openssl", "genrsa", "-out", "service-accounts.key", "2048"),
             ("openssl", "rsa", "-in", "service-accounts.key", "-pubout", "-out", "service-accounts.pub"),
@@ -82,6 +94,7 @@ class ControlPlane:
             f"--service-account-signing-key-file={files / 'service-accounts.key'}",
             authorizers, f"--token-auth-file={files / 'tokens.csv'}",
             "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
+            f"--audit-policy-file={files / 'audit.yaml'}", f"--audit-log-path={files / 'audit.log'}",
             # Node names are in no DNS.
             "--kubelet-preferred-address-types=InternalIP",
         )  # fmt: skip
@@ -135,6 +148,11 @@ class ControlPlane:
         arguments = (method, f"https://{API_SERVICE}{path}", form, token)
         command = self.network.command(sys.executable, "-c", _REQUEST, *arguments)
         return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, input=body)
+
+    def audited(self, name: str) -> list[dict[str, Any]]:
+        """What the audit log has of the creation of a pod of that name."""
+        entries = map(json.loads, (self.folder / "audit.log").read_text().splitlines())
+        return [entry for entry in entries if entry["objectRef"].get("name") == name]
 
     def _await_ready(self) -> None:
         deadline = time.monotonic() + PATIENCE

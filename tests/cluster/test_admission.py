@@ -1,23 +1,25 @@
-"""The two admission policies, judged by a real API server: what they refuse, what they say, and what they let through."""
+"""The policies on pods, judged by a real API server: what they refuse, what they say, and what they let through."""
 
-import json
+import copy
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.cluster.bundles import NAMESPACE, compiled, namespace, rendered
+from tests.cluster.bundles import NAMESPACE, admitting
+from tests.cluster.bypasses import DEBUGGING, DEVICES, ENV, POOLS, PRIVILEGED
 from tests.cluster.cluster import Cluster
+from tests.cluster.living import AGENTS, WORK
+from tests.cluster.pods import GPU, SHARED, SLICE, Object, affinity, created, debugged, pod, refusal, term
 
 pytestmark = pytest.mark.cluster
-
-Object = dict[str, Any]
 
 INTENT = """
 apiVersion: gpushare.dev/v1
 kind: ClusterIntent
 metadata: {name: admission}
 spec:
+  platform: {namespaces: [storage]}
+  admission: {localhostProfiles: [listed]}
   pools:
     notebooks:
       card: t4
@@ -44,83 +46,19 @@ spec:
     physics: {whole: 4, serving: 2}
 """
 
-SHARED, SLICE, GPU, POOL = "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "nvidia.com/gpu", "gpushare.dev/pool"
+ANYTHING = {"env": [{"name": ENV, "value": "all"}], **PRIVILEGED}
 
 
 @pytest.fixture(scope="module")
-def policies(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The cluster with the chart's objects, and namespaces: tenants that the intent names, one that it does not, one exempt."""
-    namespace(cluster, NAMESPACE, **{"pod-security.kubernetes.io/enforce": "privileged"})
-    for name in ("course", "physics", "strangers"):
-        namespace(cluster, name)
-    namespace(cluster, "agents", **{"gpushare.dev/admission": "exempt"})
-    objects = rendered(compiled(INTENT, tmp_path_factory.mktemp("admission")))
-    cluster.kubectl("apply", "--server-side", "--filename", "-", stdin=objects)
-    # The API server takes a moment to put policies into force: a pod that must be refused tells when.
-    cluster.wait(lambda: refusal(cluster, pod(limits=({GPU: 1},))), "the policy on pods is in force")
-    yield cluster
-    cluster.kubectl("delete", "--ignore-not-found", "--filename", "-", stdin=objects)
+def policies(api: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The cluster with the chart's objects, and namespaces: tenants that the intent names, others, one that is exempt."""
+    with admitting(api, INTENT, tmp_path_factory.mktemp("admission")):
+        yield api
 
-
-def pod(
-    limits: tuple[Object, ...] = ({},), *, where: str = "physics", choose: str = "", container: Object | None = None,
-    **spec: Any,
-) -> Object:
-    """A pod with a container for each of the limits."""
-    containers = [
-        {"name": f"c{number}", "image": "example.org/job", "resources": {"limits": limit}, **(container or {})}
-        for number, limit in enumerate(limits)
-    ]
-    selector = {"nodeSelector": {POOL: choose}} if choose else {}
-    return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "job-", "namespace": where},
-        "spec": {"containers": containers, **selector, **spec},
-    }  # fmt: skip
-
-
-def refusal(cluster: Cluster, item: Object) -> str:
-    """What the API server says against it; empty if nothing."""
-    done = cluster.try_kubectl("create", "--dry-run=server", "--filename", "-", stdin=json.dumps(item))
-    return done.stderr.replace("\n", " ") if done.returncode else ""
-
-
-def affinity(*terms: Object) -> Object:
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
-    return {"affinity": {"nodeAffinity": required}}
-
-
-def term(operator: str, *values: str) -> Object:
-    return {"matchExpressions": [{"key": POOL, "operator": operator, **({"values": list(values)} if values else {})}]}
-
-
-ENV = "NVIDIA_VISIBLE_DEVICES"
-PRIVILEGED = {"securityContext": {"privileged": True}}
-
-REFUSED: dict[str, tuple[Object, str]] = {
-    "two shares": (pod(({SHARED: 2},), choose="serving"), "Write 1"),
-    "a share and a slice": (pod(({SHARED: 1, SLICE: 1},)), "write one of them"),
-    "a whole GPU of any pool": (pod(({GPU: 1},)), "nodeSelector: {gpushare.dev/pool: POOL}"),
-    "a share that means two things": (pod(({SHARED: 1},), where="course"), "nodeSelector: {gpushare.dev/pool: POOL}"),
-    "a pool of others": (pod(({SHARED: 1},), choose="notebooks"), "namespace physics may not use pool notebooks"),
-    "a pool of others by affinity": (pod(({SHARED: 1},), **affinity(term("In", "notebooks"))), "may not use pool notebooks"),
-    "one of two pools by affinity": (pod(({SHARED: 1},), **affinity(term("In", "serving", "notebooks"))), "may not use pool"),
-    "a choice in one term only": (pod(({GPU: 1},), **affinity(term("In", "whole"), {"matchExpressions": [
-        {"key": "a", "operator": "Exists"}]})), "which pool is meant"),
-    "all devices": (pod(container={"env": [{"name": ENV, "value": "all"}]}), "ask for a GPU resource"),
-    "all devices from elsewhere": (pod(container={"env": [{"name": ENV, "valueFrom": {"configMapKeyRef": {
-        "name": "a", "key": "b"}}}]}), "ask for a GPU resource"),
-    "all devices in an init container": (pod(initContainers=[{"name": "i", "image": "example.org/job", "env": [
-        {"name": ENV, "value": "0"}]}]), "ask for a GPU resource"),
-    "devices by mount": (pod(container={"volumeMounts": [{"name": "v", "mountPath": "/var/run/nvidia-container-devices/all"}]},
-                             volumes=[{"name": "v", "emptyDir": {}}]), "were not allocated"),
-    "the runtime class without a GPU": (pod(runtimeClassName="nvidia"), "runtime class"),
-    "privileged in a tenant's namespace": (pod(container=PRIVILEGED), "gpushare.dev/admission"),
-    "privileged with a GPU anywhere": (pod(({SLICE: 1},), where="strangers", container=PRIVILEGED), "gpushare.dev/admission"),
-    "the host's devices": (pod(volumes=[{"name": "v", "hostPath": {"path": "/dev"}}]), "the host's /dev"),
-}
 
 ALLOWED: dict[str, Object] = {
     "no GPU": pod(where="strangers"),
+    "none of them": pod(({GPU: 0},), where="strangers"),
     "one share": pod(({SHARED: 1},), choose="serving"),
     "a share in each of two containers": pod(({SHARED: 1}, {SHARED: 1}), choose="serving"),
     "a share in the namespace that may": pod(({SHARED: 1},), where="course", choose="notebooks"),
@@ -130,38 +68,108 @@ ALLOWED: dict[str, Object] = {
     "whole GPUs of no pool": pod(({GPU: 2},), where="strangers", **affinity(term("DoesNotExist"))),
     "no devices": pod(container={"env": [{"name": ENV, "value": "void"}, {"name": "OTHER", "value": "all"}]}),
     "the runtime class with a GPU": pod(({SLICE: 1},), runtimeClassName="nvidia"),
-    "privileged elsewhere, without a GPU": pod(where="strangers", container=PRIVILEGED),
-    "anything of an exempt namespace": pod(({GPU: 2},), where="agents", container={
-        "env": [{"name": ENV, "value": "all"}], "securityContext": {"privileged": True}}),
-    "anything of our own namespace": pod(where=NAMESPACE, container={"env": [{"name": ENV, "value": "all"}]}),
-}
+    "another runtime class": pod(runtimeClassName="gvisor"),
+    "a listed profile": pod(securityContext={"appArmorProfile": {"type": "Localhost", "localhostProfile": "listed"}}),
+    "a listed profile by annotation": pod(annotations={
+        "container.apparmor.security.beta.kubernetes.io/c0": "localhost/listed"}),
+    "the runtime's own profile": pod(securityContext={"appArmorProfile": {"type": "RuntimeDefault"}, "seLinuxOptions": {
+        "level": "s0:c1,c2", "type": "container_t"}}),
+    "anything of an exempt namespace": pod(({GPU: 2},), where="agents", container=ANYTHING),
+    "anything of our own namespace": pod(where=NAMESPACE, container=ANYTHING),
+    "anything of a namespace of the platform": pod(({GPU: 2},), where="storage", container=ANYTHING),
+    **WORK,
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", [*POOLS, *DEVICES])
 def test_what_reaches_beyond_its_share_is_refused_and_told_what_to_write(case: str, policies: Cluster) -> None:
-    item, told = REFUSED[case]
+    item, told = {**POOLS, **DEVICES}[case]
     said = refusal(policies, item)
-    assert "ValidatingAdmissionPolicy 'gpushare-pods'" in said
+    assert f"ValidatingAdmissionPolicy 'gpushare-{'pods' if case in POOLS else 'devices'}'" in said
     assert told in said
 
 
 @pytest.mark.parametrize("case", ALLOWED)
-def test_what_asks_for_its_share_is_let_through(case: str, policies: Cluster) -> None:
-    assert refusal(policies, ALLOWED[case]) == ""
+def test_what_asks_for_its_share_is_let_through_without_a_word(case: str, policies: Cluster) -> None:
+    answer = created(policies, ALLOWED[case])
+    assert answer.refusal == ""
+    assert not [text for text in answer.warnings if "gpushare" in text]
 
 
-@pytest.mark.parametrize(
-    ("debugging", "told"),
-    [({}, ""), ({"env": [{"name": ENV, "value": "all"}]}, "debugging"), (PRIVILEGED, "privileged")],
-)
-def test_debugging_containers_reach_no_further(debugging: Object, told: str, policies: Cluster) -> None:
-    item = pod(choose="nowhere") | {"metadata": {"name": "debugged", "namespace": "physics"}}
-    policies.apply(item)
-    container = {"name": "debugger", "image": "example.org/job", **debugging}
-    patch = json.dumps({"spec": {"ephemeralContainers": [container]}})
-    done = policies.try_kubectl("patch", "pod", "debugged", "--namespace", "physics", "--subresource", "ephemeralcontainers",
-                                "--dry-run=server", "--patch", patch)
-    assert (told in done.stderr) if told else (done.returncode == 0), done.stderr
+@pytest.mark.parametrize("case", DEVICES)
+def test_the_same_pod_elsewhere_is_let_through_with_a_warning(case: str, policies: Cluster) -> None:
+    item, told = DEVICES[case]
+    answer = created(policies, moved(item, "strangers"))
+    assert answer.refusal == ""
+    assert [text for text in answer.warnings if "gpushare-devices-elsewhere" in text and told in text]
+
+
+@pytest.mark.parametrize("case", DEVICES)
+def test_who_asks_for_a_share_is_a_tenant_wherever_it_runs(case: str, policies: Cluster) -> None:
+    item, told = DEVICES[case]
+    if "runtimeClassName" in item["spec"]:
+        return  # what it may have, since it asks for a GPU
+    asking = moved(item, "strangers")
+    asking["spec"]["containers"].append({"name": "asking", "image": "a", "resources": {"limits": {SLICE: 1}}})
+    assert told in refusal(policies, asking)
+
+
+@pytest.mark.parametrize("case", AGENTS)
+def test_no_pod_of_a_living_cluster_is_refused(case: str, policies: Cluster) -> None:
+    assert refusal(policies, AGENTS[case]) == ""
+
+
+def test_what_reaches_devices_elsewhere_is_audited(policies: Cluster) -> None:
+    name = "audited-elsewhere"
+    item = pod(where="strangers", container=PRIVILEGED)
+    item["metadata"] = {"name": name, "namespace": "strangers"}
+    assert refusal(policies, item) == ""
+    found = policies.wait(lambda: policies.control_plane.audited(name), "the API server has audited it")
+    assert "gpushare-devices-elsewhere" in found[0]["annotations"]["validation.policy.admission.k8s.io/validation_failure"]
+
+
+@pytest.mark.parametrize("case", DEBUGGING)
+def test_debugging_containers_reach_no_further(case: str, policies: Cluster) -> None:
+    container, told = DEBUGGING[case]
+    for where in ("physics", "strangers"):
+        policies.apply(named(pod(choose="nowhere", volumes=[{"name": "v", "emptyDir": {}}]), "debugged", where))
+    assert told in debugged(policies, "debugged", "physics", container)
+    assert debugged(policies, "debugged", "strangers", container) == ""
+    assert debugged(policies, "debugged", "physics", {}) == ""
+
+
+def test_a_pod_from_before_the_policy_can_be_debugged_changed_and_ended(policies: Cluster) -> None:
+    policies.kubectl("label", "namespace", "physics", "gpushare.dev/admission=exempt")
+    try:
+        policies.wait(lambda: refusal(policies, pod(container=PRIVILEGED)) == "", "the namespace is exempt")
+        policies.apply(named(pod(container=PRIVILEGED, choose="nowhere"), "former", "physics"))
+    finally:
+        policies.kubectl("label", "namespace", "physics", "gpushare.dev/admission-")
+    policies.wait(lambda: refusal(policies, pod(container=PRIVILEGED)), "the namespace is not exempt")
+    assert debugged(policies, "former", "physics", {}) == ""
+    dry = ("pod", "former", "--namespace", "physics", "--dry-run=server")
+    policies.kubectl("annotate", *dry, "example.org/a=b")
+    policies.kubectl("label", *dry, "example.org/a=b")
+    policies.kubectl("delete", *dry)
+
+
+def test_an_annotation_that_comes_later_adds_no_device(policies: Cluster) -> None:
+    policies.apply(named(pod(choose="nowhere"), "annotated", "physics"))
+    change = ("annotate", "pod", "annotated", "--namespace", "physics", "--dry-run=server")
+    assert "add devices" in policies.try_kubectl(*change, "nvidia.cdi.k8s.io/a=nvidia.com/gpu=all").stderr
+    assert policies.try_kubectl(*change, "example.org/a=b").returncode == 0
+
+
+def moved(item: Object, where: str) -> Object:
+    """The same pod in another namespace."""
+    item = copy.deepcopy(item)
+    item["metadata"]["namespace"] = where
+    return item
+
+
+def named(item: Object, name: str, where: str) -> Object:
+    """The same pod under a name of its own."""
+    return item | {"metadata": {"name": name, "namespace": where}}
 
 
 def test_quotas_hold(policies: Cluster) -> None:

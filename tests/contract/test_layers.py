@@ -45,7 +45,7 @@ COMPILER = House(
             {"intent", "intent_reader", "catalog", "card_check", "upstream", "owned_values", "mig", "caps", "shares"}
             | {"labels", "selectors", "lock", "registry", "canonical"},
         ),
-        ("meaning", {"rules", "plan", "node_shape", "sharing_profiles", "offered"}),
+        ("meaning", {"rules", "plan", "node_shape", "sharing_profiles", "offered", "admission"}),
         ("text", {"render"}),
         ("whole", {"pipeline", "output", "compare"}),
         ("surface", {"live", "cli", "__main__"}),

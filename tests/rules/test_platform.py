@@ -52,7 +52,7 @@ def test_kubernetes_versions(version: str, expected: list[str]) -> None:
     ],
 )
 def test_versions_of_the_chart(stack: str, version: str, expected: list[str]) -> None:
-    findings = judged(written(pool(), platform=f"{{stack: {stack}, version: {version}}}"))
+    findings = judged(written(pool(), platform=f"{{stack: {stack}, version: {version}, namespaces: [gpu-operator]}}"))
     assert [finding.code for finding in findings] == expected
     assert all(finding.path == ("spec", "platform", "version") for finding in findings)
 
@@ -317,7 +317,7 @@ def test_admission_and_namespaces_are_in_force() -> None:
 
 def test_mig_beside_an_existing_operator_warns() -> None:
     assert one("GS716", MIG, platform="{stack: existing}")[0] == "/spec/pools/training/sharing/mode"
-    assert codes(platform="{stack: existing}") == []
+    assert codes(platform="{stack: existing, namespaces: [gpu-operator]}") == []
 
 
 def test_the_device_plugin_does_not_go_into_the_default_namespace() -> None:

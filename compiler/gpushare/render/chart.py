@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare import __version__, resources
+from gpushare.admission import MUTATING_KUBERNETES
 from gpushare.artifact import Artifact
 from gpushare.intent import Action, Mode, OnBusy, Partitioner, Platform, Stack
 from gpushare.plan import Plan, PoolPlan
@@ -15,6 +16,7 @@ from gpushare.plan import Plan, PoolPlan
 VALUES = "values.yaml"
 _NODE_IMAGE = "ghcr.io/gpushare/node-runtime"
 _KUBELET_ROOT = "/var/lib/kubelet"
+_WHOLE = "nvidia.com/gpu"
 
 
 def static_files() -> Iterator[Artifact]:
@@ -49,6 +51,9 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
             "ambiguous": _ambiguous(plan),
             "tenants": list(plan.intent.tenant_namespaces),
             "platformNamespaces": list(plan.intent.platform_namespaces),
+            "scope": plan.intent.admission.scope.value,
+            "localhostProfiles": list(plan.intent.admission.localhost_profiles),
+            "mutate": (plan.intent.kubernetes or (0, 0)) >= MUTATING_KUBERNETES,
         },
         "pools": {pool.name: _pool(pool, policies[pool.name]) for pool in plan.pools},
         "quotas": {quota.namespace: dict(quota.hard) for quota in plan.quotas},
@@ -81,15 +86,22 @@ def _pool(pool: PoolPlan, policy: str) -> dict[str, Any]:
         "resources": [resource.name for resource in pool.resources],
         "sharedResources": sorted({device.resource for device in pool.devices if device.replicas > 1}),
         "namespaces": list(pool.pool.namespaces),
+        "default": pool.pool.is_default,
         "policy": hashlib.sha256(policy.encode()).hexdigest()[:8],
     }
 
 
 def _ambiguous(plan: Plan) -> list[str]:
-    """Resources that mean one thing in a pool and another in the next: a pod must say which pool it means."""
+    """Resources that mean one thing in a pool and another in the next: a pod must say which pool it means.
+
+    A plugin that starts offers whole GPUs for a moment, also on nodes that share them.
+    """
     meanings: dict[str, set[tuple[Any, ...]]] = {}
     for pool in plan.pools:
         for device in pool.devices:
             meaning = (pool.card.id, device.profile, device.replicas > 1, device.cap_mib)
             meanings.setdefault(device.resource, set()).add(meaning)
-    return sorted(name for name, found in meanings.items() if len(found) > 1)
+    found = {name for name, each in meanings.items() if len(each) > 1}
+    if any(all(device.resource != _WHOLE for device in pool.devices) for pool in plan.pools):
+        found.add(_WHOLE)
+    return sorted(found)

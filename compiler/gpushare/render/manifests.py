@@ -6,11 +6,10 @@ two labels: the objects are `managed-by: gpushare`, and no `helm.sh/chart` names
 of the chart have no meaning outside Helm and are left out.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpushare import __version__, resources, source
+from gpushare import __version__, admission
 from gpushare.registry import mirrored
 
 Object = dict[str, Any]
@@ -37,7 +36,7 @@ def objects(namespace: Mapping[str, Any], values: Mapping[str, Any], files: Mapp
     """
     chart = _Chart(str(namespace["metadata"]["name"]), values, files)
     return (
-        dict(namespace), *chart.account(), *chart.config_maps(), *chart.quotas(), *chart.admission(), *chart.network(),
+        dict(namespace), *chart.account(), *chart.config_maps(), *chart.quotas(), *chart.policies(), *chart.network(),
         *chart.daemon_sets(),
     )  # fmt: skip
 
@@ -52,7 +51,7 @@ class _Chart:
         self.pools = dict(sorted(values["pools"].items()))
         self.partitions = values["partitioner"] == "gpushare"
         self.evicts = any(pool["evict"] for pool in self.pools.values())
-        self.platform = sorted({"kube-system", namespace, *values["admission"].get("platformNamespaces", ())})
+        self.platform = sorted({"kube-system", namespace, *values["admission"]["platformNamespaces"]})
 
     def account(self) -> Iterator[Object]:
         """The ServiceAccount and its rights."""
@@ -97,26 +96,18 @@ class _Chart:
             quota = self._object("v1", "ResourceQuota", "gpushare", namespace=namespace)
             yield quota | {"spec": {"hard": {key: _quantity(number) for key, number in hard.items()}}}
 
-    def admission(self) -> Iterator[Object]:
+    def policies(self) -> Iterator[Object]:
         """The fence around the node runtime's token, and what pods may ask of the pools."""
-        user = f"request.userInfo.username == 'system:serviceaccount:{self.namespace}:{_ACCOUNT}'"
-        policy = _admission_policy("fence")
-        given = [{"name": "evicts", "expression": _cel(self.evicts)}, {"name": "platform", "expression": _cel(self.platform)}]
-        fence = policy | {
-            "matchConditions": [{"name": "node-runtime", "expression": user}],
-            "variables": [*given, *policy["variables"]],
-        }
-        yield from self._admission("fence", fence, "Deny", {})
-        action = {"deny": "Deny", "warn": "Warn", "audit": "Audit"}.get(self.values["admission"]["enforce"])
-        if action and self.pools:
-            policy = _admission_policy("pods")
-            given = [{"name": name, "expression": _cel(value)} for name, value in self._given().items()]
-            own = [
-                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", self.namespace]},
-                {"key": "gpushare.dev/admission", "operator": "NotIn", "values": ["exempt"]},
-            ]
-            where = {"matchResources": {"namespaceSelector": {"matchExpressions": own}}}
-            yield from self._admission("pods", policy | {"variables": [*given, *policy["variables"]]}, action, where)
+        yield from self._policy(admission.fence(self.namespace, self.platform, evicts=self.evicts))
+        if self.pools and self.values["admission"]["enforce"] != "none":
+            for policy in admission.policies(self.values, self.platform):
+                yield from self._policy(policy)
+
+    def _policy(self, policy: admission.Policy) -> Iterator[Object]:
+        """A policy and its binding."""
+        version, kind = "admissionregistration.k8s.io/v1", f"{policy.kind}AdmissionPolicy"
+        yield self._object(version, kind, policy.name, namespace="") | {"spec": policy.spec}
+        yield self._object(version, f"{kind}Binding", policy.name, namespace="") | {"spec": policy.binding}
 
     def network(self) -> Iterator[Object]:
         """Who may reach the metrics port."""
@@ -130,27 +121,6 @@ class _Chart:
             "policyTypes": ["Ingress"],
             "ingress": [{"from": peers, "ports": [{"port": _PORT, "protocol": "TCP"}]}],
         }}
-
-    def _given(self) -> Object:
-        """What the intent decides of the policy on pods."""
-        def each(field: str) -> dict[str, Any]:
-            return {name: pool[field] for name, pool in self.pools.items() if pool[field]}
-
-        admission = self.values["admission"]
-        return {
-            "resources": {name: pool["resources"] for name, pool in self.pools.items()},
-            "sharedResources": each("sharedResources"),
-            "namespaces": each("namespaces"),
-            "ambiguous": admission["ambiguous"],
-            "tenants": admission["tenants"],
-        }
-
-    def _admission(self, name: str, policy: Object, action: str, where: Object) -> Iterator[Object]:
-        version, kind, name = "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", f"gpushare-{name}"
-        yield self._object(version, kind, name, namespace="") | {"spec": policy}
-        yield self._object(version, f"{kind}Binding", name, namespace="") | {
-            "spec": {"policyName": name, "validationActions": [action], **where},
-        }
 
     def daemon_sets(self) -> Iterator[Object]:
         """One DaemonSet for each pool, and the one for nodes of pools that are gone."""
@@ -217,7 +187,11 @@ class _Chart:
             "hostPID": True,
             "priorityClassName": _PRIORITY,
             "terminationGracePeriodSeconds": 60,
-            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+            "securityContext": {
+                "appArmorProfile": {"type": "Unconfined"},
+                "seLinuxOptions": {"type": "spc_t"},
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
         }
         if self.values.get("runtimeClassName"):
             base["runtimeClassName"] = self.values["runtimeClassName"]
@@ -285,16 +259,6 @@ def _policy_name(name: str, pool: Mapping[str, Any]) -> str:
 
 def _rule(resource: str, *verbs: str, group: str = "") -> Object:
     return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
-
-
-def _admission_policy(name: str) -> Object:
-    path = resources.chart() / "admission" / f"{name}.yaml"
-    return dict(source.read(path.read_bytes(), str(path), own=True).data)
-
-
-def _cel(value: Any) -> str:
-    """Lists and maps of text in JSON, as Helm writes it: CEL reads the same."""
-    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
 
 def _quantity(number: int) -> str:

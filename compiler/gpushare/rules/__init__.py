@@ -13,6 +13,7 @@ from gpushare.diagnostics import Finding
 from gpushare.intent import Intent, Layout
 from gpushare.record import NOTHING, replace
 from gpushare.rules import (
+    admission,
     effects,
     enforcement,
     fields,
@@ -34,7 +35,8 @@ MOST_PER_CODE = 100
 """Findings of one code that are shown; an intent with more of them has one cause, not a hundred."""
 
 _MODULES = (
-    effects, enforcement, fields, memory, mig, mig_profiles, nodes, platform, pools, quotas, sharing, tenancy, values, versions,
+    admission, effects, enforcement, fields, memory, mig, mig_profiles, nodes, platform, pools, quotas, sharing, tenancy,
+    values, versions,
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = tuple(sorted(chain.from_iterable(module.RULES for module in _MODULES), key=lambda rule: rule.code))

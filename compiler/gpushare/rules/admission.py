@@ -1,0 +1,115 @@
+"""Rules on whom admission refuses, and where it sends pods: GS620 to GS625."""
+
+from collections.abc import Iterator
+
+from gpushare.admission import MUTATING_KUBERNETES
+from gpushare.diagnostics import Finding, Severity
+from gpushare.intent import AdmissionMode, AdmissionScope, Pool, Stack
+from gpushare.rules.choices import few
+from gpushare.rules.rule import Context, Rule, pool_path
+
+_NAMESPACES = ("spec", "platform", "namespaces")
+_SCOPE = ("spec", "admission", "scope")
+
+
+def check_open(context: Context) -> Iterator[Finding]:
+    """GS620: a pool for some namespaces, while pods elsewhere may reach devices by other ways than asking."""
+    admission = context.intent.admission
+    if admission.mode is AdmissionMode.DENY and admission.scope is AdmissionScope.TENANTS:
+        for pool in [pool for pool in context.intent.pools if pool.namespaces][:1]:
+            yield Finding(
+                code="GS620",
+                severity=Severity.WARNING,
+                message=f"pool {pool.name} can be reached past its namespaces: pods elsewhere that ask for no GPU, but are"
+                " privileged or mount the host, are warned about and audited, not refused",
+                hints=("write admission: {scope: cluster}, with the namespaces of your agents under platform.namespaces",),
+                path=pool_path(pool, "namespaces"),
+            )
+
+
+def check_shut(context: Context) -> Iterator[Finding]:
+    """GS621: a whole cluster is fenced, agents of others included."""
+    intent = context.intent
+    if intent.admission.mode is AdmissionMode.DENY and intent.admission.scope is AdmissionScope.CLUSTER:
+        yield Finding(
+            code="GS621",
+            severity=Severity.WARNING,
+            message="new pods that are privileged or mount the host are refused in every namespace but"
+            f" {few(list(intent.platform_namespaces), 5)}: network, storage and monitoring agents among them",
+            hints=("list their namespaces under platform.namespaces, or label them gpushare.dev/admission: exempt",),
+            path=_SCOPE,
+        )
+
+
+def check_foreign(context: Context) -> Iterator[Finding]:
+    """GS622: a plugin that is there already, in a namespace that nobody named."""
+    intent = context.intent
+    if (
+        intent.platform.stack is Stack.EXISTING
+        and not intent.platform.namespaces
+        and intent.admission.mode is not AdmissionMode.NONE
+    ):
+        yield Finding(
+            code="GS622",
+            severity=Severity.WARNING,
+            message="the namespace of the plugin that is there is not named, so its pods are taken for anybody's: those that"
+            " ask for a GPU, such as an operator's validator, may be refused",
+            hints=("write platform: {namespaces: [gpu-operator]}, with the namespace that kubectl get daemonsets -A shows",),
+            path=("spec", "platform", "stack"),
+        )
+
+
+def check_defaults(context: Context) -> Iterator[Finding]:
+    """GS623: two default pools for one resource."""
+    first: dict[str, Pool] = {}
+    for pool in context.intent.pools:
+        for resource in {kind.resource: None for kind in context.kinds(pool) or () if pool.is_default}:
+            other = first.setdefault(resource, pool)
+            if other is not pool:
+                yield Finding(
+                    code="GS623",
+                    message=f"pools {other.name} and {pool.name} are both the default for {resource}",
+                    hints=("leave default: true in one of them",),
+                    path=pool_path(pool, "default"),
+                )
+                break
+
+
+def check_default_unused(context: Context) -> Iterator[Finding]:
+    """GS624: a default pool, and nothing that sends pods there."""
+    intent = context.intent
+    if intent.admission.mode is AdmissionMode.NONE:
+        why, hint = "admission.enforce: none makes no policies", "leave default out"
+    elif intent.kubernetes is not None and intent.kubernetes < MUTATING_KUBERNETES:
+        why = f"Kubernetes {intent.kubernetes[0]}.{intent.kubernetes[1]} cannot change pods by policy, 1.36 can"
+        hint = 'write kubernetes: "1.36" once every API server has it; until then pods must choose their pool'
+    else:
+        return
+    for pool in intent.pools:
+        if pool.is_default:
+            path = pool_path(pool, "default")
+            message = f"default of pool {pool.name} has no effect: {why}"
+            yield Finding(code="GS624", severity=Severity.WARNING, message=message, hints=(hint,), path=path)
+
+
+def check_both(context: Context) -> Iterator[Finding]:
+    """GS625: a namespace of the platform that is to be a tenant's too."""
+    intent = context.intent
+    for number, namespace in enumerate(intent.platform.namespaces):
+        if namespace in intent.tenant_namespaces:
+            yield Finding(
+                code="GS625",
+                message=f"namespace {namespace} is both the platform's and a tenant's: admission would not look at its pods",
+                hints=("leave it out here, or out of the pools' namespaces and of quotas",),
+                path=(*_NAMESPACES, number),
+            )
+
+
+RULES = (
+    Rule(code="GS620", check=check_open),
+    Rule(code="GS621", check=check_shut),
+    Rule(code="GS622", check=check_foreign),
+    Rule(code="GS623", check=check_defaults),
+    Rule(code="GS624", check=check_default_unused),
+    Rule(code="GS625", check=check_both),
+)

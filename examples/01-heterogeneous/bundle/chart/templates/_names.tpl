@@ -57,3 +57,10 @@ The text of a file that compile adds; without it the chart is not a bundle's. Ta
 {{- end -}}
 {{- $text -}}
 {{- end }}
+
+{{/*
+The namespaces of the platform's own pods, as JSON: one list for admission, enforcement and the metrics port. Takes the root.
+*/}}
+{{- define "gpushare.platformNamespaces" -}}
+{{- concat (list "kube-system" .Release.Namespace) .Values.admission.platformNamespaces | uniq | sortAlpha | toJson -}}
+{{- end }}

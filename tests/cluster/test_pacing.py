@@ -49,7 +49,7 @@ def measure(lab: Lab, bundles: list[Path]) -> list[dict[str, Any]]:
     cluster = lab.cluster
     daemonset, wanted = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/gpushare-training", "desiredNumberScheduled"
     cluster.wait(lambda: cluster.read(daemonset)["status"].get(wanted) == NODES, "the DaemonSet wants a pod on every node")
-    simulation = (sys.executable, "-m", "tests.scale.simulation", "--nodes", str(NODES))
+    simulation = (sys.executable, "-W", "ignore", "-m", "tests.scale.simulation", "--nodes", str(NODES))
     command = [str(part) for part in cluster.network.command(*simulation, *bundles)]
     environment = {**os.environ, "KUBECONFIG": str(cluster.control_plane.folder / "admin.kubeconfig")}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2], env=environment)
@@ -68,5 +68,8 @@ def test_a_rollout_is_paced_and_asks_little_of_the_api_server(figures: list[dict
     print(json.dumps(found))
     assert found["ready"] == NODES
     assert 1 < found["most_out"] <= MOST_OUT
-    assert found["most_writes"] <= 8
+    # Eight, and one for a race for a slot that was lost; who loses again waits longer.
+    assert found["mean_writes"] <= 8
+    assert found["most_writes"] <= 10
     assert found["requests"]["GET pods"] <= 20 * NODES
+    assert "GET leases" in found["requests"]

@@ -1,13 +1,14 @@
-"""`python -m tests.scale.simulation --nodes N --speed S BUNDLE…`: the real closed loop on N simulated nodes; figures as JSON.
+"""`python -m tests.scale.simulation --nodes N --latency S BUNDLE…`: the real closed loop on N simulated nodes; figures as JSON.
 
 Real: API server, DaemonSets and their controller, the loop, its requests. Simulated: silicon that never changes, kubelet and
-device plugin, and time, which passes S times as fast. Nodes exist already; every policy is begun everywhere at once, as
-when pods that are not Ready are replaced together.
+device plugin, and time: every request takes S seconds of it, however long the machine needs, so that a slow machine changes no
+figure. Nodes exist already; every policy is begun everywhere at once, as the DaemonSets begin it.
 """
 
 import argparse
 import json
 import os
+import random
 import sys
 import tempfile
 import threading
@@ -25,7 +26,7 @@ from gpushare_node.apply.goal import Goal
 from gpushare_node.apply.hardware import Hardware
 from gpushare_node.apply.outcome import Outcome
 from gpushare_node.apply.visit import Site
-from gpushare_node.clock import Clock, Stopped
+from gpushare_node.clock import SystemClock
 from gpushare_node.host.devices import Machine
 from gpushare_node.host.folder import Folder
 from gpushare_node.host.kubelet import Checkpoint
@@ -38,32 +39,12 @@ from gpushare_node.kube.server import Server
 from gpushare_node.nvml.driver import ComputeMode, Survey
 from gpushare_node.policy import Policy, read
 from tests.cluster.plugin.offer import Gpu, offers
+from tests.scale.virtual_time import VirtualTime
 
 NAMESPACE = "gpu-system"
 _BOOT = "00000000-aaaa-4aaa-8aaa-000000000000"
 _MERGE = "application/merge-patch+json"
 _MACHINE = Machine(boot_id=_BOOT, reset=lambda _: "nobody resets it", make_nodes=lambda: None)
-
-
-class FastClock:
-    """Time that passes `speed` times as fast."""
-
-    def __init__(self, speed: float) -> None:
-        self.speed = speed
-        self._stop = threading.Event()
-
-    def now(self) -> float:
-        """Monotonic seconds."""
-        return time.monotonic() * self.speed
-
-    def sleep(self, seconds: float) -> None:
-        """Wait. Stopped, when that is over."""
-        if self._stop.wait(max(0.0, seconds) / self.speed):
-            raise Stopped
-
-    def stop(self) -> None:
-        """End whoever waits by this clock."""
-        self._stop.set()
 
 
 class StillDriver:
@@ -85,11 +66,15 @@ class StillDriver:
 
 
 class Counted(Connection):
-    """A node's connection, whose requests are counted."""
+    """A node's connection: its requests are counted, and each takes its time."""
 
-    def __init__(self, address: Address, clock: Clock) -> None:
+    def __init__(self, address: Address, clock: VirtualTime, kubelets: "Kubelets", latency: float) -> None:
         super().__init__(address, clock)
+        self._time = clock
+        self._kubelets = kubelets
+        self._latency = latency
         self.requests: Counter[str] = Counter()
+        self.received = 0
 
     @property
     def writes(self) -> int:
@@ -97,10 +82,15 @@ class Counted(Connection):
         return sum(count for name, count in self.requests.items() if not name.startswith("GET"))
 
     def ask(self, request: Request) -> Json:
-        """As ever."""
+        """As ever; what changes the node is seen by its kubelet."""
+        self._time.sleep(self._latency * random.uniform(0.5, 1.5))
         kind = next((one for one in ("leases", "events", "pods", "daemonsets", "nodes") if f"/{one}" in request.path), "other")
         self.requests[f"{request.method} {kind}"] += 1
-        return super().ask(request)
+        found = super().ask(request)
+        self.received += len(json.dumps(found, separators=(",", ":")))
+        if request.method == "PATCH" and found.get("kind") == "Node":
+            self._kubelets.see(found)
+        return found
 
 
 @dataclass
@@ -118,14 +108,13 @@ class SimulatedNode:
         """Its GPU's."""
         return f"GPU-{self.name}"
 
-    def run(self, text: str, clock: FastClock) -> Outcome:
+    def run(self, text: str, clock: VirtualTime) -> Outcome:
         """What the init container does."""
         policy = read(text)
         self.pods += 1
         pod = f"runtime-{self.name}-{self.pods}"
         place = Place(node=self.name, namespace=NAMESPACE, pod=pod, pod_uid=pod, pool=policy.pool)
-        own = FastClock(clock.speed)
-        events = Events(self.connection, place, own)
+        events = Events(self.connection, place, clock)
         site = Site(
             open_hardware=lambda digest: Hardware(
                 open_driver=lambda: StillDriver(self.uuid, policy),
@@ -134,9 +123,7 @@ class SimulatedNode:
             cluster=Server(self.connection, place, clock, events, Folder(self.folder)), folder=Folder(self.folder), clock=clock,
             report=lambda _: None, read_checkpoint=lambda: self.checkpoint, boot_id=_BOOT,
         )  # fmt: skip
-        threading.Thread(target=events.run, daemon=True).start()
         outcome = loop.run(site, Goal(policy=policy, text=text), hold=True)
-        own.stop()
         events.drain(3.0)
         return outcome
 
@@ -144,37 +131,26 @@ class SimulatedNode:
 class Kubelets:
     """Kubelet and device plugin of all nodes: a new label value is a new offer. Sees who is out meanwhile."""
 
-    def __init__(self, address: Address, nodes: Mapping[str, SimulatedNode]) -> None:
-        self._connection = Connection(address, FastClock(1))
-        self._nodes = nodes
+    def __init__(self, address: Address) -> None:
+        self._connection = Connection(address, SystemClock())
+        self._lock = threading.Lock()
         self._offered: dict[str, str] = {}
         self._out: set[str] = set()
+        self.nodes: dict[str, SimulatedNode] = {}
         self.configs: dict[str, Any] = {}
         self.most_out = 0
 
-    def run(self) -> None:
-        """For ever."""
-        listed = self._connection.get("/api/v1/nodes")
-        for node in listed["items"]:
-            self._see(node)
-        version = listed["metadata"]["resourceVersion"]
-        while True:
-            for event in self._connection.watch("/api/v1/nodes", {"resourceVersion": version}, seconds=3600):
-                version = event["object"]["metadata"]["resourceVersion"]
-                if event["type"] == "MODIFIED":
-                    self._see(event["object"])
-
-    def _see(self, node: Json) -> None:
+    def see(self, node: Json) -> None:
+        """The node was written."""
         name = node["metadata"]["name"]
-        if name not in self._nodes:
-            return
         is_out = any(taint["key"] == REPARTITIONING_TAINT for taint in node["spec"].get("taints") or ())
-        (self._out.add if is_out else self._out.discard)(name)
-        self.most_out = max(self.most_out, len(self._out))
+        with self._lock:
+            (self._out.add if is_out else self._out.discard)(name)
+            self.most_out = max(self.most_out, len(self._out))
         label = (node["metadata"].get("labels") or {}).get(PLUGIN_LABEL, "")
         if label and self._offered.get(name) != label:
             self._offered[name] = label
-            self._offer(self._nodes[name], self.configs[label])
+            self._offer(self.nodes[name], self.configs[label])
 
     def _offer(self, node: SimulatedNode, config: Mapping[str, Any]) -> None:
         found = offers(config, (Gpu(uuid=node.uuid, mig=False),))
@@ -191,30 +167,37 @@ def _configs(bundle: Path) -> dict[str, Any]:
     return {f"{path.stem}-{half}": yaml.safe_load(path.read_text()) for path in files for half in "ab"}
 
 
-def _roll_out(nodes: Mapping[str, SimulatedNode], kubelets: Kubelets, bundle: Path, clock: FastClock) -> dict[str, Any]:
+def _roll_out(nodes: Mapping[str, SimulatedNode], kubelets: Kubelets, bundle: Path, clock: VirtualTime) -> dict[str, Any]:
     """One bundle's policy on all nodes at once; what it took."""
     [policy] = (bundle / "chart" / "files" / "policies").glob("*.yaml")
     kubelets.configs |= _configs(bundle)
     kubelets.most_out = 0
     outcomes: dict[str, Outcome] = {}
+    durations: dict[str, float] = {}
     for node in nodes.values():
         node.connection.requests.clear()
-    begun = clock.now()
+        node.connection.received = 0
+    begun, real = clock.now(), time.monotonic()
 
     def run(node: SimulatedNode) -> None:
-        outcomes[node.name] = node.run(policy.read_text(), clock)
+        try:
+            outcomes[node.name] = node.run(policy.read_text(), clock)
+            durations[node.name] = clock.now() - begun
+        finally:
+            clock.leave()
 
-    threads = [threading.Thread(target=run, args=(node,)) for node in nodes.values()]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    clock.run([threading.Thread(target=run, args=(node,)) for node in nodes.values()])
     writes = [node.connection.writes for node in nodes.values()]
     total = sum((node.connection.requests for node in nodes.values()), Counter[str]())
+    waited = sum(durations.values())
     return {
         "ready": sum(outcome.reason.value.is_ready for outcome in outcomes.values()), "most_out": kubelets.most_out,
         "most_writes": max(writes), "mean_writes": sum(writes) / len(writes), "seconds": round(clock.now() - begun),
         "requests": dict(sorted(total.items())),
+        # Of a node that is on its way: nearly all of that it waits for its turn.
+        "requests_a_second": total.total() / waited,
+        "bytes_a_second": sum(node.connection.received for node in nodes.values()) / waited,
+        "real_seconds": round(time.monotonic() - real),
     }  # fmt: skip
 
 
@@ -222,19 +205,17 @@ def main() -> None:
     """Roll the bundles out, one after the other."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--nodes", type=int, required=True)
-    parser.add_argument("--speed", type=float, default=4.0)
+    parser.add_argument("--latency", type=float, default=0.02)
     parser.add_argument("bundles", nargs="+", type=Path)
     chosen = parser.parse_args()
     threading.stack_size(512 * 1024)
-    address, clock = find_address(os.environ), FastClock(chosen.speed)
+    address, clock = find_address(os.environ), VirtualTime()
+    kubelets = Kubelets(address)
     with tempfile.TemporaryDirectory() as scratch:
-        nodes = {
-            name: SimulatedNode(name=name, folder=Path(scratch) / name, connection=Counted(address, FastClock(1)))
-            for name in (f"simulated-{number}" for number in range(chosen.nodes))
-        }  # fmt: skip
-        kubelets = Kubelets(address, nodes)
-        threading.Thread(target=kubelets.run, daemon=True).start()
-        figures = [_roll_out(nodes, kubelets, bundle, clock) for bundle in chosen.bundles]
+        for name in (f"simulated-{number}" for number in range(chosen.nodes)):
+            connection = Counted(address, clock, kubelets, chosen.latency)
+            kubelets.nodes[name] = SimulatedNode(name=name, folder=Path(scratch) / name, connection=connection)
+        figures = [_roll_out(kubelets.nodes, kubelets, bundle, clock) for bundle in chosen.bundles]
     json.dump(figures, sys.stdout, indent=1)
 
 

@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 from jsonschema import Draft7Validator
 
 from gpushare import catalog, finding_texts, mig, pipeline, schema
-from gpushare.cli import COMPLETE_VARIABLE, commands
+from gpushare.cli import COMPLETE_VARIABLE
+from gpushare.cli.commands import commands
 from gpushare.diagnostics import is_error
 from tests.cli.process import gpushare
 

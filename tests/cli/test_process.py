@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpushare import __version__
-from gpushare.cli import NAMES
+from gpushare.cli.commands import NAMES
 from tests.cli.process import gpushare
 from tests.tools.waiting import PATIENCE
 

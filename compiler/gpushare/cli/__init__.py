@@ -1,61 +1,20 @@
-"""The command line: one module per command, loaded only when it is called. Owns dispatch and the way every run ends.
+"""The command line: one module per command, loaded only when it is called. Owns the way every run ends.
 
-A command module has one click command called `command`, which returns an ExitCode. Only `streams` touches stdin, stdout
-and stderr; only here are exceptions turned into exit codes.
+A command module has one click command called `command`, which returns an ExitCode. The calls of every day go past click:
+importing it takes a fifth of a cold compile (`daily`). Only `streams` touches stdin, stdout and stderr; only here are
+exceptions turned into exit codes.
 """
 
 import gc
 import os
 import sys
-from importlib import import_module
 from pathlib import PurePath
 
-import click
-
 from gpushare import __version__
-from gpushare.cli import options, streams
-from gpushare.cli.exits import EXIT_CODES, CouldNotRunError, ExitCode, ReaderGoneError
+from gpushare.cli import streams
+from gpushare.cli.exits import CouldNotRunError, ExitCode, ReaderGoneError
 
-NAMES = ("init", "check", "compile", "show", "plan", "cards", "explain", "schema", "completion")
 COMPLETE_VARIABLE = "_GPUSHARE_COMPLETE"
-
-
-class Commands(options.Command, click.Group):
-    """The commands by name, in the order in which a newcomer meets them; a module is imported when its command is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Every command's name."""
-        return list(NAMES)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """The command of that name, None if there is none."""
-        if cmd_name not in NAMES:
-            return None
-        command: click.Command = import_module(f"gpushare.cli.{cmd_name}").command
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does it, with the nearest name where there is no such command."""
-        if args and args[0] not in NAMES and not args[0].startswith("-"):
-            ctx.fail(f"no command {args[0]!r}; {options.nearest(args[0], NAMES) or 'the commands are ' + ', '.join(NAMES)}")
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=Commands, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, message="gpushare %(version)s")
-def commands() -> None:
-    """Share a cluster's GPUs, and know beforehand that it will work.
-
-    One cluster intent is proved against the cards and compiled into everything
-    that Kubernetes needs.
-
-    gpushare init -o intent.yaml      start here
-    gpushare check intent.yaml        what is wrong, and what to write instead
-    gpushare show intent.yaml         what every GPU becomes
-    gpushare compile intent.yaml      write the bundle for Helm and GitOps
-    """
 
 
 def main() -> int:
@@ -67,9 +26,6 @@ def main() -> int:
         return _run(program, sys.argv[1:] or ["--help"])
     except (CouldNotRunError, ReaderGoneError, OSError) as problem:
         return _outside(problem)
-    except click.ClickException as problem:
-        problem.show()
-        return ExitCode.COULD_NOT_RUN
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as problem:
@@ -80,15 +36,15 @@ def main() -> int:
 
 def _run(program: str, arguments: list[str]) -> int:
     instruction = os.environ.get(COMPLETE_VARIABLE)
-    if instruction:
-        from click.shell_completion import shell_complete  # noqa: PLC0415 - only for the shell's own calls
+    if not instruction:
+        from gpushare.cli import daily  # noqa: PLC0415 - completion needs none of it
 
-        return shell_complete(commands, {}, program, COMPLETE_VARIABLE, instruction)
-    try:
-        with commands.make_context(program, arguments) as context:
-            return int(commands.invoke(context))
-    except click.exceptions.Exit as done:
-        return done.exit_code
+        call = daily.understood(arguments)
+        if call:
+            return int(call())
+    from gpushare.cli import commands  # noqa: PLC0415 - click, see the docstring
+
+    return commands.run(program, arguments, COMPLETE_VARIABLE, instruction)
 
 
 def _outside(problem: CouldNotRunError | ReaderGoneError | OSError) -> ExitCode:

@@ -2,7 +2,7 @@
 
 import click
 
-from gpushare.cli import options
+from gpushare.cli import options, work
 from gpushare.cli.exits import ExitCode
 
 
@@ -26,11 +26,4 @@ def command(intent: str, style: str | None, strict: bool) -> ExitCode:
       1  errors were found
       2  INTENT could not be read
     """
-    from gpushare import pipeline, source  # noqa: PLC0415 - `--help` and completion need none of it
-    from gpushare.cli import report, streams  # noqa: PLC0415 - as above
-
-    data, file = streams.read(intent, source.MAX_BYTES)
-    compilation = pipeline.check(data, file)
-    form, text = report.chosen(style), compilation.source
-    report.report(compilation.findings, text, form, as_product=True, accepted=compilation.accepted)
-    return report.verdict(compilation.findings, strict=strict)
+    return work.check(intent=intent, style=style, strict=strict)

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from gpushare.cli import daily
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 Decorator = Callable[[_Function], _Function]
 
@@ -32,14 +34,14 @@ def findings_format() -> Decorator[Any]:
     return click.option(
         "--format",
         "style",
-        type=click.Choice(["text", "json", "github", "sarif"]),
+        type=click.Choice(daily.FINDINGS_FORMATS),
         help="How findings are written. Default: text; github on GitHub Actions.",
     )
 
 
 def product_format(*styles: str) -> Decorator[Any]:
     """--format of a product that people and programs read: text or json, unless there are more."""
-    choice = click.Choice(styles or ("text", "json"))
+    choice = click.Choice(styles or daily.PRODUCT_FORMATS)
     return click.option("--format", "style", type=choice, default="text", help="Default: text.")
 
 

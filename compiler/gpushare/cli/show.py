@@ -1,10 +1,8 @@
 """`gpushare show`: what every pool and every GPU becomes, as tables and memory maps, or as the Offer document."""
 
-import sys
-
 import click
 
-from gpushare.cli import options
+from gpushare.cli import options, work
 from gpushare.cli.exits import ExitCode
 
 
@@ -31,20 +29,4 @@ def command(intent: str, style: str, strict: bool) -> ExitCode:
       1  INTENT has errors
       2  INTENT could not be read
     """
-    from gpushare.cli import inputs, report, streams, terminal  # noqa: PLC0415 - `--help` and completion need none of it
-
-    read = inputs.compiled(intent, inputs.bundle_of(intent))
-    report.report(read.findings, read.text, report.chosen(None), as_product=False)
-    code = report.verdict(read.findings, strict=strict)
-    if code is not ExitCode.DONE:
-        return code
-    if style == "json":
-        from gpushare import emit  # noqa: PLC0415 - as above
-        from gpushare.render import offer  # noqa: PLC0415 - as above
-
-        streams.product(emit.json_text(offer.offer(read.plan)))
-    else:
-        from gpushare.cli import plan_sheet  # noqa: PLC0415 - as above
-
-        streams.say(plan_sheet.sheet(read.plan, terminal.look(sys.stdout)))
-    return ExitCode.DONE
+    return work.show(intent=intent, style=style, strict=strict)

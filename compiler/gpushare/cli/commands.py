@@ -1,0 +1,68 @@
+"""The group of commands for click, and one call through it: for every call that `daily` does not know, and for all help.
+
+Owns which commands there are and what click's own exceptions end with.
+"""
+
+from importlib import import_module
+
+import click
+
+from gpushare import __version__
+from gpushare.cli import options
+from gpushare.cli.exits import EXIT_CODES, ExitCode
+
+NAMES = ("init", "check", "compile", "show", "plan", "cards", "explain", "schema", "completion")
+
+
+class Commands(options.Command, click.Group):
+    """The commands by name, in the order in which a newcomer meets them; a module is imported when its command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Every command's name."""
+        return list(NAMES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """The command of that name, None if there is none."""
+        if cmd_name not in NAMES:
+            return None
+        command: click.Command = import_module(f"gpushare.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it, with the nearest name where there is no such command."""
+        if args and args[0] not in NAMES and not args[0].startswith("-"):
+            ctx.fail(f"no command {args[0]!r}; {options.nearest(args[0], NAMES) or 'the commands are ' + ', '.join(NAMES)}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Commands, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="gpushare %(version)s")
+def commands() -> None:
+    """Share a cluster's GPUs, and know beforehand that it will work.
+
+    One cluster intent is proved against the cards and compiled into everything
+    that Kubernetes needs.
+
+    gpushare init -o intent.yaml      start here
+    gpushare check intent.yaml        what is wrong, and what to write instead
+    gpushare show intent.yaml         what every GPU becomes
+    gpushare compile intent.yaml      write the bundle for Helm and GitOps
+    """
+
+
+def run(program: str, arguments: list[str], complete_variable: str, instruction: str | None) -> int:
+    """One call; the exit code. `instruction` is the shell's where it asks for completions."""
+    if instruction:
+        from click.shell_completion import shell_complete  # noqa: PLC0415 - only for the shell's own calls
+
+        return shell_complete(commands, {}, program, complete_variable, instruction)
+    try:
+        with commands.make_context(program, arguments) as context:
+            return int(commands.invoke(context))
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as problem:
+        problem.show()
+        return ExitCode.COULD_NOT_RUN

@@ -1,0 +1,91 @@
+"""What `check`, `compile` and `show` do once their arguments are understood. Knows nothing of how they are spelt."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpushare.cli.exits import CouldNotRunError, ExitCode
+
+if TYPE_CHECKING:
+    from gpushare.cli.inputs import Input
+
+# Each command imports its own parts: a cold run pays for what it needs.
+
+
+def check(*, intent: str, style: str | None, strict: bool) -> ExitCode:
+    """The findings are the product."""
+    from gpushare import pipeline, source  # noqa: PLC0415 - as above
+    from gpushare.cli import report, streams  # noqa: PLC0415 - as above
+
+    data, file = streams.read(intent, source.MAX_BYTES)
+    compilation = pipeline.check(data, file)
+    form, text = report.chosen(style), compilation.source
+    report.report(compilation.findings, text, form, as_product=True, accepted=compilation.accepted)
+    return report.verdict(compilation.findings, strict=strict)
+
+
+def show(*, intent: str, style: str, strict: bool) -> ExitCode:
+    """Tables and maps, or the Offer document."""
+    import sys  # noqa: PLC0415 - as above
+
+    from gpushare.cli import inputs, report, streams, terminal  # noqa: PLC0415 - as above
+
+    read = inputs.compiled(intent, inputs.bundle_of(intent))
+    report.report(read.findings, read.text, report.chosen(None), as_product=False)
+    code = report.verdict(read.findings, strict=strict)
+    if code is not ExitCode.DONE:
+        return code
+    if style == "json":
+        from gpushare import emit  # noqa: PLC0415 - as above
+        from gpushare.render import offer  # noqa: PLC0415 - as above
+
+        streams.product(emit.json_text(offer.offer(read.plan)))
+    else:
+        from gpushare.cli import plan_sheet  # noqa: PLC0415 - as above
+
+        streams.say(plan_sheet.sheet(read.plan, terminal.look(sys.stdout)))
+    return ExitCode.DONE
+
+
+def compile_bundle(  # noqa: PLR0913 - one for each argument of the command line
+    *, intent: str, output: str | None, check: bool, manifests: bool, style: str | None, strict: bool
+) -> ExitCode:
+    """The bundle, or whether it is current, or its objects. `check` and `manifests` exclude each other."""
+    from gpushare.cli import inputs, report  # noqa: PLC0415 - as above
+
+    directory = Path(output) if output else inputs.bundle_of(intent)
+    read = inputs.compiled(intent, directory)
+    form = report.chosen(style)
+    for_programs = form in {report.Format.JSON, report.Format.SARIF} and not manifests
+    report.report(read.findings, read.text, form, as_product=for_programs, accepted=read.accepted)
+    code = report.verdict(read.findings, strict=strict)
+    if code is not ExitCode.DONE:
+        return code
+    if manifests:
+        return _print_manifests(read)
+    return _bundle(read, directory, write=not check, quiet=for_programs)
+
+
+def _print_manifests(read: "Input") -> ExitCode:
+    """All documents at once: an Argo plugin that sees half of them would delete the rest."""
+    from gpushare import emit, render  # noqa: PLC0415 - not on the way to a bundle
+    from gpushare.cli import streams  # noqa: PLC0415 - as above
+
+    streams.product("---\n".join(emit.yaml_text(one) for one in render.objects(read.plan, read.memory)))
+    return ExitCode.DONE
+
+
+def _bundle(read: "Input", directory: Path, *, write: bool, quiet: bool) -> ExitCode:
+    from gpushare import output  # noqa: PLC0415 - not on the way to manifests
+    from gpushare.cli import outcome, streams  # noqa: PLC0415 - as above
+
+    say = streams.tell if quiet else streams.say
+    try:
+        if write:
+            changes = output.write(read.artifacts, directory, read.memory)
+            say(outcome.written(read, changes, directory))
+            return ExitCode.DONE
+        changes = output.changes(read.artifacts, directory)
+    except output.OutputError as problem:
+        raise CouldNotRunError(problem.message, problem.hint) from problem
+    say(outcome.checked(changes, directory))
+    return ExitCode.CHANGES if changes else ExitCode.DONE

@@ -68,6 +68,8 @@ class Bench:
         """What the driver lists now. Rows as given: the fake need not look whether each process lives, which no driver does."""
         for gpu in range(GPUS):
             self.silicon.clear(gpu)
+            # What is put in as it is counts for nothing in the fake's memory in use, which no row may exceed.
+            self.silicon.unattributed(gpu, 5000)
             self.silicon.put_raw(gpu, [
                 (pid, (5000 if number in over else used_mib) << 20, NO_INSTANCE, NO_INSTANCE)
                 for number, pid in enumerate(self.pids) if number % GPUS == gpu

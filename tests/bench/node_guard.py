@@ -5,7 +5,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
-from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
+from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
 from gpushare_node.guard.judge import judge
 from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Cap, Grant, Reading
@@ -29,7 +29,8 @@ def node(gpus: int, each: int, used_bytes: int, first: int = 1000) -> Reading:
             identities[pid] = Process(
                 pid=pid, start_time=pid, cgroup=f"/kubepods/{pid}", container=container, kind=ProcessKind.TENANT
             )
-            grants[container] = Grant(devices=frozenset({uuid}), caps={uuid: Cap(bytes=GIB)})
+            owner = Owner(namespace="team", uid=container.pod_uid)
+            grants[container] = Grant(owner=owner, devices=frozenset({uuid}), caps={uuid: Cap(bytes=GIB)})
         rows = tuple(Row(pid=pid, used_bytes=used_bytes) for pid in pids)
         devices.append(Device(uuid=uuid, total_bytes=141 * GIB, rows=rows))
     return Reading(devices=tuple(devices), identities=identities, grants=grants)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
+from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
 from gpushare_node.guard.judge import judge
 from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Cap, Grant, Reading, Settings
@@ -20,6 +20,9 @@ from gpushare_node.guard.verdicts import Kill, Scope, Terminate, TerminateClient
 MIB = 1 << 20
 TOTAL = 80 << 30
 CAP = Cap(bytes=2048 * MIB, tolerance_bytes=64 * MIB, grace_seconds=4)
+MOST_CALM_SECONDS = 4 * (3 + 4) + 2
+"""After so much calm nothing is owed any more, however much it was."""
+
 SIGNALS = (Terminate, TerminateClient, Kill)
 KINDS = [ProcessKind.TENANT] * 16 + [ProcessKind.SYSTEM, ProcessKind.SYSTEM, ProcessKind.MPS_SERVER, ProcessKind.UNKNOWN]
 
@@ -41,9 +44,10 @@ class Life:
 class Run:
     """The oracle's own count for one container on one device."""
 
-    samples: int = 0
-    began: float = 0.0
+    owed: float = 0.0
+    calm: float = 0.0
     is_over: bool = False
+    was_over: bool = False
     pids: frozenset[int] = frozenset()
 
 
@@ -66,8 +70,8 @@ class Crowd:
     terminated: set[Process] = field(default_factory=set)
     runs: dict[tuple[ContainerId, int], Run] = field(default_factory=dict)
     asked: dict[Process, float] = field(default_factory=dict)
-    killed: dict[int, Life] = field(default_factory=dict)
-    chosen: list[float] = field(default_factory=list)
+    killed: dict[int, tuple[Life, float]] = field(default_factory=dict)
+    chosen: dict[tuple[str, int], list[float]] = field(default_factory=dict)
     history: History = field(default_factory=History)
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -75,7 +79,8 @@ class Crowd:
         for number in range(self.gpus * self.each // 2):
             container = ContainerId(pod_uid=f"pod{number}", container=f"c{number}")
             device = f"GPU-{number % self.gpus}"
-            self.grants[container] = Grant(devices=frozenset({device}), caps={device: CAP})
+            owner = Owner(namespace=f"ns{number % 5}", uid=f"pod{number}")
+            self.grants[container] = Grant(owner=owner, devices=frozenset({device}), caps={device: CAP})
         self.containers = list(self.grants)
         for number in range(self.gpus * self.each):
             self.born(1000 + number, number % self.gpus)
@@ -132,13 +137,14 @@ class Crowd:
         self.lost_grants = {container: cycles - 1 for container, cycles in self.lost_grants.items() if cycles > 1}
         jump = rng.randrange(400)
         self.now += {0: 0.0, 1: -20.0, 2: 200.0, 3: 30.0}.get(jump, 1.0)
-        has_moved = self.now > self.clock
+        has_moved, seconds = self.now > self.clock, self.now - self.clock
         self.clock = max(self.clock, self.now)
         devices, clean = self.devices()
         visible = {pid: life.process for pid, life in self.lives.items() if pid not in self.hidden}
         known = {container: grant for container, grant in self.grants.items() if container not in self.lost_grants}
         reading = Reading(devices=devices, identities=visible, grants=known, terminated_clients=frozenset(self.terminated))
-        self.count(clean if has_moved else set(), known)
+        if has_moved:
+            self.count(clean, known, seconds)
         verdicts, self.history = judge(reading, self.history, self.now, self.settings)
         signals = [verdict for verdict in verdicts if isinstance(verdict, SIGNALS)]
         for verdict in signals:
@@ -166,7 +172,7 @@ class Crowd:
             devices.append(Device(uuid=f"GPU-{number}", total_bytes=TOTAL, rows=rows, mps=mps))
         return tuple(devices), clean
 
-    def count(self, clean: set[int], known: dict[ContainerId, Grant]) -> None:
+    def count(self, clean: set[int], known: dict[ContainerId, Grant], seconds: float) -> None:
         """The oracle's samples of this cycle, from what was shown on devices that showed the truth."""
         shown: dict[tuple[ContainerId, int], int] = {}
         unclear: set[tuple[ContainerId, int]] = set()
@@ -181,16 +187,18 @@ class Crowd:
             members.setdefault(unit, set()).add(pid)
             shown[unit] = shown.get(unit, 0) + (0 if pid in self.hidden else life.row.used_bytes or 0)
         for unit, run in tuple(self.runs.items()):
-            run.is_over = False
+            run.was_over, run.is_over = run.is_over, False
             if any(pid in self.hidden and pid in self.lives and self.lives[pid].device == unit[1] for pid in run.pids):
                 continue
             if unit[1] in clean and unit not in unclear and shown.get(unit, 0) <= CAP.limit_bytes:
-                del self.runs[unit]
+                run.calm += seconds
+                if run.calm > MOST_CALM_SECONDS:
+                    del self.runs[unit]
         for unit, used in shown.items():
             if used > CAP.limit_bytes and unit[0] in known:
-                run = self.runs.setdefault(unit, Run(began=self.clock))
-                run.samples += 1
-                run.is_over = True
+                run = self.runs.setdefault(unit, Run())
+                run.owed += min(seconds, 2 * self.settings.interval_seconds) if run.was_over else 0
+                run.is_over, run.was_over, run.calm = True, False, 0.0
                 run.pids = frozenset(members[unit])
 
     def check(self, verdict: Terminate | TerminateClient | Kill, clean: set[int]) -> None:
@@ -206,8 +214,7 @@ class Crowd:
             assert (process.kind, process.container) == (ProcessKind.TENANT, unit.container)
         run = self.runs[unit.container, device]
         assert run.is_over
-        assert run.samples >= self.settings.samples
-        assert self.clock - run.began >= CAP.grace_seconds
+        assert run.owed >= self.settings.samples * self.settings.interval_seconds + CAP.grace_seconds
         assert sum(self.truth(unit.container, device)) > CAP.limit_bytes
         self.check_order(verdict, device)
 
@@ -222,10 +229,13 @@ class Crowd:
         name = type(verdict).__name__
         self.counts[name] = self.counts.get(name, 0) + 1
         if isinstance(verdict, Terminate):
-            former = self.killed.get(device)
-            assert former is None or self.lives.get(former.process.pid) is not former or former.device != device
-            self.chosen = [time for time in self.chosen if self.clock - time < 60] + [self.clock]
-            assert len(self.chosen) <= self.settings.kills_per_minute
+            former, at = self.killed.get(device, (None, 0.0))
+            is_gone = former is None or self.lives.get(former.process.pid) is not former or former.device != device
+            assert is_gone or self.clock - at >= self.settings.stuck_seconds
+            room = (self.grants[verdict.facts.unit.container].owner.namespace, device)
+            recent = [time for time in self.chosen.get(room, ()) if self.clock - time < 60]
+            self.chosen[room] = [*recent, self.clock]
+            assert len(self.chosen[room]) <= self.settings.kills_per_minute
             return
         is_mps = device == self.gpus - 1
         assert not (isinstance(verdict, TerminateClient) and not is_mps)
@@ -255,4 +265,4 @@ class Crowd:
                 del self.lives[process.pid]
                 self.born(process.pid, life.device)
             elif isinstance(verdict, Kill):
-                self.killed[life.device] = life
+                self.killed[life.device] = (life, self.clock)

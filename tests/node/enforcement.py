@@ -155,6 +155,7 @@ class Stage:
         self.folder = Folder(folder / "state")
         (folder / "state").mkdir()
         self.entries: list[dict[str, Any]] = []
+        self.has_begun = False
         self.settings: Settings = changes.pop("settings", Settings())
         self.mps: Any = changes.pop("mps", None)
         self.errands: Any = changes.pop("errands", Soon())
@@ -203,10 +204,12 @@ class Stage:
         self.mirror.show(pid, path)
         self.mirror.fake(pid, "maps", MAPPED)
         self.silicon.put(gpu, pid, used_mib, **where)
+        self.has_begun = used_mib is None or used_mib > CAP_MIB
         return pid
 
     def run(self, cycles: int = 1, seconds: float = 1.0) -> None:
-        """That many cycles, each after this time."""
+        """That many cycles, each after this time; one more for who has just begun: time counts between two looks."""
+        cycles, self.has_begun = cycles + self.has_begun, False
         for _ in range(cycles):
             self.clock.time += seconds
             self.watch.cycle()

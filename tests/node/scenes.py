@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
+from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
 from gpushare_node.guard.judge import judge
 from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Cap, Grant, Reading, Settings
@@ -18,6 +18,11 @@ CAP = Cap(bytes=4 * GIB, grace_seconds=10)
 
 def container(name: str) -> ContainerId:
     return ContainerId(pod_uid=f"uid-{name}", container=f"cid-{name}")
+
+
+def owner(name: str) -> Owner:
+    """Each container of these scenes is a pod of its own, in a namespace of its own."""
+    return Owner(namespace=f"ns-{name}", uid=f"uid-{name}")
 
 
 def tenant(pid: int, name: str = "a", start_time: int = 1000, cgroup: str | None = None) -> Process:
@@ -54,7 +59,8 @@ class Node:
         self.used.setdefault(gpu, {})[process.pid] = used
         if process.container is not None and process.kind is ProcessKind.TENANT:
             caps = dict.fromkeys(self.gpus, cap or self.cap)
-            self.grants.setdefault(process.container, Grant(devices=frozenset(self.gpus), caps=caps))
+            name = process.container.container.removeprefix("cid-")
+            self.grants.setdefault(process.container, Grant(owner=owner(name), devices=frozenset(self.gpus), caps=caps))
         return process
 
     def end(self, *pids: int) -> None:

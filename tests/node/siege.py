@@ -48,6 +48,9 @@ GPUS = tuple(f"GPU-{number:08d}-0000-0000-0000-000000000000" for number in range
 TENANTS = range(1, 31)
 UNKNOWN = range(31, 36)
 SYSTEM = {41: {"namespace": "kube-system"}, 42: {"namespace": "gpu-operator"}, 43: {"namespace": NAMESPACE}}
+DEFIANT = 44
+"""A tenant that is over its cap for three quarters of the time, deaf to SIGTERM, and begins anew whenever it is killed."""
+
 HOST, KERNEL, SERVER = "host", "kernel", "server"
 PLACES: tuple[Any, ...] = (*TENANTS, *TENANTS, *TENANTS, *UNKNOWN, *SYSTEM, HOST, KERNEL, SERVER)
 USES = (0, 300, 500, 900, 1500, 2500, 4500)
@@ -105,22 +108,26 @@ class Siege:
     shown: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     lying: set[str] = field(default_factory=set)
     confirmed: frozenset[Process] = frozenset()
+    defied_at: float = 0.0
+    defied: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         (self.folder / "proc").mkdir()
         (self.folder / "state").mkdir()
         self.mirror = Mirror(self.folder / "proc")
-        self.given = {number: frozenset(self.rng.sample(GPUS, 2)) for number in (*TENANTS, *UNKNOWN)}
-        self.all_pods = {number: pod(f"pod-{number}", number, **SYSTEM.get(number, {})) for number in (*TENANTS, *SYSTEM)}
-        self.clock, self.list = Hand(), PodList()
+        self.given = {number: frozenset(self.rng.sample(GPUS, 2)) for number in (*TENANTS, *UNKNOWN, DEFIANT)}
+        numbers = (*TENANTS, *SYSTEM, DEFIANT)
+        self.all_pods = {number: pod(f"pod-{number}", number, **SYSTEM.get(number, {})) for number in numbers}
+        self.clock, self.list, self.told = Hand(), PodList(), Told()
         self.list.known = tuple(self.all_pods.values())
-        for pid in self.pids:
+        for pid in self.pids[1:]:
             self.born(pid)
+        self.defy()
         self.processes = LinuxProcesses(self.mirror.root)
         self._uses_gpu = self.processes.uses_gpu
         self.processes.uses_gpu = self._meddle
         worlds = Worlds(
-            driver=Driver(self.census), processes=self.processes, pods=self.list, cluster=Told(),
+            driver=Driver(self.census), processes=self.processes, pods=self.list, cluster=self.told,
             folder=Folder(self.folder / "state"), clock=self.clock, checkpoint=self.checkpoint,
             mps=self if self.mode == "mps" else None,
         )  # fmt: skip
@@ -150,6 +157,18 @@ class Siege:
         self.mirror.fake(pid, "maps", MAPPED)
         self.mirror.open_nothing(pid)
 
+    def defy(self) -> None:
+        """The defiant tenant's process begins, with its first pid."""
+        pid = self.pids[0]
+        self.starts += 1
+        self.beings[pid] = Being(home=DEFIANT, start_time=self.starts, uses={})
+        self.mirror.show(pid, systemd_path(pod_uid(DEFIANT), container_id(DEFIANT)))
+        self.mirror.fake(pid, "stat", stat_line(pid, start_time=self.starts))
+        self.mirror.fake(pid, "comm", "python3\n")
+        self.mirror.fake(pid, "maps", MAPPED)
+        self.mirror.open_nothing(pid)
+        self.defied_at = self.clock.time
+
     def path(self, home: Any) -> str:
         if isinstance(home, str):
             return "/" if home == KERNEL else "/system.slice/some.service"
@@ -165,7 +184,7 @@ class Siege:
 
     def tend(self) -> None:
         """Something happens to somebody."""
-        pid, event = self.rng.choice(self.pids), self.rng.randrange(100)
+        pid, event = self.rng.choice(self.pids[1:]), self.rng.randrange(100)
         being = self.beings[pid]
         if event < 60:
             being.uses = {gpu: self.rng.choice(USES) for gpu in being.uses}
@@ -177,14 +196,14 @@ class Siege:
             being.has_gpu = not being.has_gpu
             self.mirror.fake(pid, "maps", MAPPED if being.has_gpu else "")
         elif event < 97:
-            hidden = self.rng.sample(sorted(self.all_pods), 3)
+            hidden = self.rng.sample(sorted(self.all_pods.keys() - {DEFIANT}), 3)
             self.list.known = tuple(one for number, one in self.all_pods.items() if number not in hidden)
         else:
             self.list.known = tuple(self._renamed(number, one) for number, one in self.all_pods.items())
 
     def _renamed(self, number: int, one: PodView) -> PodView:
         """The pod with its container, or with the next run of it."""
-        is_restarted = self.rng.random() < 0.1
+        is_restarted = number != DEFIANT and self.rng.random() < 0.1
         return replace(one, containers={container_id(number + 500 if is_restarted else number): "main"}, started={
             container_id(either): YOUNG for either in (number, number + 500)})  # fmt: skip
 
@@ -196,7 +215,7 @@ class Siege:
 
     def _meddle(self, pid: int) -> GpuUse:
         """Between judgement and signal, things happen too."""
-        if self.rng.random() < 0.1:
+        if self.rng.random() < 0.1 and pid != self.pids[0]:
             self.born(pid) if self.rng.random() < 0.5 else self.move(pid)
         return self._uses_gpu(pid)
 
@@ -258,19 +277,24 @@ class Siege:
         fields = dict(line.split(":\t", 1) for line in Path(f"/proc/self/fdinfo/{held}").read_text().splitlines())
         pid, name = int(fields["Pid"]), {15: "SIGTERM", 9: "SIGKILL"}[number]
         self.check(pid, name)
-        if self.rng.random() < (0.9 if number == 9 else 0.3):
+        if pid == self.pids[0]:
+            if number == 9:
+                self.defied.append(self.clock.time - self.defied_at)
+                self.defy()
+        elif self.rng.random() < (0.9 if number == 9 else 0.3):
             self.born(pid)
 
     def check(self, pid: int, name: str) -> None:
         """The process is of a container that the API server shows, and that is over its cap on a GPU that is its own."""
         being = self.beings[pid]
-        assert being.home in TENANTS, f"{name} to {being}"
+        assert being.home in (*TENANTS, DEFIANT), f"{name} to {being}"
         assert any(container_id(being.home) in one.containers for one in self.list.known), f"{name} to an unknown container's"
         caps = {gpu: CAP_MIB if gpu in self.given[being.home] else 0 for gpu in self.fenced(being.home) - self.lying}
         assert any(self.used_mib(being.home, gpu) > cap for gpu, cap in caps.items()), f"{name} to {being}: not over"
         if self.mode == "mps" and name == "SIGKILL":
             confirmed = {(one.pid, one.start_time) for one in self.confirmed}
-            assert (pid, being.start_time) in confirmed, "a raw SIGKILL under MPS"
+            is_left = any(container_id(being.home) in one.containers for one in self.told.evicted)
+            assert is_left or (pid, being.start_time) in confirmed, "a raw SIGKILL under MPS"
         self.sent[name] = self.sent.get(name, 0) + 1
 
     def fenced(self, home: int) -> frozenset[str]:
@@ -289,6 +313,8 @@ class Siege:
         """Life goes on, and the watch looks."""
         for _ in range(self.rng.randrange(8)):
             self.tend()
+        is_over = self.clock.time % 8 < 6
+        self.beings[self.pids[0]].uses = {min(self.given[DEFIANT]): 9000 if is_over else 300}
         self.homes = {pid: being.home for pid, being in self.beings.items()}
         self.clock.time += 1
         self.watch.cycle()

@@ -45,5 +45,6 @@ def show(silicon: Silicon, used_mib: int, each: int) -> None:
     """Every process uses so much now: what has not changed since the last look would cost less."""
     for gpu in range(GPUS):
         silicon.clear(gpu)
+        silicon.unattributed(gpu, used_mib)
         mine = range(PID + gpu, PID + GPUS * each, GPUS)
         silicon.put_raw(gpu, [(pid, used_mib << 20, NO_INSTANCE, NO_INSTANCE) for pid in mine])

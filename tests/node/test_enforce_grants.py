@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpushare_node.enforce.grants import Granted, by_container, grant, profiles, terms
-from gpushare_node.guard.identity import ContainerId
+from gpushare_node.guard.identity import ContainerId, Owner
 from gpushare_node.guard.reading import Action, Cap
 from gpushare_node.host.folder import KeptCap, KeptContainer
 from gpushare_node.host.kubelet import Allocation
@@ -221,3 +221,11 @@ def test_60_a_container_is_held_to_its_cap_on_its_mig_instance_and_the_other_ins
     stage.run(10)
     assert lives(modest)
     assert stage.told.reasons("on-2") == []
+
+
+def test_a_containers_owner_is_its_pods_controller_and_without_one_the_pod_itself() -> None:
+    pods = (pod("replica", 1, owner="controller"), pod("bare", 2, namespace="other"))
+    granted = grant(pods, {}, terms(policy(), {}, PLATFORM, FIRST, NOW), {})
+    assert {one.owner for one in granted.grants.values()} == {
+        Owner(namespace="team", uid="controller"), Owner(namespace="other", uid=pod_uid(2))
+    }  # fmt: skip

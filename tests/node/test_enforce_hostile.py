@@ -303,10 +303,10 @@ def test_a_program_that_ends_does_not_tell_of_a_breaker(stage: Stage) -> None:
 def test_33_a_container_that_goes_up_and_down_is_told_once_a_minute(stage: Stage) -> None:
     stage.admit(1, "wave")
     pid = stage.begin(1, 5000)
-    for _ in range(30):
-        stage.run(3)
+    for _ in range(10):
+        stage.run(4)
         stage.silicon.put(0, pid, 1000)
-        stage.run(1)
+        stage.run(9)
         stage.silicon.put(0, pid, 5000)
     assert lives(pid)
     assert stage.told.reasons("wave") == ["GPUMemoryOverCap"] * 2

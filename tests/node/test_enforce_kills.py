@@ -19,7 +19,7 @@ def test_36_who_is_over_its_cap_is_warned_then_asked_to_end_and_the_events_say_i
     pid = stage.begin(1, 5000, GRACEFUL)
     stage.run(3)
     assert stage.told.reasons("greedy") == ["GPUMemoryOverCap"]
-    for part in ("5000 MiB of the 4096 MiB", "for 2 s", "SIGTERM", "in 2 s"):
+    for part in ("5000 MiB of the 4096 MiB", "for 3 s", "SIGTERM", "in 2 s"):
         assert part in stage.told.events[0].message
     stage.run(2)
     await_end(pid)
@@ -100,7 +100,7 @@ def test_40_exec_does_not_shed_an_offence(stage: Stage) -> None:
     stage.mirror.show(process.pid, systemd_path(pod_uid(1), container_id(1)))
     stage.mirror.fake(process.pid, "maps", MAPPED)
     stage.silicon.put(0, process.pid, 5000)
-    stage.run(4)
+    stage.run(5)
     tell(process, "now")
     wait_for(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
     stage.run(1)
@@ -118,16 +118,24 @@ def test_41_a_victim_that_nobody_reaps_counts_as_gone(stage: Stage) -> None:
     assert not stage.watch.has_victims
 
 
-def test_42_a_victim_that_does_not_die_is_told_once_and_has_no_successor(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage.processes, "send", lambda *_: Sent.SENT)
+def test_42_a_victim_that_does_not_die_is_told_once_and_keeps_others_waiting_for_two_signals(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr(stage.processes, "send", lambda _, signal: sent.append(signal.value) or Sent.SENT)
     stage.admit(1, "stuck")
     stage.admit(2, "next")
     stage.begin(1, 6000)
     stage.begin(2, 5000)
-    stage.run(60)
-    assert stage.metric("stuck_processes ") == ["stuck_processes 1"]
-    assert stage.told.reasons("stuck").count("GPUProcessKillFailed") == 1
+    stage.run(39)
     assert "GPUProcessKilled" not in stage.told.reasons("next")
+    stage.run(60)
+    assert sent.count("SIGKILL") >= 4
+    assert stage.metric("stuck_processes ") == ["stuck_processes 2"]
+    assert stage.told.reasons("stuck").count("GPUProcessKilled") == 2
+    assert stage.told.reasons("stuck").count("GPUProcessKillFailed") == 1
+    assert any("D state" in event.message for event in stage.told.events)
+    assert "GPUProcessKilled" in stage.told.reasons("next")
 
 
 def test_43_a_refused_signal_is_told_and_not_tried_again_for_a_while(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +177,7 @@ def test_68_an_agent_that_starts_anew_in_the_grace_counts_anew_and_kills_once(st
     stage.run(6)
     stage.watch.close()
     stage.start()
-    stage.run(9)
+    stage.run(10)
     assert lives(pid)
     stage.run(1)
     await_end(pid)
@@ -208,7 +216,7 @@ def test_the_record_of_a_kill_has_everything(stage: Stage, caplog: pytest.LogCap
     expected = {
         "node": "node-1", "policy": "d1", "gpu": stage.silicon.uuid(0), "gpu_instance": None, "namespace": "team",
         "pod": "greedy", "pod_uid": pod_uid(1), "container": "main", "container_id": container_id(1), "pid": pid, "uid": 0,
-        "used_bytes": 5000 << 20, "container_used_bytes": 5000 << 20, "cap_bytes": 4096 << 20, "samples": 5,
+        "used_bytes": 5000 << 20, "container_used_bytes": 5000 << 20, "cap_bytes": 4096 << 20, "samples": 6,
         "tolerance_bytes": 0, "signal": "SIGTERM", "dry_run": False,
     }  # fmt: skip
     assert expected.items() <= records[1].items()

@@ -37,7 +37,7 @@ from tests.node.victims import DEAF, Ward, said, systemd_path
 from tests.tools.ports import free_port
 from tests.tools.waiting import PATIENCE, wait_for
 
-PATIENT = Settings(exit_seconds=PATIENCE, client_seconds=1.0)
+PATIENT = Settings(interval_seconds=0.05, exit_seconds=PATIENCE, client_seconds=1.0)
 """Who ends when asked to is not killed, however long the machine takes for it."""
 HASTY = replace(PATIENT, exit_seconds=0.3)
 AT_ONCE = {"graceSeconds": 0}
@@ -75,7 +75,7 @@ class House(Stage):
             watch=watch, cluster=self.told, labels={POOL_LABEL: "pool"}, boot_id="b1",
             plan=lambda surveys: see(surveys, self.policy, allocated=frozenset(), pending_modes={}).plan,
         )  # fmt: skip
-        self.loop = Loop(watch=watch, upkeep=self.upkeep, clock=self.clock, interval_seconds=0.05)
+        self.loop = Loop(watch=watch, upkeep=self.upkeep, clock=self.clock)
         return watch
 
     def arrive(self, number: int, name: str) -> None:

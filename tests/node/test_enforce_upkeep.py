@@ -88,7 +88,8 @@ class Rig:
         watch = self.stage.start()
         self.upkeep = Upkeep(
             watch=watch, cluster=self.api, labels=LABELS, plan=self.plan, boot_id="b1")
-        self.loop = Loop(watch=watch, upkeep=self.upkeep, clock=self.stage.clock, pause=self.stage.clock.sleep)
+        clock = self.stage.clock
+        self.loop = Loop(watch=watch, upkeep=self.upkeep, clock=clock, pause=clock.sleep, spread=lambda: 1.0)
 
     def plan(self, surveys: Any) -> PartitionPlan:
         return see(surveys, self.stage.policy, allocated=frozenset(), pending_modes={}).plan
@@ -332,7 +333,7 @@ def test_asked_to_end_it_finishes_its_victim_and_begins_with_no_other(rig: Rig) 
     rig.stage.admit(1, "deaf")
     rig.stage.admit(2, "next", 1)
     victim = rig.stage.begin(1, 5000, DEAF)
-    rig.run(5)
+    rig.run(6)
     other = rig.stage.begin(2, 5000, gpu=1)
     rig.loop._finish()
     await_end(victim)

@@ -86,14 +86,15 @@ def test_a_plain_offender_is_killed_within_the_promised_time(
     bad = Device(uuid=OTHER, total_bytes=40 * GIB, rows=(Row(pid=0, used_bytes=5),))
     told = {}
     started = node.now + interval
-    while Kill not in told and node.now < started + 200:
+    while Kill not in told and node.now < started + 900:
         node.processes.pop(800, None) if noise.random() < 0.3 else node.processes.update({800: other})
         verdicts = node.cycle(interval, gpu1=bad) if noise.random() < 0.5 else node.cycle(interval)
         for verdict in verdicts:
             if isinstance(verdict, Terminate | Kill):
                 assert verdict.processes == (offender,)
                 told[type(verdict)] = node.now - started
-    term_seconds = (samples - 1) * interval + math.ceil(grace / interval) * interval
+    counted = min(interval, 2 * asked.interval_seconds)
+    term_seconds = math.ceil((samples * asked.interval_seconds + grace) / counted - 1e-6) * interval
     assert told[Terminate] == pytest.approx(term_seconds)
     assert told[Kill] == pytest.approx(term_seconds + math.ceil(asked.exit_seconds / interval) * interval)
 
@@ -109,4 +110,4 @@ def test_nothing_is_remembered_of_containers_that_are_gone() -> None:
     history = node.history
     assert (history.offences, history.victims, history.empty) == ({}, {}, {})
     assert len(history.strikes) <= node.settings.strike_seconds
-    assert len(history.choices) <= node.settings.kills_per_minute
+    assert len(history.choices) <= 60

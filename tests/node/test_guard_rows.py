@@ -4,10 +4,11 @@ import pytest
 
 from gpushare_node.guard.reading import Cap, Grant
 from gpushare_node.guard.rows import LONGEST_LIST, MEMORY_UNKNOWN, Device, Distrust, Instance, Kind, Row, Sifted, sift
-from gpushare_node.guard.verdicts import Observe, Reason, Report, Terminate, Verdict
-from tests.node.scenes import GIB, GPU, OTHER, Node, container, reasons, signalled, steps, tenant
+from gpushare_node.guard.verdicts import Observe, Reason, Report, State, Terminate, Verdict
+from tests.node.scenes import GIB, GPU, OTHER, Node, container, owner, reasons, signalled, states, steps, tenant
 
 GOOD = Row(pid=500, used_bytes=9 * GIB)
+MPS_ROW = Row(pid=500, used_bytes=9 * GIB, kind=Kind.MPS)
 
 
 def gpu(*rows: Row, **changes: object) -> Device:
@@ -21,7 +22,6 @@ BAD = {
         Distrust.BAD_PID,
     ),
     "45 pid and memory swapped": ((Row(pid=9 * GIB, used_bytes=500),), Distrust.BAD_PID),
-    "45 swapped, the memory's low half being a possible pid": ((Row(pid=4096, used_bytes=500),), Distrust.SWAPPED),
     "47 pid 0": ((Row(pid=0, used_bytes=GIB),), Distrust.BAD_PID),
     "47 pid 1": ((Row(pid=1, used_bytes=GIB),), Distrust.BAD_PID),
     "47 pid 2": ((Row(pid=2, used_bytes=GIB),), Distrust.BAD_PID),
@@ -79,21 +79,47 @@ def test_61_a_process_in_several_lists_counts_once_with_its_largest_value() -> N
     assert sift(gpu(*rows)) == Sifted(uses={GPU: {500: 9 * GIB}}, clients=frozenset({500}))
 
 
-def test_a_process_that_one_list_knows_and_another_does_not_is_unknown() -> None:
-    sifted = sift(gpu(GOOD, Row(pid=500, used_bytes=None, kind=Kind.GRAPHICS)))
-    assert isinstance(sifted, Sifted)
-    assert sifted.uses == {GPU: {500: None}}
+def test_a_process_that_one_list_knows_and_another_does_not_uses_at_least_what_is_known() -> None:
+    for rows in ((GOOD, Row(pid=500, used_bytes=None, kind=Kind.GRAPHICS)), (GOOD._replace(used_bytes=None), MPS_ROW)):
+        sifted = sift(gpu(*rows))
+        assert sifted == Sifted(
+            uses={GPU: {500: 9 * GIB}}, partial=frozenset({500}), clients=frozenset({500} if MPS_ROW in rows else ()))
 
 
-@pytest.mark.parametrize("unknown", [None, MEMORY_UNKNOWN], ids=["None", "all ones"])
+@pytest.mark.parametrize("unknown", [None, MEMORY_UNKNOWN, 4096], ids=["None", "all ones", "4 KiB"])
 def test_46_unknown_memory_is_neither_zero_nor_over(unknown: int | None) -> None:
     node = Node()
-    node.run(tenant(500), 9 * GIB)
+    node.run(tenant(500), 4 * GIB)
     node.run(tenant(501), unknown)
     verdicts = node.cycles(30)
     assert steps(verdicts) == []
     assert Reason.MEMORY_UNKNOWN in reasons(verdicts)
     assert {verdict.used_bytes for verdict in verdicts if isinstance(verdict, Observe)} == {None}
+
+
+@pytest.mark.parametrize("odd", [None, 1, 4096, (1 << 20) - 1])
+def test_88_a_row_that_is_odd_or_unknown_hides_its_own_container_only_and_no_proof(odd: int | None) -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    node.run(tenant(501), odd)
+    node.run(tenant(600, "b"), 8 * GIB)
+    node.run(tenant(700, "c"), odd)
+    verdicts = node.cycles(16)
+    assert signalled(verdicts) == [tenant(500)]
+    assert states(verdicts)["b"] is State.WARNED
+    assert states(verdicts)["c"] is State.UNKNOWN
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+def test_88_a_row_above_what_its_device_says_is_in_use_distrusts_the_device(excess: int) -> None:
+    for before, after in ((9 * GIB - excess, GIB), (GIB, 9 * GIB - excess)):
+        sifted = sift(gpu(GOOD, used_bytes=after, used_before_bytes=before))
+        assert (sifted is Distrust.ABOVE_USED) == bool(excess)
+
+
+def test_88_without_a_reading_of_the_memory_in_use_rows_are_held_against_the_total_alone() -> None:
+    for changes in ({"used_bytes": GIB}, {"used_before_bytes": GIB}):
+        assert isinstance(sift(gpu(GOOD, **changes)), Sifted)
 
 
 def test_a_zero_byte_row_is_plausible() -> None:
@@ -109,7 +135,7 @@ def test_60_a_container_is_judged_for_each_mig_instance_by_itself() -> None:
     node.run(tenant(501), 9 * GIB, gpu="MIG-2")
     rows = (Row(pid=500, used_bytes=3 * GIB, gpu_instance=1), Row(pid=501, used_bytes=9 * GIB, gpu_instance=2))
     verdicts: list[Verdict] = []
-    for _ in range(14):
+    for _ in range(15):
         verdicts += node.cycle(gpu0=gpu(*rows, instances=MIG), gpu1=gpu(uuid="GPU-x"))
     assert signalled(verdicts) == [tenant(501)]
     seen = {(v.unit.device, v.used_bytes) for v in verdicts if isinstance(v, Observe)}
@@ -136,7 +162,7 @@ def test_71_memory_that_no_process_accounts_for_is_reported_and_nobody_is_blamed
 
 def test_blindness_is_reported_when_capped_shares_never_show_a_process() -> None:
     node = Node()
-    node.grants[container("a")] = Grant(devices=frozenset({GPU}), caps={GPU: Cap(bytes=GIB)})
+    node.grants[container("a")] = Grant(owner=owner("a"), devices=frozenset({GPU}), caps={GPU: Cap(bytes=GIB)})
     assert Reason.BLIND not in reasons(node.cycles(10, seconds=59))
     assert Reason.BLIND in reasons(node.cycle(seconds=70))
     node.run(tenant(500), 0)

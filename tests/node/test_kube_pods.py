@@ -135,7 +135,7 @@ def test_a_pod_is_told_with_its_controller(api: ApiServer, pods: Pods) -> None:
     owner = {"kind": "DaemonSet", "name": "plugin", "uid": "d", "controller": True}
     api.add_pod("plugin", namespace="gpu", node="n1", uid="u2", owner=owner)
     await_that(lambda: pods.find("u2") is not None)
-    assert find(pods, "u2").owner == "DaemonSet/plugin"
+    assert find(pods, "u2").owner == "d"
 
 
 @pytest.mark.parametrize("by_event", [True, False])

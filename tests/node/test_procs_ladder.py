@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
+from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
 from gpushare_node.guard.judge import judge
 from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Cap, Grant, Reading, Settings
@@ -37,9 +37,10 @@ from tests.tools.waiting import PATIENCE, wait_for
 
 GIB = 1 << 30
 CAP = Cap(bytes=4 * GIB, grace_seconds=0.1)
+OWNER = Owner(namespace="team", uid="controller")
 CYCLE_SECONDS = 0.02
-HASTY = Settings(samples=2, exit_seconds=0.2, stuck_seconds=1.0)
-PATIENT = Settings(samples=2, exit_seconds=PATIENCE)
+HASTY = Settings(interval_seconds=CYCLE_SECONDS, samples=2, exit_seconds=0.2, stuck_seconds=1.0)
+PATIENT = Settings(interval_seconds=CYCLE_SECONDS, samples=2, exit_seconds=PATIENCE)
 """For victims that end when they are asked to, which takes them as long as the machine needs."""
 
 
@@ -78,7 +79,7 @@ class Node:
         }  # fmt: skip
         rows = tuple(Row(pid=pid, used_bytes=self.used[pid]) for pid in alive)
         containers = {process.container for process in self.identities.values() if process.container is not None}
-        grants = {container: Grant(devices=frozenset({"GPU-0"}), caps={"GPU-0": CAP}) for container in containers}
+        grants = {container: Grant(owner=OWNER, devices=frozenset({"GPU-0"}), caps={"GPU-0": CAP}) for container in containers}
         device = Device(uuid="GPU-0", total_bytes=40 * GIB, rows=rows)
         reading = Reading(devices=(device,), identities=self.identities, grants=grants)
         verdicts, self.history = judge(reading, self.history, self.now, self.settings)

@@ -34,13 +34,14 @@ def enforce(run: Run) -> int:
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
     run.heed_signals()
     marks = None if api is None or arguments.once else OwnMarks(server=api.server)
-    watch = Watches(run=run, api=api, dry_run=arguments.dry_run).open(given.policy, given.digest, marks)
+    watches = Watches(run=run, api=api, dry_run=arguments.dry_run, interval_seconds=arguments.interval)
+    watch = watches.open(given.policy, given.digest, marks)
     watch.figures.build.set(1, __version__, "", "")
     if watch.setting.rights.profile is not None:
         _LOG.warning("the profile %s confines the runtime: signals may be refused", watch.setting.rights.profile)
     # What a policy that cannot be read wants of the node is not known: nothing but the caps is seen to.
     upkeep = None if api is None or arguments.once or is_former else _upkeep(run, given, watch, api)
-    loop = Loop(watch=watch, upkeep=upkeep, clock=run.clock, interval_seconds=arguments.interval)
+    loop = Loop(watch=watch, upkeep=upkeep, clock=run.clock)
     if api is not None:
         api.start()
     if api is not None and upkeep is not None and marks is not None:

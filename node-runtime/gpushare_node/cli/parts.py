@@ -124,6 +124,7 @@ class Watches:
     run: Run
     api: Api | None
     dry_run: bool = False
+    interval_seconds: float = DEFAULTS.interval_seconds
     _pods: Pods | None = None
 
     def open(self, policy: Policy, digest: str, marks: OwnMarks | None = None) -> "Watch":
@@ -144,7 +145,7 @@ class Watches:
             folder=folder(run), clock=run.clock, marks=marks,
             mps=_mps(pods, policy.tenancy.platform(namespace)) if policy.mode is Mode.MPS else None,
         )  # fmt: skip
-        settings = replace(DEFAULTS, dry_run=self.dry_run)
+        settings = replace(DEFAULTS, dry_run=self.dry_run, interval_seconds=self.interval_seconds)
         setting = Setting(
             policy=policy, policy_digest=digest, node=run.node, namespace=namespace, settings=settings, rights=own_rights()
         )  # fmt: skip

@@ -117,8 +117,9 @@ class Actions:
         return self._evictions.in_vain({unit.container for unit in self.records.history.offences})
 
     def _offends(self, facts: Facts) -> bool:
-        """Whether the container is an offender still. From any thread: the history is replaced as a whole."""
-        return facts.unit in self.records.history.offences
+        """Whether the container was last seen over its cap. From any thread: the history is replaced as a whole."""
+        offence = self.records.history.offences.get(facts.unit)
+        return offence is not None and not offence.is_calm
 
     def _remind(self, about: About, facts: Facts, sentence: Callable[[Facts, str], str], now: float) -> None:
         """Tell it, unless that was done a short while ago."""
@@ -135,7 +136,7 @@ class Actions:
             self._replace_signal(facts, now)
         self.records.note(case, signal.value, answers, now)
         pids = tuple(process.pid for process, answer in answers.items() if answer == Sent.SENT.value)
-        if pids:
+        if pids and not (isinstance(verdict, Kill) and verdict.is_repeated):
             text = sentences.ended(facts, self._name(facts), pids, signal.value)
             self._tell(About.PROCESS_KILLED, facts, text)
         for answer, (label, why) in _OBSTACLES.items():

@@ -1,7 +1,7 @@
 """Court: the guard with its history, and with the last answer at hand: where nothing has changed, nothing is judged again.
 
 Most seconds on most nodes are like the one before. The guard is pure and counts time only where somebody is over a cap, is
-being ended, or has never been seen; without any of these, equal readings have equal verdicts.
+being ended, owes for a time over its cap, or has never been seen; without any of these, equal readings have equal verdicts.
 """
 
 from collections.abc import Collection
@@ -37,15 +37,20 @@ class Court:
             self._verdicts, self.history = judge(reading, self.history, now, self.settings)
             self._reading = reading
         if self._is_ending:
-            # The breaker is shut by us, not by too many offenders.
-            return tuple(one for one in self._verdicts if not (isinstance(one, Report) and one.reason is Reason.BREAKER_OPEN))
+            # Nothing is left of the budgets because we end, not because of too many offenders.
+            return tuple(one for one in self._verdicts if not (isinstance(one, Report) and one.reason is Reason.BUDGET_SPENT))
         return self._verdicts
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether somebody owes for a time over its cap: then time counts, and more looks tell more of it."""
+        return bool(self.history.offences)
 
     def let_go(self, units: Collection[Unit], now: float) -> None:
         """These offenders cannot be ended: nobody waits for it, and nothing is tried for a while as long as they offend."""
         if not units:
             return
-        victims = {device: victim for device, victim in self.history.victims.items() if victim.unit not in units}
+        victims = {unit: victim for unit, victim in self.history.victims.items() if unit not in units}
         self.history = replace(self.history, victims=victims)
         self._settle(units, is_settled=True)
         self._let_go.update(dict.fromkeys(units, now))

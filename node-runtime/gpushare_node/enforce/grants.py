@@ -13,7 +13,7 @@ from math import inf
 from typing import NamedTuple
 
 from gpushare_node.enforce.exemptions import exempt, renew
-from gpushare_node.guard.identity import ContainerId
+from gpushare_node.guard.identity import ContainerId, Owner
 from gpushare_node.guard.reading import Action, Cap, Grant
 from gpushare_node.guard.sight import Unit
 from gpushare_node.host.folder import KeptCap, KeptContainer
@@ -149,7 +149,9 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: Terms, kept: M
             caps = {device: cap for device, cap in found.items() if cap is not None}
             # Where it is not known what a device is, it is not known either which ones a container was not given.
             is_known = devices <= now.profiles.keys()
-            own = Grant(devices=devices, caps=caps, stray_cap=stray_cap if is_known else None)
+            owner = Owner(namespace=pod.namespace, uid=pod.owner or pod.uids[0])
+            stray = stray_cap if is_known else None
+            own = Grant(owner=owner, devices=devices, caps=caps, stray_cap=stray)
             grants.update({ContainerId(pod_uid=uid, container=container): own for uid in pod.uids})
             noticed += [
                 Noticed(Unit(ContainerId(pod.uids[0], container), device), cap) for device, cap in caps.items()

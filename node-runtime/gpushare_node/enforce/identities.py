@@ -85,6 +85,10 @@ class Identities:
             self._known = known
         return self._known
 
+    def of_containers(self, containers: Collection[ContainerId]) -> list[int]:
+        """The processes that were last known in one of these."""
+        return [pid for pid, process in self._known.items() if process.container in containers]
+
     def _identify(self, seen: Seen, roster: Roster) -> Process:
         container = seen.candidates[0] if seen.candidates else None
         kind = self._kind(seen, container, roster)

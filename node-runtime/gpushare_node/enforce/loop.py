@@ -1,9 +1,13 @@
 """Loop: the rhythm of `gpushare-node enforce`: a cycle every second, less often where the driver is slow, until asked to end.
 
+While a container owes for time over its cap, looks are four times as close: whoever goes up and down faster than anybody looks
+would be over unseen. No look comes when it is expected: a tenant that knew could be within its cap just then.
+
 Owns the schedule, what /healthz and /readyz say, and the exit codes. A cycle that is late is skipped, never queued.
 """
 
 import logging
+import random
 import statistics
 import time
 from collections import deque
@@ -26,6 +30,12 @@ _DUTY = 10
 """The interval is at least this many times what reading the lists takes: the driver holds a lock meanwhile."""
 
 _LONGEST_SECONDS = 15.0
+_CLOSE = 0.25
+"""How much of the interval lies between two looks while somebody owes for time over its cap."""
+
+_SPREAD = (0.5, 1.5)
+"""How much of the interval passes until the next look, at random."""
+
 _FAREWELL_SECONDS = 15.0
 """How long victims that were chosen are still seen to when the program is asked to end: SIGTERM, MPS, SIGKILL."""
 
@@ -34,12 +44,12 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class Loop:
-    """One run of enforcement. `pause` waits after the clock has been stopped."""
+    """One run of enforcement. `pause` waits after the clock has been stopped, `spread` says how early or late a look comes."""
 
     watch: Watch
     upkeep: Upkeep | None
     clock: Clock
-    interval_seconds: float = 1.0
+    spread: Callable[[], float] = lambda: random.SystemRandom().uniform(*_SPREAD)
     pause: Callable[[float], None] = time.sleep
     _list_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=31))
     _good_at: float | None = None
@@ -82,8 +92,10 @@ class Loop:
 
     def interval(self) -> float:
         """Seconds between two cycles now."""
+        nominal = self.watch.setting.settings.interval_seconds
         slow = _DUTY * statistics.median(self._list_seconds) if self._list_seconds else 0.0
-        return min(max(slow, self.interval_seconds), max(_LONGEST_SECONDS, self.interval_seconds))
+        wanted = nominal * _CLOSE if self.watch.is_counting else nominal
+        return min(max(slow, wanted), max(_LONGEST_SECONDS, nominal))
 
     def pages(self) -> Pages:
         """What is told over HTTP."""
@@ -105,7 +117,7 @@ class Loop:
         """When the next cycle is due; those that this one has overrun are left out."""
         interval = self.interval()
         self.watch.figures.interval_seconds.set(interval)
-        due += interval
+        due += interval * self.spread()
         late = self.clock.now() - due
         if late > 0:
             missed = int(late // interval) + 1
@@ -118,6 +130,6 @@ class Loop:
         self.watch.stop_choosing()
         deadline = self.clock.now() + _FAREWELL_SECONDS
         while self.watch.has_victims and self.clock.now() < deadline:
-            self.pause(self.interval_seconds)
+            self.pause(self.watch.setting.settings.interval_seconds)
             self.step()
         self.watch.close(is_leaving=self.upkeep is not None and self.upkeep.is_leaving)

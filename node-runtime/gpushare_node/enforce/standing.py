@@ -21,6 +21,23 @@ LASTING_SECONDS = 60
 
 _REMIND_SECONDS = 300
 
+_BUDGET = (
+    "So many processes of namespace {namespace} were ended on {device} within a minute that its next one waits. "
+    "Other namespaces are not concerned."
+)
+_CONTRADICTION = (
+    "The driver's process lists accuse several namespaces of more than their GPUs say is in use. "
+    "Until they agree nobody else is ended on this node."
+)
+_PAUSES = {Reason.BUDGET_SPENT: ("budget", _BUDGET), Reason.CONTRADICTED: ("contradiction", _CONTRADICTION)}
+"""Why no victim is chosen: the metric's label, and the words for people."""
+
+_STUCK = (
+    "it still holds the device {seconds:.0f} s after SIGKILL. It is in D state, waiting in the kernel for the driver or for "
+    "I/O, and ends when that wait does; if it never does, only a reboot helps. SIGKILL is sent again from time to time, "
+    "and others on the device are not kept waiting"
+)
+
 
 @dataclass(kw_only=True)
 class Standing:
@@ -66,7 +83,7 @@ class Standing:
 
     def _set_gauges(self, reports: list[Report]) -> None:
         figures = self.figures
-        figures.breaker.set(any(one.reason is Reason.BREAKER_OPEN for one in reports))
+        figures.breaker.set(any(one.reason in _PAUSES for one in reports))
         figures.stuck.set(sum(len(one.processes) for one in reports if one.reason is Reason.STUCK))
         figures.orphans.replace(((one.device,), len(one.processes)) for one in reports if one.reason is Reason.ORPHAN)
         figures.unattributed.replace(
@@ -87,23 +104,30 @@ class Standing:
             case Reason.STRAY:
                 if report.unit is not None and self._is_news((Reason.STRAY, report.unit), now):
                     self._tell_pod(About.STRAY, report.unit, roster, f"It uses {report.device}, which was not allocated to it.")
-            case Reason.BREAKER_OPEN:
-                if self._is_news(Reason.BREAKER_OPEN, now):
-                    self.figures.suppressed.add("breaker")
-                    self.cluster.tell(Event(type=EventType.WARNING, reason=About.BREAKER_OPEN.value, message=(
-                        "So many processes were over their caps within a minute that something else must be wrong; "
-                        "for now nobody else is ended.")))  # fmt: skip
+            case Reason.BUDGET_SPENT | Reason.CONTRADICTED:
+                self._tell_pause(report, roster, now)
             case Reason.MPS_REFUSED:
                 if self._is_news((Reason.MPS_REFUSED, report.unit), now):
                     self.figures.suppressed.add("mps")
             case _:
                 pass
 
+    def _tell_pause(self, report: Report, roster: Roster, now: float) -> None:
+        """Nobody is chosen for now: in one namespace on one device, or on the whole node."""
+        pod = None if report.unit is None else roster.find(report.unit.container)
+        namespace = "" if pod is None or report.reason is Reason.CONTRADICTED else pod.namespace
+        if not self._is_news((report.reason, namespace), now):
+            return
+        label, text = _PAUSES[report.reason]
+        self.figures.suppressed.add(label)
+        message = text.format(namespace=namespace, device=report.device)
+        self.cluster.tell(Event(type=EventType.WARNING, reason=About.BREAKER_OPEN.value, message=message))
+
     def _tell_stuck(self, report: Report, roster: Roster, now: float) -> None:
         facts = None if report.unit is None else self.records.facts(report.unit)
         if facts is None or not self.records.close(report, now):
             return
-        why = f"it still holds the device {report.since_seconds or 0:.0f} s after SIGKILL; nobody else on it is ended meanwhile"
+        why = _STUCK.format(seconds=report.since_seconds or 0)
         name = roster.name(facts.unit.container) or facts.unit.container.container
         pids = tuple(process.pid for process in report.processes)
         self._tell_pod(About.KILL_FAILED, facts.unit, roster, sentences.not_ended(facts, name, pids, why))

@@ -144,6 +144,11 @@ class Watch:
         observed = tuple([verdict for verdict in verdicts if isinstance(verdict, Observe)])
         self.figures.snapshot = Snapshot(observed=observed, devices=devices, roster=roster)
 
+    @property
+    def is_counting(self) -> bool:
+        """Whether somebody owes for a time over its cap, so that looks should be closer."""
+        return self._court.is_counting
+
     def signalled_at(self, gpu: str) -> float:
         """When a process on this GPU, or on one of its instances, was last sent a signal; minus infinity if never."""
         places = {place for device in self.figures.snapshot.devices if device.uuid == gpu for place in device.places()}
@@ -201,9 +206,18 @@ class Watch:
         return tuple(devices if mps is Mps.OFF else (replace(device, mps=mps) for device in devices))
 
     def _suspects(self) -> Collection[int]:
-        """Who may be signalled next: their identities are read anew in every cycle."""
-        offending = {process.pid for offence in self._court.history.offences.values() for process in offence.members}
-        return offending | {process.pid for victim in self._court.history.victims.values() for process in victim.processes}
+        """Who may be signalled next: their identities are read anew in every cycle.
+
+        All of an offender's processes are among them: it owes already, and a pid that has passed to somebody else since must
+        not make it over its cap again.
+        """
+        history = self._court.history
+        if not history.offences and not history.victims:
+            return ()
+        offenders = {unit.container for unit in (*history.offences, *history.victims)}
+        chosen = {process.pid for victim in history.victims.values() for process in victim.processes}
+        return chosen.union(self._identities.of_containers(offenders))
+
 
 
 def _describe(troubles: Mapping[str, DriverError]) -> tuple[Reason, str]:

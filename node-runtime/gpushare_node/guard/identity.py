@@ -15,6 +15,16 @@ class ContainerId(NamedTuple):
     container: str
 
 
+class Owner(NamedTuple):
+    """Who answers for a container: its pod's namespace, and the uid of its pod's controller, else the pod's own.
+
+    It outlives the container: whoever has its containers started anew does not begin anew.
+    """
+
+    namespace: str
+    uid: str
+
+
 class ProcessKind(Enum):
     """What a process is to the guard. Told by pod and cgroup, never by the command name: a tenant can choose that."""
 

@@ -1,19 +1,24 @@
 """How a victim is chosen and ended: SIGTERM, for MPS clients terminate_client, SIGKILL, each after its time.
 
-One victim at a time on each device. Every signal needs the container over its cap in this very cycle and the process verified
-in it; whatever is unknown waits. Decides about victims only; who is an offender is told by the guard.
+One victim at a time on each device; one that is within its cap for now, or that SIGKILL does not end, keeps no other waiting.
+Namespaces take turns, each with a budget of its own for each device. Every signal needs the container over its cap in this
+very cycle and the process verified in it; whatever is unknown waits. Who is an offender is told by the guard.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple, assert_never
 
-from gpushare_node.guard.identity import Process
-from gpushare_node.guard.ledger import Ledger, Offence, Step, Victim
+from gpushare_node.guard.debts import Offence
+from gpushare_node.guard.identity import Owner, Process
+from gpushare_node.guard.ledger import Ledger, Room, Step, Victim
 from gpushare_node.guard.reading import Cap, Reading
 from gpushare_node.guard.rows import Mps
 from gpushare_node.guard.sight import Sample, Sight, Unit
 from gpushare_node.guard.verdicts import Facts, Kill, Next, Reason, Report, Scope, Terminate, TerminateClient
+
+_KILLS_UNTIL_STUCK = 2
+"""After so many times SIGKILL a victim keeps no other on its device waiting."""
 
 
 class Case(NamedTuple):
@@ -23,11 +28,17 @@ class Case(NamedTuple):
     """
 
     unit: Unit
+    owner: Owner
     cap: Cap
     sample: Sample
     sight: Sight
     offence: Offence
     is_unevictable: bool = False
+
+    @property
+    def room(self) -> Room:
+        """The namespace and the device: what has a budget, and takes turns with others."""
+        return self.owner.namespace, self.unit.device
 
     @property
     def excess_bytes(self) -> int:
@@ -47,18 +58,16 @@ class Case(NamedTuple):
         return Facts(
             unit=self.unit, used_bytes=self.sample.used_bytes, cap=self.cap, since_seconds=ledger.now - self.offence.since,
             next=following, next_seconds=following_seconds, dry_run=ledger.settings.dry_run,
+            has_paused=self.offence.has_paused,
         )
 
 
 def choose(case: Case, ledger: Ledger) -> None:
-    """Take a victim and send it SIGTERM, if the device and the processes are free and the breaker is closed."""
+    """Take a victim and send it SIGTERM, if the device and the processes are free and the namespace may lose one."""
     unit = case.unit
-    if unit.device in ledger.victims:
+    if not may_choose(case, ledger) or ledger.is_taken(unit.device):
         return
-    if ledger.is_breaker_open():
-        ledger.verdicts.append(Report(reason=Reason.BREAKER_OPEN, device=unit.device, unit=unit))
-        return
-    is_repeated = len(ledger.strikes.get(unit.container, ())) >= ledger.settings.strikes
+    is_repeated = len(ledger.strikes.get(case.owner, ())) >= ledger.settings.strikes
     is_mps = case.is_mps()
     if is_repeated and is_mps:
         demote(case, ledger)
@@ -68,8 +77,8 @@ def choose(case: Case, ledger: Ledger) -> None:
     processes = _all(case) if is_whole else (_largest(case),)
     if _are_in_flight(processes, ledger.victims):
         return
-    ledger.choose(unit.container)
-    ledger.victims[unit.device] = Victim(
+    ledger.choose(unit, case.owner)
+    ledger.victims[unit] = Victim(
         unit=unit, processes=processes, scope=scope, is_mps=is_mps, offence_since=case.offence.since,
         step=Step.TERM_SENT, step_at=ledger.now,
     )
@@ -78,32 +87,63 @@ def choose(case: Case, ledger: Ledger) -> None:
     ledger.verdicts.append(Terminate(facts=facts, processes=processes, scope=scope))
 
 
+def may_choose(case: Case, ledger: Ledger) -> bool:
+    """Whether readings are believed and the namespace's budget for the device has something left; says so if not."""
+    reason = None
+    if ledger.paused_since is not None:
+        reason = Reason.CONTRADICTED
+    elif ledger.is_spent(case.room):
+        reason = Reason.BUDGET_SPENT
+    if reason is not None:
+        ledger.verdicts.append(Report(reason=reason, device=case.unit.device, unit=case.unit))
+    return reason is None
+
+
 def demote(case: Case, ledger: Ledger) -> None:
     """Give up ending MPS clients for this offence: the fallback follows, and never a raw SIGKILL."""
-    ledger.victims = {device: victim for device, victim in ledger.victims.items() if victim.unit != case.unit}
+    ledger.victims.pop(case.unit, None)
     ledger.offences[case.unit] = ledger.offences[case.unit]._replace(is_demoted=True)
 
 
 def advance(victim: Victim, sight: Sight | None, case: Case | None, reading: Reading, ledger: Ledger) -> None:
     """The victim's next step. `sight` is None when its device cannot be trusted now, `case` when it is not clearly over."""
-    device = victim.unit.device
-    if victim.step is Step.KILL_SENT and ledger.now - victim.step_at >= ledger.settings.stuck_seconds:
-        victim = replace(victim, step=Step.STUCK)
-        ledger.victims[device] = victim
     if sight is not None and not _is_listed(victim, sight, reading.identities):
         _end(victim, Reason.GONE, ledger)
-        ledger.offences.pop(victim.unit, None)
+        if case is None:
+            ledger.offences.pop(victim.unit, None)
         return
     match victim.step:
-        case Step.STUCK:
-            since = ledger.now - victim.step_at
-            ledger.verdicts.append(_report(victim, Reason.STUCK, since))
-        case Step.KILL_SENT:
-            pass
+        case Step.KILL_SENT | Step.STUCK:
+            _persist(victim, case, reading, ledger)
         case Step.TERM_SENT | Step.CLIENT_SENT:
             _press(victim, sight, case, reading, ledger)
         case _:
             assert_never(victim.step)
+
+
+def _persist(victim: Victim, case: Case | None, reading: Reading, ledger: Ledger) -> None:
+    """Go on with a victim that has had SIGKILL: send it again from time to time, and say that it does not help."""
+    settings, unit = ledger.settings, victim.unit
+    is_due = ledger.now - victim.step_at >= settings.stuck_seconds
+    if is_due and case is not None:
+        verified = _verify(victim, case)
+        if verified and (not case.is_mps() or reading.terminated_clients.issuperset(verified)):
+            facts = case.facts(ledger, Next.NOTHING, None)
+            ledger.verdicts.append(Kill(facts=facts, processes=verified, scope=victim.scope, is_repeated=True))
+            victim = replace(victim, processes=verified, step_at=ledger.now, kills=victim.kills + 1)
+    since = ledger.now - victim.killed_at
+    if victim.kills >= _KILLS_UNTIL_STUCK or since >= _KILLS_UNTIL_STUCK * settings.stuck_seconds:
+        victim = replace(victim, step=Step.STUCK)
+        ledger.verdicts.append(_report(victim, Reason.STUCK, since))
+    ledger.victims[unit] = victim
+
+
+def _verify(victim: Victim, case: Case) -> tuple[Process, ...]:
+    """Those of the victim's processes that were recognised in this cycle; of a container, all that it has."""
+    present = _all(case)
+    if victim.scope is Scope.CONTAINER:
+        return present
+    return tuple(process for process in victim.processes if process in present)
 
 
 def _press(victim: Victim, sight: Sight | None, case: Case | None, reading: Reading, ledger: Ledger) -> None:
@@ -113,16 +153,19 @@ def _press(victim: Victim, sight: Sight | None, case: Case | None, reading: Read
         is_calm = offence is None and sight is not None and victim.unit.container in sight.samples
         _end(victim, Reason.SPARED if is_calm else Reason.LOST, ledger)
         return
+    if offence.calm_seconds >= ledger.settings.calm_seconds:
+        _end(victim, Reason.SPARED, ledger)
+        return
+    if ledger.now - offence.known_at > ledger.settings.stale_seconds:
+        _end(victim, Reason.LOST, ledger)
+        return
     if case is None:
         return
-    verified = _all(case)
-    if victim.scope is Scope.PROCESSES:
-        verified = tuple(process for process in victim.processes if process in verified)
+    verified = _verify(victim, case)
     if verified:
         _escalate(victim, verified, case, reading, ledger)
     elif not case.sight.may_hide(victim.processes):
         _end(victim, Reason.LOST, ledger)
-        del ledger.offences[victim.unit]
 
 
 def _escalate(victim: Victim, verified: tuple[Process, ...], case: Case, reading: Reading, ledger: Ledger) -> None:
@@ -137,7 +180,7 @@ def _escalate(victim: Victim, verified: tuple[Process, ...], case: Case, reading
         if not victim.is_mps and not case.is_mps():
             _kill(victim, verified, case, ledger)
         elif case.sight.mps is Mps.REACHABLE and victim.scope is Scope.PROCESSES:
-            ledger.victims[victim.unit.device] = replace(victim, is_mps=True, step=Step.CLIENT_SENT, step_at=ledger.now)
+            ledger.victims[victim.unit] = replace(victim, is_mps=True, step=Step.CLIENT_SENT, step_at=ledger.now)
             facts = case.facts(ledger, Next.KILL, settings.client_seconds)
             ledger.verdicts.append(TerminateClient(facts=facts, processes=verified))
         else:
@@ -149,10 +192,11 @@ def _kill(victim: Victim, verified: tuple[Process, ...], case: Case, ledger: Led
     facts = case.facts(ledger, Next.NOTHING, None)
     ledger.verdicts.append(Kill(facts=facts, processes=verified, scope=victim.scope))
     if ledger.settings.dry_run:
-        del ledger.victims[victim.unit.device]
+        del ledger.victims[victim.unit]
         ledger.offences[victim.unit] = case.offence._replace(is_settled=True)
     else:
-        ledger.victims[victim.unit.device] = replace(victim, processes=verified, step=Step.KILL_SENT, step_at=ledger.now)
+        ledger.victims[victim.unit] = replace(
+            victim, processes=verified, step=Step.KILL_SENT, step_at=ledger.now, kills=1, killed_at=ledger.now)
 
 
 def _is_listed(victim: Victim, sight: Sight, identities: Mapping[int, Process]) -> bool:
@@ -165,7 +209,7 @@ def _is_listed(victim: Victim, sight: Sight, identities: Mapping[int, Process]) 
     )
 
 
-def _are_in_flight(processes: tuple[Process, ...], victims: Mapping[str, Victim]) -> bool:
+def _are_in_flight(processes: tuple[Process, ...], victims: Mapping[Unit, Victim]) -> bool:
     """Whether one of them is being ended for another device. What is stuck there blocks nobody elsewhere."""
     return any(
         process in victim.processes for victim in victims.values() if victim.step is not Step.STUCK for process in processes
@@ -182,7 +226,7 @@ def _largest(case: Case) -> Process:
 
 
 def _end(victim: Victim, reason: Reason, ledger: Ledger) -> None:
-    del ledger.victims[victim.unit.device]
+    del ledger.victims[victim.unit]
     ledger.verdicts.append(_report(victim, reason, ledger.now - victim.step_at))
 
 

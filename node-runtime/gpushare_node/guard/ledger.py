@@ -7,32 +7,19 @@ closed into the next History. Nothing is kept that a restart of the agent would 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import TypeVar
 
-from gpushare_node.guard.identity import ContainerId, Process
-from gpushare_node.guard.reading import Settings
+from gpushare_node.guard.debts import Legacy, Offence, find_legacy, remains
+from gpushare_node.guard.identity import ContainerId, Owner, Process
+from gpushare_node.guard.reading import Cap, Grant, Settings
 from gpushare_node.guard.sight import Unit
 from gpushare_node.guard.verdicts import Scope, Verdict
 
 MINUTE_SECONDS = 60
 
-
-class Offence(NamedTuple):
-    """A run of samples over the cap, unbroken by a calm one. Times are the monotonic clock's.
-
-    `members` are the container's processes in the last such sample. `confirmed_at`: when the run had the length that is asked
-    for. `is_demoted`: only the MPS fallback may follow. `is_settled`: a dry run has told everything.
-    """
-
-    samples: int
-    since: float
-    sampled_at: float
-    members: tuple[Process, ...]
-    confirmed_at: float | None = None
-    warned_at: float | None = None
-    evicted_at: float | None = None
-    is_demoted: bool = False
-    is_settled: bool = False
+_Key = TypeVar("_Key")
+Room = tuple[str, str]
+"""A namespace and a device: what has a budget of victims."""
 
 
 class Step(Enum):
@@ -46,7 +33,10 @@ class Step(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Victim:
-    """The one thing that is being ended on a device, for the offence that began at `offence_since`."""
+    """What is being ended of a container, for the offence that began at `offence_since`.
+
+    `kills`: how often SIGKILL was sent, first at `killed_at`. `step_at`: when the last signal was sent.
+    """
 
     unit: Unit
     processes: tuple[Process, ...]
@@ -55,27 +45,32 @@ class Victim:
     offence_since: float
     step: Step
     step_at: float
+    kills: int = 0
+    killed_at: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class History:
     """Everything that one cycle leaves to the next.
 
-    `victims` by device; `choices` when victims were chosen; `strikes` the same for each container; `empty` since when a device
-    has been allocated without ever showing a process; `seen` the devices that have shown one.
+    `choices` when victims were chosen in a namespace on a device, within a minute; `strikes` the same for each owner, for as
+    long as strikes count; `legacies` debts of containers that have gone; `paused_since` since when the readings contradict
+    themselves; `empty` since when a device has been allocated without ever showing a process; `seen` the devices that have.
     """
 
     now: float | None = None
     offences: Mapping[Unit, Offence] = field(default_factory=dict)
-    victims: Mapping[str, Victim] = field(default_factory=dict)
-    choices: tuple[float, ...] = ()
-    strikes: Mapping[ContainerId, tuple[float, ...]] = field(default_factory=dict)
+    victims: Mapping[Unit, Victim] = field(default_factory=dict)
+    choices: Mapping[Room, tuple[float, ...]] = field(default_factory=dict)
+    strikes: Mapping[Owner, tuple[float, ...]] = field(default_factory=dict)
+    legacies: Mapping[tuple[Owner, str], Legacy] = field(default_factory=dict)
+    paused_since: float | None = None
     empty: Mapping[str, float] = field(default_factory=dict)
     seen: frozenset[str] = frozenset()
 
 
 class Ledger:
-    """A history, open for one cycle. `now` never goes back; a clock that stands still gives no further samples."""
+    """A history, open for one cycle. `now` never goes back; a clock that stands still adds and takes nothing."""
 
     def __init__(self, history: History, now: float, settings: Settings) -> None:
         """Open the history at this time; times that are too old to matter are left out."""
@@ -85,45 +80,93 @@ class Ledger:
         self.offences = dict(history.offences)
         self.victims = dict(history.victims)
         self.choices = self._within(history.choices, MINUTE_SECONDS)
-        strikes = ((container, self._within(times, settings.strike_seconds)) for container, times in history.strikes.items())
-        self.strikes = {container: times for container, times in strikes if times}
+        self.strikes = self._within(history.strikes, settings.strike_seconds)
+        self.legacies = {key: one for key, one in history.legacies.items() if remains(one, self.now) > 0}
+        self.paused_since = history.paused_since
         self.empty = dict(history.empty)
         self.seen = history.seen
         self.verdicts: list[Verdict] = []
 
-    def _within(self, times: Iterable[float], seconds: float) -> tuple[float, ...]:
-        return tuple(time for time in times if self.now - time < seconds)
+    def _within(self, times: Mapping[_Key, tuple[float, ...]], seconds: float) -> dict[_Key, tuple[float, ...]]:
+        if not times:
+            return {}
+        recent = ((key, tuple(time for time in own if self.now - time < seconds)) for key, own in times.items())
+        return {key: own for key, own in recent if own}
 
-    def count(self, unit: Unit, members: tuple[Process, ...]) -> Offence:
-        """One more sample over the cap. After a gap that is too long, the first of a new offence."""
-        offence = self.offences.get(unit)
-        if offence is None or self.now - offence.sampled_at > self.settings.stale_seconds:
-            offence = Offence(samples=0, since=self.now, sampled_at=self.now, members=members)
-        samples = offence.samples + 1
-        is_confirmed = samples >= self.settings.samples and offence.confirmed_at is None
-        confirmed_at = self.now if is_confirmed else offence.confirmed_at
-        offence = offence._replace(samples=samples, sampled_at=self.now, members=members, confirmed_at=confirmed_at)
+    def count(self, unit: Unit, members: tuple[Process, ...], cap: Cap, grant: Grant) -> Offence:
+        """A look at which the container is over its cap."""
+        former = self.offences.get(unit)
+        if former is None:
+            offence = Offence.open(self.now, members, cap, grant.owner, self._inherit(unit, grant.owner))
+        else:
+            offence = former.over(self.now, members, cap, self.settings)
         self.offences[unit] = offence
         return offence
 
-    def is_breaker_open(self) -> bool:
-        """Whether so many victims were chosen within a minute that something else must be wrong."""
-        return len(self.choices) >= self.settings.kills_per_minute
+    def _inherit(self, unit: Unit, owner: Owner) -> float:
+        """What a container owes for one of its owner's that has gone before it came. The debt has one heir."""
+        legacy = self.legacies.get((owner, unit.device))
+        if legacy is None or unit.container in legacy.others:
+            return 0.0
+        del self.legacies[owner, unit.device]
+        return remains(legacy, self.now)
 
-    def choose(self, container: ContainerId) -> None:
+    def pay(self, unit: Unit) -> None:
+        """A look at which an offender is within its cap."""
+        offence = self.offences[unit].calm(self.now, self.settings)
+        if offence is None:
+            del self.offences[unit]
+        else:
+            self.offences[unit] = offence
+
+    def forgive_all(self) -> None:
+        """Everybody's grace begins anew."""
+        self.offences = {
+            unit: offence.forgive(self.now, offence.cap, self.settings) for unit, offence in self.offences.items()
+        }
+
+    def bequeath(self, unit: Unit, grants: Mapping[ContainerId, Grant]) -> None:
+        """The container is gone: what it owes is its owner's."""
+        offence = self.offences.pop(unit)
+        key = (offence.owner, unit.device)
+        self.legacies[key] = find_legacy(offence, self.legacies.get(key), grants, self.now)
+
+    def is_taken(self, device: str) -> bool:
+        """Whether somebody is being ended on the device: whoever waits calmly, or does not die, keeps no other waiting."""
+        return any(victim.unit.device == device and self._is_pending(victim) for victim in self.victims.values())
+
+    def _is_pending(self, victim: Victim) -> bool:
+        offence = self.offences.get(victim.unit)
+        return victim.step is not Step.STUCK and (victim.step is Step.KILL_SENT or offence is None or not offence.is_calm)
+
+    def is_spent(self, room: Room) -> bool:
+        """Whether the namespace's budget for the device is used up for now."""
+        return len(self.choices.get(room, ())) >= self.settings.kills_per_minute
+
+    def served_at(self, room: Room) -> float:
+        """When a victim was last chosen there, within the last minute; 0 if none was."""
+        return max(self.choices.get(room, ()), default=0.0)
+
+    def choose(self, unit: Unit, owner: Owner) -> None:
         """Note that a victim is chosen in this container."""
-        self.choices = (*self.choices, self.now)
-        self.strikes[container] = (*self.strikes.get(container, ()), self.now)
+        room = (owner.namespace, unit.device)
+        self.choices[room] = (*self.choices.get(room, ()), self.now)
+        self.strikes[owner] = (*self.strikes.get(owner, ()), self.now)
 
-    def close(self) -> History:
-        """What the next cycle needs to know: offences that nobody has seen for too long are forgotten."""
-        stale = self.settings.stale_seconds
+    def close(self, grants: Mapping[ContainerId, Grant], places: Iterable[str]) -> History:
+        """What the next cycle needs to know: an offence of a container or on a device that is gone is soon forgotten."""
+        stale, known = self.settings.stale_seconds, frozenset(places) if self.offences else frozenset()
         return History(
             now=self.now,
-            offences={unit: offence for unit, offence in self.offences.items() if self.now - offence.sampled_at <= stale},
+            offences={
+                unit: offence for unit, offence in self.offences.items()
+                if self.now - offence.known_at <= stale or (unit.container in grants and unit.device in known)
+            },
             victims=self.victims,
             choices=self.choices,
             strikes=self.strikes,
+            legacies=self.legacies,
+            paused_since=self.paused_since,
             empty=self.empty,
             seen=self.seen,
-        )
+        )  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from gpushare_node.guard.identity import ContainerId, Process
+from gpushare_node.guard.identity import ContainerId, Owner, Process
 from gpushare_node.guard.rows import Device
 
 
@@ -42,13 +42,14 @@ class Cap:
 
 @dataclass(frozen=True, kw_only=True)
 class Grant:
-    """What kubelet allocated to a container, and the caps under which it was started.
+    """What kubelet allocated to a container, the caps under which it was started, and who answers for it.
 
-    Both speak of devices as tenants hold them: a GPU's uuid, or a MIG instance's. A device without a cap is not watched. A
-    container that was given several replicas of one device has the sum of their caps. `stray_cap` holds on devices that it was
-    not given; None: there it is only reported.
+    Devices are those that tenants hold: a GPU's uuid, or a MIG instance's. A device without a cap is not watched. A container
+    that was given several replicas of one device has the sum of their caps. `stray_cap` holds on devices that it was not given;
+    None: there it is only reported.
     """
 
+    owner: Owner
     devices: frozenset[str]
     caps: Mapping[str, Cap] = field(default_factory=dict)
     stray_cap: Cap | None = None
@@ -76,16 +77,19 @@ class Reading:
 class Settings:
     """How patient the guard is.
 
-    `samples` over the cap in a row make an offence, and none may be older than `stale_seconds`. After a cap's grace SIGTERM is
-    sent, after `exit_seconds` more SIGKILL, with `client_seconds` for MPS in between; what still holds the device
-    `stuck_seconds` later is stuck. A container with `strikes` victims within `strike_seconds` is ended as a whole.
-    `kills_per_minute` victims on the node open the breaker. `mps_fallback` (EVICT or WARN) is for MPS clients that cannot be
-    ended in the way MPS asks for.
+    `interval_seconds` lie between two looks on average. A container that owes `samples` of these is warned; with a cap's grace
+    on top it is sent SIGTERM, after `exit_seconds` more SIGKILL, with `client_seconds` for MPS in between. SIGTERM lapses when
+    it was calm for `calm_seconds`. SIGKILL is sent again each `stuck_seconds`; after two the process is stuck. An owner with
+    `strikes` victims within `strike_seconds` has its container ended as a whole. Of one namespace `kills_per_minute` victims
+    are chosen on a device. An offence that cannot be seen on its device, or whose container is gone, is forgotten after
+    `stale_seconds`. `mps_fallback` (EVICT or WARN) is for MPS clients that cannot be ended in the way MPS asks for.
     """
 
+    interval_seconds: float = 1
     samples: int = 3
     exit_seconds: float = 5
     client_seconds: float = 5
+    calm_seconds: float = 60
     stuck_seconds: float = 30
     stale_seconds: float = 60
     remind_seconds: float = 300
@@ -98,6 +102,15 @@ class Settings:
     mps_fallback: Action = Action.EVICT
     dry_run: bool = False
 
+    @property
+    def confirm_seconds(self) -> float:
+        """How much a container owes when it is warned."""
+        return self.samples * self.interval_seconds
+
+    def patience_seconds(self, cap: Cap) -> float:
+        """How much a container owes when it is sent the first signal."""
+        return self.confirm_seconds + cap.grace_seconds
+
 
 DEFAULTS = Settings()
-"""Three readings, five seconds to end on SIGTERM, six victims a minute; the rest as above."""
+"""Three intervals of a second, five seconds to end on SIGTERM, six victims a minute; the rest as above."""

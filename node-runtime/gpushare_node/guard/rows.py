@@ -1,7 +1,8 @@
 """What NVML says about the processes of a GPU, and whether that can be true.
 
-Drivers R530 to R535 before 535.154.05 return scrambled lists when the record is read at its old size. One implausible row
-therefore makes every row of that GPU worthless for the cycle. Owns the rows and their plausibility; knows no container.
+Drivers R530 to R535 before 535.154.05 return scrambled lists when the record is read at its old size. One row that no driver
+could have written therefore makes every row of that GPU worthless for the cycle. A use that is merely odd, or missing, says
+nothing about other rows: only its own process's use is not known. Owns the rows and their plausibility; knows no container.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +17,7 @@ LONGEST_LIST = 940
 """The driver lists at most 950 pids and drops the others silently; a list of this length may be cut."""
 
 SMALLEST_USE_BYTES = 1 << 20
-"""A context takes hundreds of MiB. A use below this, other than 0, is a pid or a flag in the memory's place."""
+"""A context takes hundreds of MiB. A use below this, other than 0, may be a pid or a flag: it is not known."""
 
 MEMORY_UNKNOWN = (1 << 64) - 1
 """NVML's way to say that it does not know a process's memory; pynvml turns it into None."""
@@ -63,13 +64,15 @@ class Device:
     """One GPU as read in one cycle.
 
     `rows` is None when it could not be read; `instances`, by GPU instance id, is None without MIG. `used_bytes` is what
-    the device says is allocated in all, without the driver's reserve; None when unknown.
+    the device says is allocated in all, without the driver's reserve, after its rows were read, `used_before_bytes` the same
+    before; None when unknown.
     """
 
     uuid: str
     total_bytes: int | None
     rows: tuple[Row, ...] | None
     used_bytes: int | None = None
+    used_before_bytes: int | None = None
     instances: Mapping[int, Instance] | None = None
     mps: Mps = Mps.OFF
     pid_max: int = PID_MAX
@@ -86,8 +89,8 @@ class Distrust(Enum):
     TOTAL_UNKNOWN = "the memory of the device is not known"
     TOO_MANY = "the list is so long that the driver may have cut it"
     BAD_PID = "a pid that no process can have"
-    SWAPPED = "a memory use that looks like a pid"
     ABOVE_TOTAL = "a process that uses more than the device has"
+    ABOVE_USED = "a process that uses more than the device says is in use"
     SUM_ABOVE_TOTAL = "processes that use more than the device has, taken together"
     CONFLICTING = "one process twice in one list, with different values"
     BAD_INSTANCE = "a GPU instance that does not exist here"
@@ -99,10 +102,14 @@ Uses = Mapping[int, int | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Sifted:
-    """The plausible rows of a GPU: what each process uses of each place, and which pids are MPS clients."""
+    """The plausible rows of a GPU: what each process uses of each place, and which pids are MPS clients.
+
+    Of the pids in `partial` the use is a part only: one list tells it and another does not.
+    """
 
     uses: Mapping[str, Uses]
     clients: frozenset[int]
+    partial: frozenset[int] = frozenset()
 
 
 def sift(device: Device) -> Sifted | Distrust:
@@ -115,13 +122,21 @@ def sift(device: Device) -> Sifted | Distrust:
     if placed is None:
         return Distrust.BAD_INSTANCE
     uses = {}
+    partial: set[int] = set()
     for place, (rows, total_bytes) in placed.items():
-        merged = Distrust.TOTAL_UNKNOWN if total_bytes is None else _merge(rows, total_bytes, device.pid_max)
+        merged = Distrust.TOTAL_UNKNOWN if total_bytes is None else _merge(rows, total_bytes, device, partial)
         if isinstance(merged, Distrust):
             return merged
         uses[place] = merged
     clients = frozenset([row.pid for row in device.rows if row.kind is Kind.MPS])
-    return Sifted(uses=uses, clients=clients)
+    return Sifted(uses=uses, clients=clients, partial=frozenset(partial))
+
+
+def _most_bytes(total_bytes: int, device: Device) -> int:
+    """The most that one process can use: not more than is in use, before or after, for memory changes hands meanwhile."""
+    if device.used_bytes is None or device.used_before_bytes is None:
+        return total_bytes
+    return min(total_bytes, max(device.used_bytes, device.used_before_bytes))
 
 
 def _by_place(device: Device, rows: tuple[Row, ...]) -> Mapping[str, tuple[Iterable[Row], int | None]] | None:
@@ -137,8 +152,9 @@ def _by_place(device: Device, rows: tuple[Row, ...]) -> Mapping[str, tuple[Itera
     return {instance.uuid: (placed[number], instance.total_bytes) for number, instance in device.instances.items()}
 
 
-def _merge(rows: Iterable[Row], total_bytes: int, pid_max: int) -> Uses | Distrust:
+def _merge(rows: Iterable[Row], total_bytes: int, device: Device, partial: set[int]) -> Uses | Distrust:
     """One place's processes, each once: a process in several lists counts with its largest value, not with their sum."""
+    pid_max, most_bytes = device.pid_max, _most_bytes(total_bytes, device)
     merged: dict[int, int | None] = {}
     graphics: dict[int, int | None] = {}
     mps: dict[int, int | None] = {}
@@ -147,17 +163,20 @@ def _merge(rows: Iterable[Row], total_bytes: int, pid_max: int) -> Uses | Distru
             return Distrust.BAD_PID
         used = None if listed == MEMORY_UNKNOWN else listed
         if used is not None:
-            if not 0 <= used <= total_bytes:
-                return Distrust.ABOVE_TOTAL
+            if not 0 <= used <= most_bytes:
+                return Distrust.ABOVE_USED if 0 <= used <= total_bytes else Distrust.ABOVE_TOTAL
             if 0 < used < SMALLEST_USE_BYTES:
-                return Distrust.SWAPPED
+                used = None
         uses = merged if kind is Kind.COMPUTE else graphics if kind is Kind.GRAPHICS else mps
         if uses.setdefault(pid, used) != used:
             return Distrust.CONFLICTING
     for others in (graphics, mps):
         for pid, used in others.items():
             known = merged.setdefault(pid, used)
-            merged[pid] = None if known is None or used is None else max(known, used)
+            if known != used:
+                if known is None or used is None:
+                    partial.add(pid)
+                merged[pid] = max(known or 0, used or 0)
     if sum(filter(None, merged.values())) * 100 > total_bytes * SUM_PERCENT:
         return Distrust.SUM_ABOVE_TOTAL
     return merged

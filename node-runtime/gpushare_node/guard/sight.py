@@ -22,7 +22,7 @@ class Unit(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What a container's recognised processes use of a device. With `is_whole` False, one of them has no known use."""
+    """What a container's recognised processes use of a device. With `is_whole` False they use more than that, or as much."""
 
     used_bytes: int
     is_whole: bool
@@ -74,11 +74,14 @@ def look(device: Device, identities: Mapping[int, Process]) -> tuple[Sight, ...]
 
 
 def level(sample: Sample, cap: Cap, members: tuple[Process, ...], sight: Sight) -> Level:
-    """The answer for one sample. `members` are the container's when it was last over: one of them hidden now leaves it open."""
-    if not sample.is_whole:
-        return Level.UNKNOWN
+    """The answer for one sample; a part above the cap is proof enough.
+
+    `members` are the container's when it was last over: one of them hidden now leaves it open.
+    """
     if sample.used_bytes > cap.limit_bytes:
         return Level.OVER
+    if not sample.is_whole:
+        return Level.UNKNOWN
     return Level.UNKNOWN if members and sight.may_hide(members) else Level.CALM
 
 
@@ -93,6 +96,8 @@ def _sight(place: str, device: Device, sifted: Sifted, identities: Mapping[int, 
             unrecognised[pid] = None
         elif process.kind is ProcessKind.TENANT and process.container is not None:
             samples[process.container] = _add(samples.get(process.container, _NOTHING), process, used)
+            if pid in sifted.partial:
+                samples[process.container] = samples[process.container]._replace(is_whole=False)
         elif process.kind in (ProcessKind.TENANT, ProcessKind.UNKNOWN):
             unrecognised[pid] = process.start_time
             orphans.append(process)

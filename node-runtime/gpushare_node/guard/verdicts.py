@@ -54,12 +54,13 @@ class Reason(Enum):
     STRAY = "a container uses a device that was not allocated to it"
     BLIND = "the device is allocated and has never shown a process"
     UNATTRIBUTED = "the device holds memory that no process accounts for"
-    BREAKER_OPEN = "so many processes were ended in the last minute that no further one is chosen"
+    BUDGET_SPENT = "so many processes of the namespace were ended on the device in the last minute that the next one waits"
+    CONTRADICTED = "the rows of several namespaces contradict what their devices say is in use, so no victim is chosen"
     MPS_REFUSED = "an MPS client cannot be ended in the way MPS asks for"
     GONE = "the chosen processes have ended"
     SPARED = "the container is within its cap again"
     LOST = "the chosen processes can no longer be verified"
-    STUCK = "a killed process still holds the device"
+    STUCK = "a process that SIGKILL does not end (D state) still holds the device"
 
 
 class Observe(NamedTuple):
@@ -76,7 +77,7 @@ class Observe(NamedTuple):
 class Facts:
     """What every verdict on an offender tells: use, cap, for how long, what comes next and when (None: nothing does).
 
-    `dry_run` marks what must be told and not done.
+    `has_paused`: in that time it was within its cap, too. `dry_run` marks what must be told and not done.
     """
 
     unit: Unit
@@ -86,6 +87,7 @@ class Facts:
     next: Next
     next_seconds: float | None
     dry_run: bool
+    has_paused: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,11 +116,12 @@ class TerminateClient:
 
 @dataclass(frozen=True, kw_only=True)
 class Kill:
-    """Send SIGKILL to these processes, after checking each once more."""
+    """Send SIGKILL to these processes, after checking each once more. `is_repeated`: they did not die of it."""
 
     facts: Facts
     processes: tuple[Process, ...]
     scope: Scope
+    is_repeated: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,8 +82,8 @@ class NodeView:
 class PodView:
     """A pod of this node. `uids`: its own, and for a static pod the one that kubelet and cgroups know it by.
 
-    `containers` are names by the container runtime's id, of all kinds of containers. `owner` is its controller as
-    `Kind/name`, or empty. `started`: when those that run now were started, in seconds since 1970. `has_claims`: it may
+    `containers` are names by the container runtime's id, of all kinds of containers. `owner` is the uid of its
+    controller, or empty. `started`: when those that run now were started, in seconds since 1970. `has_claims`: it may
     have been given devices by claims (DRA), of which nothing is known here.
     """
 

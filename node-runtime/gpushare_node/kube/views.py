@@ -80,7 +80,7 @@ def _owners(entries: Iterable[Json]) -> dict[str, str]:
 
 
 def _controller(references: Iterable[Json]) -> str:
-    return next((f"{one['kind']}/{one['name']}" for one in references if one.get("controller")), "")
+    return next((one["uid"] for one in references if one.get("controller")), "")
 
 
 def _containers(status: Json) -> dict[str, str]:

@@ -51,6 +51,7 @@ class Census:
         """The GPU now. DriverError if anything of it cannot be read: half a reading is none."""
         if self.is_stale or not self._is_mig_as_it_was():
             self._read_mig()
+        _, used_before_bytes = self._read_memory()
         rows = self._read_rows()
         strangers = frozenset({row.gpu_instance for row in rows}) - (self._mig.keys() if self._mig is not None else {None})
         if strangers - self._strangers:
@@ -62,6 +63,7 @@ class Census:
             uuid=self._uuid,
             total_bytes=total_bytes,
             used_bytes=used_bytes,
+            used_before_bytes=used_before_bytes,
             rows=rows,
             instances=None if self._mig is None else {number: device.instance for number, device in self._mig.items()},
             pid_max=self._pid_max,

@@ -62,7 +62,7 @@ def _use(facts: Facts, container: str) -> str:
     tolerance = f" (and {size(facts.cap.tolerance_bytes)} of tolerance)" if facts.cap.tolerance_bytes else ""
     return (
         f"Container {container} uses {size(facts.used_bytes)} of the {size(facts.cap.bytes)}{tolerance} that it may use "
-        f"of {facts.unit.device}, for {_seconds(facts.since_seconds)}"
+        f"of {facts.unit.device}, {'on and off ' if facts.has_paused else ''}for {_seconds(facts.since_seconds)}"
     )
 
 

@@ -1,0 +1,39 @@
+"""Readings that accuse several tenants at once of what their devices themselves deny: then nobody's are believed. Pure.
+
+A driver that makes up its rows makes them up for everybody. A tenant's allocations cannot: each row of theirs is part of
+what the device says is in use.
+"""
+
+from collections.abc import Iterable
+
+from gpushare_node.guard.identity import ContainerId, ProcessKind
+from gpushare_node.guard.reading import Reading
+from gpushare_node.guard.rows import Device
+
+
+def find_accused(devices: Iterable[Device], reading: Reading) -> frozenset[str]:
+    """The namespaces of which a container would be over its cap if the rows of these devices were true."""
+    accused = set()
+    for device in devices:
+        for (container, place), used_bytes in _sums(device, reading).items():
+            grant = reading.grants[container]
+            cap = grant.caps.get(place)
+            if cap is not None and used_bytes > cap.limit_bytes:
+                accused.add(grant.owner.namespace)
+    return frozenset(accused)
+
+
+def _sums(device: Device, reading: Reading) -> dict[tuple[ContainerId, str], int]:
+    """What each container would use of each place; a row that stands in several lists counts with its largest value."""
+    largest: dict[tuple[int, str], int] = {}
+    for row in device.rows or ():
+        instance = None if device.instances is None or row.gpu_instance is None else device.instances.get(row.gpu_instance)
+        place = device.uuid if instance is None else instance.uuid
+        largest[row.pid, place] = max(largest.get((row.pid, place), 0), row.used_bytes or 0)
+    sums: dict[tuple[ContainerId, str], int] = {}
+    for (pid, place), used_bytes in largest.items():
+        process = reading.identities.get(pid)
+        container = process.container if process is not None and process.kind is ProcessKind.TENANT else None
+        if container is not None and container in reading.grants:
+            sums[container, place] = sums.get((container, place), 0) + used_bytes
+    return sums

@@ -173,7 +173,10 @@ def lease(name: str, holder: str) -> str:
 
 
 SLOT, NUMBER = "gpushare-training.1", "gpushare-training.slots"
-NO_SLOT = ["kube-scheduler", "gpushare-training", "gpushare-training.node-1", "gpushare-training.1.x", "gpushare-.slots.", "1"]
+NO_SLOT = [
+    "kube-scheduler", "gpushare-training", "gpushare-training.node-1", "gpushare-training.1.x", "gpushare-training.slots.x",
+    "1",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

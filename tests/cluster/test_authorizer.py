@@ -1,6 +1,5 @@
 """The authorizer of docs/token.md on a real API server: the runtime's token lists the pods of its own node, and no others."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,8 +61,8 @@ def test_pods_are_listed_of_the_own_node_alone(
     done = cluster.control_plane.request("GET", path, "", "application/json", token)
     assert (done.returncode == 0) is is_allowed, done.stderr
     if not is_allowed:
-        # An authorizer that fails is no 403: the API server says 500, and does not do it.
-        assert json.loads(done.stderr)["code"] == 500
+        # An authorizer that fails is no 403: the API server answers 500, in plain text, and does not do it.
+        assert "Internal Server Error" in done.stderr
 
 
 def test_everything_else_is_as_it_was(cluster: Cluster, token: str) -> None:

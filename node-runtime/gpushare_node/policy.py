@@ -208,6 +208,10 @@ class Policy:
     tenancy: Tenancy = Tenancy()
     ignored: tuple[str, ...] = field(default=(), compare=False)
 
+    def is_alike(self, other: "Policy") -> bool:
+        """Whether a node is and offers the same under both, whatever else differs: caps, rollout, names."""
+        return (self.mode, self.profile, self.gpus, self.resources) == (other.mode, other.profile, other.gpus, other.resources)
+
 
 def read(text: str) -> Policy:
     """The policy that the text is. PolicyError, with the path inside the document, for everything else.

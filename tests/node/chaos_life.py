@@ -270,8 +270,10 @@ class Life:
                 for gpu in range(self.node.count):
                     self.node.silicon.set_mode(gpu, self.node.silicon.mode(gpu)[0])
                 self.node.seen = None
-            case Reason.PARTITION_FAILED | Reason.REBOOTING:
-                assert outcome.reason is Reason.REBOOTING or "no more is tried" in outcome.message, outcome
+            case Reason.REBOOTING:
                 self.node.boot()
+            case Reason.PARTITION_FAILED:
+                assert "gpushare.dev/retry=now" in outcome.message, outcome
+                self.node.annotate("gpushare.dev/retry", "now")
             case _:
                 raise AssertionError(outcome)

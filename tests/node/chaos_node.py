@@ -147,7 +147,7 @@ class ChaosNode(LoopNode):
         if said == "Ready" and said != _reason(before):
             assert self.is_as(self.goal), "Ready is said of other hardware"
             assert self.offers_what_stands(), "Ready is said while dead ids are offered"
-        if REPARTITIONING_TAINT in self.taints() - had and self._offers() and not self.was_asked:
+        if REPARTITIONING_TAINT in self.taints() - had and self._offers() and not self.was_asked and self._is_intact():
             assert self.holders()[:1] == [NAME], "a node that offers GPUs is taken out of turn"
         assert self.labels()[DCGM] == "false", "what the operator has switched off came back"
 
@@ -165,6 +165,13 @@ class ChaosNode(LoopNode):
         text = self.folder.policy()
         whole = all(not self.silicon.mode(gpu)[0] for gpu in range(self.count))
         return not (whole or (self.goal and self.is_as(self.goal)) or (text and self.is_as(read(text))))
+
+    def _is_intact(self) -> bool:
+        """Whether what the node offers is there, and what the policy in force says, as far as the driver tells."""
+        text = self.folder.policy()
+        is_waiting = any(len(set(self.silicon.mode(gpu))) > 1 for gpu in range(self.count))
+        is_as_before = text is None or self.is_as(read(text))
+        return self.offers_what_stands() and is_as_before and not is_waiting and not self.has_driver_faults
 
     def offers_what_stands(self) -> bool:
         known = {one.rsplit("::", 1)[0] for ids in self.registered.values() for one in ids}

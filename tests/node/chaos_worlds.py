@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from gpushare_node.host.files import Files
 from gpushare_node.kube.connection import Connection
-from gpushare_node.nvml.driver import Survey
+from gpushare_node.nvml.driver import Survey, Versions
 from gpushare_node.nvml.session import Session
 from gpushare_node.policy import Policy
 from tests.node.api_handler import Handler
@@ -115,6 +115,9 @@ class JudgedDriver:
             node.seen = None if node.has_driver_faults else seen
             return seen
         return node.seen
+
+    def versions(self) -> Versions:
+        return self._session.versions()
 
     def __getattr__(self, call: str) -> Any:
         def change(uuid: str, *args: object, **named: Any) -> Any:

@@ -94,6 +94,20 @@ def text_of(policy: Policy) -> str:
     })  # fmt: skip
 
 
+TURN = "gpushare-training.0"
+"""The pool's only turn."""
+
+
+def take_turn(node: "LoopNode", name: str = "n2") -> None:
+    """Another node of the pool has the only turn; or this one, since a run before."""
+    if name == NAME:
+        node.folder.keep_turn(TURN)
+    else:
+        node.api.add_node(name)
+    spec = {"holderIdentity": name, "leaseDurationSeconds": 900}
+    node.api.add("leases", TURN, {"metadata": {"labels": {POOL_LABEL: "training"}}, "spec": spec}, namespace="gpushare")
+
+
 class Watch:
     """What is enforced while the runtime waits."""
 

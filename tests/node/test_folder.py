@@ -26,7 +26,8 @@ from gpushare_node.host.folder import (
 )
 
 JOURNAL = Journal(
-    policy_digest="d1", boot_id="b1", attempts=2, is_changing=True, paused={"nvidia.com/gpu.deploy.dcgm": "true"},
+    policy_digest="d1", boot_id="b1", attempts=2, driver="580.95.05", failed_at_seconds=812,
+    is_changing=True, paused={"nvidia.com/gpu.deploy.dcgm": "true"},
     former=(FormerGpu(uuid="GPU-0", mig=True, instances=(Remembered(profile_id=19, start=0, size=1),)),),
     pending_modes={"GPU-1": False},
 )  # fmt: skip

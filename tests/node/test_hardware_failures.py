@@ -1,5 +1,6 @@
 """What a run does where it cannot go on: the former layout stands again, other GPUs are done, and the reason is named."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -250,24 +251,67 @@ def test_26_another_policy_half_way_is_brought_to_its_end(node: GpuNode) -> None
     assert node.stands(0) == set(OTHER)
 
 
-def test_26_three_runs_may_fail_for_one_policy_and_boot(node: GpuNode) -> None:
+def fail_often(node: GpuNode) -> None:
+    """Three attempts in a row, and a driver that goes on refusing."""
     node.stand(0, *MIXED)
-    node.silicon.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1)
     for _ in range(3):
-        assert node.run(policy(OTHER)).reason is Reason.ROLLED_BACK
         node.silicon.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1)
+        assert node.run(policy(OTHER)).reason is Reason.ROLLED_BACK
     node.silicon.forget_calls()
+
+
+def test_26_after_three_failures_pauses_come_first_and_they_double(node: GpuNode) -> None:
+    fail_often(node)
     change = node.run(policy(OTHER))
     assert change.reason is Reason.PARTITION_FAILED
-    assert "3 runs have failed for this policy" in change.message
+    assert "3 attempts have failed under this policy and driver; the next begins 5 minutes after the last" in change.message
     assert node.silicon.calls() == []
     assert node.run(policy(MIXED)).reason is None, "what stands is as wanted: nothing is tried"
-    node.digest = "digest-2"
+
+
+def test_94_attempts_go_on_without_end_at_growing_pauses(node: GpuNode) -> None:
+    fail_often(node)
+    begun = []
+    while len(begun) < 10:
+        node.clock.time += 60
+        node.silicon.heal()
+        node.silicon.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1)
+        if node.run(policy(OTHER)).reason is Reason.ROLLED_BACK:
+            begun.append(node.clock.time)
+    pauses = [(later - sooner) / 60 for sooner, later in zip([0.0, *begun], begun, strict=False)]
+    assert pauses == [5, 10, 20, 40, 80, 160, 320, 360, 360, 360]
+    node.clock.time += 6 * 3600
     node.silicon.heal()
+    assert node.run(policy(OTHER)).reason is None
+    assert node.folder.journal() is None
+
+
+def test_26_another_policy_begins_anew(node: GpuNode) -> None:
+    fail_often(node)
+    node.digest = "digest-2"
     assert node.run(policy(OTHER)).reason is None
 
 
-def test_26_a_boot_gives_three_more_attempts(node: GpuNode) -> None:
+def test_94_another_driver_begins_anew(node: GpuNode) -> None:
+    fail_often(node)
+    assert node.run(policy(OTHER)).reason is Reason.PARTITION_FAILED
+    journal = node.folder.journal()
+    assert journal is not None
+    node.folder.write_journal(replace(journal, driver="570.86.15"))
+    assert node.run(policy(OTHER)).reason is None
+
+
+@pytest.mark.parametrize("at", [10**9, 0], ids=["a clock that went back", "long ago"])
+def test_94_a_time_that_cannot_be_stops_no_attempt(node: GpuNode, at: int) -> None:
+    fail_often(node)
+    node.clock.time = 10_000
+    journal = node.folder.journal()
+    assert journal is not None
+    node.folder.write_journal(replace(journal, failed_at_seconds=at, attempts=3))
+    assert node.run(policy(OTHER)).reason is None
+
+
+def test_26_a_boot_begins_anew(node: GpuNode) -> None:
     node.folder.write_journal(Journal(policy_digest=node.digest, boot_id="boot-0", attempts=3))
     assert node.run(policy(SEVEN)).reason is None
 

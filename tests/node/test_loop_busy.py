@@ -4,11 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from gpushare_node.clock import Stopped
 from gpushare_node.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT
 from gpushare_node.policy import Mode, OnBusy
 from gpushare_node.voice.reasons import Reason
 from tests.node.api_server import ApiServer
-from tests.node.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, text_of, whole
+from tests.node.loop_node import NAME, SEVEN, TURN, TWO, LoopNode, mig, rollout, take_turn, text_of, whole
+
+EXPORTER = {"kind": "DaemonSet", "name": "exporter", "controller": True}
+WORKERS = {"kind": "ReplicaSet", "name": "workers", "controller": True}
 
 
 @pytest.fixture
@@ -19,6 +23,10 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
 def busy(node: LoopNode, **more) -> str:
     """Seven instances in force, and a pod that sleeps on the one at 0, outside TWO's reach nowhere."""
     node.run(mig(SEVEN))
+    return busy_now(node, **more)
+
+
+def busy_now(node: LoopNode, **more) -> str:
     uuid = node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0))
     node.tenant("sleeper", uuid, "nvidia.com/mig-1g.5gb", **more)
     return uuid
@@ -142,18 +150,101 @@ def test_a_first_install_that_takes_away_what_the_node_offers_waits_for_its_tena
     assert node.run(rollout(whole(replicas=4), drain_timeout_seconds=10)).reason is Reason.GPU_BUSY
 
 
-def test_after_waiting_in_vain_a_run_that_holds_does_not_taint_before_they_have_gone(node: LoopNode) -> None:
+def test_90_a_busy_node_gives_way_then_drains_once_and_then_waits_without_a_taint(node: LoopNode) -> None:
+    """No turn and no taint for as long as the drain may take; then both; and after that, in vain, neither."""
     busy(node)
-    tainted = {}
+    seen: dict[float, tuple[bool, bool]] = {}
     start = node.clock.now()
 
     def watch(time: float) -> None:
-        tainted[time] = REPARTITIONING_TAINT in node.taints()
+        seen[time - start] = (REPARTITIONING_TAINT in node.taints(), node.holds_turn())
         if time > start + 400 and node.entries:
             node.entries.clear()
             node.publish()
 
     node.on_tick = watch
-    assert node.run(rollout(mig(TWO), drain_timeout_seconds=30), hold=True).reason is Reason.READY
-    assert not any(value for time, value in tainted.items() if 31 < time - start < 400)
-    assert any(line.startswith("cycle") for line in node.watched[35:])
+    assert node.run(rollout(mig(TWO), drain_timeout_seconds=40), hold=True).reason is Reason.READY
+    assert {both for time, both in seen.items() if time < 40} == {(False, False)}
+    assert {both for time, both in seen.items() if 62 < time < 98} == {(True, True)}
+    assert {both for time, both in seen.items() if 105 < time < 400} == {(False, False)}
+    assert sum(line.startswith("cycle") for line in node.watched) > 390, "the former caps are held all the time"
+
+
+def test_90_a_busy_node_is_changed_as_soon_as_its_tenants_have_gone(node: LoopNode) -> None:
+    busy(node)
+    node.on_tick = lambda time: time > 100 and node.entries and (node.entries.clear(), node.publish())
+    assert node.run(mig(TWO), hold=True).reason is Reason.READY
+    assert node.clock.now() < 150
+
+
+def test_90_tenants_that_come_while_a_node_waits_for_its_turn_cost_the_others_nothing(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    take_turn(node)
+    node.api.forget_requests()
+
+    def come(time: float) -> None:
+        if time > 20 and not node.entries:
+            busy_now(node)
+            node.api.remove("leases", TURN, namespace="gpushare")
+        node.clock.is_stopped = time > 600
+
+    node.on_tick = come
+    with pytest.raises(Stopped):
+        node.run(mig(TWO), hold=True)
+    assert (node.holds_turn(), node.taints(), node.condition()) == (False, set(), "GPUBusy")
+
+
+@pytest.mark.parametrize(("more", "drains"), [({}, True), ({"namespace": "kube-system"}, False)])
+def test_90_what_can_be_moved_is_moved_at_once_and_what_cannot_is_given_way(node: LoopNode, more, drains: bool) -> None:
+    busy(node, **more)
+    node.on_tick = lambda time: setattr(node.clock, "is_stopped", time > 300)
+    wanted = rollout(mig(TWO), on_busy=OnBusy.EVICT)
+    if drains:
+        assert node.run(wanted, hold=True).reason is Reason.READY
+        return
+    with pytest.raises(Stopped):
+        node.run(wanted, hold=True)
+    assert (node.api.writes("eviction"), node.holds_turn(), node.taints()) == ([], False, set())
+
+
+def test_90_a_drain_that_was_cut_off_goes_on(node: LoopNode) -> None:
+    busy(node)
+    wanted = rollout(mig(TWO), drain_timeout_seconds=600)
+    node.on_tick = lambda time: setattr(node.clock, "is_stopped", REPARTITIONING_TAINT in node.taints() and time > 900)
+    with pytest.raises(Stopped):
+        node.run(wanted, hold=True)
+    node.clock.is_stopped = False
+    node.api.edit("nodes", NAME, lambda one: one["spec"].update(taints=[{"key": REPARTITIONING_TAINT, "effect": "NoSchedule"}]))
+    take_turn(node, NAME)
+    start, seen = node.clock.now(), []
+    node.on_tick = lambda time: (seen.append(node.holds_turn()), setattr(node.clock, "is_stopped", time > start + 300))
+    with pytest.raises(Stopped):
+        node.run(wanted, hold=True)
+    assert all(seen[:300]), "no second time of giving way"
+
+
+def test_93_a_pod_that_its_controller_brings_back_is_evicted_once(node: LoopNode) -> None:
+    uuid = busy(node, owner=EXPORTER)
+    asked = []
+
+    def bring_back(_: float) -> None:
+        gone = len(node.api.writes("eviction"))
+        if gone > len(asked):
+            asked.append(gone)
+            node.entries.clear()
+            node.tenant(f"again-{gone}", uuid, "nvidia.com/mig-1g.5gb", owner=EXPORTER)
+
+    node.on_tick = bring_back
+    outcome = node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT, drain_timeout_seconds=1800))
+    assert outcome.reason is Reason.GPU_BUSY
+    assert "DaemonSet/exporter brings it back" in outcome.message
+    assert len(node.api.writes("eviction")) == 1
+
+
+def test_93_every_pod_of_a_controller_that_was_there_is_evicted(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    for start in range(3):
+        uuid = node.silicon.mig_uuid(0, node.gpus.gi_at(0, start))
+        node.tenant(f"worker-{start}", uuid, "nvidia.com/mig-1g.5gb", owner=WORKERS)
+    assert node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT)).reason is Reason.READY
+    assert len(node.api.writes("eviction")) == 3

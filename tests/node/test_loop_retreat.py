@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gpushare_node.clock import Stopped
 from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
 from gpushare_node.policy import OnBusy, Stack
 from gpushare_node.voice.reasons import Reason
@@ -84,12 +85,76 @@ def test_what_has_failed_too_often_sends_nobody_away_any_more(node: LoopNode) ->
     add_tenant(node)
     node.api.forget_requests()
     outcome = node.run(wanted)
-    assert (outcome.reason, "no more is tried" in outcome.message) == (Reason.PARTITION_FAILED, True)
+    assert (outcome.reason, "gpushare.dev/retry=now" in outcome.message) == (Reason.PARTITION_FAILED, True)
     assert [name for _, name in node.api.writes()] == [f"/api/v1/nodes/{NAME}/status"], "no eviction, no taint, no pause"
     node.gpus.reboot()
     node.api.remove("pods", "sleeper", namespace="science")
     node.enumerate()
     assert node.run(wanted).reason is Reason.READY
+
+
+def fail_often(node: LoopNode) -> None:
+    """Up to the pause of five minutes."""
+    node.run(mig(SEVEN))
+    for _ in range(3):
+        node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999, times=1)
+        assert node.run(mig(TWO, key=OTHER)).reason is Reason.ROLLED_BACK
+    node.api.forget_requests()
+
+
+def test_94_a_node_that_failed_tries_again_by_itself_and_tells_of_it_once(node: LoopNode) -> None:
+    fail_often(node)
+    start = node.clock.now()
+    assert node.run(mig(TWO, key=OTHER), hold=True).reason is Reason.READY
+    assert 300 <= node.clock.now() - start < 600
+    assert node.taints() == set()
+
+
+def test_94_an_annotation_begins_anew_at_once_and_is_taken_away(node: LoopNode) -> None:
+    fail_often(node)
+    start = node.clock.now()
+    asked = []
+
+    def ask(time: float) -> None:
+        if time > start + 5 and not asked:
+            asked.append(time)
+            node.annotate("gpushare.dev/retry", "now")
+
+    node.on_tick = ask
+    assert node.run(mig(TWO, key=OTHER), hold=True).reason is Reason.READY
+    assert node.clock.now() - start < 60
+    assert "gpushare.dev/retry" not in node.annotations()
+
+
+def test_94_an_annotation_ends_the_patience_of_a_busy_node(node: LoopNode) -> None:
+    """It drains once more, though it has waited in vain before."""
+    node.run(mig(SEVEN))
+    add_tenant(node)
+    seen = []
+    start = node.clock.now()
+
+    def watch(time: float) -> None:
+        if time > start + 500:
+            seen.append(node.taints())
+            if len(seen) == 1:
+                node.annotate("gpushare.dev/retry", "please")
+        node.clock.is_stopped = time > start + 600
+
+    node.on_tick = watch
+    with pytest.raises(Stopped):
+        node.run(rollout(mig(TWO, key=OTHER), drain_timeout_seconds=40), hold=True)
+    assert {REPARTITIONING_TAINT} in seen
+
+
+def test_94_a_failed_node_whose_pod_starts_anew_finds_its_turn(node: LoopNode) -> None:
+    """It offers its former layout and has no taint. Without its turn the bad change would go on to the next node."""
+    fail_often(node)
+    assert node.holds_turn()
+    node.on_tick = lambda time: setattr(node.clock, "is_stopped", time > 200)
+    with pytest.raises(Stopped):
+        node.run(mig(TWO, key=OTHER), hold=True)
+    assert node.holds_turn()
+    assert "PUT" in [method for method, _ in node.api.writes("leases")]
 
 
 def test_the_turn_of_a_killed_run_is_given_back_by_the_one_that_finds_all_well(node: LoopNode) -> None:

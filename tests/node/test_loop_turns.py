@@ -4,23 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL
+from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
+from gpushare_node.policy import OnBusy
 from gpushare_node.voice.reasons import Reason
 from tests.node.api_server import ApiServer
-from tests.node.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, text_of, whole
+from tests.node.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, take_turn, text_of, whole
 
 
 @pytest.fixture
 def node(tmp_path: Path, api: ApiServer) -> LoopNode:
     return LoopNode(tmp_path, api)
-
-
-def take_turn(node: LoopNode) -> None:
-    """Another node of the pool has the only turn."""
-    node.api.add_node("n2")
-    spec = {"holderIdentity": "n2", "leaseDurationSeconds": 900}
-    node.api.add("leases", "gpushare-training.0", {"metadata": {"labels": {POOL_LABEL: "training"}}, "spec": spec},
-                 namespace="gpushare")  # fmt: skip
 
 
 def test_without_a_turn_nothing_is_tainted_and_nothing_changed(node: LoopNode) -> None:
@@ -139,3 +132,60 @@ def test_a_turn_is_renewed_while_tenants_are_waited_for(node: LoopNode) -> None:
     node.api.forget_requests()
     node.run(rollout(mig(TWO), drain_timeout_seconds=700))
     assert [method for method, _ in node.api.writes("leases")] == ["POST", "PUT", "PUT", "DELETE"]
+
+
+def test_91_what_a_reboot_took_is_made_again_behind_nobody(node: LoopNode) -> None:
+    """Hopper loses the mode as well. What the plugin would offer meanwhile is whole GPUs."""
+    node.run(mig(SEVEN))
+    node.gpus.reboot()
+    node.silicon.set_mode(0, False)
+    node.enumerate()
+    take_turn(node)
+    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert (node.gpus.stands(0), node.taints()) == (set(SEVEN), set())
+
+
+def test_91_a_repair_queues_behind_nobody_though_caps_have_changed_since(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    node.gpus.reboot()
+    node.silicon.set_mode(0, False)
+    node.enumerate()
+    take_turn(node)
+    assert node.run(rollout(mig(SEVEN), max_unavailable=2)).reason is Reason.READY
+
+
+@pytest.mark.parametrize("is_busy", [True, False])
+def test_91_a_node_whose_layout_is_gone_takes_no_pods_while_it_queues_for_another(node: LoopNode, is_busy: bool) -> None:
+    node.run(mig(SEVEN))
+    node.gpus.reboot()
+    node.silicon.set_mode(0, False)
+    node.enumerate()
+    take_turn(node)
+    if is_busy:
+        node.tenant("sleeper", node.silicon.uuid(0))
+    outcome = node.run(rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.FAIL))
+    assert outcome.reason is (Reason.GPU_BUSY if is_busy else Reason.WAITING_FOR_TURN)
+    assert node.taints() == {REPARTITIONING_TAINT}
+
+
+def test_91_a_repair_that_fails_keeps_pods_away_and_stops_nobody(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    node.gpus.reboot()
+    node.silicon.set_mode(0, False)
+    node.enumerate()
+    node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999)
+    assert node.run(mig(SEVEN)).reason is Reason.ROLLED_BACK
+    assert (node.taints(), node.holds_turn()) == ({REPARTITIONING_TAINT}, False)
+
+
+def test_92_a_turn_is_renewed_while_the_driver_loads(node: LoopNode) -> None:
+    """A driver's container compiles for minutes; the turn of a run that was killed expires after fifteen."""
+    node.run(mig(SEVEN))
+    take_turn(node, NAME)
+    node.api.edit("nodes", NAME, lambda one: one["spec"].update(taints=[{"key": REPARTITIONING_TAINT, "effect": "NoSchedule"}]))
+    node.silicon.unload()
+    node.api.forget_requests()
+    node.on_tick = lambda time: time > 595 and node.silicon.reload()
+    assert node.run(mig(TWO, key="mig-00000002")).reason is Reason.READY
+    renewals = [method for method, _ in node.api.writes("leases")]
+    assert renewals == ["PUT", "PUT", "DELETE"]

@@ -48,7 +48,9 @@ def bring(visit: Visit, goal: Goal, node: NodeView | None) -> Outcome:
             # A GPU that cannot follow would leave the node with half of each layout, and the tenants' work gone for it.
             raise Halted(*worst(sight), is_kept=True)
         needs_room = sight.plan.operations or sight.compute_modes or wish.disturbed or _is_relabelled(goal.policy, former, node)
-        if needs_room and not hardware.is_tried_out(sight):
+        if needs_room and node is not None:
+            room.close(node)
+        if needs_room and not hardware.is_backing_off(sight):
             sight = room.make(node, sight)
         return _Bringing(visit=visit, goal=goal, former=former, room=room, before=hardware.devices(sight)).run(sight)
     finally:
@@ -59,10 +61,12 @@ def _wish(policy: Policy, former: Policy | None, node: NodeView | None) -> Wish:
     """A node that offers a former layout is kept whole; one that is repaired, or offers nothing, has nothing to be kept."""
     if node is None:
         return Wish(policy=policy, is_partly=True)
+    is_repair = former is not None and former.is_alike(policy)
     return Wish(
         policy=policy,
         disturbed=find_disturbed(former, policy, node.labels, node.allocatable),
-        is_partly=former == policy or not offered(node.allocatable),
+        is_partly=is_repair or not offered(node.allocatable),
+        is_repair=is_repair,
     )
 
 
@@ -71,7 +75,7 @@ def _is_relabelled(policy: Policy, former: Policy | None, node: NodeView | None)
 
     What is put right under the policy in force is no change, and queues behind nobody.
     """
-    if node is None or former == policy or not offered(node.allocatable):
+    if node is None or (former is not None and former.is_alike(policy)) or not offered(node.allocatable):
         return False
     return node.labels.get(PLUGIN_LABEL, "")[:-2] != policy.profile
 
@@ -90,7 +94,7 @@ class _Bringing:
     _offering: Offering | None = None
 
     def run(self, sight: Sight) -> Outcome:
-        if self.room.hardware.is_tried_out(sight):
+        if self.room.hardware.is_backing_off(sight):
             # Nobody is sent away, and no client paused, for what is not tried any more. What stands is offered.
             change = self.room.hardware.change(self.goal.policy, sight, frozenset(), self.visit.take)
             self._publish()

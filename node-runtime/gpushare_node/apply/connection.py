@@ -40,7 +40,9 @@ class Connection:
             except DriverError:
                 return  # It is gone already, and so are the handles.
 
-    def wait(self, timeout_seconds: float, on_wait: Callable[[str], None]) -> Reason | None:
+    def wait(
+        self, timeout_seconds: float, on_wait: Callable[[str], None], sleep: Callable[[float], None]
+    ) -> Reason | None:
         """Until the driver answers; after this time, why it does not. A driver container compiles for minutes at times."""
         deadline = self._clock.now() + timeout_seconds
         pause = 1.0
@@ -58,7 +60,7 @@ class Connection:
                     is_mismatch = error.code == Code.LIB_RM_VERSION_MISMATCH
                     return Reason.DRIVER_MISMATCH if is_mismatch else Reason.WAITING_FOR_DRIVER
                 on_wait(str(error))
-                self._clock.sleep(min(pause, left))
+                sleep(min(pause, left))
                 pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
             else:
                 return None

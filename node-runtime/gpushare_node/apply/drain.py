@@ -3,7 +3,7 @@
 Nothing is changed on the hardware here, and whoever waited in vain leaves the node as it was.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gpushare_node.apply.busy import Obstacle, find_allocated, find_obstacle
 from gpushare_node.apply.clients import must_pause
@@ -15,10 +15,9 @@ from gpushare_node.apply.pools import is_leaving
 from gpushare_node.apply.sight import Sight
 from gpushare_node.apply.visit import Visit
 from gpushare_node.host.kubelet import CheckpointError
-from gpushare_node.kube.cluster import ClusterError, Eviction, NodeView
+from gpushare_node.kube.cluster import NodeView
 from gpushare_node.policy import OnBusy, Policy
 from gpushare_node.voice.reasons import Reason
-from gpushare_node.voice.results import Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,13 +25,14 @@ class Wish:
     """A change of the node that is wanted.
 
     `disturbed` are resources whose holders suffer from it by the label alone. `is_partly`: GPUs that nobody uses may be
-    changed while others are blocked; not where the node offers a former layout, for half of each is neither. `is_asked`:
-    somebody has asked the node to release, so no turn is taken.
+    changed while others are blocked; not where the node offers a former layout, for half of each is neither. No turn is taken
+    with `is_repair`, for the node is to become again what it was, nor with `is_asked`: somebody has asked it to release.
     """
 
     policy: Policy
     disturbed: frozenset[str] = frozenset()
     is_partly: bool = False
+    is_repair: bool = False
     is_leaving: bool = False
     is_asked: bool = False
 
@@ -47,7 +47,7 @@ class Room:
     sight: Sight | None = None
     obstacle: Obstacle | None = None
     allocated: frozenset[str] = frozenset()
-    _asked: set[str] = field(default_factory=set)
+    _is_closed: bool = False
 
     def remember(self, former: Policy | None, sight: Sight) -> None:
         """Find out whether the node is what it was before, and may be left so: the former layout, and no dead ids on offer."""
@@ -58,11 +58,16 @@ class Room:
             return
         self.visit.is_former_standing = is_right_still and not dead
 
+    def close(self, node: NodeView) -> None:
+        """Let no pods come to a node that is not what it says it is, whatever else it must wait for."""
+        if not self.visit.is_former_standing:
+            self._keep_off(node)
+
     def make(self, node: NodeView | None, sight: Sight) -> Sight:
         """What is seen when no pod is in the way, after `sight`. Halted where the change cannot be now: nothing was changed."""
         seconds = self._patience()
-        if not seconds:
-            # Who will not wait gets no taint and takes no turn while it is in vain.
+        if not seconds or (node is not None and self._must_queue(node) and self._gives_way()):
+            # Who will not wait, or not yet, gets no taint and takes no turn while it is in vain.
             self._await(0.0, is_last=False)
         if node is not None:
             self._begin(node, sight)
@@ -82,17 +87,40 @@ class Room:
         is_waiting = rollout.on_busy is not OnBusy.FAIL and self.visit.is_patient
         return float(rollout.drain_timeout_seconds) if is_waiting else 0.0
 
+    @property
+    def _platform(self) -> frozenset[str]:
+        return self.wish.policy.tenancy.platform()
+
+    def _must_queue(self, node: NodeView) -> bool:
+        """A node that offers nothing, or not what it should, is out already, and takes no turn from another."""
+        return bool(offered(node.allocatable)) and not self.wish.is_asked and not self.wish.is_repair
+
+    def _gives_way(self) -> bool:
+        """Whether other nodes go first, should tenants be in the way here: they may end by themselves, or cannot be moved."""
+        if self.visit.drains_at is not None and not self.visit.is_giving_way:
+            return False
+        if self.wish.policy.rollout.on_busy is not OnBusy.EVICT:
+            return True
+        self.visit.wait(lambda: self._find(is_last=False), 0.0)
+        holders = () if self.obstacle is None else self.obstacle.holders
+        return self.obstacle is not None and not any(self.visit.evictions.can_move(one, self._platform) for one in holders)
+
     def _begin(self, node: NodeView, sight: Sight) -> None:
         """A turn where the node offers GPUs, then the taint. A release that was asked for ends the offer anyway: no turn."""
         limit = self.wish.policy.rollout.max_unavailable
-        if offered(node.allocatable) and not self.wish.is_asked and not self.visit.pace.take(limit):
+        if self._must_queue(node) and not self.visit.pace.take(limit):
             text = f"{limit} of the nodes of pool {self.wish.policy.pool} may be changed at once, and so many are"
             raise Halted(Reason.WAITING_FOR_TURN, text, is_kept=True)
-        self.visit.keep_off(node, None if self.wish.is_leaving else self.wish.policy.pool)
+        self._keep_off(node)
         if self.wish.is_leaving or sight.plan.operations:
             # Another label alone is done in seconds; what lasts longer says what it waits for.
             reason = Reason.RELEASING if self.wish.is_leaving else Reason.PARTITIONING
             self.visit.say(reason, "the GPUs are being brought to the layout")
+
+    def _keep_off(self, node: NodeView) -> None:
+        if not self._is_closed:
+            self.visit.keep_off(node, None if self.wish.is_leaving else self.wish.policy.pool)
+            self._is_closed = True
 
     def _await(self, seconds: float, *, is_last: bool) -> Sight:
         lack = self.visit.wait(lambda: self._find(is_last=is_last), seconds)
@@ -100,7 +128,10 @@ class Room:
             text = lack.message if lack else "nothing was seen"
             raise Halted(Reason.PARTITIONING, text, is_kept=True)
         if lack is not None and not self._may_go_on(self.sight):
-            self.visit.is_patient = False
+            if seconds:
+                self.visit.is_patient = False
+            elif self.visit.drains_at is None:
+                self.visit.drains_at = self.visit.site.clock.now() + self._patience()
             raise Halted(lack.reason, lack.message, is_kept=True)
         return self.sight
 
@@ -117,9 +148,12 @@ class Room:
         if not self.obstacle.holders and not is_last and self._pauses(self.sight):
             # Processes of no pod may be GPU clients: those are paused next, and looked at again.
             return None
-        if self.wish.policy.rollout.on_busy is OnBusy.EVICT and self.visit.site.cluster is not None:
-            self._evict(self.obstacle)
-        return Lack(reason=Reason.GPU_BUSY, message=f"in the way: {self.obstacle.message}")
+        if self.wish.policy.rollout.on_busy is OnBusy.EVICT and self._is_closed:
+            # Where pods may still come, one that is moved away makes room for the next.
+            for said in self.visit.evictions.ask(self.visit.cluster, self.obstacle.holders, self._platform):
+                self.visit.take(said)
+        back = self.visit.evictions.tell_successors(self.obstacle.holders)
+        return Lack(reason=Reason.GPU_BUSY, message=f"in the way: {self.obstacle.message}{back}")
 
     def _pauses(self, sight: Sight) -> bool:
         """Whether clients will be paused for the change."""
@@ -139,18 +173,3 @@ class Room:
         node = self.visit.cluster.node()
         if is_leaving(node, is_selected=self.visit.cluster.selects(node)):
             raise Halted(Reason.RELEASING, "the node is to leave the pool before its GPUs were changed", is_kept=True)
-
-    def _evict(self, obstacle: Obstacle) -> None:
-        """Ask for evictions. A disruption budget may refuse: asked again at the next look. The platform's pods stay."""
-        for holder in obstacle.holders:
-            pod = holder.pod
-            if pod is None or pod.is_terminating or pod.namespace in self.wish.policy.tenancy.platform():
-                continue
-            try:
-                answer = self.visit.cluster.evict(pod)
-            except ClusterError as error:
-                self.visit.note("evict", holder.name, Status.FAILED, str(error))
-                continue
-            if answer is Eviction.EVICTED and holder.pod_uid not in self._asked:
-                self._asked.add(holder.pod_uid)
-                self.visit.note("evict", holder.name, Status.CHANGED, "it holds a GPU that is to be changed")

@@ -5,17 +5,19 @@ be done is `partition`'s, how one GPU is changed `change`'s. It asks no API serv
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gpushare_node.apply.change import GpuChange, Standing
 from gpushare_node.apply.connection import Connection
-from gpushare_node.apply.record import MOST_ATTEMPTS, Record
+from gpushare_node.apply.record import Record
 from gpushare_node.apply.sight import Sight, registrable, see
 from gpushare_node.apply.steps import Steps
 from gpushare_node.apply.telling import names_of, tell, tell_later, tell_layout
 from gpushare_node.clock import Clock
 from gpushare_node.host.devices import Machine, this_machine
 from gpushare_node.host.folder import Folder
+from gpushare_node.kube.cluster import RETRY_ANNOTATION
 from gpushare_node.nvml.driver import Driver, DriverError
 from gpushare_node.partition import GpuPlan
 from gpushare_node.policy import Policy
@@ -61,16 +63,21 @@ class Hardware:
         """`policy_digest` names the policy's text: failed attempts are counted for it. `machine` None: this one."""
         self._machine = machine or this_machine()
         self._connection = Connection(open_driver, clock)
-        self._record = Record(folder, policy_digest=policy_digest, boot_id=self._machine.boot_id)
+        self._record = Record(folder, clock, policy_digest=policy_digest, boot_id=self._machine.boot_id)
         self._clock = clock
 
-    def wait(self, timeout_seconds: float, on_wait: Callable[[str], None]) -> Reason | None:
+    def wait(
+        self, timeout_seconds: float, on_wait: Callable[[str], None], sleep: Callable[[float], None] | None = None
+    ) -> Reason | None:
         """Until the driver answers: None; or why it still does not after that time. `on_wait` is told before every pause."""
-        return self._connection.wait(timeout_seconds, on_wait)
+        return self._connection.wait(timeout_seconds, on_wait, sleep or self._clock.sleep)
 
     def look(self, policy: Policy, allocated: frozenset[str] = frozenset()) -> Sight:
         """The GPUs now. `allocated` are UUIDs that kubelet gave to pods which have not ended."""
         surveys = self._connection.driver.survey()
+        if not self._record.driver:
+            with suppress(DriverError):
+                self._record.driver = self._connection.driver.versions().driver
         servers = self._machine.find_servers({pid for survey in surveys for _, pid in survey.pids})
         return see(surveys, policy, allocated=allocated, pending_modes=self._record.pending_modes, servers=servers)
 
@@ -78,9 +85,9 @@ class Hardware:
         """The UUIDs that the device plugin must register for what was seen: whole GPUs without MIG, and MIG devices."""
         return registrable(sight.surveys)
 
-    def is_tried_out(self, sight: Sight) -> bool:
-        """Whether something would have to change, and failed so often that it is not tried again."""
-        return bool(sight.plan.operations or sight.compute_modes) and self._record.is_exhausted
+    def is_backing_off(self, sight: Sight) -> bool:
+        """Whether something would have to change, and failed so often that it is not tried again yet."""
+        return bool(sight.plan.operations or sight.compute_modes) and self._record.backoff is not None
 
     def change(
         self, policy: Policy, sight: Sight, allocated: Allocated | frozenset[str], on_result: Callable[[Result], None], *,
@@ -104,8 +111,8 @@ class Hardware:
         if check:
             for gpu in must_change:
                 _foresee(gpu, sight, policy, say)
-        elif must_change and self._record.is_exhausted:
-            standings += [_exhausted(gpu, say) for gpu in must_change]
+        elif must_change and (backoff := self._record.backoff) is not None:
+            standings += [_leave(gpu, backoff, say) for gpu in must_change]
         else:
             changed = [self._change_gpu(gpu, policy, ask, say) for gpu in must_change]
             standings += changed
@@ -194,7 +201,10 @@ def _foresee(gpu: GpuPlan, sight: Sight, policy: Policy, say: Callable[[Result],
         say(tell_later(gpu, next(one.instances for one in policy.gpus if one.index == gpu.index)))
 
 
-def _exhausted(gpu: GpuPlan, say: Callable[[Result], None]) -> Standing:
-    detail = f"{MOST_ATTEMPTS} runs have failed for this policy: no more is tried before the policy changes or the node boots"
-    say(Result(step="layout", target=f"GPU {gpu.index}", status=Status.FAILED, detail=detail))
+def _leave(gpu: GpuPlan, backoff: tuple[int, int], say: Callable[[Result], None]) -> Standing:
+    """The message stays the same until the next attempt: it is told once."""
+    attempts, seconds = backoff
+    when = f"the next begins {seconds // 60} minutes after the last, or at once with the annotation {RETRY_ANNOTATION}=now"
+    detail = f"{attempts} attempts have failed under this policy and driver; {when}"
+    say(Result(step="layout", target=f"GPU {gpu.index}", status=Status.SKIPPED, detail=detail))
     return Standing(index=gpu.index, reason=Reason.PARTITION_FAILED, message=detail)

@@ -95,8 +95,10 @@ def _make_exclusive(visit: Visit, former: Policy | None, pool: str, node: NodeVi
         )  # fmt: skip
         room = Room(visit=visit, hardware=hardware, wish=wish)
         room.remember(former, sight)
-        if hardware.is_tried_out(sight):
-            raise Halted(Reason.PARTITION_FAILED, "leaving has failed too often: it is not tried again before the next boot")
+        if node is not None and (sight.plan.operations or sight.compute_modes):
+            room.close(node)
+        if hardware.is_backing_off(sight):
+            raise Halted(Reason.PARTITION_FAILED, "leaving has failed, and is not tried again yet")
         if sight.plan.operations or sight.compute_modes or wish.disturbed:
             sight = room.make(node, sight)
         change = change_hardware(

@@ -16,6 +16,7 @@ from gpushare_node.apply.pace import Pace
 from gpushare_node.apply.pause import restore
 from gpushare_node.apply.pools import find_owner, is_leaving
 from gpushare_node.apply.repeating import repeat
+from gpushare_node.apply.retrying import heed_retry
 from gpushare_node.apply.visit import Site, Visit
 from gpushare_node.host.kubelet import CheckpointError
 from gpushare_node.kube.cluster import RELEASED_ANNOTATION, REPARTITIONING_TAINT, ClusterError, NodeView
@@ -30,7 +31,9 @@ def run(site: Site, goal: Goal, *, hold: bool = False) -> Outcome:
     FolderError where another runtime is at work; Stopped when the program is asked to end: what must not stay is put right
     on the way out, and the journal has the rest.
     """
-    visit = Visit(site=site, pace=Pace(site.cluster, site.clock))
+    # A run that does not stay cannot come back later: it waits for tenants at once.
+    drains_at = None if hold else site.clock.now()
+    visit = Visit(site=site, pace=Pace(site.cluster, site.clock), digest=goal.digest, drains_at=drains_at)
     return repeat(visit, lambda: _attempt(visit, goal), hold=hold)
 
 
@@ -47,14 +50,15 @@ def _attempt(visit: Visit, goal: Goal) -> Outcome:
 
 def _visit_node(visit: Visit, goal: Goal, node: NodeView) -> Outcome:
     """What the node is to us comes first: ours, somebody else's, or to be left."""
+    heed_retry(visit, node)
     pods = visit.cluster.pods()
     policy = goal.policy
     managers = mig_managers(pods)
     if policy.partitioner is Partitioner.GPUSHARE and not managers:
         restore(visit)
-    if any(taint.key == REPARTITIONING_TAINT for taint in node.taints):
-        # A run before this one was stopped, or failed: its turn is found again, to be given back at the end. None is taken.
-        visit.pace.find()
+    if _may_have_turn(visit, node) and visit.pace.find():
+        # A run before this one was stopped, or failed: what it waited for is waited for, and its turn given back at the end.
+        visit.drains_at = visit.site.clock.now()
     if is_leaving(node, is_selected=visit.cluster.selects(node)):
         # What stands is the former policy's; how tenants are treated is the pool's word of today.
         former = visit.former() or policy
@@ -68,6 +72,13 @@ def _visit_node(visit: Visit, goal: Goal, node: NodeView) -> Outcome:
     if RELEASED_ANNOTATION in node.annotations:
         visit.cluster.annotate({RELEASED_ANNOTATION: None})
     return bring(visit, goal, node)
+
+
+def _may_have_turn(visit: Visit, node: NodeView) -> bool:
+    """Whether a run before this one can have left a turn. One that failed keeps it, though the former layout is offered."""
+    journal = visit.site.folder.journal()
+    has_failed = journal is not None and journal.attempts > 0
+    return has_failed or any(taint.key == REPARTITIONING_TAINT for taint in node.taints)
 
 
 def _bring_offline(visit: Visit, goal: Goal, error: ClusterError) -> Outcome:

@@ -39,10 +39,10 @@ class Pace:
             return self.take(self._limit)
         return False
 
-    def find(self) -> None:
-        """Find the turn of a run before this one, to be renewed and given back. None is taken. ClusterError."""
-        if self._cluster is not None:
-            self._has_turn = self._cluster.find_turn()
+    def find(self) -> bool:
+        """Whether a run before this one has left a turn, to be renewed and given back. None is taken. ClusterError."""
+        self._has_turn = self._cluster is not None and self._cluster.find_turn()
+        return self._has_turn
 
     def renew(self) -> None:
         """Say once a minute that it is still needed. One that was lost shows when the next is taken: what has begun goes on."""

@@ -7,19 +7,26 @@ decides what is to be done; the journal says what stood before, which modes were
 from contextlib import suppress
 from dataclasses import replace
 
+from gpushare_node.clock import Clock
 from gpushare_node.host.folder import Folder, FolderError, FormerGpu, Journal
 
-MOST_ATTEMPTS = 3
-"""Runs that may fail for one policy in one boot. What failed three times destroys only more."""
+_FREE_ATTEMPTS = 3
+"""Runs that may fail one after the other. After them each attempt may destroy more than it mends, and pauses come first."""
+
+_FIRST_PAUSE_SECONDS = 300
+_MAX_PAUSE_SECONDS = 6 * 3600
 
 
 class Record:
     """The journal. Every method that writes raises FolderError."""
 
-    def __init__(self, folder: Folder, *, policy_digest: str, boot_id: str) -> None:
+    def __init__(self, folder: Folder, clock: Clock, *, policy_digest: str, boot_id: str) -> None:
         self._folder = folder
+        self._clock = clock
         self._digest = policy_digest
         self._boot_id = boot_id
+        self.driver = ""
+        """The driver's version, once it has been seen: under another one attempts are counted anew."""
         self._was_changing: bool | None = None
         """Whether a change was under way already, when this run began to change things."""
 
@@ -29,9 +36,14 @@ class Record:
         return dict(self._journal().pending_modes)
 
     @property
-    def is_exhausted(self) -> bool:
-        """Whether so many runs have failed that no more may be tried."""
-        return self._journal().attempts >= MOST_ATTEMPTS
+    def backoff(self) -> tuple[int, int] | None:
+        """How many runs have failed, and how many seconds after the last the next may begin; None: it may begin now."""
+        journal = self._journal()
+        if journal.attempts < _FREE_ATTEMPTS:
+            return None
+        pause = min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(journal.attempts - _FREE_ATTEMPTS, 16))
+        is_over = not 0 <= self._clock.now() - journal.failed_at_seconds < pause
+        return None if is_over else (journal.attempts, pause)
 
     def unfinished(self, uuid: str) -> FormerGpu | None:
         """The GPU as it was before a run that did not end, in this boot."""
@@ -60,7 +72,8 @@ class Record:
         """
         journal = self._journal()
         if has_failed:
-            journal = replace(journal, attempts=journal.attempts + 1)
+            now = int(self._clock.now())
+            journal = replace(journal, attempts=journal.attempts + 1, driver=self.driver, failed_at_seconds=now)
         elif is_as_wanted:
             journal = replace(journal, attempts=0)
         if is_as_wanted or (self._was_changing is False and not has_changed and not journal.former):
@@ -68,12 +81,14 @@ class Record:
         self._write(journal)
 
     def _journal(self) -> Journal:
-        """What is written, as far as it still holds: instances end with the boot, attempts with policy and boot."""
+        """What is written, as far as it still holds: instances end with the boot, attempts with policy, driver and boot."""
         journal = self._folder.journal() or Journal(policy_digest=self._digest, boot_id=self._boot_id)
         if journal.boot_id != self._boot_id:
             journal = replace(journal, boot_id=self._boot_id, attempts=0, former=())
         if journal.policy_digest != self._digest:
             journal = replace(journal, policy_digest=self._digest, attempts=0)
+        if journal.attempts and self.driver and journal.driver != self.driver:
+            journal = replace(journal, attempts=0)
         return journal
 
     def _write(self, journal: Journal) -> None:

@@ -10,6 +10,7 @@ from gpushare_node.apply.pace import Pace
 from gpushare_node.apply.pause import restore
 from gpushare_node.apply.pools import find_owner
 from gpushare_node.apply.repeating import repeat
+from gpushare_node.apply.retrying import heed_retry
 from gpushare_node.apply.visit import Site, Visit
 from gpushare_node.kube.cluster import POOL_LABEL
 from gpushare_node.policy import Partitioner
@@ -30,6 +31,7 @@ def _attempt(visit: Visit) -> Outcome:
     if visit.site.cluster is None:
         return leave(visit, former, "")
     node, pods = visit.cluster.node(), visit.cluster.pods()
+    heed_retry(visit, node)
     pool = node.labels.get(POOL_LABEL)
     if pool is None:
         return Outcome(reason=Reason.RELEASED, message=Reason.RELEASED.value.means)

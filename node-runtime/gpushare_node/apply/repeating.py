@@ -9,7 +9,7 @@ from gpushare_node.apply.outcome import Halted, Outcome
 from gpushare_node.apply.visit import Visit
 from gpushare_node.clock import Stopped
 from gpushare_node.host.folder import FolderError, FolderLockedError
-from gpushare_node.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT, ClusterError
+from gpushare_node.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT, RETRY_ANNOTATION, ClusterError
 from gpushare_node.nvml.driver import Code, DriverError
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Status
@@ -23,10 +23,12 @@ _TURN_SECONDS = 600.0
 """How long a run waits for its turn before it looks at its node and its GPUs anew."""
 _TURN_LOOK_SECONDS = 60.0
 """The same as `_LOOK_SECONDS`, of a node that waits for its turn: hundreds may."""
+_BUSY_SECONDS = 30.0
+"""How often a node that gives way to others looks whether its tenants have gone."""
 
 _ENDS = (Reason.RELEASED, Reason.REBOOTING)
 
-_Marks = tuple[str | None, str | None, bool]
+_Marks = tuple[str | None, str | None, bool, bool]
 
 
 def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outcome:
@@ -56,13 +58,14 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
             if outcome.reason is Reason.WAITING_FOR_TURN:
                 _await_turn(visit)
             else:
-                _pause(visit, _length(outcome.reason, pause))
+                _pause(visit, _length(visit, outcome.reason, pause))
             pause = min(_LONGEST_PAUSE_SECONDS, pause * 2)
             is_first = False
     except Stopped:
         # The API server may be what was waited for; the next run finds the taint, and the turn expires.
         with suppress(ClusterError, Stopped):
-            _retreat(visit, is_over=True)
+            if _retreat(visit) and not visit.has_failed():
+                visit.pace.give_back()
         raise
     finally:
         visit.rest()
@@ -76,7 +79,7 @@ def _settle(visit: Visit, attempt: Callable[[], Outcome]) -> Outcome:
             return attempt()
         except Halted as halted:
             if halted.is_kept:
-                _retreat(visit, is_over=halted.reason in (Reason.GPU_BUSY, Reason.RELEASING))
+                _give_way(visit, halted.reason, is_as_before=_retreat(visit))
             return Outcome(reason=halted.reason, message=halted.message)
     except ClusterError as error:
         return Outcome(reason=Reason.PARTITIONING, message=f"the API server does not do its part: {error}")
@@ -87,19 +90,29 @@ def _settle(visit: Visit, attempt: Callable[[], Outcome]) -> Outcome:
         return Outcome(reason=Reason.STATE_UNWRITABLE, message=str(error))
 
 
-def _retreat(visit: Visit, *, is_over: bool) -> None:
+def _retreat(visit: Visit) -> bool:
     """Where the former layout stands, and nothing was changed, pods may come again: also where a run that died kept them off.
 
-    `is_over`: the turn goes to another node. Tenants that stay are no sign of a bad change, and the node works on as before;
-    else one long job would stop the whole pool. After any other reason the turn is kept, and expires when nobody renews it.
+    Whether it is so.
     """
     if visit.site.cluster is None or visit.is_touched or not visit.is_former_standing or visit.is_half_done():
-        return
+        return False
     visit.let_in(REPARTITIONING_TAINT)
     # From here on the taint may be another pool's.
     visit.is_former_standing = False
-    if is_over:
-        visit.pace.give_back()
+    return True
+
+
+def _give_way(visit: Visit, reason: Reason, *, is_as_before: bool) -> None:
+    """Tenants are no sign of a bad change: the turn goes to another node, or one long job would stop the whole pool.
+
+    After any other reason, and after attempts that failed, the turn is kept, and expires when nobody renews it.
+    """
+    if visit.has_failed():
+        return
+    if (reason is Reason.GPU_BUSY and not visit.is_half_done()) or (reason is Reason.RELEASING and is_as_before):
+        with suppress(ClusterError):
+            visit.pace.give_back()
 
 
 def _said(outcome: Outcome) -> tuple[Reason, str]:
@@ -107,12 +120,14 @@ def _said(outcome: Outcome) -> tuple[Reason, str]:
     return outcome.reason, outcome.message
 
 
-def _length(reason: Reason, pause: float) -> float:
+def _length(visit: Visit, reason: Reason, pause: float) -> float:
     if reason in _ENDS:
         return math.inf
     if reason is Reason.RELEASING:
         # What was under way was called off: the next attempt leaves.
         return 0.0
+    if reason is Reason.GPU_BUSY and visit.is_giving_way:
+        return _BUSY_SECONDS
     return _LOOK_SECONDS if reason is Reason.WAITING_FOR_POOL else pause
 
 
@@ -149,4 +164,5 @@ def _marks(visit: Visit) -> _Marks | None:
         is_selected = visit.site.cluster.selects(node)
     except ClusterError:
         return None
-    return node.labels.get(POOL_LABEL), node.annotations.get(RELEASE_ANNOTATION), is_selected
+    must_retry = RETRY_ANNOTATION in node.annotations
+    return node.labels.get(POOL_LABEL), node.annotations.get(RELEASE_ANNOTATION), is_selected, must_retry

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpushare_node.apply.busy import Holder, find_holders
+from gpushare_node.apply.evicting import Evictions
 from gpushare_node.apply.hardware import Hardware
 from gpushare_node.apply.outcome import Halted, Lack, Outcome
 from gpushare_node.apply.pace import Pace
@@ -81,18 +82,22 @@ class Visit:
     """A run on a site.
 
     `slept` are the seconds that it meant to sleep. On a slow machine more have passed; what it waits for is as slow as itself.
-    `enforced` is the policy in force; `is_patient` ends when tenants were waited for in vain; `is_offline`: there is an API
-    server, and it does not answer. Of one attempt: `is_former_standing`, before it the node was what it was before the policy;
-    `is_touched`, it began to change things.
+    `enforced` is the policy in force, `digest` the name of the one that is to be. `is_patient` ends when tenants were waited
+    for in vain; `drains_at`: from then on, by our clock, the node takes a turn and waits for its tenants, None where none was
+    in the way yet. `is_offline`: there is an API server, and it does not answer. Of one attempt: `is_former_standing`, before
+    it the node was what it was before the policy; `is_touched`, it began to change things.
     """
 
     site: Site
     pace: Pace
     enforced: Policy | None = None
+    digest: str = ""
     is_patient: bool = True
+    drains_at: float | None = None
     is_offline: bool = False
     is_former_standing: bool = False
     is_touched: bool = False
+    evictions: Evictions = field(default_factory=Evictions)
     results: list[Result] = field(default_factory=list)
     slept: float = 0.0
     _watch: Watching | None = None
@@ -102,6 +107,11 @@ class Visit:
         """The API server, where there is one."""
         assert self.site.cluster is not None  # noqa: S101 - callers have asked
         return self.site.cluster
+
+    @property
+    def is_giving_way(self) -> bool:
+        """Whether tenants are in the way, and other nodes of the pool go first."""
+        return self.drains_at is not None and self.site.clock.now() < self.drains_at
 
     def note(self, step: str, target: str, status: Status, detail: str = "") -> None:
         """A step for the recap."""
@@ -148,7 +158,7 @@ class Visit:
 
     def await_driver(self, hardware: Hardware) -> None:
         """Until the driver answers. Halted where it does not."""
-        reason = hardware.wait(self.site.driver_seconds, lambda text: self.say(Reason.WAITING_FOR_DRIVER, text))
+        reason = hardware.wait(self.site.driver_seconds, lambda text: self.say(Reason.WAITING_FOR_DRIVER, text), self.sleep)
         if reason is not None:
             raise Halted(reason, reason.value.means, is_kept=True)
 
@@ -214,6 +224,11 @@ class Visit:
         """Whether a change of hardware has begun and is not finished."""
         journal = self.site.folder.journal()
         return journal is not None and journal.is_changing
+
+    def has_failed(self) -> bool:
+        """Whether the policy was tried here in vain. Such a node keeps its turn, so that a bad change goes no further."""
+        journal = self.site.folder.journal()
+        return journal is not None and journal.attempts > 0 and journal.policy_digest == self.digest
 
     def keep_off(self, node: NodeView, pool: str | None) -> None:
         """Let no new pods come. With a pool, a node of none is labelled: by that it is found and cleaned if the pool goes."""

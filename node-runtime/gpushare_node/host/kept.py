@@ -28,7 +28,8 @@ class FormerGpu:
 class Journal:
     """What a run that has begun to change hardware writes down before each step.
 
-    `attempts` counts runs for this policy that failed; `pending_modes` are the GPUs of which this runtime has asked for
+    `attempts` counts runs for this policy under this `driver` that failed, the last one at `failed_at_seconds` of the boot's
+    monotonic clock; `pending_modes` are the GPUs of which this runtime has asked for
     the MIG mode that waits; `paused` are labels of GPU clients with their values before the pause; `is_changing` from the
     first change on until a whole layout stands, the new or the old.
     """
@@ -36,6 +37,8 @@ class Journal:
     policy_digest: str
     boot_id: str
     attempts: int = 0
+    driver: str = ""
+    failed_at_seconds: int = 0
     former: tuple[FormerGpu, ...] = ()
     pending_modes: Mapping[str, bool] = field(default_factory=dict)
     paused: Mapping[str, str] = field(default_factory=dict)
@@ -108,11 +111,16 @@ class RepairMark:
 
 def read_journal(value: Value) -> Journal:
     """The journal that the value is; PolicyError if it is none."""
-    fields = value.fields("policy_digest", "boot_id", "attempts", "former", "pending_modes", "paused", "is_changing")
+    fields = value.fields(
+        "policy_digest", "boot_id", "attempts", "driver", "failed_at_seconds", "former", "pending_modes", "paused",
+        "is_changing",
+    )  # fmt: skip
     return Journal(
         policy_digest=fields["policy_digest"].text(),
         boot_id=fields["boot_id"].text(),
         attempts=fields["attempts"].whole(at_least=0),
+        driver=fields["driver"].text(),
+        failed_at_seconds=fields["failed_at_seconds"].whole(at_least=0),
         former=tuple(_former(one) for one in fields["former"].items()),
         pending_modes={uuid: mode.flag() for uuid, mode in fields["pending_modes"].entries()},
         paused={label: former.text() for label, former in fields["paused"].entries()},

@@ -22,6 +22,8 @@ The node answers with `RELEASED_ANNOTATION`.
 """
 RELEASED_ANNOTATION = "gpushare.dev/released"
 FIRST_CAPS_ANNOTATION = "gpushare.dev/first-caps"
+RETRY_ANNOTATION = "gpushare.dev/retry"
+"""Set by people, to any value: what waits for its next attempt begins at once. The node takes it away."""
 NOT_READY_TAINT = "gpushare.dev/not-ready"
 REPARTITIONING_TAINT = "gpushare.dev/repartitioning"
 

@@ -96,10 +96,12 @@ class Reason(Enum):
     REBOOTING = _not("Rebooting", "The node reboots, once, to change the MIG mode.", "Wait.")
     PARTITION_FAILED = _not(
         "PartitionFailed", "The driver refused a step; nothing could be brought back.",
-        "Look at the message. After three attempts only a reboot or another policy makes it try again.")
+        "Look at the message. From the third attempt on, pauses of five minutes to six hours come before the next; a reboot, "
+        "another driver, another policy, or `kubectl annotate node NODE gpushare.dev/retry=now` begins anew at once.")
     ROLLED_BACK = _not(
         "RolledBack", "The driver refused a step; the former layout stands again.",
-        "Look at the message. After three attempts only a reboot or another policy makes it try again.")
+        "Look at the message. From the third attempt on, pauses of five minutes to six hours come before the next; a reboot, "
+        "another driver, another policy, or `kubectl annotate node NODE gpushare.dev/retry=now` begins anew at once.")
 
     # While caps are held.
     LABEL_CONFLICT = _not(

@@ -8,7 +8,7 @@ from gpushare_node.host.devices import Machine
 from gpushare_node.kube.cluster import PodView
 from gpushare_node.procs import mps
 from gpushare_node.procs.linux import LinuxProcesses
-from gpushare_node.procs.processes import Seen
+from gpushare_node.procs.processes import GpuUse, Seen
 
 _MAX_NAMED = 5
 
@@ -23,7 +23,7 @@ def with_programs(
         return frozenset(mps.find_servers(processes, pids, is_system=lambda seen: is_system(seen, pods())))
 
     def name_openers() -> tuple[str, ...]:
-        found = sorted(pid for pid in processes.pids() if pid != os.getpid() and processes.uses_gpu(pid))
+        found = sorted(pid for pid in processes.pids() if pid != os.getpid() and processes.uses_gpu(pid) is GpuUse.YES)
         names = _names(pods())
         return tuple(_name(pid, processes, names) for pid in found)
 

@@ -125,7 +125,7 @@ class Crowd:
             return None
         flat = [word for row in rows for word in (row.pid, 0, (row.used_bytes or 0) & 0xFFFFFFFF, 0, 0xFFFFFFFF, 0xFFFFFFFF)]
         shift = self.rng.choice((2, 4))
-        words = [flat[0], *flat[shift:]]
+        words = [*flat[:1], *flat[shift:]]
         return (*(Row(pid=words[n], used_bytes=words[n + 1]) for n in range(0, len(words) - 1, 4)), Row(pid=0, used_bytes=1184))
 
     def cycle(self) -> tuple[Verdict, ...]:

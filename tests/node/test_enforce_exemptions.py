@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from gpushare_node.enforce.exemptions import renew
+from gpushare_node.enforce.firsts import FirstCaps
 from gpushare_node.guard.reading import Settings
+from gpushare_node.host.folder import Folder
 from gpushare_node.host.kept import Notice
-from tests.node.enforcement import OLD, YOUNG, Stage, await_end, container_id, lives, policy
+from tests.node.enforcement import OLD, YOUNG, Soon, Stage, await_end, container_id, lives, policy
 from tests.node.silicon import Silicon
 from tests.node.victims import Ward
 
@@ -222,3 +224,14 @@ def test_a_dry_run_begins_no_cap(tmp_path: Path, two: Silicon, started: Ward) ->
     stage.run(30)
     assert lives(pid)
     assert lives(later)
+
+
+def test_a_clock_that_was_a_year_ahead_when_the_cap_began_exempts_nobody_after_it_is_put_right(tmp_path: Path) -> None:
+    marks, wall = Marks(), [1.5e9 + 365 * DAY]
+    first_caps = FirstCaps(Folder(tmp_path), marks, Soon(), wall=lambda: wall[0], dry_run=False)
+    assert first_caps.find({"nvidia.com/gpu.shared"}, 0) == {"nvidia.com/gpu.shared": 1_500_000_000 + 365 * DAY}
+    wall[0] = 1.5e9
+    assert first_caps.find({"nvidia.com/gpu.shared"}, 100) == {"nvidia.com/gpu.shared": 1_500_000_000}
+    wall[0] = 1.5e9 + DAY
+    assert first_caps.find({"nvidia.com/gpu.shared"}, 200) == {"nvidia.com/gpu.shared": 1_500_000_000}
+    assert json.loads((marks.known or {})["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1_500_000_000}

@@ -38,6 +38,8 @@ def pods(objects):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kubernetes_knows_every_field(version: str, objects) -> None:
     for item in [*objects(MODES).values(), *objects(MIG_MANAGER).values()]:
+        if item["kind"].startswith("MutatingAdmissionPolicy") and tuple(map(int, version.split("."))) < (1, 36):
+            continue  # compiled for 1.36 and later alone
         assert kubernetes_validate.validate(item, version, strict=True) == version
 
 

@@ -295,7 +295,7 @@ def test_how_long_nodes_are_out_comes_from_the_rollout(rollout: dict[str, Any], 
     document: Any = yaml.safe_load(INTENT)
     document["spec"]["pools"]["notebooks"]["rollout"] = rollout
     other = copy.deepcopy(document)
-    other["spec"]["pools"]["notebooks"]["sharing"]["replicas"] = 8
+    other["spec"]["pools"]["notebooks"]["sharing"]["replicas"] = 5
     (only,) = comparison(compiled(document), compiled(other)).outages
     assert (only.pool, only.nodes, only.at_once, only.rounds) == ("notebooks", 12, at_once, rounds)
     assert (only.drain_seconds, only.on_busy) == (1800, "wait")

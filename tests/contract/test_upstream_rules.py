@@ -246,6 +246,8 @@ def test_the_chart_offers_every_profile_under_both_of_its_names_where_the_plugin
 
 OPERANDS = {"gpu-operator", "container-toolkit", "k8s-device-plugin", "dcgm-exporter", "node-feature-discovery"}
 DRIVER = {"driver", "k8s-driver-manager"}
+EXAMPLE = "ubuntu"
+"""The image of the README's pod."""
 
 
 @pytest.mark.parametrize(
@@ -264,7 +266,7 @@ DRIVER = {"driver", "k8s-driver-manager"}
 def test_images_are_those_that_the_charts_pull_from_where_they_pull_them(platform: str, expected: set[str]) -> None:
     files = bundle(("alike", "mps"), PLATFORMS[platform])
     lines = [line for line in files["images.txt"].splitlines() if not line.startswith("#")]
-    assert sorted(line.rpartition("/")[2].rpartition(":")[0] for line in lines) == sorted({"node-runtime"} | expected)
+    assert sorted(line.rpartition("/")[2].rpartition(":")[0] for line in lines) == sorted({"node-runtime", EXAMPLE} | expected)
     if MIRROR in PLATFORMS[platform]:
         assert all(line.startswith("reg.example.org/") for line in lines)
         values = upstream.read(next(files[path] for path in files if path.endswith("/values.yaml") and path[:5] != "chart"))

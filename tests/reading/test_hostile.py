@@ -85,8 +85,8 @@ def measure(data: bytes) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def plain_seconds() -> float:
-    """CPU time of a right text of half a mebibyte: what everything else is compared with."""
-    measured = measure(SPEC + b"".join(RIGHT_POOLS.splitlines(keepends=True)[:6000]))
+    """CPU time of a right text of 200 KiB, as many pools as an intent may have: what everything else is compared with."""
+    measured = measure(SPEC + b"".join(RIGHT_POOLS.splitlines(keepends=True)[:2500]))
     assert measured["codes"] == []
     return float(measured["seconds"])
 
@@ -98,7 +98,7 @@ def test_hostile_text_costs_little(name: str, plain_seconds: float) -> None:
     measured = measure(data)
     assert code in measured["codes"]
     assert len(measured["codes"]) <= 102
-    assert measured["seconds"] < 15 * plain_seconds
+    assert measured["seconds"] < 36 * plain_seconds
     assert measured["mib"] < 200
     assert measured["told"] < 50_000
 

@@ -307,6 +307,20 @@ def test_the_operator_can_send_our_pods_away_from_a_driver_that_it_changes(clien
     assert runs_on(found["gpushare-release"], {"gpushare.dev/pool": "former", **paused}) is runs
 
 
+@pytest.mark.parametrize(("value", "runs"), [
+    (None, True), ("true", True), ("false", True), ("paused-for-driver-upgrade", False),
+])
+def test_95_a_driver_manager_that_knows_no_clients_sends_our_pods_away_with_its_validator(
+    value: str | None, runs: bool, pods,
+) -> None:  # fmt: skip
+    """Operators before 26.7. An administrator who does without the validator keeps us."""
+    paused = {} if value is None else {"nvidia.com/gpu.deploy.operator-validator": value}
+    found = pods(MODES)
+    assert runs_on(found["gpushare-dense"], {"example.org/gpu": "mig", **paused}) is runs
+    assert runs_on(found["gpushare-training"], paused, name="gpu-01") is runs
+    assert runs_on(found["gpushare-release"], {"gpushare.dev/pool": "former", **paused}) is runs
+
+
 def test_a_stack_without_the_operator_keeps_the_pools_terms_as_they_are(pods) -> None:
     assert terms_of(pods(DEVICE_PLUGIN)["gpushare-only"]) == DEVICE_PLUGIN.values["pools"]["only"]["terms"]
 

@@ -285,6 +285,52 @@ def test_48_health_turns_bad_then_the_program_ends_to_be_started_again(rig: Rig,
     assert rig.loop.run() == EXIT_HUNG
 
 
+def _replace_driver(two: Silicon, code: int) -> None:
+    """The open session is over, and a new one meets this."""
+    two.unload(code)
+    two.fail("nvmlDeviceGetComputeRunningProcesses_v3", code)
+
+
+def test_97_a_driver_that_was_replaced_under_our_library_ends_the_program_to_be_started_with_the_new_one(
+    rig: Rig, two: Silicon, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    rig.run(1)
+    clock = rig.stage.clock
+
+    def sleep(seconds: float) -> None:
+        clock.time += max(0.0, seconds)
+        if clock.time > 1300:
+            raise Stopped
+
+    monkeypatch.setattr(clock, "sleep", sleep)
+    _replace_driver(two, 18)
+    assert rig.loop.run() == EXIT_HUNG
+    assert rig.api.said[-1][0] is Reason.DRIVER_MISMATCH
+
+
+def test_97_a_driver_that_is_away_is_waited_for(rig: Rig, two: Silicon) -> None:
+    rig.run(1)
+    _replace_driver(two, 9)
+    rig.run(70)
+    assert (rig.loop._mismatch_at, rig.api.said[-1][0]) == (None, Reason.WAITING_FOR_DRIVER)
+
+
+def test_97_a_mismatch_that_ends_in_time_ends_nothing(rig: Rig, two: Silicon) -> None:
+    rig.run(1)
+    _replace_driver(two, 18)
+    rig.run(20)
+    assert rig.loop._mismatch_at is not None
+    two.reload()
+    two.heal()
+
+    def is_over() -> bool:
+        rig.run(1)
+        return rig.loop._mismatch_at is None
+
+    rig.stage.clock.time += 60
+    wait_for(is_over)
+
+
 def test_cycles_that_fail_are_survived_and_turn_health_bad_when_they_last(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.run(1)
     monkeypatch.setattr(rig.stage.watch, "cycle", lambda: 1 / 0)

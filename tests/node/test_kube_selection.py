@@ -58,9 +58,13 @@ def test_our_own_label_proves_nothing() -> None:
     assert not is_selected(daemonset(own, {"matchExpressions": [need("team", "In", "a")]}), here)
 
 
-def test_a_node_whose_gpu_clients_are_sent_away_stays_in_its_pool() -> None:
-    terms = {"matchExpressions": [need("team", "In", "a"), need("nvidia.com/gpu.deploy.client", "NotIn", "false")]}
-    assert is_selected(daemonset(terms), node(team="a", nvidia_com__gpu_deploy_client="false"))
+@pytest.mark.parametrize("who", ["client", "operator-validator"])
+def test_95_a_node_whose_gpu_clients_are_sent_away_stays_in_its_pool(who: str) -> None:
+    label = f"nvidia.com/gpu.deploy.{who}"
+    terms = {"matchExpressions": [need("team", "In", "a"), need(label, "NotIn", "paused-for-driver-upgrade")]}
+    paused = node(team="a", **{label.replace("/", "__").replace(".", "_"): "paused-for-driver-upgrade"})
+    assert label in paused.labels
+    assert is_selected(daemonset(terms), paused)
 
 
 def test_an_empty_term_matches_nothing_and_no_affinity_everything() -> None:

@@ -297,3 +297,11 @@ def test_16_killed_at_any_write_to_the_api_server_the_next_run_converges(tmp_pat
                 assert number > 5
                 return
     pytest.fail("the run never came to its end")
+
+
+def test_97_with_a_library_that_is_not_the_drivers_a_run_that_holds_ends_to_be_started_with_another(node: LoopNode) -> None:
+    node.silicon.unload(18)
+    assert node.run(mig(SEVEN), hold=True).reason is Reason.DRIVER_MISMATCH
+    assert node.silicon.calls() == []
+    node.silicon.reload()
+    assert node.run(mig(SEVEN), hold=True).reason is Reason.READY

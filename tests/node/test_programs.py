@@ -59,7 +59,40 @@ def test_77_who_keeps_a_gpu_open_is_named_with_its_pod(mirror: Mirror, started: 
     for pid in (dcgm, daemon):
         mirror.fake(pid, "maps", MAPPED)
     names = machine(mirror, pod(POD_A, "nvidia-dcgm-x")).name_openers()
-    assert set(names) == {f"process {dcgm} (nv-hostengine) of pod gpu-operator/nvidia-dcgm-x", f"process {daemon} (nvsm)"}
+    assert set(names) == {
+        f"process {dcgm} (nv-hostengine) of pod gpu-operator/nvidia-dcgm-x",
+        f"process {daemon} (nvsm) of the host's nvsm.service",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("cgroup", "told"), [
+    ("/system.slice/nvidia-dcgm.service", " of the host's nvidia-dcgm.service"),
+    ("/../../../system.slice/nvsm.service/worker", " of the host's nvsm.service"),
+    ("/system.slice/system-nvsm.slice/nvsm@1.service", " of the host's nvsm@1.service"),
+    ("/user.slice/user-1000.slice/user@1000.service/app.slice/nvsm.service", ""),
+    ("/system.slice/a\x1b[2J.service", ""),
+    ("/init.scope", ""),
+])  # fmt: skip
+def test_96_a_service_of_the_host_is_named_as_systemd_knows_it(mirror: Mirror, started: Ward, cgroup: str, told: str) -> None:
+    pid = mirror.show(started.pid(NAMED, b"nv-hostengine".hex()), cgroup)
+    mirror.fake(pid, "maps", MAPPED)
+    assert machine(mirror).name_openers() == (f"process {pid} (nv-hostengine){told}",)
+
+
+def test_96_services_of_a_dgx_keep_the_mode_until_somebody_stops_them(tmp_path: Path) -> None:
+    """They are no pods and no label pauses them: nothing is broken, they are named, and the next run goes through."""
+    node = GpuNode(tmp_path)
+    node.openers = tuple(f"process 812 of the host's {service}" for service in ("nvidia-dcgm.service", "nvsm.service"))
+    node.silicon.reset_blocked(0, 19, -1)
+    change = node.run(policy(SEVEN))
+    assert change.reason is Reason.CLIENTS_RUNNING
+    assert all(service in change.message for service in ("nvidia-dcgm.service", "nvsm.service"))
+    assert "systemctl stop" in change.reason.value.way_out
+    assert node.silicon.mode(0)[0] == 0
+    node.openers = ()
+    node.silicon.reset_blocked(0, 19, 0)
+    assert node.run(policy(SEVEN)).reason is None
+    assert node.stands(0) == set(SEVEN)
 
 
 @pytest.mark.parametrize(("openers", "told"), [

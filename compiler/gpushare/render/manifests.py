@@ -16,10 +16,12 @@ Object = dict[str, Any]
 
 _ACCOUNT = "gpushare-node"
 _POOL = "gpushare.dev/pool"
-_CLIENT = "nvidia.com/gpu.deploy.client"
-_AWAY = (
-    "false", "paused-for-driver-upgrade", "paused-for-mig-change", "paused-for-mig-change_paused-for-driver-upgrade",
-)
+_AWAY = {
+    "nvidia.com/gpu.deploy.client": (
+        "false", "paused-for-driver-upgrade", "paused-for-mig-change", "paused-for-mig-change_paused-for-driver-upgrade",
+    ),
+    "nvidia.com/gpu.deploy.operator-validator": ("paused-for-driver-upgrade",),
+}
 _STATE = "/var/lib/gpushare"
 _KUBELET = "/var/lib/kubelet"
 _MPS = "/run/nvidia/mps"
@@ -200,8 +202,8 @@ class _Chart:
         return base
 
     def _affinity(self, terms: Sequence[Mapping[str, Any]]) -> Object:
-        away = {"key": _CLIENT, "operator": "NotIn", "values": list(_AWAY)}
-        clients = [] if self.values["stack"] == "device-plugin" else [away]
+        away = [{"key": key, "operator": "NotIn", "values": list(values)} for key, values in _AWAY.items()]
+        clients = [] if self.values["stack"] == "device-plugin" else away
         narrowed = [{**term, "matchExpressions": [*term.get("matchExpressions", ()), *clients]} for term in terms]
         wanted = [{key: part for key, part in term.items() if part} for term in narrowed]
         return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": wanted}}}

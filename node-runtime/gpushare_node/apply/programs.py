@@ -1,6 +1,7 @@
 """Which programs besides tenants' pods use the GPUs: MPS servers, and whoever keeps a GPU open. Changes nothing."""
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
@@ -11,6 +12,8 @@ from gpushare_node.procs.linux import LinuxProcesses
 from gpushare_node.procs.processes import GpuUse, Seen
 
 _MAX_NAMED = 5
+_SERVICE = re.compile(r"/system\.slice/(?:[^/]+\.slice/)*(?P<unit>[A-Za-z0-9:_.@\\-]{1,80}\.service)(?:/|$)")
+"""Where systemd has a service of the host: the path may begin in a cgroup namespace of ours."""
 
 
 def with_programs(
@@ -44,5 +47,11 @@ def _name(pid: int, processes: LinuxProcesses, names: dict[str, str]) -> str:
     portrait, seen = processes.portrait(pid), processes.look((pid,)).get(pid)
     uid = seen.candidates[0].pod_uid if seen is not None and seen.candidates else ""
     comm = f" ({portrait.comm})" if portrait is not None else ""
-    where = f" of pod {names.get(uid, f'uid {uid}')}" if uid else ""
+    where = f" of pod {names.get(uid, f'uid {uid}')}" if uid else _service(seen)
     return f"process {pid}{comm}{where}"
+
+
+def _service(seen: Seen | None) -> str:
+    """The host's service that a process outside pods belongs to: what is to be stopped."""
+    found = _SERVICE.search(seen.cgroup) if seen is not None else None
+    return f" of the host's {found['unit']}" if found else ""

@@ -32,10 +32,11 @@ _Marks = tuple[str | None, str | None, bool, bool]
 
 
 def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outcome:
-    """The first usable outcome; without `hold`, the first of all. While it holds, the policy in force stays enforced.
+    """The first usable outcome; without `hold`, or under another driver than our library's, the first of all.
 
-    Each attempt has the folder's lock, the pauses have not: another pool's run may be what is waited for. FolderError when
-    the first attempt finds another runtime at work, or no folder. Stopped when the program is asked to end.
+    While it holds, the policy in force stays enforced. Each attempt has the folder's lock, the pauses have not: another pool's
+    run may be what is waited for. FolderError when the first attempt finds another runtime at work, or no folder. Stopped when
+    the program is asked to end.
     """
     pause = _FIRST_PAUSE_SECONDS
     is_first = True
@@ -53,7 +54,8 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
             is_news = any(one.status in (Status.CHANGED, Status.FAILED) for one in visit.results[before:])
             visit.tell(outcome, is_news=is_news or (not outcome.is_usable and _said(outcome) != said))
             said = _said(outcome)
-            if outcome.is_usable or not hold:
+            if outcome.is_usable or not hold or outcome.reason is Reason.DRIVER_MISMATCH:
+                # Another library comes with another container alone, and without the driver nobody is held to a cap.
                 return replace(outcome, results=tuple(visit.results))
             if outcome.reason is Reason.WAITING_FOR_TURN:
                 _await_turn(visit)

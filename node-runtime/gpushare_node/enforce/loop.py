@@ -18,11 +18,15 @@ from gpushare_node.clock import Clock, Stopped
 from gpushare_node.enforce.http import Answer, Pages
 from gpushare_node.enforce.upkeep import Upkeep
 from gpushare_node.enforce.watch import Watch
+from gpushare_node.voice.reasons import Reason
 
 EXIT_HUNG = 70
-"""The driver has not answered for a minute: kubelet starts the container again."""
+"""The driver has not answered for a minute, or is another one than our library's: kubelet starts the container again."""
 
 HUNG_SECONDS = 60.0
+MISMATCH_SECONDS = 60.0
+"""The library was mounted when the container was made, and stays the former one however well the upgrade has ended."""
+
 _BAD_SECONDS = 30.0
 """From when on /healthz says no: while that lasts, nobody is held to a cap."""
 
@@ -55,6 +59,7 @@ class Loop:
     _good_at: float | None = None
     _has_read: bool = False
     _hung_seconds: float = 0.0
+    _mismatch_at: float | None = None
 
     def run(self) -> int:
         """Go on until the clock is stopped (0), or until the driver hangs for good (70)."""
@@ -65,6 +70,9 @@ class Loop:
                 self.step()
                 if self._hung_seconds > HUNG_SECONDS:
                     _LOG.error("the driver has not answered for %.0f s", self._hung_seconds)
+                    return EXIT_HUNG
+                if self._mismatch_at is not None and self.clock.now() - self._mismatch_at > MISMATCH_SECONDS:
+                    _LOG.error("the driver is of another version than the library of this container, which starts anew")
                     return EXIT_HUNG
                 due = self._next(due)
         except Stopped:
@@ -82,6 +90,7 @@ class Loop:
         except Exception:
             _LOG.exception("a cycle failed")
         self._hung_seconds = max(self.watch.worlds.driver.hung_seconds().values(), default=0.0)
+        self._mismatch_at = (self._mismatch_at or began) if self._has_mismatch() else None
         self._has_read = self._has_read or any(device.rows is not None for device in self.watch.figures.snapshot.devices)
         self._list_seconds.append(self.watch.list_seconds)
         figures = self.watch.figures
@@ -89,6 +98,10 @@ class Loop:
         figures.pods_age.set(self.watch.worlds.pods.age_seconds)
         figures.doubts.set(len(self.watch.inventory.doubts))
         figures.tier.replace(((tier.value,), 1) for tier in self.watch.ladder.tiers())
+
+    def _has_mismatch(self) -> bool:
+        reason = self.watch.reason()
+        return reason is not None and reason[0] is Reason.DRIVER_MISMATCH
 
     def interval(self) -> float:
         """Seconds between two cycles now."""

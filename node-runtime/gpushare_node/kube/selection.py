@@ -1,8 +1,8 @@
 """Selection: does a DaemonSet select a node, by more than what the runtime itself has written on it? Pure.
 
 The chart's DaemonSets select by node affinity: the intent's terms, or the label `gpushare.dev/pool` that keeps a node whose
-terms no longer match. That label is our own and proves nothing. nvidia.com/gpu.deploy.client sends GPU clients away for a
-while, and does not take a node out of its pool.
+terms no longer match. That label is our own and proves nothing. Labels under nvidia.com/gpu.deploy send GPU clients away for a
+while, and do not take a node out of its pool.
 """
 
 import re
@@ -13,8 +13,8 @@ from gpushare_node.kube.cluster import POOL_LABEL, NodeView
 
 Json = Mapping[str, Any]
 
-CLIENT_LABEL = "nvidia.com/gpu.deploy.client"
-"""gpu-operator's, from 26.7 on: other values than `true` mean that GPU clients must go."""
+_DEPLOY = "nvidia.com/gpu.deploy."
+"""gpu-operator's: other values than `true` mean that GPU clients must go."""
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -34,7 +34,7 @@ def is_selected(daemonset: Json, node: NodeView) -> bool:
 
 def matches(term: Json, node: NodeView) -> bool:
     """Whether the node selector term matches. An empty term matches nothing, as in Kubernetes."""
-    expressions = [one for one in term.get("matchExpressions") or () if one["key"] != CLIENT_LABEL]
+    expressions = [one for one in term.get("matchExpressions") or () if not one["key"].startswith(_DEPLOY)]
     fields = term.get("matchFields") or ()
     if not expressions and not fields:
         return False

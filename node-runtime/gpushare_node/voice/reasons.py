@@ -42,7 +42,7 @@ class Reason(Enum):
         "Wait for the driver's installation; if it lasts, look at the driver's pod or at `nvidia-smi` on the node.")
     DRIVER_MISMATCH = _not(
         "DriverMismatch", "The driver's library and its kernel module are of different versions.",
-        "Reboot the node, or finish the driver's upgrade.")
+        "Finish the driver's upgrade, or reboot the node; the runtime starts anew by itself, to get the library of then.")
     NO_PERMISSION = _not(
         "NoPermission", "The driver refuses the runtime.",
         "The init container must be privileged; look for an admission policy that takes that away.")
@@ -82,7 +82,8 @@ class Reason(Enum):
         "Drain the node, delete the pods in the message, or let the pool say `onBusy: evict`.")
     CLIENTS_RUNNING = _not(
         "ClientsRunning", "Programs that keep the GPU open do not go away.",
-        "Stop the pods in the message, then delete the runtime's pod.")
+        "Stop the pods in the message, and services of the host by `systemctl stop` (nvidia-dcgm and nvsm on a DGX); then "
+        "delete the runtime's pod, and start the services again when the node is Ready.")
     PARTITIONING = _not("Partitioning", "The GPUs are being brought to the layout.", "Wait.")
     WAITING_FOR_PLUGIN = _not(
         "WaitingForPlugin", "The layout stands; the device plugin has not offered it yet.",

@@ -56,7 +56,10 @@ matchExpressions and matchFields.
 The pool's nodes. With gpu-operator (26.7 on), another value than "true" of nvidia.com/gpu.deploy.client sends GPU clients away: its
 driver manager writes it around driver upgrades, mig-manager around changes, an administrator for good. "Absent or true" would
 be exact, but takes every term twice, and terms that name nodes are large already; these are all values that those three write.
-A node without the label (an older operator, or not yet labelled) is ours. Takes (root, terms).
+A node without the label (an older operator, or not yet labelled) is ours.
+The driver manager of an older operator knows its own operands alone, drains no DaemonSet, and cannot unload a driver that we keep
+open. So our pods go with its validator, whose label it writes as well, and which nobody pauses for anything else.
+Takes (root, terms).
 */}}
 {{- define "gpushare.affinity" -}}
 {{- $clients := list -}}
@@ -64,7 +67,9 @@ A node without the label (an older operator, or not yet labelled) is ours. Takes
 {{- $upgrade := "paused-for-driver-upgrade" -}}
 {{- $change := "paused-for-mig-change" -}}
 {{- $away := list "false" $upgrade $change (printf "%s_%s" $change $upgrade) -}}
-{{- $clients = list (dict "key" "nvidia.com/gpu.deploy.client" "operator" "NotIn" "values" $away) -}}
+{{- $clients = list
+  (dict "key" "nvidia.com/gpu.deploy.client" "operator" "NotIn" "values" $away)
+  (dict "key" "nvidia.com/gpu.deploy.operator-validator" "operator" "NotIn" "values" (list $upgrade)) -}}
 {{- end -}}
 nodeAffinity:
   requiredDuringSchedulingIgnoredDuringExecution:

@@ -65,7 +65,7 @@ def numbered_tests() -> dict[int, list[str]]:
     """The tests of each number, each file with its tests. A name may carry several: `test_44_45_scrambled_rows_…`."""
     found: dict[int, list[str]] = {}
     for path in sorted(path for room in ("node", "image", "cluster") for path in (TESTS / room).glob("test_*.py")):
-        tests = re.findall(r"^def (test_(?:case_)?((?:\d{1,2}_)+)[a-z]\w*)", path.read_text(), re.MULTILINE)
+        tests = re.findall(r"^def (test_(?:case_)?((?:\d{1,3}_)+)[a-z]\w*)", path.read_text(), re.MULTILINE)
         for number in sorted({int(number) for _, numbers in tests for number in numbers.split("_") if number}):
             named = [f"`{name}`" for name, numbers in tests if str(number) in [one.lstrip("0") for one in numbers.split("_")]]
             found.setdefault(number, []).append(f"{path.relative_to(TESTS)}: {', '.join(named)}")

@@ -141,12 +141,12 @@ def test_what_is_no_longer_asked_for_is_forgotten(mirror: Mirror) -> None:
 
 
 def test_a_process_that_ends_between_two_reads_is_nobody(mirror: Mirror) -> None:
-    mirror.show(500, systemd_path())
-    mirror.fake(500, "stat", stat_line(500))
-    (mirror.root / "500/cgroup").unlink()
-    assert LinuxProcesses(mirror.root).look([500]) == {}
-    assert LinuxProcesses(mirror.root).portrait(500) is None
-    assert LinuxProcesses(mirror.root).uses_gpu(500) is GpuUse.UNREADABLE
+    mirror.show(4_000_500, systemd_path())
+    mirror.fake(4_000_500, "stat", stat_line(4_000_500))
+    (mirror.root / "4000500/cgroup").unlink()
+    assert LinuxProcesses(mirror.root).look([4_000_500]) == {}
+    assert LinuxProcesses(mirror.root).portrait(4_000_500) is None
+    assert LinuxProcesses(mirror.root).uses_gpu(4_000_500) is GpuUse.UNREADABLE
 
 
 def test_members_are_all_who_are_in_the_container_or_below_and_nobody_else(mirror: Mirror, started: Ward) -> None:

@@ -33,7 +33,7 @@ class Evictions:
 
     def tell_successors(self, holders: Iterable[Holder]) -> str:
         """Who brings pods back, as the end of a sentence; empty for nobody."""
-        owners = sorted({holder.pod.owner for holder in holders if holder.pod is not None and self._is_successor(holder)})
+        owners = sorted({holder.pod.controller for holder in holders if holder.pod is not None and self._is_successor(holder)})
         return f"; not evicted again, for {', '.join(owners)} brings it back" if owners else ""
 
     def _is_successor(self, holder: Holder) -> bool:
@@ -51,10 +51,10 @@ class Evictions:
         self._told.add(holder.pod_uid)
         if answer is Eviction.FORBIDDEN:
             return [Result(step="evict", target=holder.name, status=Status.FAILED, detail="the runtime may not end it")]
-        if holder.pod.owner:
+        if holder.pod.controller:
             self._moved.add(_controller(holder))
         return [Result(step="evict", target=holder.name, status=Status.CHANGED, detail="it holds a GPU that is to be changed")]
 
 
 def _controller(holder: Holder) -> str:
-    return "" if holder.pod is None else f"{holder.pod.namespace}/{holder.pod.owner}"
+    return "" if holder.pod is None else f"{holder.pod.namespace}/{holder.pod.controller}"

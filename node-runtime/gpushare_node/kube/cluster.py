@@ -84,9 +84,9 @@ class NodeView:
 class PodView:
     """A pod of this node. `uids`: its own, and for a static pod the one that kubelet and cgroups know it by.
 
-    `containers` are names by the container runtime's id, of all kinds of containers. `owner` is the uid of its
-    controller, or empty. `started`: when those that run now were started, in seconds since 1970. `has_claims`: it may
-    have been given devices by claims (DRA), of which nothing is known here.
+    `containers` are names by the container runtime's id, of all kinds of containers. `owner` is the uid of its controller,
+    `controller` its kind and name, both empty without one. `started`: when those that run now were started, in seconds since
+    1970. `has_claims`: it may have been given devices by claims (DRA), of which nothing is known here.
     """
 
     uids: tuple[str, ...]
@@ -97,6 +97,7 @@ class PodView:
     is_terminating: bool
     owner: str
     containers: Mapping[str, str]
+    controller: str = ""
     started: Mapping[str, float] = field(default_factory=dict)
     has_claims: bool = False
 

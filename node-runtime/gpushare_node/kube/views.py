@@ -46,6 +46,7 @@ def view_pod(pod: Json) -> PodView:
     # The mirror of a static pod has a uid of its own; kubelet and cgroups know the pod by the hash of its file.
     annotations = metadata.get("annotations") or {}
     other = annotations.get(_CONFIG_HASH) if _MIRROR in annotations else None
+    controller = _controller(metadata.get("ownerReferences") or ())
     return PodView(
         uids=(metadata["uid"], other) if other else (metadata["uid"],),
         namespace=metadata["namespace"],
@@ -53,7 +54,8 @@ def view_pod(pod: Json) -> PodView:
         labels=metadata.get("labels") or {},
         phase=status.get("phase") or "",
         is_terminating=bool(metadata.get("deletionTimestamp")),
-        owner=_controller(metadata.get("ownerReferences") or ()),
+        owner=controller.get("uid") or "",
+        controller=f"{controller.get('kind')}/{controller.get('name')}" if controller else "",
         containers=_containers(status),
         started=_started(status),
         has_claims=bool(spec.get("resourceClaims") or status.get("extendedResourceClaimStatus")),
@@ -79,8 +81,8 @@ def _owners(entries: Iterable[Json]) -> dict[str, str]:
     return found
 
 
-def _controller(references: Iterable[Json]) -> str:
-    return next((one["uid"] for one in references if one.get("controller")), "")
+def _controller(references: Iterable[Json]) -> Json:
+    return next((one for one in references if one.get("controller")), {})
 
 
 def _containers(status: Json) -> dict[str, str]:

@@ -48,6 +48,7 @@ class Run:
     calm: float = 0.0
     is_over: bool = False
     was_over: bool = False
+    is_calm: bool = False
     pids: frozenset[int] = frozenset()
 
 
@@ -188,17 +189,20 @@ class Crowd:
             shown[unit] = shown.get(unit, 0) + (0 if pid in self.hidden else life.row.used_bytes or 0)
         for unit, run in tuple(self.runs.items()):
             run.was_over, run.is_over = run.is_over, False
+            was_calm, run.is_calm = run.is_calm, False
             if any(pid in self.hidden and pid in self.lives and self.lives[pid].device == unit[1] for pid in run.pids):
                 continue
             if unit[1] in clean and unit not in unclear and shown.get(unit, 0) <= CAP.limit_bytes:
-                run.calm += seconds
+                # Like the time over the cap, calm counts between two looks that both tell of it.
+                run.calm += seconds if was_calm else 0
+                run.is_calm = True
                 if run.calm > MOST_CALM_SECONDS:
                     del self.runs[unit]
         for unit, used in shown.items():
             if used > CAP.limit_bytes and unit[0] in known:
                 run = self.runs.setdefault(unit, Run())
                 run.owed += min(seconds, 2 * self.settings.interval_seconds) if run.was_over else 0
-                run.is_over, run.was_over, run.calm = True, False, 0.0
+                run.is_over, run.was_over, run.is_calm, run.calm = True, False, False, 0.0
                 run.pids = frozenset(members[unit])
 
     def check(self, verdict: Terminate | TerminateClient | Kill, clean: set[int]) -> None:
@@ -214,7 +218,7 @@ class Crowd:
             assert (process.kind, process.container) == (ProcessKind.TENANT, unit.container)
         run = self.runs[unit.container, device]
         assert run.is_over
-        assert run.owed >= self.settings.samples * self.settings.interval_seconds + CAP.grace_seconds
+        assert run.owed >= self.settings.samples * self.settings.interval_seconds + CAP.grace_seconds, run
         assert sum(self.truth(unit.container, device)) > CAP.limit_bytes
         self.check_order(verdict, device)
 

@@ -269,4 +269,6 @@ class Crowd:
                 del self.lives[process.pid]
                 self.born(process.pid, life.device)
             elif isinstance(verdict, Kill):
-                self.killed[life.device] = (life, self.clock)
+                # It is killed again while it lives; others wait from the first time on.
+                former, at = self.killed.get(life.device, (None, 0.0))
+                self.killed[life.device] = (life, at if former is life else self.clock)

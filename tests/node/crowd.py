@@ -72,6 +72,7 @@ class Crowd:
     runs: dict[tuple[ContainerId, int], Run] = field(default_factory=dict)
     asked: dict[Process, float] = field(default_factory=dict)
     killed: dict[int, tuple[Life, float]] = field(default_factory=dict)
+    left: dict[tuple[Owner, int], tuple[float, float]] = field(default_factory=dict)
     chosen: dict[tuple[str, int], list[float]] = field(default_factory=dict)
     history: History = field(default_factory=History)
     counts: dict[str, int] = field(default_factory=dict)
@@ -188,6 +189,10 @@ class Crowd:
             members.setdefault(unit, set()).add(pid)
             shown[unit] = shown.get(unit, 0) + (0 if pid in self.hidden else life.row.used_bytes or 0)
         for unit, run in tuple(self.runs.items()):
+            if unit not in members and unit[0] in self.grants:
+                # What a container owed when it had gone is owed by the next one of its owner.
+                heir = (self.grants[unit[0]].owner, unit[1])
+                self.left[heir] = (max(run.owed, self.left.get(heir, (0.0, 0.0))[0]), self.clock)
             run.was_over, run.is_over = run.is_over, False
             was_calm, run.is_calm = run.is_calm, False
             if any(pid in self.hidden and pid in self.lives and self.lives[pid].device == unit[1] for pid in run.pids):
@@ -218,7 +223,8 @@ class Crowd:
             assert (process.kind, process.container) == (ProcessKind.TENANT, unit.container)
         run = self.runs[unit.container, device]
         assert run.is_over
-        assert run.owed >= self.settings.samples * self.settings.interval_seconds + CAP.grace_seconds, run
+        inherited, _ = self.left.get((self.grants[unit.container].owner, device), (0.0, 0.0))
+        assert run.owed + inherited >= self.settings.samples * self.settings.interval_seconds + CAP.grace_seconds, run
         assert sum(self.truth(unit.container, device)) > CAP.limit_bytes
         self.check_order(verdict, device)
 

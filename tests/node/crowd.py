@@ -71,7 +71,7 @@ class Crowd:
     terminated: set[Process] = field(default_factory=set)
     runs: dict[tuple[ContainerId, int], Run] = field(default_factory=dict)
     asked: dict[Process, float] = field(default_factory=dict)
-    killed: dict[int, tuple[Life, float]] = field(default_factory=dict)
+    killed: dict[int, list[tuple[object, float]]] = field(default_factory=dict)
     left: dict[tuple[Owner, int], tuple[float, float]] = field(default_factory=dict)
     chosen: dict[tuple[str, int], list[float]] = field(default_factory=dict)
     history: History = field(default_factory=History)
@@ -239,9 +239,8 @@ class Crowd:
         name = type(verdict).__name__
         self.counts[name] = self.counts.get(name, 0) + 1
         if isinstance(verdict, Terminate):
-            former, at = self.killed.get(device, (None, 0.0))
-            is_gone = former is None or self.lives.get(former.process.pid) is not former or former.device != device
-            assert is_gone or self.clock - at >= self.settings.stuck_seconds
+            waited = [at for one, at in self.killed.get(device, []) if any(one is life for life in self.lives.values())]
+            assert all(self.clock - at >= self.settings.stuck_seconds for at in waited)
             room = (self.grants[verdict.facts.unit.container].owner.namespace, device)
             recent = [time for time in self.chosen.get(room, ()) if self.clock - time < 60]
             self.chosen[room] = [*recent, self.clock]
@@ -276,5 +275,6 @@ class Crowd:
                 self.born(process.pid, life.device)
             elif isinstance(verdict, Kill):
                 # It is killed again while it lives; others wait from the first time on.
-                former, at = self.killed.get(life.device, (None, 0.0))
-                self.killed[life.device] = (life, at if former is life else self.clock)
+                killed = self.killed.setdefault(life.device, [])
+                if all(former is not life for former, _ in killed):
+                    killed.append((life, self.clock))

@@ -55,6 +55,21 @@ def find_holders(allocations: Iterable[Allocation], pods: Sequence[PodView] | No
     return tuple(found.values())
 
 
+def find_doubt(pods: Sequence[PodView] | None) -> str:
+    """Why it is not known who holds devices where kubelet has no checkpoint; empty where nobody can hold any.
+
+    A node that is new has none, and no pod that asks for a GPU. A kubelet whose folder was emptied has none either, and its
+    pods run on. With pods unknown (None) nothing is known.
+    """
+    if pods is None:
+        return "which pods hold GPUs is not known: kubelet has no checkpoint of its devices, and the API server does not answer"
+    asking = [pod for pod in pods if not pod.has_ended and any(map(is_gpu_resource, pod.resources))]
+    if not asking:
+        return ""
+    names = _listing([f"pod {pod.namespace}/{pod.name}" for pod in asking])
+    return f"which pods hold GPUs is not known: kubelet has no checkpoint of its devices, and these ask for some: {names}"
+
+
 def find_allocated(holders: Iterable[Holder]) -> frozenset[str]:
     """The UUIDs that pods hold."""
     return frozenset(device for holder in holders for device in holder.devices)

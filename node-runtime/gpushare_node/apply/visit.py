@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gpushare_node.apply.busy import Holder, find_holders
+from gpushare_node.apply.busy import Holder, find_doubt, find_holders
 from gpushare_node.apply.evicting import Evictions
 from gpushare_node.apply.hardware import Hardware
 from gpushare_node.apply.outcome import Halted, Lack, Outcome
@@ -147,14 +147,19 @@ class Visit:
     def holders(self) -> tuple[Holder, ...]:
         """Who holds devices. Without an answer of the API server every allocation counts: nobody is disturbed on a guess."""
         try:
-            allocations = self.site.read_checkpoint().allocations
+            checkpoint = self.site.read_checkpoint()
         except CheckpointError as error:
             text = f"which pods hold GPUs cannot be read: {error}"
             raise Halted(Reason.GPU_BUSY, text, is_kept=True) from error
         try:
-            return find_holders(allocations, None if self.site.cluster is None else self.site.cluster.pods())
+            pods = None if self.site.cluster is None else self.site.cluster.pods()
         except ClusterError:
-            return find_holders(allocations, None)
+            pods = None
+        if not checkpoint.is_there and (self.site.cluster is not None or self.is_offline):
+            doubt = find_doubt(pods)
+            if doubt:
+                raise Halted(Reason.GPU_BUSY, doubt, is_kept=True)
+        return find_holders(checkpoint.allocations, pods)
 
     def await_driver(self, hardware: Hardware) -> None:
         """Until the driver answers. Halted where it does not."""

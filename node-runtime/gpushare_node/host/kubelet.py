@@ -40,7 +40,8 @@ class Allocation:
 class Checkpoint:
     """What is allocated, and which ids the device plugins registered, by resource; of resources of nvidia.com/ only.
 
-    `is_there` False: there is no such file. Where no device plugin ever was, nobody has been given anything.
+    `is_there` False: there is no such file. Kubelet writes it when the first device plugin registers; it may also have been
+    deleted under pods that run.
     """
 
     allocations: tuple[Allocation, ...]

@@ -86,7 +86,8 @@ class PodView:
 
     `containers` are names by the container runtime's id, of all kinds of containers. `owner` is the uid of its controller,
     `controller` its kind and name, both empty without one. `started`: when those that run now were started, in seconds since
-    1970. `has_claims`: it may have been given devices by claims (DRA), of which nothing is known here.
+    1970. `has_claims`: it may have been given devices by claims (DRA), of which nothing is known here. `resources` are the
+    names of NVIDIA's devices that it asks for.
     """
 
     uids: tuple[str, ...]
@@ -100,6 +101,7 @@ class PodView:
     controller: str = ""
     started: Mapping[str, float] = field(default_factory=dict)
     has_claims: bool = False
+    resources: frozenset[str] = frozenset()
 
     @property
     def has_ended(self) -> bool:

@@ -16,6 +16,7 @@ _RESOURCES = "nvidia.com/"
 _CONFIG_HASH = "kubernetes.io/config.hash"
 _MIRROR = "kubernetes.io/config.mirror"
 """What makes a pod a static one's mirror. Everybody may write annotations, but kubelet runs no pod that has this one."""
+_CONTAINERS = ("initContainers", "containers")
 _STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 
 
@@ -59,6 +60,7 @@ def view_pod(pod: Json) -> PodView:
         containers=_containers(status),
         started=_started(status),
         has_claims=bool(spec.get("resourceClaims") or status.get("extendedResourceClaimStatus")),
+        resources=frozenset(_asked(spec)),
     )
 
 
@@ -67,6 +69,13 @@ def _resources(allocatable: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
     for name, quantity in allocatable.items():
         if name.startswith(_RESOURCES) and str(quantity).isdecimal():
             yield name, int(quantity)
+
+
+def _asked(spec: Json) -> Iterable[str]:
+    """The devices of NVIDIA's that containers ask for. Of such ones the API server lets requests and limits not differ."""
+    for one in (one for kind in _CONTAINERS for one in spec.get(kind) or ()):
+        limits = (one.get("resources") or {}).get("limits") or {}
+        yield from (name for name, quantity in limits.items() if name.startswith(_RESOURCES) and str(quantity) != "0")
 
 
 def _owners(entries: Iterable[Json]) -> dict[str, str]:

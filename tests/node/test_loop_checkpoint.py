@@ -1,0 +1,71 @@
+"""Kubelet's checkpoint of devices is not there: a node that is new, or one whose folder somebody emptied under its pods."""
+
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.policy import OnBusy
+from gpushare_node.voice.reasons import Reason
+from tests.node.api_server import ApiServer
+from tests.node.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, text_of
+
+WANTED = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.FAIL)
+
+
+@pytest.fixture
+def node(tmp_path: Path, api: ApiServer) -> LoopNode:
+    return LoopNode(tmp_path, api)
+
+
+def forget(node: LoopNode) -> None:
+    """The file is gone; kubelet writes another with the next registration or allocation."""
+    node.checkpoint.unlink()
+    node.silicon.forget_calls()
+
+
+def test_101_without_a_checkpoint_a_pod_that_asks_for_gpus_may_hold_any(node: LoopNode) -> None:
+    """The pod sleeps: the driver shows no process of it."""
+    node.run(mig(SEVEN))
+    node.api.add_pod("sleeper", namespace="science", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
+    forget(node)
+    outcome = node.run(WANTED)
+    assert (outcome.reason, "science/sleeper" in outcome.message) == (Reason.GPU_BUSY, True)
+    assert (node.silicon.calls(), node.gpus.stands(0), node.taints()) == ([], set(SEVEN), set())
+
+
+def test_101_it_goes_on_as_soon_as_that_pod_has_ended(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    node.api.add_pod("sleeper", namespace="science", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
+    forget(node)
+
+    def end(time: float) -> None:
+        if time > 400:
+            node.api.edit("pods", "sleeper", lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")
+
+    node.on_tick = end
+    assert node.run(WANTED, hold=True).reason is Reason.READY
+    assert (node.gpus.stands(0), node.taints()) == (set(TWO), set())
+
+
+@pytest.mark.parametrize("limits", [{}, {"nvidia.com/gpu": 0}, {"nvidia.com/hostdev": 1}], ids=["none", "zero", "a nic"])
+def test_101_a_node_that_is_new_has_no_checkpoint_and_nobody_who_asks_for_gpus(node: LoopNode, limits: dict[str, int]) -> None:
+    node.api.add_pod("agent", namespace="kube-system", node=NAME, limits=limits)
+    forget(node)
+    assert node.run(mig(SEVEN)).reason is Reason.READY
+
+
+def test_101_a_process_on_a_gpu_is_in_the_way_as_ever(node: LoopNode) -> None:
+    node.silicon.put(0, 4711, 100)
+    forget(node)
+    assert node.run(rollout(mig(SEVEN), on_busy=OnBusy.FAIL)).reason is Reason.GPU_BUSY
+    assert node.silicon.calls() == []
+
+
+def test_101_without_a_checkpoint_and_without_the_api_server_nothing_is_destroyed(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    node.folder.keep_policy(text_of(mig(TWO)))
+    forget(node)
+    node.api.down()
+    outcome = node.run(mig(TWO))
+    assert (outcome.reason, "does not answer" in outcome.message) == (Reason.GPU_BUSY, True)
+    assert node.silicon.calls() == []

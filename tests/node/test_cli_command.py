@@ -8,8 +8,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -344,56 +343,3 @@ def test_fields_that_a_later_compiler_has_added_are_ignored_and_said(desk: Desk)
     assert "skipped node    policy: This runtime does not know and ignores spec.fabric" in done.stdout
     assert "ignores spec.fabric" in done.stderr
     assert desk.with_policy("assert").returncode == 0
-
-
-def in_the_next_form(policy: str) -> str:
-    return policy.replace("gpushare.dev/v1", "gpushare.dev/v2")
-
-
-@contextmanager
-def started(argv: list[str], environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
-    """A program that is gone when the test is."""
-    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        try:
-            yield running
-        finally:
-            running.kill()
-
-
-def in_a_pod(desk: Desk, api: ApiServer) -> dict[str, str]:
-    api.add_node("node-1", labels={"gpushare.dev/pool": "dense"})
-    api.add_pod("runtime", namespace="gpushare", node="node-1", uid="9")
-    api.add_daemonset("gpushare-dense")
-    return desk.environment | api.kubeconfig(desk.folder / "kubeconfig") | {
-        "NODE_NAME": "node-1", "POD_NAME": "runtime", "POD_NAMESPACE": "gpushare", "POD_UID": "9"}
-
-
-def test_enforce_holds_the_policy_in_force_where_the_given_one_cannot_be_read(desk: Desk, api: ApiServer) -> None:
-    good = desk.policy.read_text()
-    Folder(desk.folder / "state").keep_policy(good)
-    desk.policy.write_text(in_the_next_form(good))
-    port = free_port()
-    argv = [*COMMAND, "enforce", "--policy", str(desk.policy), "--state-dir", str(desk.folder / "state"), "--port", str(port)]
-    with started(argv, in_a_pod(desk, api)) as running:
-        wait_for(lambda: _is_ready(f"http://127.0.0.1:{port}/readyz"))
-        condition = api.condition("node-1")
-        assert condition is not None
-        assert (condition["reason"], "v1, not 'gpushare.dev/v2'" in condition["message"]) == ("PolicyInvalid", True)
-        running.send_signal(signal.SIGTERM)
-        _, errors = running.communicate(timeout=PATIENCE)
-    assert running.returncode == 0
-    assert any("the policy in force is held to" in line for line in errors.splitlines())
-
-
-def test_apply_holds_the_policy_in_force_until_the_given_one_can_be_read(desk: Desk, api: ApiServer) -> None:
-    good = desk.policy.read_text()
-    Folder(desk.folder / "state").keep_policy(good)
-    desk.policy.write_text(in_the_next_form(good))
-    argv = [*COMMAND, "apply", "--hold", "--policy", str(desk.policy), "--state-dir", str(desk.folder / "state")]
-    with started(argv, in_a_pod(desk, api)) as running:
-        wait_for(lambda: (api.condition("node-1") or {}).get("reason") == "PolicyInvalid")
-        assert running.poll() is None
-        desk.policy.write_text(good)
-        wait_for(lambda: (api.condition("node-1") or {}).get("reason") != "PolicyInvalid", 60)
-        running.send_signal(signal.SIGTERM)
-        running.communicate(timeout=PATIENCE)

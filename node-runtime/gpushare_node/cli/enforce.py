@@ -10,7 +10,7 @@ from gpushare_node.apply.sight import see
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.parts import Api, OwnMarks, Watches, folder
 from gpushare_node.cli.reading import PolicyFileError
-from gpushare_node.cli.refusal import describe_ignored, find_former, read_or_report
+from gpushare_node.cli.refusal import Refused, describe_ignored, find_former, read_or_report
 from gpushare_node.cli.run import Run
 from gpushare_node.enforce.http import HttpServer
 from gpushare_node.enforce.loop import Loop
@@ -28,9 +28,9 @@ _LAST_WORDS_SECONDS = 3.0
 
 
 def enforce(run: Run) -> int:
-    """0 when it was asked to end; 70 when the driver hangs for good; with `--once`, 69 when it did not answer."""
+    """0 when it was asked to end; 70 when only another start helps; with `--once`, 69 when it did not answer."""
     arguments = run.arguments
-    given, is_former = _read(run)
+    given, refusal = _read(run)
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
     run.heed_signals()
     marks = None if api is None or arguments.once else OwnMarks(server=api.server)
@@ -39,9 +39,10 @@ def enforce(run: Run) -> int:
     watch.figures.build.set(1, __version__, "", "")
     if watch.setting.rights.profile is not None:
         _LOG.warning("the profile %s confines the runtime: signals may be refused", watch.setting.rights.profile)
-    # What a policy that cannot be read wants of the node is not known: nothing but the caps is seen to.
-    upkeep = None if api is None or arguments.once or is_former else _upkeep(run, given, watch, api)
+    upkeep = None if api is None or arguments.once else _upkeep(run, given, watch, api, refusal)
     loop = Loop(watch=watch, upkeep=upkeep, clock=run.clock)
+    if refusal:
+        loop.is_outdated = Refused(run).is_over
     if api is not None:
         api.start()
     if api is not None and upkeep is not None and marks is not None:
@@ -60,16 +61,16 @@ def enforce(run: Run) -> int:
             api.events.drain(_LAST_WORDS_SECONDS)
 
 
-def _read(run: Run) -> tuple[Goal, bool]:
-    """The policy; the one in force, and True, where it cannot be read."""
+def _read(run: Run) -> tuple[Goal, str]:
+    """The policy; the one in force, and why, where it cannot be read."""
     try:
-        return read_or_report(run), False
+        return read_or_report(run), ""
     except PolicyFileError as error:
         former = find_former(run)
         if former is None or run.arguments.once:
             raise
         _LOG.error("%s; the policy in force is held to", error)
-        return former, True
+        return former, str(error)
 
 
 def _look_once(loop: Loop) -> int:
@@ -79,12 +80,13 @@ def _look_once(loop: Loop) -> int:
     return Exit.DONE if has_read else Exit.UNAVAILABLE
 
 
-def _upkeep(run: Run, given: Goal, watch: Watch, api: Api) -> Upkeep:
+def _upkeep(run: Run, given: Goal, watch: Watch, api: Api, refusal: str) -> Upkeep:
+    """What a policy that cannot be read wants of labels and layout is not known: then only the node's leaving is seen to."""
     policy = given.policy
     return Upkeep(
-        watch=watch, cluster=api.server, labels=_published(policy, folder(run).profile()),
-        plan=lambda surveys: _plan(surveys, policy), boot_id=boot_id(),
-        remark=describe_ignored(given),
+        watch=watch, cluster=api.server, boot_id=boot_id(), refusal=refusal, remark=describe_ignored(given),
+        labels={} if refusal else _published(policy, folder(run).profile()),
+        plan=lambda surveys: PartitionPlan(gpus=(), unfit=()) if refusal else _plan(surveys, policy),
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ import os
 from contextlib import suppress
 
 from gpushare_node.apply.goal import Goal
+from gpushare_node.apply.pools import is_leaving
 from gpushare_node.cli.parts import Api, Watches, folder
 from gpushare_node.cli.reading import PolicyFileError, read_policy
 from gpushare_node.cli.run import Run
@@ -16,6 +17,9 @@ from gpushare_node.policy import read
 from gpushare_node.voice.reasons import Reason
 
 _LOOK_SECONDS = 15
+_LEAVING_SECONDS = 60
+"""How often a run that holds asks the API server whether its node is to leave: well within an uninstall Job's patience."""
+
 _MAX_SHOWN = 5
 _LOG = logging.getLogger("gpushare")
 
@@ -37,7 +41,8 @@ def read_or_report(run: Run) -> Goal:
 def read_or_hold(run: Run) -> Goal:
     """The policy, as soon as it can be read; until then tenants are held to the caps of the policy in force.
 
-    PolicyFileError where no policy is in force. Stopped when the program is asked to end.
+    The policy in force where the node is to leave: for that it needs no other. PolicyFileError where none is in force. Stopped
+    when the program is asked to end.
     """
     try:
         return read_or_report(run)
@@ -47,20 +52,51 @@ def read_or_hold(run: Run) -> Goal:
             raise
         _LOG.error("%s; the policy in force is held to", error)
     watch: Watch | None = None
-    watches = Watches(run=run, api=Api.find(run, former.policy.pool))
+    api = Api.find(run, former.policy.pool)
+    watches = Watches(run=run, api=api)
+    refused, asked_at = Refused(run), float("-inf")
     try:
-        while True:
-            for _ in range(_LOOK_SECONDS):
-                with suppress(DriverError):
-                    watch = watch or watches.open(former.policy, former.digest)
-                if watch is not None:
-                    watch.cycle()
-                run.clock.sleep(1.0)
-            with suppress(PolicyFileError):
-                return read_or_report(run)
+        while not refused.is_over():
+            if run.clock.now() - asked_at >= _LEAVING_SECONDS:
+                asked_at = run.clock.now()
+                if _must_leave(api):
+                    return former
+            with suppress(DriverError):
+                watch = watch or watches.open(former.policy, former.digest)
+            if watch is not None:
+                watch.cycle()
+            run.clock.sleep(1.0)
+        return read_or_report(run)
     finally:
         if watch is not None:
             watch.close()
+
+
+class Refused:
+    """A policy that could not be read: whether it can be by now. ConfigMaps are replaced under pods that run."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._looked_at = run.clock.now()
+
+    def is_over(self) -> bool:
+        """Whether it can. The file is looked at now and then, however often this is asked."""
+        if self._run.clock.now() - self._looked_at < _LOOK_SECONDS:
+            return False
+        self._looked_at = self._run.clock.now()
+        try:
+            read_policy(self._run.arguments.policy)
+        except PolicyFileError:
+            return False
+        return True
+
+
+def _must_leave(api: Api) -> bool:
+    try:
+        node = api.server.node()
+        return is_leaving(node, is_selected=api.server.selects(node))
+    except ClusterError:
+        return False
 
 
 def find_former(run: Run) -> Goal | None:

@@ -21,7 +21,8 @@ from gpushare_node.enforce.watch import Watch
 from gpushare_node.voice.reasons import Reason
 
 EXIT_HUNG = 70
-"""The driver has not answered for a minute, or is another one than our library's: kubelet starts the container again."""
+"""The driver has not answered for a minute, or is another one than our library's, or the policy can be read that could not be:
+kubelet starts the container again."""
 
 HUNG_SECONDS = 60.0
 MISMATCH_SECONDS = 60.0
@@ -48,13 +49,17 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class Loop:
-    """One run of enforcement. `pause` waits after the clock has been stopped, `spread` says how early or late a look comes."""
+    """One run of enforcement. `pause` waits after the clock has been stopped, `spread` says how early or late a look comes.
+
+    `is_outdated`: whether the policy of this run is not the one to be held any more.
+    """
 
     watch: Watch
     upkeep: Upkeep | None
     clock: Clock
     spread: Callable[[], float] = lambda: random.SystemRandom().uniform(*_SPREAD)
     pause: Callable[[float], None] = time.sleep
+    is_outdated: Callable[[], bool] = lambda: False
     _list_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=31))
     _good_at: float | None = None
     _has_read: bool = False
@@ -62,7 +67,7 @@ class Loop:
     _mismatch_at: float | None = None
 
     def run(self) -> int:
-        """Go on until the clock is stopped (0), or until the driver hangs for good (70)."""
+        """Go on until the clock is stopped (0), or until only another start helps (70)."""
         due = self.clock.now()
         try:
             while True:
@@ -73,6 +78,9 @@ class Loop:
                     return EXIT_HUNG
                 if self._mismatch_at is not None and self.clock.now() - self._mismatch_at > MISMATCH_SECONDS:
                     _LOG.error("the driver is of another version than the library of this container, which starts anew")
+                    return EXIT_HUNG
+                if self.is_outdated():
+                    _LOG.warning("the policy can be read now: the container starts anew with it")
                     return EXIT_HUNG
                 due = self._next(due)
         except Stopped:

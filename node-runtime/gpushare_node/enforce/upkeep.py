@@ -54,7 +54,7 @@ _BY_WORD = {reason.word: reason for reason in Reason}
 class Upkeep:
     """`labels` are those that the node owes to its pool; `plan` says what would have to change for the policy to hold.
 
-    `remark` is said of a node that is ready.
+    `remark` is said of a node that is ready, `refusal` of one that is held to a former policy, for its own cannot be read.
     """
 
     watch: Watch
@@ -63,6 +63,7 @@ class Upkeep:
     plan: Callable[[tuple[Survey, ...]], PartitionPlan]
     boot_id: str
     remark: str = ""
+    refusal: str = ""
     _finding: tuple[Reason, str] | None = None
     _farewell: str = ""
     _conflict: tuple[float, str] | None = None
@@ -107,6 +108,8 @@ class Upkeep:
             return found
         if self._conflict is not None and now - self._conflict[0] < _CONFLICT_SECONDS:
             return Reason.LABEL_CONFLICT, self._conflict[1]
+        if self.refusal:
+            return Reason.POLICY_INVALID, self.refusal
         return Reason.READY, " ".join(filter(None, (Reason.READY.value.means, self.remark)))
 
     @property

@@ -1,13 +1,14 @@
 """A model of a busy, hostile node, and an oracle that holds every signal against the model's own truth.
 
-Tenants grow, shrink, fork, exec, move between cgroups and die; pids are used again at once; system pods, an MPS server and
-strangers stand beside them; rows get scrambled or lost, memory unknown, identities and grants hidden, and the clock jumps.
+Tenants grow, shrink, fork, exec, move between cgroups, have their pods replaced and die; pids are used again at once; system
+pods, an MPS server and strangers stand beside them; rows get scrambled or lost, memory unknown, identities and grants hidden,
+and the clock jumps.
 The oracle counts samples by itself from what the model showed; it shares nothing with the guard but the values that
 go in and come out.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
@@ -20,8 +21,11 @@ from gpushare_node.guard.verdicts import Kill, Scope, Terminate, TerminateClient
 MIB = 1 << 20
 TOTAL = 80 << 30
 CAP = Cap(bytes=2048 * MIB, tolerance_bytes=64 * MIB, grace_seconds=4)
-MOST_CALM_SECONDS = 4 * (3 + 4) + 2
-"""After so much calm nothing is owed any more, however much it was."""
+PATIENCE_SECONDS = 3 + 4
+MOST_OWED_SECONDS = 2 * PATIENCE_SECONDS
+PAID_PER_SECOND = 0.5
+BREATH_SECONDS = 0.5
+"""What is promised: nobody owes more than this, and calm pays back half of its length but for its first half of a second."""
 
 SIGNALS = (Terminate, TerminateClient, Kill)
 KINDS = [ProcessKind.TENANT] * 16 + [ProcessKind.SYSTEM, ProcessKind.SYSTEM, ProcessKind.MPS_SERVER, ProcessKind.UNKNOWN]
@@ -42,7 +46,7 @@ class Life:
 
 @dataclass(kw_only=True)
 class Run:
-    """The oracle's own count for one container on one device."""
+    """The oracle's own count for one container on one device: what it owes, exactly, and for how long it has been calm."""
 
     owed: float = 0.0
     calm: float = 0.0
@@ -73,6 +77,7 @@ class Crowd:
     asked: dict[Process, float] = field(default_factory=dict)
     killed: dict[int, list[tuple[object, float]]] = field(default_factory=dict)
     left: dict[tuple[Owner, int], tuple[float, float]] = field(default_factory=dict)
+    inherited: int = 0
     chosen: dict[tuple[str, int], list[float]] = field(default_factory=dict)
     history: History = field(default_factory=History)
     counts: dict[str, int] = field(default_factory=dict)
@@ -84,6 +89,7 @@ class Crowd:
             owner = Owner(namespace=f"ns{number % 5}", uid=f"pod{number}")
             self.grants[container] = Grant(owner=owner, devices=frozenset({device}), caps={device: CAP})
         self.containers = list(self.grants)
+        self.owners = {container: grant.owner for container, grant in self.grants.items()}
         for number in range(self.gpus * self.each):
             self.born(1000 + number, number % self.gpus)
 
@@ -118,8 +124,22 @@ class Crowd:
             )
         elif event < 90:
             self.hidden[pid] = rng.randrange(1, 6)
-        elif life.process.container is not None:
+        elif event < 94 and life.process.container is not None:
             self.lost_grants[life.process.container] = rng.randrange(1, 6)
+        elif life.process.container is not None:
+            self.replace_pod(life.process.container)
+
+    def replace_pod(self, old: ContainerId) -> None:
+        """Its controller makes the pod anew, and all that ran in it runs on, with new processes."""
+        self.starts += 1
+        new = ContainerId(pod_uid=f"{old.pod_uid.partition('-')[0]}-{self.starts}", container=f"c-{self.starts}")
+        self.grants[new] = self.grants.pop(old)
+        self.owners[new] = self.grants[new].owner
+        self.containers[self.containers.index(old)] = new
+        for pid, life in self.lives.items():
+            if life.process.container == old:
+                process = replace(life.process, start_time=self.starts, cgroup=f"/kubepods/{self.starts}", container=new)
+                self.lives[pid] = replace(life, process=process)
 
     def scramble(self, rows: tuple[Row, ...]) -> tuple[Row, ...] | None:
         """What a driver with the wrong record size makes of a list; or no list at all."""
@@ -189,26 +209,49 @@ class Crowd:
             members.setdefault(unit, set()).add(pid)
             shown[unit] = shown.get(unit, 0) + (0 if pid in self.hidden else life.row.used_bytes or 0)
         for unit, run in tuple(self.runs.items()):
-            if unit not in members and unit[0] in self.grants:
-                # What a container owed when it had gone is owed by the next one of its owner.
-                heir = (self.grants[unit[0]].owner, unit[1])
-                self.left[heir] = (max(run.owed, self.left.get(heir, (0.0, 0.0))[0]), self.clock)
             run.was_over, run.is_over = run.is_over, False
             was_calm, run.is_calm = run.is_calm, False
             if any(pid in self.hidden and pid in self.lives and self.lives[pid].device == unit[1] for pid in run.pids):
                 continue
-            if unit[1] in clean and unit not in unclear and shown.get(unit, 0) <= CAP.limit_bytes:
+            if unit[0] not in self.grants and unit[1] in clean:
+                self.leave(unit, run)
+            elif unit[1] in clean and unit not in unclear and shown.get(unit, 0) <= CAP.limit_bytes:
                 # Like the time over the cap, calm counts between two looks that both tell of it.
-                run.calm += seconds if was_calm else 0
                 run.is_calm = True
-                if run.calm > MOST_CALM_SECONDS:
-                    del self.runs[unit]
+                self.pay(unit, run, seconds if was_calm else 0.0)
         for unit, used in shown.items():
             if used > CAP.limit_bytes and unit[0] in known:
                 run = self.runs.setdefault(unit, Run())
                 run.owed += min(seconds, 2 * self.settings.interval_seconds) if run.was_over else 0
+                run.owed = min(run.owed, MOST_OWED_SECONDS) + self.inherit(unit)
                 run.is_over, run.was_over, run.is_calm, run.calm = True, False, False, 0.0
                 run.pids = frozenset(members[unit])
+
+    def pay(self, unit: tuple[ContainerId, int], run: Run, seconds: float) -> None:
+        """So much more calm; whoever owes nothing any more begins anew."""
+        before, run.calm = run.calm, run.calm + seconds
+        run.owed -= (max(run.calm - BREATH_SECONDS, 0) - max(before - BREATH_SECONDS, 0)) * PAID_PER_SECOND
+        if run.owed <= 0:
+            del self.runs[unit]
+
+    def leave(self, unit: tuple[ContainerId, int], run: Run) -> None:
+        """The container is seen to be gone: what it owes is for its owner's next one."""
+        heir = (self.owners[unit[0]], unit[1])
+        self.left[heir] = (max(run.owed, self.owed_before(heir)), self.clock)
+        del self.runs[unit]
+
+    def owed_before(self, heir: tuple[Owner, int]) -> float:
+        """What the owner's containers that have gone owe by now: time pays it like calm."""
+        owed, at = self.left.get(heir, (0.0, 0.0))
+        return max(owed - (self.clock - at) * PAID_PER_SECOND, 0.0)
+
+    def inherit(self, unit: tuple[ContainerId, int]) -> float:
+        """What this container owes for those before it: the first one that is over its cap pays for all."""
+        heir = (self.grants[unit[0]].owner, unit[1])
+        owed = self.owed_before(heir)
+        self.left.pop(heir, None)
+        self.inherited += owed > 0
+        return owed
 
     def check(self, verdict: Terminate | TerminateClient | Kill, clean: set[int]) -> None:
         """The invariant: each named process is a verified one, of a container that is over its cap and was for long enough."""
@@ -223,8 +266,8 @@ class Crowd:
             assert (process.kind, process.container) == (ProcessKind.TENANT, unit.container)
         run = self.runs[unit.container, device]
         assert run.is_over
-        inherited, _ = self.left.get((self.grants[unit.container].owner, device), (0.0, 0.0))
-        assert run.owed + inherited >= self.settings.samples * self.settings.interval_seconds + CAP.grace_seconds, run
+        # All the patience for the first signal; those that follow need some of that debt not to be paid yet.
+        assert run.owed >= PATIENCE_SECONDS if isinstance(verdict, Terminate) else run.owed > 0, run
         assert sum(self.truth(unit.container, device)) > CAP.limit_bytes
         self.check_order(verdict, device)
 

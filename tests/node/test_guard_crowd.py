@@ -37,6 +37,7 @@ def tiny_crowd(seed: int, gpus: int) -> None:
 def test_no_signal_without_proof_in_a_million_rows(kills_per_minute: int) -> None:
     crowd = crowd_of(ROWS // 4, kills_per_minute, kills_per_minute)
     assert min(crowd.counts[name] for name in ("Terminate", "TerminateClient", "Kill")) >= 5
+    assert crowd.inherited >= 5
 
 
 @pytest.mark.slow
@@ -54,6 +55,7 @@ def test_no_signal_without_proof_in_some_tiny_crowds() -> None:
 def test_no_signal_without_proof_in_a_small_crowd() -> None:
     crowd = crowd_of(60_000, seed=99, kills_per_minute=60)
     assert crowd.counts["Kill"] > 0
+    assert crowd.inherited > 0
 
 
 @given(st.randoms(use_true_random=False))

@@ -4,6 +4,7 @@ The truth is the curve of the memory that a simulated program uses, looked at as
 the guard thinks of it is not asked: only when it signals whom.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from gpushare_node.guard.identity import Process
 from gpushare_node.guard.reading import Cap, Grant, Settings
 from gpushare_node.guard.verdicts import Kill, Terminate, Verdict
 from tests.node.scenes import CAP, GIB, GPU, Node, owner, signalled, steps, tenant
@@ -125,28 +127,81 @@ def test_86_half_of_the_time_at_one_look_a_second_is_not_seen_in_time() -> None:
 def test_86_containers_that_are_replaced_just_in_time_owe_for_those_before_them() -> None:
     node = Node()
     told: list[str] = []
-    grant = Grant(owner=owner("all"), devices=frozenset({GPU}), caps={GPU: CAP})
     for number in range(5):
-        process = tenant(500 + number, f"run-{number}")
-        node.grants[process.container] = grant
-        node.run(process, HIGH)
+        process = run_of_all(node, number)
         told += steps(node.cycles(12))
-        node.end(process.pid)
-        del node.grants[process.container]
+        remove(node, process)
         told += steps(node.cycle())
     assert "Kill" in told
 
 
+def run_of_all(node: Node, number: int) -> Process:
+    """The next container of an owner that has its containers started anew."""
+    process = tenant(500 + number, f"run-{number}")
+    assert process.container is not None
+    node.grants[process.container] = Grant(owner=owner("all"), devices=frozenset({GPU}), caps={GPU: node.cap})
+    return node.run(process, HIGH)
+
+
+def remove(node: Node, process: Process) -> None:
+    """Its container is gone with it."""
+    node.end(process.pid)
+    if process.container is not None:
+        del node.grants[process.container]
+
+
+@given(owed=st.integers(1, 12), gap=st.integers(1, 40), is_read=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_86_what_is_inherited_is_paid_back_by_calm_at_half_its_length_and_not_longer(
+    *, owed: int, gap: int, is_read: bool
+) -> None:
+    """Also while the device cannot be read: nobody of the owner's is there who could be over."""
+    node = Node()
+    former = run_of_all(node, 1)
+    node.cycles(owed + 1)
+    remove(node, former)
+    node.cycle()
+    unread = replace(node.device(GPU), rows=None)
+    for _ in range(gap - 1):
+        node.cycle(**({} if is_read else {"gpu0": unread}))
+    run_of_all(node, 2)
+    inherited = max(owed - gap / 2, 0.0)
+    looks = math.ceil(13 - inherited)
+    assert "Terminate" not in steps(node.cycles(looks))
+    assert "Terminate" in steps(node.cycle())
+    assert node.history.legacies == {}
+
+
+@given(life=st.floats(7.0, 60.0), gap=st.floats(0.1, 2.0), seed=st.integers(0, 1 << 32))
+@UNGUIDED
+def test_86_whoever_has_its_containers_started_anew_is_ended_in_the_promised_time(
+    *, life: float, gap: float, seed: int
+) -> None:
+    """Deaf to SIGTERM, too: what lives long enough for both signals meets both."""
+    node, rng, number = Node(), Random(seed), 0
+    start, process = node.now, None
+    while node.now - start < bound(CAP, Settings()) + life:
+        at = node.now - start + rng.uniform(*SPREAD) * CLOSE
+        is_up = at % (life + gap) < life
+        if process is not None and (not is_up or at // (life + gap) >= number):
+            remove(node, process)
+            process = None
+        if is_up and process is None:
+            number = int(at // (life + gap)) + 1
+            process = run_of_all(node, number)
+        if "Kill" in steps(node.cycle(seconds=start + at - node.now)):
+            return
+    raise AssertionError("never killed")
+
+
 def test_86_a_sibling_that_was_there_before_does_not_owe_for_another() -> None:
     node = Node()
-    node.run(tenant(500, "a"), HIGH)
-    node.run(tenant(600, "b"), LOW)
-    node.grants[tenant(600, "b").container] = node.grants[tenant(500, "a").container]
+    first, sibling = run_of_all(node, 1), run_of_all(node, 2)
+    node.used[GPU][sibling.pid] = LOW
     node.cycles(13)
-    node.end(500)
-    del node.grants[tenant(500, "a").container]
+    remove(node, first)
     node.cycle()
-    node.used[GPU][600] = HIGH
+    node.used[GPU][sibling.pid] = HIGH
     assert steps(node.cycles(3)) == []
 
 

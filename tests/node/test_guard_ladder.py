@@ -204,6 +204,20 @@ def test_89_sigkill_is_sent_again_while_it_does_not_end_a_process_and_not_to_a_c
     assert steps(node.cycles(100)) == []
 
 
+def test_89_a_debt_that_has_been_paid_gives_no_right_to_sigkill_again() -> None:
+    """It was calm for so long that it owes nothing; then it is an offender like others, with a warning and a grace."""
+    node = terminated()
+    node.until(Kill)
+    node.used[GPU][500] = 4 * GIB
+    node.cycles(40)
+    assert node.history.offences == {}
+    node.used[GPU][500] = 9 * GIB
+    assert steps(node.cycles(3)) == []
+    node.run(tenant(501), 5 * GIB)
+    assert steps(node.cycles(10)) == ["Warn"]
+    assert steps(node.cycles(30)) == ["Terminate", "Kill"]
+
+
 def test_89_a_killed_process_that_cannot_be_seen_any_more_keeps_nobody_waiting_either() -> None:
     node = terminated()
     node.until(Kill)

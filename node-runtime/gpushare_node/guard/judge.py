@@ -137,7 +137,8 @@ def _act(case: Case, ledger: Ledger) -> None:
     action = case.cap.action
     if offence is None or not offence.is_confirmed(ledger.settings) or offence.is_settled or action is Action.NONE:
         return
-    if unit in ledger.victims:
+    victim = ledger.victims.get(unit)
+    if victim is not None and victim.is_for(offence):
         return
     if case.is_unevictable and action is Action.EVICT:
         action = Action.KILL

@@ -125,7 +125,7 @@ def _persist(victim: Victim, case: Case | None, reading: Reading, ledger: Ledger
     """Go on with a victim that has had SIGKILL: send it again from time to time, and say that it does not help."""
     settings, unit = ledger.settings, victim.unit
     is_due = ledger.now - victim.step_at >= settings.stuck_seconds
-    if is_due and case is not None:
+    if is_due and case is not None and victim.is_for(case.offence):
         verified = _verify(victim, case)
         if verified and (not case.is_mps() or reading.terminated_clients.issuperset(verified)):
             facts = case.facts(ledger, Next.NOTHING, None)
@@ -149,7 +149,7 @@ def _verify(victim: Victim, case: Case) -> tuple[Process, ...]:
 def _press(victim: Victim, sight: Sight | None, case: Case | None, reading: Reading, ledger: Ledger) -> None:
     """Go on with a victim that has had SIGTERM, or let it go."""
     offence = ledger.offences.get(victim.unit)
-    if offence is None or offence.since != victim.offence_since:
+    if offence is None or not victim.is_for(offence):
         is_calm = offence is None and sight is not None and victim.unit.container in sight.samples
         _end(victim, Reason.SPARED if is_calm else Reason.LOST, ledger)
         return

@@ -48,6 +48,10 @@ class Victim:
     kills: int = 0
     killed_at: float = 0.0
 
+    def is_for(self, offence: Offence) -> bool:
+        """Whether it was chosen for this offence. One that has been paid for, or forgiven, gives no right to a signal."""
+        return offence.since == self.offence_since
+
 
 @dataclass(frozen=True, kw_only=True)
 class History:

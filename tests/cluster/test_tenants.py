@@ -9,6 +9,8 @@ from tests.cluster.mps import Daemon
 
 pytestmark = pytest.mark.cluster
 
+ENDED = ("Failed", "Succeeded")
+
 
 def test_nodes_partition_themselves_and_offer_what_the_plan_promises(pools: Lab) -> None:
     assert pools.offer("node-1") == {SHARED: 8}
@@ -19,32 +21,41 @@ def test_nodes_partition_themselves_and_offer_what_the_plan_promises(pools: Lab)
     pools.cluster.wait(lambda: pools.is_ready("node-1") and pools.is_ready("node-2"), "the runtime's pods are Ready")
 
 
-def die_and_let_live(lab: Lab, node: str, resource: str, cap_mib: int, *arguments: str) -> None:
-    """Three tenants and a system pod on the node's GPUs; one grows beyond its cap, with everything that must follow."""
+def die_and_let_live(lab: Lab, node: str, resource: str, device: str, cap_mib: int) -> None:
+    """A neighbour within its cap, a platform pod without a share on the same device, and two that are over their caps."""
     within, beyond = str(cap_mib - 200), str(cap_mib + 500)
-    lab.tenant("neighbour", node, resource, "--mib", within, *arguments)
-    lab.tenant("system", node, resource, "--mib", beyond, *arguments, where=NAMESPACE, priorityClassName="system-node-critical")
-    lab.tenant("offender", node, resource, "--mib", within, "--grow-to", beyond, "--grow-after", "2", *arguments)
+    grows = ("--mib", within, "--grow-to", beyond, "--grow-after", "2")
+    lab.tenant("neighbour", node, resource, "--mib", within)
+    agent = {"name": "agent", "image": TENANT, "imagePullPolicy": "Never", "args": ["--gpu", device, "--mib", "100"]}
+    lab.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "agent", "namespace": NAMESPACE}, "spec": {
+        "nodeSelector": {"kubernetes.io/hostname": node}, "runtimeClassName": "nvidia", "containers": [agent],
+        "restartPolicy": "Never", "terminationGracePeriodSeconds": 1}})
+    lab.await_tenant("agent", "ready", where=NAMESPACE)
+    # Neither a namespace of the platform nor a priority class is a licence to go beyond one's own share.
+    lab.tenant("system", node, resource, *grows, where=NAMESPACE, priorityClassName="system-node-critical")
+    lab.tenant("offender", node, resource, *grows)
     try:
-        lab.cluster.wait(lambda: lab.phase("offender") in ("Failed", "Succeeded"), "the offender is ended")
+        lab.cluster.wait(lambda: lab.phase("offender") in ENDED, "the offender is ended")
+        lab.cluster.wait(lambda: lab.phase("system", NAMESPACE) in ENDED, "so is the one in a namespace of the platform")
         lab.cluster.wait(
             lambda: any(f"{cap_mib + 500} MiB of the {cap_mib} MiB" in message for _, message in lab.events("offender")),
             f"an Event on its pod says how much of what: {lab.events('offender')}",
         )
         assert lab.phase("neighbour") == "Running"
-        assert lab.phase("system", NAMESPACE) == "Running"
+        assert lab.phase("agent", NAMESPACE) == "Running"
         assert not lab.events("neighbour") or all("MiB" not in message for _, message in lab.events("neighbour"))
     finally:
         lab.dismiss("neighbour", "offender")
-        lab.dismiss("system", where=NAMESPACE)
+        lab.dismiss("system", "agent", where=NAMESPACE)
 
 
 def test_under_time_slicing_the_offender_dies_and_its_neighbours_live(pools: Lab) -> None:
-    die_and_let_live(pools, "node-1", SHARED, 3724)
+    die_and_let_live(pools, "node-1", SHARED, "0", 3724)
 
 
 def test_on_shared_mig_instances_the_offender_dies_and_its_neighbours_live(pools: Lab) -> None:
-    die_and_let_live(pools, "node-2", SLICE, 2304)
+    silicon = pools.silicon("node-2")
+    die_and_let_live(pools, "node-2", SLICE, silicon.mig_uuid(0, min(silicon.instances(0))[0]), 2304)
 
 
 def test_a_request_for_two_shares_is_refused_early(pools: Lab) -> None:

@@ -148,13 +148,13 @@ def test_a_run_that_holds_stays_released_until_the_request_is_taken_back(node: L
 
     def take_back(time: float) -> None:
         if 1000 < time < 2000:
-            quiet.append(list(node.api.writes()))
+            quiet.append((list(node.api.writes()), list(node.watched)))
         if time > 2000:
             node.annotate(RELEASE_ANNOTATION, None)
 
     node.on_tick = take_back
     assert node.run(mig(SEVEN), hold=True).reason is Reason.READY
-    assert quiet[0] == quiet[-1]
+    assert quiet[0] == quiet[-1], "neither the node is written nor is anybody held to a cap"
     assert RELEASED_ANNOTATION not in node.annotations()
     assert node.gpus.stands(0) == set(SEVEN)
 

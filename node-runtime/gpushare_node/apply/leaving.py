@@ -52,6 +52,9 @@ def leave(visit: Visit, former: Policy | None, pool: str, *, keeper: str | None 
     devices = _make_exclusive(visit, former, pool, node)
     if node is not None:
         _clean_node(visit, devices, is_asked=is_requested(node))
+    # The node has no policy now. A run that stays would go on to hold the former one, and write into the folder.
+    visit.rest()
+    visit.enforced = None
     visit.site.folder.remove()
     if node is not None:
         visit.pace.give_back()

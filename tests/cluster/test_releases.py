@@ -110,7 +110,7 @@ def test_81_an_uninstallation_that_helm_gave_up_asks_nobody_any_more(nodes: Lab)
         def is_free() -> bool:
             return not any(request in nodes.state(node)["metadata"].get("annotations", {}) for node in BOTH)
 
-        nodes.cluster.wait(is_free, "nobody is asked any more", 120)
+        nodes.cluster.wait(is_free, "nobody is asked any more")
         await_offers(nodes, {SEVEN: 14})
         assert nodes.phase("asleep") == "Running"
     finally:

@@ -218,6 +218,31 @@ def test_a_request_interrupts_the_wait_for_tenants(node: LoopNode) -> None:
     assert not node.holds_turn()
 
 
+@pytest.mark.parametrize("taken_back", ["the request", "the label"])
+def test_81_a_release_that_is_taken_back_while_tenants_are_waited_for_is_called_off(node: LoopNode, taken_back: str) -> None:
+    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    request, role, start = node.api.asking(), node.labels()["role"], node.clock.now()
+    if taken_back == "the request":
+        node.annotate(RELEASE_ANNOTATION, request)
+    else:
+        node.label(role="cpu")
+
+    def take_back(time: float) -> None:
+        if time < start + 60:
+            return
+        if taken_back == "the label":
+            node.label(role=role)
+        else:
+            node.api.remove("pods", request.partition("/")[0], namespace="gpushare")
+
+    node.on_tick = take_back
+    assert node.run(mig(SEVEN), hold=True).reason is Reason.READY
+    assert node.clock.now() - start < 120
+    assert node.taints() == set()
+    assert RELEASE_ANNOTATION not in node.annotations()
+    assert node.gpus.stands(0) == set(SEVEN)
+
+
 def test_the_pool_of_a_node_that_is_gone_is_released_by_what_the_folder_remembers(node: LoopNode) -> None:
     node.api.remove("daemonsets", "gpushare-training", namespace="gpushare")
     assert node.release().reason is Reason.RELEASED

@@ -27,6 +27,7 @@ class Wish:
     `disturbed` are resources whose holders suffer from it by the label alone. `is_partly`: GPUs that nobody uses may be
     changed while others are blocked; not where the node offers a former layout, for half of each is neither. No turn is taken
     with `is_repair`, for the node is to become again what it was, nor with `is_asked`: somebody has asked it to release.
+    With `may_stay` the pool that the node leaves is there still, and may want it again meanwhile.
     """
 
     policy: Policy
@@ -35,6 +36,7 @@ class Wish:
     is_repair: bool = False
     is_leaving: bool = False
     is_asked: bool = False
+    may_stay: bool = False
 
 
 @dataclass(kw_only=True)
@@ -167,9 +169,12 @@ class Room:
         return self.wish.is_partly and not is_label_alone and has_free
 
     def _stop_if_unwanted(self) -> None:
-        """A node that must leave the pool meanwhile does not wait for a layout that nobody wants any more."""
-        if self.visit.site.cluster is None or self.wish.is_leaving:
+        """Who waits looks whether the change is still wanted: the node may have to leave the pool by now, or to stay."""
+        if self.visit.site.cluster is None or (self.wish.is_leaving and not self.wish.may_stay):
             return
         node = self.visit.cluster.node()
-        if is_leaving(node, is_selected=self.visit.cluster.selects(node)):
-            raise Halted(Reason.RELEASING, "the node is to leave the pool before its GPUs were changed", is_kept=True)
+        must_leave = is_leaving(node, is_selected=self.visit.cluster.selects(node))
+        if must_leave is self.wish.is_leaving:
+            return
+        text = "the node is to leave the pool before its GPUs were changed" if must_leave else "the node is to stay in the pool"
+        raise Halted(Reason.RELEASING, text, is_kept=True)

@@ -35,10 +35,13 @@ _FORGET_SECONDS = 60.0
 _RELEASED = "exclusive"
 
 
-def leave(visit: Visit, former: Policy | None, pool: str, *, keeper: str | None = None) -> Outcome:
+def leave(
+    visit: Visit, former: Policy | None, pool: str, *, keeper: str | None = None, may_stay: bool = False
+) -> Outcome:
     """Leave. `former` None: what the pool was is forgotten. Halted where tenants or hardware are in the way.
 
-    `keeper` is the pool whose layout is in force, where it is another than the one that leaves.
+    `keeper` is the pool whose layout is in force, where it is another than the one that leaves. With `may_stay` that one is
+    there still: should it want the node again while tenants are waited for, the leave is called off.
     """
     node = visit.cluster.node() if visit.site.cluster is not None else None
     if node is not None and node.labels.get(POOL_LABEL, pool) != pool:
@@ -49,7 +52,7 @@ def leave(visit: Visit, former: Policy | None, pool: str, *, keeper: str | None 
             return _hand_over(visit, heir)
         if keeper is not None:
             return _hand_back(visit, keeper)
-    devices = _make_exclusive(visit, former, pool, node)
+    devices = _make_exclusive(visit, former, pool, node, may_stay=may_stay)
     if node is not None:
         _clean_node(visit, devices, is_asked=is_requested(node))
     # The node has no policy now. A run that stays would go on to hold the former one, and write into the folder.
@@ -82,7 +85,9 @@ def _hand_back(visit: Visit, keeper: str) -> Outcome:
     return Outcome(reason=Reason.RELEASED, message=f"the layout is that of pool {keeper}")
 
 
-def _make_exclusive(visit: Visit, former: Policy | None, pool: str, node: NodeView | None) -> frozenset[str]:
+def _make_exclusive(
+    visit: Visit, former: Policy | None, pool: str, node: NodeView | None, *, may_stay: bool
+) -> frozenset[str]:
     """The UUIDs of what stands then."""
     policy = exclusive_of((), pool) if former is None else exclusive(former)
     hardware = visit.site.open_hardware(digest(policy))
@@ -94,7 +99,7 @@ def _make_exclusive(visit: Visit, former: Policy | None, pool: str, node: NodeVi
             sight = hardware.look(policy, frozenset())
         wish = Wish(
             policy=policy, disturbed=_disturbed(former, policy, node), is_partly=node is None, is_leaving=True,
-            is_asked=node is not None and is_requested(node),
+            is_asked=node is not None and is_requested(node), may_stay=may_stay,
         )  # fmt: skip
         room = Room(visit=visit, hardware=hardware, wish=wish)
         room.remember(former, sight)

@@ -63,7 +63,7 @@ def _visit_node(visit: Visit, goal: Goal, node: NodeView) -> Outcome:
         # What stands is the former policy's; how tenants are treated is the pool's word of today.
         former = visit.former() or policy
         keeper = former.pool if former.pool != policy.pool else None
-        return leave(visit, replace(former, rollout=policy.rollout), policy.pool, keeper=keeper)
+        return leave(visit, replace(former, rollout=policy.rollout), policy.pool, keeper=keeper, may_stay=True)
     if policy.partitioner is Partitioner.GPUSHARE and managers:
         raise Halted(Reason.MIG_MANAGER_PRESENT, f"on the node: {', '.join(managers)}")
     owner = find_owner(node.labels, pods, policy.pool)

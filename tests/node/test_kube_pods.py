@@ -5,9 +5,11 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from gpushare_node.cli.parts import News
 from gpushare_node.clock import SystemClock
 from gpushare_node.kube.cluster import PodView
 from gpushare_node.kube.connection import Connection
@@ -248,7 +250,8 @@ def test_the_own_node_is_told_of_when_its_marks_differ_and_only_then(api: ApiSer
     api.patch("nodes", "n1", {"status": {"nodeInfo": {"bootID": "x"}}}, manager="kubelet")
     api.patch("nodes", "n1", {"metadata": {"annotations": {"theirs": "x"}}}, manager="x")
     api.patch("nodes", "n2", {"metadata": {"labels": {"a": "b"}}}, manager="x")
-    for change in ({"labels": {"team": "b"}}, {"annotations": {"gpushare.dev/release": "requested"}}):
+    asked = ({"annotations": {name: "requested"}} for name in ("gpushare.dev/release", "gpushare.dev/retry"))
+    for change in ({"labels": {"team": "b"}}, *asked):
         api.patch("nodes", "n1", {"metadata": change}, manager="x")
         assert told.acquire(timeout=PATIENCE)
     # What is told is told in order: had the others been told, these were too many.
@@ -256,6 +259,20 @@ def test_the_own_node_is_told_of_when_its_marks_differ_and_only_then(api: ApiSer
     clock.stop()
     api.down()
     thread.join(PATIENCE)
+
+
+def test_103_a_node_that_is_watched_has_news_once_and_without_a_watch_always_may(api: ApiServer, wire: Connection) -> None:
+    api.add_node("n1")
+    clock = Quick()
+    news = News(api=SimpleNamespace(connection=wire, place=SimpleNamespace(node="n1")), clock=clock)
+    assert news.has_come()
+    await_that(lambda: not news.has_come())
+    api.patch("nodes", "n1", {"metadata": {"annotations": {"gpushare.dev/retry": "now"}}}, manager="x")
+    await_that(news.has_come)
+    assert not news.has_come()
+    api.down()
+    await_that(lambda: news.has_come() and news.has_come())
+    clock.stop()
 
 
 def test_of_the_own_node_nothing_but_metadata_is_asked_for(api: ApiServer, wire: Connection) -> None:

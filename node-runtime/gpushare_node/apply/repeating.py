@@ -15,9 +15,12 @@ from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Status
 
 _FIRST_PAUSE_SECONDS = 60.0
-_LONGEST_PAUSE_SECONDS = 300.0
+_FIRST_POOL_SECONDS = 15.0
+"""The same of a node that another pool has: mostly it is being handed over, and its label tells when."""
+_LONGEST_PAUSE_SECONDS = 600.0
+"""An attempt asks the API server up to ten times; a node that rests should cost it next to nothing."""
 _LOOK_SECONDS = 15.0
-"""How often a run that waits looks whether its node has changed."""
+"""How often a run that waits looks whether its node has changed: asks its watch, or without one the API server."""
 
 _TURN_SECONDS = 600.0
 """How long a run waits for its turn before it looks at its node and its GPUs anew."""
@@ -38,8 +41,7 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
     run may be what is waited for. FolderError when the first attempt finds another runtime at work, or no folder. Stopped when
     the program is asked to end.
     """
-    pause = _FIRST_PAUSE_SECONDS
-    is_first = True
+    attempts = 0
     said: tuple[Reason, str] | None = None
     try:
         while True:
@@ -48,7 +50,7 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
                 with visit.site.folder.lock():
                     outcome = _settle(visit, attempt)
             except FolderLockedError as error:
-                if is_first:
+                if not attempts:
                     raise
                 outcome = Outcome(reason=Reason.WAITING_FOR_POOL, message=str(error))
             is_news = any(one.status in (Status.CHANGED, Status.FAILED) for one in visit.results[before:])
@@ -60,9 +62,8 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
             if outcome.reason is Reason.WAITING_FOR_TURN:
                 _await_turn(visit)
             else:
-                _pause(visit, _length(visit, outcome.reason, pause))
-            pause = min(_LONGEST_PAUSE_SECONDS, pause * 2)
-            is_first = False
+                _pause(visit, _length(visit, outcome.reason, attempts))
+            attempts += 1
     except Stopped:
         # The API server may be what was waited for; the next run finds the taint, and the turn expires.
         with suppress(ClusterError, Stopped):
@@ -122,7 +123,7 @@ def _said(outcome: Outcome) -> tuple[Reason, str]:
     return outcome.reason, outcome.message
 
 
-def _length(visit: Visit, reason: Reason, pause: float) -> float:
+def _length(visit: Visit, reason: Reason, attempts: int) -> float:
     if reason in _ENDS:
         return math.inf
     if reason is Reason.RELEASING:
@@ -130,7 +131,8 @@ def _length(visit: Visit, reason: Reason, pause: float) -> float:
         return 0.0
     if reason is Reason.GPU_BUSY and visit.is_giving_way:
         return _BUSY_SECONDS
-    return _LOOK_SECONDS if reason is Reason.WAITING_FOR_POOL else pause
+    first = _FIRST_POOL_SECONDS if reason is Reason.WAITING_FOR_POOL else _FIRST_PAUSE_SECONDS
+    return float(min(_LONGEST_PAUSE_SECONDS, first * 2 ** min(attempts, 16)))
 
 
 def _pause(visit: Visit, seconds: float) -> None:
@@ -139,7 +141,7 @@ def _pause(visit: Visit, seconds: float) -> None:
     before = _marks(visit)
     while (left := end - visit.site.clock.now()) > 0:
         visit.sleep(min(_LOOK_SECONDS, left))
-        if _marks(visit) != before:
+        if visit.site.has_news() and _marks(visit) != before:
             return
 
 
@@ -153,7 +155,7 @@ def _await_turn(visit: Visit) -> None:
             return
         if now() - looked >= _TURN_LOOK_SECONDS:
             looked = now()
-            if _marks(visit) != before:
+            if visit.site.has_news() and _marks(visit) != before:
                 return
 
 

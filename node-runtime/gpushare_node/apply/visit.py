@@ -62,7 +62,7 @@ class Site:
     """Everything outside. `cluster` None: by hand, without an API server; `reboot` None: a reboot is not allowed.
 
     `open_hardware` takes the digest of what the hardware is to become; `open_watch` the policy to be enforced. The driver is
-    waited for during `driver_seconds`.
+    waited for during `driver_seconds`. `has_news`: whether the node may have changed since this was asked last.
     """
 
     open_hardware: Callable[[str], Hardware]
@@ -75,6 +75,7 @@ class Site:
     open_watch: Callable[[Policy], Watching] | None = None
     reboot: Callable[[], str | None] | None = None
     driver_seconds: float = DRIVER_SECONDS
+    has_news: Callable[[], bool] = lambda: True
 
 
 @dataclass(kw_only=True)

@@ -9,7 +9,7 @@ from gpushare_node.apply.outcome import Outcome
 from gpushare_node.apply.visit import DRIVER_SECONDS, Site
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.held import Held, find_held
-from gpushare_node.cli.parts import Api, Watches, as_cluster, bounded_driver, folder, machine
+from gpushare_node.cli.parts import Api, News, Watches, as_cluster, bounded_driver, folder, machine
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.refusal import describe_ignored, read_or_hold, read_or_report
 from gpushare_node.cli.run import Run
@@ -58,6 +58,7 @@ def make_site(run: Run, api: Api | None, printer: Printer, tenancy: Tenancy) -> 
         open_watch=None if api is None else lambda policy: watches.open(policy, "former"),
         reboot=reboot if getattr(run.arguments, "reboot", "never") == "once" else None,
         driver_seconds=getattr(run.arguments, "driver_timeout", DRIVER_SECONDS),
+        has_news=(lambda: True) if api is None else News(api=api, clock=run.clock).has_come,
     )  # fmt: skip
 
 

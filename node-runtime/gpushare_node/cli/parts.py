@@ -3,12 +3,13 @@
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpushare_node.apply.programs import with_programs
 from gpushare_node.cli.run import Run
+from gpushare_node.clock import Clock
 from gpushare_node.guard.reading import DEFAULTS
 from gpushare_node.host.devices import Machine, this_machine
 from gpushare_node.host.folder import Folder
@@ -115,6 +116,28 @@ class OwnMarks:
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
         """Write some. ClusterError."""
         self.server.annotate(annotations)
+
+
+@dataclass(kw_only=True)
+class News:
+    """Whether the own node has changed, for a run that waits; followed from the first time on that this is asked."""
+
+    api: Api
+    clock: Clock
+    _is_stirred: threading.Event = field(default_factory=threading.Event)
+    _node: OwnNode | None = None
+
+    def has_come(self) -> bool:
+        """Whether it may have changed since the last time. Without an open watch it always may."""
+        if self._node is None:
+            self._node = OwnNode(self.api.connection, self.api.place.node, self.clock, self._is_stirred.set)
+            self._node.start()
+        if self._node.watching.age_seconds > 0:
+            return True
+        if not self._is_stirred.is_set():
+            return False
+        self._is_stirred.clear()
+        return True
 
 
 @dataclass(kw_only=True)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from gpushare_node.clock import Clock
-from gpushare_node.kube.cluster import RELEASE_ANNOTATION, PodView
+from gpushare_node.kube.cluster import RELEASE_ANNOTATION, RETRY_ANNOTATION, PodView
 from gpushare_node.kube.connection import Connection, Json
 from gpushare_node.kube.views import view_pod
 from gpushare_node.kube.watching import Selection, Watching
@@ -56,13 +56,13 @@ class Pods:
 
 
 class OwnNode:
-    """The own node's marks, watched: its labels, which pools select by, and whether its release is asked for.
+    """The own node's marks, watched: its labels, which pools select by, and what it is asked for: its release, another attempt.
 
     `changed` is called, in the watch's thread, at the first look and when they differ; others' annotations are no news.
     """
 
     def __init__(self, connection: Connection, node: str, clock: Clock, changed: Callable[[], None]) -> None:
-        self._marks: tuple[Mapping[str, str], str | None] | None = None
+        self._marks: tuple[Mapping[str, str], str | None, str | None] | None = None
         self._annotations: Mapping[str, str] | None = None
         self._changed = changed
         selection = Selection(
@@ -86,7 +86,7 @@ class OwnNode:
     def _change(self, thing: Json, is_gone: bool) -> None:
         metadata = thing["metadata"]
         annotations = metadata.get("annotations") or {}
-        marks = (metadata.get("labels") or {}, annotations.get(RELEASE_ANNOTATION))
+        marks = (metadata.get("labels") or {}, annotations.get(RELEASE_ANNOTATION), annotations.get(RETRY_ANNOTATION))
         self._annotations = annotations
         before, self._marks = self._marks, None if is_gone else marks
         if not is_gone and before != marks:

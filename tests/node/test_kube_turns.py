@@ -133,6 +133,17 @@ def test_who_loses_the_race_for_a_slot_waits_twice_as_long_each_time(api: ApiSer
     assert takes(one, 1)
 
 
+def test_a_slot_that_another_node_has_just_taken_costs_no_write(api: ApiServer, on: On) -> None:
+    """What is read from a cache may be a moment old."""
+    one, rival = on("n1"), on("n2")
+    api.add_daemonset("gpushare-train")
+    looks = itertools.count()
+    api.before("daemonsets", lambda: next(looks) == 1 and has_turn(rival), times=9)  # when its owner is read
+    assert not has_turn(one)
+    assert list(holders(api).values()) == ["n2"]
+    assert verbs(api).count("POST") == 1
+
+
 def test_nodes_that_start_together_look_apart(api: ApiServer, on: On, clock: Skips) -> None:
     api.add_daemonset("gpushare-train", desired=1000)
     for number in range(20):

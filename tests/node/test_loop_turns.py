@@ -68,6 +68,26 @@ def test_a_turn_that_becomes_free_is_taken(node: LoopNode) -> None:
     assert node.clock.now() > 100
 
 
+@pytest.mark.parametrize(("free_at", "says_so"), [(5, False), (100, True)])
+def test_that_a_node_waits_for_its_turn_is_told_once_it_has_lasted(node: LoopNode, free_at: float, says_so: bool) -> None:
+    """A pool of hundreds of nodes: whose turn comes at once writes nothing of it."""
+    node.run(whole(replicas=2))
+    take_turn(node)
+    said: list[tuple[float, str | None]] = []
+    begun = node.clock.now()
+
+    def look(time: float) -> None:
+        said.append((time - begun, node.condition()))
+        if time - begun > free_at and node.api.leases() and not node.holds_turn():
+            node.api.remove("leases", "gpushare-training.0", namespace="gpushare")
+
+    node.on_tick = look
+    assert node.run(whole(replicas=4), hold=True).reason is Reason.READY
+    told_at = [time for time, reason in said if reason == "WaitingForTurn"]
+    assert bool(told_at) is says_so
+    assert not told_at or 20 <= told_at[0] <= 23
+
+
 def test_a_node_that_fails_keeps_its_turn(node: LoopNode) -> None:
     node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999)
     outcome = node.run(mig(SEVEN))

@@ -1,8 +1,9 @@
-"""`python -m tests.scale.simulation --nodes N --latency S BUNDLE…`: the real closed loop on N simulated nodes; figures as JSON.
+"""The real closed loop on N simulated nodes: `python -m tests.scale.simulation --nodes N --latency S BUNDLE…`; figures as JSON.
 
 Real: API server, DaemonSets and their controller, the loop, its requests. Simulated: silicon that never changes, kubelet and
 device plugin, and time: every request takes S seconds of it, however long the machine needs, so that a slow machine changes no
-figure. Nodes exist already; every policy is begun everywhere at once, as the DaemonSets begin it.
+figure. KUBECONFIG names the server, which has the first bundle's objects. The nodes are made before, and taken away at the end;
+every policy is begun everywhere at once, as the DaemonSets begin it.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,7 +33,7 @@ from gpushare_node.host.devices import Machine
 from gpushare_node.host.folder import Folder
 from gpushare_node.host.kubelet import Checkpoint
 from gpushare_node.kube.address import Address, find_address
-from gpushare_node.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT
+from gpushare_node.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT, ClusterError
 from gpushare_node.kube.connection import Connection, Json, Request
 from gpushare_node.kube.events import Events
 from gpushare_node.kube.place import Place
@@ -39,9 +41,13 @@ from gpushare_node.kube.server import Server
 from gpushare_node.nvml.driver import ComputeMode, Survey
 from gpushare_node.policy import Policy, read
 from tests.cluster.plugin.offer import Gpu, offers
+from tests.scale.nodes import simulated, standing
 from tests.scale.virtual_time import VirtualTime
 
 NAMESPACE = "gpu-system"
+POOL = "training"
+_PURPOSE = "rollout"
+_ENOUGH_SECONDS = 600.0
 _BOOT = "00000000-aaaa-4aaa-8aaa-000000000000"
 _MERGE = "application/merge-patch+json"
 _MACHINE = Machine(boot_id=_BOOT, reset=lambda _: "nobody resets it", make_nodes=lambda: None)
@@ -75,18 +81,27 @@ class Counted(Connection):
         self._latency = latency
         self.requests: Counter[str] = Counter()
         self.received = 0
+        self.writes = 0
+        """What the API server has written."""
+        self.in_vain = 0
+        """What it refused to write: another node was faster."""
 
-    @property
-    def writes(self) -> int:
-        """Requests that are no mere reading."""
-        return sum(count for name, count in self.requests.items() if not name.startswith("GET"))
+    def forget(self) -> None:
+        """Count anew."""
+        self.requests.clear()
+        self.received = self.writes = self.in_vain = 0
 
     def ask(self, request: Request) -> Json:
         """As ever; what changes the node is seen by its kubelet."""
         self._time.sleep(self._latency * random.uniform(0.5, 1.5))
         kind = next((one for one in ("leases", "events", "pods", "daemonsets", "nodes") if f"/{one}" in request.path), "other")
         self.requests[f"{request.method} {kind}"] += 1
-        found = super().ask(request)
+        try:
+            found = super().ask(request)
+        except ClusterError as error:
+            self.in_vain += request.method != "GET" and error.status in {404, 409}
+            raise
+        self.writes += request.method != "GET"
         self.received += len(json.dumps(found, separators=(",", ":")))
         if request.method == "PATCH" and found.get("kind") == "Node":
             self._kubelets.see(found)
@@ -161,6 +176,14 @@ class Kubelets:
         self._connection.ask(Request(method="PATCH", path=f"/api/v1/nodes/{node.name}/status", body=body, content_type=_MERGE))
 
 
+def node_object(name: str) -> Json:
+    """A node of the pool, on which NVIDIA's plugin has offered one whole GPU so far."""
+    whole = {"nvidia.com/gpu": "1"}
+    ready = {"type": "Ready", "status": "True", "reason": "Simulated", "message": ""}
+    status = {"conditions": [ready], "capacity": whole, "allocatable": whole}
+    return simulated(name, _PURPOSE, {"example.org/pool": POOL}, status)
+
+
 def _configs(bundle: Path) -> dict[str, Any]:
     """The plugin's configs, by both of their names."""
     files = (bundle / "chart" / "files" / "profiles").glob("*.yaml")
@@ -174,31 +197,46 @@ def _roll_out(nodes: Mapping[str, SimulatedNode], kubelets: Kubelets, bundle: Pa
     kubelets.most_out = 0
     outcomes: dict[str, Outcome] = {}
     durations: dict[str, float] = {}
+    failures: list[str] = []
     for node in nodes.values():
-        node.connection.requests.clear()
-        node.connection.received = 0
+        node.connection.forget()
     begun, real = clock.now(), time.monotonic()
 
     def run(node: SimulatedNode) -> None:
         try:
             outcomes[node.name] = node.run(policy.read_text(), clock)
             durations[node.name] = clock.now() - begun
+        except Exception:
+            # A thread's own error would go nowhere, and its node would count as one that is not ready.
+            failures.append(f"{node.name}: {traceback.format_exc()}")
         finally:
             clock.leave()
 
     clock.run([threading.Thread(target=run, args=(node,)) for node in nodes.values()])
+    if failures:
+        raise SystemExit(f"{len(failures)} of {len(nodes)} nodes failed, the first: {failures[0]}")
     writes = [node.connection.writes for node in nodes.values()]
     total = sum((node.connection.requests for node in nodes.values()), Counter[str]())
     waited = sum(durations.values())
     return {
         "ready": sum(outcome.reason.value.is_ready for outcome in outcomes.values()), "most_out": kubelets.most_out,
-        "most_writes": max(writes), "mean_writes": sum(writes) / len(writes), "seconds": round(clock.now() - begun),
+        "most_writes": max(writes), "mean_writes": sum(writes) / len(writes),
+        "writes_in_vain": sum(node.connection.in_vain for node in nodes.values()), "seconds": round(clock.now() - begun),
         "requests": dict(sorted(total.items())),
         # Of a node that is on its way: nearly all of that it waits for its turn.
         "requests_a_second": total.total() / waited,
         "bytes_a_second": sum(node.connection.received for node in nodes.values()) / waited,
         "real_seconds": round(time.monotonic() - real),
     }  # fmt: skip
+
+
+def _await_daemonset(connection: Connection, nodes: int) -> None:
+    """Until a percentage of the nodes is one of all of them."""
+    deadline, path = time.monotonic() + _ENOUGH_SECONDS, f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/gpushare-{POOL}"
+    while connection.get(path).get("status", {}).get("desiredNumberScheduled") != nodes:
+        if time.monotonic() > deadline:
+            raise SystemExit("the DaemonSet does not want a pod on every node")
+        time.sleep(0.5)
 
 
 def main() -> None:
@@ -211,10 +249,13 @@ def main() -> None:
     threading.stack_size(512 * 1024)
     address, clock = find_address(os.environ), VirtualTime()
     kubelets = Kubelets(address)
-    with tempfile.TemporaryDirectory() as scratch:
-        for name in (f"simulated-{number}" for number in range(chosen.nodes)):
-            connection = Counted(address, clock, kubelets, chosen.latency)
-            kubelets.nodes[name] = SimulatedNode(name=name, folder=Path(scratch) / name, connection=connection)
+    names = [f"simulated-{number}" for number in range(chosen.nodes)]
+    connection = Connection(address, SystemClock())
+    with tempfile.TemporaryDirectory() as scratch, standing(connection, _PURPOSE, map(node_object, names)):
+        _await_daemonset(connection, chosen.nodes)
+        for name in names:
+            counted = Counted(address, clock, kubelets, chosen.latency)
+            kubelets.nodes[name] = SimulatedNode(name=name, folder=Path(scratch) / name, connection=counted)
         figures = [_roll_out(kubelets.nodes, kubelets, bundle, clock) for bundle in chosen.bundles]
     json.dump(figures, sys.stdout, indent=1)
 

@@ -12,18 +12,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from gpushare_node.clock import SystemClock
 from gpushare_node.kube.address import find_address, in_cluster
-from gpushare_node.kube.connection import METADATA_LIST, Connection, Request
+from gpushare_node.kube.connection import Connection
 from gpushare_node.kube.uninstall import Uninstall
+from tests.scale.nodes import NODES, simulated, standing
 
-_NODES = "/api/v1/nodes"
-_MARK = {"example.org/simulated": "uninstall"}
-_ENOUGH_SECONDS = 3600.0
+_PURPOSE = "uninstall"
 
 
 def _node(number: int) -> dict[str, Any]:
@@ -34,25 +32,8 @@ def _node(number: int) -> dict[str, Any]:
     images = [{"names": [f"{name}-{one}@{digest}", f"{name}-{one}:v1"], "sizeBytes": 10**9} for one in range(50)]
     ready = [{"type": kind, "status": "False", "reason": "Simulated", "message": "a simulated node"} for kind in
              ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")]  # fmt: skip
-    metadata = {"name": f"leaving-{number:05}", "labels": {"gpushare.dev/pool": "training", **_MARK, **labels}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"images": images, "conditions": ready}}
-
-
-def _make(connection: Connection, count: int) -> None:
-    def create(number: int) -> None:
-        connection.ask(Request(method="POST", path=_NODES, body=_node(number)))
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(create, range(count)))
-
-
-def _clear(connection: Connection) -> None:
-    selector = {"labelSelector": ",".join(f"{key}={value}" for key, value in _MARK.items())}
-    deadline = time.monotonic() + _ENOUGH_SECONDS
-    while names := [one["metadata"]["name"] for one in connection.pages(_NODES, selector, METADATA_LIST)]:
-        assert time.monotonic() < deadline
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda name: connection.ask(Request(method="DELETE", path=f"{_NODES}/{name}")), names))
+    labels["gpushare.dev/pool"] = "training"
+    return simulated(f"leaving-{number:05}", _PURPOSE, labels, {"images": images, "conditions": ready})
 
 
 def _measure(url: str, folder: Path) -> dict[str, Any]:
@@ -81,14 +62,11 @@ def main() -> None:
         account = Path(scratch)
         (account / "ca.crt").write_bytes(chosen.certificate.read_bytes())
         (account / "token").write_text(address.headers()["authorization"].removeprefix("Bearer "))
-        try:
-            _make(connection, chosen.nodes)
-            size = len(json.dumps(connection.get(f"{_NODES}/leaving-00000")))
+        with standing(connection, _PURPOSE, map(_node, range(chosen.nodes))):
+            size = len(json.dumps(connection.get(f"{NODES}/leaving-00000")))
             command = [sys.executable, "-m", "tests.scale.uninstall", *sys.argv[1:], "--measure", str(account)]
             environment = {**os.environ, "SERVER": address.url}
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-        finally:
-            _clear(connection)
     json.dump({"bytes": size, **json.loads(done.stdout)}, sys.stdout)
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from gpushare_node.apply.outcome import Halted, Outcome
-from gpushare_node.apply.visit import Visit
+from gpushare_node.apply.visit import SILENT_SECONDS, Visit
 from gpushare_node.clock import Stopped
 from gpushare_node.host.folder import FolderError, FolderLockedError
 from gpushare_node.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT, RETRY_ANNOTATION, ClusterError
@@ -54,13 +54,15 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
                     raise
                 outcome = Outcome(reason=Reason.WAITING_FOR_POOL, message=str(error))
             is_news = any(one.status in (Status.CHANGED, Status.FAILED) for one in visit.results[before:])
-            visit.tell(outcome, is_news=is_news or (not outcome.is_usable and _said(outcome) != said))
+            is_new = _said(outcome) != said
+            if not (hold and is_new and outcome.reason is Reason.WAITING_FOR_TURN):
+                visit.tell(outcome, is_news=is_news or (not outcome.is_usable and is_new))
             said = _said(outcome)
             if outcome.is_usable or not hold or outcome.reason is Reason.DRIVER_MISMATCH:
                 # Another library comes with another container alone, and without the driver nobody is held to a cap.
                 return replace(outcome, results=tuple(visit.results))
             if outcome.reason is Reason.WAITING_FOR_TURN:
-                _await_turn(visit)
+                _await_turn(visit, outcome)
             else:
                 _pause(visit, _length(visit, outcome.reason, attempts))
             attempts += 1
@@ -145,12 +147,22 @@ def _pause(visit: Visit, seconds: float) -> None:
             return
 
 
-def _await_turn(visit: Visit) -> None:
-    """Until the node has its turn, or something else is to be looked at. Only the turn is asked for meanwhile."""
+def _await_turn(visit: Visit, outcome: Outcome) -> None:
+    """Until the node has its turn, or something else is to be looked at. Only the turn is asked for meanwhile.
+
+    That it waits is told once it has lasted: a write for every node of a pool whose turn comes at once would be in vain.
+    """
     now = visit.site.clock.now
     end, looked, before = now() + _TURN_SECONDS, now(), _marks(visit)
+    silent = SILENT_SECONDS
     while now() < end:
-        visit.sleep(visit.pace.patience)
+        pause = visit.pace.patience
+        if 0.0 < silent <= pause:
+            visit.sleep(silent)
+            visit.tell(outcome, is_news=False)
+            pause, silent = pause - silent, 0.0
+        silent -= pause
+        visit.sleep(pause)
         if visit.pace.take_again():
             return
         if now() - looked >= _TURN_LOOK_SECONDS:

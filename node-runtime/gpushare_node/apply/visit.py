@@ -41,7 +41,7 @@ _POLL_SECONDS = 5.0
 _EARLY_SECONDS = 10.0
 """At first it looks every second: a plugin is done within a few."""
 
-_SILENT_SECONDS = 20.0
+SILENT_SECONDS = 20.0
 """What lasts no longer is not told, and what changes is told no more often. Kubelet writes what a node offers every ten."""
 
 
@@ -188,7 +188,7 @@ class Visit:
             found = self._ask(find, last)
             if found is None:
                 return None
-            if self.slept - told >= _SILENT_SECONDS:
+            if self.slept - told >= SILENT_SECONDS:
                 told = self.slept
                 self.say(found.reason, found.message)
             last = found

@@ -34,7 +34,7 @@ class Slots:
         return self._find(f"{self._folder}/{name}", {} if is_fresh else _CACHED)
 
     def create(self, name: str, spec: Json, annotations: Mapping[str, str] | None = None) -> Json | None:
-        """The new Lease; None if another node was faster."""
+        """The new Lease; None if another node was faster: seen by a last look, most often, for a refused write is one, too."""
         metadata: Json = {"name": name, "labels": {POOL_LABEL: self._place.pool}}
         if annotations:
             metadata["annotations"] = dict(annotations)
@@ -43,6 +43,8 @@ class Slots:
             # Kubernetes deletes the Lease with the DaemonSet: uninstalling and renaming a pool leave none behind.
             metadata["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": owner["metadata"]["name"],
                                             "uid": owner["metadata"]["uid"], "blockOwnerDeletion": False}]
+        if self.read(name, is_fresh=True) is not None:
+            return None
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
         return self._write(Request(method="POST", path=self._folder, body=body, is_repeatable=False))
 

@@ -1,0 +1,38 @@
+"""Node objects of simulated nodes: made on a real API server, and taken away again, whatever is on them."""
+
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from gpushare_node.kube.connection import METADATA_LIST, Connection, Json, Request
+
+NODES = "/api/v1/nodes"
+_MARK = "example.org/simulated"
+_ENOUGH_SECONDS = 3600.0
+
+
+def simulated(name: str, purpose: str, labels: dict[str, str], status: Json) -> Json:
+    """A node that belongs to a simulation of this purpose."""
+    metadata = {"name": name, "labels": {**labels, _MARK: purpose}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
+
+
+@contextmanager
+def standing(connection: Connection, purpose: str, nodes: Iterable[Json]) -> Iterator[None]:
+    """The nodes, all of this purpose, while it is simulated."""
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda one: connection.ask(Request(method="POST", path=NODES, body=one)), nodes))
+        yield
+    finally:
+        _clear(connection, purpose)
+
+
+def _clear(connection: Connection, purpose: str) -> None:
+    selector = {"labelSelector": f"{_MARK}={purpose}"}
+    deadline = time.monotonic() + _ENOUGH_SECONDS
+    while names := [one["metadata"]["name"] for one in connection.pages(NODES, selector, METADATA_LIST)]:
+        assert time.monotonic() < deadline
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda name: connection.ask(Request(method="DELETE", path=f"{NODES}/{name}")), names))

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from tests import run
-from tests.bench import cluster_loop, hostile, intents, node_boot, node_enforce, node_guard, node_plan, solver
+from tests.bench import api_load, cluster_loop, hostile, intents, node_boot, node_enforce, node_guard, node_plan, solver
 from tests.bench.operator_sized_chart import write_chart
 from tests.tools import helm
 
@@ -104,9 +104,10 @@ def main() -> int:
     node_enforce.main()
     reasons = list(run.why_not(run.CLUSTER))
     if reasons:
-        print(f"LEFT OUT  the loop on a real cluster: {', '.join(reasons)}")
+        print(f"LEFT OUT  the loop on a real cluster, and the load on an API server: {', '.join(reasons)}")
     else:
         cluster_loop.main()
+        api_load.main()
     return 0
 
 

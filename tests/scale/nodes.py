@@ -18,6 +18,18 @@ def simulated(name: str, purpose: str, labels: dict[str, str], status: Json) -> 
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
 
 
+def laden(number: int, purpose: str, labels: dict[str, str], **status: object) -> Json:
+    """A node as large as real ones: with 50 images and NVIDIA's labels."""
+    some = {f"feature.node.kubernetes.io/cpu-cpuid.FEATURE{one}": "true" for one in range(80)}
+    some |= {f"nvidia.com/gpu.label-{one}": f"value-{one}" for one in range(30)}
+    digest = "sha256:" + "0123456789abcdef" * 4
+    name = "registry.example.org/some/repository"
+    images = [{"names": [f"{name}-{one}@{digest}", f"{name}-{one}:v1"], "sizeBytes": 10**9} for one in range(50)]
+    ready = [{"type": kind, "status": word, "reason": "Simulated", "message": "a simulated node"} for kind, word in
+             (("MemoryPressure", "False"), ("DiskPressure", "False"), ("PIDPressure", "False"), ("Ready", "True"))]  # fmt: skip
+    return simulated(f"laden-{number:05}", purpose, labels | some, {"images": images, "conditions": ready, **status})
+
+
 @contextmanager
 def standing(connection: Connection, purpose: str, nodes: Iterable[Json]) -> Iterator[None]:
     """The nodes, all of this purpose, while it is simulated."""

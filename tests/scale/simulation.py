@@ -29,7 +29,6 @@ from gpushare_node.apply.hardware import Hardware
 from gpushare_node.apply.outcome import Outcome
 from gpushare_node.apply.visit import Site
 from gpushare_node.clock import SystemClock
-from gpushare_node.host.devices import Machine
 from gpushare_node.host.folder import Folder
 from gpushare_node.host.kubelet import Checkpoint
 from gpushare_node.kube.address import Address, find_address
@@ -38,45 +37,25 @@ from gpushare_node.kube.connection import Connection, Json, Request
 from gpushare_node.kube.events import Events
 from gpushare_node.kube.place import Place
 from gpushare_node.kube.server import Server
-from gpushare_node.nvml.driver import ComputeMode, Survey
-from gpushare_node.policy import Policy, read
+from gpushare_node.policy import read
 from tests.cluster.plugin.offer import Gpu, offers
 from tests.scale.nodes import simulated, standing
+from tests.scale.still import MACHINE, StillDriver
 from tests.scale.virtual_time import VirtualTime
 
 NAMESPACE = "gpu-system"
 POOL = "training"
 _PURPOSE = "rollout"
 _ENOUGH_SECONDS = 600.0
-_BOOT = "00000000-aaaa-4aaa-8aaa-000000000000"
 _MERGE = "application/merge-patch+json"
-_MACHINE = Machine(boot_id=_BOOT, reset=lambda _: "nobody resets it", make_nodes=lambda: None)
-
-
-class StillDriver:
-    """One GPU without MIG that nobody changes and nobody uses."""
-
-    def __init__(self, uuid: str, policy: Policy) -> None:
-        card = policy.card
-        self._survey = Survey(
-            index=0, uuid=uuid, name=card.name, pci_device_id=card.pci_device_ids[0], memory_mib=card.memory_mib,
-            compute_mode=ComputeMode.DEFAULT,
-        )  # fmt: skip
-
-    def survey(self) -> tuple[Survey, ...]:
-        """The GPU."""
-        return (self._survey,)
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 class Counted(Connection):
     """A node's connection: its requests are counted, and each takes its time."""
 
-    def __init__(self, address: Address, clock: VirtualTime, kubelets: "Kubelets", latency: float) -> None:
-        super().__init__(address, clock)
-        self._time = clock
+    def __init__(self, address: Address, kubelets: "Kubelets", latency: float) -> None:
+        super().__init__(address, kubelets.clock)
+        self._time = kubelets.clock
         self._kubelets = kubelets
         self._latency = latency
         self.requests: Counter[str] = Counter()
@@ -133,10 +112,10 @@ class SimulatedNode:
         site = Site(
             open_hardware=lambda digest: Hardware(
                 open_driver=lambda: StillDriver(self.uuid, policy),
-                folder=Folder(self.folder), clock=clock, policy_digest=digest, machine=_MACHINE,
+                folder=Folder(self.folder), clock=clock, policy_digest=digest, machine=MACHINE,
             ),
             cluster=Server(self.connection, place, clock, events, Folder(self.folder)), folder=Folder(self.folder), clock=clock,
-            report=lambda _: None, read_checkpoint=lambda: self.checkpoint, boot_id=_BOOT,
+            report=lambda _: None, read_checkpoint=lambda: self.checkpoint, boot_id=MACHINE.boot_id,
         )  # fmt: skip
         outcome = loop.run(site, Goal(policy=policy, text=text), hold=True)
         events.drain(3.0)
@@ -146,7 +125,8 @@ class SimulatedNode:
 class Kubelets:
     """Kubelet and device plugin of all nodes: a new label value is a new offer. Sees who is out meanwhile."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, clock: VirtualTime) -> None:
+        self.clock = clock
         self._connection = Connection(address, SystemClock())
         self._lock = threading.Lock()
         self._offered: dict[str, str] = {}
@@ -190,8 +170,9 @@ def _configs(bundle: Path) -> dict[str, Any]:
     return {f"{path.stem}-{half}": yaml.safe_load(path.read_text()) for path in files for half in "ab"}
 
 
-def _roll_out(nodes: Mapping[str, SimulatedNode], kubelets: Kubelets, bundle: Path, clock: VirtualTime) -> dict[str, Any]:
-    """One bundle's policy on all nodes at once; what it took."""
+def roll_out(kubelets: Kubelets, bundle: Path) -> dict[str, Any]:
+    """One bundle's policy on all nodes at once; what it took. SystemExit if a node fails in a way that none should."""
+    nodes, clock = kubelets.nodes, kubelets.clock
     [policy] = (bundle / "chart" / "files" / "policies").glob("*.yaml")
     kubelets.configs |= _configs(bundle)
     kubelets.most_out = 0
@@ -230,7 +211,7 @@ def _roll_out(nodes: Mapping[str, SimulatedNode], kubelets: Kubelets, bundle: Pa
     }  # fmt: skip
 
 
-def _await_daemonset(connection: Connection, nodes: int) -> None:
+def await_daemonset(connection: Connection, nodes: int) -> None:
     """Until a percentage of the nodes is one of all of them."""
     deadline, path = time.monotonic() + _ENOUGH_SECONDS, f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/gpushare-{POOL}"
     while connection.get(path).get("status", {}).get("desiredNumberScheduled") != nodes:
@@ -247,16 +228,16 @@ def main() -> None:
     parser.add_argument("bundles", nargs="+", type=Path)
     chosen = parser.parse_args()
     threading.stack_size(512 * 1024)
-    address, clock = find_address(os.environ), VirtualTime()
-    kubelets = Kubelets(address)
+    address = find_address(os.environ)
+    kubelets = Kubelets(address, VirtualTime())
     names = [f"simulated-{number}" for number in range(chosen.nodes)]
     connection = Connection(address, SystemClock())
     with tempfile.TemporaryDirectory() as scratch, standing(connection, _PURPOSE, map(node_object, names)):
-        _await_daemonset(connection, chosen.nodes)
+        await_daemonset(connection, chosen.nodes)
         for name in names:
-            counted = Counted(address, clock, kubelets, chosen.latency)
+            counted = Counted(address, kubelets, chosen.latency)
             kubelets.nodes[name] = SimulatedNode(name=name, folder=Path(scratch) / name, connection=counted)
-        figures = [_roll_out(kubelets.nodes, kubelets, bundle, clock) for bundle in chosen.bundles]
+        figures = [roll_out(kubelets, bundle) for bundle in chosen.bundles]
     json.dump(figures, sys.stdout, indent=1)
 
 

@@ -19,21 +19,9 @@ from gpushare_node.clock import SystemClock
 from gpushare_node.kube.address import find_address, in_cluster
 from gpushare_node.kube.connection import Connection
 from gpushare_node.kube.uninstall import Uninstall
-from tests.scale.nodes import NODES, simulated, standing
+from tests.scale.nodes import NODES, laden, standing
 
 _PURPOSE = "uninstall"
-
-
-def _node(number: int) -> dict[str, Any]:
-    labels = {f"feature.node.kubernetes.io/cpu-cpuid.FEATURE{one}": "true" for one in range(80)}
-    labels |= {f"nvidia.com/gpu.label-{one}": f"value-{one}" for one in range(30)}
-    digest = "sha256:" + "0123456789abcdef" * 4
-    name = "registry.example.org/some/repository"
-    images = [{"names": [f"{name}-{one}@{digest}", f"{name}-{one}:v1"], "sizeBytes": 10**9} for one in range(50)]
-    ready = [{"type": kind, "status": "False", "reason": "Simulated", "message": "a simulated node"} for kind in
-             ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")]  # fmt: skip
-    labels["gpushare.dev/pool"] = "training"
-    return simulated(f"leaving-{number:05}", _PURPOSE, labels, {"images": images, "conditions": ready})
 
 
 def _measure(url: str, folder: Path) -> dict[str, Any]:
@@ -62,8 +50,9 @@ def main() -> None:
         account = Path(scratch)
         (account / "ca.crt").write_bytes(chosen.certificate.read_bytes())
         (account / "token").write_text(address.headers()["authorization"].removeprefix("Bearer "))
-        with standing(connection, _PURPOSE, map(_node, range(chosen.nodes))):
-            size = len(json.dumps(connection.get(f"{NODES}/leaving-00000")))
+        nodes = (laden(number, _PURPOSE, {"gpushare.dev/pool": "training"}) for number in range(chosen.nodes))
+        with standing(connection, _PURPOSE, nodes):
+            size = len(json.dumps(connection.get(f"{NODES}/laden-00000")))
             command = [sys.executable, "-m", "tests.scale.uninstall", *sys.argv[1:], "--measure", str(account)]
             environment = {**os.environ, "SERVER": address.url}
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)

@@ -1,0 +1,89 @@
+"""Silicon that nobody changes and nobody uses, for simulated nodes of which a thousand fit into a process."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from gpushare_node.guard.rows import Device
+from gpushare_node.host.devices import Machine
+from gpushare_node.nvml.driver import ComputeMode, Survey, Versions
+from gpushare_node.policy import Policy
+
+MACHINE = Machine(
+    boot_id="00000000-aaaa-4aaa-8aaa-000000000000", reset=lambda _: "nobody resets it", make_nodes=lambda: None,
+)  # fmt: skip
+
+
+class StillDriver:
+    """One GPU without MIG."""
+
+    def __init__(self, uuid: str, policy: Policy) -> None:
+        card = policy.card
+        self._survey = Survey(
+            index=0, uuid=uuid, name=card.name, pci_device_id=card.pci_device_ids[0], memory_mib=card.memory_mib,
+            compute_mode=ComputeMode.DEFAULT,
+        )  # fmt: skip
+
+    def survey(self) -> tuple[Survey, ...]:
+        """The GPU."""
+        return (self._survey,)
+
+    def versions(self) -> Versions:
+        """Some."""
+        return Versions(driver="595.00", nvml="13.595.00", cuda="13.2")
+
+    def has_memory_limits(self) -> bool:
+        """As before R615."""
+        return False
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class StillWatched:
+    """`nvml.watch.Watched` over it, without the threads against a driver that hangs."""
+
+    def __init__(self, driver: StillDriver) -> None:
+        self._driver = driver
+
+    def census(self, uuids: Iterable[str]) -> Mapping[str, Device]:
+        """No process."""
+        return {uuid: Device(uuid=uuid, total_bytes=16 << 30, rows=(), used_bytes=0, used_before_bytes=0) for uuid in uuids}
+
+    def ask(self, _: str, question: Callable[[Any], Any]) -> Any:
+        """Answered at once."""
+        return question(self._driver)
+
+    def ask_patiently(self, _: str, question: Callable[[Any], Any], *, wait_seconds: float) -> Any:
+        """Answered at once."""
+        return question(self._driver)
+
+    def hung_seconds(self) -> Mapping[str, float]:
+        """None hangs."""
+        return {}
+
+    def troubles(self) -> Mapping[str, Exception]:
+        """None."""
+        return {}
+
+    def unreliable(self) -> frozenset[str]:
+        """None."""
+        return frozenset()
+
+    def xids(self) -> tuple[()]:
+        """None."""
+        return ()
+
+    def refresh(self) -> None:
+        """Nothing changes."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Soon:
+    """Errands that are run at once: a thousand nodes in one process need no thread of each."""
+
+    def send(self, errand: Callable[[], None]) -> bool:
+        """Run it."""
+        errand()
+        return True

@@ -1,0 +1,104 @@
+"""What nodes ask of a real API server, counted on the wire, in real time that may pass faster than it is written."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gpushare_node.clock import Stopped
+from gpushare_node.kube.address import Address
+from gpushare_node.kube.connection import JSON, Connection, Json, Request, _Answer
+
+
+class FastTime:
+    """So many seconds for each real one. What the API server times by itself it times as ever."""
+
+    def __init__(self, speed: float) -> None:
+        self.speed = speed
+        self._begun = time.monotonic()
+        self._before = 0.0
+        self._stop = threading.Event()
+
+    def now(self) -> float:
+        """Seconds since the beginning."""
+        return self._before + (time.monotonic() - self._begun) * self.speed
+
+    def sleep(self, seconds: float) -> None:
+        """Wait. Stopped, when all are asked to end."""
+        if self._stop.wait(max(0.0, seconds) / self.speed):
+            raise Stopped
+
+    def set_speed(self, speed: float) -> None:
+        """From now on."""
+        self._before, self._begun, self.speed = self.now(), time.monotonic(), speed
+
+    def stop(self) -> None:
+        """Ask all to end."""
+        self._stop.set()
+
+
+@dataclass(kw_only=True)
+class Traffic:
+    """Requests, events of watches and bytes of answers, as they come. Bookmarks apart: the server's own clock sends them."""
+
+    requests: Counter[str] = field(default_factory=Counter)
+    events: int = 0
+    bookmarks: int = 0
+    received: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, *, request: str = "", received: int = 0, events: int = 0, bookmarks: int = 0) -> None:
+        """Count. From any thread."""
+        with self._lock:
+            self.requests[request] += bool(request)
+            self.received += received
+            self.events += events
+            self.bookmarks += bookmarks
+
+    def take(self) -> "Traffic":
+        """What was counted since the last time."""
+        with self._lock:
+            taken = Traffic(requests=+self.requests, events=self.events, bookmarks=self.bookmarks, received=self.received)
+            self.requests.clear()
+            self.events = self.bookmarks = self.received = 0
+        return taken
+
+
+class _Weighed(_Answer):
+    """An answer whose bytes are counted as they are read."""
+
+    traffic: Traffic
+
+    def content(self) -> bytes:
+        found = super().content()
+        self.traffic.note(received=len(found))
+        return found
+
+    def lines(self) -> Iterator[bytes]:
+        for line in super().lines():
+            is_bookmark = line.startswith(b'{"type":"BOOKMARK"')
+            self.traffic.note(received=len(line) + 1, events=not is_bookmark, bookmarks=is_bookmark)
+            yield line
+
+
+class Observed(Connection):
+    """A node's connection. Every request counts, also one that is repeated or that nobody answers."""
+
+    def __init__(self, address: Address, clock: FastTime, traffic: Traffic) -> None:
+        super().__init__(address, clock)
+        self._time = clock
+        self._traffic = traffic
+
+    def watch(self, path: str, query: dict[str, str], *, seconds: float, accept: str = JSON) -> Iterator[Json]:
+        """The server ends it by real time."""
+        return super().watch(path, query, seconds=seconds / self._time.speed, accept=accept)
+
+    def _send(self, request: Request, connect_seconds: float, read_seconds: float) -> _Answer:
+        method = "WATCH" if "watch" in request.query else request.method
+        kind = next((one for one in ("leases", "events", "pods", "daemonsets", "nodes") if f"/{one}" in request.path), "other")
+        self._traffic.note(request=f"{method} {kind}")
+        answer = super()._send(request, connect_seconds, read_seconds)
+        weighed = _Weighed(answer.request, answer.raw)
+        weighed.traffic = self._traffic
+        return weighed

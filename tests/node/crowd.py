@@ -225,7 +225,7 @@ class Crowd:
                 run.owed += min(seconds, 2 * self.settings.interval_seconds) if run.was_over else 0
                 run.owed = min(run.owed, MOST_OWED_SECONDS) + self.inherit(unit)
                 run.is_over, run.was_over, run.is_calm, run.calm = True, False, False, 0.0
-                run.pids = frozenset(members[unit])
+                run.pids = frozenset(members[unit] - self.hidden.keys())
 
     def pay(self, unit: tuple[ContainerId, int], run: Run, seconds: float) -> None:
         """So much more calm; whoever owes nothing any more begins anew."""

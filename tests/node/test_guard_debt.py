@@ -13,7 +13,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from gpushare_node.guard.identity import Process
+from gpushare_node.guard.identity import Owner, Process
 from gpushare_node.guard.reading import Cap, Grant, Settings
 from gpushare_node.guard.verdicts import Kill, Terminate, Verdict
 from tests.node.scenes import CAP, GIB, GPU, Node, owner, signalled, steps, tenant
@@ -192,6 +192,35 @@ def test_86_whoever_has_its_containers_started_anew_is_ended_in_the_promised_tim
         if "Kill" in steps(node.cycle(seconds=start + at - node.now)):
             return
     raise AssertionError("never killed")
+
+
+def test_86_a_container_that_appears_as_the_last_one_of_its_pod_goes_owes_for_it() -> None:
+    """Kubelet tells of both at once: the status of a container that is started again has the new run's id."""
+    node = Node()
+    for number in range(2):
+        process = run_of_all(node, number)
+        told = steps(node.cycles(13))
+        remove(node, process)
+    assert "Kill" in told
+
+
+@pytest.mark.parametrize(("namespace", "looks"), [("ns-all", 3), ("elsewhere", 14)], ids=["of its namespace", "of another"])
+@pytest.mark.parametrize("used", [HIGH, LOW], ids=["over", "within"])
+def test_86_another_controllers_uid_in_a_pod_ends_nobody_within_its_cap_and_nobody_in_another_namespace(
+    namespace: str, looks: int, used: int
+) -> None:
+    """Anybody who may make a pod may write any controller's uid into it. Within a namespace that trust is shared."""
+    node = Node()
+    forger = run_of_all(node, 1)
+    assert forger.container is not None
+    forged = Owner(namespace=namespace, uid=owner("all").uid)
+    node.grants[forger.container] = replace(node.grants[forger.container], owner=forged)
+    node.cycles(13)
+    remove(node, forger)
+    node.cycle()
+    node.used[GPU][run_of_all(node, 2).pid] = used
+    assert signalled(node.cycles(looks - 1)) == []
+    assert len(signalled(node.cycle())) == (used == HIGH)
 
 
 def test_86_a_sibling_that_was_there_before_does_not_owe_for_another() -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from gpushare_node.guard.identity import ContainerId, Owner, Process
 from gpushare_node.guard.reading import Cap, Grant, Settings
+from gpushare_node.guard.sight import Unit
 
 _LONGEST_INTERVALS = 2
 """For how many nominal intervals the time between two looks counts at most."""
@@ -31,8 +32,9 @@ class Offence(NamedTuple):
 
     `since` when it was first over; `looked_at` the last look, None where that told nothing; `known_at` the last one that did;
     `is_calm` what it found; `calm_seconds` how long it has been calm since it was over. `members` are the container's
-    processes when it was last over, `samples` how often it was found so, `has_paused` whether it was calm in between. `cap`
-    is the one that was exceeded. `is_demoted`: only the MPS fallback may follow. `is_settled`: a dry run has told everything.
+    processes when it was last over, `siblings` its owner's other containers then, `samples` how often it was found so,
+    `has_paused` whether it was calm in between. `cap` is the one that was exceeded. `is_demoted`: only the MPS fallback may
+    follow. `is_settled`: a dry run has told everything.
     """
 
     since: float
@@ -42,6 +44,7 @@ class Offence(NamedTuple):
     cap: Cap
     owner: Owner
     debt: float
+    siblings: frozenset[ContainerId] = frozenset()
     samples: int = 1
     is_calm: bool = False
     calm_seconds: float = 0.0
@@ -102,7 +105,7 @@ class Offence(NamedTuple):
 
 
 class Legacy(NamedTuple):
-    """What a container owed when it was gone. `others` are its owner's other containers at that time: they are no heirs."""
+    """What a container owed when it was gone. `others` are its owner's that were there when it was last over: no heirs."""
 
     debt: float
     at: float
@@ -114,8 +117,12 @@ def remains(legacy: Legacy, now: float) -> float:
     return max(0.0, legacy.debt - (now - legacy.at) * _PAID_PER_SECOND)
 
 
-def find_legacy(offence: Offence, former: Legacy | None, grants: Mapping[ContainerId, Grant], now: float) -> Legacy:
+def find_siblings(unit: Unit, owner: Owner, grants: Mapping[ContainerId, Grant]) -> frozenset[ContainerId]:
+    """The owner's other containers: what this one owes is not theirs."""
+    return frozenset(other for other, grant in grants.items() if grant.owner == owner and other != unit.container)
+
+
+def find_legacy(offence: Offence, former: Legacy | None, now: float) -> Legacy:
     """What this offence leaves to its owner; the larger one where there is one already."""
-    others = frozenset(container for container, grant in grants.items() if grant.owner == offence.owner)
-    legacy = Legacy(debt=offence.debt, at=now, others=others)
+    legacy = Legacy(debt=offence.debt, at=now, others=offence.siblings)
     return former if former is not None and remains(former, now) >= legacy.debt else legacy

@@ -32,6 +32,7 @@ def judge(
     looks = [(device, look(device, reading.identities)) for device in reading.devices]
     sights = {sight.device: sight for _, seen in looks if not isinstance(seen, Distrust) for sight in seen}
     _pause(reading, [device for device, seen in looks if seen is Distrust.ABOVE_USED], ledger)
+    _bequeath(sights, reading, ledger)
     cases: dict[Unit, Case] = {}
     observed: list[tuple[Unit, Cap | None, Sample, Level]] = []
     for sight in sights.values():
@@ -42,12 +43,12 @@ def judge(
             answer = _answer(unit, cap, sample, sight, ledger)
             observed.append((unit, cap, sample, answer))
             if grant is not None and cap is not None and answer is Level.OVER:
-                offence = ledger.count(unit, tuple([process for process, _ in sample.processes]), cap, grant)
+                offence = ledger.count(unit, tuple([process for process, _ in sample.processes]), cap, reading.grants)
                 cases[unit] = Case(
                     unit=unit, owner=grant.owner, cap=cap, sample=sample, sight=sight, offence=offence,
                     is_unevictable=container in reading.unevictable,
                 )  # fmt: skip
-    _count_others(observed, sights, reading, ledger)
+    _count_others(observed, sights, ledger)
     places = {place for device in reading.devices for place in device.places()} if ledger.victims or ledger.offences else set()
     _advance_all(reading, sights, cases, places, ledger)
     for case in sorted(cases.values(), key=lambda case: _turn(case, ledger)):
@@ -93,10 +94,24 @@ def _pause(reading: Reading, contradicted: list[Device], ledger: Ledger) -> None
         ledger.paused_since = None
 
 
+def _bequeath(sights: dict[str, Sight], reading: Reading, ledger: Ledger) -> None:
+    """Whoever is gone leaves its debt before anybody is counted: the next container of a pod appears as the last one goes."""
+    if not ledger.has_moved:
+        return
+    for unit, offence in tuple(ledger.offences.items()):
+        sight = sights.get(unit.device)
+        if unit.container not in reading.grants and sight is not None and _is_absent(unit, offence, sight):
+            ledger.bequeath(unit)
+
+
+def _is_absent(unit: Unit, offence: Offence, sight: Sight) -> bool:
+    return unit.container not in sight.samples and not sight.may_hide(offence.members)
+
+
 def _count_others(
-    observed: list[tuple[Unit, Cap | None, Sample, Level]], sights: dict[str, Sight], reading: Reading, ledger: Ledger
+    observed: list[tuple[Unit, Cap | None, Sample, Level]], sights: dict[str, Sight], ledger: Ledger
 ) -> None:
-    """What this look means for offenders that are not over now: calm, unknown, or gone from a device that can be trusted."""
+    """What this look means for offenders that are not over now: calm, unknown, or absent from a device that can be trusted."""
     if not ledger.offences or not ledger.has_moved:
         return
     present = {unit: answer for unit, _, _, answer in observed}
@@ -105,10 +120,7 @@ def _count_others(
         if answer is Level.OVER:
             continue
         sight = sights.get(unit.device)
-        is_absent = answer is None and sight is not None and not sight.may_hide(offence.members)
-        if is_absent and unit.container not in reading.grants:
-            ledger.bequeath(unit, reading.grants)
-        elif is_absent or answer is Level.CALM:
+        if answer is Level.CALM or (sight is not None and _is_absent(unit, offence, sight)):
             ledger.pay(unit)
         else:
             ledger.offences[unit] = offence.unknown()

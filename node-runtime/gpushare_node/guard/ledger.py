@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
-from gpushare_node.guard.debts import Legacy, Offence, find_legacy, remains
+from gpushare_node.guard.debts import Legacy, Offence, find_legacy, find_siblings, remains
 from gpushare_node.guard.identity import ContainerId, Owner, Process
 from gpushare_node.guard.reading import Cap, Grant, Settings
 from gpushare_node.guard.sight import Unit
@@ -97,14 +97,14 @@ class Ledger:
         recent = ((key, tuple(time for time in own if self.now - time < seconds)) for key, own in times.items())
         return {key: own for key, own in recent if own}
 
-    def count(self, unit: Unit, members: tuple[Process, ...], cap: Cap, grant: Grant) -> Offence:
+    def count(self, unit: Unit, members: tuple[Process, ...], cap: Cap, grants: Mapping[ContainerId, Grant]) -> Offence:
         """A look at which the container is over its cap."""
-        former = self.offences.get(unit)
+        former, owner = self.offences.get(unit), grants[unit.container].owner
         if former is None:
-            offence = Offence.open(self.now, members, cap, grant.owner, self._inherit(unit, grant.owner))
+            offence = Offence.open(self.now, members, cap, owner, self._inherit(unit, owner))
         else:
             offence = former.over(self.now, members, cap, self.settings)
-        self.offences[unit] = offence
+        offence = self.offences[unit] = offence._replace(siblings=find_siblings(unit, owner, grants))
         return offence
 
     def _inherit(self, unit: Unit, owner: Owner) -> float:
@@ -129,11 +129,11 @@ class Ledger:
             unit: offence.forgive(self.now, offence.cap, self.settings) for unit, offence in self.offences.items()
         }
 
-    def bequeath(self, unit: Unit, grants: Mapping[ContainerId, Grant]) -> None:
+    def bequeath(self, unit: Unit) -> None:
         """The container is gone: what it owes is its owner's."""
         offence = self.offences.pop(unit)
         key = (offence.owner, unit.device)
-        self.legacies[key] = find_legacy(offence, self.legacies.get(key), grants, self.now)
+        self.legacies[key] = find_legacy(offence, self.legacies.get(key), self.now)
 
     def is_taken(self, device: str) -> bool:
         """Whether somebody is being ended on the device: whoever waits calmly, or does not die, keeps no other waiting."""

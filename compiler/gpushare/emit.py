@@ -10,15 +10,16 @@ import re
 from functools import lru_cache
 from typing import Any
 
-_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
+from gpushare.patterns import pattern
+
+_PLAIN = pattern(r"[A-Za-z/][A-Za-z0-9_./-]*")
 _KEYWORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "none", "nan", "inf", "infinity"})
 # What double quotes cannot carry as it is: YAML's non-printable characters, its line breaks, and the byte order mark.
-_ESCAPED = re.compile("[\\\\\"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_ESCAPED = pattern("[\\\\\"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _NAMED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 # What a literal block cannot carry unchanged, or not without an indentation or chomping mark, or not past yamllint.
-_NOT_LITERAL = re.compile(
-    "\\A[ \n]|[ ](?:\n|\\Z)|\n{4}|\n\n\\Z|[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]"
-)
+_NOT_LITERAL = pattern("\\A[ \n]|[ ](?:\n|\\Z)|\n{4}|\n\n\\Z")
+_NOT_IN_LITERAL = pattern("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _LONGEST_KEY = 1000  # YAML's readers give up on an implicit key after 1,024 characters
 
 
@@ -89,7 +90,7 @@ def _key(key: object, indent: str) -> str:
 def _scalar(value: object, indent: str) -> str:
     match value:
         case str():
-            if "\n" in value and indent and not _NOT_LITERAL.search(value):
+            if "\n" in value and indent and _is_literal(value):
                 return _literal(value, indent)
             return _text(value)
         case bool():
@@ -108,6 +109,13 @@ def _scalar(value: object, indent: str) -> str:
             raise TypeError(f"no YAML for {type(value).__name__}: {value!r}")
 
 
+def _is_literal(value: str) -> bool:
+    if _NOT_LITERAL.search(value):
+        return False
+    # Printable to Python is less than printable to YAML. Mostly it is enough, and needs no large set to be compiled.
+    return value.replace("\n", "").isprintable() or not _NOT_IN_LITERAL.search(value)
+
+
 def _literal(value: str, indent: str) -> str:
     lines = value.removesuffix("\n").split("\n")
     mark = "|" if value.endswith("\n") else "|-"
@@ -118,6 +126,8 @@ def _literal(value: str, indent: str) -> str:
 def _text(value: str) -> str:
     if _PLAIN.fullmatch(value) and value.lower() not in _KEYWORDS:
         return value
+    if value.isprintable():  # as in _is_literal
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return '"' + _ESCAPED.sub(_escape, value) + '"'
 
 

@@ -6,7 +6,6 @@ classes that was a quarter of a cold `compile` (docs/decisions.md).
 """
 
 from collections.abc import Mapping
-from inspect import get_annotations
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -22,7 +21,7 @@ class Record:
     _defaults: ClassVar[dict[str, Any]] = {}
 
     def __init_subclass__(cls) -> None:
-        own = tuple(name for name in get_annotations(cls) if name not in cls._fields)
+        own = tuple(name for name in cls.__annotations__ if name not in cls._fields)
         cls._fields = (*cls._fields, *own)
         cls._defaults = {**cls._defaults, **{name: cls.__dict__[name] for name in own if name in cls.__dict__}}
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpushare.diagnostics import Finding, Path
+from gpushare.patterns import pattern
 from gpushare.record import Record, replace
 
 MAX_RAW = 400
@@ -16,8 +17,8 @@ MAX_FINDINGS = 100
 
 _NAMES = {"object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",
           "boolean": "true or false", "null": "nothing"}
-_WORD_LIST = re.compile(r"\^\(([a-z|-]+)\)\$")
-_LOOKS_LIKE_A_NUMBER = re.compile(r"[0-9.]+\Z")
+_WORD_LIST = pattern(r"\^\(([a-z|-]+)\)\$")
+_LOOKS_LIKE_A_NUMBER = pattern(r"[0-9.]+\Z")
 _OF_TYPE = {
     "object": ("write a mapping of fields",),
     "array": ("write a list",),
@@ -32,7 +33,7 @@ _RANK = ("not", "type", "const", "enum", "pattern", "format", "minimum", "maximu
 _LONGEST_GUESS = 64
 _LONGEST_RANGE = 16
 _GOALS = ("most-instances", "balanced")
-_FOREIGN_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kKmMgGtT])(i?)[bB]?\Z")
+_FOREIGN_SIZE = pattern(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kKmMgGtT])(i?)[bB]?\Z")
 
 
 class Judgement(Record):

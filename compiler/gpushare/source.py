@@ -15,11 +15,13 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-import yaml
-
 from gpushare.diagnostics import Finding, Path, Span
+from gpushare.patterns import compiled_late, pattern
 from gpushare.record import Record, replace
 from gpushare.tree import MAX_WEIGHT, Builder, Complaint, Node
+
+with compiled_late():  # libyaml needs none of PyYAML's patterns, and one of them takes an eighth of a cold compile
+    import yaml
 
 MAX_BYTES = 4 << 20
 """Of a document. A thousand pools of twenty named nodes each need about half a megabyte."""
@@ -32,10 +34,10 @@ MAX_FINDINGS = 100
 """Of one text; one more then says how many there are."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_BREAK = re.compile(r"\r\n|\r|\n")
+_BREAK = pattern(r"\r\n|\r|\n")
 # What YAML does not call printable, the line breaks of YAML 1.1 alone, and byte order marks in mid-text.
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_TAG_DIRECTIVE = re.compile(r"(?:^|\r)(%TAG)", re.MULTILINE)
+_FORBIDDEN = pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_TAG_DIRECTIVE = pattern(r"(?:^|\r)(%TAG)", re.MULTILINE)
 _WIDE_MARKS = {b"\xff\xfe\x00\x00": "UTF-32", b"\x00\x00\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 # What the parsers say, and the same in the words of someone who writes an intent.
@@ -163,6 +165,8 @@ def _not_utf8(message: str, start: int, end: int) -> Complaint:
 
 
 def _forbidden(text: str) -> Iterator[Complaint]:
+    if text.replace("\n", "").isprintable():  # a large set need not be compiled for most texts
+        return
     for number, found in enumerate(_FORBIDDEN.finditer(text)):
         if number == MAX_FINDINGS:
             return

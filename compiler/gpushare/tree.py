@@ -4,11 +4,11 @@ Owns the building of the tree out of a reader's events and every finding about k
 files and knows no YAML library: `source` feeds it. Offsets count characters from the start of the text.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpushare.diagnostics import Path
+from gpushare.patterns import pattern
 from gpushare.record import Record
 from gpushare.scalars import resolve
 
@@ -17,7 +17,7 @@ MAX_DEPTH = 64
 MAX_WEIGHT = 250_000
 """Nodes of the document once aliases are written out; 32 characters of text weigh as much as a node."""
 
-_PROPERTIES = re.compile(r"(?:[&!]\S*\s*)+")
+_PROPERTY = pattern(r"([&!]\S*)(?:\s|(?<=\s)#[^\r\n]*)*")
 
 
 class Node:
@@ -193,14 +193,15 @@ class Builder:
 
     def _skip_properties(self, start: int, end: int, *, tag: bool) -> int:
         """Where the value itself begins behind `&anchor` and `!tag`; tags are refused here."""
-        properties = _PROPERTIES.match(self._text, start, end)
-        behind = properties.end() if properties else end
+        behind, written = start, (start, end)
+        while found := _PROPERTY.match(self._text, behind, end):
+            behind = found.end()
+            if found[1].startswith("!"):
+                written = found.span(1)
         if tag:
-            at = self._text.find("!", start, behind)
-            tag_end = at + len(self._text[at:behind].split(maxsplit=1)[0])
-            message = f"the tag {_clip(self._text[at:tag_end])} is not read: plain YAML needs none"
-            self._say("GS010", message, Node(None, at, tag_end), ("leave the tag out; quotes make text of anything",))
-        return behind
+            message = f"the tag {_clip(self._text[slice(*written)])} is not read: plain YAML needs none"
+            self._say("GS010", message, Node(None, *written), ("leave the tag out; quotes make text of anything",))
+        return behind if behind > start else end
 
     # Limits and findings.
 

@@ -38,7 +38,7 @@ COMPILER = House(
     name="gpushare",
     folder=ROOT / "compiler" / "gpushare",
     layers=(
-        ("words", {"__init__", "diagnostics", "units", "artifact", "emit", "record", "resources", "finding_texts"}),
+        ("words", {"__init__", "diagnostics", "units", "artifact", "emit", "record", "resources", "finding_texts", "patterns"}),
         ("reading", {"scalars", "tree", "source", "shape", "schema", "schemas"}),
         (
             "model",

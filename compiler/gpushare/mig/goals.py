@@ -4,7 +4,6 @@ Every goal picks the best of the card's legal layouts by a stated order, so the 
 profiles without attributes take part. Sizes in bytes come from the caller: what is usable depends on the pool's reserve.
 """
 
-import re
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import assert_never
@@ -12,12 +11,13 @@ from typing import assert_never
 from gpushare.catalog import Geometry, MigProfile
 from gpushare.intent import Balanced, Goal, Instances, Layout, MemoryEach, MostInstances
 from gpushare.mig.layouts import Board, Counts, board
+from gpushare.patterns import pattern
 
 UsableBytes = Callable[[MigProfile], int | None]
 
 NameKey = tuple[str | int, ...]
 
-_NUMBERS = re.compile(r"([0-9]+)")
+_NUMBERS = pattern(r"([0-9]+)")
 
 _BALANCED = {7: {1: 2, 2: 1, 3: 1}, 4: {1: 2, 2: 1}}
 """Compute slices of the whole card → how many instances of each number of compute slices."""

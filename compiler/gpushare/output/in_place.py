@@ -6,15 +6,15 @@ The bundle's own lock is replaced last.
 """
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 
 from gpushare.output.folder import Folder, create, make_folder, remove
+from gpushare.patterns import pattern
 
-_STAGE = re.compile(r"\.gpushare-[0-9]+\Z")
+_STAGE = pattern(r"\.gpushare-[0-9]+\Z")
 
 
 def leftovers(root: Path) -> list[Path]:

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from gpushare.catalog import Card, MigProfile
 from gpushare.diagnostics import Finding, Path
 from gpushare.intent import Pool
+from gpushare.patterns import pattern
 from gpushare.rules.layouts import mig_pools, written_layouts
 from gpushare.rules.phrases import a_card, listing
 from gpushare.rules.rule import Context, Rule, pool_path
 from gpushare.shares import profiles_by_name
 
-_COMPUTE_INSTANCE = re.compile(r"[0-9]+c\.(?=[0-9]+g\.)")
-_SLICES = re.compile(r"([0-9]+)g\b")
+_COMPUTE_INSTANCE = pattern(r"[0-9]+c\.(?=[0-9]+g\.)")
+_SLICES = pattern(r"([0-9]+)g\b")
 
 
 def check_names(context: Context) -> Iterator[Finding]:

@@ -66,9 +66,24 @@ def _of_pool(name: str, pool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"default.{resource}", name
 
 
-def _tenants(values: Mapping[str, Any]) -> dict[str, str]:
-    named = (namespace for pool in values["pools"].values() for namespace in pool["namespaces"])
-    return dict.fromkeys([*values["admission"]["tenants"], *named], "")
+def tenant_namespaces(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The namespaces of tenants: one list for admission and enforcement."""
+    named = {namespace for pool in values["pools"].values() for namespace in pool["namespaces"]}
+    return tuple(sorted(named.union(values["admission"]["tenants"])))
+
+
+def tenancy(values: Mapping[str, Any], platform: Sequence[str]) -> Object:
+    """What the node runtime is told of tenants and platform: the lists that the policies have."""
+    return {
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "Tenancy",
+        "spec": {
+            "scope": values["admission"]["scope"],
+            "admission": values["admission"]["enforce"],
+            "platformNamespaces": list(platform),
+            "tenantNamespaces": list(tenant_namespaces(values)),
+        },
+    }
 
 
 def _variables(name: str, entries: Mapping[str, str]) -> Iterator[Object]:
@@ -127,7 +142,7 @@ def _devices(values: Mapping[str, Any], *, tenants: bool, others: bool) -> Objec
         text("devices"),
         _variable("judgesTenants", tenants),
         _variable("judgesOthers", others),
-        *_variables("tenants", _tenants(values)),
+        *_variables("tenants", dict.fromkeys(tenant_namespaces(values), "")),
         _variable("localhostProfiles", values["admission"]["localhostProfiles"]),
         _variable("runtimeClassNames", [values["runtimeClassName"]] if values["runtimeClassName"] else []),
     )

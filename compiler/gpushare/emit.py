@@ -47,7 +47,7 @@ def json_text(value: Any) -> str:
 
 
 def canonical_json(value: Any) -> str:
-    """JSON with sorted keys and no spaces, for digests: equal documents give equal text, whatever their layout."""
+    """JSON with sorted keys and no spaces: equal documents give equal text, whatever their layout. For digests and machines."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 

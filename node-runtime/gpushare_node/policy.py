@@ -14,7 +14,7 @@ import yaml
 from gpushare_node.document import PolicyError, Value
 
 __all__ = ["Action", "Card", "Enforcement", "Mechanism", "Mode", "OnBusy", "Partitioner", "Policy", "PolicyError", "Rollout",
-           "Scope", "Share", "Stack", "Tenancy", "WantedGpu", "WantedInstance", "read"]
+           "Share", "Stack", "WantedGpu", "WantedInstance", "read"]
 
 _MOST_GPUS = 16
 _MOST_REPLICAS = 1024
@@ -88,22 +88,6 @@ class OnBusy(StrEnum):
     FAIL = "fail"
 
 
-class Scope(StrEnum):
-    """Whose pods admission refuses: those of tenants, or those of every namespace but the platform's."""
-
-    TENANTS = "tenants"
-    CLUSTER = "cluster"
-
-
-class AdmissionMode(StrEnum):
-    """What admission does with a pod that breaks the rules of sharing."""
-
-    DENY = "deny"
-    WARN = "warn"
-    AUDIT = "audit"
-    NONE = "none"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Card:
     """The only card model that the node may have. `memory_mib` is the smallest known total, None if nobody knows it."""
@@ -158,24 +142,6 @@ class Enforcement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tenancy:
-    """Who is a tenant and who is the platform, on the whole cluster. The defaults stand for bundles that do not say."""
-
-    scope: Scope = Scope.TENANTS
-    admission: AdmissionMode = AdmissionMode.NONE
-    platform_namespaces: tuple[str, ...] = ()
-    tenant_namespaces: tuple[str, ...] = ()
-
-    def platform(self, *own: str) -> frozenset[str]:
-        """The namespaces of the platform's own pods. `own`: where the runtime itself runs, which a bundle need not know."""
-        return frozenset({"kube-system", *self.platform_namespaces, *own})
-
-    def has_tenant(self, namespace: str, *, holds_share: bool) -> bool:
-        """Whether a pod of this namespace, which is not the platform's, is a tenant: admission's definition too."""
-        return holds_share or self.scope is Scope.CLUSTER or namespace in self.tenant_namespaces
-
-
-@dataclass(frozen=True, kw_only=True)
 class Rollout:
     """How changes pace themselves. `max_unavailable` is a number of nodes or a percentage such as `10%`."""
 
@@ -205,7 +171,6 @@ class Policy:
     enforcement: Enforcement
     rollout: Rollout
     namespaces: tuple[str, ...]
-    tenancy: Tenancy = Tenancy()
     ignored: tuple[str, ...] = field(default=(), compare=False)
 
     def is_alike(self, other: "Policy") -> bool:
@@ -230,7 +195,7 @@ def read(text: str) -> Policy:
     metadata = whole["metadata"].fields("name", "cluster")
     spec = whole["spec"].fields(
         "card", "gpusPerNode", "mode", "stack", "partitioner", "profile", "migConfig", "gpus", "resources", "shares",
-        "enforcement", "rollout", "namespaces", optional=("tenancy",),
+        "enforcement", "rollout", "namespaces",
     )  # fmt: skip
     policy = Policy(
         pool=metadata["name"].text(_POOL),
@@ -247,7 +212,6 @@ def read(text: str) -> Policy:
         enforcement=_enforcement(spec["enforcement"]),
         rollout=_rollout(spec["rollout"]),
         namespaces=tuple(value.text(_LABEL) for value in spec["namespaces"].items()),
-        tenancy=spec["tenancy"].optional(_tenancy) or Tenancy(),
     )
     return replace(policy, ignored=tuple(ignored))
 
@@ -316,16 +280,6 @@ def _enforcement(value: Value) -> Enforcement:
         grace_seconds=fields["graceSeconds"].whole(at_least=0),
         mechanism=fields["mechanism"].word(Mechanism),
         notice_seconds=fields["noticeSeconds"].optional(lambda one: one.whole(at_least=0)),
-    )
-
-
-def _tenancy(value: Value) -> Tenancy:
-    fields = value.fields("scope", "admission", "platformNamespaces", "tenantNamespaces")
-    return Tenancy(
-        scope=fields["scope"].word(Scope),
-        admission=fields["admission"].word(AdmissionMode),
-        platform_namespaces=tuple(one.text(_LABEL) for one in fields["platformNamespaces"].items()),
-        tenant_namespaces=tuple(one.text(_LABEL) for one in fields["tenantNamespaces"].items()),
     )
 
 

@@ -77,7 +77,7 @@ def test_an_unknown_code_is_a_wrong_call() -> None:
     assert "did you mean" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["card", "cards", "findings", "intent", "lock", "node-policy", "offer", "plan"])
+@pytest.mark.parametrize("name", ["card", "cards", "findings", "intent", "lock", "node-policy", "offer", "plan", "tenancy"])
 def test_every_schema_is_printed_and_is_draft_07(name: str) -> None:
     document = json.loads(run("schema", name).stdout)
     Draft7Validator.check_schema(document)

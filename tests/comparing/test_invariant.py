@@ -282,6 +282,16 @@ def test_who_is_affected_is_said(path: str, value: Any, kind: EffectKind) -> Non
         assert not told.is_configmap_only
 
 
+@pytest.mark.parametrize("mode", ["deny", "warn"])
+def test_another_namespace_restarts_nobody_and_makes_tenants_of_those_who_run_there(mode: str) -> None:
+    document = changed("spec/admission/enforce", mode)
+    other = copy.deepcopy(document)
+    other["spec"]["quotas"]["lhcb"] = {"notebooks": 1}
+    told = comparison(compiled(document), compiled(other)).effects
+    kinds = [EffectKind.REFUSED, EffectKind.ENDED] if mode == "deny" else [EffectKind.REFUSED]
+    assert [(one.kind, one.pool, one.subject) for one in told] == [(kind, None, "admission.tenants") for kind in kinds]
+
+
 def test_what_stops_being_ended_is_said_in_the_other_direction() -> None:
     told = comparison(compiled(changed(f"{P}/enforcement/action", "kill")), BASE)
     assert EffectKind.SPARED in {one.kind for one in told.effects}

@@ -63,7 +63,7 @@ NODE = House(
     name="gpushare_node",
     folder=ROOT / "node-runtime" / "gpushare_node",
     layers=(
-        ("words", {"__init__", "clock", "document", "policy", "worker"}),
+        ("words", {"__init__", "clock", "document", "policy", "tenancy", "worker"}),
         ("core", {"partition", "guard"}),
         ("voice", {"voice"}),
         ("worlds", {"nvml", "procs", "kube", "host"}),

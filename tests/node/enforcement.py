@@ -17,6 +17,7 @@ from gpushare_node.enforce.watch import Setting, Watch, Worlds
 from gpushare_node.guard.reading import Settings
 from gpushare_node.host.folder import Folder
 from gpushare_node.host.kubelet import read_checkpoint
+from gpushare_node.host.tenancy import TenancyFile
 from gpushare_node.kube import cluster
 from gpushare_node.kube.cluster import Event, Eviction, PodView
 from gpushare_node.nvml.session import Session
@@ -56,16 +57,21 @@ def policy_text(**changes: Any) -> str:
         "shares": [share | changes.pop("share", {})],
         "enforcement": {"action": "kill", "graceSeconds": 2, "mechanism": "auto"} | changes.pop("enforcement", {}),
         "rollout": {"maxUnavailable": 1, "onBusy": "wait", "drainTimeoutSeconds": 60}, "namespaces": [],
-        "tenancy": {
-            "scope": "tenants", "admission": "deny", "platformNamespaces": ["gpu-operator", "kube-system"],
-            "tenantNamespaces": ["team"],
-        } | changes.pop("tenancy", {}),
     }  # fmt: skip
     document = {
         "apiVersion": "gpushare.dev/v1", "kind": "NodePolicy", "metadata": {"name": "pool", "cluster": "lab"},
         "spec": spec | changes,
     }  # fmt: skip
     return json.dumps(document)
+
+
+def tenancy_text(**changes: Any) -> str:
+    """Tenants in the namespace `team`; `changes` replace parts of the spec."""
+    spec = {
+        "scope": "tenants", "admission": "deny", "platformNamespaces": ["gpu-operator", "kube-system"],
+        "tenantNamespaces": ["team"],
+    }  # fmt: skip
+    return json.dumps({"apiVersion": "gpushare.dev/v1", "kind": "Tenancy", "spec": spec | changes})
 
 
 class Hand:
@@ -161,6 +167,8 @@ class Stage:
         self.errands: Any = changes.pop("errands", Soon())
         self.marks: Any = changes.pop("marks", None)
         self.deadline: float = changes.pop("deadline", 1.0)
+        self.tenancy = folder / "tenancy.json"
+        self.tenancy.write_text(tenancy_text(**changes.pop("tenancy", {})))
         self.policy = policy(**changes)
         self.watch = self.start()
 
@@ -172,10 +180,11 @@ class Stage:
             lambda: Session.open(self.figures.observe_call), clock=self.clock, deadline_seconds=self.deadline)
         worlds = Worlds(
             driver=self.driver, processes=self.processes, pods=self.list, cluster=self.told, folder=self.folder,
-            clock=self.clock, mps=self.mps, checkpoint=lambda: read_checkpoint(self.checkpoint), marks=self.marks,
+            clock=self.clock, tenants=TenancyFile(self.tenancy, NAMESPACE), mps=self.mps,
+            checkpoint=lambda: read_checkpoint(self.checkpoint), marks=self.marks,
             wall=lambda: 1.5e9 + self.clock.now(),
         )  # fmt: skip
-        setting = Setting(policy=self.policy, policy_digest="d1", node=NODE, namespace=NAMESPACE, settings=self.settings)
+        setting = Setting(policy=self.policy, policy_digest="d1", node=NODE, settings=self.settings)
         self.watch = Watch(
             worlds=worlds, setting=setting, figures=self.figures, errands=self.errands, mps_errands=Soon(),
         )  # fmt: skip

@@ -19,6 +19,7 @@ from gpushare_node.guard.reading import Settings
 from gpushare_node.guard.rows import Device, Kind, Mps, Row
 from gpushare_node.host.folder import Folder
 from gpushare_node.host.kubelet import Allocation, Checkpoint
+from gpushare_node.host.tenancy import TenancyFile
 from gpushare_node.kube.cluster import PodView
 from gpushare_node.nvml.driver import Survey, Versions
 from gpushare_node.procs.linux import LinuxProcesses
@@ -38,6 +39,7 @@ from tests.node.enforcement import (
     container_id,
     pod,
     pod_uid,
+    tenancy_text,
 )
 from tests.node.enforcement import policy as policy_of
 from tests.node.victims import Mirror, stat_line, systemd_path
@@ -126,17 +128,18 @@ class Siege:
         self.processes = LinuxProcesses(self.mirror.root)
         self._uses_gpu = self.processes.uses_gpu
         self.processes.uses_gpu = self._meddle
+        tenancy = self.folder / "tenancy.json"
+        tenancy.write_text(tenancy_text(admission=self.admission))
         worlds = Worlds(
             driver=Driver(self.census), processes=self.processes, pods=self.list, cluster=self.told,
             folder=Folder(self.folder / "state"), clock=self.clock, checkpoint=self.checkpoint,
-            mps=self if self.mode == "mps" else None,
+            mps=self if self.mode == "mps" else None, tenants=TenancyFile(tenancy, NAMESPACE),
         )  # fmt: skip
         policy = policy_of(
             enforcement={"graceSeconds": 0, "mechanism": "watcher"}, mode=self.mode, profile=f"{self.mode}-01234567",
             gpusPerNode=8, gpus=[{"indexes": list(range(8)), "mig": False, "instances": []}],
-            tenancy={"admission": self.admission},
         )  # fmt: skip
-        setting = Setting(policy=policy, policy_digest="d", node=NODE, namespace=NAMESPACE, settings=SETTINGS)
+        setting = Setting(policy=policy, policy_digest="d", node=NODE, settings=SETTINGS)
         self.figures = Figures(Registry())
         self.watch = Watch(worlds=worlds, setting=setting, figures=self.figures, errands=Soon(), mps_errands=Soon())
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare_node.policy import Action, Mode, OnBusy, PolicyError, Tenancy, WantedInstance, read
+from gpushare_node.policy import Action, Mode, OnBusy, PolicyError, WantedInstance, read
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -118,9 +118,16 @@ def test_fields_of_a_later_release_are_ignored_and_named() -> None:
 
 def test_a_policy_of_the_release_before_is_read_without_the_fields_that_came_later() -> None:
     whole = document()
-    del whole["spec"]["tenancy"], whole["spec"]["enforcement"]["noticeSeconds"]
+    del whole["spec"]["enforcement"]["noticeSeconds"]
+    assert read(yaml.safe_dump(whole)).enforcement.notice_seconds is None
+
+
+def test_a_policy_that_still_says_who_is_a_tenant_is_read_without_that_and_says_so() -> None:
+    whole = document()
+    whole["spec"]["tenancy"] = {"scope": "cluster", "admission": "deny", "platformNamespaces": [], "tenantNamespaces": ["a"]}
     policy = read(yaml.safe_dump(whole))
-    assert (policy.tenancy, policy.enforcement.notice_seconds) == (Tenancy(), None)
+    assert policy == read(yaml.safe_dump(document()))
+    assert policy.ignored == ("spec.tenancy",)
 
 
 def test_what_changes_the_meaning_of_a_known_field_is_no_addition() -> None:

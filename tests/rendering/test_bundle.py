@@ -127,4 +127,16 @@ def test_a_policys_digest_in_the_values_changes_with_the_policy_alone(pool: str)
     assert document(files(**{pool: changed}), "chart/values.yaml")["pools"][pool]["policy"] == before[pool]["policy"]
     changed = POOLS[pool].replace("gpusPerNode", "namespaces: [atlas], gpusPerNode")
     after_change = document(files(**{pool: changed}), "chart/values.yaml")["pools"]
-    assert before[pool]["policy"] != after_change[pool]["policy"]
+    assert {name for name in before if before[name]["policy"] != after_change[name]["policy"]} == {pool}
+
+
+def test_the_bundle_grows_with_pools_and_namespaces_and_not_with_their_product() -> None:
+    def size(pools: int, namespaces: int) -> int:
+        named = {f"p{number:02}": POOLS["notebooks"].replace("p: notebooks", f"p: p{number:02}") for number in range(pools)}
+        quotas = "".join(f"    team-{number:05}: {{p00: 1}}\n" for number in range(namespaces))
+        return sum(map(len, compiled(intent(*named, more=f"  quotas:\n{quotas}", **named))[1].values()))
+
+    one_each = size(1, 1)
+    more_pools, more_namespaces = size(40, 1) - one_each, size(1, 400) - one_each
+    assert min(one_each, more_pools, more_namespaces) > 10_000
+    assert size(40, 400) - one_each < 1.05 * (more_pools + more_namespaces)

@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import random
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,13 @@ def noise(size: int, seed: int = 1) -> str:
 
 def judged(**files: str) -> list[tuple[str, Severity]]:
     artifacts = [Artifact(path=path, text=text) for path, text in files.items()]
-    return [(finding.code, finding.severity) for finding in judge_sizes(artifacts)]
+    return [(finding.code, finding.severity) for finding in judge_sizes(artifacts, values)]
+
+
+def values(namespaces: int = 0) -> dict[str, Any]:
+    """The chart's values, with as many namespaces of 63 bytes."""
+    tenants = [f"{number:063}" for number in range(namespaces)]
+    return {"admission": {"scope": "tenants", "enforce": "deny", "tenants": tenants}, "pools": {}}
 
 
 def test_a_small_bundle_has_no_findings() -> None:
@@ -39,6 +46,14 @@ def test_a_small_bundle_has_no_findings() -> None:
 def test_a_config_map_warns_from_half_and_fails_from_nine_tenths(size: int, expected: list[tuple[str, Severity]]) -> None:
     findings = judged(**{"chart/files/mig-parted/config.yaml": "x" * size})
     assert [finding for finding in findings if finding[0] == "GS720"] == expected
+
+
+@pytest.mark.parametrize(("namespaces", "expected"), [(7_000, None), (8_000, Severity.WARNING), (15_000, Severity.ERROR)])
+def test_namespaces_are_measured_as_the_config_map_that_names_them(namespaces: int, expected: Severity | None) -> None:
+    given = values(namespaces)
+    findings = judge_sizes([Artifact(path="chart/values.yaml", text=json.dumps(given))], lambda: given)
+    about = [one.severity for one in findings if one.code == "GS720" and "gpushare-tenancy" in one.message]
+    assert about == ([expected] if expected else [])
 
 
 def test_profiles_count_twice_because_each_has_two_keys() -> None:

@@ -35,6 +35,7 @@ from gpushare_node.enforce.upkeep import Upkeep
 from gpushare_node.enforce.watch import Setting, Watch, Worlds
 from gpushare_node.host.folder import Folder, Published
 from gpushare_node.host.kubelet import Checkpoint
+from gpushare_node.host.tenancy import TenancyFile
 from gpushare_node.kube.address import Address, find_address
 from gpushare_node.kube.cluster import ClusterError
 from gpushare_node.kube.connection import STRATEGIC_PATCH, Connection, Json, Request
@@ -102,10 +103,10 @@ class Node:
         pods = Pods(self.connection, self.name, self.clock)
         worlds = Worlds(
             driver=StillWatched(StillDriver(self.uuid, self.policy)), processes=LinuxProcesses(), pods=pods, cluster=server,
-            folder=self.folder, clock=self.clock, marks=marks,
+            folder=self.folder, clock=self.clock, tenants=TenancyFile(None, NAMESPACE), marks=marks,
             checkpoint=lambda: Checkpoint(allocations=(), registered={}),
         )  # fmt: skip
-        setting = Setting(policy=self.policy, policy_digest="none", node=self.name, namespace=NAMESPACE)
+        setting = Setting(policy=self.policy, policy_digest="none", node=self.name)
         watch = Watch(worlds=worlds, setting=setting, figures=Figures(Registry()), errands=Soon(), mps_errands=Soon())
         upkeep = Upkeep(
             watch=watch, cluster=server, labels=wanted(self.policy, self.published), boot_id="none",

@@ -22,6 +22,8 @@ def effect(one: Effect, arrow: str) -> str:
     match one.kind:
         case EffectKind.KEEPS_CAP:
             return f"{change}: running containers keep the cap under which they started, later ones get the new one"
+        case EffectKind.ENDED if one.pool is None:
+            return f"{change}: running containers of tenants may be ended where they use a GPU that they were not given"
         case EffectKind.ENDED:
             return f"{change}: running containers that are over their cap are ended from then on"
         case EffectKind.SPARED:

@@ -22,8 +22,8 @@ def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: 
 def command(name: str) -> ExitCode:
     """Print the JSON Schema (draft-07) of the intent, or of the document NAME.
 
-    NAME is intent, card, lock, node-policy, or one of the machine-readable
-    outputs findings, offer, cards, plan.
+    NAME is intent, card, lock, node-policy, tenancy, or one of the
+    machine-readable outputs findings, offer, cards, plan.
 
     For example:
       gpushare schema > intent.v1.json

@@ -13,16 +13,20 @@ from gpushare.record import Record
 _POLICIES = "chart/files/policies/"
 _VALUES = "chart/values.yaml"
 _ENDING = ("kill", "evict")
+_TENANCY = frozenset({"enforce", "scope", "tenants", "platformNamespaces"})
+"""What says who is a tenant: the runtime reads it while it runs, and a tenant's cap is 0 on a GPU that it was not given."""
+
 _STRICTNESS = ("none", "audit", "warn", "deny")
 
 
 class EffectKind(StrEnum):
     """What happens to whom.
 
-    KEEPS_CAP: running containers keep the cap of before, later ones get the other. ENDED: running containers over their cap are
-    ended from now on. SPARED: they no longer are. ENFORCED: how caps are held changes otherwise. REFUSED, ADMITTED: pods that
-    are created from now on. RESTARTS: the runtime's pods start anew, tenants go on. REINSTALLED: the release that is installed
-    must be uninstalled first. ROLLOUT: how changes pace themselves.
+    KEEPS_CAP: running containers keep the cap of before, later ones get the other. ENDED: running containers over their cap
+    are ended from now on; without a pool, those of tenants on GPUs that they were not given. SPARED: they no longer are.
+    ENFORCED: how caps are held changes otherwise. REFUSED, ADMITTED: pods that are created from now on. RESTARTS: the runtime's
+    pods start anew, tenants go on. REINSTALLED: the release that is installed must be uninstalled first. ROLLOUT: how changes
+    pace themselves.
     """
 
     KEEPS_CAP = "keeps-cap"
@@ -123,6 +127,10 @@ def _cluster(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Effect]
         if before.get(key) != after.get(key):
             kind = EffectKind.REFUSED if _refuses(key, before.get(key), after.get(key)) else EffectKind.ADMITTED
             yield Effect(kind=kind, pool=None, subject=f"admission.{key}", before=before.get(key), after=after.get(key))
+            if kind is EffectKind.REFUSED and key in _TENANCY and after.get("enforce") == "deny":
+                yield Effect(
+                    kind=EffectKind.ENDED, pool=None, subject=f"admission.{key}", before=before.get(key), after=after.get(key)
+                )
     for key in ("image", "imagePullSecrets", "runtimeClassName", "kubeletRoot"):
         if old.get(key) != new.get(key):
             yield Effect(kind=EffectKind.RESTARTS, pool=None, subject=key, before=old.get(key), after=new.get(key))

@@ -39,6 +39,11 @@ def remember(plan: Plan, previous: Lock) -> Lock:
     )
 
 
+def chart_values(plan: Plan) -> dict[str, Any]:
+    """The chart's values, as they stand in `chart/values.yaml`."""
+    return chart.values(plan, policy.policies(plan))
+
+
 def objects(plan: Plan, previous: Lock) -> tuple[dict[str, Any], ...]:
     """What the bundle's chart renders, without Helm, and the namespace: plain objects that can be applied in this order."""
     from gpushare.render import manifests  # noqa: PLC0415 - no bundle needs it

@@ -9,7 +9,7 @@ of the chart have no meaning outside Helm and are left out.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpushare import __version__, admission
+from gpushare import __version__, admission, emit
 from gpushare.registry import mirrored
 
 Object = dict[str, Any]
@@ -75,10 +75,13 @@ class _Chart:
         yield from self._role("Role", own_rules)
 
     def config_maps(self) -> Iterator[Object]:
-        """Policies, device-plugin profiles under two names each, and the configs of mig-parted."""
+        """Policies, the tenancy, device-plugin profiles under two names each, and the configs of mig-parted."""
         for name, pool in self.pools.items():
             text = {"policy.yaml": self.files[f"files/policies/{name}.yaml"]}
             yield self._config_map(_policy_name(name, pool), text, name) | {"immutable": True}
+        if self.pools:
+            tenancy = emit.canonical_json(admission.tenancy(self.values, self.platform))
+            yield self._config_map("gpushare-tenancy", {"tenancy.json": tenancy})
         profiles = {
             path.removeprefix("files/profiles/").removesuffix(".yaml"): text
             for path, text in self.files.items() if path.startswith("files/profiles/")
@@ -159,7 +162,10 @@ class _Chart:
             "initContainers": [partition],
             "containers": [enforce],
             "volumes": [
-                {"name": "policy", "configMap": {"name": _policy_name(name, pool)}},
+                {"name": "policy", "projected": {"sources": [
+                    {"configMap": {"name": _policy_name(name, pool)}},
+                    {"configMap": {"name": "gpushare-tenancy", "optional": True}},
+                ]}},
                 *_volumes(self.values["kubeletRoot"], mps=mps),
             ],
         }

@@ -1,4 +1,4 @@
-"""`chart/files/policies/<pool>.yaml`: the NodePolicy of each pool, which is all that the node runtime knows of the intent.
+"""`chart/files/policies/<pool>.yaml`: the NodePolicy of each pool, which is what the node runtime knows of its pool.
 
 Equal GPUs are one entry. The form is `schemas/node-policy.v1.json`, which the node runtime shares.
 """
@@ -50,12 +50,6 @@ def document(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
                 "drainTimeoutSeconds": wanted.rollout.drain_timeout_seconds,
             },
             "namespaces": sorted(wanted.namespaces),
-            "tenancy": {
-                "scope": plan.intent.admission.scope.value,
-                "admission": plan.intent.admission.mode.value,
-                "platformNamespaces": list(plan.intent.platform_namespaces),
-                "tenantNamespaces": list(plan.intent.tenant_namespaces),
-            },
         },
     }
 

@@ -4,8 +4,10 @@ Judges artifacts, not the intent, and therefore stands outside the registry. Con
 is put together here as Helm stores it, except for the DaemonSets, which are nearly alike and count with what one more adds.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
+from gpushare import admission, emit
 from gpushare.artifact import Artifact
 from gpushare.diagnostics import Finding, Path, Severity
 from gpushare.record import replace
@@ -29,15 +31,24 @@ SIZE_CODES = ("GS720", "GS721", "GS722")
 _VALUES = "chart/values.yaml"
 """Kept as values, not as a file; its terms stand once more in the DaemonSets."""
 
+_SMALL_VALUES = 128 * KIB
+"""Nothing that is made of smaller values is near a limit."""
+
+_TENANCY = "gpushare-tenancy"
 _POLICIES, _PROFILES, _MIG_PARTED = "chart/files/policies/", "chart/files/profiles/", "chart/files/mig-parted/"
 _PACKED_DAEMONSET_BYTES = 200
 """What one more pool's DaemonSet adds to a compressed release, its node affinity aside; 170 measured with 1,000 pools."""
 
 
-def judge_sizes(artifacts: Iterable[Artifact]) -> list[Finding]:
-    """What is near or beyond a limit: warnings from half of it on, errors from 90 % on where no way of installing avoids it."""
+def judge_sizes(artifacts: Iterable[Artifact], values: Callable[[], Mapping[str, Any]]) -> list[Finding]:
+    """What is near or beyond a limit: warnings from half of it on, errors from 90 % on where no way of installing avoids it.
+
+    `values` makes the chart's values; only large ones are asked for.
+    """
     files = {artifact.path: artifact.text for artifact in artifacts}
     maps = dict(_config_maps(files))
+    if len(files.get(_VALUES, "")) >= _SMALL_VALUES:
+        maps[_TENANCY] = len(emit.canonical_json(admission.tenancy(values(), ())))
     return [*_too_much_data(maps), *_too_large_a_release(files), *_too_large_to_annotate(maps)]
 
 
@@ -57,6 +68,8 @@ def _config_maps(files: Mapping[str, str]) -> Iterator[tuple[str, int]]:
 def _too_much_data(maps: Mapping[str, int]) -> Iterator[Finding]:
     for name, size in maps.items():
         hint = "pools that share alike share a profile: give fewer pools sharing, caps or cards of their own"
+        if name == _TENANCY:
+            hint = "give fewer namespaces pools or quotas of their own: it names each"
         yield from _against("GS720", f"ConfigMap {name}", size, CONFIG_MAP_BYTES, hint)
 
 

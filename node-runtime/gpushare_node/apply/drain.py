@@ -91,7 +91,7 @@ class Room:
 
     @property
     def _platform(self) -> frozenset[str]:
-        return self.wish.policy.tenancy.platform()
+        return self.visit.site.platform()
 
     def _must_queue(self, node: NodeView) -> bool:
         """A node that offers nothing, or not what it should, is out already, and takes no turn from another."""

@@ -28,6 +28,7 @@ from gpushare_node.kube.cluster import (
 )
 from gpushare_node.nvml.driver import DriverError
 from gpushare_node.policy import Policy, PolicyError, read
+from gpushare_node.tenancy import UNKNOWN
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Result, Status
 
@@ -63,6 +64,7 @@ class Site:
 
     `open_hardware` takes the digest of what the hardware is to become; `open_watch` the policy to be enforced. The driver is
     waited for during `driver_seconds`. `has_news`: whether the node may have changed since this was asked last.
+    `platform` tells the namespaces of pods that are never evicted.
     """
 
     open_hardware: Callable[[str], Hardware]
@@ -76,6 +78,7 @@ class Site:
     reboot: Callable[[], str | None] | None = None
     driver_seconds: float = DRIVER_SECONDS
     has_news: Callable[[], bool] = lambda: True
+    platform: Callable[[], frozenset[str]] = lambda: UNKNOWN.platform
 
 
 @dataclass(kw_only=True)

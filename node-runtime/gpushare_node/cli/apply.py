@@ -9,14 +9,13 @@ from gpushare_node.apply.outcome import Outcome
 from gpushare_node.apply.visit import DRIVER_SECONDS, Site
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.held import Held, find_held
-from gpushare_node.cli.parts import Api, News, Watches, as_cluster, bounded_driver, folder, machine
+from gpushare_node.cli.parts import Api, News, Watches, as_cluster, bounded_driver, folder, machine, tenancy_file
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.refusal import describe_ignored, read_or_hold, read_or_report
 from gpushare_node.cli.run import Run
 from gpushare_node.host.boot import boot_id, reboot
 from gpushare_node.host.kubelet import read_checkpoint
 from gpushare_node.nvml.driver import DriverError
-from gpushare_node.policy import Tenancy
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Result, Status, is_failed
 
@@ -38,16 +37,17 @@ def apply(run: Run) -> int:
         return _check(run, given, printer)
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
     run.heed_signals()
-    outcome = loop.run(make_site(run, api, printer, given.policy.tenancy), given, hold=arguments.hold)
+    outcome = loop.run(make_site(run, api, printer), given, hold=arguments.hold)
     return finish(run, api, printer, outcome)
 
 
-def make_site(run: Run, api: Api | None, printer: Printer, tenancy: Tenancy) -> Site:
+def make_site(run: Run, api: Api | None, printer: Printer) -> Site:
     """Everything outside, for the closed loop."""
     if api is not None:
         api.start()
-    watches = Watches(run=run, api=api)
-    open_driver, host = bounded_driver(run), machine(api, tenancy)
+    tenants = tenancy_file(run)
+    watches = Watches(run=run, api=api, tenants=tenants)
+    open_driver, host = bounded_driver(run), machine(api, tenants)
     return Site(
         open_hardware=lambda digest: Hardware(
             open_driver=open_driver, folder=folder(run), clock=run.clock, policy_digest=digest, machine=host
@@ -59,6 +59,7 @@ def make_site(run: Run, api: Api | None, printer: Printer, tenancy: Tenancy) -> 
         reboot=reboot if getattr(run.arguments, "reboot", "never") == "once" else None,
         driver_seconds=getattr(run.arguments, "driver_timeout", DRIVER_SECONDS),
         has_news=(lambda: True) if api is None else News(api=api, clock=run.clock).has_come,
+        platform=lambda: tenants.find().platform,
     )  # fmt: skip
 
 
@@ -83,7 +84,7 @@ def _check(run: Run, given: Goal, printer: Printer) -> int:
     """What the run would do to the hardware; nothing is done, and no API server is asked."""
     hardware = Hardware(
         open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest,
-        machine=machine(None, given.policy.tenancy),
+        machine=machine(None, tenancy_file(run)),
     )  # fmt: skip
     held = find_held()
     try:

@@ -8,7 +8,7 @@ from gpushare_node.apply.goal import Goal
 from gpushare_node.apply.labels import wanted
 from gpushare_node.apply.sight import see
 from gpushare_node.cli.exits import Exit
-from gpushare_node.cli.parts import Api, OwnMarks, Watches, folder
+from gpushare_node.cli.parts import Api, OwnMarks, Watches, folder, tenancy_file
 from gpushare_node.cli.reading import PolicyFileError
 from gpushare_node.cli.refusal import Refused, describe_ignored, find_former, read_or_report
 from gpushare_node.cli.run import Run
@@ -34,7 +34,9 @@ def enforce(run: Run) -> int:
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
     run.heed_signals()
     marks = None if api is None or arguments.once else OwnMarks(server=api.server)
-    watches = Watches(run=run, api=api, dry_run=arguments.dry_run, interval_seconds=arguments.interval)
+    watches = Watches(
+        run=run, api=api, tenants=tenancy_file(run), dry_run=arguments.dry_run, interval_seconds=arguments.interval
+    )  # fmt: skip
     watch = watches.open(given.policy, given.digest, marks)
     watch.figures.build.set(1, __version__, "", "")
     if watch.setting.rights.profile is not None:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpushare_node.apply.programs import with_programs
+from gpushare_node.cli.reading import STDIN
 from gpushare_node.cli.run import Run
 from gpushare_node.clock import Clock
 from gpushare_node.guard.reading import DEFAULTS
 from gpushare_node.host.devices import Machine, this_machine
 from gpushare_node.host.folder import Folder
+from gpushare_node.host.tenancy import NAME, TenancyFile
 from gpushare_node.kube.address import find_address
 from gpushare_node.kube.cluster import Cluster, ClusterError, Event, Eviction, PodView
 from gpushare_node.kube.connection import Connection
@@ -22,11 +24,12 @@ from gpushare_node.kube.pods import OwnNode, Pods
 from gpushare_node.kube.server import Server
 from gpushare_node.nvml.bounded import Bounded
 from gpushare_node.nvml.driver import Driver
-from gpushare_node.policy import Mode, Policy, Tenancy
+from gpushare_node.policy import Mode, Policy
 from gpushare_node.procs.linux import LinuxProcesses
 from gpushare_node.procs.mps import MpsControl
 from gpushare_node.procs.processes import Seen
 from gpushare_node.procs.rights import own_rights
+from gpushare_node.tenancy import Tenancy
 
 if TYPE_CHECKING:
     from gpushare_node.enforce.figures import Figures
@@ -51,6 +54,14 @@ def open_driver(figures: "Figures | None" = None) -> Driver:
 def bounded_driver(run: Run) -> Callable[[], Driver]:
     """Opens sessions for one caller at a time, of which no call keeps the program: DriverError with TIMEOUT instead."""
     return Bounded(open_driver, run.clock).open
+
+
+def tenancy_file(run: Run) -> TenancyFile:
+    """What the chart projects beside the policy. Without an API server nobody's pods are known, and nobody is a tenant."""
+    arguments = run.arguments
+    name = getattr(arguments, "policy", STDIN)
+    is_alone = arguments.standalone or name == STDIN
+    return TenancyFile(None if is_alone else Path(name).with_name(NAME), find_place(os.environ, "").namespace)
 
 
 def folder(run: Run) -> Folder:
@@ -146,6 +157,7 @@ class Watches:
 
     run: Run
     api: Api | None
+    tenants: TenancyFile
     dry_run: bool = False
     interval_seconds: float = DEFAULTS.interval_seconds
     _pods: Pods | None = None
@@ -161,16 +173,15 @@ class Watches:
         run, figures = self.run, Figures(Registry())
         processes = LinuxProcesses()
         pods = self._follow_pods()
-        namespace = find_place(os.environ, policy.pool).namespace
         worlds = Worlds(
             driver=Watched(lambda: open_driver(figures), clock=run.clock), processes=processes, pods=pods,
             cluster=Nobody() if self.api is None else self.api.server,
-            folder=folder(run), clock=run.clock, marks=marks,
-            mps=_mps(pods, policy.tenancy.platform(namespace)) if policy.mode is Mode.MPS else None,
+            folder=folder(run), clock=run.clock, tenants=self.tenants, marks=marks,
+            mps=_mps(pods, self.tenants) if policy.mode is Mode.MPS else None,
         )  # fmt: skip
         settings = replace(DEFAULTS, dry_run=self.dry_run, interval_seconds=self.interval_seconds)
         setting = Setting(
-            policy=policy, policy_digest=digest, node=run.node, namespace=namespace, settings=settings, rights=own_rights()
+            policy=policy, policy_digest=digest, node=run.node, settings=settings, rights=own_rights()
         )  # fmt: skip
         return Watch(worlds=worlds, setting=setting, figures=figures)
 
@@ -183,7 +194,7 @@ class Watches:
         return self._pods
 
 
-def machine(api: Api | None, tenancy: Tenancy) -> Machine:
+def machine(api: Api | None, tenants: TenancyFile) -> Machine:
     """The machine that this runs on. Without an answer of the API server no process in a pod is known to be the platform's."""
 
     def pods() -> tuple[PodView, ...]:
@@ -192,21 +203,20 @@ def machine(api: Api | None, tenancy: Tenancy) -> Machine:
         except ClusterError:
             return ()
 
-    platform = tenancy.platform(find_place(os.environ, "").namespace)
     return with_programs(
-        this_machine(), LinuxProcesses(), pods=pods, is_system=lambda seen, known: _is_system(seen, known, platform)
+        this_machine(), LinuxProcesses(), pods=pods, is_system=lambda seen, known: _is_system(seen, known, tenants.find())
     )
 
 
-def _mps(pods: "SomePods", platform: frozenset[str]) -> MpsControl:
+def _mps(pods: "SomePods", tenants: TenancyFile) -> MpsControl:
     """The errands' own: what it reads of /proc is not shared with the watch."""
-    return MpsControl(LinuxProcesses(), is_system=lambda seen: _is_system(seen, pods.pods(), platform))
+    return MpsControl(LinuxProcesses(), is_system=lambda seen: _is_system(seen, pods.pods(), tenants.find()))
 
 
-def _is_system(seen: Seen, pods: Iterable[PodView], platform: frozenset[str]) -> bool:
+def _is_system(seen: Seen, pods: Iterable[PodView], tenancy: Tenancy) -> bool:
     """Whether a process is the host's, or of a pod that is the platform's."""
     uids = {one.pod_uid for one in seen.candidates}
-    return not uids or any(pod.namespace in platform for pod in pods if uids & set(pod.uids))
+    return not uids or any(pod.namespace in tenancy.platform for pod in pods if uids & set(pod.uids))
 
 
 def as_cluster(api: Api | None) -> Cluster | None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from gpushare_node.apply.goal import Goal
 from gpushare_node.apply.pools import is_leaving
-from gpushare_node.cli.parts import Api, Watches, folder
+from gpushare_node.cli.parts import Api, Watches, folder, tenancy_file
 from gpushare_node.cli.reading import PolicyFileError, read_policy
 from gpushare_node.cli.run import Run
 from gpushare_node.document import PolicyError
@@ -53,7 +53,7 @@ def read_or_hold(run: Run) -> Goal:
         _LOG.error("%s; the policy in force is held to", error)
     watch: Watch | None = None
     api = Api.find(run, former.policy.pool)
-    watches = Watches(run=run, api=api)
+    watches = Watches(run=run, api=api, tenants=tenancy_file(run))
     refused, asked_at = Refused(run), float("-inf")
     try:
         while not refused.is_over():

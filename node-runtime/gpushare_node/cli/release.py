@@ -11,7 +11,6 @@ from gpushare_node.cli.run import Run
 from gpushare_node.kube.cluster import ClusterError
 from gpushare_node.kube.requests import request_of
 from gpushare_node.kube.uninstall import Farewell, Uninstall
-from gpushare_node.policy import Tenancy
 from gpushare_node.voice.log import escape
 from gpushare_node.voice.results import Result, Status
 
@@ -26,7 +25,7 @@ def release(run: Run) -> int:
     api = None if arguments.standalone else Api.find(run, "")
     # In a pod it stays when all is done: the pod goes with the node's label.
     holds = api is not None and bool(api.place.pod)
-    return finish(run, api, printer, releasing.run(make_site(run, api, printer, Tenancy()), hold=holds))
+    return finish(run, api, printer, releasing.run(make_site(run, api, printer), hold=holds))
 
 
 def _release_all(run: Run, printer: Printer) -> int:

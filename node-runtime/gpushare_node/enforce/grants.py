@@ -20,7 +20,8 @@ from gpushare_node.host.folder import KeptCap, KeptContainer
 from gpushare_node.host.kubelet import Allocation, is_gpu_resource
 from gpushare_node.kube.cluster import PodView
 from gpushare_node.nvml.driver import MigSurvey, Survey
-from gpushare_node.policy import AdmissionMode, Policy, Share, Tenancy
+from gpushare_node.policy import Policy, Share
+from gpushare_node.tenancy import AdmissionMode, Tenancy
 
 _MIB = 1 << 20
 
@@ -63,23 +64,21 @@ class Terms:
     grace_seconds: int
     profiles: Profiles
     tenancy: Tenancy
-    platform: frozenset[str]
     notice_seconds: int | None
     first_caps: Mapping[str, int] | None
     now: float
 
 
 def terms(
-    policy: Policy, profiles: Profiles, platform: frozenset[str], first_caps: Mapping[str, int] | None, now: float
+    policy: Policy, tenancy: Tenancy, profiles: Profiles, first_caps: Mapping[str, int] | None, now: float
 ) -> Terms:
-    """The policy as grants need it. `platform` are the platform's namespaces; `now` is in seconds since 1970."""
+    """The policy as grants need it. `now` is in seconds since 1970."""
     return Terms(
         shares={(share.resource, share.profile): share for share in policy.shares},
         action=Action(policy.enforcement.action.value),
         grace_seconds=policy.enforcement.grace_seconds,
         profiles=profiles,
-        tenancy=policy.tenancy,
-        platform=platform,
+        tenancy=tenancy,
         notice_seconds=policy.enforcement.notice_seconds,
         first_caps=first_caps,
         now=now,
@@ -223,7 +222,7 @@ def _stray_cap(pod: PodView, now: Terms, *, holds_share: bool) -> Cap | None:
 
     None for the platform, for pods that are no tenants, and where claims may have given a pod more than the checkpoint says.
     """
-    if now.tenancy.admission is not AdmissionMode.DENY or pod.namespace in now.platform or pod.has_claims:
+    if now.tenancy.admission is not AdmissionMode.DENY or pod.namespace in now.tenancy.platform or pod.has_claims:
         return None
     if not now.tenancy.has_tenant(pod.namespace, holds_share=holds_share):
         return None

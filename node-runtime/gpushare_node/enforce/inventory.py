@@ -20,6 +20,7 @@ from gpushare_node.kube.cluster import PodView
 from gpushare_node.nvml.driver import DriverError, Survey, Versions
 from gpushare_node.nvml.watch import Watched
 from gpushare_node.policy import Policy
+from gpushare_node.tenancy import UNKNOWN, Tenancy
 
 SURVEY_SECONDS = 30
 """How often GPUs and instances are enumerated again."""
@@ -51,12 +52,25 @@ class Pods(Protocol):
         ...
 
 
+class Tenants(Protocol):
+    """Who is a tenant and who is the platform."""
+
+    def find(self) -> Tenancy:
+        """As last known; the same object as long as nothing changes."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot be read now; empty where it can."""
+        ...
+
+
 @dataclass(kw_only=True)
 class Inventory:
     """What is known now. `surveys` None: the driver has not answered yet.
 
-    `platform` are the namespaces of the platform's own pods. `gpus` are the UUIDs of all GPUs that were ever seen: one that
-    has fallen off its bus is missed, and may come back. `noticed` are exemptions that this cycle has found.
+    `gpus` are the UUIDs of all GPUs that were ever seen: one that has fallen off its bus is missed, and may come back.
+    `noticed` are exemptions that this cycle has found.
     """
 
     driver: Watched
@@ -64,7 +78,7 @@ class Inventory:
     read_checkpoint: Callable[[], Checkpoint]
     folder: Folder
     policy: Policy
-    platform: frozenset[str]
+    tenants: Tenants
     first_caps: FirstCaps
     wall: Callable[[], float]
     dry_run: bool = False
@@ -73,6 +87,7 @@ class Inventory:
     versions: Versions | None = None
     gpus: tuple[str, ...] = ()
     roster: Roster = field(default_factory=Roster)
+    tenancy: Tenancy = UNKNOWN
     grants: Mapping[ContainerId, Grant] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
     _profiles: Profiles = field(default_factory=dict)
@@ -91,6 +106,10 @@ class Inventory:
     def renew(self, now: float, *, has_strays: bool = False) -> bool:
         """Look again at what is due; with strays, at allocations in each cycle. Whether the GPUs were surveyed anew."""
         is_surveyed = self._survey(now)
+        tenancy = self.tenants.find()
+        if tenancy != self.tenancy:
+            # The same pods are others' now.
+            self.tenancy, self._seen_pods = tenancy, None
         is_fresh = self.pods.age_seconds <= STALE_SECONDS
         found = self.pods.pods()
         is_changed = is_fresh and found != self._seen_pods
@@ -98,7 +117,7 @@ class Inventory:
         is_allocated = self._allocate(now, at_once=is_changed or has_strays)
         if is_fresh and (is_changed or is_allocated):
             self._seen_pods = found
-            self.roster = Roster.of(found, self.platform, self._holders())
+            self.roster = Roster.of(found, tenancy.platform, self._holders())
         self._is_due |= is_changed or is_allocated or self.wall() >= self._next_end
         self.noticed = ()
         if is_fresh and self._is_due:
@@ -168,7 +187,7 @@ class Inventory:
         if self._kept is None:
             self._kept = self.folder.caps()
         watched = [pod for pod in pods if pod.uids[0] not in self.roster.platform]
-        now_terms = terms(self.policy, self._profiles, self.platform, first_caps, self.wall())
+        now_terms = terms(self.policy, self.tenancy, self._profiles, first_caps, self.wall())
         granted = grant(watched, self._allocations, now_terms, self._kept)
         self.grants, self.noticed = granted.grants, granted.noticed
         for doubt in granted.doubts:

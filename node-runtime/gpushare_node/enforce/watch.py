@@ -16,7 +16,7 @@ from gpushare_node.enforce.errands import Errands
 from gpushare_node.enforce.figures import Figures, Snapshot
 from gpushare_node.enforce.firsts import FirstCaps, NodeMarks
 from gpushare_node.enforce.identities import Identities
-from gpushare_node.enforce.inventory import Inventory, Pods
+from gpushare_node.enforce.inventory import Inventory, Pods, Tenants
 from gpushare_node.enforce.ladder import Ladder
 from gpushare_node.enforce.records import Records
 from gpushare_node.enforce.standing import Standing
@@ -49,6 +49,7 @@ class Worlds:
     cluster: Messenger
     folder: Folder
     clock: Clock
+    tenants: Tenants
     mps: MpsControl | None = None
     checkpoint: Callable[[], Checkpoint] = read_checkpoint
     marks: NodeMarks | None = None
@@ -57,12 +58,11 @@ class Worlds:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Who is watched by whom: the policy in force and its digest, this node, our namespace and our rights."""
+    """Who is watched by whom: the policy in force and its digest, this node and our rights."""
 
     policy: Policy
     policy_digest: str
     node: str
-    namespace: str
     settings: Settings = DEFAULTS
     rights: Rights = UNKNOWN_RIGHTS
 
@@ -87,7 +87,7 @@ class Watch:
         worlds, setting = self.worlds, self.setting
         self.inventory = Inventory(
             driver=worlds.driver, pods=worlds.pods, read_checkpoint=worlds.checkpoint, folder=worlds.folder,
-            policy=setting.policy, platform=setting.policy.tenancy.platform(setting.namespace),
+            policy=setting.policy, tenants=worlds.tenants,
             first_caps=FirstCaps(
                 worlds.folder, worlds.marks, self.errands, wall=worlds.wall, dry_run=setting.settings.dry_run),
             dry_run=setting.settings.dry_run,
@@ -191,7 +191,11 @@ class Watch:
         if denied_at is not None and self.worlds.clock.now() - denied_at < _DENIED_SECONDS:
             profile = self.setting.rights.profile or "none"
             return Reason.SIGNALS_DENIED, f"Signals were refused; the runtime's own profile is {profile}."
-        return self._standing.reason(self.worlds.clock.now())
+        return self._standing.reason(self.worlds.clock.now()) or self._tenancy_reason()
+
+    def _tenancy_reason(self) -> tuple[Reason, str] | None:
+        problem = self.worlds.tenants.problem
+        return (Reason.TENANCY_UNKNOWN, f"{problem}.") if problem else None
 
     def _read(self) -> tuple[Device, ...]:
         """The devices now. Lists that the driver may scramble count as not read; MPS holds for the whole node."""

@@ -121,6 +121,10 @@ class Reason(Enum):
     SIGNALS_DENIED = _not(
         "SignalsDenied", "A security module of the kernel refuses the runtime's signals; who is over a cap loses its pod.",
         "Let the runtime's pods run unconfined (AppArmor) or as spc_t (SELinux), as the chart asks; find what overrides that.")
+    TENANCY_UNKNOWN = _not(
+        "TenancyUnknown", "Who is a tenant and who is the platform cannot be read: the last list that could holds. Without one "
+        "nobody is ended for being on a GPU that was not allocated to it. Caps are held.",
+        "See that the ConfigMap gpushare-tenancy is there as the chart made it; bundle and runtime must be of one version.")
     DRIVER_HUNG = _not("DriverHung", "A call to the driver does not come back; nobody is held to a cap.", "Reboot the node.")
 
     # Leaving.

@@ -1,0 +1,62 @@
+"""Admission and enforcement call the same ones tenants: what a bundle writes, the schema allows, and the node runtime reads."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from gpushare import admission, emit, schema
+from gpushare_node import tenancy
+from tests.contract.test_node_policy import VALUES, inner, places
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+VALIDATOR = jsonschema.Draft7Validator(schema.load("tenancy.v1"))
+DOCUMENT = {
+    "apiVersion": "gpushare.dev/v1",
+    "kind": "Tenancy",
+    "spec": {"scope": "tenants", "admission": "deny", "platformNamespaces": ["kube-system"], "tenantNamespaces": ["atlas"]},
+}
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/bundle/chart/values.yaml")), ids=lambda path: path.parts[-4])
+def test_the_tenancy_of_every_example_is_what_the_node_runtime_reads(path: Path) -> None:
+    values = yaml.safe_load(path.read_text())
+    document = admission.tenancy(values, ["gpushare", "kube-system"])
+    VALIDATOR.validate(document)
+    found = tenancy.read(emit.canonical_json(document))
+    assert found.ignored == ()
+    assert found.platform == {"gpushare", "kube-system"}
+    named = {one for pool in values["pools"].values() for one in pool["namespaces"]}
+    assert found.tenant_namespaces == named | set(values["admission"]["tenants"])
+
+
+@pytest.mark.parametrize("path", list(places(DOCUMENT)), ids=str)
+def test_a_mutated_tenancy_is_accepted_or_refused_exactly_as_the_schema_says(path: tuple[Any, ...]) -> None:
+    for value in VALUES:
+        changed = copy.deepcopy(DOCUMENT)
+        if path:
+            inner(changed, path[:-1])[path[-1]] = value
+        text = json.dumps(changed if path else value)
+        if VALIDATOR.is_valid(json.loads(text)):
+            tenancy.read(text)
+        else:
+            with pytest.raises(tenancy.PolicyError):
+                tenancy.read(text)
+
+
+def test_fields_of_a_later_release_are_ignored_and_named() -> None:
+    later = copy.deepcopy(DOCUMENT)
+    later["spec"]["exempt"] = ["x"]  # type: ignore[index]
+    found = tenancy.read(json.dumps(later))
+    assert found == tenancy.read(json.dumps(DOCUMENT))
+    assert found.ignored == ("spec.exempt",)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "NaN", "\x00", "apiVersion: gpushare.dev/v1"])
+def test_what_is_no_tenancy_at_all_is_one_error(text: str) -> None:
+    with pytest.raises(tenancy.PolicyError):
+        tenancy.read(text)

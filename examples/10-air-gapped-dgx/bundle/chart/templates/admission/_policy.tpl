@@ -116,13 +116,8 @@ The policy on what reaches devices, as JSON. Takes (root, whether it judges tena
 {{- $values := (index . 0).Values }}
 {{- $policy := (index . 0).Files.Get "admission/devices.yaml" | fromYaml }}
 {{- $tenants := dict }}
-{{- range $values.admission.tenants }}
+{{- range include "gpushare.tenantNamespaces" (index . 0) | fromJsonArray }}
 {{- $_ := set $tenants . "" }}
-{{- end }}
-{{- range $values.pools }}
-{{- range .namespaces }}
-{{- $_ := set $tenants . "" }}
-{{- end }}
 {{- end }}
 {{- $given := list (dict "name" "judgesTenants" "expression" (toString (index . 1))) }}
 {{- $given = append $given (dict "name" "judgesOthers" "expression" (toString (index . 2))) }}

@@ -38,7 +38,7 @@ from gpushare_node.host.kubelet import Checkpoint
 from gpushare_node.host.tenancy import TenancyFile
 from gpushare_node.kube.address import Address, find_address
 from gpushare_node.kube.cluster import ClusterError
-from gpushare_node.kube.connection import STRATEGIC_PATCH, Connection, Json, Request
+from gpushare_node.kube.connection import APPLY_PATCH, STRATEGIC_PATCH, Connection, Json, Request
 from gpushare_node.kube.events import Events
 from gpushare_node.kube.place import Place
 from gpushare_node.kube.pods import OwnNode, Pods
@@ -219,10 +219,11 @@ class Crowd:
         for slot in range(max(1, (len(self.nodes) + 1) // 10)):
             now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
             spec = {"holderIdentity": f"laden-{len(self.nodes):05}", "renewTime": now}
-            body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec}
-            path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/gpushare-{POOL}.{slot}"
-            self._write(Request(method="PATCH", path=path, query={"fieldManager": "simulation", "force": "true"}, body=body,
-                                content_type="application/apply-patch+yaml"))  # fmt: skip
+            name = f"gpushare-{POOL}.{slot}"
+            body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
+            path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{name}"
+            query = {"fieldManager": "simulation", "force": "true"}
+            self._write(Request(method="PATCH", path=path, query=query, body=body, content_type=APPLY_PATCH))
 
     def _write(self, request: Request) -> None:
         try:

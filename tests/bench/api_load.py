@@ -16,6 +16,7 @@ SIZES = {200: (30.0, 20.0), 1000: (10.0, 5.0)}
 """Nodes, and how much faster than the server's own time passes, at rest and queued: as fast as two cores keep up with."""
 LARGEST = 5000
 _AT_MOST = 0.02
+_LATE_SECONDS = 5.0
 
 
 def measure(cluster: Cluster, nodes: int, folder: Path) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def measure(cluster: Cluster, nodes: int, folder: Path) -> dict[str, Any]:
         for line in process.stdout:
             document = json.loads(line)
             found |= document
-            print(f"  {nodes} nodes: {', '.join(document)} measured", file=sys.stderr, flush=True)
+            print(f"  {nodes} nodes: {line.strip()}", file=sys.stderr, flush=True)
             if "restart" in document:
                 cluster.control_plane.stop_api_server()
                 cluster.control_plane.start_api_server()
@@ -48,7 +49,8 @@ def report(figures: dict[int, dict[str, Any]]) -> None:
     print("   nodes  state   requests/s  watch events/s  bookmarks/s  bytes/s   of the cluster: requests/s      MB/s")
     for nodes, found in figures.items():
         for state in ("rest", "queue"):
-            _row(nodes, state, found[state], "")
+            late = found[state]["late"]
+            _row(nodes, state, found[state], f"  the machine fell {late:.0f} s behind" if late > _LATE_SECONDS else "")
     largest = figures[max(figures)]
     for state in ("rest", "queue"):
         _row(LARGEST, state, largest[state], f"  extrapolated from {max(figures):,} nodes")

@@ -56,8 +56,8 @@ _LOOK_SECONDS = 60.0
 """Between two looks of one node. The real second between them changes no request, for none is made in a cycle."""
 _KUBELET_SECONDS = 300.0
 """Kubelet's `nodeStatusReportFrequency`, where nothing has changed."""
-_WARM_SECONDS, _REST_SECONDS = 1200.0, 1200.0
-"""Until nodes that started together do nothing at once any more; twice the heartbeat of a condition."""
+_WARM_SECONDS, _REST_SECONDS = 900.0, 660.0
+"""Until nodes that started together do little at once any more; as long as a heartbeat of the condition lasts, with its look."""
 _ARRIVAL_SECONDS, _QUEUE_SECONDS = 60.0, 660.0
 """A node that waits begins anew after ten minutes."""
 _RESTART_SECONDS = 60.0
@@ -158,6 +158,7 @@ class Crowd:
     def measure(self, seconds: float) -> dict[str, Any]:
         """What is asked from now on, a node and second. Bookmarks come by the server's clock."""
         self.traffic.take()
+        self._late.clear()
         begun, real = self.clock.now(), time.monotonic()
         self.clock.sleep(seconds)
         node_seconds = (self.clock.now() - begun) * len(self.nodes)
@@ -167,6 +168,8 @@ class Crowd:
         return {
             "requests": taken.requests.total() / node_seconds, "events": taken.events / node_seconds,
             "bookmarks": taken.bookmarks / real, "bytes": taken.received / node_seconds,
+            # How far the machine falls behind the time that is simulated: what is late is asked less often.
+            "late": sum(self._late) / max(1, len(self._late)),
             "kinds": {name: count / node_seconds for name, count in sorted(taken.requests.items())},
         }  # fmt: skip
 
@@ -196,6 +199,7 @@ class Crowd:
         for node in self.nodes:
             self._start(lambda one=node: one.queue(text))
         self._start(lambda: self._go_round([self._renew], 300.0))
+        self._start(lambda: self._go_round([lambda: None], 1.0))
         self.clock.sleep(2 * _ARRIVAL_SECONDS)
         return self.measure(_QUEUE_SECONDS)
 
@@ -206,6 +210,7 @@ class Crowd:
             for job in jobs:
                 due += seconds / len(jobs)
                 self.clock.sleep(due - self.clock.now())
+                self._late.append(max(0.0, self.clock.now() - due))
                 job()
 
     def _write_status(self, node: Node) -> None:
@@ -233,6 +238,7 @@ class Crowd:
 
     def __post_init__(self) -> None:
         self._plain = Connection(self.address, SystemClock())
+        self._late: list[float] = []
 
     def _start(self, job: Callable[[], None]) -> None:
         def run() -> None:

@@ -57,7 +57,7 @@ _LOOK_SECONDS = 60.0
 _KUBELET_SECONDS = 300.0
 """Kubelet's `nodeStatusReportFrequency`, where nothing has changed."""
 _WARM_SECONDS, _REST_SECONDS = 900.0, 660.0
-"""Until nodes that started together do little at once any more; as long as a heartbeat of the condition lasts, with its look."""
+"""Until nodes that started together do little at once any more; as long as a condition goes without its heartbeat."""
 _ARRIVAL_SECONDS, _QUEUE_SECONDS = 60.0, 660.0
 """A node that waits begins anew after ten minutes."""
 _RESTART_SECONDS = 60.0

@@ -169,6 +169,8 @@ class Stage:
         self.deadline: float = changes.pop("deadline", 1.0)
         self.tenancy = folder / "tenancy.json"
         self.tenancy.write_text(tenancy_text(**changes.pop("tenancy", {})))
+        self.ahead = 0.0
+        """Of the right date."""
         self.policy = policy(**changes)
         self.watch = self.start()
 
@@ -182,7 +184,7 @@ class Stage:
             driver=self.driver, processes=self.processes, pods=self.list, cluster=self.told, folder=self.folder,
             clock=self.clock, tenants=TenancyFile(self.tenancy, NAMESPACE), mps=self.mps,
             checkpoint=lambda: read_checkpoint(self.checkpoint), marks=self.marks,
-            wall=lambda: 1.5e9 + self.clock.now(),
+            wall=lambda: 1.5e9 + self.clock.now() + self.ahead,
         )  # fmt: skip
         setting = Setting(policy=self.policy, policy_digest="d1", node=NODE, settings=self.settings)
         self.watch = Watch(

@@ -151,7 +151,8 @@ class LoopNode:
         self.events: Events | None = None
         terms = [[{"key": "role", "operator": "In", "values": ["gpu"]}],
                  [{"key": POOL_LABEL, "operator": "In", "values": ["training"]}]]  # fmt: skip
-        self.api.add_daemonset("gpushare-training", terms=[{"matchExpressions": each} for each in terms])
+        if not self.api.all("daemonsets", namespace="gpushare"):
+            self.api.add_daemonset("gpushare-training", terms=[{"matchExpressions": each} for each in terms])
         self.api.add_node(NAME, labels={"role": "gpu", DEPLOY: "true"})
         self.enumerate()
 

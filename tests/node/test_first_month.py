@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.host.folder import Journal
-from gpushare_node.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT
+from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
 from gpushare_node.policy import OnBusy
 from gpushare_node.voice.reasons import Reason
 from tests.node.api_server import ApiServer
-from tests.node.loop_node import DEPLOY, SEVEN, TWO, LoopNode, mig, rollout, text_of
+from tests.node.loop_node import DEPLOY, SEVEN, TURN, TWO, LoopNode, mig, rollout, text_of
 
 
 @pytest.fixture
@@ -94,3 +94,16 @@ def test_100_the_folder_of_another_node_decides_nothing_about_this_ones_hardware
     assert (node.gpus.stands(0), node.taints(), node.holds_turn()) == (set(SEVEN), set(), False)
     assert (node.folder.policy(), node.folder.journal()) == (text_of(mig(SEVEN)), None)
     assert node.labels()[DEPLOY] == "true"
+
+
+def test_100_a_node_that_is_renamed_amid_its_turn_waits_for_nobody_that_is_gone(node: LoopNode) -> None:
+    """Folder and hardware are the same; Node object, labels and taints are new. The turn is that of the former name."""
+    node.run(mig(SEVEN))
+    spec = {"holderIdentity": "former-name", "leaseDurationSeconds": 900}
+    node.api.add("leases", TURN, {"metadata": {"labels": {POOL_LABEL: "training"}}, "spec": spec}, namespace="gpushare")
+    node.folder.keep_turn(TURN)
+    node.label(**{POOL_LABEL: None, PLUGIN_LABEL: None})
+    start = node.clock.now()
+    assert node.run(mig(TWO, key="mig-00000002"), hold=True).reason is Reason.READY
+    assert node.clock.now() - start < 300, "whose node is not there any more has no turn"
+    assert (node.gpus.stands(0), node.taints(), node.holds_turn()) == (set(TWO), set(), False)

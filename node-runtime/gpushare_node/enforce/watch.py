@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from gpushare_node.clock import Clock, wall_seconds
 from gpushare_node.enforce.actions import Actions, MpsControl
 from gpushare_node.enforce.court import Court
+from gpushare_node.enforce.dates import Dates
 from gpushare_node.enforce.errands import Errands
 from gpushare_node.enforce.figures import Figures, Snapshot
 from gpushare_node.enforce.firsts import FirstCaps, NodeMarks
@@ -85,13 +86,14 @@ class Watch:
 
     def __post_init__(self) -> None:
         worlds, setting = self.worlds, self.setting
+        dates = Dates(clock=worlds.clock, wall=worlds.wall)
         self.inventory = Inventory(
             driver=worlds.driver, pods=worlds.pods, read_checkpoint=worlds.checkpoint, folder=worlds.folder,
             policy=setting.policy, tenants=worlds.tenants,
             first_caps=FirstCaps(
-                worlds.folder, worlds.marks, self.errands, wall=worlds.wall, dry_run=setting.settings.dry_run),
+                worlds.folder, worlds.marks, self.errands, wall=dates.now, dry_run=setting.settings.dry_run),
             dry_run=setting.settings.dry_run,
-            wall=worlds.wall,
+            wall=dates.now,
         )  # fmt: skip
         self._identities = Identities(worlds.processes, own_pid=os.getpid())
         self._records = Records(

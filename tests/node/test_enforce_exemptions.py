@@ -96,6 +96,25 @@ def test_83_after_the_notice_that_the_intent_sets_the_cap_holds(tmp_path: Path, 
     assert exempt_until(stage) == []
 
 
+def test_83_the_end_of_a_notice_is_a_new_warning_and_a_new_grace(tmp_path: Path, two: Silicon, started: Ward) -> None:
+    """However shortly before it was said that nothing follows."""
+    stage, pid = install(tmp_path, two, started, enforcement={"noticeSeconds": DAY, "graceSeconds": 10})
+    stage.silicon.put(0, pid, 1000)
+    stage.run(5)
+    stage.clock.time += DAY - 25
+    stage.silicon.put(0, pid, 5000)
+    stage.run(15)
+    assert stage.told.reasons("early") == ["GPUMemoryCapNotice", "GPUMemoryOverCap"]
+    stage.run(6)
+    assert stage.told.reasons("early") == ["GPUMemoryCapNotice", "GPUMemoryOverCap", "GPUMemoryOverCap"]
+    before, after = (event.message for event in stage.told.events if event.reason == "GPUMemoryOverCap")
+    assert ("SIGTERM" in before, "SIGTERM" in after) == (False, True)
+    stage.run(8)
+    assert lives(pid)
+    stage.run(2)
+    await_end(pid)
+
+
 def test_84_no_exemption_is_granted_twice_by_a_restart_or_by_lost_files(tmp_path: Path, two: Silicon, started: Ward) -> None:
     stage, pid = install(tmp_path, two, started, **notice(DAY))
     stage.run(10)

@@ -78,6 +78,35 @@ def test_55_a_pod_that_deletes_itself_is_held_to_its_cap_until_it_is_gone(stage:
     await_end(pid)
 
 
+@pytest.mark.parametrize("is_idle", [False, True], ids=["at once", "after a pause without a GPU"])
+def test_55_a_pod_that_is_deleted_by_force_and_runs_on_is_held_to_its_cap(stage: Stage, *, is_idle: bool) -> None:
+    """The API server forgets it at once; kubelet gives it the time that its spec asks for, which may be a year."""
+    stage.admit(1, "ghost")
+    pid = stage.begin(1, 1000)
+    stage.run(2)
+    stage.list.known, stage.entries = (), []
+    stage.admit(2, "next")
+    if is_idle:
+        stage.silicon.take(0, pid)
+        stage.run(600)
+    stage.silicon.put(0, pid, 5000)
+    stage.run(7)
+    await_end(pid)
+    assert stage.told.reasons("ghost")[0] == "GPUMemoryOverCap"
+
+
+def test_55_what_is_remembered_of_pods_that_have_gone_is_forgotten(stage: Stage) -> None:
+    for number in range(1, 9):
+        stage.admit(number, f"ghost-{number}")
+    stage.run(2)
+    stage.list.known = ()
+    stage.run(2)
+    assert len(stage.watch.inventory.grants) == 8
+    stage.run(1, seconds=3600)
+    stage.run(1)
+    assert stage.watch.inventory.grants == {}
+
+
 def test_64_a_system_pods_priority_class_exempts_no_tenant(stage: Stage) -> None:
     """Anybody may write it into a pod."""
     stage.admit(1, "important")

@@ -414,7 +414,7 @@ def test_evictions_are_asked_for_and_failures_are_counted(tmp_path: Path, two: S
         'evictions_total{outcome="failed"} 1', 'evictions_total{outcome="evicted"} 1']
 
 
-def test_55_the_driver_holds_caps_where_it_can_until_the_pod_is_gone(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_55_the_driver_holds_caps_where_it_can_until_processes_are_gone(tmp_path: Path, two: Silicon, started: Ward) -> None:
     two.offer_limits()
     two.load()
     rig = Rig(tmp_path, two, started)
@@ -428,6 +428,9 @@ def test_55_the_driver_holds_caps_where_it_can_until_the_pod_is_gone(tmp_path: P
     rig.run(2)
     assert two.limits(0) == {cgroup: 4096 << 20}
     rig.stage.list.known = ()
+    rig.run(2)
+    assert two.limits(0) == {cgroup: 4096 << 20}
+    two.take(0, pid)
     rig.run(2)
     assert cgroup not in two.limits(0) or two.limits(0)[cgroup] == (1 << 64) - 1
 

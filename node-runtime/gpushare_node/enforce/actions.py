@@ -16,7 +16,7 @@ from gpushare_node.enforce.figures import Figures
 from gpushare_node.enforce.identities import Roster
 from gpushare_node.enforce.records import Records
 from gpushare_node.guard.identity import ContainerId, Process
-from gpushare_node.guard.reading import Reading
+from gpushare_node.guard.reading import Cap, Reading
 from gpushare_node.guard.rows import Mps
 from gpushare_node.guard.sight import Unit
 from gpushare_node.guard.verdicts import Evict, Facts, Kill, Observe, Report, Scope, Terminate, TerminateClient, Verdict, Warn
@@ -68,7 +68,7 @@ class Actions:
     denied_at: float | None = None
     """When a security module last refused a signal."""
 
-    _told: dict[tuple[About, Unit], float] = field(default_factory=dict)
+    _told: dict[tuple[About, Unit, Cap], float] = field(default_factory=dict)
     _roster: Roster = field(default_factory=Roster)
     _confirmed: SimpleQueue[Process] = field(default_factory=SimpleQueue)
     _terminated: frozenset[Process] = frozenset()
@@ -122,9 +122,9 @@ class Actions:
         return offence is not None and not offence.is_calm
 
     def _remind(self, about: About, facts: Facts, sentence: Callable[[Facts, str], str], now: float) -> None:
-        """Tell it, unless that was done a short while ago."""
-        if (about, facts.unit) not in self._told:
-            self._told[about, facts.unit] = now
+        """Tell it, unless that was done a short while ago, under the same cap."""
+        if (about, facts.unit, facts.cap) not in self._told:
+            self._told[about, facts.unit, facts.cap] = now
             self._tell(about, facts, sentence(facts, self._name(facts)))
 
     def _signal(self, verdict: Terminate | Kill, signal: Signal, reading: Reading, now: float) -> bool:

@@ -150,7 +150,7 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: Terms, kept: M
             is_known = devices <= now.profiles.keys()
             owner = Owner(namespace=pod.namespace, uid=pod.owner or pod.uids[0])
             stray = stray_cap if is_known else None
-            own = Grant(owner=owner, devices=devices, caps=caps, stray_cap=stray)
+            own = Grant(owner=owner, devices=devices, caps=caps, stray_cap=stray, is_gone=pod.is_gone)
             grants.update({ContainerId(pod_uid=uid, container=container): own for uid in pod.uids})
             noticed += [
                 Noticed(Unit(ContainerId(pod.uids[0], container), device), cap) for device, cap in caps.items()

@@ -4,15 +4,15 @@ Makes no call to the API server. What cannot be read anew stays as it was last k
 """
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
 
 from gpushare_node.enforce.firsts import FirstCaps
 from gpushare_node.enforce.grants import Allocations, Noticed, Profiles, by_container, grant, profiles, terms
 from gpushare_node.enforce.identities import Roster
-from gpushare_node.guard.identity import ContainerId
+from gpushare_node.guard.identity import ContainerId, Process
 from gpushare_node.guard.reading import Grant
 from gpushare_node.host.folder import Folder, FolderError, KeptContainer
 from gpushare_node.host.kubelet import Checkpoint, CheckpointError
@@ -35,6 +35,8 @@ _ALLOCATIONS_SECONDS = 10
 
 _REMEMBER_SECONDS = 3600
 """How long caps are remembered of containers that nobody shows. Reboots and outages of the API server take less."""
+
+"""The same holds for whole pods that were deleted while they ran, from when they were last seen on a GPU."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -96,6 +98,8 @@ class Inventory:
     _allocated_at: float | None = None
     _checkpoint: Checkpoint | None = None
     _seen_pods: tuple[PodView, ...] | None = None
+    _present: tuple[PodView, ...] = ()
+    _gone: Mapping[str, tuple[PodView, float]] = field(default_factory=dict)
     _is_due: bool = True
     _is_read: bool = False
     _kept: Mapping[str, KeptContainer] | None = None
@@ -115,14 +119,38 @@ class Inventory:
         is_changed = is_fresh and found != self._seen_pods
         self._is_read = False
         is_allocated = self._allocate(now, at_once=is_changed or has_strays)
+        if is_fresh:
+            is_changed |= self._follow(found, now)
+            found = (*(pod for pod, _ in self._gone.values()), *found)
         if is_fresh and (is_changed or is_allocated):
-            self._seen_pods = found
+            self._seen_pods = self._present
             self.roster = Roster.of(found, tenancy.platform, self._holders())
         self._is_due |= is_changed or is_allocated or self.wall() >= self._next_end
         self.noticed = ()
         if is_fresh and self._is_due:
             self._grant(found, now)
         return is_surveyed
+
+    def note_present(self, processes: Iterable[Process], now: float) -> None:
+        """These are on the GPUs: a pod of theirs runs on, even if the API server shows it no more."""
+        if self._gone:
+            uids = {process.container.pod_uid for process in processes if process.container is not None}
+            self._gone = {uid: (pod, at if uids.isdisjoint(pod.uids) else now) for uid, (pod, at) in self._gone.items()}
+
+    def _follow(self, found: tuple[PodView, ...], now: float) -> bool:
+        """Keep pods that vanish while they run: deleted by force, they may run on for long. Whether any is forgotten."""
+        former, self._present = self._present, found
+        gone = dict(self._gone)
+        if former != found:
+            present = {pod.uids[0] for pod in found}
+            held = {container.pod_uid for container in self.grants}
+            gone.update({
+                pod.uids[0]: (replace(pod, is_gone=True), now) for pod in former
+                if pod.uids[0] in held - present and pod.started and not pod.has_ended
+            })  # fmt: skip
+            gone = {uid: one for uid, one in gone.items() if uid not in present}
+        self._gone = {uid: (pod, at) for uid, (pod, at) in gone.items() if now - at < _REMEMBER_SECONDS}
+        return len(self._gone) < len(gone)
 
     @property
     def is_allocation_known(self) -> bool:

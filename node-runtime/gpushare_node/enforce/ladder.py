@@ -118,8 +118,8 @@ class Ladder:
         """The limits that should stand: of every container seen on a GPU, as long as its cap is one that is acted upon."""
         wanted = {}
         for hold, (container, _) in self._held.items():
-            cap = _cap(reading, container, hold.device)
-            if cap is not None:
+            cap, grant = _cap(reading, container, hold.device), reading.grants.get(container)
+            if cap is not None and grant is not None and not grant.is_gone:
                 wanted[hold] = (container, cap.limit_bytes)
         for device in reading.devices:
             if device.instances is not None or device.uuid in self._refused:

@@ -121,6 +121,7 @@ class Watch:
         self.ladder.ask_mps(devices, now)
         pids = {row.pid for device in devices for row in device.rows or ()}
         identities = self._identities.recognise(pids, self.inventory.roster, self._suspects())
+        self.inventory.note_present(identities.values(), now)
         self._spans_node = self._spans_node or any(
             process.kind in (ProcessKind.TENANT, ProcessKind.SYSTEM) and process.container is not None
             for process in identities.values()

@@ -99,8 +99,8 @@ def _bequeath(sights: dict[str, Sight], reading: Reading, ledger: Ledger) -> Non
     if not ledger.has_moved:
         return
     for unit, offence in tuple(ledger.offences.items()):
-        sight = sights.get(unit.device)
-        if unit.container not in reading.grants and sight is not None and _is_absent(unit, offence, sight):
+        sight, grant = sights.get(unit.device), reading.grants.get(unit.container)
+        if (grant is None or grant.is_gone) and sight is not None and _is_absent(unit, offence, sight):
             ledger.bequeath(unit)
 
 

@@ -46,13 +46,14 @@ class Grant:
 
     Devices are those that tenants hold: a GPU's uuid, or a MIG instance's. A device without a cap is not watched. A container
     that was given several replicas of one device has the sum of their caps. `stray_cap` holds on devices that it was not given;
-    None: there it is only reported.
+    None: there it is only reported. `is_gone`: its pod is known no more; whoever runs on in it is held to its cap all the same.
     """
 
     owner: Owner
     devices: frozenset[str]
     caps: Mapping[str, Cap] = field(default_factory=dict)
     stray_cap: Cap | None = None
+    is_gone: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,7 +55,8 @@ def _report_containers(sight: Sight, grants: Mapping[ContainerId, Grant], ledger
 def _report_blindness(sights: Mapping[str, Sight], grants: Mapping[ContainerId, Grant], ledger: Ledger) -> None:
     """Devices that someone was given under a cap, and on which no process has ever been seen."""
     dark = sights.keys() - ledger.seen
-    given = {device for grant in grants.values() for device in grant.caps if device in dark} if dark else set()
+    present = [grant for grant in grants.values() if not grant.is_gone] if dark else []
+    given = {device for grant in present for device in grant.caps if device in dark}
     ledger.empty = {device: ledger.empty.get(device, ledger.now) for device in sorted(given)}
     for device, since in ledger.empty.items():
         seconds = ledger.now - since

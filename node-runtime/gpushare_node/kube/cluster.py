@@ -87,7 +87,7 @@ class PodView:
     `containers` are names by the container runtime's id, of all kinds of containers. `owner` is the uid of its controller,
     `controller` its kind and name, both empty without one. `started`: when those that run now were started, in seconds since
     1970. `has_claims`: it may have been given devices by claims (DRA), of which nothing is known here. `resources` are the
-    names of NVIDIA's devices that it asks for.
+    names of NVIDIA's devices that it asks for. `is_gone`: the API server shows it no more, and its processes may run on.
     """
 
     uids: tuple[str, ...]
@@ -102,6 +102,7 @@ class PodView:
     started: Mapping[str, float] = field(default_factory=dict)
     has_claims: bool = False
     resources: frozenset[str] = frozenset()
+    is_gone: bool = False
 
     @property
     def has_ended(self) -> bool:

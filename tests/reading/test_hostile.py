@@ -94,7 +94,7 @@ def measure(data: bytes) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def plain_seconds() -> float:
-    """CPU time of a right text of half a mebibyte, in as many pools as an intent may have: what the others are compared with."""
+    """CPU time of a right text of half a mebibyte, in as many pools as an intent may have: what others are compared with."""
     data = SPEC + "".join(HONEST_POOL.format(number) for number in range(2500)).encode()
     assert MIB // 2 < len(data) < MIB * 5 // 8
     measured = measure(data)

@@ -75,10 +75,11 @@ class Tree:
         if self.root.is_dir():
             imitate(new, self.root.stat())
             self._carry(new)
-        for path, content in self.contents.items():
-            if path in self.changed:
-                make_folder(new, str(PurePosixPath(path).parent), self._old)
-                create(new / path, content, self._old.get(path))
+        changed = {path: content for path, content in self.contents.items() if path in self.changed}
+        for folder in dict.fromkeys(path.rpartition("/")[0] or "." for path in changed):
+            make_folder(new, folder, self._old)
+        for path, content in changed.items():
+            create(new / path, content, self._old.get(path))
 
     def _carry(self, new: Path) -> None:
         """Link every file that stays as it is into the new tree, ours and foreign ones; make the folders that are not ours."""

@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from itertools import accumulate
 from pathlib import Path, PurePosixPath
 
 from gpushare.record import Record
@@ -53,7 +54,7 @@ class Folder:
 
     def status(self, path: str) -> os.stat_result | None:
         """What stands at the path itself; None for nothing, and behind anything that is not a real folder."""
-        parent = str(PurePosixPath(path).parent)
+        parent = path.rpartition("/")[0] or "."  # not by pathlib: a first compile asks for some three hundred
         return _status(self.root / path) if self._is_folder(parent) else None
 
     def _is_folder(self, path: str) -> bool:
@@ -65,8 +66,8 @@ class Folder:
 
     def obstacle(self, path: str) -> str | None:
         """The nearest thing above the path that is there and no real folder."""
-        above = [str(parent) for parent in PurePosixPath(path).parents][-2::-1]
-        return next((parent for parent in above if self.status(parent) and not self._is_folder(parent)), None)
+        above = accumulate(path.split("/")[:-1], "{}/{}".format)
+        return next((parent for parent in above if not self._is_folder(parent) and self.status(parent)), None)
 
     def has(self, path: str, content: bytes) -> bool:
         """Whether a regular file with exactly this content stands at the path."""

@@ -56,7 +56,7 @@ lint: $(READY)  ## ruff, mypy, yamllint
 golden: $(READY)  ## compile every example anew: the one way to change expected output
 	$(BIN)/python -m tests.golden.update
 
-bench: $(READY)  ## timings, each against a peer in the same run
+bench: $(READY)  ## timings, each against a peer in the same run; NVIDIA=FOLDER with NVIDIA's charts for the real one
 	$(BIN)/python -m tests.bench
 
 docs: $(READY)  ## write the generated pages under docs/

@@ -18,11 +18,6 @@ def pool(number: int, nodes: str) -> str:
     return f"    pool-{number:04}:\n" + "".join(f"      {key}: {value}\n" for key, value in fields.items())
 
 
-def five_pools() -> str:
-    """One pool of each mode, selected by label."""
-    return HEAD + "".join(pool(number, f"{{matchLabels: {{bench: pool-{number}}}, expected: 10}}") for number in range(5))
-
-
 def many_pools(count: int, nodes: int) -> str:
     """`count` pools of `nodes` named nodes each."""
     def names(number: int) -> str:

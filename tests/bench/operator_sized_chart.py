@@ -1,7 +1,9 @@
 """A chart of the size and build of a large GPU operator's, for timing: about 1,600 rendered lines, a policy object with a block
-for each of twenty operands, hooks, rights, and a subchart that discovers features. Its content is made up.
+for each of twenty operands, hooks, rights, custom resources, much that is switched off, and a subchart with a large schema that
+discovers features. Its content is made up; a test holds its size to the figures of NVIDIA's chart.
 """
 
+import json
 from pathlib import Path
 
 KINDS = ("driver", "toolkit", "plugin", "monitor", "sandbox")
@@ -214,8 +216,29 @@ spec:
           command: [/bin/sh, -c, "true"]
 """
 
+SETTINGS = """\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: NAME
+  namespace: {{ .Release.Namespace }}
+  labels: {{ include "CHART.labels" . | nindent 4 }}
+data: {level: {{ .Values.level | quote }}}
+"""
+
+SWITCHED_OFF = 24
+"""Templates of what a default installation has not."""
+FIELDS_OFF = 35
+"""Plain lines of each of them."""
+RESOURCE_FIELDS = 3290
+"""Of the custom resource's schema."""
+SCHEMA_FIELDS = 2010
+"""Of the schema of the subchart's values."""
+
 COMMON_VALUES = """\
 nameOverride: ""
+level: info
+optional: false
 annotations: {example.org/owner: gpu}
 priorityClassName: system-node-critical
 program:
@@ -244,12 +267,42 @@ def write_chart(folder: Path) -> Path:
         "operator.yaml": WORKLOAD.replace("KIND", "Deployment").replace("NAME", "operator"),
         "rights.yaml": SERVICE_ACCOUNT.replace("NAME", "operator"),
         "hooks.yaml": "".join(HOOK.replace("EVENT", event).replace("NAME", f"operator-{event}") for event in events),
+        **{f"settings-{part}.yaml": SETTINGS.replace("NAME", f"operator-{part}") for part in PARTS},
+        **{f"optional-{number}.yaml": _switched_off(OPERANDS[number % len(OPERANDS)]) for number in range(SWITCHED_OFF)},
     }, "dependencies:\n  - name: discovery\n    version: 0.1.0\n    condition: discovery.enabled\n")
     _write(folder / "charts" / "discovery", "discovery", COMMON_VALUES, {
         "workloads.yaml": "".join(WORKLOAD.replace("KIND", "DaemonSet").replace("NAME", name) for name in DISCOVERY),
         **{f"{name}.yaml": SERVICE_ACCOUNT.replace("NAME", name) for name in DISCOVERY},
+        **{f"settings-{part}.yaml": SETTINGS.replace("NAME", f"discovery-{part}") for part in PARTS},
     })
+    (folder / "charts" / "discovery" / "values.schema.json").write_text(_schema())
+    (folder / "crds").mkdir()
+    (folder / "crds" / "policies.yaml").write_text(_custom_resource())
     return folder
+
+
+def _switched_off(operand: str) -> str:
+    plain = "".join(f"  field-{number:02}: a value of a field that nobody changes\n" for number in range(FIELDS_OFF))
+    levels = "".join(f"  level-{number}: {{{{ .Values.level | default \"info\" | quote }}}}\n" for number in range(5))
+    blocks = POLICY_HEAD + OPERAND_POLICY.replace("NAME", operand) + plain + levels
+    return "{{- if .Values.optional }}\n" + blocks + "{{- end }}\n"
+
+
+def _custom_resource() -> str:
+    head = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: policies.example.org}\n"
+    head += "spec:\n  group: example.org\n  names: {kind: Policy, plural: policies}\n"
+    head += "  scope: Cluster\n  versions:\n    - name: v1\n"
+    head += "      served: true\n      storage: true\n      schema:\n        openAPIV3Schema:\n          type: object\n"
+    described = "              description: what the field means\n              type: string\n"
+    fields = "".join(f"            field{number:04}:\n{described}" for number in range(RESOURCE_FIELDS))
+    return head + "          properties:\n" + fields
+
+
+def _schema() -> str:
+    described = "What the field means, in a sentence that is as long as such sentences are, and where more is written about it."
+    field = {"description": described, "type": ["string", "null"], "minLength": 1, "maxLength": 63}
+    fields = {f"field{number:04}": field for number in range(SCHEMA_FIELDS)}
+    return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": fields})
 
 
 def _write(folder: Path, chart: str, values: str, templates: dict[str, str], more: str = "") -> None:

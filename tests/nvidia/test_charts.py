@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from gpushare import upstream
+from tests.bench.figures import GPU_OPERATOR, figures
 from tests.chart.conftest import run_helm  # noqa: F401 - a fixture
 from tests.golden.update import examples
 from tests.nvidia import charts
@@ -27,6 +28,12 @@ CHARTS = {"gpu-operator": "gpu-operator", "device-plugin": "nvidia-device-plugin
 def chart_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Stack → its chart."""
     return {stack: charts.unpack(name, tmp_path_factory.mktemp(stack)) for stack, name in CHARTS.items()}
+
+
+def test_the_figures_of_the_benchmarks_are_the_charts(chart_of: dict[str, Path], run_helm: Any) -> None:  # noqa: F811
+    chart = chart_of["gpu-operator"]
+    rendered = run_helm(4, "template", "gpu-operator", chart, "--namespace", "gpu-system").stdout
+    assert figures(chart, rendered) == GPU_OPERATOR
 
 
 def own_paths(stack: str) -> dict[str, upstream.ValueFact]:

@@ -6,6 +6,7 @@ Nothing that the watch sends arrives: it is held against what the node is like a
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from gpushare_node.guard.rows import Device, Kind, Mps, Row
 from gpushare_node.host.folder import Folder
 from gpushare_node.host.kubelet import Allocation, Checkpoint
 from gpushare_node.host.tenancy import TenancyFile
-from gpushare_node.kube.cluster import PodView
+from gpushare_node.kube.cluster import Eviction, PodView
 from gpushare_node.nvml.driver import Survey, Versions
 from gpushare_node.procs.linux import LinuxProcesses
 from gpushare_node.procs.processes import GpuUse
@@ -58,6 +59,9 @@ PLACES: tuple[Any, ...] = (*TENANTS, *TENANTS, *TENANTS, *UNKNOWN, *SYSTEM, HOST
 USES = (0, 300, 500, 900, 1500, 2500, 4500)
 SETTINGS = Settings(exit_seconds=2, stuck_seconds=5, kills_per_minute=100_000, strikes=3)
 
+PAID_SECONDS = 2 * 2 * SETTINGS.confirm_seconds + 2
+"""After so much calm nothing is owed any more, however much it was; caps have no grace here."""
+
 
 @dataclass(kw_only=True)
 class Being:
@@ -94,6 +98,23 @@ class Driver:
         """Nothing is kept."""
 
 
+class Asked(Told):
+    """A cluster that says yes to every eviction, and whose pods stay."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: dict[str, str] = {}
+
+    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
+        """`asked` has a letter for each request: b while the pod's budget counts, f where it does not."""
+        self.asked[pod.uids[0]] = self.asked.get(pod.uids[0], "") + ("f" if is_forced else "b")
+        return Eviction.EVICTED
+
+    def is_in_vain(self, uid: str) -> bool:
+        """Whether the pod's budget was asked three times and then passed over three times: then signals are left."""
+        return self.asked.get(uid, "").endswith("bbbfff")
+
+
 @dataclass(kw_only=True)
 class Siege:
     """`pids` are real processes that are nobody's else."""
@@ -106,6 +127,9 @@ class Siege:
     rows: int = 0
     starts: int = 0
     sent: dict[str, int] = field(default_factory=dict)
+    raw: int = 0
+    calm: Counter[int] = field(default_factory=Counter)
+    was_calm: dict[int, bool] = field(default_factory=dict)
     beings: dict[int, Being] = field(default_factory=dict)
     shown: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     lying: set[str] = field(default_factory=set)
@@ -120,8 +144,9 @@ class Siege:
         self.given = {number: frozenset(self.rng.sample(GPUS, 2)) for number in (*TENANTS, *UNKNOWN, DEFIANT)}
         numbers = (*TENANTS, *SYSTEM, DEFIANT)
         self.all_pods = {number: pod(f"pod-{number}", number, **SYSTEM.get(number, {})) for number in numbers}
-        self.clock, self.list, self.told = Hand(), PodList(), Told()
+        self.clock, self.list, self.told = Hand(), PodList(), Asked()
         self.list.known = tuple(self.all_pods.values())
+        self.last_shown = {one.uids[0]: one for one in self.list.known}
         for pid in self.pids[1:]:
             self.born(pid)
         self.defy()
@@ -203,6 +228,7 @@ class Siege:
             self.list.known = tuple(one for number, one in self.all_pods.items() if number not in hidden)
         else:
             self.list.known = tuple(self._renamed(number, one) for number, one in self.all_pods.items())
+        self.last_shown.update((one.uids[0], one) for one in self.list.known)
 
     def _renamed(self, number: int, one: PodView) -> PodView:
         """The pod with its container, or with the next run of it."""
@@ -288,16 +314,18 @@ class Siege:
             self.born(pid)
 
     def check(self, pid: int, name: str) -> None:
-        """The process is of a container that the API server shows, and that is over its cap on a GPU that is its own."""
+        """The process is of a container of a pod as the API server last showed it, and over its cap on one of its own GPUs."""
         being = self.beings[pid]
         assert being.home in (*TENANTS, DEFIANT), f"{name} to {being}"
-        assert any(container_id(being.home) in one.containers for one in self.list.known), f"{name} to an unknown container's"
+        own = self.last_shown[pod_uid(being.home)]
+        assert container_id(being.home) in own.containers, f"{name} to an unknown container's"
         caps = {gpu: CAP_MIB if gpu in self.given[being.home] else 0 for gpu in self.fenced(being.home) - self.lying}
         assert any(self.used_mib(being.home, gpu) > cap for gpu, cap in caps.items()), f"{name} to {being}: not over"
         if self.mode == "mps" and name == "SIGKILL":
             confirmed = {(one.pid, one.start_time) for one in self.confirmed}
-            is_left = any(container_id(being.home) in one.containers for one in self.told.evicted)
+            is_left = self.told.is_in_vain(pod_uid(being.home))
             assert is_left or (pid, being.start_time) in confirmed, "a raw SIGKILL under MPS"
+            self.raw += (pid, being.start_time) not in confirmed
         self.sent[name] = self.sent.get(name, 0) + 1
 
     def fenced(self, home: int) -> frozenset[str]:
@@ -321,3 +349,19 @@ class Siege:
         self.homes = {pid: being.home for pid, being in self.beings.items()}
         self.clock.time += 1
         self.watch.cycle()
+        for home in (*TENANTS, DEFIANT):
+            self.settle(home)
+
+    def settle(self, home: int) -> None:
+        """Who has been within its cap for so long that it owes nothing is asked for anew before any other raw signal."""
+        gpus, own = self.given[home], self.last_shown[pod_uid(home)]
+        if any(self.used_mib(home, gpu) > CAP_MIB for gpu in gpus - self.lying):
+            self.calm[home], self.was_calm[home] = 0, False
+            return
+        rows = (row for gpu in gpus for row in self.shown[gpu] if self.homes.get(row.pid) == home)
+        is_told = not gpus & self.lying and container_id(home) in own.containers
+        is_known = is_told and all(row.used_bytes is not None for row in rows)
+        self.calm[home] += is_known and self.was_calm.get(home, False)
+        self.was_calm[home] = is_known
+        if self.calm[home] >= PAID_SECONDS:
+            self.told.asked.pop(pod_uid(home), None)

@@ -36,7 +36,7 @@ def test_no_signal_without_proof_under_siege(
     siege = besiege(mode, admission, seed)
     while siege.rows < rows:
         siege.cycle()
-    print(f"{siege.rows} rows, sent {siege.sent}, the defiant one ended after {sorted(siege.defied)[-9:]} s")
+    print(f"{siege.rows} rows, sent {siege.sent}, {siege.raw} raw, the defiant one ended after {sorted(siege.defied)[-9:]} s")
     if mode == "time-slicing":
         # Looks that tell nothing, or lies, count nothing, and others may have their turn before it.
         assert len(siege.defied) > 5

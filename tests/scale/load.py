@@ -61,7 +61,8 @@ _WARM_SECONDS, _REST_SECONDS = 900.0, 660.0
 _ARRIVAL_SECONDS, _QUEUE_SECONDS = 60.0, 660.0
 """A node that waits begins anew after ten minutes."""
 _RESTART_SECONDS = 60.0
-_STEPPERS = 4
+_STEPPERS = 16
+"""A look waits for the requests that it makes."""
 
 
 @dataclass(kw_only=True)

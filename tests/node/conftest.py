@@ -8,6 +8,7 @@ import pytest
 from gpushare_node.worker import Promise
 from tests.node.api_server import ApiServer
 from tests.node.enforcement import Stage, two_gpus
+from tests.node.rig import Rig
 from tests.node.silicon import Silicon
 from tests.node.victims import Ward, ward
 
@@ -47,6 +48,12 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Silicon]:
 def stage(tmp_path: Path, two: Silicon, started: Ward) -> Stage:
     """Enforcement on two GPUs, with real processes as tenants."""
     return Stage(tmp_path, two, started)
+
+
+@pytest.fixture
+def rig(tmp_path: Path, two: Silicon, started: Ward) -> Rig:
+    """The same with upkeep and loop."""
+    return Rig(tmp_path, two, started)
 
 
 @pytest.fixture

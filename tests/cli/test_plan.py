@@ -156,8 +156,8 @@ def test_an_edited_bundle_is_compared_as_it_is_now(changed: Path) -> None:
     assert [(one["path"], one["change"]) for one in document["files"]] == [("chart/values.yaml", "changed")]
     (setting,) = document["files"][0]["settings"]
     assert (setting["path"], setting["before"], setting["after"]) == (["admission", "enforce"], "none", "deny")
-    (effect,) = document["effects"]
-    assert (effect["kind"], effect["subject"]) == ("refused", "admission.enforce")
+    told = [(effect["kind"], effect["subject"]) for effect in document["effects"]]
+    assert told == [("refused", "admission.enforce"), ("ended", "admission.enforce")]
     values.unlink()
     done = gpushare("plan", "--format", "json", "bundle", "good.yaml", cwd=changed)
     assert [(one["path"], one["change"]) for one in json.loads(done.stdout)["files"]] == [("chart/values.yaml", "added")]

@@ -14,17 +14,14 @@ from gpushare.compare.effects import EffectKind
 from gpushare.compare.files import settings
 from gpushare.pipeline import Compilation
 from gpushare.render import pools
+from tests.tools.intents import PLATFORM
 
 INTENT = """
 apiVersion: gpushare.dev/v1
 kind: ClusterIntent
 metadata: {name: lab, labels: {a: b}, annotations: {a: b}}
 spec:
-  kubernetes: "1.33"
-  namespace: gpu-system
-  platform:
-    stack: gpu-operator
-    version: v26.7.0
+""" + PLATFORM + """\
     driver: {repository: registry.example.org/nvidia, image: driver, version: "595.91.07"}
     registry: registry.example.org
     imagePullSecrets: [mirror]

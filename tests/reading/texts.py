@@ -2,6 +2,7 @@
 
 from gpushare import schema, source
 from gpushare.diagnostics import Finding
+from tests.tools.intents import PLATFORM
 
 INTENT = """\
 apiVersion: gpushare.dev/v1
@@ -22,11 +23,7 @@ apiVersion: gpushare.dev/v1
 kind: ClusterIntent
 metadata: {name: physics-batch, labels: {team: gpu}, annotations: {any: [1, 2]}}
 spec:
-  kubernetes: "1.33"
-  namespace: gpu-system
-  platform:
-    stack: gpu-operator
-    version: v26.7.0
+""" + PLATFORM + """\
     partitioner: mig-manager
     driver: {repository: registry.example.org/nvidia, image: driver, version: "595.91.07"}
     registry: registry.example.org:5000/mirror

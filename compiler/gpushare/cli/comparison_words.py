@@ -16,34 +16,30 @@ _DERIVED = ("chart/files/", "nodes/", "gpushare.lock.yaml")
 MOST_SHOWN = 12
 """Settings of one file; the JSON document has them all."""
 
+_EFFECTS = {
+    EffectKind.KEEPS_CAP: "running containers keep the cap under which they started, later ones get the new one",
+    EffectKind.ENDED: "running containers that are over their cap are ended from then on",
+    EffectKind.SPARED: "containers over their cap are no longer ended",
+    EffectKind.ENFORCED: "holds for running containers too",
+    EffectKind.REFUSED: "pods that were admitted before may be refused from then on; running pods go on",
+    EffectKind.ADMITTED: "no pod is refused that was admitted before",
+    EffectKind.RESTARTS: "the runtime's pods start anew; running pods go on",
+    EffectKind.REINSTALLED: "another release; uninstall the one that is installed first",
+    EffectKind.ROLLOUT: "how the next changes pace themselves",
+}
+_STRAYS = "running containers of tenants may be ended where they use a GPU that they were not given"
+
+
 def effect(one: Effect, arrow: str) -> str:
     """What happens, to whom."""
-    change = f"{one.subject} {value(one.before)} {arrow} {value(one.after)}"
-    match one.kind:
-        case EffectKind.KEEPS_CAP:
-            return f"{change}: running containers keep the cap under which they started, later ones get the new one"
-        case EffectKind.ENDED if one.pool is None:
-            return f"{change}: running containers of tenants may be ended where they use a GPU that they were not given"
-        case EffectKind.ENDED:
-            return f"{change}: running containers that are over their cap are ended from then on"
-        case EffectKind.SPARED:
-            return f"{change}: containers over their cap are no longer ended"
-        case EffectKind.ENFORCED:
-            return f"{change}: holds for running containers too"
-        case EffectKind.REFUSED:
-            return f"{change}: pods that were admitted before may be refused from then on; running pods go on"
-        case EffectKind.ADMITTED:
-            return f"{change}: no pod is refused that was admitted before"
-        case EffectKind.RESTARTS if one.pool is not None:
-            return "the runtime's pods of the pool start anew and check the layout; running pods go on"
-        case EffectKind.RESTARTS:
-            return f"{change}: the runtime's pods start anew; running pods go on"
-        case EffectKind.REINSTALLED:
-            return f"{change}: another release; uninstall the one that is installed first"
-        case EffectKind.ROLLOUT:
-            return f"{change}: how the next changes pace themselves"
-        case _:
-            assert_never(one.kind)
+    if one.kind is EffectKind.RESTARTS and one.pool is not None:
+        return "the runtime's pods of the pool start anew and check the layout; running pods go on"
+    what = _STRAYS if one.kind is EffectKind.ENDED and one.pool is None else _EFFECTS[one.kind]
+    return f"{one.subject} {_before_and_after(one, arrow)}: {what}"
+
+
+def _before_and_after(one: Effect | SettingChange, arrow: str) -> str:
+    return f"{value(one.before)} {arrow} {value(one.after)}"
 
 
 def outage(one: Outage) -> str:
@@ -103,7 +99,7 @@ def setting(one: SettingChange, arrow: str) -> str:
         case Kind.REMOVED:
             return f"{path}: {value(one.before)} is gone"
         case Kind.CHANGED:
-            return f"{path}: {value(one.before)} {arrow} {value(one.after)}"
+            return f"{path}: {_before_and_after(one, arrow)}"
         case _:
             assert_never(one.kind)
 

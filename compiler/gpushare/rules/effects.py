@@ -7,7 +7,7 @@ from gpushare import caps, upstream
 from gpushare.diagnostics import Finding, Severity
 from gpushare.intent import CapValue, CapWord, Enforcement, Mechanism, MemoryEach, Mig, Mode, OnBusy, Pool, Stack
 from gpushare.rules.phrases import a_card, counted
-from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.rules.rule import Context, Rule, pool_path, warn_of_pool
 from gpushare.shares import Kind
 from gpushare.units import MIB, show_bytes
 
@@ -32,13 +32,7 @@ def check_effect(context: Context) -> Iterator[Finding]:
         shared = [kind for kind in kinds if kind.shared]
         of_sharing = _of_sharing(pool, shared) if shared else _unshared(context, pool)
         for steps, why, hint in (*of_sharing, *_of_rollout(context, pool)):
-            yield Finding(
-                code="GS508",
-                severity=Severity.WARNING,
-                message=f"{'.'.join(steps)} has no effect: {why}",
-                hints=(hint,),
-                path=pool_path(pool, *steps),
-            )
+            yield warn_of_pool("GS508", pool, f"{'.'.join(steps)} has no effect: {why}", hint, *steps)
 
 
 def _unshared(context: Context, pool: Pool) -> _Idle:
@@ -100,13 +94,9 @@ def check_daemon(context: Context) -> Iterator[Finding]:
         for kind in context.kinds(pool) or ():
             if caps.wanted_cap(pool, kind.profile) is CapWord.NONE and kind.memory_mib:
                 even, clients = kind.memory_mib // kind.replicas, counted(kind.replicas, "client")
-                yield Finding(
-                    code="GS512",
-                    severity=Severity.WARNING,
-                    message=f"with cap: none the MPS daemon still gives each of {clients} {even}Mi at most",
-                    hints=("write cap: even to say so, or mode: time-slicing, where a container may use all memory",),
-                    path=pool_path(pool, "memory", "cap"),
-                )
+                message = f"with cap: none the MPS daemon still gives each of {clients} {even}Mi at most"
+                hint = "write cap: even to say so, or mode: time-slicing, where a container may use all memory"
+                yield warn_of_pool("GS512", pool, message, hint, "memory", "cap")
 
 
 def check_driver_limits(context: Context) -> Iterator[Finding]:
@@ -117,13 +107,9 @@ def check_driver_limits(context: Context) -> Iterator[Finding]:
         return
     for pool in context.intent.pools:
         if pool.enforcement.mechanism is Mechanism.DRIVER and not is_misplaced(pool):
-            yield Finding(
-                code="GS513",
-                severity=Severity.WARNING,
-                message=f"driver {version} has no memory limits, so no cap of pool {pool.name} is held",
-                hints=(f"write mechanism: auto, or a driver from R{DRIVER_LIMITS_FROM} on",),
-                path=pool_path(pool, "enforcement", "mechanism"),
-            )
+            message = f"driver {version} has no memory limits, so no cap of pool {pool.name} is held"
+            hint = f"write mechanism: auto, or a driver from R{DRIVER_LIMITS_FROM} on"
+            yield warn_of_pool("GS513", pool, message, hint, "enforcement", "mechanism")
 
 
 def operator_driver(context: Context) -> str:
@@ -163,13 +149,9 @@ def check_oversubscription(context: Context) -> Iterator[Finding]:
             card = context.card(pool)
             device = kind.profile.name if kind.profile else a_card(card) if card else "the device"
             needed = f"{counted(kind.replicas, 'container')} at their caps need {together}Mi"
-            yield Finding(
-                code="GS515",
-                severity=Severity.WARNING,
-                message=f"{needed}, and {device} has {usable // MIB}Mi",
-                hints=("whoever allocates last fails, within its cap: a smaller cap, or fewer replicas, lets all have theirs",),
-                path=pool_path(pool, "memory", "oversubscribe"),
-            )
+            message = f"{needed}, and {device} has {usable // MIB}Mi"
+            hint = "whoever allocates last fails, within its cap: a smaller cap, or fewer replicas, lets all have theirs"
+            yield warn_of_pool("GS515", pool, message, hint, "memory", "oversubscribe")
 
 
 def _sizes(context: Context) -> Iterator[tuple[Pool, Kind, int]]:

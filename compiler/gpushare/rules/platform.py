@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from gpushare import sharing_profiles
 from gpushare.diagnostics import Finding, Path, Severity
 from gpushare.intent import Mig, MigStrategy, Mps, Partitioner, Pool, Stack
-from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.rules.rule import Context, Rule, pool_path, warn_of_pool
 from gpushare.units import is_dns_subdomain
 
 HERE = ("spec", "platform")
@@ -143,13 +143,9 @@ def check_foreign_partitioner(context: Context) -> Iterator[Finding]:
         return
     for pool in context.intent.pools:
         if isinstance(pool.sharing, Mig):
-            yield Finding(
-                code="GS716",
-                severity=Severity.WARNING,
-                message=f"an operator that is already there may run mig-manager, which would undo the layout of {pool.name}",
-                hints=("set its migManager.enabled: false, or label these nodes nvidia.com/gpu.deploy.mig-manager=false",),
-                path=pool_path(pool, "sharing", "mode"),
-            )
+            message = f"an operator that is already there may run mig-manager, which would undo the layout of {pool.name}"
+            hint = "set its migManager.enabled: false, or label these nodes nvidia.com/gpu.deploy.mig-manager=false"
+            yield warn_of_pool("GS716", pool, message, hint, "sharing", "mode")
 
 
 def check_namespace(context: Context) -> Iterator[Finding]:

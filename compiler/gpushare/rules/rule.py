@@ -10,7 +10,7 @@ from typing import Any
 
 from gpushare import shares
 from gpushare.catalog import Card, Catalog
-from gpushare.diagnostics import Finding, Path
+from gpushare.diagnostics import Finding, Path, Severity
 from gpushare.intent import Intent, Layout, Pool
 from gpushare.record import NOTHING, Record
 from gpushare.selectors import Territories
@@ -71,6 +71,11 @@ class Rule(Record):
 
     code: str
     check: Callable[[Context], Iterator[Finding]]
+
+
+def warn_of_pool(code: str, pool: Pool, message: str, hint: str, *steps: str | int) -> Finding:
+    """A warning about one field of a pool, whose steps are given."""
+    return Finding(code=code, severity=Severity.WARNING, message=message, hints=(hint,), path=pool_path(pool, *steps))
 
 
 def pool_path(pool: Pool, *steps: str | int) -> Path:

@@ -283,7 +283,7 @@ def test_who_is_affected_is_said(path: str, value: Any, kind: EffectKind) -> Non
 def test_another_namespace_restarts_nobody_and_makes_tenants_of_those_who_run_there(mode: str) -> None:
     document = changed("spec/admission/enforce", mode)
     other = copy.deepcopy(document)
-    other["spec"]["quotas"]["lhcb"] = {"notebooks": 1}
+    other["spec"]["quotas"]["lhcb"] = {"slices": {"1g.5gb": 1}}
     told = comparison(compiled(document), compiled(other)).effects
     kinds = [EffectKind.REFUSED, EffectKind.ENDED] if mode == "deny" else [EffectKind.REFUSED]
     assert [(one.kind, one.pool, one.subject) for one in told] == [(kind, None, "admission.tenants") for kind in kinds]

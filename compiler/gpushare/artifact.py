@@ -1,6 +1,12 @@
 """A file of the bundle before it is a file: a relative path and its text. Imports nothing of ours, writes nothing."""
 
-import hashlib
+try:  # hashlib loads OpenSSL before anything is asked of it, a twentieth of a cold compile; Python's own `random` does this too
+    from _sha2 import sha256  # type: ignore[import-not-found]  # of CPython from 3.12 on
+except ImportError:
+    try:
+        from _sha256 import sha256  # type: ignore[import-not-found]  # of CPython before
+    except ImportError:
+        from hashlib import sha256
 
 from gpushare.record import Record
 
@@ -17,7 +23,12 @@ class Artifact(Record):
 
 def digest(text: str) -> str:
     """The text's identity in lock files and annotations: `sha256:` and 64 hex digits of its UTF-8 bytes."""
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    return "sha256:" + hexdigest(text.encode())
+
+
+def hexdigest(content: bytes) -> str:
+    """64 hex digits of SHA-256."""
+    return str(sha256(content).hexdigest())
 
 
 def is_bundle_path(path: str) -> bool:

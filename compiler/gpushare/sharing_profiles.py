@@ -5,11 +5,11 @@ are lenient or fail late; what they need is written here once: one sharing strat
 once and in its sanitised form, MIG strategy `none` beside MPS, mig-parted profiles with `+` and every GPU covered once.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpushare import emit
+from gpushare.artifact import hexdigest
 from gpushare.catalog import Card
 from gpushare.intent import Exclusive, Layout, Mig, Mode, Mps, SharePlacement, Sharing
 from gpushare.shares import Kind
@@ -28,7 +28,7 @@ _POLICY = {SharePlacement.SPREAD: "distributed", SharePlacement.PACK: "packed"}
 
 def content_hash(content: Any) -> str:
     """Eight hex digits of a document's canonical JSON: its identity in labels and keys."""
-    return hashlib.sha256(emit.canonical_json(content).encode()).hexdigest()[:8]
+    return hexdigest(emit.canonical_json(content).encode())[:8]
 
 
 def plugin_config(sharing: Sharing, kinds: Iterable[Kind]) -> dict[str, Any]:

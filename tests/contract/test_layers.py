@@ -56,6 +56,7 @@ COMPILER = House(
         "jinja2": {"gpushare.cli.init"},
         "click": {"gpushare.cli"},
         "kubernetes": {"gpushare.live"},
+        "_sha2": {"gpushare.artifact"},  # CPython's own from 3.12 on
     },
 )
 

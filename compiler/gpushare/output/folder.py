@@ -4,7 +4,6 @@ Knows paths, bytes and digests; neither locks nor the order in which a bundle is
 """
 
 import errno
-import hashlib
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from enum import StrEnum
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
 
+from gpushare.artifact import hexdigest
 from gpushare.record import Record
 
 
@@ -81,7 +81,7 @@ class Folder:
         found = self.status(path)
         if found is None or not stat.S_ISREG(found.st_mode):
             return False
-        return "sha256:" + hashlib.sha256(self._read(path)).hexdigest() in digests
+        return "sha256:" + hexdigest(self._read(path)) in digests
 
     def _read(self, path: str) -> bytes:
         with (self.root / path).open("rb") as file:

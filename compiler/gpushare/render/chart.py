@@ -3,13 +3,12 @@
 Values are complete, since a chart's values.yaml is its defaults: the keys are those of the chart's own file.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare import __version__, resources
 from gpushare.admission import MUTATING_KUBERNETES
-from gpushare.artifact import Artifact
+from gpushare.artifact import Artifact, hexdigest
 from gpushare.intent import Action, Mode, OnBusy, Partitioner, Platform, Stack
 from gpushare.plan import Plan, PoolPlan
 
@@ -87,7 +86,7 @@ def _pool(pool: PoolPlan, policy: str) -> dict[str, Any]:
         "sharedResources": sorted({device.resource for device in pool.devices if device.replicas > 1}),
         "namespaces": list(pool.pool.namespaces),
         "default": pool.pool.is_default,
-        "policy": hashlib.sha256(policy.encode()).hexdigest()[:8],
+        "policy": hexdigest(policy.encode())[:8],
     }
 
 

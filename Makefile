@@ -62,8 +62,8 @@ bench: $(READY)  ## timings, each against a peer in the same run; NVIDIA=FOLDER 
 docs: $(READY)  ## write the generated pages under docs/
 	$(BIN)/python docs/generate.py
 
-test-cluster: $(READY)  ## the scenarios on a real cluster alone; ARGS='-k tenants' for some
-	$(BIN)/python -m pytest -m cluster $(ARGS)
+test-cluster: $(READY)  ## the scenarios on a real cluster alone; ARGS='-k tenants' for some, NVIDIA=FOLDER for NVIDIA's own plugin
+	$(BIN)/python -m pytest -m cluster -rs $(ARGS)
 
 cluster-up: $(READY)  ## a real cluster of two nodes to work with by hand; NAME=x for another beside it
 	$(CLUSTER) up

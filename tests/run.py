@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 
@@ -47,7 +47,8 @@ unshare --mount --net --pid --fork --propagation private sh -euc '
 _CONTAINERS = {"runc": "runc", "openssl": "openssl"}
 CLUSTER = Suite(
     # Much of it is waiting: clusters side by side, and a file of tests on one of them.
-    name="a real cluster", marked="cluster", distribution=("-n", "3", "--dist", "loadfile"), needs_root=True, probe=_PROBE,
+    name="a real cluster", marked="cluster and not nvidia", distribution=("-n", "3", "--dist", "loadfile"),
+    needs_root=True, probe=_PROBE,
     tools=_GCC | _CONTAINERS | {
         "buildah": "buildah", "mmdebstrap": "mmdebstrap", "skopeo": "skopeo", "etcd": "etcd-server", "ip": "iproute2",
         "nsenter": "util-linux", "sysctl": "procps", "/usr/lib/cni/ptp": "containernetworking-plugins", "go": "",
@@ -63,7 +64,8 @@ SUITES = (
         },
     ),
     CLUSTER,
-    Suite(name="NVIDIA's charts", marked="nvidia", distribution=(), tools={}, needs_folder="NVIDIA"),
+    replace(CLUSTER, name="NVIDIA's own plugin on it", marked="cluster and nvidia", distribution=(), needs_folder="NVIDIA"),
+    Suite(name="NVIDIA's charts", marked="nvidia and not cluster", distribution=(), tools={}, needs_folder="NVIDIA"),
     Suite(name="a real GPU", marked="gpu", distribution=(), tools={_NVIDIA: ""}),
 )  # fmt: skip
 

@@ -1,18 +1,39 @@
 """A stand-in for NVIDIA's MPS control program, which the driver lays into containers.
 
-It answers from two files in the daemon's pipe directory: `server`, the server's pid, and `clients`, one pid a line. What it has
-ended it writes to `terminated`.
+Its daemon is files in the pipe directory: `server`, the server's pid; `clients`, one pid a line; `percentage` and `limit`, what
+was set. What it has ended it writes to `terminated`. With `-d` it starts a server at once, where NVIDIA's waits for the first
+client; the server ends with `quit`.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
-PROGRAM = """#!/usr/bin/python3 -ISB
-import os, pathlib, sys
+_PROGRAM = """#!/usr/bin/python3 -ISB
+import os, pathlib, signal, sys
 pipe = pathlib.Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
+
+def start():
+    import subprocess
+    pipe.joinpath("clients").write_text("")
+    pathlib.Path(os.environ["CUDA_MPS_LOG_DIRECTORY"], "control.log").touch()
+    nowhere = subprocess.DEVNULL
+    server = subprocess.Popen(%r, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
+    pipe.joinpath("server").write_text(f"{server.pid}\\n")
+
+def told(name, otherwise):
+    file = pipe / name
+    return file.read_text() if file.exists() else otherwise
+
+if sys.argv[1:] == ["-d"]:
+    sys.exit(start())
+if not (pipe / "server").exists():
+    sys.exit("Cannot find MPS control daemon process")
 clients = (pipe / "clients").read_text().split()
 match sys.stdin.read().split():
     case ["get_default_active_thread_percentage"]:
-        print("25.0")
+        print(told("percentage", "25.0"))
+    case ["set_default_active_thread_percentage", percentage]:
+        (pipe / "percentage").write_text(f"{float(percentage):.1f}")
     case ["get_server_list"]:
         print((pipe / "server").read_text().strip())
     case ["get_client_list", _]:
@@ -23,17 +44,23 @@ match sys.stdin.read().split():
             file.write(client + "\\n")
         print("Success")
     case ["get_default_device_pinned_mem_limit", _]:
-        print("3840M")
+        print(told("limit", "3840M"))
+    case ["set_default_device_pinned_mem_limit", _, limit]:
+        (pipe / "limit").write_text(limit)
+    case ["quit"]:
+        os.kill(int((pipe / "server").read_text()), signal.SIGTERM)
+        for name in ("server", "clients", "percentage", "limit"):
+            (pipe / name).unlink(missing_ok=True)
     case _:
         sys.exit("unknown command")
 """
 INSIDE = "/usr/bin/nvidia-cuda-mps-control"
 
 
-def write_program(folder: Path) -> Path:
-    """The control program."""
+def write_program(folder: Path, server: Sequence[str] = ()) -> Path:
+    """The control program. `server`: the command of its server, for where the daemon itself is started."""
     program = folder / "nvidia-cuda-mps-control"
     folder.mkdir(parents=True, exist_ok=True)
-    program.write_text(PROGRAM)
+    program.write_text(_PROGRAM % (list(server),))
     program.chmod(0o755)
     return program

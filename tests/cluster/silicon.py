@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.cluster import machine, mps_control
 from tests.cluster.cluster import Cluster
 from tests.cluster.node import Driver, Node
+from tests.cluster.nvidia import start
 from tests.node.silicon import Silicon, build
 
 _STATE = "/dev/nvidia-silicon"
@@ -24,6 +25,8 @@ class Fleet:
         self.cards = cards
         self.silicon: dict[str, Silicon] = {}
         self.plugins: dict[str, int] = {}
+        self.nodes_of_nvidia: set[str] = set()
+        """Where NVIDIA's own programs run in place of the tests' own plugin."""
 
     def driver(self, node: Node) -> Driver:
         """What NVIDIA's runtime would lay into containers on this node."""
@@ -43,8 +46,11 @@ class Fleet:
             **self.silicon[node.name].environment,
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)]),
         }  # fmt: skip
-        command = node.command(sys.executable, "-m", "tests.cluster.plugin", "--node", node.name,
-                               "--proxy", cluster.control_plane.proxy)  # fmt: skip
+        if node.name in self.nodes_of_nvidia:
+            command = start.command(cluster, node, self.silicon[node.name])
+        else:
+            command = node.command(sys.executable, "-m", "tests.cluster.plugin", "--node", node.name,
+                                   "--proxy", cluster.control_plane.proxy)  # fmt: skip
         self.plugins[node.name] = machine.start(command, node.folder / "plugin.log", environment)
 
     def stop_plugin(self, node: Node) -> None:

@@ -192,3 +192,14 @@ def test_the_command_line_makes_fills_and_shows_a_node(tmp_path):
     assert "900001" in silicon_command("show", **made)
     silicon_command("take", "0", "900001", **made)
     assert "900001" not in silicon_command("show", **made)
+
+
+def test_gpus_are_connected_by_pci_alone(mixed):
+    with session():
+        first, second = device(0), device(1)
+        assert pynvml.nvmlDeviceGetTopologyCommonAncestor(first, second) == pynvml.NVML_TOPOLOGY_HOSTBRIDGE
+        with refused(2):
+            pynvml.nvmlDeviceGetTopologyCommonAncestor(first, first)
+        for ask in (pynvml.nvmlDeviceGetNvLinkState, pynvml.nvmlDeviceGetNvLinkRemotePciInfo):
+            with refused(3):
+                ask(first, 0)

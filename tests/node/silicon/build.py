@@ -15,7 +15,7 @@ from tests.node.silicon import layout
 from tests.tools import cache
 
 SOURCES = Path(__file__).parent
-LIBRARY = ("node.c", "devices.c", "mig.c", "compute.c", "processes.c", "events.c")
+LIBRARY = ("node.c", "devices.c", "mig.c", "compute.c", "processes.c", "topology.c", "events.c")
 SONAME = "libnvidia-ml.so.1"
 
 MEMORY_LIMITS = frozenset({"nvmlDeviceSetMemoryLimits_v1", "nvmlDeviceGetMemoryLimits_v1"})

@@ -54,6 +54,11 @@ nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
     return OK;
 }
 
+nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version)
+{
+    return nvmlSystemGetCudaDriverVersion_v2(version);
+}
+
 /* The first word of the command line. Needs no GPU, so any process of the machine has a name. */
 nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
 {

@@ -1,0 +1,136 @@
+"""Every mode follows every other as an upgrade of one release, with tenants on the GPUs.
+
+node-1 is under NVIDIA's own device plugin, feature discovery and MPS control daemon; node-2 under the tests' own plugin, which
+so is held to NVIDIA's. Needs `NVIDIA=FOLDER`; left out without it.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.cluster.lab import A100, Lab, intent
+from tests.nvidia import charts
+
+pytestmark = [
+    pytest.mark.cluster, pytest.mark.nvidia, pytest.mark.skipif(charts.folder() is None, reason="NVIDIA=FOLDER is not given"),
+]  # fmt: skip
+
+GPU, SHARED, SLICE = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"
+POOLS = {"node-1": "nvidias", "node-2": "own"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mode:
+    """What a pool asks for, what each node then offers, and tenants that stand in the way of every other mode."""
+
+    sharing: str
+    offer: dict[str, int]
+    resource: str
+    tenants: int = 1
+    kind: str = "compute"
+
+
+MODES = {
+    "exclusive": Mode(sharing="{mode: exclusive}", offer={GPU: 2}, resource=GPU, tenants=2),
+    "time-slicing": Mode(sharing="{mode: time-slicing, replicas: 4}", offer={SHARED: 8}, resource=SHARED),
+    "mps": Mode(sharing="{mode: mps, replicas: 4}", offer={SHARED: 8}, resource=SHARED, kind="mps"),
+    "mig-mixed": Mode(sharing="{mode: mig, layout: {1g.5gb: 7}}", offer={SLICE: 14}, resource=SLICE),
+    "mig-single": Mode(sharing="{mode: mig, layout: {1g.5gb: 7}, strategy: single}", offer={GPU: 14}, resource=GPU),
+    "mig-shared": Mode(
+        sharing="{mode: mig, layout: {2g.10gb: 3}, replicas: {2g.10gb: 2}}",
+        offer={"nvidia.com/mig-2g.10gb.shared": 12}, resource="nvidia.com/mig-2g.10gb.shared",
+    ),
+    "per-gpu": Mode(
+        sharing="{mode: mig, layouts: [{gpus: [0], layout: {3g.20gb: 2}}, {gpus: [1], layout: none}]}",
+        offer={"nvidia.com/mig-3g.20gb": 2, GPU: 1}, resource="nvidia.com/mig-3g.20gb",
+    ),
+}  # fmt: skip
+
+
+def walk() -> Iterator[tuple[str, str]]:
+    """Every ordered pair once, each beginning where the one before has ended."""
+    left = {one: [other for other in MODES if other != one] for one in MODES}
+    path, found = [next(iter(MODES))], []
+    while path:
+        if left[path[-1]]:
+            path.append(left[path[-1]].pop())
+        else:
+            found.append(path.pop())
+    found.reverse()
+    return itertools.pairwise(found)
+
+
+STEPS = [(former, then, ("wait", "wait", "evict", "evict")[number % 4]) for number, (former, then) in enumerate(walk())]
+
+
+class Stand:
+    """Each node in a pool of its own, node-1 with NVIDIA's programs."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.mode = ""
+        """In which both nodes stand, unless a step has broken off."""
+
+    def reach(self, name: str) -> None:
+        """Both nodes in the mode, wherever they stand now."""
+        if self.mode != name:
+            self.upgrade(name, "evict")
+            self.await_mode(name)
+
+    def upgrade(self, name: str, on_busy: str) -> None:
+        """Install the mode on both nodes."""
+        self.mode = ""
+        fields = f"card: a100-sxm4-40gb, sharing: {MODES[name].sharing}, rollout: {{onBusy: {on_busy}}}"
+        self.lab.install(intent(**dict.fromkeys(POOLS.values(), fields)))
+
+    def await_mode(self, name: str) -> None:
+        """Until both nodes offer what the plan says, and nothing besides."""
+        lab, offer = self.lab, MODES[name].offer
+        for node in POOLS:
+            lab.cluster.wait(lambda node=node: lab.offer(node) == offer, f"{node} offers {offer}")
+            lab.await_reason(node, "Ready")
+            lab.cluster.wait(lambda node=node: not lab.taints(node), f"{node} has no taint")
+        self.mode = name
+
+    def occupy(self, name: str) -> dict[str, str]:
+        """Tenants on both nodes: name → node."""
+        mode = MODES[name]
+        tenants = {f"tenant-{number}-{node}": node for node in POOLS for number in range(mode.tenants)}
+        for tenant, node in tenants.items():
+            chosen = {"kubernetes.io/hostname": node, "gpushare.dev/pool": POOLS[node]}
+            self.lab.start(tenant, node, mode.resource, "--mib", "100", "--kind", mode.kind, nodeSelector=chosen)
+        for tenant in tenants:
+            self.lab.await_tenant(tenant, "ready")
+        return tenants
+
+
+@pytest.fixture(scope="module")
+def stand(lab: Lab) -> Iterator[Stand]:
+    """Idle, in no mode. Afterwards the tests' own plugin is on both nodes again."""
+    lab.fleet.nodes_of_nvidia.add("node-1")
+    for node, pool in POOLS.items():
+        lab.equip(node, A100)
+        lab.choose(**{node.replace("-", "_"): pool})
+    yield Stand(lab)
+    lab.clear()
+    lab.fleet.stop_plugin(lab.node("node-1"))
+    lab.fleet.nodes_of_nvidia.clear()
+    lab.fleet.start_plugin(lab.cluster, lab.node("node-1"))
+
+
+@pytest.mark.parametrize(("former", "then", "on_busy"), STEPS, ids=["-to-".join(step[:2]) + f"-{step[2]}" for step in STEPS])
+def test_every_mode_follows_every_other_with_tenants_on_the_gpus(stand: Stand, former: str, then: str, on_busy: str) -> None:
+    lab = stand.lab
+    stand.reach(former)
+    tenants = stand.occupy(former)
+    stand.upgrade(then, on_busy)
+    if on_busy == "wait":
+        for tenant, node in tenants.items():
+            assert tenant in lab.await_reason(node, "GPUBusy")["message"]
+            assert lab.offer(node) == MODES[former].offer
+            assert lab.phase(tenant) == "Running"
+        lab.dismiss(*tenants)
+    stand.await_mode(then)
+    assert {lab.phase(tenant) for tenant in tenants} == {"Gone"}

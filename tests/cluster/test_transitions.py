@@ -16,40 +16,48 @@ pytestmark = [
     pytest.mark.cluster, pytest.mark.nvidia, pytest.mark.skipif(charts.folder() is None, reason="NVIDIA=FOLDER is not given"),
 ]  # fmt: skip
 
+LABEL = "nvidia.com/device-plugin.config"
 GPU, SHARED, SLICE = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"
 POOLS = {"node-1": "nvidias", "node-2": "own"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mode:
-    """What a pool asks for, what each node then offers, and tenants that stand in the way of every other mode."""
+    """What a pool asks for, what each node then offers, and tenants that stand in the way of every other mode.
+
+    `profile`: how the device plugin's config begins, for by turns and under MPS the offer is the same.
+    """
 
     sharing: str
+    profile: str
     offer: dict[str, int]
     resource: str
     tenants: int = 1
     kind: str = "compute"
 
 
+MIG_SHARED, HALF = "nvidia.com/mig-2g.10gb.shared", "nvidia.com/mig-3g.20gb"
 MODES = {
-    "exclusive": Mode(sharing="{mode: exclusive}", offer={GPU: 2}, resource=GPU, tenants=2),
-    "time-slicing": Mode(sharing="{mode: time-slicing, replicas: 4}", offer={SHARED: 8}, resource=SHARED),
-    "mps": Mode(sharing="{mode: mps, replicas: 4}", offer={SHARED: 8}, resource=SHARED, kind="mps"),
-    "mig-mixed": Mode(sharing="{mode: mig, layout: {1g.5gb: 7}}", offer={SLICE: 14}, resource=SLICE),
-    "mig-single": Mode(sharing="{mode: mig, layout: {1g.5gb: 7}, strategy: single}", offer={GPU: 14}, resource=GPU),
+    "exclusive": Mode(profile="exclusive", sharing="mode: exclusive", offer={GPU: 2}, resource=GPU, tenants=2),
+    "time-slicing": Mode(profile="time-slicing", sharing="mode: time-slicing, replicas: 4", offer={SHARED: 8}, resource=SHARED),
+    "mps": Mode(profile="mps", sharing="mode: mps, replicas: 4", offer={SHARED: 8}, resource=SHARED, kind="mps"),
+    "mig-mixed": Mode(profile="mig", sharing="mode: mig, layout: {1g.5gb: 7}", offer={SLICE: 14}, resource=SLICE),
+    "mig-single": Mode(
+        profile="mig", sharing="mode: mig, layout: {1g.5gb: 7}, strategy: single", offer={GPU: 14}, resource=GPU,
+    ),
     "mig-shared": Mode(
-        sharing="{mode: mig, layout: {2g.10gb: 3}, replicas: {2g.10gb: 2}}",
-        offer={"nvidia.com/mig-2g.10gb.shared": 12}, resource="nvidia.com/mig-2g.10gb.shared",
+        profile="mig", sharing="mode: mig, layout: {2g.10gb: 3}, replicas: {2g.10gb: 2}", offer={MIG_SHARED: 12},
+        resource=MIG_SHARED,
     ),
     "per-gpu": Mode(
-        sharing="{mode: mig, layouts: [{gpus: [0], layout: {3g.20gb: 2}}, {gpus: [1], layout: none}]}",
-        offer={"nvidia.com/mig-3g.20gb": 2, GPU: 1}, resource="nvidia.com/mig-3g.20gb",
+        profile="mig", sharing="mode: mig, layouts: [{gpus: [0], layout: {3g.20gb: 2}}, {gpus: [1], layout: none}]",
+        offer={HALF: 2, GPU: 1}, resource=HALF,
     ),
 }  # fmt: skip
 
 
 def walk() -> Iterator[tuple[str, str]]:
-    """Every ordered pair once, each beginning where the one before has ended: rounds of one stride through a prime number of modes."""
+    """Every ordered pair once, each beginning where the one before has ended: in rounds of one stride, for seven is prime."""
     names = list(MODES)
     for stride in range(1, len(names)):
         for step in range(len(names)):
@@ -80,14 +88,15 @@ class Stand:
     def upgrade(self, name: str, on_busy: str) -> None:
         """Install the mode on both nodes."""
         self.mode = ""
-        fields = f"card: a100-sxm4-40gb, sharing: {MODES[name].sharing}, rollout: {{onBusy: {on_busy}}}"
+        fields = f"card: a100-sxm4-40gb, sharing: {{{MODES[name].sharing}}}, rollout: {{onBusy: {on_busy}}}"
         self.lab.install(intent(**dict.fromkeys(POOLS.values(), fields)))
 
     def await_mode(self, name: str) -> None:
         """Until both nodes offer what the plan says, and nothing besides."""
-        lab, offer = self.lab, MODES[name].offer
+        lab, mode = self.lab, MODES[name]
         for node in POOLS:
-            lab.cluster.wait(lambda node=node: lab.offer(node) == offer, f"{node} offers {offer}")
+            lab.cluster.wait(lambda node=node: lab.labels(node).get(LABEL, "").startswith(mode.profile), f"{node} is of {mode.profile}")
+            lab.cluster.wait(lambda node=node: lab.offer(node) == mode.offer, f"{node} offers {mode.offer}")
             lab.await_reason(node, "Ready")
             lab.cluster.wait(lambda node=node: not lab.taints(node), f"{node} has no taint")
         self.mode = name

@@ -95,7 +95,10 @@ class Stand:
         """Until both nodes offer what the plan says, and nothing besides."""
         lab, mode = self.lab, MODES[name]
         for node in POOLS:
-            lab.cluster.wait(lambda node=node: lab.labels(node).get(LABEL, "").startswith(mode.profile), f"{node} is of {mode.profile}")
+            def is_labelled(node: str = node) -> bool:
+                return lab.labels(node).get(LABEL, "").startswith(mode.profile)
+
+            lab.cluster.wait(is_labelled, f"{node} is of {mode.profile}")
             lab.cluster.wait(lambda node=node: lab.offer(node) == mode.offer, f"{node} offers {mode.offer}")
             lab.await_reason(node, "Ready")
             lab.cluster.wait(lambda node=node: not lab.taints(node), f"{node} has no taint")

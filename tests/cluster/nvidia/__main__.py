@@ -30,15 +30,15 @@ class Node:
         self._path = f"/api/v1/namespaces/{namespace}/configmaps/gpushare-profiles"
         self._proxy = proxy
         self._features = place.folder / "features"
+        path = f"{place.folder / 'bin'}:{os.environ['PATH']}"
         self._plugin = Pod(
-            place, "nvidia-device-plugin", DEVICE_DISCOVERY_STRATEGY="nvml", PASS_DEVICE_SPECS="false",
+            place, "nvidia-device-plugin", DEVICE_DISCOVERY_STRATEGY="nvml", PASS_DEVICE_SPECS="false", PATH=path,
             DEVICE_LIST_STRATEGY="envvar", NVIDIA_DRIVER_ROOT="/", FAIL_ON_INIT_ERROR="true", MPS_ROOT="/run/nvidia/mps",
         )  # fmt: skip
         self._discovery = Pod(
             place, "gpu-feature-discovery", DEVICE_DISCOVERY_STRATEGY="nvml", GFD_USE_NODE_FEATURE_API="false",
             GFD_OUTPUT_FILE=str(self._features),
         )  # fmt: skip
-        path = f"{place.folder / 'bin'}:{os.environ['PATH']}"
         self._mps = Pod(place, "mps-control-daemon", DEVICE_DISCOVERY_STRATEGY="nvml", MPS_ROOT="/run/nvidia/mps", PATH=path)
 
     def run(self) -> None:

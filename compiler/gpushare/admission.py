@@ -18,6 +18,10 @@ MUTATING_KUBERNETES = (1, 36)
 """Mutating admission policies are stable from here on."""
 
 _PART_CHARACTERS = 90_000
+
+EXPRESSION_CHARACTERS = 100_000
+"""The longest expression that the API server takes."""
+
 _ACTIONS = {"deny": ["Deny"], "warn": ["Warn"], "audit": ["Audit"]}
 _ELSEWHERE = {"deny": ["Warn", "Audit"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
 

@@ -26,7 +26,11 @@ def judged(**files: str) -> list[tuple[str, Severity]]:
 def values(namespaces: int = 0) -> dict[str, Any]:
     """The chart's values, with as many namespaces of 63 bytes."""
     tenants = [f"{number:063}" for number in range(namespaces)]
-    return {"admission": {"scope": "tenants", "enforce": "deny", "tenants": tenants}, "pools": {}}
+    admission = {
+        "scope": "tenants", "enforce": "deny", "tenants": tenants, "platformNamespaces": [], "ambiguous": [],
+        "localhostProfiles": [], "mutate": True,
+    }  # fmt: skip
+    return {"admission": admission, "pools": {}, "runtimeClassName": ""}
 
 
 def test_a_small_bundle_has_no_findings() -> None:
@@ -54,6 +58,37 @@ def test_namespaces_are_measured_as_the_config_map_that_names_them(namespaces: i
     findings = judge_sizes([Artifact(path="chart/values.yaml", text=json.dumps(given))], lambda: given)
     about = [one.severity for one in findings if one.code == "GS720" and "gpushare-tenancy" in one.message]
     assert about == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "enforce", "expected"),
+    [(10_000, "deny", None), (13_000, "deny", Severity.WARNING), (22_000, "warn", Severity.ERROR), (22_000, "none", None)],
+)
+def test_the_policies_that_name_namespaces_are_measured_as_etcd_has_them(
+    namespaces: int, enforce: str, expected: Severity | None
+) -> None:
+    given = values(namespaces)
+    given["admission"]["enforce"] = enforce
+    given["pools"] = {"a": {"resources": ["nvidia.com/gpu"], "sharedResources": [], "namespaces": [], "default": False}}
+    findings = judge_sizes([Artifact(path="chart/values.yaml", text=json.dumps(given))], lambda: given)
+    told = {one.message.split(" takes ")[0]: one.severity for one in findings if one.code == "GS724"}
+    names = ("gpushare-devices", "gpushare-devices-elsewhere")
+    assert told == {f"ValidatingAdmissionPolicy {name}": expected for name in names if expected}
+    assert enforce == "none" or any(one.code == "GS722" for one in findings)
+
+
+@pytest.mark.parametrize(("pools", "expected"), [(1_900, []), (2_100, [Severity.ERROR, Severity.ERROR])])
+def test_a_namespace_of_more_pools_than_an_expression_holds_is_an_error(pools: int, expected: list[Severity]) -> None:
+    given = values()
+    each = {"resources": ["nvidia.com/gpu"], "sharedResources": [], "namespaces": ["a"], "default": False}
+    given["pools"] = {f"{number:048}": each for number in range(pools)}
+    findings = judge_sizes([Artifact(path="chart/values.yaml", text=json.dumps(given))], lambda: given)
+    told = [one for one in findings if one.code == "GS724"]
+    assert [one.severity for one in told] == expected
+    assert [one.message.split(" has ")[0] for one in told] == [
+        f"an expression of {kind}AdmissionPolicy {name}"
+        for kind, name in (("Validating", "gpushare-pods"), ("Mutating", "gpushare-default-pool")) if expected
+    ]  # fmt: skip
 
 
 def test_profiles_count_twice_because_each_has_two_keys() -> None:

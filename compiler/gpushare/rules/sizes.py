@@ -1,9 +1,10 @@
-"""Sizes of the rendered bundle against the limits of Kubernetes and Helm: GS720 to GS722.
+"""Sizes of the rendered bundle against the limits of Kubernetes and Helm: GS720 to GS722 and GS724.
 
 Judges artifacts, not the intent, and therefore stands outside the registry. ConfigMaps are measured exactly. A Helm release
 is put together here as Helm stores it, except for the DaemonSets, which are nearly alike and count with what one more adds.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -20,13 +21,16 @@ CONFIG_MAP_BYTES = 1024 * KIB
 RELEASE_BYTES = 1024 * KIB
 """A release is one Secret, and that is as much data as a Secret holds."""
 
+REQUEST_BYTES = 1536 * KIB
+"""The largest object that etcd takes, unless it is told otherwise."""
+
 ANNOTATION_BYTES = 256 * KIB
 """What all annotations of an object may take. Client-side apply writes the whole object into one."""
 
 WARN_PERCENT = 50
 FAIL_PERCENT = 90
 
-SIZE_CODES = ("GS720", "GS721", "GS722")
+SIZE_CODES = ("GS720", "GS721", "GS722", "GS724")
 
 _VALUES = "chart/values.yaml"
 """Kept as values, not as a file; its terms stand once more in the DaemonSets."""
@@ -46,10 +50,23 @@ def judge_sizes(artifacts: Iterable[Artifact], values: Callable[[], Mapping[str,
     `values` makes the chart's values; only large ones are asked for.
     """
     files = {artifact.path: artifact.text for artifact in artifacts}
-    maps = dict(_config_maps(files))
+    maps, policies = dict(_config_maps(files)), dict[str, str]()
     if len(files.get(_VALUES, "")) >= _SMALL_VALUES:
-        maps[_TENANCY] = len(emit.canonical_json(admission.tenancy(values(), ())))
-    return [*_too_much_data(maps), *_too_large_a_release(files), *_too_large_to_annotate(maps)]
+        given = values()
+        maps[_TENANCY] = len(emit.canonical_json(admission.tenancy(given, ())))
+        policies = _admission_policies(given)
+    objects = {f"ConfigMap {name}": size for name, size in maps.items()}
+    objects |= {name: len(text) for name, text in policies.items()}
+    too_large = (*_too_large_a_release(files), *_too_large_to_annotate(objects))
+    return [*_too_much_data(maps), *_too_large_a_policy(policies), *too_large]
+
+
+def _admission_policies(values: Mapping[str, Any]) -> dict[str, str]:
+    """The specs of the policies that look up pools and namespaces, as JSON. Those that warn are as large as those that deny."""
+    if not values["pools"] or values["admission"]["enforce"] == "none":
+        return {}
+    policies = admission.policies(values, values["admission"]["platformNamespaces"])
+    return {f"{one.kind}AdmissionPolicy {one.name}": emit.canonical_json(one.spec) for one in policies}
 
 
 def _config_maps(files: Mapping[str, str]) -> Iterator[tuple[str, int]]:
@@ -73,6 +90,18 @@ def _too_much_data(maps: Mapping[str, int]) -> Iterator[Finding]:
         yield from _against("GS720", f"ConfigMap {name}", size, CONFIG_MAP_BYTES, hint)
 
 
+def _too_large_a_policy(policies: Mapping[str, str]) -> Iterator[Finding]:
+    hint = "give fewer namespaces pools or quotas of their own, or describe fewer pools: the policy names each"
+    for name, text in policies.items():
+        # etcd has the text of an expression as it is, JSON has its quotes escaped.
+        yield from _against("GS724", name, len(text) - text.count('\\"'), REQUEST_BYTES, hint)
+        longest = max(len(one["expression"]) for one in json.loads(text)["variables"])
+        if longest > admission.EXPRESSION_CHARACTERS:
+            message = f"an expression of {name} has {longest} characters, more than {admission.EXPRESSION_CHARACTERS}"
+            fewer = "assign one namespace to fewer pools, or give them shorter names: they stand in one expression"
+            yield Finding(code="GS724", message=message, hints=(fewer,), path=_POOLS)
+
+
 def _too_large_a_release(files: Mapping[str, str]) -> Iterator[Finding]:
     size = _release_bytes(files)
     hint = "Argo CD and `compile --manifests` keep no release; for Helm describe fewer pools, or select by labels, not names"
@@ -92,13 +121,13 @@ def _against(code: str, what: str, size: int, limit: int, hint: str) -> Iterator
 _POOLS: Path = ("spec", "pools")
 
 
-def _too_large_to_annotate(maps: Mapping[str, int]) -> Iterator[Finding]:
-    large = [name for name, size in maps.items() if size >= ANNOTATION_BYTES * FAIL_PERCENT // 100]
+def _too_large_to_annotate(objects: Mapping[str, int]) -> Iterator[Finding]:
+    large = [name for name, size in objects.items() if size >= ANNOTATION_BYTES * FAIL_PERCENT // 100]
     if large:
         yield Finding(
             code="GS722",
             severity=Severity.WARNING,
-            message=f"ConfigMap {large[0]} is too large for client-side apply, which keeps a copy in an annotation",
+            message=f"{large[0]} is too large for client-side apply, which keeps a copy in an annotation",
             hints=("apply it with kubectl apply --server-side, or install the chart with Helm, which needs no copy",),
             path=_POOLS,
         )

@@ -6,6 +6,7 @@ Nothing that the watch sends arrives: it is held against what the node is like a
 """
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -111,8 +112,11 @@ class Asked(Told):
         return Eviction.EVICTED
 
     def is_in_vain(self, uid: str) -> bool:
-        """Whether the pod's budget was asked three times and then passed over three times: then signals are left."""
-        return self.asked.get(uid, "").endswith("bbbfff")
+        """Whether the pod's budget was asked three times and then passed over three times: then signals are left.
+
+        A request more of either is the second GPU's, made in the same cycle.
+        """
+        return re.search("bbb+fff+$", self.asked.get(uid, "")) is not None
 
 
 @dataclass(kw_only=True)

@@ -208,6 +208,7 @@ class Crowd:
                 unclear.add(unit)
             members.setdefault(unit, set()).add(pid)
             shown[unit] = shown.get(unit, 0) + (0 if pid in self.hidden else life.row.used_bytes or 0)
+        counted = min(seconds, 2 * self.settings.interval_seconds)
         for unit, run in tuple(self.runs.items()):
             run.was_over, run.is_over = run.is_over, False
             was_calm, run.is_calm = run.is_calm, False
@@ -218,11 +219,11 @@ class Crowd:
             elif unit[1] in clean and unit not in unclear and shown.get(unit, 0) <= CAP.limit_bytes:
                 # Like the time over the cap, calm counts between two looks that both tell of it.
                 run.is_calm = True
-                self.pay(unit, run, seconds if was_calm else 0.0)
+                self.pay(unit, run, counted if was_calm else 0.0)
         for unit, used in shown.items():
             if used > CAP.limit_bytes and unit[0] in known:
                 run = self.runs.setdefault(unit, Run())
-                run.owed += min(seconds, 2 * self.settings.interval_seconds) if run.was_over else 0
+                run.owed += counted if run.was_over else 0
                 run.owed = min(run.owed, MOST_OWED_SECONDS) + self.inherit(unit)
                 run.is_over, run.was_over, run.is_calm, run.calm = True, False, False, 0.0
                 run.pids = frozenset(members[unit] - self.hidden.keys())

@@ -100,6 +100,17 @@ def test_86_who_is_over_for_a_quarter_of_the_time_is_never_ended(*, over: float,
     assert program.ended_after(1200) is None
 
 
+def test_86_calm_that_nobody_saw_pays_as_little_as_time_over_the_cap_that_nobody_saw_counts() -> None:
+    """Looks are four seconds apart where the driver is slow; whoever is over for half of the time must not gain by it."""
+    node = Node()
+    node.run(tenant(500), LOW)
+    verdicts: list[Verdict] = []
+    for look in range(60):
+        node.used[GPU][500] = HIGH if look % 8 < 4 else LOW
+        verdicts += node.cycle(seconds=4)
+    assert "Terminate" in steps(verdicts)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("over", [0.05, 0.3, 0.7, 1.0, 2.0, 5.0, 12.9])
 def test_86_a_quarter_is_never_ended_in_two_days(over: float) -> None:

@@ -1,9 +1,9 @@
 """What a container owes for the time that it was over its cap on a device. Pure arithmetic; chooses nobody.
 
-Time between two looks that follow each other counts as over when both found the container over, and for at most two nominal
-intervals: nobody knows what was between looks that are further apart. Calm pays back half its length, from half an interval
-on: the time between a look over the cap and a calm one counts for neither side, and whoever goes up and down is not to gain
-by it. Time with an unknown look in it changes nothing.
+Time between two looks that follow each other counts as over when both found the container over, as calm when neither did, and
+for at most two nominal intervals: nobody knows what was between looks that are further apart. Calm pays back half its length,
+from half an interval on: the time between a look over the cap and a calm one counts for neither side, and whoever goes up and
+down is not to gain by it. Time with an unknown look in it changes nothing.
 """
 
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ class Offence(NamedTuple):
         """One more look over the cap. Under another cap the grace begins anew, with a new warning."""
         gained = 0.0
         if self.looked_at is not None and not self.is_calm:
-            gained = min(now - self.looked_at, _LONGEST_INTERVALS * settings.interval_seconds)
+            gained = _known_seconds(self.looked_at, now, settings)
         most = _MOST_PATIENCES * settings.patience_seconds(cap)
         found = self._replace(
             looked_at=now, known_at=now, members=members, debt=min(self.debt + gained, most), samples=self.samples + 1,
@@ -77,7 +77,7 @@ class Offence(NamedTuple):
         if self.is_calm:
             seconds = self.calm_seconds
         if self.is_calm and self.looked_at is not None:
-            seconds += now - self.looked_at
+            seconds += _known_seconds(self.looked_at, now, settings)
             breath = _BREATH_INTERVALS * settings.interval_seconds
             paid = (max(seconds - breath, 0.0) - max(self.calm_seconds - breath, 0.0)) * _PAID_PER_SECOND
         debt = self.debt - paid
@@ -102,6 +102,11 @@ class Offence(NamedTuple):
         """How much longer it may be over; 0 when it is to be ended."""
         rest = settings.patience_seconds(self.cap) - self.debt
         return rest if rest > _TINY_SECONDS else 0.0
+
+
+def _known_seconds(former: float, now: float, settings: Settings) -> float:
+    """What two looks that agree say of the time between them."""
+    return min(now - former, _LONGEST_INTERVALS * settings.interval_seconds)
 
 
 class Legacy(NamedTuple):

@@ -50,7 +50,6 @@ class Life:
         self.card = self.random.choice((A100, A100, H100))
         count = self.random.choice((1, 1, 2))
         self.node = ChaosNode(folder, self.random, *(self.card,) * count)
-        self.node.may_reboot = self.random.random() < 0.3
         self.node.move = self.move
         self.happened: list[str] = []
         self.policy = self.new_policy()
@@ -270,7 +269,7 @@ class Life:
                 for gpu in range(self.node.count):
                     self.node.silicon.set_mode(gpu, self.node.silicon.mode(gpu)[0])
                 self.node.seen = None
-            case Reason.REBOOTING:
+            case Reason.RESET_REQUIRED:
                 self.node.boot()
             case Reason.PARTITION_FAILED:
                 assert "gpushare.dev/retry=now" in outcome.message, outcome

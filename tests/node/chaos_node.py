@@ -25,7 +25,7 @@ from tests.node import hardware as geometry
 from tests.node.api_refusals import Refusal
 from tests.node.api_server import ApiServer
 from tests.node.chaos_worlds import Disk, JudgedDriver, Killed, Pool
-from tests.node.loop_node import DEPLOY, NAME, LoopNode, text_of
+from tests.node.loop_node import DEPLOY, NAME, LoopNode
 from tests.solver import cards
 
 DCGM = "nvidia.com/gpu.deploy.dcgm"
@@ -55,7 +55,6 @@ class ChaosNode(LoopNode):
         """The server refused something in this run: what is on the node may be of before."""
         self.was_asked = False
         """Somebody asked for a release in this run: it takes no turn."""
-        self.reboots_for: dict[str, int] = {}
         self.disk_writes = 0
         self._births = 0
         super().__init__(folder, ApiServer(), *gpus)
@@ -110,13 +109,6 @@ class ChaosNode(LoopNode):
         if self.is_down:
             raise OSError("connection refused")
         return _Judged(self) if method != "GET" else nullcontext()
-
-    def _reboot(self) -> None:
-        assert self.goal is not None
-        text = text_of(self.goal)
-        self.reboots_for[text] = self.reboots_for.get(text, 0) + 1
-        assert self.reboots_for[text] == 1, "a second reboot for one policy"
-        assert not self.tenants, "a reboot under tenants"
 
     # What must never happen.
 

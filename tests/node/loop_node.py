@@ -141,8 +141,6 @@ class LoopNode:
         self.results: list[Result] = []
         self.mps: set[int] = set()
         self.is_mps_deaf = False
-        self.reboots = 0
-        self.may_reboot = False
         self.is_plugin_dead = False
         self.is_plugin_deaf = False
         self.on_tick: Callable[[float], None] = lambda _: None
@@ -172,7 +170,6 @@ class LoopNode:
             open_hardware=self._hardware, cluster=self.server(pool) if cluster else None, folder=self.folder,
             clock=self.clock, report=self._report, read_checkpoint=lambda: read_checkpoint(self.checkpoint),
             boot_id=self.gpus.boot_id, open_watch=lambda policy: Watch(policy, self.watched),
-            reboot=self._reboot if self.may_reboot else None,
         )  # fmt: skip
 
     def server(self, pool: str = "training") -> Server:
@@ -192,9 +189,6 @@ class LoopNode:
     def _report(self, result: Result) -> None:
         self.results.append(result)
         self.before_step(result)
-
-    def _reboot(self) -> None:
-        self.reboots += 1
 
     # The device plugin and kubelet.
 

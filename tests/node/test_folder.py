@@ -20,7 +20,6 @@ from gpushare_node.host.folder import (
     KeptContainer,
     Notice,
     Published,
-    RebootMark,
     Remembered,
     RepairMark,
 )
@@ -54,7 +53,7 @@ def tiny(tmp_path: Path) -> Iterator[Path]:
 
 
 def readers(folder: Folder) -> tuple[Callable[[], object], ...]:
-    return folder.journal, folder.policy, folder.profile, folder.rebooted, folder.repaired
+    return folder.journal, folder.policy, folder.profile, folder.repaired
 
 
 def names(path: Path) -> set[str]:
@@ -62,7 +61,7 @@ def names(path: Path) -> set[str]:
 
 
 def test_an_absent_folder_has_nothing_and_no_problem(folder: Folder) -> None:
-    assert (*(read() for read in readers(folder)), folder.caps()) == (None,) * 5 + ({},)
+    assert (*(read() for read in readers(folder)), folder.caps()) == (None,) * 4 + ({},)
     assert folder.problems() == ()
     assert not folder.path.exists()
     folder.clear_journal()
@@ -73,7 +72,6 @@ def test_what_is_written_is_read_again_by_the_next_start(folder: Folder) -> None
     folder.write_journal(JOURNAL)
     folder.keep_policy("kind: NodePolicy\n")
     folder.keep_profile("mig-01234567-a", {"MIG-1", "MIG-2"})
-    folder.mark_reboot("d1", "b1")
     exempt = KeptCap(device="GPU-1", cap_bytes=None, notice=Notice(since=5, seconds=60, until=65, is_over=True))
     caps = {"c1": KeptContainer(pod_uid="u1", name="main", caps=(
         KeptCap(device="GPU-0", cap_bytes=1 << 30, tolerance_bytes=5), exempt))}  # fmt: skip
@@ -82,7 +80,6 @@ def test_what_is_written_is_read_again_by_the_next_start(folder: Folder) -> None
     assert again.journal() == JOURNAL
     assert again.policy() == "kind: NodePolicy\n"
     assert again.profile() == Published(key="mig-01234567-a", devices=frozenset({"MIG-1", "MIG-2"}))
-    assert again.rebooted() == RebootMark(policy_digest="d1", boot_id="b1")
     assert again.caps() == caps
     again.clear_journal()
     assert folder.journal() is None
@@ -115,7 +112,7 @@ def test_24_a_second_runtime_is_told_that_one_is_at_work_until_that_one_dies(fol
         pass
 
 
-@pytest.mark.parametrize("name", ["journal.json", "policy.json", "caps.json", "profile.json", "reboot.json", "repair.json"])
+@pytest.mark.parametrize("name", ["journal.json", "policy.json", "caps.json", "profile.json", "repair.json"])
 @pytest.mark.parametrize(
     "content",
     [b"", b"{", b"not json", b"[]", b"null", b'{"version": 1}', b'{"version": 2, "content": {}}',
@@ -128,7 +125,7 @@ def test_24_a_second_runtime_is_told_that_one_is_at_work_until_that_one_dies(fol
 def test_25_a_file_that_is_not_what_it_should_be_counts_as_absent(folder: Folder, name: str, content: bytes) -> None:
     folder.path.mkdir()
     (folder.path / name).write_bytes(content)
-    assert (*(read() for read in readers(folder)), folder.caps()) == (None,) * 5 + ({},)
+    assert (*(read() for read in readers(folder)), folder.caps()) == (None,) * 4 + ({},)
     (problem,) = folder.problems()
     assert problem.startswith(f"{folder.path / name} cannot be used and counts as absent: ")
     assert len(problem) < 400
@@ -136,11 +133,10 @@ def test_25_a_file_that_is_not_what_it_should_be_counts_as_absent(folder: Folder
     folder.keep_policy("text")
     folder.keep_caps({})
     folder.keep_profile("key", ())
-    folder.mark_reboot("d", "b")
     folder.mark_repair(REPAIR)
     assert (folder.journal(), folder.policy()) == (JOURNAL, "text")
     assert (folder.caps(), folder.repaired()) == ({}, REPAIR)
-    assert None not in (folder.profile(), folder.rebooted())
+    assert folder.profile() is not None
     assert folder.problems() == ()
 
 
@@ -235,7 +231,6 @@ def test_removing_leaves_nothing(folder: Folder) -> None:
         folder.keep_policy("text")
         folder.keep_caps({})
         folder.keep_profile("key", ())
-        folder.mark_reboot("d", "b")
         folder.mark_repair(REPAIR)
         (folder.path / "caps.json.new").write_text("{")
         folder.remove()

@@ -26,7 +26,7 @@ def node(tmp_path: Path) -> GpuNode:
 def test_01_a_card_without_mig_that_needs_none_is_left_alone(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, "t4")
     change = node.run(policy((), card="t4"))
-    assert (change.reason, change.message, change.wants_reboot) == (None, "", False)
+    assert (change.reason, change.message) == (None, "")
     assert node.said(Status.OK) == ["GPU 0: layout"]
     assert node.silicon.calls() == []
     assert not node.folder.path.exists()

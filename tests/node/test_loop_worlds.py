@@ -221,27 +221,6 @@ def test_a_node_of_another_card_is_left_untouched(tmp_path: Path, api: ApiServer
     assert (node.taints(), node.labels().get(POOL_LABEL)) == (set(), None)
 
 
-def test_10_a_reboot_is_asked_for_once_only_where_it_is_allowed(node: LoopNode) -> None:
-    node.silicon.reset_blocked(0, 16, times=9)
-    assert node.run(mig(SEVEN)).reason is Reason.RESET_REQUIRED
-    assert node.reboots == 0
-    node.may_reboot = True
-    assert node.run(mig(SEVEN)).reason is Reason.REBOOTING
-    assert node.run(mig(SEVEN)).reason is Reason.RESET_REQUIRED
-    assert node.reboots == 1
-    assert node.taints() == {REPARTITIONING_TAINT}
-
-
-def test_10_no_reboot_while_a_pod_holds_another_gpu(tmp_path: Path, api: ApiServer) -> None:
-    node = LoopNode(tmp_path, api, "a100-sxm4-40gb", "a100-sxm4-40gb")
-    node.may_reboot = True
-    node.silicon.reset_blocked(0, 16, times=9)
-    node.silicon.set_mode(1, False)
-    node.tenant("sleeper", node.silicon.uuid(1))
-    node.run(replace(mig(SEVEN, ()), resources=(("nvidia.com/mig-1g.5gb", 7), ("nvidia.com/gpu", 1))))
-    assert node.reboots == 0
-
-
 def test_21_a_driver_that_never_comes_is_said_after_ten_minutes(node: LoopNode) -> None:
     node.silicon.unload()
     assert node.run(mig(SEVEN)).reason is Reason.WAITING_FOR_DRIVER

@@ -15,7 +15,6 @@ from gpushare_node.apply.hardware import Change
 from gpushare_node.apply.offer import offered, promised
 from gpushare_node.apply.outcome import Halted, Lack, Outcome
 from gpushare_node.apply.publishing import Offering
-from gpushare_node.apply.rebooting import reboot
 from gpushare_node.apply.sight import Sight
 from gpushare_node.apply.visit import Visit
 from gpushare_node.clock import wall_seconds
@@ -105,8 +104,6 @@ class _Bringing:
         if self._sight is None:
             # mig-manager was at work, and failed.
             raise Halted(change.reason or Reason.PARTITION_FAILED, change.message)
-        if change.wants_reboot:
-            reboot(self.visit, self.goal.digest)
         lack = self._offering.await_plugin() if self._offering is not None and self._stand is not _Stand.NEITHER else None
         if self._stand is _Stand.GOAL:
             return self._finish(self._sight, lack)

@@ -42,15 +42,11 @@ _FAILURES = frozenset({Reason.PARTITION_FAILED, Reason.ROLLED_BACK})
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """How a run ended. `reason` None: every GPU is as wanted.
-
-    `wants_reboot`: only a reboot brings the MIG mode, and nobody uses any GPU of the node.
-    """
+    """How a run ended. `reason` None: every GPU is as wanted."""
 
     results: tuple[Result, ...]
     reason: Reason | None
     message: str
-    wants_reboot: bool = False
 
 
 class Hardware:
@@ -123,7 +119,7 @@ class Hardware:
             )
             if any(result.status is Status.CHANGED for result in results):
                 self._make_nodes(say)
-        return self._sum_up(standings, results, policy, ask)
+        return _sum_up(standings, results)
 
     def close(self) -> None:
         """Give the driver back."""
@@ -167,26 +163,15 @@ class Hardware:
         status = Status.CHANGED if problem is None else Status.SKIPPED
         say(Result(step="device nodes", target="node", status=status, detail=problem or ""))
 
-    def _sum_up(
-        self, standings: list[Standing], results: list[Result], policy: Policy, allocated: Allocated
-    ) -> Change:
-        reasons = {one.reason for one in standings}
-        bad = sorted((one for one in standings if one.reason is not None), key=lambda one: one.index)
-        return Change(
-            results=tuple(results),
-            reason=next((reason for reason in _WORST_FIRST if reason in reasons), None),
-            message="; ".join(f"GPU {one.index}: {one.message}" for one in bad),
-            wants_reboot=Reason.RESET_REQUIRED in reasons and self._is_idle(policy, allocated),
-        )
 
-    def _is_idle(self, policy: Policy, allocated: Allocated) -> bool:
-        """Whether a reboot would take no GPU from anybody. Unknown is no."""
-        try:
-            sight = self.look(policy, allocated())
-        except DriverError:
-            return False
-        busy = (gpu.is_busy or any(one.is_busy for one in (gpu.mig.instances if gpu.mig else ())) for gpu in sight.state.gpus)
-        return not any(busy) and all(gpu.fault is None for gpu in sight.state.gpus)
+def _sum_up(standings: list[Standing], results: list[Result]) -> Change:
+    reasons = {one.reason for one in standings}
+    bad = sorted((one for one in standings if one.reason is not None), key=lambda one: one.index)
+    return Change(
+        results=tuple(results),
+        reason=next((reason for reason in _WORST_FIRST if reason in reasons), None),
+        message="; ".join(f"GPU {one.index}: {one.message}" for one in bad),
+    )
 
 
 def _foresee(gpu: GpuPlan, sight: Sight, policy: Policy, say: Callable[[Result], None]) -> None:

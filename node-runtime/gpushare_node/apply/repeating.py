@@ -29,8 +29,6 @@ _TURN_LOOK_SECONDS = 60.0
 _BUSY_SECONDS = 30.0
 """How often a node that gives way to others looks whether its tenants have gone."""
 
-_ENDS = (Reason.RELEASED, Reason.REBOOTING)
-
 _Marks = tuple[str | None, str | None, bool, bool]
 
 
@@ -126,7 +124,7 @@ def _said(outcome: Outcome) -> tuple[Reason, str]:
 
 
 def _length(visit: Visit, reason: Reason, attempts: int) -> float:
-    if reason in _ENDS:
+    if reason is Reason.RELEASED:
         return math.inf
     if reason is Reason.RELEASING:
         # What was under way was called off: the next attempt leaves.

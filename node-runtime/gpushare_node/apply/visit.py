@@ -60,7 +60,7 @@ class Watching(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Everything outside. `cluster` None: by hand, without an API server; `reboot` None: a reboot is not allowed.
+    """Everything outside. `cluster` None: by hand, without an API server.
 
     `open_hardware` takes the digest of what the hardware is to become; `open_watch` the policy to be enforced. The driver is
     waited for during `driver_seconds`. `has_news`: whether the node may have changed since this was asked last.
@@ -75,7 +75,6 @@ class Site:
     read_checkpoint: Callable[[], Checkpoint]
     boot_id: str
     open_watch: Callable[[Policy], Watching] | None = None
-    reboot: Callable[[], str | None] | None = None
     driver_seconds: float = DRIVER_SECONDS
     has_news: Callable[[], bool] = lambda: True
     platform: Callable[[], frozenset[str]] = lambda: UNKNOWN.platform

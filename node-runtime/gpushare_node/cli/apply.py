@@ -13,7 +13,7 @@ from gpushare_node.cli.parts import Api, News, Watches, as_cluster, bounded_driv
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.refusal import describe_ignored, read_or_hold, read_or_report
 from gpushare_node.cli.run import Run
-from gpushare_node.host.boot import boot_id, reboot
+from gpushare_node.host.boot import boot_id
 from gpushare_node.host.kubelet import read_checkpoint
 from gpushare_node.nvml.driver import DriverError
 from gpushare_node.voice.reasons import Reason
@@ -56,7 +56,6 @@ def make_site(run: Run, api: Api | None, printer: Printer) -> Site:
         boot_id=boot_id(),
         # Without an API server nobody knows whose process is whose.
         open_watch=None if api is None else lambda policy: watches.open(policy, "former"),
-        reboot=reboot if getattr(run.arguments, "reboot", "never") == "once" else None,
         driver_seconds=getattr(run.arguments, "driver_timeout", DRIVER_SECONDS),
         has_news=(lambda: True) if api is None else News(api=api, clock=run.clock).has_come,
         platform=lambda: tenants.find().platform,

@@ -65,7 +65,6 @@ def _add_apply(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser)
     _add_check(parser)
     parser.add_argument("--hold", action="store_true", help="as long as it cannot be changed, hold the caps of before")
-    parser.add_argument("--reboot", choices=("never", "once"), default="never", help="where MIG's mode needs a reboot (never)")
     parser.add_argument("--driver-timeout", type=duration, default=600.0, metavar="TIME", help="to wait for the driver (10m)")
     _add_common(parser)
 

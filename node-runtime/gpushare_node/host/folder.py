@@ -22,26 +22,24 @@ from gpushare_node.host.kept import (
     KeptContainer,
     Notice,
     Published,
-    RebootMark,
     Remembered,
     RepairMark,
     read_caps,
     read_first_caps,
     read_journal,
     read_published,
-    read_reboot_mark,
     read_repair_mark,
 )
 
 __all__ = [
     "DEFAULT", "Folder", "FolderError", "FolderLockedError", "FormerGpu", "Journal", "KeptCap", "KeptContainer", "Notice",
-    "Published", "RebootMark", "Remembered", "RepairMark",
+    "Published", "Remembered", "RepairMark",
 ]  # fmt: skip
 
 DEFAULT = "/var/lib/gpushare"
 
-_LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REBOOT, _REPAIR, _TURN = (
-    "lock", "journal.json", "policy.json", "caps.json", "first-caps.json", "profile.json", "reboot.json", "repair.json",
+_LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _TURN = (
+    "lock", "journal.json", "policy.json", "caps.json", "first-caps.json", "profile.json", "repair.json",
     "turn.json",
 )
 
@@ -135,14 +133,6 @@ class Folder:
         """Keep which profile, `…-a` or `…-b`, is published now, and for which devices."""
         self._write(_PROFILE, {"key": key, "devices": sorted(devices)})
 
-    def rebooted(self) -> RebootMark | None:
-        """The last reboot that was asked for."""
-        return self._read(_REBOOT, read_reboot_mark)
-
-    def mark_reboot(self, policy_digest: str, boot_id: str) -> None:
-        """A reboot is asked for next. To be written before it is."""
-        self._write(_REBOOT, {"policy_digest": policy_digest, "boot_id": boot_id})
-
     def repaired(self) -> RepairMark | None:
         """The last repair that was asked for."""
         return self._read(_REPAIR, read_repair_mark)
@@ -167,7 +157,7 @@ class Folder:
         if not self.path.is_dir():
             return
         self._writing(_LOCK, self._files.sweep)
-        for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REBOOT, _REPAIR, _TURN, _LOCK):
+        for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _TURN, _LOCK):
             self._writing(name, partial(self._files.delete, name))
         try:
             self.path.rmdir()

@@ -93,14 +93,6 @@ class Published:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RebootMark:
-    """The reboot that was asked for: for which policy, and in which boot. A policy gets one, ever."""
-
-    policy_digest: str
-    boot_id: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class RepairMark:
     """The last repair that enforcement has asked for: of which finding, in which boot, at how many seconds of its clock."""
 
@@ -189,12 +181,6 @@ def read_published(value: Value) -> Published:
     """The published profile that the value is; PolicyError if it is none."""
     fields = value.fields("key", "devices")
     return Published(key=fields["key"].text(), devices=frozenset(one.text() for one in fields["devices"].items()))
-
-
-def read_reboot_mark(value: Value) -> RebootMark:
-    """The mark of a reboot that the value is; PolicyError if it is none."""
-    fields = value.fields("policy_digest", "boot_id")
-    return RebootMark(policy_digest=fields["policy_digest"].text(), boot_id=fields["boot_id"].text())
 
 
 def read_repair_mark(value: Value) -> RepairMark:

@@ -93,8 +93,7 @@ class Reason(Enum):
         "Look at the device plugin's config; a second plugin, or one that ignores its config, may run.")
     RESET_REQUIRED = _not(
         "ResetRequired", "The MIG mode changes with the next reset of the GPU, which cannot be done from here.",
-        "Reboot the node.")
-    REBOOTING = _not("Rebooting", "The node reboots, once, to change the MIG mode.", "Wait.")
+        "Drain and reboot the node; the runtime goes on from there.")
     PARTITION_FAILED = _not(
         "PartitionFailed", "The driver refused a step; nothing could be brought back.",
         "Look at the message. From the third attempt on, pauses of five minutes to six hours come before the next; a reboot, "

@@ -26,6 +26,11 @@ IDS = {profile.name: profile.id for profile in geometry.A100}
 """The driver's ids of an A100's profiles."""
 
 SEVEN = tuple(("1g.5gb", start) for start in range(7))
+MIXED = (("3g.20gb", 4), ("2g.10gb", 0), ("1g.5gb", 2))
+OTHER = (("3g.20gb", 4), ("1g.5gb", 0), ("1g.5gb", 1), ("1g.5gb", 2))
+"""From MIXED to OTHER, 2g goes, 1g and 3g stay, two 1g come."""
+
+CREATE = "nvmlDeviceCreateGpuInstanceWithPlacement"
 
 
 @dataclass

@@ -254,3 +254,12 @@ def test_a_clock_that_was_a_year_ahead_when_the_cap_began_exempts_nobody_after_i
     wall[0] = 1.5e9 + DAY
     assert first_caps.find({"nvidia.com/gpu.shared"}, 200) == {"nvidia.com/gpu.shared": 1_500_000_000}
     assert json.loads((marks.known or {})["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1_500_000_000}
+
+
+@pytest.mark.parametrize("text", ["", "x", "[]", "3", '{"a": "b"}', '{"a": null}', '{"a": NaN}', '{"a": 1e999}', "[" * 100_000],
+                         ids=range(9))  # fmt: skip
+def test_108_what_somebody_wrote_where_first_caps_are_remembered_stops_no_cap(tmp_path: Path, text: str) -> None:
+    marks = Marks()
+    marks.known = {"gpushare.dev/first-caps": text}
+    first_caps = FirstCaps(Folder(tmp_path), marks, Soon(), wall=lambda: 1.5e9, dry_run=False)
+    assert first_caps.find({"nvidia.com/gpu.shared"}, 0) == {"nvidia.com/gpu.shared": 1_500_000_000}

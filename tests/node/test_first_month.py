@@ -107,3 +107,11 @@ def test_100_a_node_that_is_renamed_amid_its_turn_waits_for_nobody_that_is_gone(
     assert node.run(mig(TWO, key="mig-00000002"), hold=True).reason is Reason.READY
     assert node.clock.now() - start < 300, "whose node is not there any more has no turn"
     assert (node.gpus.stands(0), node.taints(), node.holds_turn()) == (set(TWO), set(), False)
+
+
+@pytest.mark.parametrize("text", ["", "x", "/", "./x", "../x", "a/b/c", "a b/c", "a?b/c", "%/c", "ä/c", "A" * 5000 + "/c"],
+                         ids=range(11))  # fmt: skip
+def test_108_what_somebody_wrote_where_releases_are_asked_for_is_no_request(node: LoopNode, text: str) -> None:
+    node.annotate("gpushare.dev/release", text)
+    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert "gpushare.dev/release" not in node.annotations()

@@ -230,6 +230,7 @@ def test_81_a_release_that_is_taken_back_while_tenants_are_waited_for_is_called_
     def take_back(time: float) -> None:
         if time < start + 60:
             return
+        node.on_tick = lambda _: None
         if taken_back == "the label":
             node.label(role=role)
         else:

@@ -84,5 +84,5 @@ def _read(text: str) -> Mapping[str, int]:
     try:
         found = json.loads(text)
         return {str(name): int(since) for name, since in found.items()}
-    except (ValueError, TypeError, AttributeError, OverflowError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return {}

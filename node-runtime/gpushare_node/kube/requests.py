@@ -4,10 +4,14 @@ A request names a pod by name and uid, and holds while that pod may still run. S
 node it ran on, poisons no later installation, and no clocks are compared.
 """
 
+import re
+
 from gpushare_node.kube.cluster import ClusterError
 from gpushare_node.kube.connection import Connection
 from gpushare_node.kube.place import Place
 
+_NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
+"""A pod's; whatever else stands there would ask the API server for something else."""
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -19,7 +23,7 @@ def request_of(place: Place) -> str:
 def is_standing(connection: Connection, namespace: str, request: str) -> bool:
     """Whether the pod that asks may still run. ClusterError."""
     name, _, uid = request.partition("/")
-    if not (name and uid) or "/" in uid:
+    if not uid or not _NAME.fullmatch(name):
         return False
     try:
         pod = connection.get(f"/api/v1/namespaces/{namespace}/pods/{name}")

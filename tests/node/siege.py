@@ -112,11 +112,11 @@ class Asked(Told):
         return Eviction.EVICTED
 
     def is_in_vain(self, uid: str) -> bool:
-        """Whether the pod's budget was asked three times and then passed over three times: then signals are left.
+        """Whether it was asked for six times, of which three or more heeded the pod's budget before others did not.
 
-        A request more of either is the second GPU's, made in the same cycle.
+        A pod on two GPUs is asked for twice at once, so that its budget may be asked a fourth time.
         """
-        return re.search("bbb+fff+$", self.asked.get(uid, "")) is not None
+        return re.search("b{4,}f{2,}$|b{3}f{3,}$", self.asked.get(uid, "")) is not None
 
 
 @dataclass(kw_only=True)
@@ -232,7 +232,6 @@ class Siege:
             self.list.known = tuple(one for number, one in self.all_pods.items() if number not in hidden)
         else:
             self.list.known = tuple(self._renamed(number, one) for number, one in self.all_pods.items())
-        self.last_shown.update((one.uids[0], one) for one in self.list.known)
 
     def _renamed(self, number: int, one: PodView) -> PodView:
         """The pod with its container, or with the next run of it."""
@@ -352,6 +351,7 @@ class Siege:
         self.beings[self.pids[0]].uses = {min(self.given[DEFIANT]): 9000 if is_over else 300}
         self.homes = {pid: being.home for pid, being in self.beings.items()}
         self.clock.time += 1
+        self.last_shown.update((one.uids[0], one) for one in self.list.known)
         self.watch.cycle()
         for home in (*TENANTS, DEFIANT):
             self.settle(home)

@@ -20,6 +20,7 @@ _NAMED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 # What a literal block cannot carry unchanged, or not without an indentation or chomping mark, or not past yamllint.
 _NOT_LITERAL = pattern("\\A[ \n]|[ ](?:\n|\\Z)|\n{4}|\n\n\\Z")
 _NOT_IN_LITERAL = pattern("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_NESTED = (dict, list, tuple)
 _LONGEST_KEY = 1000  # YAML's readers give up on an implicit key after 1,024 characters
 
 
@@ -57,14 +58,14 @@ def _mapping(value: dict[str, Any], indent: str, lead: str, lines: list[str]) ->
     for key, item in value.items():
         head = f"{lead}{_key(key, indent)}:"
         lead = indent
-        if isinstance(item, dict) and item:
+        if not item or not isinstance(item, _NESTED):
+            lines.append(f"{head} {_scalar(item, deeper)}")
+        elif isinstance(item, dict):
             lines.append(head)
             _mapping(item, deeper, deeper, lines)
-        elif isinstance(item, list | tuple) and item:
+        else:
             lines.append(head)
             _sequence(item, deeper, deeper, lines)
-        else:
-            lines.append(f"{head} {_scalar(item, deeper)}")
 
 
 def _sequence(value: list[Any] | tuple[Any, ...], indent: str, lead: str, lines: list[str]) -> None:
@@ -72,12 +73,12 @@ def _sequence(value: list[Any] | tuple[Any, ...], indent: str, lead: str, lines:
     for item in value:
         head = f"{lead}- "
         lead = indent
-        if isinstance(item, dict) and item:
-            _mapping(item, deeper, head, lines)
-        elif isinstance(item, list | tuple) and item:
-            _sequence(item, deeper, head, lines)
-        else:
+        if not item or not isinstance(item, _NESTED):
             lines.append(head + _scalar(item, deeper))
+        elif isinstance(item, dict):
+            _mapping(item, deeper, head, lines)
+        else:
+            _sequence(item, deeper, head, lines)
 
 
 def _key(key: object, indent: str) -> str:

@@ -39,9 +39,10 @@ def remember(plan: Plan, previous: Lock) -> Lock:
     )
 
 
-def chart_values(plan: Plan) -> dict[str, Any]:
-    """The chart's values, as they stand in `chart/values.yaml`."""
-    return chart.values(plan, policy.policies(plan))
+def chart_values(plan: Plan, artifacts: tuple[Artifact, ...]) -> dict[str, Any]:
+    """The chart's values, as they stand in `chart/values.yaml`. `artifacts` are the plan's, with every pool's policy."""
+    texts = {file.path: file.text for file in artifacts}
+    return chart.values(plan, {pool.name: texts[f"chart/files/policies/{pool.name}.yaml"] for pool in plan.pools})
 
 
 def objects(plan: Plan, previous: Lock) -> tuple[dict[str, Any], ...]:

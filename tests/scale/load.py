@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -178,9 +179,10 @@ class Crowd:
         """All enforce; kubelets write."""
         looks = [node.rest() for node in self.nodes]
         random.shuffle(looks)
+        kubelets = [partial(self._write_status, node) for node in self.nodes]
         for number in range(_STEPPERS):
-            self._start(lambda mine=looks[number::_STEPPERS]: self._go_round(mine, _LOOK_SECONDS))
-        self._start(lambda: self._go_round([lambda one=node: self._write_status(one) for node in self.nodes], _KUBELET_SECONDS))
+            for jobs, seconds in ((looks, _LOOK_SECONDS), (kubelets, _KUBELET_SECONDS)):
+                self._start(partial(self._go_round, jobs[number::_STEPPERS], seconds))
         self.clock.sleep(_WARM_SECONDS)
         return self.measure(_REST_SECONDS)
 
@@ -207,7 +209,7 @@ class Crowd:
     def _go_round(self, jobs: list[Callable[[], None]], seconds: float) -> None:
         """Each once in so many seconds, one after the other; who is late does not stop for it."""
         due = self.clock.now()
-        while True:
+        while jobs:
             for job in jobs:
                 due += seconds / len(jobs)
                 self.clock.sleep(due - self.clock.now())

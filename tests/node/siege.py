@@ -7,7 +7,6 @@ Nothing that the watch sends arrives: it is held against what the node is like a
 
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -59,9 +58,6 @@ HOST, KERNEL, SERVER = "host", "kernel", "server"
 PLACES: tuple[Any, ...] = (*TENANTS, *TENANTS, *TENANTS, *UNKNOWN, *SYSTEM, HOST, KERNEL, SERVER)
 USES = (0, 300, 500, 900, 1500, 2500, 4500)
 SETTINGS = Settings(exit_seconds=2, stuck_seconds=5, kills_per_minute=100_000, strikes=3)
-
-PAID_SECONDS = 2 * 2 * SETTINGS.confirm_seconds + 2
-"""After so much calm nothing is owed any more, however much it was; caps have no grace here."""
 
 
 @dataclass(kw_only=True)
@@ -132,8 +128,6 @@ class Siege:
     starts: int = 0
     sent: dict[str, int] = field(default_factory=dict)
     raw: int = 0
-    calm: Counter[int] = field(default_factory=Counter)
-    was_calm: dict[int, bool] = field(default_factory=dict)
     beings: dict[int, Being] = field(default_factory=dict)
     shown: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     lying: set[str] = field(default_factory=set)
@@ -353,19 +347,3 @@ class Siege:
         self.clock.time += 1
         self.last_shown.update((one.uids[0], one) for one in self.list.known)
         self.watch.cycle()
-        for home in (*TENANTS, DEFIANT):
-            self.settle(home)
-
-    def settle(self, home: int) -> None:
-        """Who has been within its cap for so long that it owes nothing is asked for anew before any other raw signal."""
-        gpus, own = self.given[home], self.last_shown[pod_uid(home)]
-        if any(self.used_mib(home, gpu) > CAP_MIB for gpu in gpus - self.lying):
-            self.calm[home], self.was_calm[home] = 0, False
-            return
-        rows = (row for gpu in gpus for row in self.shown[gpu] if self.homes.get(row.pid) == home)
-        is_told = not gpus & self.lying and container_id(home) in own.containers
-        is_known = is_told and all(row.used_bytes is not None for row in rows)
-        self.calm[home] += is_known and self.was_calm.get(home, False)
-        self.was_calm[home] = is_known
-        if self.calm[home] >= PAID_SECONDS:
-            self.told.asked.pop(pod_uid(home), None)

@@ -138,6 +138,7 @@ class LoopNode:
         self.entries: list[dict[str, Any]] = []
         self.registered: dict[str, list[str]] = {}
         self.watched: list[str] = []
+        self._seen: object = None
         self.results: list[Result] = []
         self.mps: set[int] = set()
         self.is_mps_deaf = False
@@ -170,7 +171,13 @@ class LoopNode:
             open_hardware=self._hardware, cluster=self.server(pool) if cluster else None, folder=self.folder,
             clock=self.clock, report=self._report, read_checkpoint=lambda: read_checkpoint(self.checkpoint),
             boot_id=self.gpus.boot_id, open_watch=lambda policy: Watch(policy, self.watched),
+            has_news=self._has_news,
         )  # fmt: skip
+
+    def _has_news(self) -> bool:
+        """As a run in a pod watches its node: its labels and annotations alone."""
+        before, self._seen = self._seen, (self.labels(), self.annotations())
+        return before != self._seen
 
     def server(self, pool: str = "training") -> Server:
         address = Address(url=self.api.url, headers=dict, open_pool=lambda: urllib3.PoolManager(retries=False))

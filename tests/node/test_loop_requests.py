@@ -1,12 +1,10 @@
 """What a node that waits asks of the API server, hour after hour: thousands may."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gpushare_node.apply.visit import Site
 from gpushare_node.clock import Stopped
 from gpushare_node.kube.cluster import POOL_LABEL
 from gpushare_node.policy import OnBusy
@@ -19,36 +17,22 @@ CALM, END = 1800.0, 4200.0
 WANTED = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.WAIT, drain_timeout_seconds=60)
 
 
-class WatchedNode(LoopNode):
-    """Its labels and annotations are watched, as a run in a pod watches them."""
+def hold(node: LoopNode, at: Callable[[float], None]) -> None:
+    """Run until the end; `at` is told the seconds since the beginning."""
+    start = node.clock.now()
 
-    def __init__(self, folder: Path, api: ApiServer) -> None:
-        super().__init__(folder, api)
-        self._seen: object = None
+    def tick(time: float) -> None:
+        at(time - start)
+        node.clock.is_stopped = time - start > END
 
-    def site(self, pool: str, *, cluster: bool = True) -> Site:
-        return replace(super().site(pool, cluster=cluster), has_news=self._has_news)
-
-    def _has_news(self) -> bool:
-        before, self._seen = self._seen, (self.labels(), self.annotations())
-        return before != self._seen
-
-    def hold(self, at: Callable[[float], None]) -> None:
-        """Run until the end; `at` is told the seconds since the beginning."""
-        start = self.clock.now()
-
-        def tick(time: float) -> None:
-            at(time - start)
-            self.clock.is_stopped = time - start > END
-
-        self.on_tick = tick
-        with pytest.raises(Stopped):
-            self.run(WANTED, hold=True)
+    node.on_tick = tick
+    with pytest.raises(Stopped):
+        node.run(WANTED, hold=True)
 
 
 @pytest.fixture
-def node(tmp_path: Path, api: ApiServer) -> WatchedNode:
-    made = WatchedNode(tmp_path, api)
+def node(tmp_path: Path, api: ApiServer) -> LoopNode:
+    made = LoopNode(tmp_path, api)
     made.run(mig(SEVEN))
     return made
 
@@ -68,15 +52,15 @@ def anothers(node: LoopNode) -> None:
 
 
 @pytest.mark.parametrize("prepare", [busy, failing, anothers], ids=lambda one: one.__name__)
-def test_103_a_node_that_waits_for_hours_asks_next_to_nothing(node: WatchedNode, prepare: Callable[[LoopNode], None]) -> None:
+def test_103_a_node_that_waits_for_hours_asks_next_to_nothing(node: LoopNode, prepare: Callable[[LoopNode], None]) -> None:
     prepare(node)
-    node.hold(lambda time: node.api.forget_requests() if time < CALM else None)
+    hold(node, lambda time: node.api.forget_requests() if time < CALM else None)
     # A turn that a failed node keeps is renewed besides: so many nodes as `maxUnavailable` says.
     asked = [path for method, path in node.api.requests if "leases" not in path]
     assert len(asked) <= 0.02 * (END - CALM)
 
 
-def test_103_what_is_asked_of_such_a_node_is_heeded_at_once(node: WatchedNode) -> None:
+def test_103_what_is_asked_of_such_a_node_is_heeded_at_once(node: LoopNode) -> None:
     busy(node)
     answered: list[float] = []
 
@@ -91,5 +75,5 @@ def test_103_what_is_asked_of_such_a_node_is_heeded_at_once(node: WatchedNode) -
         if "gpushare.dev/released" in annotations:
             answered.append(time)
 
-    node.hold(ask)
+    hold(node, ask)
     assert answered[0] < CALM + 120

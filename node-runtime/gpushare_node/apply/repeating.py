@@ -137,11 +137,16 @@ def _length(visit: Visit, reason: Reason, attempts: int) -> float:
 
 def _pause(visit: Visit, seconds: float) -> None:
     """Wait, but not longer than until the node's pool, its selection or a wish to release is another."""
-    end = visit.site.clock.now() + seconds
     before = _marks(visit)
+    is_asked = _is_asked(before)
+    if is_asked and seconds < math.inf:
+        # It may have been asked after the attempt looked.
+        seconds = min(seconds, _FIRST_PAUSE_SECONDS)
+    end = visit.site.clock.now() + seconds
     while (left := end - visit.site.clock.now()) > 0:
         visit.sleep(min(_LOOK_SECONDS, left))
-        if visit.site.has_news() and _marks(visit) != before:
+        # That who asks for the release has gone is no change of the node.
+        if (is_asked or visit.site.has_news()) and _marks(visit) != before:
             return
 
 
@@ -153,7 +158,7 @@ def _await_turn(visit: Visit, outcome: Outcome) -> None:
     now = visit.site.clock.now
     end, looked, before = now() + _TURN_SECONDS, now(), _marks(visit)
     silent = SILENT_SECONDS
-    while now() < end:
+    while now() < end and not _is_asked(before):
         pause = visit.pace.patience
         if 0.0 < silent <= pause:
             visit.sleep(silent)
@@ -167,6 +172,11 @@ def _await_turn(visit: Visit, outcome: Outcome) -> None:
             looked = now()
             if visit.site.has_news() and _marks(visit) != before:
                 return
+
+
+def _is_asked(marks: _Marks | None) -> bool:
+    """Whether somebody asks for the node's release."""
+    return marks is not None and marks[1] is not None
 
 
 def _marks(visit: Visit) -> _Marks | None:

@@ -175,7 +175,9 @@ class LoopNode:
         )  # fmt: skip
 
     def _has_news(self) -> bool:
-        """As a run in a pod watches its node: its labels and annotations alone."""
+        """As a run in a pod watches its node: its labels and annotations alone, and the unknown while the watch is closed."""
+        if not self.api_is_up():
+            return True
         before, self._seen = self._seen, (self.labels(), self.annotations())
         return before != self._seen
 

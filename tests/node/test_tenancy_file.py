@@ -1,11 +1,18 @@
 """Who is a tenant is read while enforcement runs: from a file that comes, changes, breaks and goes without a restart."""
 
 import json
+from argparse import Namespace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from gpushare_node.apply.busy import Holder
+from gpushare_node.apply.evicting import Evictions
+from gpushare_node.cli.parts import tenancy_file
+from gpushare_node.cli.run import Run
 from gpushare_node.host.tenancy import TenancyFile
+from gpushare_node.kube.cluster import PodView
 from gpushare_node.tenancy import AdmissionMode
 from gpushare_node.voice.reasons import Reason
 from tests.node.enforcement import Stage, await_end, lives, tenancy_text
@@ -144,3 +151,28 @@ def test_who_becomes_the_platform_while_it_runs_is_left_alone(tmp_path: Path, tw
     stage.run(30)
     assert lives(pid)
     assert stage.told.events == []
+
+
+def test_as_long_as_nobody_has_said_who_the_platform_is_nobody_is_evicted(tmp_path: Path) -> None:
+    file = TenancyFile(tmp_path / "tenancy.json", "gpushare")
+    assert file.platform() is None
+    pod = PodView(
+        uids=("u1",), namespace="monitoring", name="dcgm", labels={}, phase="Running", is_terminating=False, owner="",
+        containers={},
+    )  # fmt: skip
+    holder = Holder(pod_uid="u1", pod=pod, devices=frozenset({"GPU-1"}), resources=frozenset({"nvidia.com/gpu"}))
+    assert not Evictions().can_move(holder, file.platform())
+    projected(tmp_path, tenancy_text(platformNamespaces=["monitoring"]))
+    assert not Evictions().can_move(holder, file.platform())
+    projected(tmp_path, tenancy_text())
+    assert Evictions().can_move(holder, file.platform())
+    (tmp_path / "tenancy.json").unlink()
+    assert Evictions().can_move(holder, file.platform()), "the last known list holds"
+
+
+def test_the_release_of_a_node_reads_who_the_platform_is_where_the_chart_mounts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_NAMESPACE", "gpushare")
+    seen: list[Path] = []
+    monkeypatch.setattr(TenancyFile, "_renew", lambda _, path: seen.append(path))
+    tenancy_file(cast("Run", Namespace(arguments=Namespace(standalone=False)))).find()
+    assert seen == [Path("/etc/gpushare/tenancy.json")]

@@ -178,13 +178,16 @@ class _Chart:
         release = self._container("release", "release") | {
             "env": _environment(mps=False, configures_mig=self.partitions, monitors_mig=True),
             "securityContext": _hardware_security(privileged=self.partitions),
-            "volumeMounts": _mounts(mps=False),
+            "volumeMounts": [{"name": "tenancy", "mountPath": "/etc/gpushare", "readOnly": True}, *_mounts(mps=False)],
         }
         return self._pod_base() | {
             "affinity": self._affinity([{"matchExpressions": gone}]),
             "tolerations": [{"operator": "Exists"}],
             "containers": [release],
-            "volumes": _volumes(self.values["kubeletRoot"], mps=False),
+            "volumes": [
+                {"name": "tenancy", "configMap": {"name": "gpushare-tenancy", "optional": True}},
+                *_volumes(self.values["kubeletRoot"], mps=False),
+            ],
         }
 
     def _pod_base(self) -> Object:

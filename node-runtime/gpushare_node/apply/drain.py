@@ -90,7 +90,7 @@ class Room:
         return float(rollout.drain_timeout_seconds) if is_waiting else 0.0
 
     @property
-    def _platform(self) -> frozenset[str]:
+    def _platform(self) -> frozenset[str] | None:
         return self.visit.site.platform()
 
     def _must_queue(self, node: NodeView) -> bool:

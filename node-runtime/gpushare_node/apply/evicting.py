@@ -20,16 +20,18 @@ class Evictions:
     """Controllers of which a pod was evicted."""
     _told: set[str] = field(default_factory=set)
 
-    def ask(self, cluster: Cluster, holders: Iterable[Holder], platform: frozenset[str]) -> list[Result]:
+    def ask(self, cluster: Cluster, holders: Iterable[Holder], platform: frozenset[str] | None) -> list[Result]:
         """Ask for each that can be moved. A disruption budget may refuse: asked again at the next look. What is to be told."""
         found = tuple(holders)
         if self._first is None:
             self._first = frozenset(holder.pod_uid for holder in found)
         return [said for holder in found if self.can_move(holder, platform) for said in self._evict(cluster, holder)]
 
-    def can_move(self, holder: Holder, platform: frozenset[str]) -> bool:
-        """Whether an eviction makes room. The pods of these namespaces stay."""
-        return holder.pod is not None and holder.pod.namespace not in platform and not self._is_successor(holder)
+    def can_move(self, holder: Holder, platform: frozenset[str] | None) -> bool:
+        """Whether an eviction makes room. The pods of these namespaces stay, and all where they are not known."""
+        if holder.pod is None or platform is None or holder.pod.namespace in platform:
+            return False
+        return not self._is_successor(holder)
 
     def tell_successors(self, holders: Iterable[Holder]) -> str:
         """Who brings pods back, as the end of a sentence; empty for nobody."""

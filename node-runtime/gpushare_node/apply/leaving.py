@@ -45,6 +45,7 @@ def leave(
     """
     node = visit.cluster.node() if visit.site.cluster is not None else None
     if node is not None and node.labels.get(POOL_LABEL, pool) != pool:
+        visit.let_go()
         return Outcome(reason=Reason.RELEASED, message=f"the node is of pool {node.labels[POOL_LABEL]} already")
     if node is not None and not is_requested(node):
         heir = find_heir(visit.cluster.pods(), pool)
@@ -55,9 +56,7 @@ def leave(
     devices = _make_exclusive(visit, former, pool, node, may_stay=may_stay)
     if node is not None:
         _clean_node(visit, devices, is_asked=is_requested(node))
-    # The node has no policy now. A run that stays would go on to hold the former one, and write into the folder.
-    visit.rest()
-    visit.enforced = None
+    visit.let_go()
     visit.site.folder.remove()
     if node is not None:
         visit.pace.give_back()
@@ -72,6 +71,7 @@ def _hand_over(visit: Visit, heir: str) -> Outcome:
     tenants still run on their shares; and were the next pool to wait for them, there would be no offer to be kept.
     """
     withdraw(visit, keeps=frozenset({PLUGIN_LABEL}))
+    visit.let_go()
     return Outcome(reason=Reason.RELEASED, message=f"pool {heir} takes the GPUs as they are")
 
 
@@ -82,6 +82,7 @@ def _hand_back(visit: Visit, keeper: str) -> Outcome:
     """
     visit.cluster.write_labels({POOL_LABEL: keeper})
     visit.note("labels", "node", Status.CHANGED, f"{POOL_LABEL} is {keeper} again")
+    visit.let_go()
     return Outcome(reason=Reason.RELEASED, message=f"the layout is that of pool {keeper}")
 
 

@@ -34,6 +34,7 @@ def _attempt(visit: Visit) -> Outcome:
     heed_retry(visit, node)
     pool = node.labels.get(POOL_LABEL)
     if pool is None:
+        visit.let_go()
         return Outcome(reason=Reason.RELEASED, message=Reason.RELEASED.value.means)
     managers = mig_managers(pods)
     is_ours = former is None or former.partitioner is Partitioner.GPUSHARE

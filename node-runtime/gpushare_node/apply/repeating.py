@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from gpushare_node.apply.outcome import Halted, Outcome
 from gpushare_node.apply.visit import SILENT_SECONDS, Visit
@@ -26,10 +27,19 @@ _TURN_SECONDS = 600.0
 """How long a run waits for its turn before it looks at its node and its GPUs anew."""
 _TURN_LOOK_SECONDS = 60.0
 """The same as `_LOOK_SECONDS`, of a node that waits for its turn: hundreds may."""
+_ASKER_SECONDS = 60.0
+"""How often a released node looks whether who asked for that still lives, which its own watch does not tell."""
 _BUSY_SECONDS = 30.0
 """How often a node that gives way to others looks whether its tenants have gone."""
 
-_Marks = tuple[str | None, str | None, bool, bool]
+
+class _Marks(NamedTuple):
+    """What is wanted of the node: another of these ends a pause."""
+
+    pool: str | None
+    request: str | None
+    is_selected: bool
+    must_retry: bool
 
 
 def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outcome:
@@ -39,7 +49,7 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
     run may be what is waited for. FolderError when the first attempt finds another runtime at work, or no folder. Stopped when
     the program is asked to end.
     """
-    attempts = 0
+    repeats = 0
     said: tuple[Reason, str] | None = None
     try:
         while True:
@@ -48,13 +58,15 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
                 with visit.site.folder.lock():
                     outcome = _settle(visit, attempt)
             except FolderLockedError as error:
-                if not attempts:
+                if said is None:
                     raise
                 outcome = Outcome(reason=Reason.WAITING_FOR_POOL, message=str(error))
             is_news = any(one.status in (Status.CHANGED, Status.FAILED) for one in visit.results[before:])
             is_new = _said(outcome) != said
             if not (hold and is_new and outcome.reason is Reason.WAITING_FOR_TURN):
                 visit.tell(outcome, is_news=is_news or (not outcome.is_usable and is_new))
+            # A node that has waited for its turn, or for tenants, has not failed yet.
+            repeats = repeats + 1 if said is not None and said[0] is outcome.reason else 0
             said = _said(outcome)
             if outcome.is_usable or not hold or outcome.reason is Reason.DRIVER_MISMATCH:
                 # Another library comes with another container alone, and without the driver nobody is held to a cap.
@@ -62,8 +74,7 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
             if outcome.reason is Reason.WAITING_FOR_TURN:
                 _await_turn(visit, outcome)
             else:
-                _pause(visit, _length(visit, outcome.reason, attempts))
-            attempts += 1
+                _pause(visit, _length(visit, outcome.reason, repeats))
     except Stopped:
         # The API server may be what was waited for; the next run finds the taint, and the turn expires.
         with suppress(ClusterError, Stopped):
@@ -123,7 +134,7 @@ def _said(outcome: Outcome) -> tuple[Reason, str]:
     return outcome.reason, outcome.message
 
 
-def _length(visit: Visit, reason: Reason, attempts: int) -> float:
+def _length(visit: Visit, reason: Reason, repeats: int) -> float:
     if reason is Reason.RELEASED:
         return math.inf
     if reason is Reason.RELEASING:
@@ -132,22 +143,29 @@ def _length(visit: Visit, reason: Reason, attempts: int) -> float:
     if reason is Reason.GPU_BUSY and visit.is_giving_way:
         return _BUSY_SECONDS
     first = _FIRST_POOL_SECONDS if reason is Reason.WAITING_FOR_POOL else _FIRST_PAUSE_SECONDS
-    return float(min(_LONGEST_PAUSE_SECONDS, first * 2 ** min(attempts, 16)))
+    return float(min(_LONGEST_PAUSE_SECONDS, first * 2 ** min(repeats, 16)))
 
 
 def _pause(visit: Visit, seconds: float) -> None:
     """Wait, but not longer than until the node's pool, its selection or a wish to release is another."""
-    before = _marks(visit)
+    now = visit.site.clock.now
+    before, looked = _marks(visit), now()
     is_asked = _is_asked(before)
-    if is_asked and seconds < math.inf:
-        # It may have been asked after the attempt looked.
+    if seconds == math.inf and before is not None and before.is_selected and not is_asked:
+        # What the attempt heeded was taken back while it did.
+        seconds = _LOOK_SECONDS
+    elif seconds < math.inf and (is_asked or (before is not None and before.must_retry)):
+        # That may have been asked after the attempt looked.
         seconds = min(seconds, _FIRST_PAUSE_SECONDS)
-    end = visit.site.clock.now() + seconds
-    while (left := end - visit.site.clock.now()) > 0:
+    end = now() + seconds
+    while (left := end - now()) > 0:
         visit.sleep(min(_LOOK_SECONDS, left))
-        # That who asks for the release has gone is no change of the node.
-        if (is_asked or visit.site.has_news()) and _marks(visit) != before:
-            return
+        # Neither an API server that answers again nor the end of who asks is a change of the node.
+        is_due = before is None or (is_asked and now() - looked >= _ASKER_SECONDS)
+        if is_due or visit.site.has_news():
+            looked = now()
+            if _marks(visit) != before:
+                return
 
 
 def _await_turn(visit: Visit, outcome: Outcome) -> None:
@@ -170,13 +188,13 @@ def _await_turn(visit: Visit, outcome: Outcome) -> None:
             return
         if now() - looked >= _TURN_LOOK_SECONDS:
             looked = now()
-            if visit.site.has_news() and _marks(visit) != before:
+            if (before is None or visit.site.has_news()) and _marks(visit) != before:
                 return
 
 
 def _is_asked(marks: _Marks | None) -> bool:
     """Whether somebody asks for the node's release."""
-    return marks is not None and marks[1] is not None
+    return marks is not None and marks.request is not None
 
 
 def _marks(visit: Visit) -> _Marks | None:
@@ -188,5 +206,7 @@ def _marks(visit: Visit) -> _Marks | None:
         is_selected = visit.site.cluster.selects(node)
     except ClusterError:
         return None
-    must_retry = RETRY_ANNOTATION in node.annotations
-    return node.labels.get(POOL_LABEL), node.annotations.get(RELEASE_ANNOTATION), is_selected, must_retry
+    return _Marks(
+        pool=node.labels.get(POOL_LABEL), request=node.annotations.get(RELEASE_ANNOTATION), is_selected=is_selected,
+        must_retry=RETRY_ANNOTATION in node.annotations,
+    )  # fmt: skip

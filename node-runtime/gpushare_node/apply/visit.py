@@ -64,7 +64,7 @@ class Site:
 
     `open_hardware` takes the digest of what the hardware is to become; `open_watch` the policy to be enforced. The driver is
     waited for during `driver_seconds`. `has_news`: whether the node may have changed since this was asked last.
-    `platform` tells the namespaces of pods that are never evicted.
+    `platform` tells the namespaces of pods that are never evicted; None: that is not known, and nobody is.
     """
 
     open_hardware: Callable[[str], Hardware]
@@ -77,7 +77,7 @@ class Site:
     open_watch: Callable[[Policy], Watching] | None = None
     driver_seconds: float = DRIVER_SECONDS
     has_news: Callable[[], bool] = lambda: True
-    platform: Callable[[], frozenset[str]] = lambda: UNKNOWN.platform
+    platform: Callable[[], frozenset[str] | None] = lambda: UNKNOWN.platform
 
 
 @dataclass(kw_only=True)
@@ -227,6 +227,11 @@ class Visit:
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.close()
+
+    def let_go(self) -> None:
+        """The node is no more ours to watch: a run that stays would go on to hold its policy, and write into the folder."""
+        self.rest()
+        self.enforced = None
 
     def is_half_done(self) -> bool:
         """Whether a change of hardware has begun and is not finished."""

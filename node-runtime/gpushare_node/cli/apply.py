@@ -58,7 +58,7 @@ def make_site(run: Run, api: Api | None, printer: Printer) -> Site:
         open_watch=None if api is None else lambda policy: watches.open(policy, "former"),
         driver_seconds=getattr(run.arguments, "driver_timeout", DRIVER_SECONDS),
         has_news=(lambda: True) if api is None else News(api=api, clock=run.clock).has_come,
-        platform=lambda: tenants.find().platform,
+        platform=tenants.platform,
     )  # fmt: skip
 
 

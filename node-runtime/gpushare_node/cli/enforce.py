@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 from gpushare_node import __version__
 from gpushare_node.apply.goal import Goal
@@ -18,6 +19,7 @@ from gpushare_node.enforce.upkeep import Upkeep
 from gpushare_node.enforce.watch import Watch
 from gpushare_node.host.boot import boot_id
 from gpushare_node.host.folder import Published
+from gpushare_node.kube.cluster import ClusterError
 from gpushare_node.kube.pods import OwnNode
 from gpushare_node.nvml.driver import Survey
 from gpushare_node.partition.plan import PartitionPlan
@@ -44,7 +46,7 @@ def enforce(run: Run) -> int:
     upkeep = None if api is None or arguments.once else _upkeep(run, given, watch, api, refusal)
     loop = Loop(watch=watch, upkeep=upkeep, clock=run.clock)
     if refusal:
-        loop.is_outdated = Refused(run).is_over
+        loop.is_outdated = partial(_is_outdated, Refused(run), api)
     if api is not None:
         api.start()
     if api is not None and upkeep is not None and marks is not None:
@@ -73,6 +75,19 @@ def _read(run: Run) -> tuple[Goal, str]:
             raise
         _LOG.error("%s; the policy in force is held to", error)
         return former, str(error)
+
+
+def _is_outdated(refused: Refused, api: Api | None) -> bool:
+    """Whether the policy can be read by now, and another start brings the node to it: that of the whole pod, `apply` first."""
+    if not refused.is_over():
+        return False
+    if api is not None:
+        try:
+            api.server.delete_own_pod()
+        except ClusterError as error:
+            _LOG.warning("the policy can be read now; this pod cannot be replaced yet: %s", error)
+            return False
+    return True
 
 
 def _look_once(loop: Loop) -> int:

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from gpushare_node.enforce.watch import Watch
 
 
+_POLICY = "/etc/gpushare/policy.yaml"
+"""Where the chart mounts what `release`, which has no policy, reads beside it."""
+
+
 def open_driver(figures: "Figures | None" = None) -> Driver:
     """A new session with the driver, its calls counted in the figures. DriverError while it is not there."""
     from gpushare_node.nvml.library import ignore  # noqa: PLC0415 - pynvml is 8,000 lines, and `--help` needs none
@@ -59,7 +63,7 @@ def bounded_driver(run: Run) -> Callable[[], Driver]:
 def tenancy_file(run: Run) -> TenancyFile:
     """What the chart projects beside the policy. Without an API server nobody's pods are known, and nobody is a tenant."""
     arguments = run.arguments
-    name = getattr(arguments, "policy", STDIN)
+    name = getattr(arguments, "policy", _POLICY)
     is_alone = arguments.standalone or name == STDIN
     return TenancyFile(None if is_alone else Path(name).with_name(NAME), find_place(os.environ, "").namespace)
 

@@ -20,6 +20,7 @@ _LOOK_SECONDS = 15
 _LEAVING_SECONDS = 60
 """How often a run that holds asks the API server whether its node is to leave: well within an uninstall Job's patience."""
 
+_LAST_WORDS_SECONDS = 3.0
 _MAX_SHOWN = 5
 _LOG = logging.getLogger("gpushare")
 
@@ -53,6 +54,7 @@ def read_or_hold(run: Run) -> Goal:
         _LOG.error("%s; the policy in force is held to", error)
     watch: Watch | None = None
     api = Api.find(run, former.policy.pool)
+    api.start()
     watches = Watches(run=run, api=api, tenants=tenancy_file(run))
     refused, asked_at = Refused(run), float("-inf")
     try:
@@ -70,6 +72,7 @@ def read_or_hold(run: Run) -> Goal:
     finally:
         if watch is not None:
             watch.close()
+        api.events.drain(_LAST_WORDS_SECONDS)
 
 
 class Refused:

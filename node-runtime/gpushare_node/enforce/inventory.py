@@ -34,9 +34,10 @@ STALE_SECONDS = 60
 _ALLOCATIONS_SECONDS = 10
 
 _REMEMBER_SECONDS = 3600
-"""How long caps are remembered of containers that nobody shows. Reboots and outages of the API server take less."""
+"""How long caps are remembered of containers that nobody shows. Reboots and outages of the API server take less.
 
-"""The same holds for whole pods that were deleted while they ran, from when they were last seen on a GPU."""
+The same holds for whole pods that were deleted while they ran, from when they were last seen on a GPU.
+"""
 
 _LOG = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ platform's pods.
 
 import logging
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,23 +34,33 @@ class TenancyFile:
         self._own = frozenset({namespace})
         self._known = replace(UNKNOWN, platform_namespaces=self._own)
         self._stamp: _Stamp | None = None
+        self._is_known = False
+        self._lock = threading.Lock()
         self.problem = ""
         """Why the file cannot be read now; empty where it can."""
 
     def find(self) -> Tenancy:
         """What holds now. A file that has not changed is not read again: this is asked in every cycle."""
-        if self._path is None:
-            return self._known
+        if self._path is not None:
+            with self._lock:
+                self._look(self._path)
+        return self._known
+
+    def platform(self) -> frozenset[str] | None:
+        """The platform's namespaces; None as long as the file has never been read."""
+        found = self.find()
+        return found.platform if self._is_known else None
+
+    def _look(self, path: Path) -> None:
         try:
-            self._renew(self._path)
+            self._renew(path)
         except PolicyError as error:
-            self._complain(f"{self._path}: {error}")
+            self._complain(f"{path}: {error}")
         except UnicodeDecodeError as error:
-            self._complain(f"{self._path}: is not UTF-8: byte {error.start} begins no character")
+            self._complain(f"{path}: is not UTF-8: byte {error.start} begins no character")
         except OSError as error:
             self._stamp = None
-            self._complain(f"{self._path}: cannot be read: {error.strerror}")
-        return self._known
+            self._complain(f"{path}: cannot be read: {error.strerror}")
 
     def _renew(self, path: Path) -> None:
         with path.open("rb") as file:
@@ -63,7 +74,7 @@ class TenancyFile:
             raise PolicyError("", f"is larger than {_MOST_BYTES >> 20} MiB: no tenancy is")
         found = read(content.decode("utf-8"))
         self._known = replace(found, platform_namespaces=found.platform_namespaces | self._own)
-        self.problem = ""
+        self.problem, self._is_known = "", True
         if found.ignored:
             _LOG.warning("%s: %s are not known here and ignored", path, escape(", ".join(found.ignored)))
 

@@ -5,7 +5,7 @@ layouts are None, and the rules say why. Names follow k8s-device-plugin v0.20 (i
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import chain
 from typing import assert_never
@@ -43,6 +43,34 @@ class Kind(Record):
     def shared(self) -> bool:
         """Whether several containers use one device."""
         return self.replicas > 1
+
+
+Meaning = tuple[str, str | None, bool, int | None]
+"""What a pod gets that asks for a resource: the card, the profile (None: a whole GPU), whether it is shared, the cap in MiB."""
+
+Offer = frozenset[tuple[str, Meaning]]
+"""The (resource, meaning) pairs of one pool."""
+
+
+def meaning(pool: Pool, card: Card, kind: Kind) -> Meaning:
+    """What a resource of the pool means."""
+    name = kind.profile.name if kind.profile else None
+    return card.id, name, kind.shared, caps.cap_mib(pool, card, kind.profile, kind.replicas)
+
+
+def ambiguous(offers: Iterable[Offer]) -> frozenset[str]:
+    """Resources that mean one thing in a pool and another in the next: a pod must say which pool it means.
+
+    A plugin that starts offers whole GPUs for a moment, also on nodes that share them.
+    """
+    meanings: dict[str, set[Meaning]] = {}
+    brief = set()
+    for offer in offers:
+        for resource, each in offer:
+            meanings.setdefault(resource, set()).add(each)
+        if all(resource != WHOLE_GPU for resource, _ in offer):
+            brief.add(WHOLE_GPU)
+    return frozenset(brief.union(name for name, each in meanings.items() if len(each) > 1))
 
 
 def profiles_by_name(card: Card) -> Mapping[str, MigProfile]:

@@ -155,7 +155,9 @@ def test_a_name_in_an_error_cannot_steer_the_terminal() -> None:
     assert done.stderr.startswith("gpushare: cannot read \\x1b[31m\\nno such file: no such file")
 
 
-@pytest.mark.parametrize("arguments", [("check", ""), ("compile", ""), ("compile", "good.yaml", "-o", "")])
+@pytest.mark.parametrize(
+    "arguments", [("check", ""), ("compile", ""), ("compile", "good.yaml", "-o", ""), ("plan", "", "good.yaml")]
+)
 def test_empty_text_is_no_name(arguments: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(GOOD)
     done = gpushare(*arguments, cwd=tmp_path)

@@ -56,6 +56,17 @@ def test_an_unreadable_intent_is_one_line_and_a_hint(intents: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("no file.yaml", "`gpushare init -o 'no file.yaml'` writes a starter intent"),
+        ("nowhere/intent.yaml", "there is no folder nowhere"),
+    ],
+)
+def test_the_hint_at_a_missing_intent_can_be_followed(name: str, hint: str, intents: Path) -> None:
+    assert gpushare("check", name, cwd=intents).stderr.splitlines()[1:] == [f"   = {hint}"]
+
+
 def test_a_folder_instead_of_an_intent_is_told_with_what_is_in_it(intents: Path) -> None:
     done = gpushare("check", intents)
     assert done.returncode == 2

@@ -43,6 +43,7 @@ def test_other_warnings_remain() -> None:
     ("code", "message"),
     [
         ("GS402", "GS402 is an error, and only warnings can be accepted"),
+        ("GS791", "GS791 is about the bundle, not the intent, and cannot be accepted"),
         ("GS999", "'GS999' is no code of a finding"),
         ("small", "'small' is no code of a finding"),
         ("GS801", "GS801 is about spec.accept itself and cannot be accepted"),

@@ -84,6 +84,32 @@ def test_settings_that_have_an_effect() -> None:
     assert idle(memory='{cap: 4Gi, reserve: 1Gi, oversubscribe: "150%"}', enforcement="{action: evict}") == []
 
 
+@pytest.mark.parametrize(
+    ("enforcement", "without"),
+    [
+        ("{action: none, grace: 10m, notice: 72h}", ["grace", "notice"]),
+        ("{action: none, notice: 0s, tolerance: 5%}", ["notice"]),
+        ("{action: warn, notice: 72h, grace: 10m}", ["notice"]),
+        ("{action: evict, notice: 72h, grace: 10m}", []),
+        ("{action: none}", []),
+    ],
+)
+def test_who_ends_nothing_gives_no_notice(enforcement: str, without: list[str]) -> None:
+    assert [place for place, _ in idle(enforcement=enforcement)] == [f"enforcement/{setting}" for setting in without]
+
+
+def test_without_policies_admission_has_no_scope() -> None:
+    admission = "{enforce: none, scope: cluster, localhostProfiles: [own]}"
+    places = [path for path, _, _ in found(written(pool(), admission=admission), "GS508")]
+    assert places == ["/spec/admission/scope", "/spec/admission/localhostProfiles"]
+    assert found(written(pool(), admission="{enforce: audit, scope: cluster, localhostProfiles: [own]}"), "GS508") == []
+
+
+def test_a_quota_that_limits_nothing() -> None:
+    assert [path for path, _, _ in found(written(pool(), quotas="{atlas: {}}"), "GS508")] == ["/spec/quotas/atlas"]
+    assert found(written(pool(), quotas="{atlas: {notebooks: 0}}"), "GS508") == []
+
+
 def test_another_finding_asks_for_another_mechanism() -> None:
     assert idle(**A100, sharing="{mode: mig, layout: {1g.5gb: 7}}", enforcement="{mechanism: driver}") == []
 

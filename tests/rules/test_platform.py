@@ -227,6 +227,20 @@ def test_a_value_of_a_part_that_is_off(platform: str, place: str, message: str) 
     assert codes(platform=platform) == ["GS723"]
 
 
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ("draDriver: {version: v0.4.0}", "remove it"),
+        ("driver: {rdma: {enabled: true}}", "remove it, or write platform.driver"),
+        ("migManager: {hostNetwork: true}", "remove it, or write platform.partitioner: mig-manager"),
+        ("dcgm: {hostNetwork: true}", "remove it, or switch that part on"),
+    ],
+)
+def test_a_hint_names_the_switch_that_is_the_users(value: str, hint: str) -> None:
+    (off,) = [finding for finding in judged(written(pool(), platform=f"{{values: {{{value}}}}}")) if finding.code == "GS723"]
+    assert off.hints == (hint,)
+
+
 def test_values_of_a_part_that_the_intent_switches_on() -> None:
     assert codes(platform="{driver: {}, values: {driver: {args: [--x]}, gds: {enabled: true, args: [--x]}}}") == []
     assert codes(platform="{partitioner: mig-manager, values: {migManager: {args: [--x]}}}") == []
@@ -333,6 +347,13 @@ def test_a_driver_must_know_how_to_partition_the_card(version: str, too_old: boo
     assert places == (["/spec/platform/driver/version"] if too_old else [])
 
 
+@pytest.mark.parametrize(("version", "too_old"), [("570", False), ("570.133", False), ("570.86", True), ("565", True)])
+def test_a_branch_of_precompiled_drivers_is_not_older_than_its_releases(version: str, too_old: bool) -> None:
+    one = pool("training", card="b200-180gb", nodes="{names: [n1]}", sharing="{mode: mig, layout: {1g.23gb: 7}}")
+    platform = f'{{driver: {{version: "{version}"}}, values: {{driver: {{usePrecompiled: true}}}}}}'
+    assert ("GS718" in codes(one, platform=platform)) is too_old
+
+
 def test_a_driver_is_not_too_old_for_cards_that_are_not_partitioned() -> None:
     assert codes(platform='{driver: {version: "440.33.01"}}') == []
 
@@ -348,6 +369,8 @@ def test_a_driver_is_not_too_old_for_cards_that_are_not_partitioned() -> None:
         (A100, "{1g.10gb: 4}", "515.105.01", "525"),
         (A100, "{1g.10gb: 4}", "525.60.13", None),
         ("a30", "{2g.12gb+me: 1}", "515.105.01", "525"),
+        (A100, "{1g.10gb: 4}", "525", None),
+        (A100, "{1g.10gb: 4}", "515", "525"),
     ],
 )
 def test_some_layouts_need_a_newer_driver_than_the_card(card: str, layout: str, version: str, needed: str | None) -> None:

@@ -61,6 +61,12 @@ def test_memory_that_is_no_number_of_shares(pools: tuple[str, ...], quota: str, 
     assert words in message
 
 
+def test_who_shall_have_none_is_told_to_write_a_number() -> None:
+    (none,) = judged(written(pool(), quotas="{atlas: {notebooks: {memory: 1Gi}}}"))
+    assert none.hints == ("a share is 3724Mi: write memory: 3724Mi or more, or 0 in place of the mapping for none",)
+    assert [finding.code for finding in judged(written(pool(), quotas="{atlas: {notebooks: 0}}"))] == []
+
+
 def test_memory_of_exactly_one_share_is_enough() -> None:
     clean("{atlas: {notebooks: {memory: 3072Mi}}}", pool(memory="{cap: 3Gi}"))
 

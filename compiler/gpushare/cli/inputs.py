@@ -86,7 +86,7 @@ def _broken(finding: Finding) -> Input:
 def side(name: str, other: Input | None = None) -> Input:
     """The intent or the bundle of that name. An intent without a bundle of its own remembers what the other side does."""
     directory = Path(name)
-    if name != "-" and directory.is_dir():
+    if name not in ("", "-") and directory.is_dir():
         memory = _remembered(directory)
         if isinstance(memory, Finding):
             return _broken(memory)

@@ -48,7 +48,9 @@ def _goals(plan: Plan) -> str:
 
 
 def _next_steps(plan: Plan, directory: Path) -> str:
-    where, chart = visible(str(directory)), visible(shlex.quote(str(directory / "chart")))
+    chart = str(directory / "chart")
+    chart = visible(shlex.quote(f"./{chart}" if chart.startswith("-") else chart))  # helm would take it for a flag
+    where = visible(str(directory))
     return (
         f"next: {where}/README.md says what to install in which order; our chart is\n"
         f"  helm upgrade --install gpushare {chart} --namespace {plan.intent.namespace}\n"

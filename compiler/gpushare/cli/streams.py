@@ -7,6 +7,7 @@ import errno
 import os
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TextIO
 
 from gpushare.cli.exits import CouldNotRunError, ReaderGoneError
@@ -36,7 +37,9 @@ def read(name: str, limit_bytes: int) -> tuple[bytes, str]:
 
 def _advice(name: str, problem: OSError) -> str:
     if isinstance(problem, FileNotFoundError):
-        return f"`gpushare init -o {name}` writes a starter intent"
+        folder = Path(name).parent
+        starter = f"`gpushare init -o {quote(name)}` writes a starter intent"
+        return starter if folder.is_dir() else f"there is no folder {folder}"
     if isinstance(problem, IsADirectoryError):
         inside = [str(path) for path in sorted(Path(name).glob("*.yaml"))]
         return f"name the intent file: {inside[0]}" if inside else "name the intent file, not its folder"

@@ -6,7 +6,7 @@ Values are complete, since a chart's values.yaml is its defaults: the keys are t
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare import __version__, resources
+from gpushare import __version__, resources, shares
 from gpushare.admission import MUTATING_KUBERNETES
 from gpushare.artifact import Artifact, hexdigest
 from gpushare.intent import Action, Mode, OnBusy, Partitioner, Platform, Stack
@@ -15,7 +15,6 @@ from gpushare.plan import Plan, PoolPlan
 VALUES = "values.yaml"
 _NODE_IMAGE = "ghcr.io/gpushare/node-runtime"
 _KUBELET_ROOT = "/var/lib/kubelet"
-_WHOLE = "nvidia.com/gpu"
 
 
 def static_files() -> Iterator[Artifact]:
@@ -91,16 +90,8 @@ def _pool(pool: PoolPlan, policy: str) -> dict[str, Any]:
 
 
 def _ambiguous(plan: Plan) -> list[str]:
-    """Resources that mean one thing in a pool and another in the next: a pod must say which pool it means.
-
-    A plugin that starts offers whole GPUs for a moment, also on nodes that share them.
-    """
-    meanings: dict[str, set[tuple[Any, ...]]] = {}
-    for pool in plan.pools:
-        for device in pool.devices:
-            meaning = (pool.card.id, device.profile, device.replicas > 1, device.cap_mib)
-            meanings.setdefault(device.resource, set()).add(meaning)
-    found = {name for name, each in meanings.items() if len(each) > 1}
-    if any(all(device.resource != _WHOLE for device in pool.devices) for pool in plan.pools):
-        found.add(_WHOLE)
-    return sorted(found)
+    offers = (
+        frozenset((one.resource, (pool.card.id, one.profile, one.replicas > 1, one.cap_mib)) for one in pool.devices)
+        for pool in plan.pools
+    )
+    return sorted(shares.ambiguous(offers))

@@ -10,7 +10,12 @@ from gpushare.diagnostics import Finding, Severity, is_error
 
 HERE = ("spec", "accept")
 
-ACCEPTANCE_CODES = ("GS801", "GS802")
+_NEVER = {
+    "GS791": "is about the bundle, not the intent,",
+    "GS801": "is about spec.accept itself",
+    "GS802": "is about spec.accept itself",
+}
+"""Codes that no intent can accept: those of acceptance, and of a bundle that has lost what it remembers."""
 
 
 def judge_acceptance(accepted: Mapping[str, str], findings: Iterable[Finding], *, whole: bool) -> list[Finding]:
@@ -24,8 +29,8 @@ def _judge(code: str, *, occurs: bool) -> Iterator[Finding]:
     if code not in known:
         hint = "write the code of a warning that `gpushare check` shows, such as GS210"
         yield _finding("GS801", f"{code!r} is no code of a finding", hint, code)
-    elif code in ACCEPTANCE_CODES:
-        yield _finding("GS801", f"{code} is about spec.accept itself and cannot be accepted", "remove it", code)
+    elif code in _NEVER:
+        yield _finding("GS801", f"{code} {_NEVER[code]} and cannot be accepted", "remove it", code)
     elif finding_texts.load(code).severity == Severity.ERROR.value:
         hint = f"correct what is wrong; `gpushare explain {code}` tells more"
         yield _finding("GS801", f"{code} is an error, and only warnings can be accepted", hint, code)

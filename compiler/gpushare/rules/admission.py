@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
+from gpushare import shares
 from gpushare.admission import MUTATING_KUBERNETES
 from gpushare.diagnostics import Finding, Severity
 from gpushare.intent import AdmissionMode, AdmissionScope, Pool, Stack
 from gpushare.rules.choices import few
-from gpushare.rules.rule import Context, Rule, pool_path
+from gpushare.rules.rule import Context, Rule, pool_path, warn_of_pool
+from gpushare.shares import Offer
 
 _NAMESPACES = ("spec", "platform", "namespaces")
 _SCOPE = ("spec", "admission", "scope")
@@ -22,7 +24,10 @@ def check_open(context: Context) -> Iterator[Finding]:
                 severity=Severity.WARNING,
                 message=f"pool {pool.name} can be reached past its namespaces: pods elsewhere that ask for no GPU, but are"
                 " privileged or mount the host, are warned about and audited, not refused",
-                hints=("write admission: {scope: cluster}, with the namespaces of your agents under platform.namespaces",),
+                hints=(
+                    "write admission: {scope: cluster}, with the namespaces of your agents under platform.namespaces",
+                    "or write accept: {GS620: the reason} where nobody may make such pods",
+                ),
                 path=pool_path(pool, "namespaces"),
             )
 
@@ -36,7 +41,10 @@ def check_shut(context: Context) -> Iterator[Finding]:
             severity=Severity.WARNING,
             message="new pods that are privileged or mount the host are refused in every namespace but"
             f" {few(list(intent.platform_namespaces), 5)}: network, storage and monitoring agents among them",
-            hints=("list their namespaces under platform.namespaces, or label them gpushare.dev/admission: exempt",),
+            hints=(
+                "list their namespaces under platform.namespaces, or label them gpushare.dev/admission: exempt",
+                "when none is missing, write accept: {GS621: the reason}",
+            ),
             path=_SCOPE,
         )
 
@@ -84,12 +92,30 @@ def check_default_unused(context: Context) -> Iterator[Finding]:
         why = f"Kubernetes {intent.kubernetes[0]}.{intent.kubernetes[1]} cannot change pods by policy, 1.36 can"
         hint = 'write kubernetes: "1.36" once every API server has it; until then pods must choose their pool'
     else:
+        yield from _unambiguous(context)
         return
     for pool in intent.pools:
         if pool.is_default:
-            path = pool_path(pool, "default")
-            message = f"default of pool {pool.name} has no effect: {why}"
-            yield Finding(code="GS624", severity=Severity.WARNING, message=message, hints=(hint,), path=path)
+            yield _default(pool, why, hint)
+
+
+def _unambiguous(context: Context) -> Iterator[Finding]:
+    """Default pools whose resources mean the same wherever a pod that asks for them may run: it is sent nowhere."""
+    offers: dict[str, Offer] = {}
+    for pool in context.intent.pools if any(pool.is_default for pool in context.intent.pools) else ():
+        card, kinds = context.card(pool), context.kinds(pool)
+        if card is None or kinds is None:
+            return
+        offers[pool.name] = frozenset((kind.resource, shares.meaning(pool, card, kind)) for kind in kinds)
+    ambiguous = shares.ambiguous(offers.values())
+    for pool in context.intent.pools:
+        if pool.is_default and ambiguous.isdisjoint(resource for resource, _ in offers[pool.name]):
+            why = "what it offers means the same in every pool, and pods that choose none may run in each"
+            yield _default(pool, why, "leave default out: only pods that ask for an ambiguous resource are sent to a pool")
+
+
+def _default(pool: Pool, why: str, hint: str) -> Finding:
+    return warn_of_pool("GS624", pool, f"default of pool {pool.name} has no effect: {why}", hint, "default")
 
 
 def check_both(context: Context) -> Iterator[Finding]:
@@ -103,6 +129,16 @@ def check_both(context: Context) -> Iterator[Finding]:
                 hints=("leave it out here, or out of the pools' namespaces and of quotas",),
                 path=(*_NAMESPACES, number),
             )
+    always = {"kube-system", intent.namespace}.difference(intent.platform.namespaces)
+    for pool in intent.pools:
+        for number, namespace in enumerate(pool.namespaces):
+            if namespace in always:
+                yield Finding(
+                    code="GS625",
+                    message=f"namespace {namespace} is always the platform's: admission would not look at its pods",
+                    hints=(f"leave it out: run what shall use pool {pool.name} in a namespace of its own",),
+                    path=pool_path(pool, "namespaces", number),
+                )
 
 
 RULES = (

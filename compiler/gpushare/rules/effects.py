@@ -4,8 +4,23 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare import caps, upstream
-from gpushare.diagnostics import Finding, Severity
-from gpushare.intent import CapValue, CapWord, Enforcement, Mechanism, MemoryEach, Mig, Mode, OnBusy, Pool, Stack
+from gpushare.diagnostics import Finding, Path, Severity
+from gpushare.intent import (
+    Action,
+    AdmissionMode,
+    AdmissionScope,
+    CapValue,
+    CapWord,
+    Enforcement,
+    Intent,
+    Mechanism,
+    MemoryEach,
+    Mig,
+    Mode,
+    OnBusy,
+    Pool,
+    Stack,
+)
 from gpushare.rules.phrases import a_card, counted
 from gpushare.rules.rule import Context, Rule, pool_path, warn_of_pool
 from gpushare.shares import Kind
@@ -20,7 +35,7 @@ DRIVER_LIMITS_FROM = 615
 Steps = tuple[str, ...]
 
 _Idle = Iterator[tuple[Steps, str, str]]
-"""Steps below the pool, why the setting there does nothing, and what to do."""
+"""Steps below the pool or `spec`, why the setting there does nothing, and what to do."""
 
 
 def check_effect(context: Context) -> Iterator[Finding]:
@@ -30,9 +45,30 @@ def check_effect(context: Context) -> Iterator[Finding]:
         if kinds is None:
             continue
         shared = [kind for kind in kinds if kind.shared]
-        of_sharing = _of_sharing(pool, shared) if shared else _unshared(context, pool)
+        of_sharing = _of_sharing(context, pool, shared) if shared else _unshared(context, pool)
         for steps, why, hint in (*of_sharing, *_of_rollout(context, pool)):
-            yield warn_of_pool("GS508", pool, f"{'.'.join(steps)} has no effect: {why}", hint, *steps)
+            yield _found(pool_path(pool, *steps), steps, why, hint)
+    for steps, why, hint in (*_of_admission(context.intent), *_of_quotas(context)):
+        yield _found(("spec", *steps), steps, why, hint)
+
+
+def _found(path: Path, steps: Steps, why: str, hint: str) -> Finding:
+    message = f"{'.'.join(steps)} has no effect: {why}"
+    return Finding(code="GS508", severity=Severity.WARNING, message=message, hints=(hint,), path=path)
+
+
+def _of_admission(intent: Intent) -> _Idle:
+    why, hint = "admission.enforce: none makes no policies", "remove it, or write another enforce"
+    if intent.admission.mode is AdmissionMode.NONE and intent.admission.scope is not AdmissionScope.TENANTS:
+        yield ("admission", "scope"), why, hint
+    if intent.admission.mode is AdmissionMode.NONE and intent.admission.localhost_profiles:
+        yield ("admission", "localhostProfiles"), why, hint
+
+
+def _of_quotas(context: Context) -> _Idle:
+    for namespace, limits in context.document.get("spec", {}).get("quotas", {}).items():
+        if not limits:
+            yield ("quotas", namespace), "it limits nothing", "remove it, or write a pool with a number; 0 allows none"
 
 
 def _unshared(context: Context, pool: Pool) -> _Idle:
@@ -47,7 +83,7 @@ def _unshared(context: Context, pool: Pool) -> _Idle:
         yield ("sharing", "rename"), why, hint
 
 
-def _of_sharing(pool: Pool, shared: list[Kind]) -> _Idle:
+def _of_sharing(context: Context, pool: Pool, shared: list[Kind]) -> _Idle:
     wanted: set[CapValue] = {caps.wanted_cap(pool, kind.profile) for kind in shared}
     uncapped, by_mps = wanted == {CapWord.NONE}, pool.mode is Mode.MPS
     if pool.memory.reserve is not None and (by_mps or uncapped) and not _goal_in_memory(pool):
@@ -59,6 +95,17 @@ def _of_sharing(pool: Pool, shared: list[Kind]) -> _Idle:
         yield ("memory", "oversubscribe"), why, "remove it" if by_mps else "remove it, or write a cap as a size"
     if pool.enforcement != Enforcement() and uncapped and not is_misplaced(pool):
         yield ("enforcement",), "with cap: none there is nothing to hold", "remove it, or write another cap"
+    elif not uncapped:
+        yield from _of_enforcement(context, pool)
+
+
+def _of_enforcement(context: Context, pool: Pool) -> _Idle:
+    action = pool.enforcement.action
+    if action not in (Action.KILL, Action.EVICT):
+        why, hint = f"action: {action.value} ends nothing", "remove it, or write action: kill or evict"
+        for setting in _written(context, pool, "enforcement"):
+            if setting == "notice" or (setting == "grace" and action is Action.NONE):
+                yield ("enforcement", setting), why, hint
 
 
 def _of_rollout(context: Context, pool: Pool) -> _Idle:

@@ -145,7 +145,7 @@ def check_floor(context: Context) -> Iterator[Finding]:
                     code="GS610",
                     severity=Severity.WARNING,
                     message=f"{show_bytes(size)} is less than one share of pool {asked.pool.name}, so it allows none",
-                    hints=(f"a share is {cap}Mi: write memory: {cap}Mi or more, or 0 if the namespace shall have none",),
+                    hints=(f"a share is {cap}Mi: write memory: {cap}Mi or more, or 0 in place of the mapping for none",),
                     path=path,
                 )
 

@@ -179,11 +179,12 @@ def check_off(context: Context) -> Iterator[Finding]:
         wanted = upstream.switches(chart, path)
         off = next((name for name in wanted if name != ".".join(path) and not _is_on(name, platform, chart)), None)
         if off:
+            why, hint = _SWITCHED.get(off, (f"{off} is not true", "remove it, or switch that part on"))
             yield Finding(
                 code="GS723",
                 severity=Severity.WARNING,
-                message=f"{'.'.join(path)} has no effect: {_SWITCHED.get(off, f'{off} is not true')}",
-                hints=("remove it, or switch that part on",),
+                message=f"{'.'.join(path)} has no effect: {why}",
+                hints=(hint,),
                 path=(*HERE, *path),
                 on_key=True,
             )
@@ -197,10 +198,14 @@ def _is_read(verdict: object, value: object) -> bool:
 
 
 _SWITCHED = {
-    "driver.enabled": "without platform.driver the operator installs no driver",
-    "gpuCluster.deployCR": "gpushare's pools need the device plugin, not the DRA driver",
-    "migManager.enabled": "mig-manager runs with platform.partitioner: mig-manager only",
+    "driver.enabled": ("without platform.driver the operator installs no driver", "remove it, or write platform.driver"),
+    "gpuCluster.deployCR": ("gpushare's pools need the device plugin, not the DRA driver", "remove it"),
+    "migManager.enabled": (
+        "mig-manager runs with platform.partitioner: mig-manager only",
+        "remove it, or write platform.partitioner: mig-manager",
+    ),
 }
+"""Switches that are not the user's: why they are off, and what to do."""
 
 
 def _is_on(switch: str, platform: Platform, chart: UpstreamChart) -> bool:

@@ -80,7 +80,8 @@ spec:
 P = "spec/pools/notebooks"
 CHANGES: tuple[tuple[str, Any], ...] = (
     ("$schema", "./intent.v1.json"), ("metadata/name", "lab2"), ("metadata/labels", {"c": "d"}), ("metadata/annotations", {}),
-    ("spec/kubernetes", "1.34"), ("spec/namespace", "gpu"), ("spec/platform/stack", "existing"),
+    ("spec/kubernetes", "1.34"), ("spec/kubernetes", "1.36"), ("spec/platform/values", {"toolkit": {"enabled": False}}), (
+     "spec/namespace", "gpu"), ("spec/platform/stack", "existing"),
     ("spec/platform/version", "v25.10.1"), ("spec/platform/partitioner", "mig-manager"),
     ("spec/platform/driver/repository", "registry.example.org/other"), ("spec/platform/driver/image", "driver2"),
     ("spec/platform/driver/version", "580.95.05"), ("spec/platform/registry", "mirror.example.org"),
@@ -196,8 +197,54 @@ def test_no_changes_means_equal_bundles(path: str, value: Any) -> None:
         return
     named = {one.path for one in told.files}
     assert named == {name for name in bare(BASE).keys() | bare(after).keys() if bare(BASE).get(name) != bare(after).get(name)}
+    assert not told.is_configmap_only or configmaps_alone(after)
     fields = {"/".join(one.path) for one in settings(yaml.safe_load(INTENT), document)}
     assert any(path.startswith(field) or field.startswith(path) for field in fields)
+
+
+def configmaps_alone(side: Compilation) -> bool:
+    """Whether a bundle differs from the base in policies, their digests and quotas that rise or go, and in nothing else."""
+    base, other = bare(BASE), bare(side)
+    differing = {path for path in base.keys() | other.keys() if base.get(path) != other.get(path)} - {"README.md", lock.FILE}
+    if not all(path.startswith(("chart/files/", "nodes/")) or path == "chart/values.yaml" for path in differing):
+        return False
+    before, after = (yaml.safe_load(one["chart/values.yaml"]) for one in (base, other))
+    for values in (before, after):
+        for pool in values["pools"].values():
+            pool.pop("policy")
+    old, new = (
+        {(name, key): number for name, hard in one.pop("quotas").items() for key, number in hard.items()}
+        for one in (before, after)
+    )
+    return before == after and all(number >= old.get(key, number + 1) for key, number in new.items())
+
+
+def test_a_version_of_kubernetes_that_routes_pods_is_told_both_ways() -> None:
+    other = compiled(changed("spec/kubernetes", "1.36"))
+    for told in (comparison(BASE, other), comparison(other, BASE)):
+        (only,) = [one for one in told.effects if one.kind is EffectKind.ROUTED]
+        assert only.subject == "admission.mutate"
+        assert not told.is_configmap_only
+
+
+def test_what_looks_like_a_comment_in_a_text_is_a_change() -> None:
+    args = [{"devicePlugin": {"env": [{"name": "A", "value": f"a\n# {word}\nc"}]}} for word in ("b", "ZZ")]
+    old, new = (compiled(changed("spec/platform/values", one)) for one in args)
+    assert "gpu-operator/values.yaml" in {one.path for one in comparison(old, new).files}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "kind"),
+    [("enforce", "audit", EffectKind.ADMITTED), ("scope", "cluster", EffectKind.ADMITTED),
+     ("enforce", "deny", EffectKind.REFUSED)],
+)  # fmt: skip
+def test_nobody_is_refused_where_nothing_denies(path: str, value: str, kind: EffectKind) -> None:
+    document = changed("spec/admission/enforce", "none")
+    other = copy.deepcopy(document)
+    other["spec"]["admission"][path] = value
+    told = comparison(compiled(document), compiled(other)).effects
+    assert kind in {one.kind for one in told}
+    assert kind is EffectKind.REFUSED or not {EffectKind.REFUSED, EffectKind.ENDED} & {one.kind for one in told}
 
 
 def test_the_order_of_keys_is_nobodys_concern() -> None:
@@ -265,7 +312,10 @@ def test_another_order_is_no_change(path: str) -> None:
     [
         (f"{P}/enforcement/action", "kill", EffectKind.ENDED), (f"{P}/memory/cap", "2Gi", EffectKind.KEEPS_CAP),
         ("spec/admission/enforce", "deny", EffectKind.REFUSED), ("spec/admission/enforce", "audit", EffectKind.ADMITTED),
-        (f"{P}/namespaces", ["atlas"], EffectKind.REFUSED), (f"{P}/namespaces", ["atlas", "cms", "lhcb"], EffectKind.ADMITTED),
+        (f"{P}/namespaces", ["atlas"], EffectKind.ADMITTED), ("spec/quotas/atlas/notebooks", 2, EffectKind.REFUSED),
+        ("spec/platform/driver/version", "580.95.05", EffectKind.DRIVER),
+        ("spec/platform/version", "v25.10.1", EffectKind.UPSTREAM),
+        (f"{P}/tolerations", [], EffectKind.RESTARTS), (f"{P}/namespaces", ["atlas", "cms", "lhcb"], EffectKind.ADMITTED),
         ("spec/platform/stack", "existing", EffectKind.REINSTALLED), ("spec/namespace", "gpu", EffectKind.REINSTALLED),
         ("spec/platform/registry", "mirror.example.org", EffectKind.RESTARTS),
         (f"{P}/rollout/maxUnavailable", 2, EffectKind.ROLLOUT),
@@ -275,7 +325,7 @@ def test_another_order_is_no_change(path: str) -> None:
 def test_who_is_affected_is_said(path: str, value: Any, kind: EffectKind) -> None:
     told = comparison(BASE, compiled(changed(path, value)))
     assert kind in {one.kind for one in told.effects}
-    if kind in (EffectKind.ENDED, EffectKind.REFUSED, EffectKind.REINSTALLED):
+    if kind in (EffectKind.ENDED, EffectKind.REFUSED, EffectKind.REINSTALLED, EffectKind.DRIVER, EffectKind.UPSTREAM):
         assert not told.is_configmap_only
 
 
@@ -285,8 +335,9 @@ def test_another_namespace_restarts_nobody_and_makes_tenants_of_those_who_run_th
     other = copy.deepcopy(document)
     other["spec"]["quotas"]["lhcb"] = {"slices": {"1g.5gb": 1}}
     told = comparison(compiled(document), compiled(other)).effects
-    kinds = [EffectKind.REFUSED, EffectKind.ENDED] if mode == "deny" else [EffectKind.REFUSED]
-    assert [(one.kind, one.pool, one.subject) for one in told] == [(kind, None, "admission.tenants") for kind in kinds]
+    kinds = [EffectKind.REFUSED, EffectKind.ENDED] if mode == "deny" else [EffectKind.ADMITTED]
+    named = [(one.kind, one.pool, one.subject) for one in told if one.subject == "admission.tenants"]
+    assert named == [(kind, None, "admission.tenants") for kind in kinds]
 
 
 def test_what_stops_being_ended_is_said_in_the_other_direction() -> None:

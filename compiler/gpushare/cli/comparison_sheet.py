@@ -173,4 +173,5 @@ def summary(comparison: Comparison) -> str:
     touched = "an unknown number of nodes" if comparison.touched is None else counted(comparison.touched, "node")
     broken = sum(quota.problem is not None for quota in comparison.quotas)
     quotas = f"; {counted(broken, 'quota')} no longer fit{'s' if broken == 1 else ''}" if broken else ""
-    return f"{shown}. {touched} touched, {_pods(comparison.disturbed)}{quotas}.".replace(". an", ". An")
+    counted_up = f"{shown}. {touched} touched, {_pods(comparison.disturbed)}{quotas}."
+    return counted_up.replace(". an", ". An") + words.also(comparison)

@@ -26,16 +26,38 @@ _EFFECTS = {
     EffectKind.RESTARTS: "the runtime's pods start anew; running pods go on",
     EffectKind.REINSTALLED: "another release; uninstall the one that is installed first",
     EffectKind.ROLLOUT: "how the next changes pace themselves",
+    EffectKind.UPSTREAM: "NVIDIA's components that read it start anew, on every node",
+    EffectKind.DRIVER: "the driver starts anew node by node: whatever uses a GPU there has to leave",
+    EffectKind.ROUTED: "new pods that name no pool may be sent to other nodes, or be refused; running pods go on",
+    EffectKind.UNPLACED: "new pods that select the pool by its former name find no node; running pods go on",
+}
+_ALSO = {
+    EffectKind.ENDED: "containers may be ended",
+    EffectKind.ENFORCED: "caps are held otherwise",
+    EffectKind.REFUSED: "pods may be refused",
+    EffectKind.UNPLACED: "pods that name a pool which is gone find no node",
+    EffectKind.ROUTED: "new pods may go elsewhere",
+    EffectKind.RESTARTS: "the runtime's pods start anew",
+    EffectKind.UPSTREAM: "NVIDIA's components start anew",
+    EffectKind.DRIVER: "the driver starts anew",
+    EffectKind.REINSTALLED: "the installed release has to go first",
 }
 _STRAYS = "running containers of tenants may be ended where they use a GPU that they were not given"
 
 
 def effect(one: Effect, arrow: str) -> str:
     """What happens, to whom."""
-    if one.kind is EffectKind.RESTARTS and one.pool is not None:
+    if one.kind is EffectKind.RESTARTS and one.subject == "policy":
         return "the runtime's pods of the pool start anew and check the layout; running pods go on"
     what = _STRAYS if one.kind is EffectKind.ENDED and one.pool is None else _EFFECTS[one.kind]
     return f"{one.subject} {_before_and_after(one, arrow)}: {what}"
+
+
+def also(comparison: Comparison) -> str:
+    """What is not counted in nodes and disturbed pods, in short; empty without."""
+    kinds = {one.kind for one in comparison.effects if not one.is_harmless}
+    told = [words for kind, words in _ALSO.items() if kind in kinds]
+    return f" Besides: {', '.join(told)}." if told else ""
 
 
 def _before_and_after(one: Effect | SettingChange, arrow: str) -> str:

@@ -28,14 +28,16 @@ def compare(
     moves = cluster.moves()
     changes = tuple(_pool(name, cluster, moves) for name in sorted(before.keys() | after.keys()))
     outages = (outage(one, before.get(one.name), after.get(one.name), effects.policy(bundles[1], one.name)) for one in changes)
+    quotas = offers.quotas(sides.quotas(old), sides.quotas(new), before, after)
+    found = effects.effects(*bundles, changed, cluster.successors)
     return Comparison(
         pools=changes,
         capacity=offers.capacity(before, after),
         moves=moves,
-        quotas=offers.quotas(sides.quotas(old), sides.quotas(new), before, after),
+        quotas=quotas,
         mig_strategies=(old.get("operatorMigStrategy"), new.get("operatorMigStrategy")),
         files=changed,
-        effects=effects.effects(*bundles, changed),
+        effects=(*found, *offers.refusing(quotas)),
         outages=tuple(one for one in outages if one is not None),
     )
 

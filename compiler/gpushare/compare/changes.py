@@ -149,26 +149,27 @@ class Comparison(Record):
 
     @property
     def disturbed(self) -> int | None:
-        """Pods disturbed at most, over all pools."""
-        return total(pool.disturbed for pool in self.pools)
+        """Pods disturbed at most, over all pools. None with another driver: tenants leave the nodes whose driver changes."""
+        return None if self.changes_driver else total(pool.disturbed for pool in self.pools)
 
     @property
     def touched(self) -> int | None:
-        """Nodes whose GPUs or labels change, over all pools."""
-        return total(pool.touched for pool in self.pools)
+        """Nodes whose GPUs or labels change, over all pools; None with another driver, which takes nodes out too."""
+        return None if self.changes_driver else total(pool.touched for pool in self.pools)
+
+    @property
+    def changes_driver(self) -> bool:
+        """Whether gpu-operator gets another driver, or other settings of it."""
+        return any(effect.kind is EffectKind.DRIVER for effect in self.effects)
 
     @property
     def is_configmap_only(self) -> bool:
         """Whether something changes, and no GPU, no label of a node, no pod that runs or will be created is affected."""
-        if any(effect.kind not in _HARMLESS for effect in self.effects):
+        if not all(effect.is_harmless for effect in self.effects) or not all(file.is_configmap for file in self.files):
             return False
         kinds = {pool.change for pool in self.pools}
         moving = self.moves or any(pool.selector_changes for pool in self.pools)
         return not self.is_empty and kinds <= {Change.NONE, Change.POLICY} and not moving and not self.changes_mig_strategy
-
-
-_HARMLESS = frozenset({EffectKind.RESTARTS, EffectKind.ROLLOUT, EffectKind.KEEPS_CAP, EffectKind.SPARED, EffectKind.ADMITTED})
-"""Effects that neither end a container nor refuse a pod, and need nothing done by hand."""
 
 
 def total(numbers: Iterable[int | None]) -> int | None:

@@ -17,6 +17,10 @@ Files = Mapping[str, str]
 MOST_SETTINGS = 100
 """Of one file; the rest is counted."""
 
+_VALUES = "chart/values.yaml"
+_CONFIGMAPS = ("chart/files/", "nodes/", "README.md", lock.FILE)
+"""What becomes ConfigMaps of ours, and what is for people and for the compiler alone."""
+
 _COMMENTED = (".yaml", ".tpl")
 
 
@@ -38,12 +42,16 @@ class SettingChange(Record):
 
 
 class FileChange(Record):
-    """One file. `settings` for a changed YAML file, at most MOST_SETTINGS; `more` counts the others."""
+    """One file. `settings` for a changed YAML file, at most MOST_SETTINGS; `more` counts the others.
+
+    `is_configmap`: nothing in the cluster follows from it but ConfigMaps of ours and quotas.
+    """
 
     path: str
     kind: Kind
     settings: tuple[SettingChange, ...] = ()
     more: int = 0
+    is_configmap: bool = False
 
 
 def changes(old: Files, new: Files) -> tuple[FileChange, ...]:
@@ -52,21 +60,27 @@ def changes(old: Files, new: Files) -> tuple[FileChange, ...]:
 
 
 def _change(path: str, before: str | None, after: str | None) -> FileChange | None:
+    told = path.startswith(_CONFIGMAPS)
     if before is None or after is None:
-        return FileChange(path=path, kind=Kind.ADDED if before is None else Kind.REMOVED)
-    if before == after or _uncommented(path, before) == _uncommented(path, after):
+        return FileChange(path=path, kind=Kind.ADDED if before is None else Kind.REMOVED, is_configmap=told)
+    if before == after or _differs_in_comments(path, before, after):
         return None
     if not path.endswith(".yaml"):
-        return FileChange(path=path, kind=Kind.CHANGED)
+        return FileChange(path=path, kind=Kind.CHANGED, is_configmap=told)
     old, new = parsed(path, before), parsed(path, after)
     if path == lock.FILE and isinstance(old, dict) and isinstance(new, dict):
         old, new = _without_digests(old), _without_digests(new)
     found = settings(old, new)
     if path == lock.FILE and not found:
         return None
-    return FileChange(
-        path=path, kind=Kind.CHANGED, settings=found[:MOST_SETTINGS], more=max(0, len(found) - MOST_SETTINGS)
-    )
+    rest = max(0, len(found) - MOST_SETTINGS)
+    told = told or (path == _VALUES and all(_in_configmap(one.path) for one in found))
+    return FileChange(path=path, kind=Kind.CHANGED, settings=found[:MOST_SETTINGS], more=rest, is_configmap=told)
+
+
+def _in_configmap(path: tuple[str, ...]) -> bool:
+    """Whether a value of the chart is the digest of a ConfigMap's text or a quota."""
+    return path[0] == "quotas" or (path[0] == "pools" and path[2:] == ("policy",))
 
 
 def parsed(path: str, text: str) -> Any:
@@ -76,6 +90,13 @@ def parsed(path: str, text: str) -> Any:
 
 def _without_digests(document: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key != "files"}
+
+
+def _differs_in_comments(path: str, before: str, after: str) -> bool:
+    """Whether only comments differ. What looks like one may be a line of a text, which only a parser can tell."""
+    if _uncommented(path, before) != _uncommented(path, after):
+        return False
+    return not path.endswith(".yaml") or not settings(parsed(path, before), parsed(path, after))
 
 
 def _uncommented(path: str, text: str) -> str:

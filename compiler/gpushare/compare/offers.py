@@ -1,8 +1,9 @@
 """What pools and the cluster offer before and after, and the quotas on it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gpushare.compare.changes import Amount, Problem, QuotaChange, ResourceChange, total
+from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.sides import Pools, PoolSide
 
 Quotas = Mapping[tuple[str, str], int]
@@ -47,6 +48,14 @@ def quotas(old: Quotas, new: Quotas, before: Pools, after: Pools) -> tuple[Quota
             both = {"before": quota.before, "after": quota.after, "capacity": limit.after}
             found.append(QuotaChange(namespace=namespace, resource=resource, problem=problem, **both))
     return tuple(found)
+
+
+def refusing(changes: Iterable[QuotaChange]) -> Iterator[Effect]:
+    """Quotas that are new or fall: pods that were admitted before may not be."""
+    for one in changes:
+        if one.after is not None and (one.before is None or one.after < one.before):
+            subject = f"quota {one.namespace} {one.resource}"
+            yield Effect(kind=EffectKind.REFUSED, pool=None, subject=subject, before=one.before, after=one.after)
 
 
 def _problem(quota: Amount, limit: Amount) -> Problem | None:

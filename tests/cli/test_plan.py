@@ -161,3 +161,24 @@ def test_an_edited_bundle_is_compared_as_it_is_now(changed: Path) -> None:
     values.unlink()
     done = gpushare("plan", "--format", "json", "bundle", "good.yaml", cwd=changed)
     assert [(one["path"], one["change"]) for one in json.loads(done.stdout)["files"]] == [("chart/values.yaml", "added")]
+
+
+def test_a_pool_that_only_its_notice_changes_is_shown(intents: Path) -> None:
+    for name, notice in (("long", "72h"), ("short", "0s")):
+        pool = POOL.format(nodes="{names: [n1]}", sharing="time-slicing, replicas: 4")
+        pool = pool.removesuffix("}") + f", enforcement: {{notice: {notice}}}}}"
+        (intents / f"{name}.yaml").write_text(f"{HEAD}    desks: {pool}\n")
+    shown = " ".join(gpushare("plan", "long.yaml", "short.yaml", cwd=intents).stdout.split())
+    assert "~ desks policy only" in shown
+    assert "enforcement.noticeSeconds 259200 → 0: holds for running containers too" in shown
+
+
+def test_markdown_has_moves_strategies_instances_and_successors(tmp_path: Path, changed: Path) -> None:
+    labels, two, three = "{matchLabels: {a: b}, expected: 5}", "{names: [n1, n2]}", "{names: [n2, n3]}"
+    old = intent(tmp_path / "old.yaml", alpha=(labels, "exclusive"), beta=(two, "time-slicing, replicas: 4"))
+    new = intent(tmp_path / "new.yaml", gamma=(labels, "exclusive"), beta=(three, "time-slicing, replicas: 4"))
+    shown = gpushare("plan", "--format", "markdown", old, new).stdout
+    assert "| `n1` | `beta` | none | 8 |\n" in shown
+    assert "- `alpha`: `its nodes go to the new pool gamma`\n" in shown
+    shown = gpushare("plan", "--format", "markdown", "bundle", "changed.yaml", cwd=changed).stdout
+    assert "GPU 0-2: 1 x 3g.20gb kept, 3 x 1g.5gb destroyed, 1 x 3g.20gb created" in shown

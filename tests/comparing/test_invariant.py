@@ -357,3 +357,48 @@ def test_how_long_nodes_are_out_comes_from_the_rollout(rollout: dict[str, Any], 
     (only,) = comparison(compiled(document), compiled(other)).outages
     assert (only.pool, only.nodes, only.at_once, only.rounds) == ("notebooks", 12, at_once, rounds)
     assert (only.drain_seconds, only.on_busy) == (1800, "wait")
+
+
+def told_of(old: str, new: str) -> Comparison:
+    """A comparison of two sets of pools, by name."""
+    head = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: x}\nspec:\n  pools:\n"
+    sides = [compiled(yaml.safe_load(head + pools_)) for pools_ in (old, new)]
+    assert all(side.artifacts for side in sides), [side.findings for side in sides]
+    return comparison(*sides)
+
+
+SLICED = "sharing: {mode: time-slicing, replicas: 4}"
+MIG = "sharing: {mode: mig, layout: {1g.5gb: 7}}"
+
+
+def test_another_order_of_pools_moves_nodes() -> None:
+    pool = "    {}: {{card: a100-sxm4-40gb, gpusPerNode: 2, priority: {}, nodes: {{matchLabels: {{{}}}, expected: 4}}, {}}}\n"
+    first = pool.format("a", 1, "x: a", "sharing: {mode: exclusive}")
+    told = told_of(first + pool.format("b", 0, "z: b", MIG), first + pool.format("b", 2, "z: b", MIG))
+    assert all(one.selector_changes and one.touched is None for one in told.pools)
+    assert not told.is_configmap_only
+    assert {one.pool for one in told.outages} == {"a", "b"}
+
+
+def test_nodes_that_move_and_pools_that_are_replaced_go_out_of_service() -> None:
+    pool = "    {}: {{card: a100-sxm4-40gb, gpusPerNode: 2, nodes: {}, {}, rollout: {{maxUnavailable: 2}}}}\n"
+    old = pool.format("a", "{names: [n1, n2]}", SLICED) + pool.format("b", "{names: [n3]}", MIG)
+    new = pool.format("a", "{names: [n1]}", SLICED) + pool.format("b", "{names: [n2, n3]}", MIG)
+    (only,) = told_of(old, new).outages
+    assert (only.pool, only.nodes, only.at_once, only.seconds) == ("b", 1, 2, 60)
+    labels = "{matchLabels: {p: a}, expected: 5}"
+    (only,) = told_of(pool.format("a", labels, SLICED), pool.format("b", labels, MIG)).outages
+    assert (only.pool, only.nodes, only.seconds) == ("b", 5, 60)
+
+
+def test_a_pool_under_another_name_hides_nothing() -> None:
+    pool = "    {}: {{card: t4, gpusPerNode: 2, nodes: {{matchLabels: {{p: a}}, expected: 5}}, "
+    pool += "sharing: {{mode: time-slicing, replicas: 2}}, memory: {{cap: {}}}, {}}}\n"
+    told = told_of(
+        pool.format("a", "7Gi", "enforcement: {action: warn}"),
+        pool.format("b", "1Gi", "enforcement: {action: kill}, namespaces: [z]"),
+    )
+    kinds = {(one.pool, one.kind) for one in told.effects}
+    assert {("a", EffectKind.UNPLACED), ("b", EffectKind.KEEPS_CAP), ("b", EffectKind.ENDED)} <= kinds
+    assert "namespaces" in {one.subject for one in told.effects if one.pool == "b"}
+    assert told.outages == ()

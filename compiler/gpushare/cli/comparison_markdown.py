@@ -3,7 +3,7 @@
 from gpushare.cli import comparison_words as words
 from gpushare.cli.comparison_sheet import summary
 from gpushare.cli.plan_sheet import known
-from gpushare.compare.changes import Change, Comparison
+from gpushare.compare.changes import Comparison, PoolChange
 from gpushare.compare.effects import Effect
 
 _ARROW = "→"
@@ -13,7 +13,9 @@ def page(comparison: Comparison) -> str:
     """The whole page; names and values stand in code, so that nothing in them is taken for markup."""
     if comparison.is_empty:
         return "**No changes.** Both bundles are equal.\n"
-    lines = [f"**{summary(comparison)}**", "", *_pools(comparison), *_capacity(comparison), *_quotas(comparison)]
+    lines = [f"**{summary(comparison)}**", "", *_pools(comparison), *_strategy(comparison)]
+    lines += [*_moves(comparison), *_capacity(comparison), *_quotas(comparison)]
+    lines += _listed("What the pools become", [line for pool in words.affected(comparison) for line in _fate(pool)])
     lines += _listed("Who is affected", [_effect(one) for one in comparison.effects])
     lines += _listed("Out of service", [f"{_code(one.pool)}: {words.outage(one)}" for one in comparison.outages])
     lines += _listed("In this order", list(words.order(comparison)))
@@ -27,9 +29,30 @@ def page(comparison: Comparison) -> str:
 def _pools(comparison: Comparison) -> list[str]:
     rows = [
         f"| {_code(one.name)} | {one.change.value} | {known(one.touched)} | {known(one.disturbed)} |"
-        for one in comparison.pools if one.change is not Change.NONE
+        for one in words.affected(comparison)
     ]  # fmt: skip
     return ["| pool | change | nodes touched | pods disturbed, at most |", "|---|---|---|---|", *rows, ""] if rows else []
+
+
+def _fate(pool: PoolChange) -> list[str]:
+    return [f"{_code(pool.name)}: {_code(line)}" for line in words.fate(pool, _ARROW)]
+
+
+def _strategy(comparison: Comparison) -> list[str]:
+    if not comparison.changes_mig_strategy:
+        return []
+    return [f"**gpu-operator** {_code(words.strategy(comparison, _ARROW))}: {words.STRATEGY}", ""]
+
+
+def _moves(comparison: Comparison) -> list[str]:
+    rows = [
+        f"| {_code(one.node)} | {_named(one.source)} | {_named(one.target)} | {one.disturbed} |" for one in comparison.moves
+    ]
+    return ["| node | from pool | to pool | pods disturbed, at most |", "|---|---|---|---|", *rows, ""] if rows else []
+
+
+def _named(pool: str | None) -> str:
+    return "none" if pool is None else _code(pool)
 
 
 def _capacity(comparison: Comparison) -> list[str]:

@@ -3,9 +3,9 @@
 from collections import Counter
 
 from gpushare.cli import comparison_words as words
-from gpushare.cli.plan_sheet import known, ranges
+from gpushare.cli.plan_sheet import known
 from gpushare.cli.terminal import BOLD, CYAN, GREEN, RED, YELLOW, Look, counted, table, visible, wrapped
-from gpushare.compare.changes import Change, Comparison, GpuChange, Move, PoolChange, Problem, QuotaChange
+from gpushare.compare.changes import Change, Comparison, Move, PoolChange, Problem, QuotaChange
 
 _SIGNS = {
     Change.NEW: ("+", GREEN),
@@ -13,6 +13,7 @@ _SIGNS = {
     Change.REPARTITION: ("!", RED),
     Change.RELABEL: ("~", YELLOW),
     Change.POLICY: ("~", CYAN),
+    Change.NONE: ("~", CYAN),
 }
 _WORDS = {
     Change.NEW: "new",
@@ -27,8 +28,7 @@ def sheet(comparison: Comparison, look: Look) -> str:
     """The whole comparison; one line when nothing changes."""
     if comparison.is_empty:
         return "no changes\n"
-    changed = [pool for pool in comparison.pools if pool.change is not Change.NONE]
-    shown = "".join(_pool(pool, comparison, look) for pool in changed)
+    shown = "".join(_pool(pool, comparison, look) for pool in words.affected(comparison))
     shown += _strategy(comparison, look) + _moves(comparison.moves, look)
     shown += _capacity(comparison, look) + _quotas(comparison.quotas, look)
     shown += _section("ORDER", [f"{number}. {step}" for number, step in enumerate(words.order(comparison), 1)], look)
@@ -48,19 +48,9 @@ def _section(title: str, lines: list[str], look: Look) -> str:
 
 def _pool(pool: PoolChange, comparison: Comparison, look: Look) -> str:
     sign, colour = _SIGNS[pool.change]
-    shown = look.paint(f"{sign} {pool.name}", BOLD, colour) + f"  {_WORDS[pool.change]}{_card(pool)}\n"
+    shown = look.paint(f"{sign} {pool.name}", BOLD, colour) + f"  {_WORDS.get(pool.change, 'the same')}{_card(pool)}\n"
     lines = [_disturbance(pool), *(words.outage(one) for one in comparison.outages if one.pool == pool.name)]
-    if pool.successor:
-        lines.append(f"its nodes go to the new pool {pool.successor}")
-    if pool.selector_changes:
-        lines.append("it selects other nodes: those that it loses may be claimed for anything")
-    if pool.change is Change.REPARTITION:
-        lines += _gpus(pool.gpus)
-    lines += [
-        f"{resource.name}: {resource.per_node.before} {_arrow(look)} {resource.per_node.after} per node"
-        for resource in pool.resources
-        if resource.per_node.before != resource.per_node.after
-    ]
+    lines += words.fate(pool, _arrow(look))
     lines += [words.effect(one, _arrow(look)) for one in comparison.effects if one.pool == pool.name]
     return shown + "".join(wrapped(f"    {line}", look, indent=6) for line in lines if line) + "\n"
 
@@ -68,10 +58,8 @@ def _pool(pool: PoolChange, comparison: Comparison, look: Look) -> str:
 def _strategy(comparison: Comparison, look: Look) -> str:
     if not comparison.changes_mig_strategy:
         return ""
-    before, after = (strategy or "each profile's own" for strategy in comparison.mig_strategies)
-    shown = look.paint("! gpu-operator", BOLD, RED) + f"  mig.strategy {before} {_arrow(look)} {after}\n"
-    told = "the operator restarts the device plugin of every node at once, whatever the rollout of a pool says"
-    return shown + wrapped(f"    {told}: upgrade it when no MPS or MIG pod starts", look, indent=6) + "\n"
+    shown = look.paint("! gpu-operator", BOLD, RED) + f"  {words.strategy(comparison, _arrow(look))}\n"
+    return shown + wrapped(f"    {words.STRATEGY}", look, indent=6) + "\n"
 
 
 def _arrow(look: Look) -> str:
@@ -86,7 +74,7 @@ def _card(pool: PoolChange) -> str:
 
 
 def _disturbance(pool: PoolChange) -> str:
-    if pool.change is Change.POLICY and not pool.selector_changes and not pool.touched:
+    if pool.change in {Change.POLICY, Change.NONE} and not pool.selector_changes and not pool.touched:
         return "no GPU and no label of a node changes"
     nodes = "an unknown number of nodes" if pool.touched is None else counted(pool.touched, "node")
     if pool.change is Change.NEW:
@@ -102,21 +90,6 @@ def _pods(number: int | None) -> str:
     if number is None:
         return "an unknown number of pods disturbed"
     return f"at most {counted(number, 'pod')} disturbed" if number else "no pod disturbed"
-
-
-def _gpus(gpus: tuple[GpuChange, ...]) -> list[str]:
-    """What happens to the instances, GPUs with the same fate together."""
-    fates: dict[str, list[int]] = {}
-    for gpu in gpus:
-        parts = (("kept", gpu.kept), ("destroyed", gpu.destroyed), ("created", gpu.created))
-        fate = ", ".join(f"{_instances(instances)} {word}" for word, instances in parts if instances)
-        fates.setdefault(fate, []).append(gpu.index)
-    return [f"GPU {ranges(indexes)}: {fate}" for fate, indexes in fates.items()]
-
-
-def _instances(instances: tuple[tuple[str, int], ...]) -> str:
-    counts = Counter(profile for profile, _ in instances)
-    return " + ".join(f"{count} x {profile}" for profile, count in counts.items())
 
 
 def _moves(moves: tuple[Move, ...], look: Look) -> str:

@@ -1,11 +1,13 @@
 """Sentences for what a comparison says of effects, outages and settings: the same in a terminal and in Markdown."""
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any, assert_never
 
+from gpushare.cli.plan_sheet import ranges
 from gpushare.cli.terminal import counted
-from gpushare.compare.changes import Comparison, Outage
+from gpushare.compare.changes import Change, Comparison, GpuChange, Outage, PoolChange
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileChange, Kind, SettingChange
 
@@ -62,6 +64,52 @@ def also(comparison: Comparison) -> str:
 
 def _before_and_after(one: Effect | SettingChange, arrow: str) -> str:
     return f"{value(one.before)} {arrow} {value(one.after)}"
+
+
+STRATEGY = (
+    "the operator restarts the device plugin of every node at once, whatever the rollout of a pool says: "
+    "upgrade it when no MPS or MIG pod starts"
+)
+
+
+def strategy(comparison: Comparison, arrow: str) -> str:
+    """The operator's mig.strategy before and after."""
+    before, after = (strategy or "each profile's own" for strategy in comparison.mig_strategies)
+    return f"mig.strategy {before} {arrow} {after}"
+
+
+def affected(comparison: Comparison) -> list[PoolChange]:
+    """Pools that change, and those that something else happens to."""
+    others = {one.pool for one in comparison.effects} | {one.pool for one in comparison.outages}
+    return [pool for pool in comparison.pools if pool.change is not Change.NONE or pool.name in others]
+
+
+def fate(pool: PoolChange, arrow: str) -> Iterator[str]:
+    """What becomes of the pool's nodes, GPUs and resources."""
+    if pool.successor:
+        yield f"its nodes go to the new pool {pool.successor}"
+    if pool.selector_changes:
+        yield "it selects other nodes: those that it loses may be claimed for anything"
+    if pool.change is Change.REPARTITION:
+        yield from _gpus(pool.gpus)
+    for one in pool.resources:
+        if one.per_node.before != one.per_node.after:
+            yield f"{one.name}: {one.per_node.before} {arrow} {one.per_node.after} per node"
+
+
+def _gpus(gpus: Iterable[GpuChange]) -> list[str]:
+    """What happens to the instances, GPUs with the same fate together."""
+    fates: dict[str, list[int]] = {}
+    for gpu in gpus:
+        parts = (("kept", gpu.kept), ("destroyed", gpu.destroyed), ("created", gpu.created))
+        fate = ", ".join(f"{_instances(instances)} {word}" for word, instances in parts if instances)
+        fates.setdefault(fate, []).append(gpu.index)
+    return [f"GPU {ranges(indexes)}: {fate}" for fate, indexes in fates.items()]
+
+
+def _instances(instances: tuple[tuple[str, int], ...]) -> str:
+    counts = Counter(profile for profile, _ in instances)
+    return " + ".join(f"{count} x {profile}" for profile, count in counts.items())
 
 
 def outage(one: Outage) -> str:

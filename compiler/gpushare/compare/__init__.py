@@ -24,10 +24,12 @@ def compare(
     """What happens when `new` replaces `old`, both `nodes/pools.yaml` documents; `bundles` are all files of both sides."""
     changed = files.changes(*bundles)
     before, after = sides.pools(old), sides.pools(new)
-    cluster = Cluster(before=before, after=after, geometry_of=geometry_of)
+    terms = [effects.terms(side) for side in bundles]
+    same = frozenset(name for name, term in terms[0].items() if terms[1].get(name) == term)
+    cluster = Cluster(before=before, after=after, geometry_of=geometry_of, same_terms=same)
     moves = cluster.moves()
     changes = tuple(_pool(name, cluster, moves) for name in sorted(before.keys() | after.keys()))
-    outages = (outage(one, before.get(one.name), after.get(one.name), effects.policy(bundles[1], one.name)) for one in changes)
+    outages = (outage(one, cluster, moves, effects.policy(bundles[1], one.name)) for one in changes)
     quotas = offers.quotas(sides.quotas(old), sides.quotas(new), before, after)
     found = effects.effects(*bundles, changed, cluster.successors)
     return Comparison(
@@ -53,7 +55,8 @@ def _pool(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
 def _stays(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
     old, new = cluster.before[name], cluster.after[name]
     change, per_node = _kind(old, new), cluster.disturbed(old, new)
-    selector_changes = old.selector != new.selector and not (old.names and new.names)
+    reordered = cluster.reordered(name)
+    selector_changes = reordered or (old.selector != new.selector and not (old.names and new.names))
     staying = len(old.names & new.names) if old.names and new.names else old.count
     worst = old.shares if selector_changes else per_node  # a node that leaves may be claimed for anything
     moving = [move.disturbed for move in moves if move.source == name or (move.source is None and move.target == name)]
@@ -61,7 +64,7 @@ def _stays(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
     geometry = cluster.geometry_of(new.card) if old.card == new.card else None
     return PoolChange(
         name=name,
-        change=change,
+        change=Change.POLICY if reordered and change is Change.NONE else change,
         cards=(old.card, new.card),
         nodes=Amount(before=old.count, after=new.count),
         resources=offers.resources(old, new),

@@ -96,6 +96,11 @@ def values(files: Files) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def terms(files: Files) -> dict[str, Any]:
+    """By pool which nodes its DaemonSet selects; empty where the bundle does not say."""
+    return {name: pool.get("terms") for name, pool in (values(files).get("pools") or {}).items()}
+
+
 def policy(files: Files, pool: str) -> Mapping[str, Any]:
     """The spec of a pool's policy; empty where the bundle has none."""
     path = f"{_POLICIES}{pool}.yaml"

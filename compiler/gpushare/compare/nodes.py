@@ -19,6 +19,8 @@ class Cluster(Record):
     before: Pools
     after: Pools
     geometry_of: GeometryOf
+    same_terms: frozenset[str] = frozenset()
+    """Pools whose DaemonSets are known to select as before."""
 
     def disturbed(self, old: PoolSide, new: PoolSide) -> int:
         """Shares of one node that going from `old` to `new` takes away."""
@@ -53,6 +55,16 @@ class Cluster(Record):
             return []
         staying = (old for other, old in self.before.items() if other in self.after)
         return [old for old in staying if not old.names and old.priority < new.priority]
+
+    def reordered(self, name: str) -> bool:
+        """Whether a pool that stays may lose nodes to another that stays, or win them, by their priorities or its selector."""
+        if name in self.same_terms or self.before[name].names or self.after[name].names:
+            return False
+        return self._preferred(name, self.before) != self._preferred(name, self.after)
+
+    def _preferred(self, name: str, pools: Pools) -> set[tuple[str, str]]:
+        staying = ((other, pools[other]) for other in self.before.keys() & self.after.keys())
+        return {(other, one.selector) for other, one in staying if not one.names and one.priority > pools[name].priority}
 
     def moves(self) -> tuple[Move, ...]:
         """Nodes that are named and change pools, in order."""

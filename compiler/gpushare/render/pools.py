@@ -41,6 +41,7 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
             "graceSeconds": wanted.enforcement.grace_seconds,
             "mechanism": wanted.enforcement.mechanism.value,
             "toleranceMiB": _tolerances(pool),
+            "noticeSeconds": wanted.enforcement.notice_seconds,
         },
         "rollout": {
             "maxUnavailable": wanted.rollout.max_unavailable,

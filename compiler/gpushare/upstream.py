@@ -190,6 +190,18 @@ def _told(fact: ValueFact, table: Mapping[str, Any]) -> ValueFact:
     return replace(fact, kind=kind, words=tuple(table["words"].get(path, ())), least=table["least"].get(path))
 
 
+def inside(upstream: UpstreamChart, dotted: str) -> str | None:
+    """What the list or mapping at a path holds: `texts`, `text-map`, `quantities` or `variables`; None: anything."""
+    held: str | None = _read(f"{upstream.name}.values.yaml")["inside"].get(dotted)
+    return held
+
+
+def pattern(upstream: UpstreamChart, dotted: str) -> str | None:
+    """What the text at a path must match, also below a mapping that takes anything."""
+    wanted: str | None = _read(f"{upstream.name}.values.yaml")["patterns"].get(dotted)
+    return wanted
+
+
 def switches(upstream: UpstreamChart, path: tuple[str, ...]) -> tuple[str, ...]:
     """The values, as dotted paths, that must be true for anything to read the value at `path`."""
     of_parts = _read(f"{upstream.name}.values.yaml")["switches"]

@@ -164,7 +164,7 @@ def values(text: str, stack: str = "gpu-operator") -> str:
         ("gpu-operator", "{hostPaths: {kubeletRootDir: /data/../kubelet}}", "GS710", "hostPaths/kubeletRootDir", False),
         ("gpu-operator", "{daemonsets: {updateStrategy: Recreate}}", "GS710", "daemonsets/updateStrategy", False),
         ("gpu-operator", "{toolkit: {env: [{name: ''}]}}", "GS710", "toolkit/env/0", False),
-        ("gpu-operator", "{toolkit: {env: [{name: A, value: b, valueFrom: {}}]}}", "GS710", "toolkit/env/0", False),
+        ("gpu-operator", "{operator: {env: [{name: A, value: b, valueFrom: {}}]}}", "GS710", "operator/env/0", False),
         ("device-plugin", "{runtimeClassName: Foo_Bar}", "GS710", "runtimeClassName", False),
         ("device-plugin", "{gfd: {nameOverride: x}}", "GS709", "gfd/nameOverride", True),
         ("device-plugin", "{gfd: {namespaceOverride: x}}", "GS709", "gfd/namespaceOverride", True),
@@ -191,7 +191,7 @@ def test_a_value_that_the_chart_or_gpushare_will_not_have(stack: str, text: str,
         ("gpu-operator", "{dcgmExporter: {service: {type: NodePort}, serviceMonitor: {interval: 30s}}}"),
         ("gpu-operator", "{operator: {metrics: {serviceMonitor: {enabled: true}}}}"),
         ("gpu-operator", "{operator: {annotations: {example.org/a.b: c}}, daemonsets: {labels: {a.b/c.d: e}}}"),
-        ("gpu-operator", "{validator: {env: [{name: A, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]}}"),
+        ("gpu-operator", "{operator: {env: [{name: A, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]}}"),
         ("gpu-operator", "{driver: {manager: {version: v0.12.1}}}"),
         ("device-plugin", "{nvidiaDevRoot: /, mps: {enableHostNetwork: true}, gfd: {enableHostNetwork: true}}"),
         ("device-plugin", "{devicePlugin: {enableHostNetwork: true}, failOnInitError: false, sleepInterval: 60s}"),
@@ -379,3 +379,51 @@ def test_some_layouts_need_a_newer_driver_than_the_card(card: str, layout: str, 
     expected = [(f"that needs driver R{needed} or newer",)] if needed else []
     assert [finding.hints for finding in findings] == expected
     assert all("of pool training" in finding.message for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("stack", "values", "place"),
+    [
+        ("gpu-operator", "daemonsets: {annotations: {a: true}}", "daemonsets/annotations/a"),
+        ("gpu-operator", "operator: {metrics: {serviceMonitor: {additionalLabels: {a: 1}}}}",
+         "operator/metrics/serviceMonitor/additionalLabels/a"),
+        ("gpu-operator", "dcgmExporter: {serviceMonitor: {interval: abc}}", "dcgmExporter/serviceMonitor/interval"),
+        ("gpu-operator", "operator: {metrics: {serviceMonitor: {interval: abc}}}", "operator/metrics/serviceMonitor/interval"),
+        ("gpu-operator", "devicePlugin: {args: [--v=1, true]}", "devicePlugin/args/1"),
+        ("gpu-operator", "devicePlugin: {imagePullSecrets: [{name: x}]}", "devicePlugin/imagePullSecrets/0"),
+        ("gpu-operator", "driver: {startupProbe: {failureThreshold: 0}}", "driver/startupProbe/failureThreshold"),
+        ("gpu-operator", "toolkit: {resources: {limits: {cpu: foo}}}", "toolkit/resources/limits/cpu"),
+        ("gpu-operator", "driver: {startupProbe: {periodSeconds: soon}}", "driver/startupProbe/periodSeconds"),
+        ("gpu-operator", "operator: {nodeSelector: {a: 1}}", "operator/nodeSelector/a"),
+        ("gpu-operator", "nameOverride: Foo_Bar", "nameOverride"),
+        ("gpu-operator", "devicePlugin: {env: [{name: A, valueFrom: {fieldRef: {}}}]}", "devicePlugin/env/0/valueFrom"),
+        ("gpu-operator", "toolkit: {env: [{name: A, valeu: x}]}", "toolkit/env/0/valeu"),
+        ("device-plugin", "nameOverride: Foo_Bar", "nameOverride"),
+        ("device-plugin", "updateStrategy: {type: Foo}", "updateStrategy/type"),
+        ("device-plugin", "deviceListStrategy: foo", "deviceListStrategy"),
+        ("device-plugin", "deviceIDStrategy: foo", "deviceIDStrategy"),
+        ("device-plugin", "podAnnotations: {a: 1}", "podAnnotations/a"),
+        ("device-plugin", "nodeSelector: {a: 1}", "nodeSelector/a"),
+    ],
+)
+def test_what_the_api_server_would_refuse_inside_a_value(stack: str, values: str, place: str) -> None:
+    driver = ", driver: {}" if stack == "gpu-operator" else ""
+    assert one("GS710", platform=f"{{stack: {stack}{driver}, values: {{{values}}}}}")[0] == f"/spec/platform/values/{place}"
+
+
+@pytest.mark.parametrize(
+    ("stack", "values"),
+    [
+        ("gpu-operator", "daemonsets: {annotations: {a: 'true'}}"),
+        ("gpu-operator", "dcgmExporter: {serviceMonitor: {interval: 1m30s, additionalLabels: {a: b}}}"),
+        ("gpu-operator", "driver: {startupProbe: {failureThreshold: 200}}"),
+        ("gpu-operator", "toolkit: {resources: {limits: {cpu: 2, memory: 1.5Gi}, requests: {cpu: 500m}}}"),
+        ("gpu-operator", "toolkit: {env: [{name: A, value: b}, {name: B}]}"),
+        ("gpu-operator", "operator: {env: [{name: A, valueFrom: {fieldRef: {}}}], nodeSelector: {a: b}}"),
+        ("device-plugin", "deviceListStrategy: 'envvar, volume-mounts', deviceIDStrategy: index, nvidiaDriverRoot: /"),
+        ("device-plugin", "nameOverride: own, nodeSelector: {a: b}, updateStrategy: {type: OnDelete}"),
+    ],
+)
+def test_what_the_api_server_takes_inside_a_value(stack: str, values: str) -> None:
+    driver = ", driver: {}" if stack == "gpu-operator" else ""
+    assert codes(platform=f"{{stack: {stack}{driver}, values: {{{values}}}}}") == []

@@ -1,5 +1,6 @@
 """Rules on `platform.values`, each value of which must be one that the upstream chart reads: GS708 to GS711 and GS723."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,11 @@ from gpushare.units import is_dns_subdomain, is_host_path
 from gpushare.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart, ValueKind
 
 HERE = ("spec", "platform", "values")
+
+_NUMBER = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
+
+_QUANTITY = re.compile(rf"[+-]?{_NUMBER}([KMGTP]i|[numkMGTP]|[eE][+-]?{_NUMBER})?\Z")
+"""As the ClusterPolicy writes it: it is narrower than Kubernetes' own."""
 
 MOST = (1 << 31) - 1
 """What Kubernetes keeps counts and seconds in."""
@@ -80,7 +86,7 @@ def check_dropped(context: Context) -> Iterator[Finding]:
 
 def check_type(context: Context) -> Iterator[Finding]:
     """GS710: a value of another type than the chart expects."""
-    for _, path, value, verdict in _judged(context):
+    for chart, path, value, verdict in _judged(context):
         if not isinstance(verdict, Known):
             continue
         if verdict.fact is None:  # even null: the chart's templates would look for values below it, and fail
@@ -88,14 +94,10 @@ def check_type(context: Context) -> Iterator[Finding]:
         elif not upstream.type_matches(verdict.fact, value):
             expected = _KINDS.get(verdict.fact.kind, "another type")
             message, hint = f"{'.'.join(path)} must be {expected}", f"its default is {_show(verdict.fact.default)}"
-        elif verdict.fact.words and value is not None and value not in verdict.fact.words:
-            message, hint = f"{'.'.join(path)} cannot be {value!r}", f"write {listing(verdict.fact.words, 'or')}"
-        elif verdict.fact.least is not None and isinstance(value, int) and not verdict.fact.least <= value <= MOST:
-            message, hint = f"{'.'.join(path)} cannot be {value}", f"write a number from {verdict.fact.least} to {MOST}"
         elif isinstance(value, str) and (wrong := _unusable(path, value)):
             message, hint = f"{'.'.join(path)}: {value!r} {wrong[0]}", wrong[1]
         else:
-            yield from _bad_variables(path, value)
+            yield from _bad_inside(chart, path, value)
             continue
         yield Finding(code="GS710", message=message, hints=(hint,), path=(*HERE, *path))
 
@@ -109,8 +111,59 @@ def _unusable(path: Steps, value: str) -> tuple[str, str] | None:
     return None
 
 
-def _bad_variables(path: Steps, value: object) -> Iterator[Finding]:
-    """Lists of environment variables are merged with ours by name, so each entry must have one; its value must be text."""
+def _bad_inside(chart: UpstreamChart, path: Steps, value: object) -> Iterator[Finding]:
+    """Words, numbers and entries that the API server refuses, also in mappings of which the templates print everything."""
+    dotted = ".".join(path)
+    held, fact, pattern = upstream.inside(chart, dotted), chart.path(dotted), upstream.pattern(chart, dotted)
+    if fact and fact.words and value is not None and value not in fact.words:
+        yield _refused(path, f"cannot be {value!r}", f"write {listing(fact.words, 'or')}")
+    elif fact and fact.least is not None and value is not None and not _is_count(value, fact.least):
+        yield _refused(path, f"cannot be {value!r}", f"write a number from {fact.least} to {MOST}")
+    elif pattern and isinstance(value, str) and not re.fullmatch(pattern, value):
+        yield _refused(path, f"cannot be {value!r}", f"write what matches {pattern}")
+    elif path[-1] == "env":
+        yield from _bad_variables(path, value, closed=held == "variables")
+    elif held:
+        yield from _bad_entries(held, path, value)
+    elif isinstance(value, Mapping):
+        for key, below in value.items():
+            yield from _bad_inside(chart, (*path, key), below)
+
+
+def _is_count(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST
+
+
+def _refused(path: Sequence[str | int], message: str, hint: str) -> Finding:
+    shown = ".".join(map(str, path))
+    return Finding(code="GS710", message=f"{shown} {message}", hints=(hint,), path=(*HERE, *path))
+
+
+def _bad_entries(held: str, path: Steps, value: object) -> Iterator[Finding]:
+    entries: Iterable[tuple[str | int, object]] = ()
+    if isinstance(value, Mapping):
+        entries = value.items()
+    elif isinstance(value, list | tuple):
+        entries = enumerate(value)
+    for key, entry in entries:
+        if held == "quantities":
+            text = str(entry) if isinstance(entry, int) and not isinstance(entry, bool) else entry
+            if not (entry is None or (isinstance(text, str) and _QUANTITY.match(text))):
+                yield _refused((*path, key), f"cannot be {entry!r}", "write a quantity, such as 500m or 2Gi, in quotes")
+        elif not (isinstance(entry, str) or entry is None):
+            yield _refused((*path, key), "must be a string", f"write it in quotes: \"{_plain(entry)}\"")
+
+
+def _plain(entry: object) -> str:
+    """A number or a bool as YAML writes it; for anything else a placeholder."""
+    return _show(entry) if isinstance(entry, int | float) else "text"
+
+
+def _bad_variables(path: Steps, value: object, *, closed: bool) -> Iterator[Finding]:
+    """Lists of environment variables are merged with ours by name, so each entry must have one; its value must be text.
+
+    `closed`: the API server knows nothing but these two.
+    """
     for number, entry in enumerate(value if path[-1] == "env" and isinstance(value, list | tuple) else ()):
         where: Path = (*HERE, *path, number)
         if not (isinstance(entry, Mapping) and isinstance(entry.get("name"), str) and entry["name"]):
@@ -119,6 +172,10 @@ def _bad_variables(path: Steps, value: object) -> Iterator[Finding]:
         elif not isinstance(entry.get("value", ""), str):
             message, hint = f"the value of {entry['name']} must be text", f"write it in quotes: \"{_show(entry['value'])}\""
             yield Finding(code="GS710", message=message, hints=(hint,), path=(*where, "value"))
+        elif closed and (others := [key for key in entry if key not in ("name", "value")]):
+            message = f"{'.'.join(path)} takes only name and value, not {listing(others)}"
+            hint = 'write {name: NAME, value: "text"}'
+            yield Finding(code="GS710", message=message, hints=(hint,), path=(*where, others[0]), on_key=True)
         elif "valueFrom" in entry and "value" in entry:
             message, hint = f"{entry['name']} has both value and valueFrom", "leave one of the two out"
             yield Finding(code="GS710", message=message, hints=(hint,), path=where)

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from gpushare import catalog, lock, pipeline, schema
+from gpushare.cli.comparison_sheet import summary
 from gpushare.compare import compare
 from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import EffectKind
@@ -198,6 +199,8 @@ def test_no_changes_means_equal_bundles(path: str, value: Any) -> None:
     named = {one.path for one in told.files}
     assert named == {name for name in bare(BASE).keys() | bare(after).keys() if bare(BASE).get(name) != bare(after).get(name)}
     assert not told.is_configmap_only or configmaps_alone(after)
+    assert "0 nodes touched" not in summary(told)
+    assert "no node is touched" not in summary(told) or configmaps_alone(after)
     fields = {"/".join(one.path) for one in settings(yaml.safe_load(INTENT), document)}
     assert any(path.startswith(field) or field.startswith(path) for field in fields)
 
@@ -225,6 +228,13 @@ def test_a_version_of_kubernetes_that_routes_pods_is_told_both_ways() -> None:
         (only,) = [one for one in told.effects if one.kind is EffectKind.ROUTED]
         assert only.subject == "admission.mutate"
         assert not told.is_configmap_only
+
+
+def test_whatever_rolls_the_driver_leaves_the_number_of_pods_open() -> None:
+    tolerated, registry = (f"{P}/tolerations", []), ("spec/platform/registry", "mirror.example.org")
+    for path, value in (tolerated, registry, ("spec/platform/version", "v25.10.1")):
+        told = comparison(BASE, compiled(changed(path, value)))
+        assert (told.disturbed, told.touched) == (None, None)
 
 
 def test_what_looks_like_a_comment_in_a_text_is_a_change() -> None:
@@ -314,7 +324,8 @@ def test_another_order_is_no_change(path: str) -> None:
         ("spec/admission/enforce", "deny", EffectKind.REFUSED), ("spec/admission/enforce", "audit", EffectKind.ADMITTED),
         (f"{P}/namespaces", ["atlas"], EffectKind.ADMITTED), ("spec/quotas/atlas/notebooks", 2, EffectKind.REFUSED),
         ("spec/platform/driver/version", "580.95.05", EffectKind.DRIVER),
-        ("spec/platform/version", "v25.10.1", EffectKind.UPSTREAM),
+        ("spec/platform/version", "v25.10.1", EffectKind.DRIVER),
+        ("spec/platform/values", {"toolkit": {"enabled": False}}, EffectKind.UPSTREAM),
         (f"{P}/tolerations", [], EffectKind.RESTARTS), (f"{P}/namespaces", ["atlas", "cms", "lhcb"], EffectKind.ADMITTED),
         ("spec/platform/stack", "existing", EffectKind.REINSTALLED), ("spec/namespace", "gpu", EffectKind.REINSTALLED),
         ("spec/platform/registry", "mirror.example.org", EffectKind.RESTARTS),

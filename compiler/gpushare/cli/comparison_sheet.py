@@ -146,5 +146,7 @@ def summary(comparison: Comparison) -> str:
     touched = "an unknown number of nodes" if comparison.touched is None else counted(comparison.touched, "node")
     broken = sum(quota.problem is not None for quota in comparison.quotas)
     quotas = f"; {counted(broken, 'quota')} no longer fit{'s' if broken == 1 else ''}" if broken else ""
-    counted_up = f"{shown}. {touched} touched, {_pods(comparison.disturbed)}{quotas}."
-    return counted_up.replace(". an", ". An") + words.also(comparison)
+    costs = f"{touched} touched, {_pods(comparison.disturbed)}"
+    if comparison.touched == 0 and comparison.disturbed == 0:
+        costs = "No GPU and no label of a node changes"
+    return f"{shown}. {costs}{quotas}.".replace(". an", ". An") + words.also(comparison)

@@ -70,6 +70,7 @@ def test_what_happened_meanwhile_is_told_afterwards(pools: Lab) -> None:
     # After so many attempts in vain a minute may pass before the next.
     pools.cluster.wait(lambda: told("offender") >= expected, "the offender's Events are there")
     assert told("neighbour") == set()
-    assert [pools.phase(name) for name in TENANTS] == ["Running", "Succeeded"]
+    pools.cluster.wait(lambda: pools.phase("offender") == "Succeeded", "kubelet has told that it ended")
+    assert pools.phase("neighbour") == "Running"
     pools.dismiss(*TENANTS)
 

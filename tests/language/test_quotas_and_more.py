@@ -6,7 +6,7 @@ from tests.language.texts import found, intent, mig, pool
 
 QUOTAS = [
     (intent(pool(), quotas="{}"), ""),
-    (intent(pool(), quotas="{atlas: {}}"), ""),
+    (intent(pool(), quotas="{atlas: {}}"), "GS508 5:19-21"),
     (intent(pool(), quotas="{atlas: {p: 8}}"), ""),
     (intent(pool(), quotas="{atlas: {p: 0}}"), ""),
     (intent(pool(), quotas="{atlas: {p: -1}}"), "GS106 5:23-25"),

@@ -38,9 +38,10 @@ def test_no_signal_without_proof_under_siege(
         siege.cycle()
     print(f"{siege.rows} rows, sent {siege.sent}, {siege.raw} raw, the defiant one ended after {sorted(siege.defied)[-9:]} s")
     if mode == "time-slicing":
-        # Looks that tell nothing, or lies, count nothing, and others may have their turn before it.
-        assert len(siege.defied) > 5
-        assert max(siege.defied) <= 4 * SETTINGS.confirm_seconds + SETTINGS.exit_seconds + 60
-        assert siege.clock.time - siege.defied_at <= max(siege.defied)
+        # Looks that tell nothing, or lies, count nothing, and others may have their turn before it: for a minute.
+        longest = 4 * SETTINGS.confirm_seconds + SETTINGS.exit_seconds + 60
+        assert siege.defied
+        assert max(siege.defied) <= longest
+        assert siege.clock.time - siege.defied_at <= longest
     assert siege.sent["SIGTERM"] > 10
     assert siege.sent["SIGKILL"] > (3 if mode == "mps" else 10)

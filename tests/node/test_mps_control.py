@@ -183,7 +183,8 @@ def test_62_a_program_that_is_not_there_or_may_not_be_run_is_an_error(daemon: Da
         assert not control.answers()
 
 
-def test_no_descriptor_and_no_process_is_left_by_any_dialogue(control: ControlProgram, daemon: Daemon) -> None:
+def test_no_descriptor_and_no_process_is_left_by_any_dialogue(daemon: Daemon, program: str) -> None:
+    control = ControlProgram(daemon.pipe, program=program, timeout_seconds=2.0)
     before = open_files()
     for fault in (None, "hang", "endless", "exit"):
         if fault:

@@ -26,7 +26,7 @@ def besiege(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 
 @pytest.mark.parametrize(("mode", "admission", "rows", "seed"), [
-    ("time-slicing", "none", 60_000, 1), ("mps", "none", 30_000, 2), ("time-slicing", "deny", 30_000, 5),
+    ("time-slicing", "none", 60_000, 1), ("mps", "none", 30_000, 2), ("time-slicing", "deny", 120_000, 5),
     pytest.param("time-slicing", "none", 1_000_000, 3, marks=pytest.mark.slow),
     pytest.param("mps", "none", 500_000, 4, marks=pytest.mark.slow),
 ])  # fmt: skip
@@ -40,7 +40,7 @@ def test_no_signal_without_proof_under_siege(
     if mode == "time-slicing":
         # Looks that tell nothing, or lies, count nothing, and others may have their turn before it: for a minute.
         longest = 4 * SETTINGS.confirm_seconds + SETTINGS.exit_seconds + 60
-        assert siege.defied
+        assert len(siege.defied) > 5
         assert max(siege.defied) <= longest
         assert siege.clock.time - siege.defied_at <= longest
     assert siege.sent["SIGTERM"] > 10

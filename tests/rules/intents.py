@@ -39,3 +39,14 @@ def judged(text: str) -> list[Finding]:
 def found(text: str, code: str) -> list[tuple[str, bool, str]]:
     """(pointer, whether the key is meant, message) of every finding of one code."""
     return [(pointer(f.path), f.on_key, f.message) for f in judged(text) if f.code == code]
+
+
+def one(code: str, *pools: str, **spec: str) -> tuple[str, bool, str]:
+    """Where the only finding of this code stands, whether it is on the key, and what it says."""
+    (only,) = found(written(*(pools or (pool(),)), **spec), code)
+    return only
+
+
+def codes(*pools: str, **spec: str) -> list[str]:
+    """The codes of all findings."""
+    return [finding.code for finding in judged(written(*(pools or (pool(),)), **spec))]

@@ -1,0 +1,214 @@
+"""Rules on `platform.values`: what NVIDIA's charts read, and what the API server takes of it."""
+
+import pytest
+
+from gpushare import intent_reader, owned_values, source, upstream
+from tests.rules.intents import codes, judged, one, pool, written
+
+
+def values(text: str, stack: str = "gpu-operator") -> str:
+    return f"{{stack: {stack}, values: {text}}}"
+
+
+@pytest.mark.parametrize(
+    ("stack", "text", "code", "place", "on_key"),
+    [
+        ("gpu-operator", "{dcgm: {enable: true}}", "GS708", "dcgm/enable", True),
+        ("gpu-operator", "{dcgm: {enabled: {deep: 1}}}", "GS710", "dcgm/enabled", False),
+        ("gpu-operator", "{nothing: 1}", "GS708", "nothing", True),
+        ("gpu-operator", "{operator: {defaultRuntime: containerd}}", "GS709", "operator/defaultRuntime", True),
+        ("gpu-operator", "{dcgm: true}", "GS710", "dcgm", False),
+        ("gpu-operator", "{dcgm: {enabled: 1}}", "GS710", "dcgm/enabled", False),
+        ("gpu-operator", "{toolkit: {env: {A: b}}}", "GS710", "toolkit/env", False),
+        ("gpu-operator", "{mig: {strategy: single}}", "GS711", "mig/strategy", True),
+        ("gpu-operator", "{mig: null}", "GS710", "mig", False),
+        ("gpu-operator", "{cdi: null}", "GS710", "cdi", False),
+        ("gpu-operator", "{toolkit: {env: [A=b]}}", "GS710", "toolkit/env/0", False),
+        ("gpu-operator", "{migManager: {config: null}}", "GS710", "migManager/config", False),
+        ("gpu-operator", "{devicePlugin: {config: {name: mine}}}", "GS711", "devicePlugin/config/name", True),
+        ("gpu-operator", "{migManager: {enabled: false}}", "GS711", "migManager/enabled", True),
+        ("gpu-operator", "{driver: {version: '595.91.07'}}", "GS711", "driver/version", True),
+        ("gpu-operator", "{daemonsets: {tolerations: []}}", "GS711", "daemonsets/tolerations", True),
+        (
+            "gpu-operator",
+            "{devicePlugin: {env: [{name: A, value: b}, {name: MIG_STRATEGY, value: none}]}}",
+            "GS711",
+            "devicePlugin/env/1/name",
+            False,
+        ),
+        ("gpu-operator", "{gfd: {env: [{name: MIG_STRATEGY, value: none}]}}", "GS711", "gfd/env/0/name", False),
+        ("gpu-operator", "{devicePlugin: {args: [--x, --mig-strategy=none]}}", "GS711", "devicePlugin/args/1", False),
+        ("gpu-operator", "{devicePlugin: {args: [-mig-strategy, none]}}", "GS711", "devicePlugin/args/0", False),
+        ("gpu-operator", "{gfd: {args: [--config-file=/x]}}", "GS711", "gfd/args/0", False),
+        ("gpu-operator", "{toolkit: {env: [{name: A, value: 1}]}}", "GS710", "toolkit/env/0/value", False),
+        ("gpu-operator", "{clusterPolicy: {deployCR: false}}", "GS711", "clusterPolicy/deployCR", True),
+        ("gpu-operator", "{gpuCluster: {deployCR: true}}", "GS711", "gpuCluster/deployCR", True),
+        ("gpu-operator", "{cdi: {nriPluginEnabled: true}}", "GS711", "cdi/nriPluginEnabled", True),
+        ("gpu-operator", "{sandboxWorkloads: {defaultWorkload: vm}}", "GS711", "sandboxWorkloads/defaultWorkload", True),
+        ("device-plugin", "{mps: {root: /run/mps}}", "GS711", "mps/root", True),
+        ("device-plugin", "{namespaceOverride: other}", "GS711", "namespaceOverride", True),
+        ("device-plugin", "{migStrategy: mixed}", "GS711", "migStrategy", True),
+        ("device-plugin", "{config: {map: {a: b}}}", "GS711", "config/map", True),
+        ("device-plugin", "{gfd: {sleepInterval: 60s}}", "GS709", "gfd/sleepInterval", True),
+        ("gpu-operator", '{"dcgm.enabled": true}', "GS708", "dcgm.enabled", True),
+        ("gpu-operator", '{driver: {"rdma.enabled": true}}', "GS708", "driver/rdma.enabled", True),
+        ("gpu-operator", "{toolkit: {args: [--x]}}", "GS709", "toolkit/args", True),
+        ("gpu-operator", "{operator: {initContainer: {image: x}}}", "GS709", "operator/initContainer", True),
+        ("gpu-operator", "{operator: {runtimeClass: Foo_Bar}}", "GS710", "operator/runtimeClass", False),
+        ("gpu-operator", "{operator: {metrics: {port: 1}}}", "GS708", "operator/metrics/port", True),
+        ("gpu-operator", "{hostPaths: {kubeletRootDir: data/kubelet}}", "GS710", "hostPaths/kubeletRootDir", False),
+        ("gpu-operator", "{hostPaths: {kubeletRootDir: /data/../kubelet}}", "GS710", "hostPaths/kubeletRootDir", False),
+        ("gpu-operator", "{daemonsets: {updateStrategy: Recreate}}", "GS710", "daemonsets/updateStrategy", False),
+        ("gpu-operator", "{toolkit: {env: [{name: ''}]}}", "GS710", "toolkit/env/0", False),
+        ("gpu-operator", "{operator: {env: [{name: A, value: b, valueFrom: {}}]}}", "GS710", "operator/env/0", False),
+        ("device-plugin", "{runtimeClassName: Foo_Bar}", "GS710", "runtimeClassName", False),
+        ("device-plugin", "{gfd: {nameOverride: x}}", "GS709", "gfd/nameOverride", True),
+        ("device-plugin", "{gfd: {namespaceOverride: x}}", "GS709", "gfd/namespaceOverride", True),
+        ("device-plugin", "{namespace: x}", "GS709", "namespace", True),
+        ("device-plugin", "{sleepInterval: 60}", "GS710", "sleepInterval", False),
+        ("device-plugin", "{failOnInitError: 'false'}", "GS710", "failOnInitError", False),
+    ],
+)
+def test_a_value_that_the_chart_or_gpushare_will_not_have(stack: str, text: str, code: str, place: str, on_key: bool) -> None:
+    path, at_key, _ = one(code, platform=values(text, stack))
+    assert (path, at_key) == (f"/spec/platform/values/{place}", on_key)
+    assert codes(platform=values(text, stack)) == [code]
+
+
+@pytest.mark.parametrize(
+    ("stack", "text"),
+    [
+        ("gpu-operator", "{dcgm: {enabled: true, args: []}}"),
+        ("gpu-operator", "{devicePlugin: {args: [--pass-device-specs]}}"),
+        ("gpu-operator", "{nameOverride: gpu, fullnameOverride: gpus, operator: {defaultGPUMode: container}}"),
+        ("gpu-operator", "{nodeStatusExporter: {enabled: true, env: [{name: A, value: b}], args: [--x]}}"),
+        ("gpu-operator", "{sandboxWorkloads: {enabled: true}, ccManager: {args: [--x]}}"),
+        ("gpu-operator", "{daemonsets: {rollingUpdate: {maxUnavailable: 2}}}"),
+        ("gpu-operator", "{dcgmExporter: {service: {type: NodePort}, serviceMonitor: {interval: 30s}}}"),
+        ("gpu-operator", "{operator: {metrics: {serviceMonitor: {enabled: true}}}}"),
+        ("gpu-operator", "{operator: {annotations: {example.org/a.b: c}}, daemonsets: {labels: {a.b/c.d: e}}}"),
+        ("gpu-operator", "{operator: {env: [{name: A, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]}}"),
+        ("gpu-operator", "{driver: {manager: {version: v0.12.1}}}"),
+        ("device-plugin", "{nvidiaDevRoot: /, mps: {enableHostNetwork: true}, gfd: {enableHostNetwork: true}}"),
+        ("device-plugin", "{devicePlugin: {enableHostNetwork: true}, failOnInitError: false, sleepInterval: 60s}"),
+        ("gpu-operator", "{dcgm: {enabled: null}}"),
+        ("gpu-operator", "{operator: {nodeSelector: {example.org/control: 'true'}}}"),
+        ("gpu-operator", "{toolkit: {env: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]}}"),
+        ("gpu-operator", "{node-feature-discovery: {master: {extra: 1}}}"),
+        ("device-plugin", "{resources: {limits: {cpu: 1}}}"),
+    ],
+)
+def test_values_that_the_chart_reads(stack: str, text: str) -> None:
+    assert codes(platform=values(text, stack)) == []
+
+
+@pytest.mark.parametrize(
+    ("platform", "place", "message"),
+    [
+        ("{values: {dcgm: {hostNetwork: true}}}", "dcgm/hostNetwork", "dcgm.hostNetwork has no effect: dcgm.enabled is"),
+        ("{values: {driver: {env: [{name: A, value: b}]}}}", "driver/env", "without platform.driver the operator installs no"),
+        ("{values: {migManager: {args: [--x]}}}", "migManager/args", "mig-manager runs with platform.partitioner: mig-manager"),
+        ("{values: {ccManager: {args: [--x]}}}", "ccManager/args", "sandboxWorkloads.enabled is not true"),
+        ("{values: {nfd: {enabled: false}, node-feature-discovery: {worker: {x: 1}}}}", "node-feature-discovery/worker/x", ""),
+        ("{driver: {}, values: {gds: {args: [--x]}}}", "gds/args", "gds.enabled is not true"),
+        ("{values: {toolkit: {enabled: false, hostNetwork: true}}}", "toolkit/hostNetwork", "toolkit.enabled is not true"),
+        ("{values: {draDriver: {featureGates: {A: true}}}}", "draDriver/featureGates", "not the DRA driver"),
+        ("{values: {dcgmExporter: {enabled: false, service: {type: NodePort}}}}", "dcgmExporter/service/type", ""),
+    ],
+)
+def test_a_value_of_a_part_that_is_off(platform: str, place: str, message: str) -> None:
+    path, on_key, told = one("GS723", platform=platform)
+    assert (path, on_key) == (f"/spec/platform/values/{place}", True)
+    assert message in told
+    assert codes(platform=platform) == ["GS723"]
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ("draDriver: {version: v0.4.0}", "remove it"),
+        ("driver: {rdma: {enabled: true}}", "remove it, or write platform.driver"),
+        ("migManager: {hostNetwork: true}", "remove it, or write platform.partitioner: mig-manager"),
+        ("dcgm: {hostNetwork: true}", "remove it, or switch that part on"),
+    ],
+)
+def test_a_hint_names_the_switch_that_is_the_users(value: str, hint: str) -> None:
+    (off,) = [finding for finding in judged(written(pool(), platform=f"{{values: {{{value}}}}}")) if finding.code == "GS723"]
+    assert off.hints == (hint,)
+
+
+def test_values_of_a_part_that_the_intent_switches_on() -> None:
+    assert codes(platform="{driver: {}, values: {driver: {args: [--x]}, gds: {enabled: true, args: [--x]}}}") == []
+    assert codes(platform="{partitioner: mig-manager, values: {migManager: {args: [--x]}}}") == []
+    of_ours = "{partitioner: mig-manager, values: {migManager: {env: [{name: CONFIG_FILE, value: /x}]}}}"
+    assert codes(platform=of_ours) == ["GS711"]
+
+
+def test_a_key_with_dots_is_answered_with_the_mappings_that_are_meant() -> None:
+    (finding,) = judged(written(pool(), platform='{values: {"dcgm.enabled": true}}'))
+    assert finding.message == "'dcgm.enabled' is one key, and gpu-operator has none with dots"
+    assert finding.hints == ("write one mapping in the other: dcgm: {enabled: …}",)
+
+
+def test_image_repositories_are_the_compilers_only_with_a_registry() -> None:
+    text = "values: {dcgm: {enabled: true, repository: elsewhere.example.org/dcgm}}"
+    assert codes(platform=f"{{{text}}}") == []
+    assert codes(platform=f"{{registry: registry.example.org, {text}}}") == ["GS711"]
+
+
+@pytest.mark.parametrize("stack", ["gpu-operator", "device-plugin"])
+def test_every_owned_path_is_one_that_the_chart_reads(stack: str) -> None:
+    text = written(pool(), platform=f"{{stack: {stack}, registry: registry.example.org, imagePullSecrets: [mirror]}}")
+    chart = upstream.chart(stack)
+    owned = owned_values.owned(intent_reader.build(source.read(text.encode(), "intent.yaml").data), chart)
+    judged_paths = {path: upstream.judge_path(chart, tuple(path.split("."))) for path in owned}
+    unknown = {path for path, verdict in judged_paths.items() if not isinstance(verdict, upstream.Known | upstream.OpenMap)}
+    assert not {path for path in unknown if not path.endswith("imagePullSecrets")}
+
+
+@pytest.mark.parametrize(
+    ("stack", "values", "place"),
+    [
+        ("gpu-operator", "daemonsets: {annotations: {a: true}}", "daemonsets/annotations/a"),
+        ("gpu-operator", "operator: {metrics: {serviceMonitor: {additionalLabels: {a: 1}}}}",
+         "operator/metrics/serviceMonitor/additionalLabels/a"),
+        ("gpu-operator", "dcgmExporter: {serviceMonitor: {interval: abc}}", "dcgmExporter/serviceMonitor/interval"),
+        ("gpu-operator", "operator: {metrics: {serviceMonitor: {interval: abc}}}", "operator/metrics/serviceMonitor/interval"),
+        ("gpu-operator", "devicePlugin: {args: [--v=1, true]}", "devicePlugin/args/1"),
+        ("gpu-operator", "devicePlugin: {imagePullSecrets: [{name: x}]}", "devicePlugin/imagePullSecrets/0"),
+        ("gpu-operator", "driver: {startupProbe: {failureThreshold: 0}}", "driver/startupProbe/failureThreshold"),
+        ("gpu-operator", "toolkit: {resources: {limits: {cpu: foo}}}", "toolkit/resources/limits/cpu"),
+        ("gpu-operator", "driver: {startupProbe: {periodSeconds: soon}}", "driver/startupProbe/periodSeconds"),
+        ("gpu-operator", "operator: {nodeSelector: {a: 1}}", "operator/nodeSelector/a"),
+        ("gpu-operator", "nameOverride: Foo_Bar", "nameOverride"),
+        ("gpu-operator", "devicePlugin: {env: [{name: A, valueFrom: {fieldRef: {}}}]}", "devicePlugin/env/0/valueFrom"),
+        ("gpu-operator", "toolkit: {env: [{name: A, valeu: x}]}", "toolkit/env/0/valeu"),
+        ("device-plugin", "nameOverride: Foo_Bar", "nameOverride"),
+        ("device-plugin", "updateStrategy: {type: Foo}", "updateStrategy/type"),
+        ("device-plugin", "deviceListStrategy: foo", "deviceListStrategy"),
+        ("device-plugin", "deviceIDStrategy: foo", "deviceIDStrategy"),
+        ("device-plugin", "podAnnotations: {a: 1}", "podAnnotations/a"),
+        ("device-plugin", "nodeSelector: {a: 1}", "nodeSelector/a"),
+    ],
+)
+def test_what_the_api_server_would_refuse_inside_a_value(stack: str, values: str, place: str) -> None:
+    driver = ", driver: {}" if stack == "gpu-operator" else ""
+    assert one("GS710", platform=f"{{stack: {stack}{driver}, values: {{{values}}}}}")[0] == f"/spec/platform/values/{place}"
+
+
+@pytest.mark.parametrize(
+    ("stack", "values"),
+    [
+        ("gpu-operator", "daemonsets: {annotations: {a: 'true'}}"),
+        ("gpu-operator", "dcgmExporter: {serviceMonitor: {interval: 1m30s, additionalLabels: {a: b}}}"),
+        ("gpu-operator", "driver: {startupProbe: {failureThreshold: 200}}"),
+        ("gpu-operator", "toolkit: {resources: {limits: {cpu: 2, memory: 1.5Gi}, requests: {cpu: 500m}}}"),
+        ("gpu-operator", "toolkit: {env: [{name: A, value: b}, {name: B}]}"),
+        ("gpu-operator", "operator: {env: [{name: A, valueFrom: {fieldRef: {}}}], nodeSelector: {a: b}}"),
+        ("device-plugin", "deviceListStrategy: 'envvar, volume-mounts', deviceIDStrategy: index, nvidiaDriverRoot: /"),
+        ("device-plugin", "nameOverride: own, nodeSelector: {a: b}, updateStrategy: {type: OnDelete}"),
+    ],
+)
+def test_what_the_api_server_takes_inside_a_value(stack: str, values: str) -> None:
+    driver = ", driver: {}" if stack == "gpu-operator" else ""
+    assert codes(platform=f"{{stack: {stack}{driver}, values: {{{values}}}}}") == []

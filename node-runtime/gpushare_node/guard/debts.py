@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from gpushare_node.guard.identity import ContainerId, Owner, Process
 from gpushare_node.guard.reading import Cap, Grant, Settings
-from gpushare_node.guard.sight import Unit
 
 _LONGEST_INTERVALS = 2
 """For how many nominal intervals the time between two looks counts at most."""
@@ -122,9 +121,12 @@ def remains(legacy: Legacy, now: float) -> float:
     return max(0.0, legacy.debt - (now - legacy.at) * _PAID_PER_SECOND)
 
 
-def find_siblings(unit: Unit, owner: Owner, grants: Mapping[ContainerId, Grant]) -> frozenset[ContainerId]:
-    """The owner's other containers: what this one owes is not theirs."""
-    return frozenset(other for other, grant in grants.items() if grant.owner == owner and other != unit.container)
+def families(grants: Mapping[ContainerId, Grant]) -> Mapping[Owner, frozenset[ContainerId]]:
+    """The containers of each owner: what one of them owes is not the others'."""
+    found: dict[Owner, set[ContainerId]] = {}
+    for container, grant in grants.items():
+        found.setdefault(grant.owner, set()).add(container)
+    return {owner: frozenset(containers) for owner, containers in found.items()}
 
 
 def find_legacy(offence: Offence, former: Legacy | None, now: float) -> Legacy:

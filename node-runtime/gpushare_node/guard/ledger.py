@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
-from gpushare_node.guard.debts import Legacy, Offence, find_legacy, find_siblings, remains
+from gpushare_node.guard.debts import Legacy, Offence, families, find_legacy, remains
 from gpushare_node.guard.identity import ContainerId, Owner, Process
 from gpushare_node.guard.reading import Cap, Grant, Settings
 from gpushare_node.guard.sight import Unit
@@ -90,6 +90,7 @@ class Ledger:
         self.empty = dict(history.empty)
         self.seen = history.seen
         self.verdicts: list[Verdict] = []
+        self._families: Mapping[Owner, frozenset[ContainerId]] | None = None
 
     def _within(self, times: Mapping[_Key, tuple[float, ...]], seconds: float) -> dict[_Key, tuple[float, ...]]:
         if not times:
@@ -104,7 +105,10 @@ class Ledger:
             offence = Offence.open(self.now, members, cap, owner, self._inherit(unit, owner))
         else:
             offence = former.over(self.now, members, cap, self.settings)
-        offence = self.offences[unit] = offence._replace(siblings=find_siblings(unit, owner, grants))
+        if self._families is None:
+            # Once a cycle: on a full node everybody may be over at once.
+            self._families = families(grants)
+        offence = self.offences[unit] = offence._replace(siblings=self._families[owner] - {unit.container})
         return offence
 
     def _inherit(self, unit: Unit, owner: Owner) -> float:

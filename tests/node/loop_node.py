@@ -6,7 +6,7 @@ Time passes only where the runtime sleeps; the plugin acts then.
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,12 @@ from gpushare_node.apply.visit import Site
 from gpushare_node.host.devices import Machine
 from gpushare_node.host.kubelet import read_checkpoint
 from gpushare_node.kube.address import Address
-from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL
+from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL, PodView
 from gpushare_node.kube.connection import Connection, Request
 from gpushare_node.kube.events import Events
 from gpushare_node.kube.place import Place
 from gpushare_node.kube.server import Server
+from gpushare_node.kube.views import view_pod
 from gpushare_node.nvml.session import Session
 from gpushare_node.policy import Mode, Policy, Share
 from gpushare_node.voice.results import Result, Status
@@ -139,6 +140,7 @@ class LoopNode:
         self.registered: dict[str, list[str]] = {}
         self.watched: list[str] = []
         self._seen: object = None
+        self.followed: Callable[[], Sequence[PodView] | None] = self._followed
         self.results: list[Result] = []
         self.mps: set[int] = set()
         self.is_mps_deaf = False
@@ -171,7 +173,7 @@ class LoopNode:
             open_hardware=self._hardware, cluster=self.server(pool) if cluster else None, folder=self.folder,
             clock=self.clock, report=self._report, read_checkpoint=lambda: read_checkpoint(self.checkpoint),
             boot_id=self.gpus.boot_id, open_watch=lambda policy: Watch(policy, self.watched),
-            has_news=self._has_news,
+            has_news=self._has_news, followed=self.followed,
         )  # fmt: skip
 
     def _has_news(self) -> bool:
@@ -180,6 +182,12 @@ class LoopNode:
             return True
         before, self._seen = self._seen, (self.labels(), self.annotations())
         return before != self._seen
+
+    def _followed(self) -> list[PodView] | None:
+        """As a run in a pod watches the node's pods."""
+        if not self.api_is_up():
+            return None
+        return [view_pod(one) for one in self.api.all("pods") if one["spec"].get("nodeName") == NAME]
 
     def server(self, pool: str = "training") -> Server:
         address = Address(url=self.api.url, headers=dict, open_pool=lambda: urllib3.PoolManager(retries=False))

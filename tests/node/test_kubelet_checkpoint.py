@@ -36,6 +36,7 @@ def test_only_what_is_of_nvidia_com_counts(tmp_path: Path) -> None:
 
 def test_null_is_empty_as_go_writes_it_and_no_file_is_nothing(tmp_path: Path) -> None:
     assert read_checkpoint(tmp_path / "none") == Checkpoint(allocations=(), registered={}, is_there=False)
+    assert not read_checkpoint(tmp_path / "none" / "none").has_kubelet
     assert read(tmp_path, None, None) == Checkpoint(allocations=(), registered={})
     assert read(tmp_path, None, {"nvidia.com/gpu": None}).registered == {"nvidia.com/gpu": frozenset()}
 

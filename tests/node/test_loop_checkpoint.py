@@ -69,3 +69,53 @@ def test_101_without_a_checkpoint_and_without_the_api_server_nothing_is_destroye
     outcome = node.run(mig(TWO))
     assert (outcome.reason, "does not answer" in outcome.message) == (Reason.GPU_BUSY, True)
     assert node.silicon.calls() == []
+
+
+def never_registered(node: LoopNode) -> None:
+    """No plugin has registered yet, and a pod that names the node itself is there: kubelet lets it in."""
+    node.api.edit("nodes", NAME, lambda one: one["status"]["allocatable"].clear())
+    node.api.add_pod("early", namespace="science", node=NAME, phase="Pending", limits={"nvidia.com/gpu": 1})
+    forget(node)
+
+
+def test_110_a_pod_that_asks_where_no_plugin_has_registered_is_evicted_like_a_tenant(node: LoopNode) -> None:
+    never_registered(node)
+    assert node.run(rollout(mig(SEVEN), on_busy=OnBusy.EVICT)).reason is Reason.READY
+    assert [path.split("/")[-2] for _, path in node.api.writes("eviction")] == ["early"]
+    assert node.gpus.stands(0) == set(SEVEN)
+
+
+def test_110_under_wait_it_is_waited_for_and_named_with_the_reason(node: LoopNode) -> None:
+    never_registered(node)
+    outcome = node.run(rollout(mig(SEVEN), drain_timeout_seconds=60))
+    assert outcome.reason is Reason.GPU_BUSY
+    assert outcome.message.startswith("in the way: pod science/early; kubelet has no checkpoint")
+    assert (node.silicon.calls(), node.taints()) == ([], set())
+
+
+def test_110_where_nothing_of_its_is_destroyed_nobody_is_waited_for(node: LoopNode) -> None:
+    node.run(mig((("3g.20gb", 0),)))
+    never_registered(node)
+    assert node.run(rollout(mig((("3g.20gb", 0), ("3g.20gb", 4))), on_busy=OnBusy.FAIL)).reason is Reason.READY
+
+
+def test_110_the_platforms_pod_is_waited_for_and_not_evicted(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    node.api.add_pod("exporter", namespace="kube-system", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
+    forget(node)
+    outcome = node.run(rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.EVICT, drain_timeout_seconds=10))
+    assert (outcome.reason, node.api.writes("eviction"), node.gpus.stands(0)) == (Reason.GPU_BUSY, [], set(SEVEN))
+
+
+def test_112_by_hand_a_lost_checkpoint_is_not_nobody(node: LoopNode) -> None:
+    """Without an API server nobody can say who asks for GPUs."""
+    node.run(mig(SEVEN))
+    forget(node)
+    outcome = node.run(mig(TWO), cluster=False)
+    assert (outcome.reason, "no API server is asked" in outcome.message) == (Reason.GPU_BUSY, True)
+    assert node.silicon.calls() == []
+
+
+def test_112_by_hand_where_no_kubelet_runs_nobody_holds_a_gpu(node: LoopNode, tmp_path: Path) -> None:
+    node.checkpoint = tmp_path / "device-plugins" / "kubelet_internal_checkpoint"
+    assert node.run(mig(SEVEN), cluster=False).reason is Reason.READY

@@ -10,7 +10,7 @@ from gpushare_node.apply.clients import to_pause, to_restore
 from gpushare_node.apply.offer import find_dead, find_lack, promised
 from gpushare_node.apply.pools import find_heir, find_owner
 from gpushare_node.host.folder import Published
-from gpushare_node.host.kubelet import Allocation, is_gpu_resource
+from gpushare_node.host.kubelet import Allocation, Checkpoint, is_gpu_resource
 from gpushare_node.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PodView
 from gpushare_node.policy import Partitioner, read
 from gpushare_node.voice.reasons import Reason
@@ -109,10 +109,10 @@ def test_a_pod_holds_what_kubelet_gave_it_until_it_has_ended() -> None:
     def given(uid: str) -> Allocation:
         return Allocation(pod_uid=uid, container="main", resource="nvidia.com/gpu", ids=(f"GPU-{uid}::1",))
 
-    allocations = [given("runs"), given("ended"), given("gone"), given("hash")]
+    checkpoint = Checkpoint(allocations=tuple(map(given, ("runs", "ended", "gone", "hash"))), registered={})
     pods = [pod("runs"), pod("ended", phase="Failed"), replace(pod("static"), uids=("mirror", "hash"))]
-    assert find_allocated(find_holders(allocations, pods)) == {"GPU-runs", "GPU-hash"}
-    assert find_allocated(find_holders(allocations, None)) == {"GPU-runs", "GPU-ended", "GPU-gone", "GPU-hash"}
+    assert find_allocated(find_holders(checkpoint, pods)) == {"GPU-runs", "GPU-hash"}
+    assert find_allocated(find_holders(checkpoint, None)) == {"GPU-runs", "GPU-ended", "GPU-gone", "GPU-hash"}
 
 
 def test_only_labels_that_are_true_are_paused_and_only_paused_ones_restored() -> None:

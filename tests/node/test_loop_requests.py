@@ -14,10 +14,10 @@ from tests.node.loop_node import SEVEN, TWO, LoopNode, mig, rollout
 CALM, END = 1800.0, 4200.0
 """When the node has found its pace, and when the test ends."""
 
-WANTED = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.WAIT, drain_timeout_seconds=60)
+WANTED = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.WAIT)
 
 
-def hold(node: LoopNode, at: Callable[[float], None]) -> None:
+def hold(node: LoopNode, at: Callable[[float], None], drain_timeout_seconds: int = 60) -> None:
     """Run until the end; `at` is told the seconds since the beginning."""
     start = node.clock.now()
 
@@ -27,7 +27,7 @@ def hold(node: LoopNode, at: Callable[[float], None]) -> None:
 
     node.on_tick = tick
     with pytest.raises(Stopped):
-        node.run(WANTED, hold=True)
+        node.run(rollout(WANTED, drain_timeout_seconds=drain_timeout_seconds), hold=True)
 
 
 @pytest.fixture
@@ -58,6 +58,13 @@ def test_103_a_node_that_waits_for_hours_asks_next_to_nothing(node: LoopNode, pr
     # A turn that a failed node keeps is renewed besides: so many nodes as `maxUnavailable` says.
     asked = [path for method, path in node.api.requests if "leases" not in path]
     assert len(asked) <= 0.02 * (END - CALM)
+
+
+def test_111_a_node_that_gives_way_for_hours_asks_next_to_nothing(node: LoopNode) -> None:
+    busy(node)
+    hold(node, lambda time: node.api.forget_requests() if time < 10 else None, drain_timeout_seconds=7200)
+    assert node.taints() == set()
+    assert len(node.api.requests) <= 0.02 * END
 
 
 def test_103_what_is_asked_of_such_a_node_is_heeded_at_once(node: LoopNode) -> None:

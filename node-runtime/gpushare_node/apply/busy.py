@@ -7,15 +7,17 @@ would wake up with a UUID that is dead for ever.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpushare_node.apply.offer import offered
+from gpushare_node.apply.offer import UUIDS, offered
 from gpushare_node.apply.sight import Sight
-from gpushare_node.host.kubelet import Allocation, is_gpu_resource
+from gpushare_node.host.kubelet import NO_CHECKPOINT, Checkpoint, is_gpu_resource
 from gpushare_node.kube.cluster import PLUGIN_LABEL, PodView
 from gpushare_node.nvml.driver import Survey
 from gpushare_node.partition.plan import GpuPlan
 from gpushare_node.policy import Mode, Policy
 
 _MOST_NAMED = 5
+_ANY = "any"
+"""The device of a pod of which it is not known what it holds: no UUID, and so in the way of every GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,16 +34,22 @@ class Holder:
         """For people."""
         return f"pod uid {self.pod_uid}" if self.pod is None else f"pod {self.pod.namespace}/{self.pod.name}"
 
+    def may_hold(self, devices: Collection[str]) -> bool:
+        """Whether it holds one of these. An id that is no UUID, as some plugins' are, may be any device."""
+        return bool(devices) and not all(one.startswith(UUIDS) and one not in devices for one in self.devices)
 
-def find_holders(allocations: Iterable[Allocation], pods: Sequence[PodView] | None) -> tuple[Holder, ...]:
-    """The pods that hold devices. The allocations must have been read before the pods: then no new pod is missed.
+
+def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tuple[Holder, ...]:
+    """The pods that hold devices. The checkpoint must have been read before the pods: then no new pod is missed.
 
     With pods unknown (None) every allocation counts; else those of pods that are gone or have ended do not: kubelet leaves
     them standing. Of nvidia.com/ only GPUs count, not the devices of network plugins.
     """
+    if not checkpoint.is_there:
+        return _find_asking(pods or ())
     known = {uid: pod for pod in pods or () for uid in pod.uids}
     found: dict[str, Holder] = {}
-    for one in allocations:
+    for one in checkpoint.allocations:
         pod = known.get(one.pod_uid)
         if not is_gpu_resource(one.resource) or (pods is not None and (pod is None or pod.has_ended)):
             continue
@@ -55,19 +63,16 @@ def find_holders(allocations: Iterable[Allocation], pods: Sequence[PodView] | No
     return tuple(found.values())
 
 
-def find_doubt(pods: Sequence[PodView] | None) -> str:
-    """Why it is not known who holds devices where kubelet has no checkpoint; empty where nobody can hold any.
+def _find_asking(pods: Iterable[PodView]) -> tuple[Holder, ...]:
+    """Where kubelet has no checkpoint: whoever asks for a GPU may hold any.
 
-    A node that is new has none, and no pod that asks for a GPU. A kubelet whose folder was emptied has none either, and its
-    pods run on. With pods unknown (None) nothing is known.
+    A node that is new has none, and no pod that asks. A kubelet whose folder was emptied has none either, and its pods run on.
     """
-    if pods is None:
-        return "which pods hold GPUs is not known: kubelet has no checkpoint of its devices, and the API server does not answer"
-    asking = [pod for pod in pods if not pod.has_ended and any(map(is_gpu_resource, pod.resources))]
-    if not asking:
-        return ""
-    names = _listing([f"pod {pod.namespace}/{pod.name}" for pod in asking])
-    return f"which pods hold GPUs is not known: kubelet has no checkpoint of its devices, and these ask for some: {names}"
+    asking = ((pod, frozenset(filter(is_gpu_resource, pod.resources))) for pod in pods if not pod.has_ended)
+    return tuple(
+        Holder(pod_uid=pod.uids[0], pod=pod, devices=frozenset({_ANY}), resources=resources)
+        for pod, resources in asking if resources
+    )  # fmt: skip
 
 
 def find_allocated(holders: Iterable[Holder]) -> frozenset[str]:
@@ -77,10 +82,19 @@ def find_allocated(holders: Iterable[Holder]) -> frozenset[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Obstacle:
-    """Who is in the way: holders, processes by pid on the GPUs, and a sentence that names both."""
+    """Who is in the way: holders, processes by pid on the GPUs, and a sentence that names both.
+
+    `devices` are those that nobody may hold, `resources` those whose holders a new label disturbs.
+    """
 
     holders: tuple[Holder, ...]
     message: str
+    devices: frozenset[str]
+    resources: frozenset[str]
+
+    def is_left_by(self, holders: Iterable[Holder]) -> bool:
+        """Whether pods were in the way, and none of these is."""
+        return bool(self.holders) and not _in_the_way(holders, self.devices, self.resources)
 
 
 def find_obstacle(sight: Sight, holders: Sequence[Holder], disturbed: Collection[str]) -> Obstacle | None:
@@ -90,13 +104,21 @@ def find_obstacle(sight: Sight, holders: Sequence[Holder], disturbed: Collection
     """
     by_uuid = {survey.uuid: survey for survey in sight.surveys}
     blocked = [gpu for gpu in sight.plan.gpus if gpu.uuid in sight.blocked]
-    affected = frozenset(uuid for gpu in blocked for uuid in _affected(gpu, by_uuid.get(gpu.uuid))) | sight.compute_modes
-    held = tuple(one for one in holders if one.devices & affected or one.resources & set(disturbed))
+    disturbing = [gpu for gpu in sight.plan.gpus if gpu.needs_idle or gpu.needs_idle_gpu]
+    devices = frozenset(uuid for gpu in disturbing for uuid in _affected(gpu, by_uuid.get(gpu.uuid))) | sight.compute_modes
+    held = _in_the_way(holders, devices, disturbed)
     if not held and not blocked:
         return None
     processes = [f"process {pid} on GPU {gpu.index}" for gpu in blocked for pid in _pids(gpu, by_uuid.get(gpu.uuid))]
     names = [*(holder.name for holder in held), *([] if held else processes)]
-    return Obstacle(holders=held, message=_listing(names) or f"GPU {', '.join(str(gpu.index) for gpu in blocked)} is in use")
+    text = _listing(names) or f"GPU {', '.join(str(gpu.index) for gpu in blocked)} is in use"
+    if any(_ANY in holder.devices for holder in held):
+        text += f"; {NO_CHECKPOINT}, and whoever asks for some may hold any"
+    return Obstacle(holders=held, message=text, devices=devices, resources=frozenset(disturbed))
+
+
+def _in_the_way(holders: Iterable[Holder], devices: Collection[str], resources: Collection[str]) -> tuple[Holder, ...]:
+    return tuple(one for one in holders if one.may_hold(devices) or not one.resources.isdisjoint(resources))
 
 
 def _affected(gpu: GpuPlan, survey: Survey | None) -> tuple[str, ...]:

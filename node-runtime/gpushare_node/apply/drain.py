@@ -139,12 +139,12 @@ class Room:
 
     def _find(self, *, is_last: bool) -> Lack | None:
         # What was seen before is no ground to go on, should this look fail.
-        self.sight = self.obstacle = None
+        self.sight = self.obstacle = self.visit.obstacle = None
         self._stop_if_unwanted()
         holders = self.visit.holders()
         self.allocated = find_allocated(holders)
         self.sight = self.hardware.look(self.wish.policy, self.allocated)
-        self.obstacle = find_obstacle(self.sight, holders, self.wish.disturbed)
+        self.obstacle = self.visit.obstacle = find_obstacle(self.sight, holders, self.wish.disturbed)
         if self.obstacle is None:
             return None
         if not self.obstacle.holders and not is_last and self._pauses(self.sight):

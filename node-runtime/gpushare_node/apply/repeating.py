@@ -29,8 +29,10 @@ _TURN_LOOK_SECONDS = 60.0
 """The same as `_LOOK_SECONDS`, of a node that waits for its turn: hundreds may."""
 _ASKER_SECONDS = 60.0
 """How often a released node looks whether who asked for that still lives, which its own watch does not tell."""
-_BUSY_SECONDS = 30.0
-"""How often a node that gives way to others looks whether its tenants have gone."""
+_ROOM_SECONDS = 5.0
+"""How often a run that waits for tenants looks whether they have gone, by what it knows without a request."""
+_VAIN_SECONDS = 30.0
+"""For how long it does not look so, after such a look whose attempt found tenants again; doubled for each that follows."""
 
 
 class _Marks(NamedTuple):
@@ -49,7 +51,7 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
     run may be what is waited for. FolderError when the first attempt finds another runtime at work, or no folder. Stopped when
     the program is asked to end.
     """
-    repeats = 0
+    repeats = vain = 0
     said: tuple[Reason, str] | None = None
     try:
         while True:
@@ -74,7 +76,8 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
             if outcome.reason is Reason.WAITING_FOR_TURN:
                 _await_turn(visit, outcome)
             else:
-                _pause(visit, _length(visit, outcome.reason, repeats))
+                has_room = _pause(visit, _length(visit, outcome.reason, repeats), vain)
+                vain = vain + 1 if has_room else 0
     except Stopped:
         # The API server may be what was waited for; the next run finds the taint, and the turn expires.
         with suppress(ClusterError, Stopped):
@@ -88,6 +91,7 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
 def _settle(visit: Visit, attempt: Callable[[], Outcome]) -> Outcome:
     """The attempt's outcome, whatever stopped it."""
     visit.is_former_standing = visit.is_touched = False
+    visit.obstacle = None
     try:
         try:
             return attempt()
@@ -140,16 +144,26 @@ def _length(visit: Visit, reason: Reason, repeats: int) -> float:
     if reason is Reason.RELEASING:
         # What was under way was called off: the next attempt leaves.
         return 0.0
-    if reason is Reason.GPU_BUSY and visit.is_giving_way:
-        return _BUSY_SECONDS
     first = _FIRST_POOL_SECONDS if reason is Reason.WAITING_FOR_POOL else _FIRST_PAUSE_SECONDS
-    return float(min(_LONGEST_PAUSE_SECONDS, first * 2 ** min(repeats, 16)))
+    length = float(min(_LONGEST_PAUSE_SECONDS, first * 2 ** min(repeats, 16)))
+    if reason is not Reason.GPU_BUSY:
+        return length
+    if visit.obstacle is not None and visit.obstacle.holders:
+        # That they have gone is seen without an attempt.
+        length = _LONGEST_PAUSE_SECONDS
+    to_drain = 0.0 if visit.drains_at is None else visit.drains_at - visit.site.clock.now()
+    return min(length, to_drain) if to_drain > 0 else length
 
 
-def _pause(visit: Visit, seconds: float) -> None:
-    """Wait, but not longer than until the node's pool, its selection or a wish to release is another."""
+def _pause(visit: Visit, seconds: float, vain: int) -> bool:
+    """Wait, but not longer than until the node's pool, its selection or a wish to release is another, or tenants have gone.
+
+    Whether these have; so many times in a row before they had not.
+    """
     now = visit.site.clock.now
     before, looked = _marks(visit), now()
+    room_at = looked + (_VAIN_SECONDS * 2 ** min(vain - 1, 16) if vain else 0.0)
+    seen = looked
     is_asked = _is_asked(before)
     if seconds == math.inf and before is not None and before.is_selected and not is_asked:
         # What the attempt heeded was taken back while it did.
@@ -159,13 +173,19 @@ def _pause(visit: Visit, seconds: float) -> None:
         seconds = min(seconds, _FIRST_PAUSE_SECONDS)
     end = now() + seconds
     while (left := end - now()) > 0:
-        visit.sleep(min(_LOOK_SECONDS, left))
+        visit.sleep(min(_ROOM_SECONDS, left))
+        if now() >= room_at and visit.has_room():
+            return True
+        if now() - seen < _LOOK_SECONDS:
+            continue
+        seen = now()
         # Neither an API server that answers again nor the end of who asks is a change of the node.
         is_due = before is None or (is_asked and now() - looked >= _ASKER_SECONDS)
         if is_due or visit.site.has_news():
             looked = now()
             if _marks(visit) != before:
-                return
+                return False
+    return visit.has_room()
 
 
 def _await_turn(visit: Visit, outcome: Outcome) -> None:

@@ -3,19 +3,19 @@
 While it waits, the policy that is in force stays enforced: tenants work on, and nobody else holds them to their caps.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gpushare_node.apply.busy import Holder, find_doubt, find_holders
+from gpushare_node.apply.busy import Holder, Obstacle, find_holders
 from gpushare_node.apply.evicting import Evictions
 from gpushare_node.apply.hardware import Hardware
 from gpushare_node.apply.outcome import Halted, Lack, Outcome
 from gpushare_node.apply.pace import Pace
 from gpushare_node.clock import Clock
 from gpushare_node.host.folder import Folder
-from gpushare_node.host.kubelet import Checkpoint, CheckpointError
+from gpushare_node.host.kubelet import NO_CHECKPOINT, Checkpoint, CheckpointError
 from gpushare_node.kube.cluster import (
     POOL_LABEL,
     REPARTITIONING_TAINT,
@@ -24,6 +24,7 @@ from gpushare_node.kube.cluster import (
     Event,
     EventType,
     NodeView,
+    PodView,
     Taint,
 )
 from gpushare_node.nvml.driver import DriverError
@@ -63,8 +64,9 @@ class Site:
     """Everything outside. `cluster` None: by hand, without an API server.
 
     `open_hardware` takes the digest of what the hardware is to become; `open_watch` the policy to be enforced. The driver is
-    waited for during `driver_seconds`. `has_news`: whether the node may have changed since this was asked last.
-    `platform` tells the namespaces of pods that are never evicted; None: that is not known, and nobody is.
+    waited for during `driver_seconds`. `has_news`: whether the node may have changed since this was asked last. `followed`:
+    the node's pods as they are followed, without a request; None where that is not known for certain. `platform` tells the
+    namespaces of pods that are never evicted; None: that is not known, and nobody is.
     """
 
     open_hardware: Callable[[str], Hardware]
@@ -77,6 +79,7 @@ class Site:
     open_watch: Callable[[Policy], Watching] | None = None
     driver_seconds: float = DRIVER_SECONDS
     has_news: Callable[[], bool] = lambda: True
+    followed: Callable[[], Sequence[PodView] | None] = lambda: None
     platform: Callable[[], frozenset[str] | None] = lambda: UNKNOWN.platform
 
 
@@ -88,7 +91,8 @@ class Visit:
     `enforced` is the policy in force, `digest` the name of the one that is to be. `is_patient` ends when tenants were waited
     for in vain; `drains_at`: from then on, by our clock, the node takes a turn and waits for its tenants, None where none was
     in the way yet. `is_offline`: there is an API server, and it does not answer. Of one attempt: `is_former_standing`, before
-    it the node was what it was before the policy; `is_touched`, it began to change things.
+    it the node was what it was before the policy; `is_touched`, it began to change things; `obstacle`, who was in the way at
+    its last look.
     """
 
     site: Site
@@ -100,6 +104,7 @@ class Visit:
     is_offline: bool = False
     is_former_standing: bool = False
     is_touched: bool = False
+    obstacle: Obstacle | None = None
     evictions: Evictions = field(default_factory=Evictions)
     results: list[Result] = field(default_factory=list)
     slept: float = 0.0
@@ -158,11 +163,21 @@ class Visit:
             pods = None if self.site.cluster is None else self.site.cluster.pods()
         except ClusterError:
             pods = None
-        if not checkpoint.is_there and (self.site.cluster is not None or self.is_offline):
-            doubt = find_doubt(pods)
-            if doubt:
-                raise Halted(Reason.GPU_BUSY, doubt, is_kept=True)
-        return find_holders(checkpoint.allocations, pods)
+        is_alone = self.site.cluster is None and not self.is_offline
+        if pods is None and not checkpoint.is_there and (checkpoint.has_kubelet or not is_alone):
+            who = "no API server is asked" if is_alone else "the API server does not answer"
+            text = f"which pods hold GPUs is not known: {NO_CHECKPOINT}, and {who}"
+            raise Halted(Reason.GPU_BUSY, text, is_kept=True)
+        return find_holders(checkpoint, pods)
+
+    def has_room(self) -> bool:
+        """Whether the pods that were in the way have gone, as far as is known without a request."""
+        pods = None if self.obstacle is None else self.site.followed()
+        if self.obstacle is None or pods is None:
+            return False
+        with suppress(CheckpointError):
+            return self.obstacle.is_left_by(find_holders(self.site.read_checkpoint(), pods))
+        return False
 
     def await_driver(self, hardware: Hardware) -> None:
         """Until the driver answers. Halted where it does not."""

@@ -58,7 +58,7 @@ def make_site(run: Run, api: Api | None, printer: Printer) -> Site:
         open_watch=None if api is None else lambda policy: watches.open(policy, "former"),
         driver_seconds=getattr(run.arguments, "driver_timeout", DRIVER_SECONDS),
         has_news=(lambda: True) if api is None else News(api=api, clock=run.clock).has_come,
-        platform=tenants.platform,
+        followed=watches.followed, platform=tenants.platform,
     )  # fmt: skip
 
 
@@ -103,6 +103,6 @@ def _check(run: Run, given: Goal, printer: Printer) -> int:
 def _doubts(sight: Sight, held: Held) -> Iterator[str]:
     """What a run would know better than a check."""
     if held.problem and not sight.is_as_wanted:
-        yield f"Which pods hold GPUs cannot be read, so a run would change nothing: {held.problem}"
+        yield f"Which pods hold GPUs is not known, so nothing would be changed: {held.problem}"
     if held.devices and sight.blocked:
         yield "What kubelet's checkpoint gives to pods counts as in use, though they may have ended: no API server was asked."

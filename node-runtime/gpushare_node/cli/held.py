@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gpushare_node.apply.busy import find_allocated, find_holders
-from gpushare_node.host.kubelet import CheckpointError, read_checkpoint
+from gpushare_node.host.kubelet import NO_CHECKPOINT, CheckpointError, read_checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +17,9 @@ class Held:
 def find_held() -> Held:
     """What the checkpoint says. Pods that have ended linger in it, and count as long as no API server is asked."""
     try:
-        allocations = read_checkpoint().allocations
+        checkpoint = read_checkpoint()
     except CheckpointError as error:
         return Held(devices=frozenset(), problem=str(error))
-    return Held(devices=find_allocated(find_holders(allocations, None)))
+    if not checkpoint.is_there and checkpoint.has_kubelet:
+        return Held(devices=frozenset(), problem=f"{NO_CHECKPOINT}, and no API server is asked")
+    return Held(devices=find_allocated(find_holders(checkpoint, None)))

@@ -189,6 +189,11 @@ class Watches:
         )  # fmt: skip
         return Watch(worlds=worlds, setting=setting, figures=figures)
 
+    def followed(self) -> tuple[PodView, ...] | None:
+        """The node's pods, followed from the first time on that this is asked; None where they may be others by now."""
+        pods = self._follow_pods()
+        return None if pods.age_seconds > 0 else pods.pods()
+
     def _follow_pods(self) -> "SomePods":
         if self.api is None:
             return NoPods()

@@ -17,6 +17,10 @@ _FAMILIES = ("nvidia.com/gpu", "nvidia.com/mig-")
 """How names of GPU resources begin. nvidia.com/ has others, of network and virtual-machine plugins: none of our business."""
 
 
+NO_CHECKPOINT = "kubelet has no checkpoint of its devices"
+"""For people."""
+
+
 class CheckpointError(Exception):
     """There is a checkpoint, and it cannot be read: what is allocated is unknown. The text names the file and the trouble."""
 
@@ -41,12 +45,13 @@ class Checkpoint:
     """What is allocated, and which ids the device plugins registered, by resource; of resources of nvidia.com/ only.
 
     `is_there` False: there is no such file. Kubelet writes it when the first device plugin registers; it may also have been
-    deleted under pods that run.
+    deleted under pods that run. `has_kubelet` False: kubelet's folder is not there either, so that none runs here.
     """
 
     allocations: tuple[Allocation, ...]
     registered: Mapping[str, frozenset[str]]
     is_there: bool = True
+    has_kubelet: bool = True
 
 
 def is_gpu_resource(name: str) -> bool:
@@ -62,7 +67,7 @@ def read_checkpoint(path: Path = DEFAULT) -> Checkpoint:
     try:
         return _parse(path.read_bytes())
     except FileNotFoundError:
-        return Checkpoint(allocations=(), registered={}, is_there=False)
+        return Checkpoint(allocations=(), registered={}, is_there=False, has_kubelet=path.parent.is_dir())
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path}: {type(error).__name__}: {error}") from error
 

@@ -9,6 +9,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
@@ -231,8 +232,9 @@ class ApiServer:
             {"name": one, "resources": {"limits": {key: str(value) for key, value in (limits or {}).items()}}} for one in ids]}
         if "priority_class" in more:
             spec["priorityClassName"] = more["priority_class"]
-        # Younger than any cap: what ran before one is exempt from it.
-        state = {"running": {"startedAt": "2100-01-01T00:00:00Z"}}
+        # Younger than any cap, by less than would be a wrong clock: what ran before one is exempt from it.
+        started = datetime.now(UTC) + timedelta(minutes=20)
+        state = {"running": {"startedAt": started.isoformat(timespec="seconds").replace("+00:00", "Z")}}
         statuses = [{"name": one, "containerID": identity, "state": state} for one, identity in ids.items()]
         return self.add("pods", name, {"metadata": metadata, "spec": spec,
                                        "status": {"phase": phase, "containerStatuses": statuses}}, namespace=namespace)

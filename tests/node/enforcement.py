@@ -32,8 +32,10 @@ from tests.tools.waiting import wait_for
 NODE, NAMESPACE = "node-1", "gpushare"
 SHARED = "nvidia.com/gpu.shared"
 CAP_MIB = 4096
-YOUNG, OLD = 2e9, 1e9
-"""When containers were started that are younger, or older, than any cap of these tests; `Stage.wall` is in between."""
+NOON = 1.5e9
+"""The date at which `Stage`'s clock would show nothing."""
+YOUNG, OLD = NOON + 1700, 1e9
+"""When containers were started that are younger, or older, than any cap of these tests."""
 
 MAPPED = "7f0000000000-7f0000001000 rw-s 00000000 00:06 1 /dev/nvidia0\n"
 """What the memory map of a process that uses a GPU has in it."""
@@ -184,7 +186,7 @@ class Stage:
             driver=self.driver, processes=self.processes, pods=self.list, cluster=self.told, folder=self.folder,
             clock=self.clock, tenants=TenancyFile(self.tenancy, NAMESPACE), mps=self.mps,
             checkpoint=lambda: read_checkpoint(self.checkpoint), marks=self.marks,
-            wall=lambda: 1.5e9 + self.clock.now() + self.ahead,
+            wall=lambda: NOON + self.clock.now() + self.ahead,
         )  # fmt: skip
         setting = Setting(policy=self.policy, policy_digest="d1", node=NODE, settings=self.settings)
         self.watch = Watch(

@@ -10,7 +10,7 @@ from gpushare_node.kube import slots
 from gpushare_node.policy import OnBusy
 from gpushare_node.voice.reasons import Reason
 from tests.node.api_server import ApiServer
-from tests.node.enforcement import OLD, Stage, await_end, container_id, lives
+from tests.node.enforcement import NOON, OLD, Stage, await_end, container_id, lives
 from tests.node.loop_node import SEVEN, TWO, LoopNode, mig, rollout, take_turn
 from tests.node.silicon import Silicon
 from tests.node.victims import Ward
@@ -104,4 +104,57 @@ def test_107_a_date_that_stays_is_believed(tmp_path: Path, two: Silicon, started
     stage.run(10)
     stage.ahead = YEAR
     stage.run(700)
+    await_end(pid)
+
+
+def test_113_who_ran_before_a_clock_that_is_behind_at_the_first_cap_is_exempt_and_nobody_else(
+    tmp_path: Path, two: Silicon, started: Ward
+) -> None:
+    stage = Stage(tmp_path, two, started)
+    stage.ahead = -YEAR
+    stage.start()
+    stage.admit(1, "early", started={container_id(1): NOON})
+    stage.admit(2, "late", started={container_id(2): NOON + 1001 - YEAR})
+    early, late = stage.begin(1, 5000), stage.begin(2, 5000)
+    stage.run(10)
+    await_end(late)
+    stage.ahead = 0.0
+    stage.admit(3, "later")
+    later = stage.begin(3, 5000)
+    stage.run(700)
+    await_end(later)
+    assert lives(early)
+
+
+@pytest.mark.parametrize("is_rebooted", [True, False], ids=["at a boot", "while it runs"])
+def test_113_a_clock_that_falls_behind_a_cap_exempts_nobody(
+    tmp_path: Path, two: Silicon, started: Ward, *, is_rebooted: bool
+) -> None:
+    """Dead batteries: the date is that of long ago until the network has told it."""
+    stage = Stage(tmp_path, two, started)
+    stage.run(5)
+    stage.ahead = -YEAR
+    if is_rebooted:
+        stage.start()
+    stage.admit(1, "new", started={container_id(1): NOON + stage.clock.now() - YEAR})
+    new = stage.begin(1, 5000)
+    stage.run(10)
+    await_end(new)
+
+
+def test_113_a_notice_that_was_given_by_a_clock_that_was_ahead_is_no_longer_than_any(
+    tmp_path: Path, two: Silicon, started: Ward
+) -> None:
+    stage = Stage(tmp_path, two, started, enforcement={"noticeSeconds": DAY})
+    stage.ahead = YEAR
+    stage.start()
+    stage.admit(1, "early", started={container_id(1): OLD})
+    pid = stage.begin(1, 5000)
+    stage.run(10)
+    stage.ahead = 0.0
+    stage.start()
+    stage.run(10)
+    assert lives(pid)
+    stage.clock.time += DAY
+    stage.run(20)
     await_end(pid)

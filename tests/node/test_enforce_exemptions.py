@@ -188,9 +188,10 @@ def test_83_a_pools_first_cap_exempts_who_was_started_without_one(tmp_path: Path
     (Notice(since=1000, seconds=None, until=1200), 200, 1200, False),
     (Notice(since=1000, seconds=None, until=1040), 40, 1040, True),
     (Notice(since=1000, seconds=40, until=1040), 200, 1040, True),
+    (Notice(since=9000, seconds=40, until=9040), 40, 1090, False),
     (Notice(since=1000, seconds=40, until=1040, is_over=True), None, 1040, True),
 ], ids=["for life", "a date", "a first date", "a longer one", "a shorter one", "longer again", "a date again",
-        "the date has gone by", "too late for a longer one", "over for good"])  # fmt: skip
+        "the date has gone by", "too late for a longer one", "begun by a clock that was ahead", "over for good"])  # fmt: skip
 def test_the_date_of_a_notice(former: Notice | None, seconds: int | None, until: int | None, *, is_over: bool) -> None:
     found = renew(former, since=1000.0, seconds=seconds, now=1050.0)
     assert (found.until, found.is_over) == (until, is_over)
@@ -250,10 +251,10 @@ def test_a_clock_that_was_a_year_ahead_when_the_cap_began_exempts_nobody_after_i
     first_caps = FirstCaps(Folder(tmp_path), marks, Soon(), wall=lambda: wall[0], dry_run=False)
     assert first_caps.find({"nvidia.com/gpu.shared"}, 0) == {"nvidia.com/gpu.shared": 1_500_000_000 + 365 * DAY}
     wall[0] = 1.5e9
-    assert first_caps.find({"nvidia.com/gpu.shared"}, 100) == {"nvidia.com/gpu.shared": 1_500_000_000}
+    assert first_caps.find({"nvidia.com/gpu.shared"}, 100) == {"nvidia.com/gpu.shared": 0}
     wall[0] = 1.5e9 + DAY
-    assert first_caps.find({"nvidia.com/gpu.shared"}, 200) == {"nvidia.com/gpu.shared": 1_500_000_000}
-    assert json.loads((marks.known or {})["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1_500_000_000}
+    assert first_caps.find({"nvidia.com/gpu.shared"}, 200) == {"nvidia.com/gpu.shared": 0}
+    assert json.loads((marks.known or {})["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 0}
 
 
 @pytest.mark.parametrize("text", ["", "x", "[]", "3", '{"a": "b"}', '{"a": null}', '{"a": NaN}', '{"a": 1e999}', "[" * 100_000],

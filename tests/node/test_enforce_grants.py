@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpushare_node import tenancy
+from gpushare_node.enforce.dates import Dates
 from gpushare_node.enforce.grants import Granted, by_container, grant, profiles, terms
 from gpushare_node.guard.identity import ContainerId, Owner
 from gpushare_node.guard.reading import Action, Cap
@@ -14,7 +15,7 @@ from gpushare_node.host.folder import KeptCap, KeptContainer
 from gpushare_node.host.kubelet import Allocation
 from gpushare_node.nvml.driver import ComputeInstance, GpuInstance, MigSurvey, Survey
 from gpushare_node.partition.state import Fault, FaultKind, Placement, Profile
-from tests.node.enforcement import SHARED, Stage, await_end, container_id, lives, pod, pod_uid, policy, tenancy_text
+from tests.node.enforcement import SHARED, Hand, Stage, await_end, container_id, lives, pod, pod_uid, policy, tenancy_text
 from tests.node.silicon import Silicon
 from tests.node.victims import Ward, systemd_path
 
@@ -23,6 +24,7 @@ WHOLE = {"GPU-a": None, "GPU-b": None}
 TENANCY = tenancy.read(tenancy_text())
 NOW = 1.5e9
 FIRST = {SHARED: int(NOW)}
+DATES = Dates(clock=Hand(), wall=lambda: NOW)
 
 
 def granted(
@@ -31,7 +33,7 @@ def granted(
 ) -> Granted:  # fmt: skip
     """The grants of one pod's container that holds these ids."""
     allocations = by_container([Allocation(pod_uid=pod_uid(1), container="main", resource=resource, ids=ids)])
-    now = terms(policy(**changes), TENANCY, profile, FIRST, NOW)
+    now = terms(policy(**changes), TENANCY, profile, FIRST, DATES)
     return grant([pod("one", 1, **pod_changes or {})], allocations, now, kept or {})
 
 
@@ -95,12 +97,12 @@ def test_what_is_not_known_gives_no_cap_and_is_said_but_a_kept_cap_stays(resourc
 
 
 def test_a_container_that_was_given_nothing_has_a_grant_of_no_device() -> None:
-    found = grant([pod("one", 1)], {}, terms(policy(), TENANCY, WHOLE, FIRST, NOW), {})
+    found = grant([pod("one", 1)], {}, terms(policy(), TENANCY, WHOLE, FIRST, DATES), {})
     assert [(one.devices, one.caps) for one in found.grants.values()] == [(frozenset(), {})]
 
 
 def test_what_is_remembered_of_containers_that_are_gone_is_forgotten() -> None:
-    assert grant([], {}, terms(policy(), TENANCY, WHOLE, FIRST, NOW), kept(3000)).kept == {}
+    assert grant([], {}, terms(policy(), TENANCY, WHOLE, FIRST, DATES), kept(3000)).kept == {}
 
 
 def test_containers_of_pods_that_have_ended_have_no_grant() -> None:
@@ -226,7 +228,7 @@ def test_60_a_container_is_held_to_its_cap_on_its_mig_instance_and_the_other_ins
 
 def test_a_containers_owner_is_its_pods_controller_and_without_one_the_pod_itself() -> None:
     pods = (pod("replica", 1, owner="controller"), pod("bare", 2, namespace="other"))
-    granted = grant(pods, {}, terms(policy(), TENANCY, {}, FIRST, NOW), {})
+    granted = grant(pods, {}, terms(policy(), TENANCY, {}, FIRST, DATES), {})
     assert {one.owner for one in granted.grants.values()} == {
         Owner(namespace="team", uid="controller"), Owner(namespace="other", uid=pod_uid(2))
     }  # fmt: skip

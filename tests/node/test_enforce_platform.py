@@ -19,7 +19,7 @@ def test_64_a_system_pods_priority_class_exempts_no_tenant(stage: Stage) -> None
         "spec": {"priorityClassName": "system-node-critical"},
         "status": {"phase": "Running", "containerStatuses": [{
             "name": "main", "containerID": f"containerd://{container_id(1)}",
-            "state": {"running": {"startedAt": "2100-01-01T00:00:00Z"}}}]},
+            "state": {"running": {"startedAt": "2017-07-14T03:05:00Z"}}}]},
     }),)  # fmt: skip
     assert stage.list.known[0].containers == known.containers
     pid = stage.begin(1, 5000)

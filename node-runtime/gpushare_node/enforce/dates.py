@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gpushare_node.clock import Clock
 
-_SLACK_SECONDS = 60.0
+SLACK_SECONDS = 60.0
 """By so much a host's date may be put right, or drift, without being a jump."""
 
 _BELIEF_SECONDS = 600.0
@@ -32,9 +32,9 @@ class Dates:
         """Seconds since 1970."""
         now = self.clock.now()
         offset = self.wall() - now
-        if abs(offset - self._offset) <= _SLACK_SECONDS:
+        if abs(offset - self._offset) <= SLACK_SECONDS:
             self._offset, self._doubted = offset, None
-        elif self._doubted is None or abs(offset - self._doubted[0]) > _SLACK_SECONDS:
+        elif self._doubted is None or abs(offset - self._doubted[0]) > SLACK_SECONDS:
             self._doubted = offset, now
         elif now - self._doubted[1] >= _BELIEF_SECONDS:
             self._offset, self._doubted = offset, None

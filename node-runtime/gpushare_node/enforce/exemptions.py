@@ -24,6 +24,9 @@ def renew(notice: Notice | None, *, since: float, seconds: int | None, now: floa
     elif seconds is not None and notice.until is not None and notice.seconds != seconds and now < notice.until:
         longest, shorter = notice.since + seconds, min(notice.until, int(now) + seconds)
         notice = replace(notice, until=longest if longest >= notice.until else shorter)
+    if seconds is not None and notice.until is not None and notice.until > now + seconds:
+        # The date was ahead when it began.
+        notice = replace(notice, since=int(now), until=int(now) + seconds)
     is_over = seconds is not None and notice.until is not None and now >= notice.until
     return replace(notice, seconds=seconds, is_over=is_over)
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
+from gpushare_node.enforce.dates import SLACK_SECONDS
 from gpushare_node.enforce.errands import Errands
 from gpushare_node.host.folder import Folder, FolderError
 from gpushare_node.kube.cluster import FIRST_CAPS_ANNOTATION, ClusterError
@@ -51,9 +52,8 @@ class FirstCaps:
             self._known = self._folder.first_caps()
         told = _read(annotations.get(FIRST_CAPS_ANNOTATION, ""))
         found = {name: min(known[name] for known in (self._known, told) if name in known) for name in {**self._known, **told}}
-        # A clock that was ahead when a cap began would exempt everybody who starts until then.
         today = int(self._wall())
-        found = {name: min(found.get(name, today), today) for name in {*found, *resources}}
+        found = {name: _believe(found.get(name, today), today) for name in {*found, *resources}}
         self._known = found
         if self._dry_run:
             return found
@@ -77,6 +77,16 @@ class FirstCaps:
                 self._marks.annotate({FIRST_CAPS_ANNOTATION: json.dumps(found, sort_keys=True)})
         except ClusterError as error:
             _LOG.warning("%s", error)
+
+
+def _believe(since: int, today: int) -> int:
+    """A date that lies ahead: the clock was ahead when the cap began, or is behind now. Nobody's age can be told by it.
+
+    Whoever ran then is remembered. Everybody else counts as younger, or all who start until that date would be exempt.
+    """
+    if since <= today:
+        return since
+    return today if since - today <= SLACK_SECONDS else 0
 
 
 def _read(text: str) -> Mapping[str, int]:

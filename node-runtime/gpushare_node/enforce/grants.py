@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
+from gpushare_node.enforce.dates import Dates
 from gpushare_node.enforce.exemptions import exempt, renew
 from gpushare_node.guard.identity import ContainerId, Owner
 from gpushare_node.guard.reading import Action, Cap, Grant
@@ -24,6 +25,9 @@ from gpushare_node.policy import Policy, Share
 from gpushare_node.tenancy import AdmissionMode, Tenancy
 
 _MIB = 1 << 20
+
+_FUTURE_SECONDS = 1800
+"""What starts so much later than now was started by another clock: no drift is as large."""
 
 Profiles = Mapping[str, str | None]
 """The devices that tenants can hold: uuid → MIG profile as policies write it, None for a whole GPU."""
@@ -56,7 +60,8 @@ class Granted:
 class Terms:
     """The present policy's side: shares by resource and profile, and what follows an offence.
 
-    `first_caps` tells since when each resource has had a cap on this node; None: that is not known yet.
+    `first_caps` tells since when each resource has had a cap on this node; None: that is not known yet. `today` is what the
+    host's clock says, `now` what is believed of it.
     """
 
     shares: Mapping[tuple[str, str | None], Share]
@@ -67,12 +72,13 @@ class Terms:
     notice_seconds: int | None
     first_caps: Mapping[str, int] | None
     now: float
+    today: float
 
 
 def terms(
-    policy: Policy, tenancy: Tenancy, profiles: Profiles, first_caps: Mapping[str, int] | None, now: float
+    policy: Policy, tenancy: Tenancy, profiles: Profiles, first_caps: Mapping[str, int] | None, dates: Dates
 ) -> Terms:
-    """The policy as grants need it. `now` is in seconds since 1970."""
+    """The policy as grants need it, now."""
     return Terms(
         shares={(share.resource, share.profile): share for share in policy.shares},
         action=Action(policy.enforcement.action.value),
@@ -81,7 +87,8 @@ def terms(
         tenancy=tenancy,
         notice_seconds=policy.enforcement.notice_seconds,
         first_caps=first_caps,
-        now=now,
+        now=dates.now(),
+        today=dates.wall(),
     )
 
 
@@ -175,7 +182,9 @@ def _cap_came(given: Iterable[Allocation], started: float | None, now: Terms) ->
     if now.first_caps is None or started is None:
         return None
     came = [now.first_caps[one.resource] for one in given if one.resource in now.first_caps]
-    return max((at for at in came if started < at), default=-inf)
+    # One that starts in the future ran before the clock was put back, and who ran under the cap is remembered.
+    is_older = started > now.today + _FUTURE_SECONDS
+    return max((at for at in came if at and (is_older or started < at)), default=-inf)
 
 
 def _hold(

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
 
+from gpushare_node.enforce.dates import Dates
 from gpushare_node.enforce.firsts import FirstCaps
 from gpushare_node.enforce.grants import Allocations, Noticed, Profiles, by_container, grant, profiles, terms
 from gpushare_node.enforce.identities import Roster
 from gpushare_node.guard.identity import ContainerId, Process
 from gpushare_node.guard.reading import Grant
 from gpushare_node.host.folder import Folder, FolderError, KeptContainer
-from gpushare_node.host.kubelet import Checkpoint, CheckpointError
+from gpushare_node.host.kubelet import NO_CHECKPOINT, Checkpoint, CheckpointError
 from gpushare_node.kube.cluster import PodView
 from gpushare_node.nvml.driver import DriverError, Survey, Versions
 from gpushare_node.nvml.watch import Watched
@@ -83,7 +84,7 @@ class Inventory:
     policy: Policy
     tenants: Tenants
     first_caps: FirstCaps
-    wall: Callable[[], float]
+    dates: Dates
     dry_run: bool = False
     noticed: tuple[Noticed, ...] = ()
     surveys: tuple[Survey, ...] | None = None
@@ -126,7 +127,7 @@ class Inventory:
         if is_fresh and (is_changed or is_allocated):
             self._seen_pods = self._present
             self.roster = Roster.of(found, tenancy.platform, self._holders())
-        self._is_due |= is_changed or is_allocated or self.wall() >= self._next_end
+        self._is_due |= is_changed or is_allocated or self.dates.now() >= self._next_end
         self.noticed = ()
         if is_fresh and self._is_due:
             self._grant(found, now)
@@ -195,7 +196,7 @@ class Inventory:
             self._complain(str(error))
             return False
         if not checkpoint.is_there:
-            self._complain("kubelet has no checkpoint of its devices: what was allocated since the last one is not known")
+            self._complain(f"{NO_CHECKPOINT}: what was allocated since the last one is not known")
             return False
         self._is_read = True
         if checkpoint is self._checkpoint:
@@ -216,7 +217,7 @@ class Inventory:
         if self._kept is None:
             self._kept = self.folder.caps()
         watched = [pod for pod in pods if pod.uids[0] not in self.roster.platform]
-        now_terms = terms(self.policy, self.tenancy, self._profiles, first_caps, self.wall())
+        now_terms = terms(self.policy, self.tenancy, self._profiles, first_caps, self.dates)
         granted = grant(watched, self._allocations, now_terms, self._kept)
         self.grants, self.noticed = granted.grants, granted.noticed
         for doubt in granted.doubts:

@@ -91,9 +91,9 @@ class Watch:
             driver=worlds.driver, pods=worlds.pods, read_checkpoint=worlds.checkpoint, folder=worlds.folder,
             policy=setting.policy, tenants=worlds.tenants,
             first_caps=FirstCaps(
-                worlds.folder, worlds.marks, self.errands, wall=dates.now, dry_run=setting.settings.dry_run),
+                worlds.folder, worlds.marks, self.errands, wall=worlds.wall, dry_run=setting.settings.dry_run),
             dry_run=setting.settings.dry_run,
-            wall=dates.now,
+            dates=dates,
         )  # fmt: skip
         self._identities = Identities(worlds.processes, own_pid=os.getpid())
         self._records = Records(

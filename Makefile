@@ -59,7 +59,7 @@ golden: $(READY)  ## compile every example anew: the one way to change expected 
 bench: $(READY)  ## timings, each against a peer in the same run; NVIDIA=FOLDER with NVIDIA's charts for the real one
 	$(BIN)/python -m tests.bench
 
-docs: $(READY)  ## write the generated pages under docs/
+docs: $(READY)  ## write the generated pages under docs/, and profiles/facts.jsonl
 	$(BIN)/python docs/generate.py
 
 test-cluster: $(READY)  ## the scenarios on a real cluster alone; ARGS='-k tenants' for some, NVIDIA=FOLDER for NVIDIA's own plugin

@@ -1,10 +1,10 @@
-"""`make docs`: what programs write of these pages: findings.md, cards.md, reasons.md, and the tests in failure-cases.md."""
+"""`make docs`: what programs write: findings.md, cards.md, reasons.md, the tests in failure-cases.md, profiles/facts.jsonl."""
 
 import re
 import sys
 from pathlib import Path
 
-from gpushare import catalog, resources
+from gpushare import catalog, facts, resources
 from gpushare_node.voice.reasons import CONDITION, Reason
 
 DOCS = Path(__file__).parent
@@ -34,7 +34,10 @@ def cards_page() -> str:
         profiles = ", ".join(profile.name for profile in card.mig.profiles if not profile.has_attributes) if card.mig else "—"
         doubt = ", ".join(card.unconfirmed) or "—"
         rows.append(f"| `{card.id}` | {card.name} | {memory} | {card.mps_max_replicas} | {profiles} | {doubt} |")
-    head = "`gpushare cards CARD` draws every legal layout. Memory is the smallest total that anyone has reported."
+    head = (
+        "`gpushare cards CARD` draws every legal layout, and says which of them want a newer driver than MIG does; with\n"
+        "`--format json` the latter is `mig.layoutDrivers`. Memory is the smallest total that anyone has reported."
+    )
     table = ["| id | name | memory | MPS clients | MIG profiles | unconfirmed |", "|---|---|---|---|---|---|"]
     return "\n".join([NOTE, "", "# Cards", "", head, "", *table, *rows, ""])
 
@@ -72,15 +75,21 @@ def numbered_tests() -> dict[int, list[str]]:
     return found
 
 
+def facts_table() -> str:
+    """The cards and the facts about charts as JSON."""
+    return facts.table(sorted(path for folder in (resources.cards(), resources.upstream()) for path in folder.glob("*.yaml")))
+
+
 PAGES = {
-    "findings.md": findings_page, "cards.md": cards_page, "reasons.md": reasons_page, "failure-cases.md": failures_page,
+    "docs/findings.md": findings_page, "docs/cards.md": cards_page, "docs/reasons.md": reasons_page,
+    "docs/failure-cases.md": failures_page, "profiles/facts.jsonl": facts_table,
 }  # fmt: skip
 
 
 def main() -> int:
-    """Write every page."""
+    """Write every one."""
     for name, page in PAGES.items():
-        (DOCS / name).write_text(page())
+        (DOCS.parent / name).write_text(page(), encoding="utf-8")
     return 0
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from gpushare import card_check, resources, schema, source
+from gpushare import card_check, facts, resources, schema
 from gpushare.diagnostics import Finding
 from gpushare.record import NOTHING, Record, replace
 
@@ -157,8 +157,7 @@ def load(card_id: str) -> Card:
     """A shipped card. Reads that card's file alone. KeyError if there is none."""
     if card_id not in ids():
         raise KeyError(card_id)
-    path = resources.cards() / f"{card_id}.yaml"
-    return build(card_id, source.read(path.read_bytes(), str(path)).data)
+    return build(card_id, facts.read(resources.cards() / f"{card_id}.yaml"))
 
 
 def check(cards: Mapping[str, Any]) -> list[Finding]:

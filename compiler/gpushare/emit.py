@@ -7,7 +7,9 @@ takes for something else.
 
 import json
 import re
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from io import StringIO
 from typing import Any
 
 from gpushare.patterns import pattern
@@ -22,6 +24,24 @@ _NOT_LITERAL = pattern("\\A[ \n]|[ ](?:\n|\\Z)|\n{4}|\n\n\\Z")
 _NOT_IN_LITERAL = pattern("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _NESTED = (dict, list, tuple)
 _LONGEST_KEY = 1000  # YAML's readers give up on an implicit key after 1,024 characters
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+
+
+class Repeated(list[Any]):
+    """A list with entries that stands in many places: its lines are made once and written again."""
+
+    def __init__(self, entries: Iterable[Any]) -> None:
+        super().__init__(entries)
+        self._texts: dict[tuple[str, str], str] = {}
+
+    def text(self, indent: str, lead: str) -> str:
+        """Its lines, see `_nested`."""
+        known = self._texts.get((indent, lead))
+        if known is None:
+            out = StringIO()
+            _sequence(self, indent, lead, out.write)
+            known = self._texts[indent, lead] = out.getvalue()
+        return known
 
 
 def yaml_text(value: Any, header: str = "") -> str:
@@ -30,16 +50,13 @@ def yaml_text(value: Any, header: str = "") -> str:
     Block style, mapping order kept, list items indented by two, final newline. Raises TypeError for other types and for
     keys that are not strings, ValueError for text with half a surrogate pair: all three are bugs of the caller.
     """
-    lines = [f"# {line}".rstrip() for line in header.splitlines()]
-    match value:
-        case dict() if value:
-            _mapping(value, "", "", lines)
-        case list() | tuple() if value:
-            _sequence(value, "", "", lines)
-        case _:
-            lines.append(_scalar(value, ""))
-    lines.append("")
-    return "\n".join(lines)
+    out = StringIO()  # a list of the lines of a thousand pools takes five times their text
+    out.writelines(f"# {line}".rstrip() + "\n" for line in header.splitlines())
+    if value and isinstance(value, _NESTED):
+        _nested(value, "", "", out.write)
+    else:
+        out.write(_scalar(value, "") + "\n")
+    return out.getvalue()
 
 
 def json_text(value: Any) -> str:
@@ -49,43 +66,55 @@ def json_text(value: Any) -> str:
 
 def canonical_json(value: Any) -> str:
     """JSON with sorted keys and no spaces: equal documents give equal text, whatever their layout. For digests and machines."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return _CANONICAL.encode(value)
 
 
-def _mapping(value: dict[str, Any], indent: str, lead: str, lines: list[str]) -> None:
-    """Append the mapping's lines. `lead` stands before the first one (a list item's dash), `indent` before the others."""
+Write = Callable[[str], object]
+
+
+def _nested(value: Any, indent: str, lead: str, write: Write) -> None:
+    """Write the lines of a mapping or a list that has entries.
+
+    `lead` stands before the first one (a list item's dash), `indent` before the others.
+    """
+    if isinstance(value, Repeated):
+        write(value.text(indent, lead))
+    elif isinstance(value, dict):
+        _mapping(value, indent, lead, write)
+    else:
+        _sequence(value, indent, lead, write)
+
+
+def _mapping(value: dict[str, Any], indent: str, lead: str, write: Write) -> None:
     deeper = indent + "  "
     for key, item in value.items():
-        head = f"{lead}{_key(key, indent)}:"
+        head = lead + _key(key, indent)
         lead = indent
-        if not item or not isinstance(item, _NESTED):
-            lines.append(f"{head} {_scalar(item, deeper)}")
-        elif isinstance(item, dict):
-            lines.append(head)
-            _mapping(item, deeper, deeper, lines)
+        if item and isinstance(item, _NESTED):
+            write(head + "\n")
+            _nested(item, deeper, deeper, write)
         else:
-            lines.append(head)
-            _sequence(item, deeper, deeper, lines)
+            write(f"{head} {_scalar(item, deeper)}\n")
 
 
-def _sequence(value: list[Any] | tuple[Any, ...], indent: str, lead: str, lines: list[str]) -> None:
+def _sequence(value: list[Any] | tuple[Any, ...], indent: str, lead: str, write: Write) -> None:
     deeper = indent + "  "
     for item in value:
-        head = f"{lead}- "
+        head = lead + "- "
         lead = indent
-        if not item or not isinstance(item, _NESTED):
-            lines.append(head + _scalar(item, deeper))
-        elif isinstance(item, dict):
-            _mapping(item, deeper, head, lines)
+        if item and isinstance(item, _NESTED):
+            _nested(item, deeper, head, write)
         else:
-            _sequence(item, deeper, head, lines)
+            write(f"{head}{_scalar(item, deeper)}\n")
 
 
+@lru_cache(maxsize=1 << 12)
 def _key(key: object, indent: str) -> str:
+    """The key with its colon."""
     if not isinstance(key, str):
         raise TypeError(f"a mapping key of type {type(key).__name__}: {key!r}")
     text = _text(key)
-    return text if len(text) <= _LONGEST_KEY else f"? {text}\n{indent}"
+    return f"{text}:" if len(text) <= _LONGEST_KEY else f"? {text}\n{indent}:"
 
 
 def _scalar(value: object, indent: str) -> str:

@@ -54,12 +54,16 @@ class MigConfig(Record):
 
 
 class NodeShape(Record):
-    """One node, resolved. `kinds` are what `devices` are offered as; `layouts` belong to the GPU indexes."""
+    """One node, resolved. `kinds` are what `devices` are offered as; `layouts` belong to the GPU indexes.
+
+    `samples` are the first device of each profile: all others differ from one of them in their place alone.
+    """
 
     layouts: tuple[Layout, ...]
     kinds: tuple[Kind, ...]
     gpus: tuple[GpuPlan, ...]
     devices: tuple[DevicePlan, ...]
+    samples: tuple[DevicePlan, ...]
     profile: SharingProfile
     mig_config: MigConfig | None
 
@@ -91,13 +95,15 @@ class NodeShapes:
             GpuPlan(index=index, mig_enabled=bool(layout), instances=self._place(card, layout))
             for index, layout in enumerate(layouts)
         )
+        devices = _devices(pool, card, gpus, kinds)
         config = sharing_profiles.plugin_config(pool.sharing, kinds)
         mig_parted = sharing_profiles.mig_parted_config(pool.sharing, card, layouts)
         return NodeShape(
             layouts=layouts,
             kinds=kinds,
             gpus=gpus,
-            devices=_devices(pool, card, gpus, kinds),
+            devices=devices,
+            samples=_samples(devices),
             profile=SharingProfile(key=sharing_profiles.profile_key(pool.mode, config), config=config),
             mig_config=MigConfig(name=mig_parted[0], entries=mig_parted[1]) if mig_parted else None,
         )
@@ -142,3 +148,10 @@ def _devices(pool: Pool, card: Card, gpus: tuple[GpuPlan, ...], kinds: tuple[Kin
         else:
             devices.append(device(gpu.index, None, 0, whole))
     return tuple(devices)
+
+
+def _samples(devices: tuple[DevicePlan, ...]) -> tuple[DevicePlan, ...]:
+    first: dict[str | None, DevicePlan] = {}
+    for device in devices:
+        first.setdefault(device.profile, device)
+    return tuple(first.values())

@@ -5,11 +5,19 @@ Field names are a public contract.
 
 from typing import Any
 
+from gpushare.emit import Repeated
 from gpushare.plan import DevicePlan, PoolPlan
 
 
-def entry(pool: PoolPlan) -> dict[str, Any]:
-    """The pool's entry: resources of all nodes, devices of one."""
+def entries(pools: tuple[PoolPlan, ...]) -> dict[str, dict[str, Any]]:
+    """The entry of every pool, by pool: resources of all nodes, devices of one."""
+    # Pools that share alike have one tuple of devices between them, which most of the text is made of.
+    devices = {id(pool.devices): pool.devices for pool in pools}
+    listed = {key: Repeated(map(_device, each)) for key, each in devices.items()}
+    return {pool.name: _entry(pool, listed[id(pool.devices)]) for pool in pools}
+
+
+def _entry(pool: PoolPlan, devices: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "card": pool.card.id,
         "mode": pool.mode.value,
@@ -17,7 +25,7 @@ def entry(pool: PoolPlan) -> dict[str, Any]:
         "gpusPerNode": pool.pool.gpus_per_node,
         "profile": pool.profile.key,
         "resources": {one.name: {"perNode": one.per_node, "total": one.total} for one in pool.resources},
-        "devices": [_device(device) for device in pool.devices],
+        "devices": devices,
     }
 
 

@@ -41,15 +41,16 @@ class ResourcePlan(Record):
 class PoolPlan(Record):
     """One pool, resolved.
 
-    `gpus` and `devices` describe one node. `layout_of_goal` is what a goal was resolved to, None where the user gave the
-    layout; `goal_question` is what the lock file pins it under. The tolerance of each cap is `caps.tolerance_mib` of it.
-    `terms` are Kubernetes nodeSelectorTerms.
+    `gpus` and `devices` describe one node, `samples` are one device of each profile. `layout_of_goal` is what a goal was
+    resolved to, None where the user gave the layout; `goal_question` is what the lock file pins it under. The tolerance of each
+    cap is `caps.tolerance_mib` of it. `terms` are Kubernetes nodeSelectorTerms.
     """
 
     pool: Pool
     card: Card
     gpus: tuple[GpuPlan, ...]
     devices: tuple[DevicePlan, ...]
+    samples: tuple[DevicePlan, ...]
     resources: tuple[ResourcePlan, ...]
     profile: SharingProfile
     mig_config: MigConfig | None
@@ -162,6 +163,7 @@ def _pool_plan(intent: Intent, territories: selectors.Territories, pool: Pool, c
         card=card,
         gpus=shape.gpus,
         devices=shape.devices,
+        samples=shape.samples,
         resources=_resources(shape.kinds, pool.nodes.count),
         profile=shape.profile,
         mig_config=shape.mig_config if by_mig_manager else None,

@@ -18,18 +18,20 @@ class Record:
     """A frozen value. Annotations of the class are its fields, in order; a class attribute is a field's default."""
 
     _fields: ClassVar[tuple[str, ...]] = ()
+    _names: ClassVar[frozenset[str]] = frozenset()
     _defaults: ClassVar[dict[str, Any]] = {}
 
     def __init_subclass__(cls) -> None:
         own = tuple(name for name in cls.__annotations__ if name not in cls._fields)
         cls._fields = (*cls._fields, *own)
+        cls._names = frozenset(cls._fields)
         cls._defaults = {**cls._defaults, **{name: cls.__dict__[name] for name in own if name in cls.__dict__}}
 
     def __init__(self, **values: Any) -> None:
         own = self.__dict__
         own.update(self._defaults)
         own.update(values)
-        if len(own) != len(self._fields) or not all(name in own for name in self._fields):
+        if own.keys() != self._names:
             raise TypeError(f"{type(self).__name__} wants {', '.join(self._fields)}; given were {', '.join(values)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -49,7 +51,7 @@ class Record:
 
     def _values(self) -> tuple[Any, ...]:
         """The fields alone: a cached property may have left its result beside them."""
-        return tuple(self.__dict__[name] for name in self._fields)
+        return tuple([self.__dict__[name] for name in self._fields])
 
 
 _R = TypeVar("_R", bound=Record)
@@ -57,7 +59,7 @@ _R = TypeVar("_R", bound=Record)
 
 def fields(record: Record) -> dict[str, Any]:
     """The record's fields by name, in order."""
-    return dict(zip(record._fields, record._values(), strict=True))
+    return {name: record.__dict__[name] for name in record._fields}
 
 
 def replace(record: _R, **changes: Any) -> _R:

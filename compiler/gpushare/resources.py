@@ -25,6 +25,11 @@ def upstream() -> Path:
     return _folder("profiles") / "upstream"
 
 
+def facts() -> Path:
+    """The table of what the files in both say."""
+    return _folder("profiles") / "facts.jsonl"
+
+
 def chart() -> Path:
     """The static Helm chart that every bundle copies."""
     return _folder("charts") / "gpushare"

@@ -28,8 +28,8 @@ _NUMBER_FOR_SOME = pattern(
              )\Z""",
     re.VERBOSE,
 )
-# PyYAML takes these for numbers as well, and fails on them.
-_PREFIX_ALONE = pattern(r"[-+]?0[xb]_+\Z")
+# PyYAML and ruamel.yaml take these for numbers as well, and fail on them.
+_PREFIX_ALONE = pattern(r"[-+]?0[xbo]_+\Z")
 _DATE = pattern(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}.*)?\Z")
 
 # Integers that every reader holds exactly: 64 bits with a sign. The length keeps the conversion itself cheap.

@@ -5,7 +5,7 @@ nodes and no pool names this one; and if no pool of higher priority has it. Judg
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import chain
 from operator import or_
 from typing import Any
@@ -119,7 +119,6 @@ class Territories:
         for pool in pools:
             for name in dict.fromkeys(pool.nodes.names):
                 self._naming.setdefault(name, []).append(pool)
-        self._named = [_field("NotIn", name) for name in sorted(self._naming)]
         self._name_bytes = sum(len(name) for name in self._naming)
         self._work = 0
         self._owned: dict[str, tuple[tuple[str | None, Region], ...] | None] = {}
@@ -190,8 +189,9 @@ class Territories:
         A pool that names its own nodes excludes others' only from those that still carry its label.
         """
         own = set(pool.nodes.names)
-        once = self._name_bytes + each * (len(self._named) - len(own)) - sum(len(name) for name in own)
-        from_leaving = once if len(self._named) - len(own) <= MAX_LEAVING_NAMES else 0
+        foreign = len(self._naming) - len(own)
+        once = self._name_bytes + each * foreign - sum(map(len, own))
+        from_leaving = once if foreign <= MAX_LEAVING_NAMES else 0
         return from_leaving if own else from_leaving + once * len(self.owned(pool) or ())
 
     def terms(self, pool: Pool) -> tuple[Mapping[str, Any], ...]:
@@ -205,7 +205,7 @@ class Territories:
         """
         leaving = {"key": POOL_LABEL, "operator": "In", "values": [pool.name]}
         own = self.owned(pool) or ()
-        few = len(self._named) - len(set(pool.nodes.names)) <= MAX_LEAVING_NAMES
+        few = len(self._naming) - len(set(pool.nodes.names)) <= MAX_LEAVING_NAMES
         foreign = self._foreign(pool) if few or not pool.nodes.names else []
         owned = ((labels.requirements(piece), [_field("In", name)] if name else foreign) for name, piece in own)
         return (*(_term(expressions, fields) for expressions, fields in owned), _term([leaving], foreign if few else []))
@@ -213,7 +213,12 @@ class Territories:
     def _foreign(self, pool: Pool) -> list[dict[str, Any]]:
         """One requirement for each node that other pools name and this one does not."""
         named = set(pool.nodes.names)
-        return [entry for entry in self._named if entry["values"][0] not in named] if named else self._named
+        return [entry for entry in self._excluded if entry["values"][0] not in named] if named else self._excluded
+
+    @cached_property
+    def _excluded(self) -> list[dict[str, Any]]:
+        """One requirement for each name. Pools that name thousands of nodes and stand alone never ask for it."""
+        return [_field("NotIn", name) for name in sorted(self._naming)]
 
 
 def _field(operator: str, name: str) -> dict[str, Any]:

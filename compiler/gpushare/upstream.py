@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from gpushare import resources, source
+from gpushare import facts, resources
 from gpushare.record import Record, replace
 
 FILES = {"gpu-operator": "gpu-operator", "device-plugin": "nvidia-device-plugin"}
@@ -260,8 +260,7 @@ def type_matches(fact: ValueFact, value: object) -> bool:
 
 @cache
 def _read(file: str) -> Mapping[str, Any]:
-    path = resources.upstream() / file
-    data: Mapping[str, Any] = source.read(path.read_bytes(), str(path)).data
+    data: Mapping[str, Any] = facts.read(resources.upstream() / file)
     return data
 
 

@@ -14,6 +14,7 @@ from tests.bench import api_load, cluster_loop, hostile, intents, node_boot, nod
 from tests.bench.operator_sized_chart import write_chart
 from tests.nvidia import charts
 from tests.tools import helm
+from tests.tools.clone import copy_to
 
 ROUNDS = 15
 DEMO = Path(__file__).parents[2] / "examples" / "01-heterogeneous"
@@ -28,12 +29,19 @@ def least(*jobs: Callable[[], float]) -> list[float]:
     return [min(column) for column in zip(*rounds, strict=True)]
 
 
-def gpushare(*arguments: object) -> list[str]:
-    """The installed program, as a user starts it."""
-    return [str(Path(sys.executable).parent / "gpushare"), *map(str, arguments)]
+Program = Callable[..., list[str]]
+"""From arguments to a command."""
 
 
-def cold_compile(folder: Path) -> None:
+def installed(folder: Path) -> Program:
+    """gpushare as users have it, from a wheel: the editable install of a clone first loads what finds the clone."""
+    venv = folder / "venv"
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    subprocess.run([venv / "bin" / "pip", "install", "--quiet", copy_to(folder / "clone")], check=True)
+    return lambda *arguments: [str(venv / "bin" / "gpushare"), *map(str, arguments)]
+
+
+def cold_compile(folder: Path, gpushare: Program) -> None:
     """Four pools into an empty folder, beside Helm rendering that very chart and NVIDIA's operator's, or one of its size."""
     intent, bundle = DEMO / "intent.yaml", folder / "four"
     cpu(gpushare("compile", intent, "-o", bundle))
@@ -78,7 +86,7 @@ def measured(command: list[str]) -> tuple[float, float, float]:
     return time.perf_counter() - start, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime
 
 
-def scale(folder: Path) -> None:
+def scale(folder: Path, gpushare: Program) -> None:
     """1,000 pools with 20 named nodes each; linearity from 100 to 2,000 pools."""
     figures = {}
     for pools in (100, 500, 1000, 2000):
@@ -97,8 +105,9 @@ def scale(folder: Path) -> None:
 def main() -> int:
     """All benchmarks, in a folder that goes away."""
     with tempfile.TemporaryDirectory() as name:
-        cold_compile(Path(name))
-        scale(Path(name))
+        program = installed(Path(name))
+        cold_compile(Path(name), program)
+        scale(Path(name), program)
     hostile.main()
     solver.main()
     node_plan.main()

@@ -56,6 +56,17 @@ def test_one_card_has_every_layout_that_cannot_grow(name: str) -> None:
     assert sheet.count("{") == len(layouts)
 
 
+def test_a_card_says_which_layouts_want_a_newer_driver() -> None:
+    document = json.loads(run("cards", "a100-sxm4-40gb", "--format", "json").stdout)
+    assert document["cards"]["a100-sxm4-40gb"]["mig"]["layoutDrivers"] == [
+        {"profiles": ["1g.5gb+me"], "minDriver": "470"},
+        {"profiles": ["4g.20gb", "3g.20gb"], "minDriver": "510"},
+        {"profiles": ["1g.10gb"], "minDriver": "525"},
+    ]
+    assert "4g.20gb with 3g.20gb from 510 on" in " ".join(run("cards", "a100-sxm4-40gb").stdout.split())
+    assert "drivers of layouts" not in run("cards", "h100-sxm5-80gb").stdout
+
+
 def test_an_unknown_card_is_a_wrong_call_with_the_nearest() -> None:
     done = gpushare("cards", "a100")
     assert (done.returncode, done.stdout) == (2, "")

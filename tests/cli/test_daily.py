@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,15 @@ def test_whatever_daily_understands_click_understands_so(command: str, rest: lis
     call = daily.understood([command, *rest])
     if call is not None:
         assert (call.func, call.keywords) == by_click([command, *rest])
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(("command", "least"), [("check", 50), ("show", 50), ("compile", 500)])
+def test_every_call_of_three_words_means_the_same_to_both(command: str, least: int) -> None:
+    calls = ([command, *rest] for length in range(4) for rest in product(WORDS, repeat=length))
+    taken = [(arguments, call) for arguments in calls if (call := daily.understood(arguments)) is not None]
+    assert [arguments for arguments, call in taken if (call.func, call.keywords) != by_click(arguments)] == []
+    assert len(taken) > least
 
 
 @pytest.mark.usefixtures("place")

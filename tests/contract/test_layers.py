@@ -39,7 +39,7 @@ COMPILER = House(
     folder=ROOT / "compiler" / "gpushare",
     layers=(
         ("words", {"__init__", "diagnostics", "units", "artifact", "emit", "record", "resources", "finding_texts", "patterns"}),
-        ("reading", {"scalars", "tree", "source", "shape", "schema", "schemas"}),
+        ("reading", {"scalars", "tree", "source", "shape", "schema", "schemas", "facts"}),
         (
             "model",
             {"intent", "intent_reader", "catalog", "card_check", "upstream", "owned_values", "mig", "caps", "shares"}

@@ -75,7 +75,7 @@ def test_generated_pages_are_current() -> None:
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
     for name, page in generate.PAGES.items():
-        assert (ROOT / "docs" / name).read_text() == page(), f"docs/{name} is stale: run `make docs`"
+        assert (ROOT / name).read_text(encoding="utf-8") == page(), f"{name} is stale: run `make docs`"
 
 
 def test_every_code_that_a_page_names_is_one_we_have() -> None:

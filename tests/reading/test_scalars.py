@@ -1,6 +1,7 @@
 """Unquoted words: what is taken without quotes means the same to YAML 1.1 and YAML 1.2."""
 
 import re
+from itertools import product
 
 import pytest
 import yaml
@@ -24,10 +25,13 @@ def core(text: str) -> object:
     return next((value(text) for pattern, value in CORE if pattern.match(text)), text)
 
 
+PYYAML = yaml.SafeLoader("")
+
+
 def by_pyyaml(text: str) -> object:
-    loader = yaml.SafeLoader("")
+    tag = PYYAML.resolve(yaml.ScalarNode, text, (True, False))
     try:
-        return loader.construct_object(yaml.ScalarNode(loader.resolve(yaml.ScalarNode, text, (True, False)), text))
+        return PYYAML.construct_object(yaml.ScalarNode(tag, text))
     except (ValueError, yaml.YAMLError) as error:
         return error
 
@@ -51,11 +55,23 @@ def test_a_word_without_doubt_is_the_same_to_both_versions(text: str) -> None:
         assert repr(value) == repr(by_pyyaml(text))
 
 
+KEYWORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n", ".inf", "-.inf", ".nan", "none")
+
+
+def test_every_short_word_without_doubt_is_the_same_to_both_versions() -> None:
+    """All of up to four characters that numbers and dates are made of, and the keywords in every mixture of cases."""
+    short = ("".join(word) for length in range(5) for word in product("0189+-._:eExo", repeat=length))
+    cases = ("".join(word) for keyword in KEYWORDS for word in product(*zip(keyword.lower(), keyword.upper(), strict=True)))
+    sure = {text: value for text in (*short, *cases) for value, doubt in [resolve(text)] if not doubt}
+    assert [text for text, value in sure.items() if not repr(value) == repr(core(text)) == repr(by_pyyaml(text))] == []
+    assert sum(not isinstance(value, str) for value in sure.values()) > 500
+
+
 IN_DOUBT = """
 y Y yes Yes YES on On ON n N no No NO off Off OFF 010 08 00 -010 0o17 0O17 -0o7 -0x1F 0X1F 0b1 -0b1 0B1 1_000 0x1_F 1_ 12:34
 -12:34 1:2:3.5 0:30.5
 1e3 1E3 1.5e3 1e+3 -.5 +.5 .5e3 1_0.5 +_1 2001-01-01 2001-1-1 2001-01-01T00:00:00Z = << .inf -.INF +.Inf .nan
-9223372036854775808 -9223372036854775809 18446744073709551616 1.0e+999
+0o_ 9223372036854775808 -9223372036854775809 18446744073709551616 1.0e+999
 """
 TEXT = """
 yEs oN none even 3g.20gb 1g.5gb 10s 30m 80Gi 2G v1.2.3 1.2.3 100% 1-2 12:60 05:30 60:1g 0000:3b:00.0 0o8 0b2 0xg 1e 1e+ inf nan

@@ -2,6 +2,7 @@
 
 import io
 import math
+from itertools import product
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from ruamel.yaml import YAML
 from yamllint import linter
 from yamllint.config import YamlLintConfig
 
-from gpushare.emit import json_text, yaml_text
+from gpushare.emit import Repeated, json_text, yaml_text
+from tests.reading.test_scalars import KEYWORDS, by_pyyaml, core
 
 DEFAULT_RULES = YamlLintConfig("{extends: default, rules: {line-length: disable, document-start: disable}}")
 
@@ -83,6 +85,25 @@ def test_a_treacherous_text_survives_as_value_key_item_and_document(text: str) -
 @pytest.mark.parametrize("number", [0.0, -0.0, 1.0, 1e16, 1e-7, 1.5e300, 1e22, -2.5e-9, math.inf, -math.inf, -1, 10**30])
 def test_a_number_keeps_its_type(number: float) -> None:
     check({"number": number, "list": [number]})
+
+
+def test_every_short_word_that_stays_plain_is_text_to_both_versions() -> None:
+    """All of up to three characters, and the keywords in every mixture of cases; whatever is quoted is text anyway."""
+    letters = "abefilnorstuxyzAEFINOTUXY0189./-_+:~=<#"
+    short = ("".join(word) for length in range(1, 4) for word in product(letters, repeat=length))
+    cases = ("".join(word) for keyword in KEYWORDS for word in product(*zip(keyword.lower(), keyword.upper(), strict=True)))
+    plain = [text for text in (*short, *cases) if yaml_text(text) == f"{text}\n"]
+    assert [text for text in plain if not text == core(text) == by_pyyaml(text)] == []
+    assert len(plain) > 10_000
+
+
+def test_a_list_that_is_repeated_is_written_like_any_other() -> None:
+    entries = [{"a": [1]}, ["b"], "c"]
+    places = {"x": entries, "y": [entries, entries], "z": {"deep": entries}, "empty": []}
+    again = Repeated(entries)
+    same_places = {"x": again, "y": [again, again], "z": {"deep": again}, "empty": Repeated([])}
+    assert yaml_text(same_places) == yaml_text(places)
+    assert json_text(same_places) == json_text(places)
 
 
 def test_words_that_are_safe_stay_plain_and_the_others_are_quoted() -> None:

@@ -49,6 +49,9 @@ def _geometry(geometry: Geometry) -> dict[str, Any]:
         "units": geometry.units,
         "maxInstances": geometry.max_instances,
         "minDriver": geometry.min_driver,
+        "layoutDrivers": [
+            {"profiles": list(needed.profiles), "minDriver": needed.min_driver} for needed in geometry.layout_drivers
+        ],
         "profiles": [_profile(profile) for profile in geometry.profiles],
         "unconfirmed": list(geometry.unconfirmed),
     }

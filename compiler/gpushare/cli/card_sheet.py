@@ -24,7 +24,7 @@ def overview(cards: Iterable[Card], look: Look) -> str:
 def sheet(card: Card, look: Look) -> str:
     """Everything about one card."""
     shown = look.paint(card.id, BOLD) + f"  {card.name}{_doubt(card, 'name')}\n\n"
-    facts = [*_facts(card), *([("note", card.note)] if card.note else [])]
+    facts = [*_facts(card), *_layout_drivers(card), *([("note", card.note)] if card.note else [])]
     shown += "".join(wrapped(f"  {name:<20} {visible(value)}", look, indent=23) for name, value in facts)
     if card.mig is None:
         return shown
@@ -53,6 +53,12 @@ def _mig_words(card: Card) -> str:
         return {True: "yes, but its profiles are not known", False: "no", None: "?"}[card.mig_supported]
     driver = f", driver from {card.mig.min_driver} on" if card.mig.min_driver else ""
     return f"at most {counted(card.mig.max_instances, 'instance')}, {card.mig.units} memory slices{driver}"
+
+
+def _layout_drivers(card: Card) -> list[tuple[str, str]]:
+    needed = card.mig.layout_drivers if card.mig else ()
+    told = (f"{' with '.join(one.profiles)} from {one.min_driver} on" for one in needed)
+    return [("drivers of layouts", ", ".join(told))] if needed else []
 
 
 def _memory(card: Card) -> str:

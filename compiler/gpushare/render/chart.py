@@ -82,7 +82,7 @@ def _pool(pool: PoolPlan, policy: str) -> dict[str, Any]:
         "tolerations": [dict(toleration) for toleration in pool.pool.tolerations],
         "terms": [dict(term) for term in pool.terms],
         "resources": [resource.name for resource in pool.resources],
-        "sharedResources": sorted({device.resource for device in pool.devices if device.replicas > 1}),
+        "sharedResources": sorted({device.resource for device in pool.samples if device.replicas > 1}),
         "namespaces": list(pool.pool.namespaces),
         "default": pool.pool.is_default,
         "policy": hexdigest(policy.encode())[:8],
@@ -91,7 +91,7 @@ def _pool(pool: PoolPlan, policy: str) -> dict[str, Any]:
 
 def _ambiguous(plan: Plan) -> list[str]:
     offers = (
-        frozenset((one.resource, (pool.card.id, one.profile, one.replicas > 1, one.cap_mib)) for one in pool.devices)
+        frozenset((one.resource, (pool.card.id, one.profile, one.replicas > 1, one.cap_mib)) for one in pool.samples)
         for pool in plan.pools
     )
     return sorted(shares.ambiguous(offers))

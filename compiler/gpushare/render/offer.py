@@ -8,5 +8,4 @@ from gpushare.plan import Plan
 
 def offer(plan: Plan) -> dict[str, Any]:
     """The Offer document."""
-    pools = {pool.name: offered.entry(pool) for pool in plan.pools}
-    return {"apiVersion": "gpushare.dev/v1", "kind": "Offer", "pools": pools}
+    return {"apiVersion": "gpushare.dev/v1", "kind": "Offer", "pools": offered.entries(plan.pools)}

@@ -68,12 +68,8 @@ def _gpus(gpus: tuple[GpuPlan, ...]) -> list[dict[str, Any]]:
 
 
 def _shares(pool: PoolPlan) -> Iterator[dict[str, Any]]:
-    """One entry for each distinct pair of profile and resource, in the order in which the devices come."""
-    seen = set()
-    for device in pool.devices:
-        if (device.profile, device.resource) in seen:
-            continue
-        seen.add((device.profile, device.resource))
+    """One entry for each profile, in the order in which the devices come."""
+    for device in pool.samples:
         cap = device.cap_mib
         yield {
             "resource": device.resource,

@@ -13,12 +13,13 @@ from gpushare.selectors import POOL_LABEL
 
 def pools_document(plan: Plan) -> dict[str, Any]:
     """The whole document."""
+    offers = offered.entries(plan.pools)
     return {
         "apiVersion": "gpushare.dev/v1",
         "kind": "Pools",
         "cluster": plan.intent.name,
         "operatorMigStrategy": _operator_strategy(plan),
-        "pools": {pool.name: _pool(pool) for pool in plan.pools},
+        "pools": {pool.name: offers[pool.name] | _pool(pool) for pool in plan.pools},
         "quotas": {quota.namespace: dict(quota.hard) for quota in plan.quotas},
     }
 
@@ -30,8 +31,9 @@ def _operator_strategy(plan: Plan) -> str | None:
 
 
 def _pool(pool: PoolPlan) -> dict[str, Any]:
+    """What the Offer does not say."""
     wanted = pool.pool
-    return offered.entry(pool) | {
+    return {
         "priority": wanted.priority,
         "selector": _selector(pool),
         "migConfig": pool.mig_config.name if pool.mig_config else None,
@@ -75,5 +77,5 @@ def _labels(pool: PoolPlan) -> dict[str, list[str]]:
 def _tolerances(pool: PoolPlan) -> list[int]:
     """The distinct tolerances of the pool's caps, in order."""
     tolerance = pool.pool.enforcement.tolerance
-    return sorted({caps.tolerance_mib(device.cap_mib, tolerance) for device in pool.devices if device.cap_mib is not None})
+    return sorted({caps.tolerance_mib(device.cap_mib, tolerance) for device in pool.samples if device.cap_mib is not None})
 

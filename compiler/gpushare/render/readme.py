@@ -54,7 +54,7 @@ def _table(plan: Plan) -> Iterator[str]:
 def _kinds(pool: PoolPlan) -> dict[str, DevicePlan]:
     """The smallest device behind each resource, for which promises hold."""
     kinds: dict[str, DevicePlan] = {}
-    for device in pool.devices:
+    for device in pool.samples:
         known = kinds.get(device.resource)
         if known is None or (device.memory_mib or 0) < (known.memory_mib or 0):
             kinds[device.resource] = device

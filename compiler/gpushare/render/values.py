@@ -51,7 +51,7 @@ def _operator(plan: Plan) -> Iterator[tuple[str, Any]]:
     yield "toolkit.env", _env(
         ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED="false", ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS="true"
     )
-    if any(device.replicas > 1 for pool in plan.pools for device in pool.devices):
+    if any(device.replicas > 1 for pool in plan.pools for device in pool.samples):
         # Otherwise a shared GPU's metrics name one pod at random, and those of renamed resources none.
         renamed = _renamed(plan.pools)
         names = {"NVIDIA_RESOURCE_NAMES": ",".join(renamed)} if renamed else {}

@@ -8,8 +8,10 @@ import pytest
 from gpushare_node.worker import Promise
 from tests.node.api_server import ApiServer
 from tests.node.enforcement import Stage, two_gpus
+from tests.node.kube_scene import Skips
 from tests.node.rig import Rig
 from tests.node.silicon import Silicon
+from tests.node.turns import On, runtimes
 from tests.node.victims import Ward, ward
 
 
@@ -18,6 +20,19 @@ def api() -> Iterator[ApiServer]:
     """An API server, listening."""
     with ApiServer() as server:
         yield server
+
+
+@pytest.fixture
+def clock() -> Skips:
+    """Only sleeping moves it."""
+    return Skips()
+
+
+@pytest.fixture
+def on(api: ApiServer, tmp_path: Path, clock: Skips) -> Iterator[On]:
+    """Starts the runtime of a node that wants a turn."""
+    with runtimes(api, tmp_path, clock) as start:
+        yield start
 
 
 @pytest.fixture

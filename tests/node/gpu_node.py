@@ -1,5 +1,6 @@
 """A node's GPUs, real pynvml over the fake driver, with the runtime's hardware side on top: what the tests of it share."""
 
+import math
 import os
 import traceback
 from collections.abc import Callable, Iterable
@@ -32,6 +33,9 @@ OTHER = (("3g.20gb", 4), ("1g.5gb", 0), ("1g.5gb", 1), ("1g.5gb", 2))
 
 CREATE = "nvmlDeviceCreateGpuInstanceWithPlacement"
 
+_PARTS = 2.0**20
+"""Of a second: sums of these are exact."""
+
 
 @dataclass
 class FakeClock:
@@ -50,7 +54,8 @@ class FakeClock:
             raise Stopped
         if seconds:
             self.slept.append(seconds)
-            self.time += seconds
+            # Never too early, and exactly: else a second may lack 1e-15, and a wait of 30 s have 31 of them.
+            self.time = math.ceil((self.time + seconds) * _PARTS) / _PARTS
             self.at(self.time)
 
 

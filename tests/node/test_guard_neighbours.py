@@ -161,7 +161,10 @@ def test_the_same_reading_and_history_give_the_same_verdicts() -> None:
     assert judge(reading, node.history, 2000.0) == judge(reading, node.history, 2000.0)
 
 
-PURE = ("contradiction", "debts", "identity", "judge", "ladder", "ledger", "reading", "reports", "rows", "sight", "verdicts")
+PURE = (
+    "calm", "contradiction", "debts", "identity", "judge", "ladder", "ledger", "reading", "reports", "rows", "sight",
+    "verdicts",
+)
 
 
 @pytest.mark.parametrize("module", PURE)

@@ -17,11 +17,6 @@ EVICTION, POD = "/api/v1/namespaces/default/pods/p/eviction", "/api/v1/namespace
 
 
 @pytest.fixture
-def clock() -> Skips:
-    return Skips()
-
-
-@pytest.fixture
 def wire(api: ApiServer, tmp_path: Path, clock: Skips) -> Iterator[Connection]:
     made = connection(api, tmp_path, clock)
     yield made

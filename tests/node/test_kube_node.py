@@ -19,11 +19,6 @@ OURS = Taint(key="gpushare.dev/repartitioning", effect="NoSchedule")
 
 
 @pytest.fixture
-def clock() -> Skips:
-    return Skips()
-
-
-@pytest.fixture
 def here(api: ApiServer, tmp_path: Path, clock: Skips) -> Iterator[Server]:
     api.add_node("n1", labels={"team": "a"}, taints=[FOREIGN], allocatable={"nvidia.com/gpu": 8, "example.com/x": 1})
     made = server(api, tmp_path, clock)

@@ -1,7 +1,6 @@
 """The pool's turns: who has one, who waits, and what a node that waits or is changed costs the API server."""
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,23 +10,7 @@ from gpushare_node.kube.cluster import ClusterError
 from gpushare_node.kube.leases import ASK_SECONDS, DURATION_SECONDS, MAX_POLL_SECONDS, POLL_SECONDS, RENEW_SECONDS
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips
-from tests.node.turns import On, has_turn, holders, look_in_order, runtimes, takes, verbs
-
-
-@pytest.fixture
-def clock() -> Skips:
-    return Skips()
-
-
-@pytest.fixture
-def on(api: ApiServer, tmp_path: Path, clock: Skips) -> Iterator[On]:
-    with runtimes(api, tmp_path, clock) as start:
-        yield start
-
-
-@pytest.fixture(autouse=True)
-def _in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    look_in_order(monkeypatch)
+from tests.node.turns import On, has_turn, holders, takes, verbs
 
 
 def test_as_many_nodes_have_a_turn_as_the_limit_says(api: ApiServer, on: On) -> None:

@@ -1,31 +1,12 @@
 """How a turn is kept and how it ends: by renewal and expiry, by nobody's clock but the own."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from gpushare_node.kube.cluster import ClusterError
 from gpushare_node.kube.leases import ASK_SECONDS, DURATION_SECONDS, POLL_SECONDS, RENEW_SECONDS
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips
-from tests.node.turns import On, has_turn, holders, look_in_order, runtimes, verbs
-
-
-@pytest.fixture
-def clock() -> Skips:
-    return Skips()
-
-
-@pytest.fixture
-def on(api: ApiServer, tmp_path: Path, clock: Skips) -> Iterator[On]:
-    with runtimes(api, tmp_path, clock) as start:
-        yield start
-
-
-@pytest.fixture(autouse=True)
-def _in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    look_in_order(monkeypatch)
+from tests.node.turns import On, has_turn, holders, verbs
 
 
 def test_a_turn_that_nobody_renews_expires_by_the_watchers_clock_and_that_is_told(

@@ -1,7 +1,6 @@
 """How many turns there are: as many as the limit says, whatever nodes do at once, and however it changes."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -11,23 +10,7 @@ from gpushare_node.host.folder import Folder
 from gpushare_node.kube.leases import DURATION_SECONDS
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips, server
-from tests.node.turns import On, has_turn, holders, look_in_order, runtimes, takes
-
-
-@pytest.fixture
-def clock() -> Skips:
-    return Skips()
-
-
-@pytest.fixture
-def on(api: ApiServer, tmp_path: Path, clock: Skips) -> Iterator[On]:
-    with runtimes(api, tmp_path, clock) as start:
-        yield start
-
-
-@pytest.fixture(autouse=True)
-def _in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    look_in_order(monkeypatch)
+from tests.node.turns import On, has_turn, holders, takes
 
 
 @pytest.mark.parametrize(
@@ -40,6 +23,7 @@ def test_a_percentage_is_of_the_nodes_that_the_pool_has(
     assert got == [True] * turns + [False]
 
 
+@pytest.mark.usefixtures("on")  # so that slots are looked at in order
 def test_of_many_that_come_at_once_as_many_as_the_limit_have_a_turn(api: ApiServer, tmp_path: Path) -> None:
     got: list[bool] = []
 

@@ -16,11 +16,6 @@ LABELS = {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "
 
 
 @pytest.fixture
-def clock() -> Skips:
-    return Skips()
-
-
-@pytest.fixture
 def wire(api: ApiServer, tmp_path: Path, clock: Skips) -> Iterator[Connection]:
     owner = api.add_daemonset("gpushare-train", labels=LABELS)["metadata"]["uid"]
     for name in ("n1", "n2", "n3"):

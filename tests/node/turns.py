@@ -19,8 +19,12 @@ On = Callable[[str], Server]
 
 @contextmanager
 def runtimes(api: ApiServer, folder: Path, clock: Skips) -> Iterator[On]:
-    """The runtime of the node of that name, started anew; what its folder remembers is its own."""
+    """The runtime of the node of that name, started anew; what its folder remembers is its own.
+
+    Slots are looked at one after the other in place of at random.
+    """
     made: list[Server] = []
+    looks = itertools.count()
 
     def start(node: str) -> Server:
         with suppress(Refusal):
@@ -28,15 +32,11 @@ def runtimes(api: ApiServer, folder: Path, clock: Skips) -> Iterator[On]:
         made.append(server(api, folder, clock, node=node, memory=Folder(folder / node)))
         return made[-1]
 
-    yield start
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leases.random, "randrange", lambda slots: next(looks) % slots)
+        yield start
     for one in made:
         one.close()
-
-
-def look_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slots are looked at one after the other in place of at random."""
-    looks = itertools.count()
-    monkeypatch.setattr(leases.random, "randrange", lambda slots: next(looks) % slots)
 
 
 def has_turn(one: Server, limit: int | str = 1) -> bool:

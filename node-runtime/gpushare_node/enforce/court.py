@@ -1,12 +1,14 @@
-"""Court: the guard with its history, and with the last answer at hand: where nothing has changed, nothing is judged again.
+"""Court: the guard with its history, and with the last answer at hand: where nothing matters that has changed, it is not asked.
 
 Most seconds on most nodes are like the one before. The guard is pure and counts time only where somebody is over a cap, is
-being ended, owes for a time over its cap, or has never been seen; without any of these, equal readings have equal verdicts.
+being ended, owes for a time over its cap, or has never been seen; without any of these, equal readings have equal verdicts,
+and those that differ in uses alone have what `guard.calm` says.
 """
 
 from collections.abc import Collection
 from dataclasses import replace
 
+from gpushare_node.guard.calm import Calm
 from gpushare_node.guard.judge import judge
 from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Reading, Settings
@@ -25,17 +27,22 @@ class Court:
         self.settings = settings
         self._reading: Reading | None = None
         self._verdicts: tuple[Verdict, ...] = ()
+        self._calm: Calm | None = None
+        self._has_strays = False
         self._let_go: dict[Unit, float] = {}
         self._is_ending = False
 
     def judge(self, reading: Reading, now: float) -> tuple[Verdict, ...]:
         """What the guard says of this reading. Identities and grants that are the same must be the same objects."""
         self._take_up(now)
-        if self._is_as_before(reading):
-            self.history = replace(self.history, now=max(now, self.history.now or now))
-        else:
+        repeated = self._repeat(reading, now)
+        if repeated is None:
             self._verdicts, self.history = judge(reading, self.history, now, self.settings)
-            self._reading = reading
+            self._calm = None
+            self._has_strays = any(isinstance(one, Report) and one.reason is Reason.STRAY for one in self._verdicts)
+        else:
+            self._verdicts, self.history = repeated, replace(self.history, now=max(now, self.history.now or now))
+        self._reading = reading
         if self._is_ending:
             # Nothing is left of the budgets because we end, not because of too many offenders.
             return tuple(one for one in self._verdicts if not (isinstance(one, Report) and one.reason is Reason.BUDGET_SPENT))
@@ -76,13 +83,20 @@ class Court:
         }
         self.history = replace(self.history, offences=offences)
 
-    def _is_as_before(self, reading: Reading) -> bool:
+    def _repeat(self, reading: Reading, now: float) -> tuple[Verdict, ...] | None:
+        """What follows from the last answer; None where the guard must be asked."""
         former, history = self._reading, self.history
-        return (
-            former is not None
-            and not (history.offences or history.victims or history.empty)
-            and reading.identities is former.identities
-            and reading.grants is former.grants
-            and reading.is_allocation_known == former.is_allocation_known
-            and reading.devices == former.devices
-        )
+        if (
+            former is None
+            or history.offences or history.victims or history.empty
+            or reading.identities is not former.identities
+            or reading.grants is not former.grants
+            or (reading.is_allocation_known != former.is_allocation_known and self._has_strays)
+        ):  # fmt: skip
+            return None
+        if reading.devices == former.devices:
+            return self._verdicts
+        if history.paused_since is not None or history.now is None or now <= history.now:
+            return None
+        self._calm = self._calm or Calm(former, self._verdicts)
+        return self._calm.judge(reading, self.settings)

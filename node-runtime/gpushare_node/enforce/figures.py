@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from gpushare_node import __version__
 from gpushare_node.enforce.identities import Roster
 from gpushare_node.guard.rows import Device, Distrust, sift
-from gpushare_node.guard.verdicts import Observe, State
+from gpushare_node.guard.verdicts import Observe, State, Verdict
 from gpushare_node.nvml.driver import Survey, Versions
 from gpushare_node.voice.metrics import Registry, Sample
 
@@ -25,7 +25,7 @@ _PAGE_SECONDS = 1.0
 class Snapshot:
     """What one cycle saw."""
 
-    observed: tuple[Observe, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
     devices: tuple[Device, ...] = ()
     roster: Roster = field(default_factory=Roster)
 
@@ -120,7 +120,9 @@ class Figures:
     def _named(self) -> Iterator[tuple[tuple[str, ...], Observe]]:
         """Each observation with its labels; one whose pod the API server does not show has none."""
         snapshot = self.snapshot
-        for one in snapshot.observed:
+        for one in snapshot.verdicts:
+            if not isinstance(one, Observe):
+                continue
             pod = snapshot.roster.find(one.unit.container)
             name = snapshot.roster.name(one.unit.container)
             if pod is not None and name is not None:

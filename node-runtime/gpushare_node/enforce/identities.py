@@ -12,8 +12,9 @@ from gpushare_node.kube.cluster import PodView
 from gpushare_node.procs import mps
 from gpushare_node.procs.processes import Processes, Seen
 
-ROUNDS = 8
-"""In how many cycles every known process is looked at again. One that may be signalled is looked at in each."""
+ROUNDS = 60
+"""In how many cycles every known process is looked at again. One that may be signalled is looked at in each; one that has
+ended is missing in the driver's lists at once."""
 
 
 @dataclass(frozen=True, kw_only=True)

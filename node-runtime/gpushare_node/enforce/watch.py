@@ -134,7 +134,7 @@ class Watch:
         verdicts = self._court.judge(reading, now)
         self._records.history = self._court.history
         roster = self.inventory.roster
-        steps = [verdict for verdict in verdicts if not isinstance(verdict, Observe)]
+        steps = [verdict for verdict in verdicts if type(verdict) is not Observe]
         self._has_strays = any(isinstance(step, Report) and step.reason is Anomaly.STRAY for step in steps)
         out_of_reach = self._actions.carry_out(steps, reading, roster, now)
         self._court.let_go(out_of_reach, now)
@@ -144,8 +144,7 @@ class Watch:
         self._records.prune(now)
         if not self.setting.settings.dry_run:
             self.ladder.hold(reading, now)
-        observed = tuple([verdict for verdict in verdicts if isinstance(verdict, Observe)])
-        self.figures.snapshot = Snapshot(observed=observed, devices=devices, roster=roster)
+        self.figures.snapshot = Snapshot(verdicts=verdicts, devices=devices, roster=roster)
 
     @property
     def is_counting(self) -> bool:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from gpushare_node.guard.identity import ContainerId
 from gpushare_node.guard.ledger import Ledger
-from gpushare_node.guard.reading import Grant, Reading
-from gpushare_node.guard.rows import Device, Distrust
+from gpushare_node.guard.reading import Grant, Reading, Settings
+from gpushare_node.guard.rows import Device, Distrust, Uses
 from gpushare_node.guard.sight import Sight, Unit
 from gpushare_node.guard.verdicts import Reason, Report
 
@@ -15,11 +15,17 @@ def report_device(device: Device, seen: tuple[Sight, ...] | Distrust, ledger: Le
     if isinstance(seen, Distrust):
         ledger.verdicts.append(Report(reason=Reason.DISTRUSTED, device=device.uuid, distrust=seen))
         return
-    if device.used_bytes is None or device.total_bytes is None:
-        return
-    gap = device.used_bytes - sum(sum(filter(None, sight.uses.values())) for sight in seen)
-    if gap * 100 > device.total_bytes * ledger.settings.unattributed_percent:
+    gap = find_gap(device, {sight.device: sight.uses for sight in seen}, ledger.settings)
+    if gap is not None:
         ledger.verdicts.append(Report(reason=Reason.UNATTRIBUTED, device=device.uuid, used_bytes=gap))
+
+
+def find_gap(device: Device, uses: Mapping[str, Uses], settings: Settings) -> int | None:
+    """How much of a GPU no process accounts for, where that is much."""
+    if device.used_bytes is None or device.total_bytes is None:
+        return None
+    gap = device.used_bytes - sum([sum(filter(None, own.values())) for own in uses.values()])
+    return gap if gap * 100 > device.total_bytes * settings.unattributed_percent else None
 
 
 def report_places(sights: Mapping[str, Sight], reading: Reading, ledger: Ledger) -> None:

@@ -5,10 +5,10 @@ could have written therefore makes every row of that GPU worthless for the cycle
 nothing about other rows: only its own process's use is not known. Owns the rows and their plausibility; knows no container.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 PID_MAX = 1 << 22
 """The largest pid of a 64-bit Linux: `PID_MAX_LIMIT`."""
@@ -41,6 +41,15 @@ class Row(NamedTuple):
     used_bytes: int | None
     gpu_instance: int | None = None
     kind: Kind = Kind.COMPUTE
+
+
+_T = TypeVar("_T")
+
+
+def make_all(kind: type[_T], *columns: Iterable[object]) -> list[_T]:
+    """Many of one NamedTuple, field by field: one call of its constructor for each takes four times as long."""
+    fields, new = list(zip(*columns, strict=False)), cast("Any", tuple.__new__)
+    return list(map(new, [kind] * len(fields), fields))
 
 
 class Mps(Enum):
@@ -139,7 +148,7 @@ def _most_bytes(total_bytes: int, device: Device) -> int:
     return min(total_bytes, max(device.used_bytes, device.used_before_bytes))
 
 
-def _by_place(device: Device, rows: tuple[Row, ...]) -> Mapping[str, tuple[Iterable[Row], int | None]] | None:
+def _by_place(device: Device, rows: tuple[Row, ...]) -> Mapping[str, tuple[Sequence[Row], int | None]] | None:
     """The rows of each place with its size; None when a row stands in no place."""
     if device.instances is None:
         strays = [row for row in rows if row.gpu_instance is not None]
@@ -152,9 +161,12 @@ def _by_place(device: Device, rows: tuple[Row, ...]) -> Mapping[str, tuple[Itera
     return {instance.uuid: (placed[number], instance.total_bytes) for number, instance in device.instances.items()}
 
 
-def _merge(rows: Iterable[Row], total_bytes: int, device: Device, partial: set[int]) -> Uses | Distrust:
+def _merge(rows: Sequence[Row], total_bytes: int, device: Device, partial: set[int]) -> Uses | Distrust:
     """One place's processes, each once: a process in several lists counts with its largest value, not with their sum."""
     pid_max, most_bytes = device.pid_max, _most_bytes(total_bytes, device)
+    plain = _merge_plain(rows, total_bytes, most_bytes, pid_max)
+    if plain is not None:
+        return plain
     merged: dict[int, int | None] = {}
     graphics: dict[int, int | None] = {}
     mps: dict[int, int | None] = {}
@@ -180,3 +192,20 @@ def _merge(rows: Iterable[Row], total_bytes: int, device: Device, partial: set[i
     if sum(filter(None, merged.values())) * 100 > total_bytes * SUM_PERCENT:
         return Distrust.SUM_ABOVE_TOTAL
     return merged
+
+
+def _merge_plain(rows: Sequence[Row], total_bytes: int, most_bytes: int, pid_max: int) -> Uses | None:
+    """The same where there is nothing to weigh: all is known and plausible, and lists agree. None: look at each row.
+
+    What nearly every list is like, at a tenth of the time: no step is Python's for each row.
+    """
+    if not rows:
+        return {}
+    pids, uses, _, _ = zip(*rows, strict=True)
+    if None in uses or min(pids) <= 2 or max(pids) > pid_max or min(uses) < 0 or max(uses) > most_bytes:
+        return None
+    merged = dict(zip(pids, uses, strict=True))
+    if len(merged) < len(pids) and len(set(zip(pids, uses, strict=True))) > len(merged):
+        return None
+    is_odd = min(filter(None, uses), default=SMALLEST_USE_BYTES) < SMALLEST_USE_BYTES
+    return None if is_odd or sum(merged.values()) * 100 > total_bytes * SUM_PERCENT else merged

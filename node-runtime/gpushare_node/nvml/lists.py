@@ -7,10 +7,11 @@ changed are not made again. Owns the records' layout. Judges nothing: that is th
 
 import ctypes
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any, Protocol
 
-from gpushare_node.guard.rows import MEMORY_UNKNOWN, Kind, Row
+from gpushare_node.guard.rows import MEMORY_UNKNOWN, Kind, Row, make_all
 from gpushare_node.nvml.driver import Code, DriverError
 from gpushare_node.nvml.library import ABSENT, Handle, Library
 
@@ -114,7 +115,7 @@ class _List:
     def _decode(self, count: int) -> tuple[Row, ...]:
         raw = self._view[: count * self.call.record.size].tobytes()
         if raw != self._raw:
-            self._rows = tuple([_row(self._kind, fields) for fields in self.call.record.iter_unpack(raw)])
+            self._rows = _rows(self._kind, self.call.record, raw)
             self._raw = raw
         return self._rows
 
@@ -192,7 +193,13 @@ class Lists:
         return rows
 
 
-def _row(kind: Kind, fields: tuple[int, ...]) -> Row:
-    """The row of a record's first three fields."""
-    used, instance = fields[1], fields[2]
-    return Row(fields[0], None if used == MEMORY_UNKNOWN else used, None if instance == NO_INSTANCE else instance, kind)
+def _rows(kind: Kind, record: struct.Struct, raw: bytes) -> tuple[Row, ...]:
+    """The rows of these records."""
+    if not raw:
+        return ()
+    pids, uses, instances, *_ = zip(*record.iter_unpack(raw), strict=True)
+    return tuple(make_all(Row, pids, _known(uses, MEMORY_UNKNOWN), _known(instances, NO_INSTANCE), repeat(kind)))
+
+
+def _known(column: tuple[int, ...], unknown: int) -> Sequence[int | None]:
+    return [None if one == unknown else one for one in column] if unknown in column else column

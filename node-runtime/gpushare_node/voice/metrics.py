@@ -110,9 +110,10 @@ class Histogram(_Family):
         """One more value."""
         self._check(labels)
         with self._lock:
-            counts = self._counts.setdefault(labels, [0] * (len(self._bounds) + 1))
-            counts[bisect_left(self._bounds, value)] += 1
-            self._sums[labels] = self._sums.get(labels, 0.0) + value
+            if labels not in self._counts:
+                self._counts[labels], self._sums[labels] = [0] * (len(self._bounds) + 1), 0.0
+            self._counts[labels][bisect_left(self._bounds, value)] += 1
+            self._sums[labels] += value
 
     def lines(self) -> Iterator[str]:
         """Buckets, each with all that is below it, then sum and number."""

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.clock import Stopped
+from gpushare_node.kube import leases
 from gpushare_node.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT
 from gpushare_node.policy import Mode, OnBusy
 from gpushare_node.voice.reasons import Reason
@@ -46,7 +47,11 @@ def test_08_a_sleeping_pod_is_waited_for_and_what_stood_is_kept(node: LoopNode) 
     assert not node.holds_turn()
 
 
-def test_while_it_waits_the_former_policy_is_enforced_once_a_second(node: LoopNode) -> None:
+@pytest.mark.parametrize("arrival", [0.0, 0.095])
+def test_while_it_waits_the_former_policy_is_enforced_once_a_second(
+    node: LoopNode, monkeypatch: pytest.MonkeyPatch, arrival: float
+) -> None:
+    monkeypatch.setattr(leases, "spread", lambda *_: arrival)
     busy(node)
     seen = []
     node.on_tick = lambda _: seen.append(REPARTITIONING_TAINT in node.taints())

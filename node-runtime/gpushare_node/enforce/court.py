@@ -5,15 +5,16 @@ being ended, owes for a time over its cap, or has never been seen; without any o
 and those that differ in uses alone have what `guard.calm` says.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 
 from gpushare_node.guard.calm import Calm
 from gpushare_node.guard.judge import judge
 from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Reading, Settings
 from gpushare_node.guard.sight import Unit
-from gpushare_node.guard.verdicts import Reason, Report, Verdict
+from gpushare_node.guard.verdicts import Observe, Reason, Report, Verdict
 
 _LET_GO_SECONDS = 300
 """How long an offender whose processes cannot be signalled is left alone: the next signal would not reach them either."""
@@ -29,19 +30,23 @@ class Court:
         self._verdicts: tuple[Verdict, ...] = ()
         self._calm: Calm | None = None
         self._has_strays = False
+        self.observe: Callable[[], list[Observe]] = list
+        """How everybody stood when this was last judged. Worked out when it is called, from any thread and at any time."""
         self._let_go: dict[Unit, float] = {}
         self._is_ending = False
 
     def judge(self, reading: Reading, now: float) -> tuple[Verdict, ...]:
-        """What the guard says of this reading. Identities and grants that are the same must be the same objects."""
+        """What the guard says of this reading, without observations where it need not be asked: `observe` has them all.
+
+        Identities and grants that are the same must be the same objects.
+        """
         self._take_up(now)
-        repeated = self._repeat(reading, now)
-        if repeated is None:
-            self._verdicts, self.history = judge(reading, self.history, now, self.settings)
-            self._calm = None
-            self._has_strays = any(isinstance(one, Report) and one.reason is Reason.STRAY for one in self._verdicts)
+        if self._is_repeated(reading, now):
+            self.history = replace(self.history, now=max(now, self.history.now or now))
         else:
-            self._verdicts, self.history = repeated, replace(self.history, now=max(now, self.history.now or now))
+            self._verdicts, self.history = judge(reading, self.history, now, self.settings)
+            self._has_strays = any(isinstance(one, Report) and one.reason is Reason.STRAY for one in self._verdicts)
+            self._calm, self.observe = None, partial(_observations, self._verdicts)
         self._reading = reading
         if self._is_ending:
             # Nothing is left of the budgets because we end, not because of too many offenders.
@@ -83,8 +88,8 @@ class Court:
         }
         self.history = replace(self.history, offences=offences)
 
-    def _repeat(self, reading: Reading, now: float) -> tuple[Verdict, ...] | None:
-        """What follows from the last answer; None where the guard must be asked."""
+    def _is_repeated(self, reading: Reading, now: float) -> bool:
+        """Whether the last answer holds for this reading too, perhaps with other observations."""
         former, history = self._reading, self.history
         if (
             former is None
@@ -93,10 +98,18 @@ class Court:
             or reading.grants is not former.grants
             or (reading.is_allocation_known != former.is_allocation_known and self._has_strays)
         ):  # fmt: skip
-            return None
+            return False
         if reading.devices == former.devices:
-            return self._verdicts
+            return True
         if history.paused_since is not None or history.now is None or now <= history.now:
-            return None
+            return False
         self._calm = self._calm or Calm(former, self._verdicts)
-        return self._calm.judge(reading, self.settings)
+        sums = self._calm.add_up(reading, self.settings)
+        if sums is None:
+            return False
+        self._verdicts, self.observe = self._calm.reports, partial(self._calm.observe, sums)
+        return True
+
+
+def _observations(verdicts: tuple[Verdict, ...]) -> list[Observe]:
+    return [one for one in verdicts if isinstance(one, Observe)]

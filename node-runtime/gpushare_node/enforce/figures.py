@@ -8,13 +8,13 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gpushare_node import __version__
 from gpushare_node.enforce.identities import Roster
 from gpushare_node.guard.rows import Device, Distrust, sift
-from gpushare_node.guard.verdicts import Observe, State, Verdict
+from gpushare_node.guard.verdicts import Observe, State
 from gpushare_node.nvml.driver import Survey, Versions
 from gpushare_node.voice.metrics import Registry, Sample
 
@@ -23,9 +23,9 @@ _PAGE_SECONDS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """What one cycle saw."""
+    """What one cycle saw. `observe` works out how everybody stood."""
 
-    verdicts: tuple[Verdict, ...] = ()
+    observe: Callable[[], list[Observe]] = list
     devices: tuple[Device, ...] = ()
     roster: Roster = field(default_factory=Roster)
 
@@ -120,9 +120,7 @@ class Figures:
     def _named(self) -> Iterator[tuple[tuple[str, ...], Observe]]:
         """Each observation with its labels; one whose pod the API server does not show has none."""
         snapshot = self.snapshot
-        for one in snapshot.verdicts:
-            if not isinstance(one, Observe):
-                continue
+        for one in snapshot.observe():
             pod = snapshot.roster.find(one.unit.container)
             name = snapshot.roster.name(one.unit.container)
             if pod is not None and name is not None:

@@ -144,7 +144,7 @@ class Watch:
         self._records.prune(now)
         if not self.setting.settings.dry_run:
             self.ladder.hold(reading, now)
-        self.figures.snapshot = Snapshot(verdicts=verdicts, devices=devices, roster=roster)
+        self.figures.snapshot = Snapshot(observe=self._court.observe, devices=devices, roster=roster)
 
     @property
     def is_counting(self) -> bool:

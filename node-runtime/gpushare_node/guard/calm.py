@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gpushare_node.guard.identity import ProcessKind
 from gpushare_node.guard.reading import Reading, Settings
 from gpushare_node.guard.reports import find_gap
-from gpushare_node.guard.rows import Device, Distrust, make_all, sift
+from gpushare_node.guard.rows import Device, Distrust, sift
 from gpushare_node.guard.sight import Unit
 from gpushare_node.guard.verdicts import Observe, Reason, Report, State, Verdict
 
@@ -27,31 +27,36 @@ class _Frame:
 
 
 class Calm:
-    """A judgement that may be repeated with other uses. `verdicts` are what `judge` has said of this reading."""
+    """A judgement that may be repeated with other uses. `verdicts` are what `judge` has said of this reading.
+
+    `reports` are what it says besides observations, again and again.
+    """
 
     def __init__(self, reading: Reading, verdicts: tuple[Verdict, ...]) -> None:
         observed = [one for one in verdicts if isinstance(one, Observe) and one.state is State.OK]
-        self._reports = verdicts[len(observed) :]
+        self.reports = verdicts[len(observed) :]
         self._units = [one.unit for one in observed]
         self._caps = [one.cap for one in observed]
         self._limits = [float("inf") if cap is None else cap.limit_bytes for cap in self._caps]
         self._frames: list[_Frame] | None = None
-        if all(isinstance(one, Report) and one.reason in _UNMOVED for one in self._reports):
+        if all(isinstance(one, Report) and one.reason in _UNMOVED for one in self.reports):
             numbers = {unit: number for number, unit in enumerate(self._units)}
             self._frames = [_frame(device, reading, numbers) for device in reading.devices]
 
-    def judge(self, reading: Reading, settings: Settings) -> tuple[Verdict, ...] | None:
-        """What `judge` would say later of a reading with the same identities and grants; None: it must be asked."""
+    def add_up(self, reading: Reading, settings: Settings) -> list[int] | None:
+        """What everybody uses in a later reading with the same identities and grants; None: `judge` must be asked."""
         if self._frames is None or len(self._frames) != len(reading.devices):
             return None
         # The last is the sum of those who are in no container, and is not looked at.
         sums = [0] * (len(self._units) + 1)
         if not all(_add(device, frame, sums, settings) for device, frame in zip(reading.devices, self._frames, strict=True)):
             return None
-        if any(used > limit for used, limit in zip(sums, self._limits, strict=False)):
-            return None
-        count = len(self._units)
-        return (*make_all(Observe, self._units, [State.OK] * count, sums, self._caps, [0.0] * count), *self._reports)
+        return None if any(used > limit for used, limit in zip(sums, self._limits, strict=False)) else sums
+
+    def observe(self, sums: list[int]) -> list[Observe]:
+        """The observations that `judge` would make of these."""
+        observed = zip(self._units, sums, self._caps, strict=False)
+        return [Observe(unit, State.OK, used, cap, 0.0) for unit, used, cap in observed]
 
 
 def _frame(device: Device, reading: Reading, numbers: Mapping[Unit, int]) -> _Frame:

@@ -5,10 +5,10 @@ could have written therefore makes every row of that GPU worthless for the cycle
 nothing about other rows: only its own process's use is not known. Owns the rows and their plausibility; knows no container.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 PID_MAX = 1 << 22
 """The largest pid of a 64-bit Linux: `PID_MAX_LIMIT`."""
@@ -41,15 +41,6 @@ class Row(NamedTuple):
     used_bytes: int | None
     gpu_instance: int | None = None
     kind: Kind = Kind.COMPUTE
-
-
-_T = TypeVar("_T")
-
-
-def make_all(kind: type[_T], *columns: Iterable[object]) -> list[_T]:
-    """Many of one NamedTuple, field by field: one call of its constructor for each takes four times as long."""
-    fields, new = list(zip(*columns, strict=False)), cast("Any", tuple.__new__)
-    return list(map(new, [kind] * len(fields), fields))
 
 
 class Mps(Enum):

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any, Protocol
 
-from gpushare_node.guard.rows import MEMORY_UNKNOWN, Kind, Row, make_all
+from gpushare_node.guard.rows import MEMORY_UNKNOWN, Kind, Row
 from gpushare_node.nvml.driver import Code, DriverError
 from gpushare_node.nvml.library import ABSENT, Handle, Library
 
@@ -194,11 +194,12 @@ class Lists:
 
 
 def _rows(kind: Kind, record: struct.Struct, raw: bytes) -> tuple[Row, ...]:
-    """The rows of these records."""
+    """The rows of these records, made field by field: a call of Row for each takes four times as long."""
     if not raw:
         return ()
     pids, uses, instances, *_ = zip(*record.iter_unpack(raw), strict=True)
-    return tuple(make_all(Row, pids, _known(uses, MEMORY_UNKNOWN), _known(instances, NO_INSTANCE), repeat(kind)))
+    new: Any = tuple.__new__
+    return tuple(map(new, repeat(Row), zip(pids, _known(uses, MEMORY_UNKNOWN), _known(instances, NO_INSTANCE), repeat(kind))))
 
 
 def _known(column: tuple[int, ...], unknown: int) -> Sequence[int | None]:

@@ -64,7 +64,8 @@ SUITES = (
         },
     ),
     CLUSTER,
-    replace(CLUSTER, name="NVIDIA's own plugin on it", marked="cluster and nvidia", distribution=(), needs_folder="NVIDIA"),
+    replace(CLUSTER, name="NVIDIA's own plugin on it", marked="cluster and nvidia", needs_folder="NVIDIA",
+            distribution=("-n", "2", "--dist", "loadscope")),
     Suite(name="NVIDIA's charts", marked="nvidia and not cluster", distribution=(), tools={}, needs_folder="NVIDIA"),
     Suite(name="a real GPU", marked="gpu", distribution=(), tools={_NVIDIA: ""}),
 )  # fmt: skip

@@ -1,32 +1,41 @@
-"""A stand-in for an MPS daemon on a node: its pipe directory with what `mps_control` reads, and a server that is a pod."""
+"""The MPS daemon of a node's shared GPUs, which the tests' own plugin starts: its clients and its server, for a test."""
 
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cluster.images import TENANT
 from tests.cluster.lab import Lab
+from tests.cluster.machine import is_running
 
 
 class Daemon:
-    """The daemon of one node's shared GPUs. `serve` first, then the clients come."""
+    """The daemon of one node. Its pipe directory holds what `mps_control` reads."""
 
     def __init__(self, lab: Lab, node: str) -> None:
         self._lab = lab
         self._node = node
         self._pipe = lab.node(node).path("/run/nvidia/mps/nvidia.com/gpu.shared/pipe")
 
-    def serve(self) -> None:
-        """Start the server: as NVIDIA's, root's, in a system pod that shares the host's process ids."""
-        self._pipe.mkdir(parents=True, exist_ok=True)
-        arguments = ["--gpu", "0", "--mib", "30", "--kind", "compute", "--comm", "nvidia-cuda-mps-server"]
-        container = {"name": "server", "image": TENANT, "imagePullPolicy": "Never", "args": arguments}
-        self._lab.cluster.apply({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mps", "namespace": "kube-system"},
-            "spec": {"nodeSelector": {"kubernetes.io/hostname": self._node}, "hostPID": True, "runtimeClassName": "nvidia",
-                     "containers": [container], "terminationGracePeriodSeconds": 1},
-        })  # fmt: skip
-        self._lab.await_tenant("mps", "ready", where="kube-system")
-        (self._pipe / "clients").write_text("")
-        (self._pipe / "server").write_text(f"{self.pids('mps', 'kube-system')[0]}\n")
+    @property
+    def server(self) -> int:
+        """Its server, as NVIDIA's root's and of no tenant's pod."""
+        return int((self._pipe / "server").read_text())
+
+    def serves(self) -> bool:
+        """Whether the server runs."""
+        return is_running(self.server)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Within the block the server does not end, whoever asks it to."""
+        pid = self.server
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def connect(self, *tenants: str) -> None:
         """Make these tenants clients of it."""
@@ -46,10 +55,3 @@ class Daemon:
             if uid in cgroups.read_text() and program.read_bytes().startswith(b"/tenant"):
                 found.append(pid)
         return found
-
-    def leave(self) -> None:
-        """The daemon goes, and its folder."""
-        self._lab.dismiss("mps", where="kube-system")
-        for path in self._pipe.iterdir():
-            path.unlink()
-        self._pipe.rmdir()

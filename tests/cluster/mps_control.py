@@ -2,14 +2,20 @@
 
 Its daemon is files in the pipe directory: `server`, the server's pid; `clients`, one pid a line; `percentage` and `limit`, what
 was set. What it has ended it writes to `terminated`. With `-d` it starts a server at once, where NVIDIA's waits for the first
-client; the server ends with `quit`.
+client; `quit` returns when the server has ended.
 """
 
+import os
+import signal
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from tests.node.silicon import Silicon, build
+
 _PROGRAM = """#!/usr/bin/python3 -ISB
-import os, pathlib, signal, sys
+import os, pathlib, signal, sys, time
 pipe = pathlib.Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
 
 def start():
@@ -19,6 +25,21 @@ def start():
     nowhere = subprocess.DEVNULL
     server = subprocess.Popen(%r, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
     pipe.joinpath("server").write_text(f"{server.pid}\\n")
+
+def lives(pid):
+    try:
+        return pathlib.Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+def stop():
+    pid = (pipe / "server").read_text().strip()
+    if lives(pid):
+        os.kill(int(pid), signal.SIGTERM)
+    while lives(pid):
+        time.sleep(0.02)
+    for name in ("server", "clients", "percentage", "limit"):
+        (pipe / name).unlink(missing_ok=True)
 
 def told(name, otherwise):
     file = pipe / name
@@ -48,13 +69,18 @@ match sys.stdin.read().split():
     case ["set_default_device_pinned_mem_limit", _, limit]:
         (pipe / "limit").write_text(limit)
     case ["quit"]:
-        os.kill(int((pipe / "server").read_text()), signal.SIGTERM)
-        for name in ("server", "clients", "percentage", "limit"):
-            (pipe / name).unlink(missing_ok=True)
+        stop()
     case _:
         sys.exit("unknown command")
 """
 INSIDE = "/usr/bin/nvidia-cuda-mps-control"
+
+_SMI = f"""#!{sys.executable} -I
+import sys, pynvml
+_, _, uuid, _, mode = sys.argv
+pynvml.nvmlInit()
+pynvml.nvmlDeviceSetComputeMode(pynvml.nvmlDeviceGetHandleByUUID(uuid), {{"DEFAULT": 0, "EXCLUSIVE_PROCESS": 3}}[mode])
+"""
 
 
 def write_program(folder: Path, server: Sequence[str] = ()) -> Path:
@@ -64,3 +90,20 @@ def write_program(folder: Path, server: Sequence[str] = ()) -> Path:
     program.write_text(_PROGRAM % (list(server),))
     program.chmod(0o755)
     return program
+
+
+def write_driver(folder: Path, silicon: Silicon) -> None:
+    """What a daemon of these GPUs runs: the control program, with a server to start, and the one that sets compute modes."""
+    state = silicon.environment["GPUSHARE_SILICON"]
+    server = (str(build.tenant()), "--state", state, "--gpu", "0", "--mib", "30", "--comm", "nvidia-cuda-mps-server")
+    write_program(folder, server)
+    (folder / "nvidia-smi").write_text(_SMI)
+    (folder / "nvidia-smi").chmod(0o755)
+
+
+def end_servers(root: Path) -> None:
+    """As the end of a daemon's container ends what it has left."""
+    for file in root.glob("*/*/pipe/server"):
+        with suppress(ProcessLookupError):
+            os.kill(int(file.read_text()), signal.SIGKILL)
+        file.unlink()

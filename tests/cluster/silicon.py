@@ -42,12 +42,14 @@ class Fleet:
 
     def start_plugin(self, cluster: Cluster, node: Node) -> None:
         """The device plugin, as a process on the node."""
+        driver = node.folder / "driver"
+        mps_control.write_driver(driver, self.silicon[node.name])
         environment = {
-            **self.silicon[node.name].environment,
+            **self.silicon[node.name].environment, "PATH": f"{driver}:{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)]),
         }  # fmt: skip
         if node.name in self.nodes_of_nvidia:
-            command = start.command(cluster, node, self.silicon[node.name])
+            command = start.command(cluster, node)
         else:
             command = node.command(sys.executable, "-m", "tests.cluster.plugin", "--node", node.name,
                                    "--proxy", cluster.control_plane.proxy)  # fmt: skip
@@ -55,4 +57,4 @@ class Fleet:
 
     def stop_plugin(self, node: Node) -> None:
         """Its resources go to 0."""
-        machine.stop([self.plugins.pop(node.name)], seconds=5)
+        machine.stop([self.plugins.pop(node.name)], seconds=30)

@@ -6,20 +6,21 @@ what has exited. The MPS control daemon runs where feature discovery calls the n
 
 import argparse
 import json
-import os
 import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from tests.cluster import mps_control
 from tests.cluster.machine import MachineError
 from tests.cluster.nvidia.pod import Place, Pod
 from tests.cluster.proxy import read
 
+_MPS = "/run/nvidia/mps"
 _CAPABLE = "nvidia.com/mps.capable=true"
-_END_SECONDS = 10.0
-"""The device plugin takes up to 5 s to end, the MPS control daemon as long as its servers."""
+_END_SECONDS = 30.0
+"""Kubelet's grace. The MPS control daemon takes as long as its servers."""
 
 
 class Node:
@@ -30,16 +31,15 @@ class Node:
         self._path = f"/api/v1/namespaces/{namespace}/configmaps/gpushare-profiles"
         self._proxy = proxy
         self._features = place.folder / "features"
-        path = f"{place.folder / 'bin'}:{os.environ['PATH']}"
         self._plugin = Pod(
-            place, "nvidia-device-plugin", DEVICE_DISCOVERY_STRATEGY="nvml", PASS_DEVICE_SPECS="false", PATH=path,
-            DEVICE_LIST_STRATEGY="envvar", NVIDIA_DRIVER_ROOT="/", FAIL_ON_INIT_ERROR="true", MPS_ROOT="/run/nvidia/mps",
+            place, "nvidia-device-plugin", DEVICE_DISCOVERY_STRATEGY="nvml", PASS_DEVICE_SPECS="false",
+            DEVICE_LIST_STRATEGY="envvar", NVIDIA_DRIVER_ROOT="/", FAIL_ON_INIT_ERROR="true", MPS_ROOT=_MPS,
         )  # fmt: skip
         self._discovery = Pod(
             place, "gpu-feature-discovery", DEVICE_DISCOVERY_STRATEGY="nvml", GFD_USE_NODE_FEATURE_API="false",
             GFD_OUTPUT_FILE=str(self._features),
         )  # fmt: skip
-        self._mps = Pod(place, "mps-control-daemon", DEVICE_DISCOVERY_STRATEGY="nvml", MPS_ROOT="/run/nvidia/mps", PATH=path)
+        self._mps = Pod(place, "mps-control-daemon", DEVICE_DISCOVERY_STRATEGY="nvml", MPS_ROOT=_MPS)
 
     def run(self) -> None:
         """Until the process is ended."""
@@ -52,13 +52,18 @@ class Node:
             if self._features.is_file() and _CAPABLE in self._features.read_text():
                 self._mps.keep()
             else:
-                self._mps.end(_END_SECONDS)
+                self._end_mps(_END_SECONDS)
             time.sleep(0.1)
 
     def end(self) -> None:
         """As a node's end takes them."""
-        for pod in (self._plugin, self._discovery, self._mps):
+        for pod in (self._plugin, self._discovery):
             pod.end(0.5)
+        self._end_mps(0.5)
+
+    def _end_mps(self, seconds: float) -> None:
+        self._mps.end(seconds)
+        mps_control.end_servers(Path(_MPS))
 
     def _project(self) -> None:
         try:

@@ -2,7 +2,7 @@
 
 Follows k8s-device-plugin v0.20.0 in what others depend on: at every start the default config first and the label's a moment
 later; only a changed label makes it read config and hardware anew; a key that the ConfigMap does not have leaves the old
-offer; a restarted kubelet is registered with again.
+offer; a restarted kubelet is registered with again; what is shared by MPS is offered when its daemon answers.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import grpc
 import yaml
 
 from tests.cluster.machine import MachineError
+from tests.cluster.plugin.mps import Daemons
 from tests.cluster.plugin.offer import ConfigError, Gpu, Offer, offers
 from tests.cluster.plugin.server import KUBELET, Resource
 from tests.cluster.proxy import read
@@ -34,13 +35,14 @@ class Plugin:
         self.proxy = proxy
         self.label = ""
         self.resources: dict[str, Resource] = {}
+        self.daemons = Daemons()
         self.kubelet: int | None = None
 
     def run(self) -> None:
         """Until the process is ended. Without kubelet it begins anew, as NVIDIA's container does when it has exited."""
         while True:
             try:
-                self.offer({})
+                self._serve(_wanted({}, _enumerate()))
                 while True:
                     self.follow()
                     time.sleep(0.1)
@@ -79,24 +81,24 @@ class Plugin:
         return None if text is None else yaml.safe_load(text)
 
     def offer(self, config: dict[str, Any]) -> None:
-        """Enumerate, and offer what the config makes of it; nothing, where NVIDIA's plugin would crash."""
-        try:
-            wanted = offers(config, _enumerate())
-        except ConfigError as error:
-            print(f"error: {error}", flush=True)
-            wanted = {}
+        """Enumerate, and offer what the config makes of it. What has no MPS daemon yet is not on offer while that starts."""
+        gpus = _enumerate()
+        wanted = _wanted(config, gpus)
+        under_mps = {name: offer for name, offer in wanted.items() if offer.mps_root is not None}
+        self._serve({name: offer for name, offer in wanted.items() if name not in under_mps})
+        self.daemons.follow(self.label, under_mps, gpus)
+        self._serve(wanted)
+
+    def _serve(self, wanted: dict[str, Offer]) -> None:
         for name in self.resources.keys() - wanted.keys():
             self.resources.pop(name).stop()
         for name, offer in wanted.items():
-            self._serve(name, offer)
+            if name in self.resources:
+                self.resources[name].change(offer)
+            else:
+                self.resources[name] = Resource(name, offer)
+                self.resources[name].start()
         self.kubelet = _inode(KUBELET / "kubelet.sock")
-
-    def _serve(self, name: str, offer: Offer) -> None:
-        if name in self.resources:
-            self.resources[name].change(offer)
-        else:
-            self.resources[name] = Resource(name, offer)
-            self.resources[name].start()
 
     def read(self, path: str) -> Any:
         """The object at the path; None if there is none, or no answer."""
@@ -113,11 +115,20 @@ def _inode(path: Path) -> int | None:
         return None
 
 
+def _wanted(config: dict[str, Any], gpus: tuple[Gpu, ...]) -> dict[str, Offer]:
+    """Nothing, where NVIDIA's plugin would crash."""
+    try:
+        return offers(config, gpus)
+    except ConfigError as error:
+        print(f"error: {error}", flush=True)
+        return {}
+
+
 def _enumerate() -> tuple[Gpu, ...]:
     """The GPUs, in a process of its own: NVML's state there is new each time."""
     command = [sys.executable, "-m", "tests.cluster.plugin.enumerate"]
     found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    return tuple(Gpu(uuid=gpu["uuid"], mig=gpu["mig"], devices=tuple(map(tuple, gpu["devices"]))) for gpu in found)
+    return tuple(Gpu(**{**gpu, "devices": tuple(map(tuple, gpu["devices"]))}) for gpu in found)
 
 
 parser = argparse.ArgumentParser(prog="python -m tests.cluster.plugin")
@@ -126,4 +137,8 @@ parser.add_argument("--namespace", default="gpu-system")
 parser.add_argument("--proxy", type=Path, required=True)
 chosen = parser.parse_args()
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-Plugin(chosen.node, chosen.namespace, chosen.proxy).run()
+plugin = Plugin(chosen.node, chosen.namespace, chosen.proxy)
+try:
+    plugin.run()
+finally:
+    plugin.daemons.stop()

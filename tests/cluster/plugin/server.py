@@ -7,8 +7,8 @@ from pathlib import Path
 
 import grpc
 
-from tests.cluster.plugin import wire
-from tests.cluster.plugin.offer import Offer
+from tests.cluster.plugin import mps, wire
+from tests.cluster.plugin.offer import Offer, device_of, preferred, refusal
 
 KUBELET = Path("/var/lib/kubelet/device-plugins")
 
@@ -22,12 +22,12 @@ class Resource:
         self._changed = threading.Condition()
         self._generation = 0
         self._stopped = False
-        self._socket = KUBELET / f"tests-{name.replace('/', '-')}.sock"
+        self._socket = KUBELET / f"nvidia-{name.partition('/')[2]}.sock"
         self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", {
-            "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(lambda request, context: b""),
+            "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(lambda request, context: wire.OPTIONS),
             "ListAndWatch": grpc.unary_stream_rpc_method_handler(self._list_and_watch),
-            "GetPreferredAllocation": grpc.unary_unary_rpc_method_handler(lambda request, context: b""),
+            "GetPreferredAllocation": grpc.unary_unary_rpc_method_handler(self._prefer),
             "Allocate": grpc.unary_unary_rpc_method_handler(self._allocate),
             "PreStartContainer": grpc.unary_unary_rpc_method_handler(lambda request, context: b""),
         }),))  # fmt: skip
@@ -70,10 +70,20 @@ class Resource:
                 sent, ids = self._generation, self._offer.ids
             yield wire.device_list(ids)
 
+    def _prefer(self, request: bytes, _context: grpc.ServicerContext) -> bytes:
+        offer = self._offer
+        return wire.write_ids([preferred(offer, *wanted) for wanted in wire.preferred_request(request)])
+
     def _allocate(self, request: bytes, context: grpc.ServicerContext) -> bytes:
-        containers = wire.allocate_request(request)
-        if self._offer.refuses_more_than_one and any(len(ids) > 1 for ids in containers):
-            told = f"maximum request size for shared resources is 1; found {max(map(len, containers))}"
-            context.abort(grpc.StatusCode.UNKNOWN, f"invalid request: {told}")
-        visible = (",".join(sorted({one.split("::")[0] for one in ids})) for ids in containers)
-        return wire.allocate_response({"NVIDIA_VISIBLE_DEVICES": devices} for devices in visible)
+        offer, containers = self._offer, wire.read_ids(request)
+        for ids in containers:
+            if problem := refusal(offer, ids):
+                words = f'invalid allocation request for "{self.name}": invalid request: {problem}'
+                context.abort(grpc.StatusCode.UNKNOWN, words)
+        return wire.allocate_response([self._answer(offer, ids) for ids in containers])
+
+    def _answer(self, offer: Offer, ids: tuple[str, ...]) -> wire.Answer:
+        visible = {"NVIDIA_VISIBLE_DEVICES": ",".join(sorted(set(map(device_of, ids))))}
+        if offer.mps_root is None:
+            return wire.Answer(environment=visible)
+        return mps.with_pipe(visible, offer.mps_root, self.name)

@@ -1,0 +1,68 @@
+"""What a device plugin answers to kubelet, in a form in which the plugins of two nodes can be compared: without UUIDs."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from tests.cluster.plugin import wire
+from tests.cluster.plugin.offer import device_of
+
+
+class Asked:
+    """The plugin of one resource, asked over its socket in kubelet's folder."""
+
+    def __init__(self, folder: Path, resource: str) -> None:
+        checkpoint = json.loads((folder / "kubelet_internal_checkpoint").read_text())
+        self._ids: list[str] = sorted(checkpoint["Data"]["RegisteredDevices"][resource])
+        self._socket = folder / f"nvidia-{resource.partition('/')[2]}.sock"
+
+    def answers(self) -> dict[str, Any]:
+        """What is registered, preferred, given and refused."""
+        first, *_, last = self._ids
+        of_first = [one for one in self._ids if device_of(one) == device_of(first)]
+        return {
+            "options": self._ask("GetDevicePluginOptions"),
+            "shares of each device": sorted(Counter(map(device_of, self._ids)).values()),
+            "replicas": sorted({one.partition("::")[2] for one in self._ids}),
+            "one is preferred": self._prefers(self._ids, (), 1),
+            "two are preferred": self._prefers(self._ids, (), 2),
+            "one and a required one": self._prefers(self._ids, (last,), 2),
+            "one of a device that has given one": self._prefers([one for one in self._ids if one != first], (), 1),
+            "all of one device": self._prefers(of_first, (), len(of_first)),
+            "one is given": self._gives(first),
+            "two are given": self._gives(first, last),
+            "an unknown one": self._gives("GPU-00000000-0000-0000-0000-000000000000"),
+        }
+
+    def _prefers(self, available: Sequence[str], required: Sequence[str], size: int) -> dict[str, Any]:
+        data = self._ask("GetPreferredAllocation", wire.preference_request(available, required, size))
+        [chosen] = wire.read_ids(data) if isinstance(data, bytes) else [()]
+        spread = Counter(map(device_of, chosen))
+        return {
+            "refused": None if isinstance(data, bytes) else data, "spread": sorted(spread.values()),
+            "is available": set(chosen) <= {*available, *required}, "has what is required": set(required) <= set(chosen),
+            "is a device that is all free": Counter(map(device_of, available))[device_of(chosen[0])] if size == 1 else None,
+        }  # fmt: skip
+
+    def _gives(self, *ids: str) -> Any:
+        data = self._ask("Allocate", wire.write_ids([ids]))
+        return data if isinstance(data, str) else [self._without_uuids(str(one)) for one in wire.answers(data)]
+
+    def _ask(self, call: str, request: bytes = b"") -> bytes | str:
+        """Its answer, or its words against the request."""
+        # Without an authority a server in Go refuses the connection.
+        options = (("grpc.default_authority", "localhost"),)
+        with grpc.insecure_channel(f"unix://{self._socket}", options=options) as channel:
+            try:
+                return bytes(channel.unary_unary(f"/v1beta1.DevicePlugin/{call}")(request, timeout=60))
+            except grpc.RpcError as error:
+                return self._without_uuids(f"{error.code().name}: {error.details()}")
+
+    def _without_uuids(self, text: str) -> str:
+        for one in {*self._ids, *map(device_of, self._ids)}:
+            text = text.replace(device_of(one), "UUID")
+        return text

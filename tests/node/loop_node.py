@@ -142,6 +142,8 @@ class LoopNode:
         self._seen: object = None
         self.followed: Callable[[], Sequence[PodView] | None] = self._followed
         self.results: list[Result] = []
+        self.starts = 0
+        """How often the plugin has started, or begun anew: each time it makes its socket."""
         self.mps: set[int] = set()
         self.is_mps_deaf = False
         self.is_plugin_dead = False
@@ -174,6 +176,7 @@ class LoopNode:
             clock=self.clock, report=self._report, read_checkpoint=lambda: read_checkpoint(self.checkpoint),
             boot_id=self.gpus.boot_id, open_watch=lambda policy: Watch(policy, self.watched),
             has_news=self._has_news, followed=self.followed,
+            plugin_sockets=lambda: frozenset({("nvidia-gpu.sock", 1, self.starts)}),
         )  # fmt: skip
 
     def _has_news(self) -> bool:
@@ -228,6 +231,7 @@ class LoopNode:
 
     def enumerate(self) -> None:
         """The plugin starts, or is told that its label has changed."""
+        self.starts += 1
         self._enumerated = self.labels().get(PLUGIN_LABEL, "")
         policy = self.known.get(self._enumerated[:-2])
         shares = {share.profile: share for share in policy.shares} if policy else {}

@@ -1,12 +1,13 @@
 """Reading kubelet's checkpoint: the forms that it has had, and what is no checkpoint."""
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpushare_node.host.kubelet import Checkpoint, CheckpointError, read_checkpoint
+from gpushare_node.host.kubelet import Checkpoint, CheckpointError, find_sockets, read_checkpoint
 
 
 def entry(ids: Any, resource: str = "nvidia.com/gpu.shared") -> dict[str, Any]:
@@ -62,3 +63,20 @@ def test_25_what_is_no_checkpoint_is_one_error_that_names_the_file(tmp_path: Pat
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(CheckpointError, match="kubelet_internal_checkpoint"):
         read_checkpoint(path)
+
+
+def test_114_a_plugin_that_starts_anew_is_known_by_its_socket(tmp_path: Path) -> None:
+    def serve(name: str) -> None:
+        if (tmp_path / name).exists():
+            # Kept, so that its inode is not given again within the same tick of the clock.
+            (tmp_path / name).rename(tmp_path / "former")
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(tmp_path / name))
+
+    assert find_sockets(tmp_path / "none") == frozenset()
+    serve("kubelet.sock")
+    serve("nvidia-gpu.sock")
+    before = find_sockets(tmp_path)
+    assert [name for name, *_ in before] == ["nvidia-gpu.sock"]
+    serve("nvidia-gpu.sock")
+    assert find_sockets(tmp_path).isdisjoint(before)

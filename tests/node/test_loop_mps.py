@@ -53,6 +53,29 @@ def test_76_the_label_goes_first_and_the_compute_mode_follows_the_servers_end(no
     assert seen[-1] == (f"{policy.profile}-a", 3, True)
 
 
+BY_TURNS = bare(whole(replicas=4))
+
+
+@pytest.mark.parametrize(("former", "then"), [(BY_TURNS, MPS), (MPS, BY_TURNS)], ids=["to", "from"])
+def test_114_the_offer_of_the_former_config_is_not_taken_for_that_of_the_new_one(
+    tmp_path: Path, api: ApiServer, former: Policy, then: Policy
+) -> None:
+    """By turns and under MPS the names and ids are the same; a pod that came now would be given the other mode's share."""
+    node = LoopNode(tmp_path, api, A100)
+    assert node.run(former).reason is Reason.READY
+    before = node.starts
+    seen: list[bool] = []
+    node.before_step = lambda one: seen.append(node.starts > before) if one.detail.endswith("taken away") else None
+    assert node.run(then).reason is Reason.READY
+    assert seen == [True], "the plugin had begun anew when pods were let in"
+
+
+def test_114_a_plugin_that_never_begins_anew_is_believed_in_the_end(node: LoopNode) -> None:
+    node.stop_mps()
+    node.is_plugin_deaf = True
+    assert node.run(whole(replicas=4)).reason is Reason.READY
+
+
 @pytest.mark.parametrize("is_asked", [True, False])
 def test_76_after_its_first_tenant_a_node_under_mps_is_released(node: LoopNode, is_asked: bool) -> None:
     if is_asked:

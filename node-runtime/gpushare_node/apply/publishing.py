@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpushare_node.apply import labels
-from gpushare_node.apply.offer import find_lack
+from gpushare_node.apply.offer import UUIDS, find_lack
 from gpushare_node.apply.outcome import Lack
-from gpushare_node.apply.visit import Visit
+from gpushare_node.apply.visit import Relabelling, Visit
 from gpushare_node.host.folder import Published
 from gpushare_node.host.kubelet import CheckpointError
 from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL
@@ -61,6 +61,7 @@ class Offering:
         return lack
 
     def _apply(self, published: Published) -> None:
+        self.visit.relabelling = Relabelling(sockets=self.visit.site.plugin_sockets(), at=self.visit.slept)
         self.visit.cluster.apply_labels(labels.wanted(self.policy, published))
         self._published = published
         self._applied_at = self.visit.slept
@@ -79,7 +80,21 @@ class Offering:
         lack = find_lack(self.wanted, self.devices, registered, node.allocatable)
         if lack is not None and lack.is_stale:
             self._flip_in_time()
-        return lack
+        return lack or self._find_former(registered)
+
+    def _find_former(self, registered: Mapping[str, frozenset[str]]) -> Lack | None:
+        """Whether the offer is still that of the former config: two can have the same ids, and give tenants other things.
+
+        A plugin that keeps its sockets, or knows no labels, is believed after a while.
+        """
+        last = self.visit.relabelling
+        if last is None or not last.sockets or self.visit.slept - last.at >= _GRACE_SECONDS:
+            return None
+        if not any(one.startswith(UUIDS) for ids in registered.values() for one in ids):
+            return None
+        if self.visit.site.plugin_sockets() - last.sockets:
+            return None
+        return Lack(reason=Reason.WAITING_FOR_PLUGIN, message="the device plugin has not started anew since its label changed")
 
     def _flip_in_time(self) -> None:
         """The other name makes the plugin enumerate again. Each try gets twice the time of the one before."""

@@ -15,7 +15,7 @@ from gpushare_node.apply.outcome import Halted, Lack, Outcome
 from gpushare_node.apply.pace import Pace
 from gpushare_node.clock import Clock
 from gpushare_node.host.folder import Folder
-from gpushare_node.host.kubelet import NO_CHECKPOINT, Checkpoint, CheckpointError
+from gpushare_node.host.kubelet import NO_CHECKPOINT, Checkpoint, CheckpointError, Socket
 from gpushare_node.kube.cluster import (
     POOL_LABEL,
     REPARTITIONING_TAINT,
@@ -66,7 +66,8 @@ class Site:
     `open_hardware` takes the digest of what the hardware is to become; `open_watch` the policy to be enforced. The driver is
     waited for during `driver_seconds`. `has_news`: whether the node may have changed since this was asked last. `followed`:
     the node's pods as they are followed, without a request; None where that is not known for certain. `platform` tells the
-    namespaces of pods that are never evicted; None: that is not known, and nobody is.
+    namespaces of pods that are never evicted; None: that is not known, and nobody is. `plugin_sockets` tells a device plugin
+    that has started anew from the one before.
     """
 
     open_hardware: Callable[[str], Hardware]
@@ -81,6 +82,15 @@ class Site:
     has_news: Callable[[], bool] = lambda: True
     followed: Callable[[], Sequence[PodView] | None] = lambda: None
     platform: Callable[[], frozenset[str] | None] = lambda: UNKNOWN.platform
+    plugin_sockets: Callable[[], frozenset[Socket]] = frozenset
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relabelling:
+    """The last change of the device plugin's label: which sockets there were before it, and when it was, by `Visit.slept`."""
+
+    sockets: frozenset[Socket]
+    at: float
 
 
 @dataclass(kw_only=True)
@@ -106,6 +116,7 @@ class Visit:
     is_touched: bool = False
     obstacle: Obstacle | None = None
     evictions: Evictions = field(default_factory=Evictions)
+    relabelling: Relabelling | None = None
     results: list[Result] = field(default_factory=list)
     slept: float = 0.0
     _watch: Watching | None = None

@@ -14,7 +14,7 @@ from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.refusal import describe_ignored, read_or_hold, read_or_report
 from gpushare_node.cli.run import Run
 from gpushare_node.host.boot import boot_id
-from gpushare_node.host.kubelet import read_checkpoint
+from gpushare_node.host.kubelet import find_sockets, read_checkpoint
 from gpushare_node.nvml.driver import DriverError
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Result, Status, is_failed
@@ -53,7 +53,7 @@ def make_site(run: Run, api: Api | None, printer: Printer) -> Site:
             open_driver=open_driver, folder=folder(run), clock=run.clock, policy_digest=digest, machine=host
         ),
         cluster=as_cluster(api), folder=folder(run), clock=run.clock, report=printer.step, read_checkpoint=read_checkpoint,
-        boot_id=boot_id(),
+        plugin_sockets=find_sockets, boot_id=boot_id(),
         # Without an API server nobody knows whose process is whose.
         open_watch=None if api is None else lambda policy: watches.open(policy, "former"),
         driver_seconds=getattr(run.arguments, "driver_timeout", DRIVER_SECONDS),

@@ -1,4 +1,4 @@
-"""What kubelet writes down about devices: its device manager's checkpoint.
+"""What kubelet writes down about devices, its device manager's checkpoint, and the device plugins' sockets beside it.
 
 The checkpoint is kubelet's own file (`kubelet_internal_checkpoint`), rewritten by rename: it is opened anew at every
 reading. It has what PodResources has not, the pods' uids, and needs no gRPC; entries of pods that have ended linger in it.
@@ -6,6 +6,7 @@ reading. It has what PodResources has not, the pods' uids, and needs no gRPC; en
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -70,6 +71,21 @@ def read_checkpoint(path: Path = DEFAULT) -> Checkpoint:
         return Checkpoint(allocations=(), registered={}, is_there=False, has_kubelet=path.parent.is_dir())
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path}: {type(error).__name__}: {error}") from error
+
+
+Socket = tuple[str, int, int]
+"""A socket as it was made: its name, inode and time, for a file system gives an inode again at once."""
+
+
+def find_sockets(folder: Path = DEFAULT.parent) -> frozenset[Socket]:
+    """The device plugins' sockets. One that starts anew makes its own anew; what cannot be read is not there."""
+    found = set()
+    for path in folder.glob("*.sock"):
+        if path.name != "kubelet.sock":
+            with suppress(OSError):
+                status = path.stat()
+                found.add((path.name, status.st_ino, status.st_ctime_ns))
+    return frozenset(found)
 
 
 @lru_cache(maxsize=1)

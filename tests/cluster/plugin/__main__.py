@@ -53,8 +53,7 @@ class Plugin:
 
     def withdraw(self) -> None:
         """Offer nothing, and know nothing of the label."""
-        for resource in list(self.resources):
-            self.resources.pop(resource).stop()
+        self._stop()
         self.label = ""
 
     def follow(self) -> None:
@@ -81,24 +80,23 @@ class Plugin:
         return None if text is None else yaml.safe_load(text)
 
     def offer(self, config: dict[str, Any]) -> None:
-        """Enumerate, and offer what the config makes of it. What has no MPS daemon yet is not on offer while that starts."""
+        """Stop, enumerate, and offer what the config makes of it, under MPS when the daemon answers."""
+        self._stop()
         gpus = _enumerate()
         wanted = _wanted(config, gpus)
         under_mps = {name: offer for name, offer in wanted.items() if offer.mps_root is not None}
-        self._serve({name: offer for name, offer in wanted.items() if name not in under_mps})
         self.daemons.follow(self.label, under_mps, gpus)
         self._serve(wanted)
 
     def _serve(self, wanted: dict[str, Offer]) -> None:
-        for name in self.resources.keys() - wanted.keys():
-            self.resources.pop(name).stop()
         for name, offer in wanted.items():
-            if name in self.resources:
-                self.resources[name].change(offer)
-            else:
-                self.resources[name] = Resource(name, offer)
-                self.resources[name].start()
+            self.resources[name] = Resource(name, offer)
+            self.resources[name].start()
         self.kubelet = _inode(KUBELET / "kubelet.sock")
+
+    def _stop(self) -> None:
+        for resource in list(self.resources):
+            self.resources.pop(resource).stop()
 
     def read(self, path: str) -> Any:
         """The object at the path; None if there is none, or no answer."""

@@ -22,7 +22,7 @@ class Asked:
 
     def answers(self) -> dict[str, Any]:
         """What is registered, preferred, given and refused."""
-        first, *_, last = self._ids
+        first, last = self._ids[0], self._ids[-1]
         of_first = [one for one in self._ids if device_of(one) == device_of(first)]
         return {
             "options": self._ask("GetDevicePluginOptions"),
@@ -40,17 +40,21 @@ class Asked:
 
     def _prefers(self, available: Sequence[str], required: Sequence[str], size: int) -> dict[str, Any]:
         data = self._ask("GetPreferredAllocation", wire.preference_request(available, required, size))
-        [chosen] = wire.read_ids(data) if isinstance(data, bytes) else [()]
-        spread = Counter(map(device_of, chosen))
+        if isinstance(data, str):
+            return {"refused": data}
+        [chosen], free = wire.read_ids(data), Counter(map(device_of, available))
+        devices = [device_of(one) for one in chosen]
         return {
-            "refused": None if isinstance(data, bytes) else data, "spread": sorted(spread.values()),
-            "is available": set(chosen) <= {*available, *required}, "has what is required": set(required) <= set(chosen),
-            "is a device that is all free": Counter(map(device_of, available))[device_of(chosen[0])] if size == 1 else None,
+            "spread": sorted(Counter(devices).values()), "free before": sorted(free[one] for one in devices),
+            "has what is required": set(required) <= set(chosen), "is available": set(chosen) <= {*available, *required},
         }  # fmt: skip
 
     def _gives(self, *ids: str) -> Any:
         data = self._ask("Allocate", wire.write_ids([ids]))
-        return data if isinstance(data, str) else [self._without_uuids(str(one)) for one in wire.answers(data)]
+        if isinstance(data, str):
+            return data
+        given = [{**one.environment, **one.mounts} for one in wire.answers(data)]
+        return [{name: self._without_uuids(value) for name, value in one.items()} for one in given]
 
     def _ask(self, call: str, request: bytes = b"") -> bytes | str:
         """Its answer, or its words against the request."""

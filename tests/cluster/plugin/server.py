@@ -14,14 +14,12 @@ KUBELET = Path("/var/lib/kubelet/device-plugins")
 
 
 class Resource:
-    """Serves one resource until it is stopped; a new list of ids reaches kubelet at once."""
+    """Serves one resource until it is stopped."""
 
     def __init__(self, name: str, offer: Offer) -> None:
         self.name = name
         self._offer = offer
-        self._changed = threading.Condition()
-        self._generation = 0
-        self._stopped = False
+        self._stopped = threading.Event()
         self._socket = KUBELET / f"nvidia-{name.partition('/')[2]}.sock"
         self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", {
@@ -43,32 +41,17 @@ class Resource:
             request = wire.register_request(self._socket.name, self.name)
             channel.unary_unary("/v1beta1.Registration/Register")(request, timeout=10)
 
-    def change(self, offer: Offer) -> None:
-        """Other ids from now on."""
-        with self._changed:
-            self._offer = offer
-            self._generation += 1
-            self._changed.notify_all()
-
     def stop(self) -> None:
         """Kubelet sees the end of the stream, and counts none of the resource any more."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
+        self._stopped.set()
         # Without a limit it waits for ever where kubelet went away amid a call.
         self._server.stop(grace=0.5).wait(timeout=2)
         self._socket.unlink(missing_ok=True)
 
     def _list_and_watch(self, _request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
-        sent = -1
-        while context.is_active():
-            with self._changed:
-                while self._generation == sent and not self._stopped and context.is_active():
-                    self._changed.wait(timeout=1)
-                if self._stopped:
-                    return
-                sent, ids = self._generation, self._offer.ids
-            yield wire.device_list(ids)
+        yield wire.device_list(self._offer.ids)
+        while context.is_active() and not self._stopped.wait(timeout=1):
+            pass
 
     def _prefer(self, request: bytes, _context: grpc.ServicerContext) -> bytes:
         offer = self._offer

@@ -25,7 +25,7 @@ TOOLS    = buildah podman runc mmdebstrap skopeo gcc openssl
 PACKAGES = buildah podman runc mmdebstrap skopeo gcc libc6-dev openssl
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test test-fast test-cluster cluster-up cluster-down kubectl lint golden bench docs image packages clean
+.PHONY: help demo test test-fast test-cluster cluster-up cluster-down kubectl lint golden upstream bench docs image packages clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -55,6 +55,9 @@ lint: $(READY)  ## ruff, mypy, yamllint
 
 golden: $(READY)  ## compile every example anew: the one way to change expected output
 	$(BIN)/python -m tests.golden.update
+
+upstream: $(READY)  ## what NVIDIA's charts make of their values, from NVIDIA=FOLDER with the charts, into profiles/upstream
+	$(BIN)/python -m tests.nvidia.update
 
 bench: $(READY)  ## timings, each against a peer in the same run; NVIDIA=FOLDER with NVIDIA's charts for the real one
 	$(BIN)/python -m tests.bench

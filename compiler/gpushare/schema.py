@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 from gpushare import resources
 from gpushare.diagnostics import Finding, Path
 from gpushare.shape import MAX_RAW, Judgement, findings
-from gpushare.source import Source
+from gpushare.source import Source, read
 from gpushare.units import parse_duration, parse_quantity, parse_share
 
 Schema = Mapping[str, Any]
@@ -38,9 +38,9 @@ def check(source: Source) -> list[Finding]:
     )
 
 
-def violations(document: object, schema_name: str, base: Path) -> list[Finding]:
-    """The same for a part of a document under a schema of its own; `base` is where the part stands."""
-    schema = load(schema_name)
+def violations(document: object, wanted: str | Schema, base: Path) -> list[Finding]:
+    """The same for a part of a document under a schema of its own, or a shipped one's name; `base` is where the part stands."""
+    schema = load(wanted) if isinstance(wanted, str) else wanted
     return [] if accepts(schema, document) else findings(
         _judgements(document, schema), document, schema, base, lambda _: ""
     )
@@ -123,9 +123,11 @@ FORMATS: Mapping[str, Callable[[str], bool]] = {
     "gpushare-duration": lambda text: parse_duration(text) is not None,
     "gpushare-share": lambda text: parse_share(text) is not None,
     "gpushare-cap": lambda text: text in ("even", "none") or parse_quantity(text) is not None,
+    "gpushare-unquoted": lambda text: text == "" or read(f"text: {text}\n".encode(), "").data == {"text": text},
     "gpushare-notice": lambda text: text == "none" or parse_duration(text) is not None,
 }
-"""What a pattern cannot say, of text: numbers of bytes that fit 63 bits, durations in whole seconds.
+"""What a pattern cannot say, of text: numbers of bytes that fit 63 bits, durations in whole seconds, text that a template may
+print without quotes.
 
 Editors ignore these names."""
 

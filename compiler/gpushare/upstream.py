@@ -1,45 +1,42 @@
 """Facts about NVIDIA's charts, read from `profiles/upstream`: releases, images, default tolerations, and what values they know.
 
-`chart` is cheap and serves every compile; the table of values is read when somebody asks for a path. Judges a path alone:
-what an intent may do with it is for the rules. Knows the newest release of each chart; older ones are known by name only.
+`chart` is cheap and serves every compile; the schema of the values is read when somebody asks for a path. What an intent may
+do with a path is for the rules. Knows the newest release of each chart; older ones are known by name only.
 """
 
-from collections.abc import Iterator, Mapping
-from enum import StrEnum
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from gpushare import facts, resources
-from gpushare.record import Record, replace
+from gpushare import facts, resources, schema
+from gpushare.diagnostics import Finding, Path
+from gpushare.record import Record
 
 FILES = {"gpu-operator": "gpu-operator", "device-plugin": "nvidia-device-plugin"}
 """Stack of an intent → name of its chart. The stack `existing` has none."""
 
 
-class ValueKind(StrEnum):
-    """What a value must be. ANY: the chart gives no default that tells."""
-
-    STRING = "string"
-    BOOL = "bool"
-    INTEGER = "integer"
-    MAP = "map"
-    LIST = "list"
-    INT_OR_STRING = "int-or-string"
-    ANY = "any"
-
-
 class ValueFact(Record):
-    """One value of a chart. `path` is dotted; `declared` False: the templates read it, the values file does not list it.
-
-    `words` are all that the API server takes there (empty: any text), `least` is the least number.
-    """
+    """One value of a chart. `path` is dotted; `schema` is what it must be; without `default` there the values file lacks it."""
 
     path: str
-    kind: ValueKind
-    default: Any = None
-    declared: bool = True
-    words: tuple[str, ...] = ()
-    least: int | None = None
+    schema: schema.Schema
+
+    @property
+    def default(self) -> Any:
+        """What the chart itself has there."""
+        return self.schema.get("default")
+
+    @property
+    def declared(self) -> bool:
+        """Whether the chart's values file lists it; if not, only the templates read it."""
+        return "default" in self.schema
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds values of its own."""
+        return "$ref" in self.schema or self.schema.get("type") == "object"
 
 
 class Image(Record):
@@ -116,9 +113,13 @@ def version_order(version: str) -> tuple[tuple[int, ...], bool, tuple[tuple[bool
 
 
 class Known(Record):
-    """The chart reads this path. `fact` None: a section, a mapping with values below."""
+    """The chart reads this path. `fact` None: a section, a mapping with values below.
+
+    `nullable`: no template fails where the section is null.
+    """
 
     fact: ValueFact | None
+    nullable: bool = False
 
 
 class OpenMap(Record):
@@ -169,99 +170,77 @@ def chart(stack: str) -> UpstreamChart:
 @cache
 def paths(name: str) -> Mapping[str, ValueFact]:
     """Every value of a chart (by the chart's name), by dotted path."""
-    table = _read(f"{name}.values.yaml")
     own = chart(next(stack for stack, file in FILES.items() if file == name))
-    facts = list(_flatten(table["values"], (), frozenset(table["open"])))
-    facts += [ValueFact(path=path, kind=ValueKind.LIST, default=list(default)) for path, default in own.tolerations.items()]
+    known = list(_flatten(_schema(name), ()))
     for image in own.images:
-        ours = image.section.partition(".")[0] not in own.subcharts
-        facts += [
-            ValueFact(path=path, kind=ValueKind.STRING, default=default, declared=ours and bool(default))
-            for path, default in image.values.items()
-        ]
-    facts += [ValueFact(path=path, kind=ValueKind(kind), declared=False) for path, kind in table["undeclared"].items()]
-    return {fact.path: _told(fact, table) for fact in facts}
+        if image.section.partition(".")[0] in own.subcharts:
+            known += [ValueFact(path=path, schema={"type": "string"}) for path in image.values]
+    return {fact.path: fact for fact in known}
 
 
-def _told(fact: ValueFact, table: Mapping[str, Any]) -> ValueFact:
-    """The fact with what its default does not tell."""
-    path = fact.path
-    kind = ValueKind(table["types"].get(path, fact.kind))
-    return replace(fact, kind=kind, words=tuple(table["words"].get(path, ())), least=table["least"].get(path))
+def violations(upstream: UpstreamChart, fact: ValueFact, value: object, base: Path) -> list[Finding]:
+    """What the chart, or the API server after it, refuses of a value; `base` is where it stands. Helm removes what is null."""
+    wanted = {**fact.schema, "definitions": _schema(upstream.name)["definitions"]}
+    return [] if value is None else schema.violations(_without_nulls(value), wanted, base)
 
 
-def inside(upstream: UpstreamChart, dotted: str) -> str | None:
-    """What the list or mapping at a path holds: `texts`, `text-map`, `quantities` or `variables`; None: anything."""
-    held: str | None = _read(f"{upstream.name}.values.yaml")["inside"].get(dotted)
-    return held
-
-
-def pattern(upstream: UpstreamChart, dotted: str) -> str | None:
-    """What the text at a path must match, also below a mapping that takes anything."""
-    wanted: str | None = _read(f"{upstream.name}.values.yaml")["patterns"].get(dotted)
-    return wanted
+def _without_nulls(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return value
 
 
 def switches(upstream: UpstreamChart, path: tuple[str, ...]) -> tuple[str, ...]:
     """The values, as dotted paths, that must be true for anything to read the value at `path`."""
-    of_parts = _read(f"{upstream.name}.values.yaml")["switches"]
+    of_parts = _read(f"{upstream.name}.notes.yaml")["switches"]
     above = (".".join(path[:length]) for length in range(len(path), 0, -1))
     return tuple(next((of_parts[part] for part in above if part in of_parts), ()))
 
 
 @cache
-def _sections(name: str) -> frozenset[str]:
-    """Every path that has others below it."""
-    return frozenset(path[:at] for path in (*paths(name), *_dropped(name)) for at, char in enumerate(path) if char == ".")
+def _sections(name: str) -> Mapping[str, bool]:
+    """Every path that has others below it → whether it may be null."""
+    every = (path[:at] for path in (*paths(name), *dropped(name)) for at, char in enumerate(path) if char == ".")
+    return {path: "null" in _node(_schema(name), path.split(".")).get("type", ()) for path in every}
+
+
+def _node(tree: schema.Schema, keys: Sequence[str]) -> schema.Schema:
+    for key in keys:
+        tree = tree.get("properties", {}).get(key, {})
+    return tree
 
 
 def judge_path(upstream: UpstreamChart, path: tuple[str, ...]) -> Known | OpenMap | Dropped | Unknown:
     """What a chart makes of a value at `path` (keys from the root down, at least one)."""
-    known, dropped = paths(upstream.name), _dropped(upstream.name)
+    known, gone = paths(upstream.name), dropped(upstream.name)
     for length in range(1, len(path) + 1):
         above = ".".join(path[:length])
-        if above in dropped:
-            return dropped[above]
+        if above in gone:
+            return gone[above]
     dotted = ".".join(path)
     if dotted in known:
         return Known(fact=known[dotted])
     for length in range(1, len(path)):
         above = ".".join(path[:length])
         if above in known:
-            is_open = known[above].kind in (ValueKind.MAP, ValueKind.ANY)
-            return OpenMap(above=above) if is_open else Unknown(path=above, known={above: known[above]})
+            return OpenMap(above=above) if known[above].is_open else Unknown(path=above, known={above: known[above]})
     if dotted in _sections(upstream.name):
-        return Known(fact=None)
+        return Known(fact=None, nullable=_sections(upstream.name)[dotted])
     if path[0] in upstream.subcharts:
         return OpenMap(above=path[0])
     return Unknown(path=dotted, known=known)
-
-
-def type_matches(fact: ValueFact, value: object) -> bool:
-    """Whether a value has the type that the chart expects there. None always does: Helm removes the key then."""
-    if value is None:
-        return True
-    match fact.kind:
-        case ValueKind.STRING:
-            return isinstance(value, str)
-        case ValueKind.BOOL:
-            return isinstance(value, bool)
-        case ValueKind.INTEGER:
-            return isinstance(value, int) and not isinstance(value, bool)
-        case ValueKind.MAP:
-            return isinstance(value, Mapping)
-        case ValueKind.LIST:
-            return isinstance(value, list | tuple)
-        case ValueKind.INT_OR_STRING:
-            return isinstance(value, int | str) and not isinstance(value, bool)
-        case ValueKind.ANY:
-            return True
 
 
 @cache
 def _read(file: str) -> Mapping[str, Any]:
     data: Mapping[str, Any] = facts.read(resources.upstream() / file)
     return data
+
+
+@cache
+def _schema(name: str) -> schema.Schema:
+    loaded: schema.Schema = json.loads((resources.upstream() / f"{name}.values.json").read_text(encoding="utf-8"))
+    return loaded
 
 
 def _images(sections: Mapping[str, str], *, installed: bool) -> Iterator[Image]:
@@ -271,38 +250,21 @@ def _images(sections: Mapping[str, str], *, installed: bool) -> Iterator[Image]:
         yield Image(section=section, repository=repository, name=name, tag=tag or None, installed=installed)
 
 
-def _flatten(tree: Mapping[str, Any], above: tuple[str, ...], open_maps: frozenset[str]) -> Iterator[ValueFact]:
-    for key, default in tree.items():
+def _flatten(tree: schema.Schema, above: tuple[str, ...]) -> Iterator[ValueFact]:
+    for key, below in tree["properties"].items():
         path = (*above, key)
-        dotted = ".".join(path)
-        section = isinstance(default, Mapping) and bool(default)
-        if not section or dotted in open_maps:
-            yield ValueFact(path=dotted, kind=_kind(default), default=default)
-        if section:
-            yield from _flatten(default, path, open_maps)
-
-
-def _kind(default: object) -> ValueKind:
-    match default:
-        case None:
-            return ValueKind.ANY
-        case bool():
-            return ValueKind.BOOL
-        case int():
-            return ValueKind.INTEGER
-        case list():
-            return ValueKind.LIST
-        case dict():
-            return ValueKind.MAP
-        case _:
-            return ValueKind.STRING
+        if "properties" in below:
+            yield from _flatten(below, path)
+        else:
+            yield ValueFact(path=".".join(path), schema=below)
 
 
 @cache
-def _dropped(name: str) -> Mapping[str, Dropped]:
+def dropped(name: str) -> Mapping[str, Dropped]:
+    """By path what Helm would accept and nobody reads."""
     return {
         path: Dropped(path=path, replacement=row["replacement"], reason=row["reason"], confirmed=not row.get("unconfirmed"))
-        for path, row in _read(f"{name}.values.yaml")["dropped"].items()
+        for path, row in _read(f"{name}.notes.yaml")["dropped"].items()
     }
 
 

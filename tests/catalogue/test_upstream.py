@@ -1,9 +1,13 @@
 """Facts about NVIDIA's charts: what a path means, what has no effect, and that the facts agree with each other."""
 
+import json
+from typing import Any
+
 import pytest
 
-from gpushare import upstream
-from gpushare.upstream import Dropped, Known, OpenMap, Unknown, ValueFact, ValueKind
+from gpushare import resources, schema, upstream
+from gpushare.upstream import Dropped, Known, OpenMap, Unknown
+from tests.reading.test_schemas import ANNOTATIONS, subschemas
 
 STACKS = ("gpu-operator", "device-plugin")
 
@@ -49,40 +53,57 @@ def test_a_stack_without_a_chart_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("stack", "dotted", "kind", "default"), [
-    ("gpu-operator", "mig.strategy", ValueKind.STRING, "single"),
-    ("gpu-operator", "cdi.enabled", ValueKind.BOOL, True),
-    ("gpu-operator", "toolkit.env", ValueKind.LIST, []),
-    ("gpu-operator", "daemonsets.labels", ValueKind.MAP, {}),
-    ("gpu-operator", "devicePlugin.version", ValueKind.STRING, "v0.20.0"),
-    ("gpu-operator", "operator.annotations.openshift.io/scc", ValueKind.STRING, "restricted-readonly"),
-    ("device-plugin", "migStrategy", ValueKind.STRING, None),
-    ("gpu-operator", "driver.upgradePolicy.maxUnavailable", ValueKind.INT_OR_STRING, "25%"),
-    ("device-plugin", "image.repository", ValueKind.STRING, "nvcr.io/nvidia/k8s-device-plugin"),
-    ("device-plugin", "gfd.enabled", ValueKind.BOOL, False),
+    ("gpu-operator", "mig.strategy", "string", "single"),
+    ("gpu-operator", "cdi.enabled", "boolean", True),
+    ("gpu-operator", "toolkit.env", "array", []),
+    ("gpu-operator", "daemonsets.labels", "object", {}),
+    ("gpu-operator", "devicePlugin.version", "string", "v0.20.0"),
+    ("device-plugin", "migStrategy", "string", None),
+    ("gpu-operator", "driver.upgradePolicy.maxUnavailable", ["integer", "string"], "25%"),
+    ("device-plugin", "image.repository", "string", "nvcr.io/nvidia/k8s-device-plugin"),
+    ("device-plugin", "gfd.enabled", "boolean", False),
+    ("device-plugin", "failOnInitError", "boolean", None),
 ])
-def test_a_value_has_its_type_and_default(stack: str, dotted: str, kind: ValueKind, default: object) -> None:
+def test_a_value_has_its_type_and_default(stack: str, dotted: str, kind: object, default: object) -> None:
     fact = upstream.chart(stack).path(dotted)
-    assert fact == ValueFact(path=dotted, kind=kind, default=default)
+    assert fact is not None
+    assert (fact.schema["type"], fact.default, fact.declared) == (kind, default, True)
     assert judge(stack, dotted) == Known(fact=fact)
 
 
 def test_a_value_has_the_words_and_numbers_that_the_api_server_takes() -> None:
     operator = upstream.chart("gpu-operator")
     mode, failures = operator.path("ccManager.defaultMode"), operator.path("driver.startupProbe.failureThreshold")
-    assert mode == ValueFact(path="ccManager.defaultMode", kind=ValueKind.STRING, default="on", words=("on", "off", "devtools"))
-    assert failures == ValueFact(
-        path="driver.startupProbe.failureThreshold", kind=ValueKind.INTEGER, default=120, least=1)
+    assert mode is not None
+    assert mode.schema["enum"] == ["on", "off", "devtools"]
+    assert failures is not None
+    assert (failures.schema["minimum"], failures.default) == (1, 120)
+
+
+def table(stack: str) -> dict[str, Any]:
+    text = (resources.upstream() / f"{upstream.FILES[stack]}.values.json").read_text()
+    return dict(json.loads(text))
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_what_is_said_of_a_value_besides_its_default_is_said_of_one_that_is_known(stack: str) -> None:
+def test_switches_are_of_parts_that_are_known(stack: str) -> None:
     chart = upstream.chart(stack)
-    table = upstream._read(f"{chart.name}.values.yaml")
-    for about in ("types", "words", "least"):
-        assert not [path for path in table[about] if chart.path(path) is None]
-    for part, switches in table["switches"].items():
+    for part, switches in upstream._read(f"{chart.name}.notes.yaml")["switches"].items():
         assert isinstance(judge(stack, part), Known | OpenMap) or part in chart.subcharts
         assert not [path for path in switches if chart.path(path) is None and path != "nfd.enabled"]
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_schema_of_values_takes_every_default_and_has_known_keywords_alone(stack: str) -> None:
+    chart, root = upstream.chart(stack), table(stack)
+    for part in subschemas(root):
+        known = {"$comment", *ANNOTATIONS, *schema.KEYWORDS}
+        assert set(part) <= known, set(part) - known
+        assert part.get("format") in {None, *schema.FORMATS}
+        assert not {"pattern", "format"} & part.keys() or "patternErrorMessage" in part or "pattern" in part
+        assert "$ref" not in part or part["$ref"].removeprefix("#/definitions/") in root["definitions"]
+    for fact in upstream.paths(chart.name).values():
+        assert upstream.violations(chart, fact, fact.default, ()) == [], fact.path
 
 
 def test_values_that_only_templates_read_are_known() -> None:
@@ -144,7 +165,7 @@ def test_a_path_like_nothing_has_no_neighbours() -> None:
 @pytest.mark.parametrize("stack", STACKS)
 def test_what_replaced_a_dropped_value_is_known_and_the_dropped_one_is_not(stack: str) -> None:
     chart = upstream.chart(stack)
-    dropped = upstream._dropped(chart.name)
+    dropped = upstream.dropped(chart.name)
     assert dropped
     for row in dropped.values():
         assert chart.path(row.path) is None
@@ -157,7 +178,9 @@ def test_image_and_toleration_paths_are_values_of_the_chart(stack: str) -> None:
     chart = upstream.chart(stack)
     assert all(chart.path(path) for image in chart.images for path in image.values)
     for path, default in chart.tolerations.items():
-        assert chart.path(path) == ValueFact(path=path, kind=ValueKind.LIST, default=list(default))
+        fact = chart.path(path)
+        assert fact is not None
+        assert fact.default == list(default)
         assert all(toleration["operator"] in ("Exists", "Equal") for toleration in default)
 
 
@@ -173,19 +196,3 @@ def test_images_are_split_as_their_values_are() -> None:
 
 def test_the_operator_reserves_volume_names() -> None:
     assert {"config", "mps-root", "host-sys"} <= set(upstream.chart("gpu-operator").reserved_volumes)
-
-
-@pytest.mark.parametrize(("kind", "good", "bad"), [
-    (ValueKind.STRING, "1", 1),
-    (ValueKind.BOOL, False, "false"),
-    (ValueKind.INTEGER, 0, True),
-    (ValueKind.MAP, {}, []),
-    (ValueKind.LIST, [], {}),
-    (ValueKind.INT_OR_STRING, 1, True),
-])
-def test_values_are_held_to_their_type(kind: ValueKind, good: object, bad: object) -> None:
-    fact = ValueFact(path="x", kind=kind)
-    assert upstream.type_matches(fact, good)
-    assert not upstream.type_matches(fact, bad)
-    assert upstream.type_matches(fact, None)
-    assert upstream.type_matches(ValueFact(path="x", kind=ValueKind.ANY), bad)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gpushare.cli.comparison_markdown import page
 from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import EffectKind
 from tests.comparing.test_invariant import BASE, INTENT, P, changed, comparison, compiled
@@ -94,6 +95,28 @@ def test_nodes_that_move_and_pools_that_are_replaced_go_out_of_service() -> None
     labels = "{matchLabels: {p: a}, expected: 5}"
     (only,) = told_of(pool.format("a", labels, SLICED), pool.format("b", labels, MIG)).outages
     assert (only.pool, only.nodes, only.seconds) == ("b", 5, 60)
+
+
+def test_nodes_that_go_to_no_pool_leave_in_the_turns_of_the_pool_that_they_leave() -> None:
+    pool = "    {}: {{card: a100-sxm4-40gb, gpusPerNode: 2, nodes: {}, {}, rollout: {{maxUnavailable: {}}}}}\n"
+    stays = pool.format("z", "{names: [n9]}", SLICED, 1)
+    labels = "{matchLabels: {p: a}, expected: 6}"
+    for nodes, count in ((labels, 6), ("{names: [n1, n2, n3]}", 3)):
+        for sharing, seconds in ((MIG, 60), (SLICED, 5)):
+            (only,) = told_of(stays + pool.format("a", nodes, sharing, 2), stays).outages
+            assert (only.pool, only.nodes, only.at_once, only.seconds, only.on_busy) == ("a", count, 2, seconds, "wait")
+    three, one = (stays + pool.format("a", names, MIG, 1) for names in ("{names: [n1, n2, n3]}", "{names: [n1]}"))
+    (only,) = told_of(three, one).outages
+    assert (only.pool, only.nodes, only.at_once, only.seconds) == ("a", 2, 1, 60)
+    assert told_of(stays + pool.format("a", labels, "sharing: {mode: exclusive}", 1), stays).outages == ()
+
+
+def test_the_page_for_a_merge_request_tells_the_operators_strategy() -> None:
+    pool = "    a: {{card: a100-sxm4-40gb, gpusPerNode: 2, nodes: {{names: [n1]}}, {}}}\n"
+    single = "sharing: {mode: mig, strategy: single, layout: {1g.5gb: 7}}"
+    told = page(told_of(pool.format(MIG), pool.format(single)))
+    assert "**gpu-operator** `mig.strategy mixed → single`: the operator restarts the device plugin of every node at once" in told
+    assert "mig.strategy" not in page(told_of(pool.format(MIG), pool.format("sharing: {mode: mig, layout: {2g.10gb: 3}}")))
 
 
 def test_a_pool_under_another_name_hides_nothing() -> None:

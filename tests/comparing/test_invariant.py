@@ -9,7 +9,7 @@ import yaml
 
 from gpushare import catalog, lock, pipeline, schema
 from gpushare.cli.comparison_sheet import summary
-from gpushare.compare import compare
+from gpushare.compare import compare, files
 from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import EffectKind
 from gpushare.compare.files import settings
@@ -176,8 +176,8 @@ def bare(side: Compilation) -> dict[str, Any]:
     """The bundle without comments: YAML as it parses, in its order; the lock without digests of files."""
     found = {}
     for path, text in texts(side).items():
-        lines = [line for line in text.split("\n") if not path.endswith((".yaml", ".tpl")) or not line.lstrip().startswith("#")]
-        found[path] = "\n".join(lines)
+        has_comments = path.endswith(".yaml") and not path.startswith("chart/templates/")
+        found[path] = "\n".join(line for line in text.split("\n") if not has_comments or not line.lstrip().startswith("#"))
     remembered = yaml.safe_load(texts(side)[lock.FILE])
     return found | {lock.FILE: {key: value for key, value in remembered.items() if key != "files"}}
 
@@ -241,6 +241,16 @@ def test_what_looks_like_a_comment_in_a_text_is_a_change() -> None:
     args = [{"devicePlugin": {"env": [{"name": "A", "value": f"a\n# {word}\nc"}]}} for word in ("b", "ZZ")]
     old, new = (compiled(changed("spec/platform/values", one)) for one in args)
     assert "gpu-operator/values.yaml" in {one.path for one in comparison(old, new).files}
+
+
+@pytest.mark.parametrize("path", ["chart/templates/_helpers.tpl", "chart/templates/daemonset.yaml"])
+def test_a_line_of_a_template_is_no_comment(path: str) -> None:
+    old, new = ({path: f"a: b\n# {{{{ include \"{name}\" . }}}}\n"} for name in ("x", "y"))
+    assert [one.path for one in files.changes(old, new)] == [path]
+
+
+def test_a_line_of_a_document_may_be_one() -> None:
+    assert files.changes({"gpu-operator/values.yaml": "a: b\n# x\n"}, {"gpu-operator/values.yaml": "a: b\n# y\n"}) == ()
 
 
 @pytest.mark.parametrize(

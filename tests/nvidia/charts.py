@@ -31,14 +31,14 @@ def unpack(name: str, into: Path) -> Path:
     return next(into.glob("*/Chart.yaml")).parent
 
 
+def templates(chart: Path) -> Iterator[str]:
+    """The texts of the chart's own templates, comments left out."""
+    for file in sorted((chart / "templates").rglob("*")):
+        if file.suffix in (".tpl", ".yaml", ".yml", ".txt"):
+            yield _COMMENT.sub("", file.read_text(encoding="utf-8"))
+
+
 def read_paths(chart: Path) -> tuple[frozenset[str], frozenset[str]]:
     """(the paths of values that the templates name, those of them that they print whole)."""
-    found = list(_named(chart / "templates"))
-    return frozenset(path for path, _ in found), frozenset(path for path, whole in found if whole)
-
-
-def _named(templates: Path) -> Iterator[tuple[str, bool]]:
-    for file in sorted(templates.rglob("*")):
-        if file.suffix in (".tpl", ".yaml", ".yml", ".txt"):
-            for whole, path in _READ.findall(_COMMENT.sub("", file.read_text(encoding="utf-8"))):
-                yield path.rstrip("."), bool(whole)
+    found = [match for text in templates(chart) for match in _READ.findall(text)]
+    return frozenset(path.rstrip(".") for _, path in found), frozenset(path.rstrip(".") for whole, path in found if whole)

@@ -11,11 +11,11 @@ import jsonschema
 import pytest
 import yaml
 
-from gpushare import upstream
+from gpushare import resources, upstream
 from tests.bench.figures import GPU_OPERATOR, figures
 from tests.chart.conftest import run_helm  # noqa: F401 - a fixture
 from tests.golden.update import examples
-from tests.nvidia import charts
+from tests.nvidia import charts, update
 
 pytestmark = [
     pytest.mark.nvidia, pytest.mark.helm, pytest.mark.skipif(charts.folder() is None, reason="NVIDIA=FOLDER is not given"),
@@ -44,7 +44,7 @@ def own_paths(stack: str) -> dict[str, upstream.ValueFact]:
 @pytest.mark.parametrize("stack", CHARTS)
 def test_every_value_that_a_template_reads_is_known(stack: str, chart_of: dict[str, Path]) -> None:
     read, whole = charts.read_paths(chart_of[stack])
-    known, dropped = own_paths(stack), upstream._dropped(CHARTS[stack])
+    known, dropped = own_paths(stack), upstream.dropped(CHARTS[stack])
     leaves = {path for path in read if not any(other.startswith(f"{path}.") for other in read)}
 
     def is_told(path: str) -> bool:
@@ -128,13 +128,7 @@ def unknown(value: Any, schema: dict[str, Any], path: str = "") -> Iterator[str]
             yield from unknown(item, schema.get("items", {}), f"{path}[]")
 
 
-@pytest.mark.parametrize(("path", "words"), [
-    (path, fact.words) for path, fact in own_paths("gpu-operator").items() if fact.words or fact.least is not None])
-def test_words_and_numbers_are_the_cluster_policys(path: str, words: tuple[str, ...], chart_of: dict[str, Path]) -> None:
-    crd = yaml.safe_load((chart_of["gpu-operator"] / "crds/nvidia.com_clusterpolicies.yaml").read_text())
-    place = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    for key in path.replace("gpuPodDeletion", "podDeletion").split("."):
-        place = place["properties"][key]
-    assert set(words) == set(place.get("enum", ()))
-    least = own_paths("gpu-operator")[path].least
-    assert least is None or place.get("minimum", 0) == least
+@pytest.mark.parametrize("stack", CHARTS)
+def test_the_schema_of_values_is_what_the_generator_finds(stack: str, chart_of: dict[str, Path]) -> None:
+    committed = (resources.upstream() / f"{CHARTS[stack]}.values.json").read_text()
+    assert update.generated(stack, chart_of[stack]) == committed, "make upstream NVIDIA=FOLDER, and read the diff"

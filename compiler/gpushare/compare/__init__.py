@@ -8,7 +8,7 @@ away may be in use. Pods on nodes that no former pool had are not counted.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpushare.compare import effects, files, gpus, nodes, offers, sides
+from gpushare.compare import affected, bundles, files, gpus, nodes, offers, sides
 from gpushare.compare.changes import Amount, Change, Comparison, Move, PoolChange, total
 from gpushare.compare.files import Files
 from gpushare.compare.nodes import Cluster, GeometryOf
@@ -19,19 +19,20 @@ __all__ = ["compare"]
 
 
 def compare(
-    old: Mapping[str, Any], new: Mapping[str, Any], geometry_of: GeometryOf, bundles: tuple[Files, Files] = ({}, {})
+    old: Mapping[str, Any], new: Mapping[str, Any], geometry_of: GeometryOf, texts: tuple[Files, Files] = ({}, {})
 ) -> Comparison:
-    """What happens when `new` replaces `old`, both `nodes/pools.yaml` documents; `bundles` are all files of both sides."""
-    changed = files.changes(*bundles)
+    """What happens when `new` replaces `old`, both `nodes/pools.yaml` documents; `texts` are all files of both bundles."""
+    changed = files.changes(*texts)
     before, after = sides.pools(old), sides.pools(new)
-    terms = [effects.terms(side) for side in bundles]
+    terms = [bundles.terms(side) for side in texts]
     same = frozenset(name for name, term in terms[0].items() if terms[1].get(name) == term)
     cluster = Cluster(before=before, after=after, geometry_of=geometry_of, same_terms=same)
     moves = cluster.moves()
     changes = tuple(_pool(name, cluster, moves) for name in sorted(before.keys() | after.keys()))
-    outages = (outage(one, cluster, moves, effects.policy(bundles[1], one.name)) for one in changes)
+    spec = {one.name: bundles.policy(texts[1], one.name) or bundles.policy(texts[0], one.name) for one in changes}
+    outages = (outage(one, cluster, moves, spec[one.name]) for one in changes)
     quotas = offers.quotas(sides.quotas(old), sides.quotas(new), before, after)
-    found = effects.effects(*bundles, changed, cluster.successors)
+    found = affected.effects(*texts, changed, cluster.successors)
     return Comparison(
         pools=changes,
         capacity=offers.capacity(before, after),

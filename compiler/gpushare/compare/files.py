@@ -21,7 +21,8 @@ _VALUES = "chart/values.yaml"
 _CONFIGMAPS = ("chart/files/", "nodes/", "README.md", lock.FILE)
 """What becomes ConfigMaps of ours, and what is for people and for the compiler alone."""
 
-_COMMENTED = (".yaml", ".tpl")
+_TEMPLATES = "chart/templates/"
+"""Of Helm: what looks like a comment there may hold actions, and is printed all the same."""
 
 
 class Kind(StrEnum):
@@ -94,14 +95,12 @@ def _without_digests(document: dict[str, Any]) -> dict[str, Any]:
 
 def _differs_in_comments(path: str, before: str, after: str) -> bool:
     """Whether only comments differ. What looks like one may be a line of a text, which only a parser can tell."""
-    if _uncommented(path, before) != _uncommented(path, after):
+    if not path.endswith(".yaml") or path.startswith(_TEMPLATES) or _uncommented(before) != _uncommented(after):
         return False
-    return not path.endswith(".yaml") or not settings(parsed(path, before), parsed(path, after))
+    return not settings(parsed(path, before), parsed(path, after))
 
 
-def _uncommented(path: str, text: str) -> str:
-    if not path.endswith(_COMMENTED):
-        return text
+def _uncommented(text: str) -> str:
     return "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("#"))
 
 

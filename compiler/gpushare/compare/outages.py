@@ -1,11 +1,11 @@
 """How long nodes are out of service, and how many at once: from the pool's rollout, and from measured times. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpushare.compare.changes import Change, Move, Outage, PoolChange
-from gpushare.compare.nodes import Cluster
-from gpushare.compare.sides import PoolSide
+from gpushare.compare.nodes import Cluster, released
+from gpushare.compare.sides import PoolSide, exclusive
 from gpushare.selectors import POOL_LABEL
 
 _RELABEL_SECONDS = 5
@@ -17,45 +17,41 @@ _MODE_SECONDS = 60
 
 
 def outage(change: PoolChange, cluster: Cluster, moves: Sequence[Move], spec: Mapping[str, Any]) -> Outage | None:
-    """What the change means for nodes that become or stay the pool's; `spec` is its new policy's. None where none goes out.
+    """What the change means for nodes that become or stay the pool's, and for those that leave it for none. None: none is out.
 
-    Nodes that go to no pool are not counted: no rollout paces them.
+    `spec` is its new policy's, or its last one's where the pool is gone: nodes leave in the turns of the pool that they leave.
     """
-    rollout, new = spec.get("rollout") or {}, cluster.after.get(change.name)
-    if new is None or not rollout:
+    rollout = spec.get("rollout") or {}
+    nodes = change.nodes.after if change.name in cluster.successors.values() else change.touched
+    if not rollout or nodes == 0 or change.successor is not None:
         return None
-    sources = _sources(change, cluster, moves)
-    seconds = max((_seconds(old, new) for old in sources), default=0)
-    nodes = _nodes(change, cluster, moves)
-    if not seconds or nodes == 0:
+    seconds = max((_seconds(old, new) for old, new in _ways(change, cluster, moves)), default=0)
+    if not seconds:
         return None
     return Outage(
         pool=change.name,
         nodes=nodes,
-        at_once=_at_once(rollout["maxUnavailable"], change.nodes.after),
+        at_once=_at_once(rollout["maxUnavailable"], change.nodes.after or change.nodes.before),
         seconds=seconds,
         drain_seconds=rollout["drainTimeoutSeconds"],
         on_busy=rollout["onBusy"],
     )
 
 
-def _sources(change: PoolChange, cluster: Cluster, moves: Sequence[Move]) -> list[PoolSide | None]:
-    """What the nodes were before; None where nobody knows."""
-    name = change.name
-    found: list[PoolSide | None] = [cluster.before.get(move.source or "") for move in moves if move.target == name]
-    found += [cluster.before[gone] for gone, successor in cluster.successors.items() if successor == name]
+def _ways(change: PoolChange, cluster: Cluster, moves: Sequence[Move]) -> Iterator[tuple[PoolSide | None, PoolSide]]:
+    """What the nodes were, None where nobody knows, and what they become."""
+    name, old, new = change.name, cluster.before.get(change.name), cluster.after.get(change.name)
+    leaves = any(move.source == name and move.target is None for move in moves)
+    if old is not None and (leaves or (new is None and not old.names)):
+        yield old, exclusive(old)
+    if new is None:
+        return
+    yield from ((cluster.before.get(move.source or ""), new) for move in moves if move.target == name)
+    yield from ((cluster.before[gone], new) for gone, successor in cluster.successors.items() if successor == name)
     if change.change in {Change.RELABEL, Change.REPARTITION}:
-        found.append(cluster.before[name])
+        yield old, new
     if change.selector_changes or (change.change is Change.NEW and change.disturbed != 0):
-        found.append(None)
-    return found
-
-
-def _nodes(change: PoolChange, cluster: Cluster, moves: Sequence[Move]) -> int | None:
-    if change.name in cluster.successors.values():
-        return change.nodes.after
-    released = sum(move.source == change.name and move.target is None for move in moves)
-    return None if change.touched is None else change.touched - released
+        yield None, new
 
 
 def _seconds(old: PoolSide | None, new: PoolSide) -> int:
@@ -64,6 +60,7 @@ def _seconds(old: PoolSide | None, new: PoolSide) -> int:
         return _MODE_SECONDS
     if old.card == new.card and old.layouts == new.layouts:
         alike = (old.profile, old.resources, _labels(old)) == (new.profile, new.resources, _labels(new))
+        alike = alike or not (new.profile or released(old))  # nobody suffers where whole GPUs are released
         return 0 if alike else _RELABEL_SECONDS
     return _LAYOUT_SECONDS if _modes(old) == _modes(new) else _MODE_SECONDS
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare.record import Record
+from gpushare.record import Record, replace
 
 WHOLE_GPU = "nvidia.com/gpu"
 """What a GPU offers that is not shared, also on a node that gpushare has released."""
@@ -79,6 +79,11 @@ def quotas(document: Mapping[str, Any]) -> dict[tuple[str, str], int]:
 def released(pool: PoolSide) -> tuple[Gpu, ...]:
     """The pool's GPUs after gpushare has let go of them: whole, not shared."""
     return tuple((Device(resource=WHOLE_GPU, profile=None, start=0, replicas=1),) for _ in pool.gpus)
+
+
+def exclusive(pool: PoolSide) -> PoolSide:
+    """What the pool's nodes are after that: of no pool, with the plugin's own default for a profile."""
+    return replace(pool, mode="exclusive", profile="", gpus=released(pool), resources={WHOLE_GPU: len(pool.gpus)}, labels={})
 
 
 def _pool(entry: Mapping[str, Any]) -> PoolSide:

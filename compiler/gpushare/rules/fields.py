@@ -55,11 +55,11 @@ def _namespaces(pool: Pool) -> Iterator[_Wrong]:
 
 def _tolerations(pool: Pool) -> Iterator[_Wrong]:
     for number, toleration in enumerate(pool.tolerations):
-        for field, message, hint in _toleration(toleration):
+        for field, message, hint in wrong_in_toleration(toleration):
             yield ("tolerations", number, field), False, message, hint
 
 
-def _toleration(toleration: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def wrong_in_toleration(toleration: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """(field, message, hint) of what Kubernetes' own validation would refuse."""
     key, operator = str(toleration.get("key", "")), toleration.get("operator", "Equal")
     value, effect = str(toleration.get("value", "")), toleration.get("effect")

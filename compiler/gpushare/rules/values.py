@@ -1,6 +1,5 @@
 """Rules on `platform.values`, each value of which must be one that the upstream chart reads: GS708 to GS711 and GS723."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,32 +7,15 @@ from gpushare import upstream
 from gpushare.diagnostics import Finding, Path, Severity
 from gpushare.intent import Partitioner, Platform, Stack
 from gpushare.owned_values import ARGUMENTS, ENVIRONMENT, owned
+from gpushare.record import replace
+from gpushare.rules import fields
 from gpushare.rules.phrases import listing
 from gpushare.rules.rule import Context, Rule
-from gpushare.units import is_dns_subdomain, is_host_path
-from gpushare.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart, ValueKind
+from gpushare.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart
 
 HERE = ("spec", "platform", "values")
 
-_NUMBER = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
-
-_QUANTITY = re.compile(rf"[+-]?{_NUMBER}([KMGTP]i|[numkMGTP]|[eE][+-]?{_NUMBER})?\Z")
-"""As the ClusterPolicy writes it: it is narrower than Kubernetes' own."""
-
-MOST = (1 << 31) - 1
-"""What Kubernetes keeps counts and seconds in."""
-
 Steps = tuple[str, ...]
-
-_KINDS = {
-    ValueKind.STRING: "a string",
-    ValueKind.BOOL: "true or false",
-    ValueKind.INTEGER: "a whole number",
-    ValueKind.INT_OR_STRING: "a whole number or a string",
-    ValueKind.MAP: "a mapping",
-    ValueKind.LIST: "a list",
-}
-
 
 def _walk(chart: UpstreamChart, values: Mapping[str, Any], above: Steps = ()) -> Iterator[tuple[Steps, Any, Any]]:
     """(path, value, what the chart makes of it) for every value, and for every section that is not a mapping."""
@@ -85,106 +67,37 @@ def check_dropped(context: Context) -> Iterator[Finding]:
 
 
 def check_type(context: Context) -> Iterator[Finding]:
-    """GS710: a value of another type than the chart expects."""
+    """GS710: a value that the chart does not expect, or the API server refuses."""
     for chart, path, value, verdict in _judged(context):
         if not isinstance(verdict, Known):
             continue
-        if verdict.fact is None:  # even null: the chart's templates would look for values below it, and fail
-            message, hint = f"{'.'.join(path)} holds other values", "write a mapping"
-        elif not upstream.type_matches(verdict.fact, value):
-            expected = _KINDS.get(verdict.fact.kind, "another type")
-            message, hint = f"{'.'.join(path)} must be {expected}", f"its default is {_show(verdict.fact.default)}"
-        elif isinstance(value, str) and (wrong := _unusable(path, value)):
-            message, hint = f"{'.'.join(path)}: {value!r} {wrong[0]}", wrong[1]
-        else:
-            yield from _bad_inside(chart, path, value)
-            continue
-        yield Finding(code="GS710", message=message, hints=(hint,), path=(*HERE, *path))
+        where: Path = (*HERE, *path)
+        if verdict.fact is not None:
+            wrong = upstream.violations(chart, verdict.fact, value, where)
+            yield from (replace(one, code="GS710") for one in wrong)
+            if not wrong:
+                yield from _bad_entries(path, value)
+        elif not (value is None and verdict.nullable):  # the chart's templates would look for values below it, and fail
+            message = f"{'.'.join(path)} holds other values"
+            yield Finding(code="GS710", message=message, hints=("write a mapping",), path=where)
 
 
-def _unusable(path: Steps, value: str) -> tuple[str, str] | None:
-    """What is wrong with a text, and what to write, where it becomes a name or a path in our own objects as well."""
-    if ".".join(path) in ("operator.runtimeClass", "runtimeClassName") and value and not is_dns_subdomain(value):
-        return "is no name for a RuntimeClass", "write lower-case letters, digits, inner hyphens and dots"
-    if path[0] == "hostPaths" and (not is_host_path(value) or (value == "/" and path[-1] == "kubeletRootDir")):
-        return "is no folder on the nodes", "write an absolute path without .., such as /var/lib/kubelet"
-    return None
-
-
-def _bad_inside(chart: UpstreamChart, path: Steps, value: object) -> Iterator[Finding]:
-    """Words, numbers and entries that the API server refuses, also in mappings of which the templates print everything."""
-    dotted = ".".join(path)
-    held, fact, pattern = upstream.inside(chart, dotted), chart.path(dotted), upstream.pattern(chart, dotted)
-    if fact and fact.words and value is not None and value not in fact.words:
-        yield _refused(path, f"cannot be {value!r}", f"write {listing(fact.words, 'or')}")
-    elif fact and fact.least is not None and value is not None and not _is_count(value, fact.least):
-        yield _refused(path, f"cannot be {value!r}", f"write a number from {fact.least} to {MOST}")
-    elif pattern and isinstance(value, str) and not re.fullmatch(pattern, value):
-        yield _refused(path, f"cannot be {value!r}", f"write what matches {pattern}")
-    elif path[-1] == "env":
-        yield from _bad_variables(path, value, closed=held == "variables")
-    elif held:
-        yield from _bad_entries(held, path, value)
-    elif isinstance(value, Mapping):
-        for key, below in value.items():
-            yield from _bad_inside(chart, (*path, key), below)
-
-
-def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST
-
-
-def _refused(path: Sequence[str | int], message: str, hint: str) -> Finding:
-    shown = ".".join(map(str, path))
-    return Finding(code="GS710", message=f"{shown} {message}", hints=(hint,), path=(*HERE, *path))
-
-
-def _bad_entries(held: str, path: Steps, value: object) -> Iterator[Finding]:
-    entries: Iterable[tuple[str | int, object]] = ()
-    if isinstance(value, Mapping):
-        entries = value.items()
-    elif isinstance(value, list | tuple):
-        entries = enumerate(value)
-    for key, entry in entries:
-        if held == "quantities":
-            text = str(entry) if isinstance(entry, int) and not isinstance(entry, bool) else entry
-            if not (entry is None or (isinstance(text, str) and _QUANTITY.match(text))):
-                yield _refused((*path, key), f"cannot be {entry!r}", "write a quantity, such as 500m or 2Gi, in quotes")
-        elif not (isinstance(entry, str) or entry is None):
-            yield _refused((*path, key), "must be a string", f"write it in quotes: \"{_plain(entry)}\"")
-
-
-def _plain(entry: object) -> str:
-    """A number or a bool as YAML writes it; for anything else a placeholder."""
-    return _show(entry) if isinstance(entry, int | float) else "text"
-
-
-def _bad_variables(path: Steps, value: object, *, closed: bool) -> Iterator[Finding]:
-    """Lists of environment variables are merged with ours by name, so each entry must have one; its value must be text.
-
-    `closed`: the API server knows nothing but these two.
-    """
-    for number, entry in enumerate(value if path[-1] == "env" and isinstance(value, list | tuple) else ()):
+def _bad_entries(path: Steps, value: Any) -> Iterator[Finding]:
+    """What no schema says of the entries of a list: tolerations as Kubernetes judges them, variables given twice."""
+    names: set[str] = set()
+    for number, entry in enumerate(value if isinstance(value, list | tuple) else ()):
         where: Path = (*HERE, *path, number)
-        if not (isinstance(entry, Mapping) and isinstance(entry.get("name"), str) and entry["name"]):
-            message, hint = f"an entry of {'.'.join(path)} must be a variable with a name", 'write {name: NAME, value: "text"}'
-            yield Finding(code="GS710", message=message, hints=(hint,), path=where)
-        elif not isinstance(entry.get("value", ""), str):
-            message, hint = f"the value of {entry['name']} must be text", f"write it in quotes: \"{_show(entry['value'])}\""
-            yield Finding(code="GS710", message=message, hints=(hint,), path=(*where, "value"))
-        elif closed and (others := [key for key in entry if key not in ("name", "value")]):
-            message = f"{'.'.join(path)} takes only name and value, not {listing(others)}"
-            hint = 'write {name: NAME, value: "text"}'
-            yield Finding(code="GS710", message=message, hints=(hint,), path=(*where, others[0]), on_key=True)
-        elif "valueFrom" in entry and "value" in entry:
-            message, hint = f"{entry['name']} has both value and valueFrom", "leave one of the two out"
-            yield Finding(code="GS710", message=message, hints=(hint,), path=where)
-
-
-def _show(default: object) -> str:
-    from json import dumps  # noqa: PLC0415 - only an error pays for it
-
-    return dumps(default)
+        if path[-1] == "tolerations":
+            for field, message, hint in fields.wrong_in_toleration(entry):
+                yield Finding(code="GS710", message=message, hints=(hint,), path=(*where, field))
+        elif path[-1] == "env":
+            if "valueFrom" in entry and "value" in entry:
+                message, hint = f"{entry['name']} has both value and valueFrom", "leave one of the two out"
+                yield Finding(code="GS710", message=message, hints=(hint,), path=where)
+            elif entry["name"] in names:
+                message, hint = f"{entry['name']} is there twice", "leave one of the two out"
+                yield Finding(code="GS710", message=message, hints=(hint,), path=where)
+            names.add(entry["name"])
 
 
 def check_owned(context: Context) -> Iterator[Finding]:
@@ -231,7 +144,7 @@ def check_off(context: Context) -> Iterator[Finding]:
     ours: Mapping[str, str] | None = None
     for chart, path, value, verdict in _judged(context):
         ours = owned(context.intent, chart) if ours is None else ours
-        if not _is_read(verdict, value) or _taken(ours, path):
+        if not _is_read(chart, verdict, value) or _taken(ours, path):
             continue
         wanted = upstream.switches(chart, path)
         off = next((name for name in wanted if name != ".".join(path) and not _is_on(name, platform, chart)), None)
@@ -247,10 +160,10 @@ def check_off(context: Context) -> Iterator[Finding]:
             )
 
 
-def _is_read(verdict: object, value: object) -> bool:
+def _is_read(chart: UpstreamChart, verdict: object, value: object) -> bool:
     """Whether the chart knows the value, and it is of the right type and not the default: no other rule speaks of it."""
     if isinstance(verdict, Known) and verdict.fact is not None:
-        return upstream.type_matches(verdict.fact, value) and value != verdict.fact.default
+        return not upstream.violations(chart, verdict.fact, value, ()) and value != verdict.fact.default
     return isinstance(verdict, OpenMap)
 
 

@@ -1,0 +1,45 @@
+"""Who is affected by what differs between two bundles besides layouts: caps, actions, admission, namespaces, the stack. Pure.
+
+Says nothing where a side has none of it.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from gpushare.compare.bundles import POLICIES, VALUES, policy, values
+from gpushare.compare.effects import Effect, EffectKind
+from gpushare.compare.files import FileChange, Files
+from gpushare.compare.policy_effects import of_policy
+from gpushare.compare.stack_effects import of_namespace, of_upstream
+from gpushare.compare.value_effects import of_values
+from gpushare.record import NOTHING
+
+
+def effects(
+    old: Files, new: Files, changed: tuple[FileChange, ...], successors: Mapping[str, str] = NOTHING
+) -> tuple[Effect, ...]:
+    """Every effect of the files that differ, those of pools first. `successors`: pool that is gone → its nodes' new one."""
+    paths = {change.path for change in changed}
+    before, after = values(old), values(new)
+    denies = (after.get("admission") or {}).get("enforce", "deny") == "deny"
+    found: list[Effect] = []
+    for path in sorted(paths):
+        pool = path.removeprefix(POLICIES).removesuffix(".yaml")
+        if not path.startswith(POLICIES) or path not in old:
+            continue
+        if path in new:
+            found.append(Effect(kind=EffectKind.RESTARTS, pool=pool, subject="policy"))
+            found += of_policy(pool, policy(old, pool), policy(new, pool), denies)
+        else:
+            found += _gone(pool, successors.get(pool), old, new, denies)
+    if VALUES in paths and before and after:
+        found += of_values(before, after, successors)
+    found += of_namespace(old, new)
+    found += of_upstream(old, new, changed)
+    return tuple(found)
+
+
+def _gone(pool: str, successor: str | None, old: Files, new: Files, denies: bool) -> Iterator[Effect]:
+    """A pool that is gone: those who name it, and what its nodes' new policy changes."""
+    yield Effect(kind=EffectKind.UNPLACED, pool=pool, subject="gpushare.dev/pool", before=pool, after=successor)
+    if successor is not None:
+        yield from of_policy(successor, policy(old, pool), policy(new, successor), denies)

@@ -1,0 +1,49 @@
+"""Who is affected by what NVIDIA's charts are told, by other images, and by another namespace of the stack. Pure."""
+
+from collections.abc import Iterator
+
+from gpushare.compare.effects import Effect, EffectKind
+from gpushare.compare.files import FileChange, Files, parsed
+
+_OPERATOR = "gpu-operator/values.yaml"
+_UPSTREAM = (_OPERATOR, "device-plugin/values.yaml")
+_OF_DRIVER = ("driver", "daemonsets")
+"""What the driver's DaemonSet is made of."""
+_OURS = "gpushare/node-runtime"
+_IMAGES = "images.txt"
+
+
+def of_upstream(old: Files, new: Files, changed: tuple[FileChange, ...]) -> Iterator[Effect]:
+    """What NVIDIA's components get told, and their images."""
+    driver = _runs_driver(old) or _runs_driver(new)
+    for change in changed:
+        if change.path in _UPSTREAM:
+            for one in change.settings:
+                kind = EffectKind.DRIVER if driver and one.path[0] in _OF_DRIVER else EffectKind.UPSTREAM
+                yield Effect(kind=kind, pool=None, subject=".".join(one.path), before=one.before, after=one.after)
+        elif change.path == _IMAGES:
+            before, after = (set(_images(side.get(_IMAGES, ""))) for side in (old, new))
+            if before != after:
+                both = {"before": sorted(before - after), "after": sorted(after - before)}
+                yield Effect(kind=EffectKind.DRIVER if driver else EffectKind.UPSTREAM, pool=None, subject="images", **both)
+
+
+def _runs_driver(files: Files) -> bool:
+    """Whether gpu-operator runs the driver, which its chart does unless it is told otherwise."""
+    found = parsed(_OPERATOR, files[_OPERATOR]) if _OPERATOR in files else None
+    return isinstance(found, dict) and (found.get("driver") or {}).get("enabled") is not False
+
+
+def _images(text: str) -> Iterator[str]:
+    """NVIDIA's; ours is a value of the chart too."""
+    return (line for line in text.splitlines() if line and not line.startswith("#") and _OURS not in line)
+
+
+def of_namespace(old: Files, new: Files) -> Iterator[Effect]:
+    """Another namespace is another release: Helm moves none."""
+    path = "namespace.yaml"
+    if old.get(path) == new.get(path) or path not in old or path not in new:
+        return
+    names = [(parsed(path, side[path]) or {}).get("metadata", {}).get("name") for side in (old, new)]
+    if names[0] != names[1]:
+        yield Effect(kind=EffectKind.REINSTALLED, pool=None, subject="namespace", before=names[0], after=names[1])

@@ -115,7 +115,7 @@ def test_the_page_for_a_merge_request_tells_the_operators_strategy() -> None:
     pool = "    a: {{card: a100-sxm4-40gb, gpusPerNode: 2, nodes: {{names: [n1]}}, {}}}\n"
     single = "sharing: {mode: mig, strategy: single, layout: {1g.5gb: 7}}"
     told = page(told_of(pool.format(MIG), pool.format(single)))
-    assert "**gpu-operator** `mig.strategy mixed → single`: the operator restarts the device plugin of every node at once" in told
+    assert "**gpu-operator** `mig.strategy mixed → single`: the operator restarts the device plugin of every node" in told
     assert "mig.strategy" not in page(told_of(pool.format(MIG), pool.format("sharing: {mode: mig, layout: {2g.10gb: 3}}")))
 
 

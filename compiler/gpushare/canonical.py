@@ -63,10 +63,12 @@ def intent_digest(intent: Intent) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | int | float):
+        return value
     if isinstance(value, Record):
         return {"kind": type(value).__name__} | {name: _plain(one) for name, one in fields(value).items()}
-    if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, tuple):
         return sorted((list(one) if isinstance(one, tuple) else _plain(one) for one in value), key=emit.canonical_json)
-    return [_plain(one) for one in value] if isinstance(value, list) else value
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value]

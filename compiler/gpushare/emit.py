@@ -88,24 +88,22 @@ def _nested(value: Any, indent: str, lead: str, write: Write) -> None:
 def _mapping(value: dict[str, Any], indent: str, lead: str, write: Write) -> None:
     deeper = indent + "  "
     for key, item in value.items():
-        head = lead + _key(key, indent)
-        lead = indent
         if item and isinstance(item, _NESTED):
-            write(head + "\n")
+            write(f"{lead}{_key(key, indent)}\n")
             _nested(item, deeper, deeper, write)
         else:
-            write(f"{head} {_scalar(item, deeper)}\n")
+            write(f"{lead}{_key(key, indent)} {_scalar(item, deeper)}\n")
+        lead = indent
 
 
 def _sequence(value: list[Any] | tuple[Any, ...], indent: str, lead: str, write: Write) -> None:
     deeper = indent + "  "
     for item in value:
-        head = lead + "- "
-        lead = indent
         if item and isinstance(item, _NESTED):
-            _nested(item, deeper, head, write)
+            _nested(item, deeper, f"{lead}- ", write)
         else:
-            write(f"{head}{_scalar(item, deeper)}\n")
+            write(f"{lead}- {_scalar(item, deeper)}\n")
+        lead = indent
 
 
 @lru_cache(maxsize=1 << 12)
@@ -118,11 +116,9 @@ def _key(key: object, indent: str) -> str:
 
 
 def _scalar(value: object, indent: str) -> str:
+    if isinstance(value, str):
+        return _literal(value, indent) if "\n" in value and indent and _is_literal(value) else _text(value)
     match value:
-        case str():
-            if "\n" in value and indent and _is_literal(value):
-                return _literal(value, indent)
-            return _text(value)
         case bool():
             return "true" if value else "false"
         case int():

@@ -177,7 +177,7 @@ class Territories:
         for name in dict.fromkeys(pool.nodes.names):
             rivals = [other for other in self._naming[name] if other.priority > pool.priority]
             taken = [theirs for other in rivals if (theirs := self._regions[other.name]) is not None]
-            left = self._less(own, taken)
+            left = self._less(own, taken) if taken else (own,)
             if left is None:
                 return None
             pieces += ((name, piece) for piece in left)

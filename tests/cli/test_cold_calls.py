@@ -24,7 +24,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     for command, rest in calls.items():
         program = ("import sys, json; before = set(sys.modules)\n"
                    f"sys.argv = ['gpushare', {command!r}, {str(INTENT)!r}, *{rest}]\n"
-                   "from gpushare.cli import main\nassert main() == 0\n"
+                   "from gpushare.cli import call\nassert call() == 0\n"
                    "print(json.dumps(sorted(set(sys.modules) - before)), file=sys.stderr)")
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         found[command] = set(json.loads(done.stderr.splitlines()[-1]))

@@ -74,7 +74,7 @@ def test_the_usual_calls_are_understood(arguments: list[str]) -> None:
 @pytest.mark.parametrize("command", ["check", "show", "compile"])
 def test_a_usual_call_imports_no_click(command: str, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("spec: [")
-    program = (f"import sys; sys.argv = ['gpushare', {command!r}, 'bad.yaml']; from gpushare.cli import main; code = main(); "
+    program = (f"import sys; sys.argv = ['gpushare', {command!r}, 'bad.yaml']; from gpushare.cli import call; code = call(); "
                "assert 'click' not in sys.modules, 'click'; sys.exit(code)")
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "GS003" in done.stdout + done.stderr) == (1, True)

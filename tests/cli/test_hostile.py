@@ -82,8 +82,8 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
 
 MEASURED = """
 import os, pathlib, re, sys
-from gpushare.cli import main
-code = main()
+from gpushare.cli import call
+code = call()
 sys.stdout.flush()
 # Not getrusage: its peak is inherited from the process that started this one.
 print(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1], file=sys.stderr)

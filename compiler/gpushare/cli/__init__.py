@@ -18,6 +18,17 @@ COMPLETE_VARIABLE = "_GPUSHARE_COMPLETE"
 
 
 def main() -> int:
+    """`call`, and the end of the process: giving back object after object would take longer than writing the bundle."""
+    code = call()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (AttributeError, OSError, ValueError):  # closed: the interpreter's own end deals with that
+        return code
+    os._exit(code)
+
+
+def call() -> int:
     """Run the command that the process was called with; the exit code."""
     # A run lasts a fraction of a second and leaves hardly any cycles: collecting them takes a fifth of it.
     gc.disable()
@@ -30,8 +41,6 @@ def main() -> int:
         return ExitCode.INTERRUPTED
     except Exception as problem:
         return _bug(problem)
-    finally:
-        gc.freeze()  # nor at exit
 
 
 def _run(program: str, arguments: list[str]) -> int:

@@ -172,12 +172,12 @@ def _holds_everywhere(key: str, values: labels.Values) -> bool:
 def check_terms(context: Context) -> Iterator[Finding]:
     """GS212: node affinity that no DaemonSet, or no bundle, can hold."""
     pools = context.intent.pools
-    written = [size for pool in pools if (size := _affinity_bytes(context, pool)) is not None]
+    sizes = [_affinity_bytes(context, pool) for pool in pools]
+    written = [size for size in sizes if size is not None]
     if sum(written) > MAX_BUNDLE_BYTES and max(written) <= MAX_DAEMONSET_BYTES:
         message = "the pools name so many nodes that the bundle cannot tell them apart: each pool excludes those of all others"
         yield Finding(code="GS212", message=message, hints=(_BY_LABEL,), path=("spec", "pools"))
-    for pool in pools:
-        size = _affinity_bytes(context, pool)
+    for pool, size in zip(pools, sizes, strict=True):
         if size is None:
             message = f"excluding the pools of higher priority takes too many alternatives ({MAX_ALTERNATIVES} are the most)"
             hint = "give those pools one label that they share, so that one expression excludes them"

@@ -7,7 +7,7 @@ PACKAGE = Path(__file__).parents[2] / "node-runtime" / "gpushare_node"
 
 PURE = {
     "document": {"collections.abc", "dataclasses", "enum", "re", "typing"},
-    "policy": {"collections.abc", "dataclasses", "enum", "gpushare_node.document", "re", "yaml"},
+    "policy": {"collections.abc", "dataclasses", "enum", "functools", "gpushare_node.document", "re", "yaml"},
     "partition.state": {"dataclasses", "enum"},
     "partition.operations": {"dataclasses", "gpushare_node.partition.state"},
     "partition.placing": {"collections", "collections.abc", "dataclasses"},

@@ -6,7 +6,6 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from difflib import ndiff
 from typing import Any, TextIO
 
 from gpushare_node.voice.log import escape
@@ -38,6 +37,8 @@ class Printer:
         detail = f": {result.detail}" if result.detail else ""
         self._say(f"{result.status.value:<8}{escape(result.target):<7} {escape(result.step + detail)}", result.status)
         if self._with_diff and result.before != result.after:
+            from difflib import ndiff  # noqa: PLC0415 - for those who ask for it alone
+
             for line in ndiff(result.before, result.after):
                 if not line.startswith("?"):
                     self._say(f"        {escape(line)}", _DIFF.get(line[0]))

@@ -3,6 +3,7 @@
 import logging
 import os
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from gpushare_node.apply.goal import Goal
 from gpushare_node.apply.pools import is_leaving
@@ -10,11 +11,13 @@ from gpushare_node.cli.parts import Api, Watches, folder, tenancy_file
 from gpushare_node.cli.reading import PolicyFileError, read_policy
 from gpushare_node.cli.run import Run
 from gpushare_node.document import PolicyError
-from gpushare_node.enforce.watch import Watch
 from gpushare_node.kube.cluster import ClusterError
 from gpushare_node.nvml.driver import DriverError
 from gpushare_node.policy import read
 from gpushare_node.voice.reasons import Reason
+
+if TYPE_CHECKING:
+    from gpushare_node.enforce.watch import Watch
 
 _LOOK_SECONDS = 15
 _LEAVING_SECONDS = 60

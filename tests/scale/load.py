@@ -172,7 +172,7 @@ class Crowd:
             "bookmarks": taken.bookmarks / real, "bytes": taken.received / node_seconds,
             # How far the machine falls behind the time that is simulated: what is late is asked less often.
             "late": sum(self._late) / max(1, len(self._late)),
-            "kinds": {name: count / node_seconds for name, count in sorted(taken.requests.items())},
+            "kinds": taken.kinds(node_seconds),
         }  # fmt: skip
 
     def rest(self) -> dict[str, Any]:
@@ -194,8 +194,8 @@ class Crowd:
         sys.stdin.readline()
         self.clock.sleep(_RESTART_SECONDS)
         taken = self.traffic.take()
-        return {"requests": taken.requests.total() / len(self.nodes), "bytes": taken.received / len(self.nodes),
-                "kinds": {name: count / len(self.nodes) for name, count in sorted(taken.requests.items())}}  # fmt: skip
+        each = {"requests": taken.requests.total(), "unanswered": taken.unanswered, "bytes": taken.received}
+        return {name: count / len(self.nodes) for name, count in each.items()} | {"kinds": taken.kinds(len(self.nodes))}
 
     def queue(self, text: str) -> dict[str, Any]:
         """All wait for a turn, which other nodes hold."""

@@ -4,12 +4,15 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
+from gpushare_node.kube.cluster import ClusterError
 from gpushare_node.kube.connection import METADATA_LIST, Connection, Json, Request
 
 NODES = "/api/v1/nodes"
 _MARK = "example.org/simulated"
 _ENOUGH_SECONDS = 3600.0
+_NOT_FOUND = 404
 
 
 def simulated(name: str, purpose: str, labels: dict[str, str], status: Json) -> Json:
@@ -48,4 +51,13 @@ def _clear(connection: Connection, purpose: str) -> None:
     while names := [one["metadata"]["name"] for one in connection.pages(NODES, selector, METADATA_LIST)]:
         assert time.monotonic() < deadline
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda name: connection.ask(Request(method="DELETE", path=f"{NODES}/{name}")), names))
+            list(pool.map(partial(_delete, connection), names))
+
+
+def _delete(connection: Connection, name: str) -> None:
+    try:
+        connection.ask(Request(method="DELETE", path=f"{NODES}/{name}"))
+    except ClusterError as error:
+        # A request that was repeated may have been carried out the first time.
+        if error.status != _NOT_FOUND:
+            raise

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from gpushare_node.clock import Stopped
 from gpushare_node.kube.address import Address
+from gpushare_node.kube.cluster import ClusterError
 from gpushare_node.kube.connection import JSON, Connection, Json, Request, _Answer
 
 
@@ -40,28 +41,40 @@ class FastTime:
 
 @dataclass(kw_only=True)
 class Traffic:
-    """Requests, events of watches and bytes of answers, as they come. Bookmarks apart: the server's own clock sends them."""
+    """Requests, events of watches and bytes of answers, as they come. Bookmarks apart: the server's own clock sends them.
+
+    Apart as well: attempts that nobody answered.
+    """
 
     requests: Counter[str] = field(default_factory=Counter)
+    unanswered: int = 0
     events: int = 0
     bookmarks: int = 0
     received: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def note(self, *, request: str = "", received: int = 0, events: int = 0, bookmarks: int = 0) -> None:
+    def note(self, *, request: str = "", unanswered: int = 0, received: int = 0, events: int = 0, bookmarks: int = 0) -> None:
         """Count. From any thread."""
         with self._lock:
             self.requests[request] += bool(request)
+            self.unanswered += unanswered
             self.received += received
             self.events += events
             self.bookmarks += bookmarks
 
+    def kinds(self, share: float) -> dict[str, float]:
+        """Requests by verb and resource, divided by that."""
+        return {name: count / share for name, count in sorted(self.requests.items())}
+
     def take(self) -> "Traffic":
         """What was counted since the last time."""
         with self._lock:
-            taken = Traffic(requests=+self.requests, events=self.events, bookmarks=self.bookmarks, received=self.received)
+            taken = Traffic(
+                requests=+self.requests, unanswered=self.unanswered, events=self.events, bookmarks=self.bookmarks,
+                received=self.received,
+            )  # fmt: skip
             self.requests.clear()
-            self.events = self.bookmarks = self.received = 0
+            self.unanswered = self.events = self.bookmarks = self.received = 0
         return taken
 
 
@@ -83,7 +96,7 @@ class _Weighed(_Answer):
 
 
 class Observed(Connection):
-    """A node's connection. Every request counts, also one that is repeated or that nobody answers."""
+    """A node's connection. Every request counts, also one that is repeated."""
 
     def __init__(self, address: Address, clock: FastTime, traffic: Traffic) -> None:
         super().__init__(address, clock)
@@ -97,8 +110,12 @@ class Observed(Connection):
     def _send(self, request: Request, connect_seconds: float, read_seconds: float) -> _Answer:
         method = "WATCH" if "watch" in request.query else request.method
         kind = next((one for one in ("leases", "events", "pods", "daemonsets", "nodes") if f"/{one}" in request.path), "other")
+        try:
+            answer = super()._send(request, connect_seconds, read_seconds)
+        except ClusterError:
+            self._traffic.note(unanswered=1)
+            raise
         self._traffic.note(request=f"{method} {kind}")
-        answer = super()._send(request, connect_seconds, read_seconds)
         weighed = _Weighed(answer.request, answer.raw)
         weighed.traffic = self._traffic
         return weighed

@@ -52,7 +52,7 @@ def findings(
 ) -> list[Finding]:
     """The findings, at most MAX_FINDINGS and one that says how many more. `written` gives a value's own characters."""
     raw = list(judgements)
-    wording = _Wording(document=document, root=schema, written=written, whole=_subject(base))
+    wording = _Wording(document=document, root=schema, written=written, base=base)
     told = [pair for judgement in _first_causes(raw) for pair in wording.tell(judgement)]
     # What is only missing because its key is misspelt is told by that key's own finding.
     misspelt = set(wording.meant)
@@ -92,9 +92,9 @@ Told = Iterator[tuple[Finding, tuple[Path, ...]]]
 class _Wording:
     """Findings out of judgements. `meant` collects the fields that misspelt keys stand for."""
 
-    def __init__(self, *, document: object, root: Mapping[str, Any], written: Callable[[Path], str], whole: str) -> None:
+    def __init__(self, *, document: object, root: Mapping[str, Any], written: Callable[[Path], str], base: Path) -> None:
         self.document = document
-        self.whole = whole
+        self.base = base
         self.root = root
         self.written = written
         self.meant: list[Path] = []
@@ -124,7 +124,7 @@ class _Wording:
                 yield Finding(code=code, message=f"{self._subject(judgement.path)} {message}", hints=hints, path=path), ()
 
     def _subject(self, path: Path) -> str:
-        return _subject(path) if path else self.whole
+        return _subject((*self.base, *path))
 
     def _add(self, around: Mapping[str, Any], name: str) -> tuple[str, ...]:
         """How to write a field that is missing."""
@@ -146,7 +146,8 @@ class _Wording:
         field = {**self.root["definitions"].get(field.get("$ref", "").removeprefix("#/definitions/"), {}), **field}
         if "enum" in field or "const" in field:
             return (f"write {_either([_shown(word) for word in field.get('enum', [field.get('const')])])}",)
-        examples = [_as_written(example) for example in field.get("examples", [field["default"]] if "default" in field else [])]
+        default = [field["default"]] if field.get("default") not in (None, "") else []
+        examples = [_as_written(example) for example in field.get("examples", default)]
         if examples:
             return (f"such as {_either(examples)}",)
         kinds, said = field.get("type", ""), field.get("patternErrorMessage", "")

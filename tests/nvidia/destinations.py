@@ -66,7 +66,7 @@ def destinations(name: str, chart: Path, leaves: Mapping[str, Any]) -> dict[str,
 def _destination(kind: str, where: Where, scalar: object, default: object, mark: str) -> Destination:
     """The place of what stands where the default does: of a list or mapping, one step above the mark."""
     nested = isinstance(default, list | dict)
-    whole = str(scalar) == mark and (not nested or where[-1] in (0, "mark"))
+    whole = str(scalar) == mark and (not nested or isinstance(where[-1], int) or where[-1] == "mark")
     return Destination(kind=kind, path=where[:-1] if nested else where, plain=not isinstance(scalar, str), whole=whole)
 
 

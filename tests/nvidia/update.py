@@ -149,8 +149,10 @@ class Charted:
             schema = {**schema, "type": _guessed(asked)}
         if key in rules.MAPS and "$ref" not in schema:
             schema = {**schema, **_mapping(*rules.MAPS[key])}
-        if plain and schema.get("type") == "string" and not {"enum", "pattern"} & (asked.keys() | schema.keys()):
+        if plain and schema.get("type") == "string" and not {"enum"} & (asked.keys() | schema.keys()):
             schema = {**schema, **rules.UNQUOTED}
+            if "patternErrorMessage" in asked:
+                asked = {**asked, "patternErrorMessage": f"{asked['patternErrorMessage']}, and no number or word of YAML"}
         if plain and "enum" in schema:
             schema = {**schema, "enum": [*schema["enum"], ""]}  # nothing is printed then, or nothing behind the colon
         schema = rules.merged(schema, asked)

@@ -148,6 +148,13 @@ def test_values_of_a_part_that_the_intent_switches_on() -> None:
     assert codes(platform=of_ours) == ["GS711"]
 
 
+def test_an_entry_is_named_with_its_list_and_an_empty_default_is_no_example() -> None:
+    (entry,) = judged(written(pool(), platform="{values: {toolkit: {env: [null]}}}"))
+    assert entry.message == "env[0] must be a mapping, not nothing"
+    (tag,) = judged(written(pool(), platform="{stack: device-plugin, values: {image: {tag: a b}}}"))
+    assert tag.hints == ("its default is empty text",)
+
+
 def test_a_key_with_dots_is_answered_with_the_mappings_that_are_meant() -> None:
     (finding,) = judged(written(pool(), platform='{values: {"dcgm.enabled": true}}'))
     assert finding.message == "'dcgm.enabled' is one key, and gpu-operator has none with dots"
@@ -197,6 +204,12 @@ def test_every_owned_path_is_one_that_the_chart_reads(stack: str) -> None:
         ("gpu-operator", "operator: {resources: {limits: {gpu: 1}}}", "operator/resources/limits"),
         ("gpu-operator", "operator: {env: [{name: A, value: b}, {name: A, value: c}]}", "operator/env/1"),
         ("gpu-operator", "operator: {imagePullPolicy: Sometimes}", "operator/imagePullPolicy"),
+        ("gpu-operator", "operator: {env: [null]}", "operator/env/0"),
+        ("gpu-operator", "operator: {env: [{name: A, valueFrom: {secretKeyRef: {name: a}}}]}",
+         "operator/env/0/valueFrom/secretKeyRef/key"),
+        ("gpu-operator", "nameOverride: '1'", "nameOverride"),
+        ("device-plugin", "priorityClassName: '12'", "priorityClassName"),
+        ("device-plugin", "runtimeClassName: 'true'", "runtimeClassName"),
         ("gpu-operator", "operator: {priorityClassName: 'true: x'}", "operator/priorityClassName"),
         ("gpu-operator", "driver: {secretEnv: '12'}", "driver/secretEnv"),
         ("gpu-operator", "dcgmExporter: {version: 'a b'}", "dcgmExporter/version"),
@@ -250,7 +263,7 @@ def test_what_the_api_server_would_refuse_inside_a_value(stack: str, values: str
         ("gpu-operator", "driver: {startupProbe: {failureThreshold: 200}}"),
         ("gpu-operator", "toolkit: {resources: {limits: {cpu: 2, memory: 1.5Gi}, requests: {cpu: 500m}}}"),
         ("gpu-operator", "toolkit: {env: [{name: A, value: b}, {name: B}]}"),
-        ("gpu-operator", "operator: {env: [{name: A, valueFrom: {fieldRef: {}}}], nodeSelector: {a: b}}"),
+        ("gpu-operator", "operator: {env: [{name: A, valueFrom: {fieldRef: {fieldPath: a}}}], nodeSelector: {a: b}}"),
         ("device-plugin", "deviceListStrategy: 'envvar, volume-mounts', deviceIDStrategy: index, nvidiaDriverRoot: /"),
         ("device-plugin", "nameOverride: own, nodeSelector: {a: b}, updateStrategy: {type: OnDelete}"),
         ("gpu-operator", "operator: {tolerations: [{operator: Exists}], logging: {level: 5}, resources: {limits: {cpu: 0.5}}}"),

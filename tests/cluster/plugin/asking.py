@@ -22,15 +22,15 @@ class Asked:
 
     def answers(self) -> dict[str, Any]:
         """What is registered, preferred, given and refused."""
-        first, last = self._ids[0], self._ids[-1]
+        first, last, two = self._ids[0], self._ids[-1], min(2, len(self._ids))
         of_first = [one for one in self._ids if device_of(one) == device_of(first)]
         return {
             "options": self._ask("GetDevicePluginOptions"),
             "shares of each device": sorted(Counter(map(device_of, self._ids)).values()),
             "replicas": sorted({one.partition("::")[2] for one in self._ids}),
             "one is preferred": self._prefers(self._ids, (), 1),
-            "two are preferred": self._prefers(self._ids, (), 2),
-            "one and a required one": self._prefers(self._ids, (last,), 2),
+            "two are preferred": self._prefers(self._ids, (), two),
+            "one and a required one": self._prefers(self._ids, (last,), two),
             "one of a device that has given one": self._prefers([one for one in self._ids if one != first], (), 1),
             "all of one device": self._prefers(of_first, (), len(of_first)),
             "one is given": self._gives(first),

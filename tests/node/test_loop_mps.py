@@ -70,6 +70,15 @@ def test_114_the_offer_of_the_former_config_is_not_taken_for_that_of_the_new_one
     assert seen == [True], "the plugin had begun anew when pods were let in"
 
 
+def test_115_while_the_plugin_waits_for_the_mps_daemon_it_is_not_told_to_begin_anew(tmp_path: Path, api: ApiServer) -> None:
+    node = LoopNode(tmp_path, api, A100)
+    assert node.run(bare(mig(SEVEN))).reason is Reason.READY
+    begun, node.is_plugin_deaf = node.clock.now(), True
+    node.on_tick = lambda _: setattr(node, "is_plugin_deaf", node.clock.now() - begun < 90)
+    assert node.run(MPS).reason is Reason.READY
+    assert node.labels()[PLUGIN_LABEL] == f"{MPS.profile}-a"
+
+
 def test_114_a_plugin_that_never_begins_anew_is_believed_in_the_end(node: LoopNode) -> None:
     node.stop_mps()
     node.is_plugin_deaf = True

@@ -13,13 +13,15 @@ from gpushare_node.apply.visit import Relabelling, Visit
 from gpushare_node.host.folder import Published
 from gpushare_node.host.kubelet import CheckpointError
 from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL
-from gpushare_node.policy import Policy
+from gpushare_node.policy import Mode, Policy
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Status
 
 _WAIT_SECONDS = 300.0
 _GRACE_SECONDS = 30.0
 """A flip shows in kubelet's checkpoint within two seconds; a plugin that starts anew takes some more."""
+_MPS_GRACE_SECONDS = 120.0
+"""The plugin looks every half minute whether its MPS daemon answers, which comes after the feature labels. A flip ends both."""
 
 _MOST_FLIPS = 3
 _CONFLICT_SECONDS = 60.0
@@ -101,7 +103,8 @@ class Offering:
         now = self.visit.slept
         if self._applied_at is None:
             self._applied_at = now
-        if self._published is None or self._flips >= _MOST_FLIPS or now - self._applied_at < _GRACE_SECONDS * 2**self._flips:
+        grace = _MPS_GRACE_SECONDS if self.policy.mode is Mode.MPS else _GRACE_SECONDS
+        if self._published is None or self._flips >= _MOST_FLIPS or now - self._applied_at < grace * 2**self._flips:
             return
         self._flips += 1
         other = labels.flip(self._published)

@@ -201,8 +201,8 @@ def follow(stand: Stand, former: str, then: str, on_busy: str) -> None:
         phases = sorted(lab.phase(tenant) for tenant in tenants)
         left = spared * len(POOLS)
         assert phases == ["Gone"] * (len(tenants) - left) + ["Running"] * left
-        assert stand.differences() == {}
         lab.dismiss(*tenants)
+        assert stand.differences() == {}
 
 
 def steps(some: list[tuple[str, str, str]]) -> pytest.MarkDecorator:

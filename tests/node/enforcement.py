@@ -168,7 +168,7 @@ class Stage:
         self.mps: Any = changes.pop("mps", None)
         self.errands: Any = changes.pop("errands", Soon())
         self.marks: Any = changes.pop("marks", None)
-        self.deadline: float = changes.pop("deadline", 1.0)
+        self.deadline: float = changes.pop("deadline", 30.0)
         self.tenancy = folder / "tenancy.json"
         self.tenancy.write_text(tenancy_text(**changes.pop("tenancy", {})))
         self.ahead = 0.0

@@ -288,7 +288,7 @@ def test_41_a_zombie_has_ended_though_nobody_reaps_it(started: Ward) -> None:
 def test_a_process_whose_first_thread_has_ended_lives_on(started: Ward) -> None:
     code = (
         "import ctypes, threading, time\n"
-        "threading.Thread(target=lambda: (print('ready', flush=True), time.sleep(30))).start()\n"
+        "threading.Thread(target=lambda: (print('ready', flush=True), time.sleep(3600))).start()\n"
         "ctypes.CDLL(None).syscall(ctypes.c_long(60), 0)"
     )
     pid = started.pid(code)

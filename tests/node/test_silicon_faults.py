@@ -8,6 +8,7 @@ import pytest
 
 from tests.node.silicon import Silicon, build
 from tests.node.silicon.session import device, refused, run, session
+from tests.tools.waiting import PATIENCE
 
 
 def test_a_function_fails_as_often_and_from_when_on_and_where_it_is_told_to(silicon):
@@ -63,7 +64,7 @@ def test_48_a_call_that_hangs_blocks_no_other_gpu_and_heals(silicon):
         assert pynvml.nvmlDeviceGetName(device(0)) == "NVIDIA A100-SXM4-40GB"
         assert run(silicon, "print(N.nvmlDeviceGetCount())") == "8\n"
         silicon.heal()
-        hung.join(2)
+        hung.join(PATIENCE)
         assert not hung.is_alive()
 
 
@@ -157,7 +158,7 @@ def test_a_waiting_event_set_hears_of_a_fault_at_once(silicon):
         pynvml.nvmlDeviceRegisterEvents(device(0), 8, events)
         timer = threading.Timer(0.02, silicon.xid, (0, 43))
         timer.start()
-        assert pynvml.nvmlEventSetWait_v2(events, 5000).eventData == 43
+        assert pynvml.nvmlEventSetWait_v2(events, 60_000).eventData == 43
         timer.join()
         pynvml.nvmlEventSetFree(events)
 

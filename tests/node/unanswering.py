@@ -17,7 +17,7 @@ _INIT_OUT = struct.Struct("<IIIIHHIIHH32x")
 _OPEN_OUT = struct.Struct("<QII")
 _DETACH = 2
 
-_HOLD = "import os, sys, time\nfile = os.open(sys.argv[1], os.O_RDONLY)\nprint('open', flush=True)\ntime.sleep(60)"
+_HOLD = "import os, sys, time\nfile = os.open(sys.argv[1], os.O_RDONLY)\nprint('open', flush=True)\ntime.sleep(3600)"
 
 
 @contextmanager

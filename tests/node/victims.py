@@ -5,10 +5,11 @@ Whoever is started here leads a session of its own, as tenants do: nothing is se
 
 import os
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ _open = os.pidfd_open
 """Kept, for some tests take it away from the code under test."""
 
 _FILES = ("stat", "comm", "status", "maps", "ns", "fd")
-_LIFE_SECONDS = 30
+_LIFE_SECONDS = 3600
+"""Longer than any test waits: nobody ends by itself who is to be ended, or to be left alone."""
 
 _READY = "import sys, time, os, signal\nsys.stdout.write('ready\\n'); sys.stdout.flush()\n"
 OBEDIENT = f"{_READY}time.sleep({_LIFE_SECONDS})"
@@ -93,7 +95,9 @@ class Ward:
 
     def close(self) -> None:
         for process in self._started:
-            process.kill()
+            # With its children, who have its output open.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         for process in self._started:
             process.communicate()
 

@@ -23,7 +23,12 @@ from tests.tools.ports import free_port
 from tests.tools.waiting import PATIENCE, wait_for
 
 Done = subprocess.CompletedProcess[str]
-COMMAND = [sys.executable, "-m", "gpushare_node"]
+COMMAND = [sys.executable, "-c", """import pathlib, sys
+from gpushare_node.cli import main
+from gpushare_node.host import kubelet
+kubelet.read_checkpoint.__defaults__ = (pathlib.Path("/nowhere/kubelet_internal_checkpoint"),)
+sys.exit(main())"""]
+"""The command where no kubelet runs, whatever runs on this machine."""
 POOL = (
     "{card: a100-sxm4-40gb, nodes: {matchLabels: {p: x}}, gpusPerNode: 2, sharing: {mode: mig,"
     " layouts: [{gpus: [0], layout: {3g.20gb: 1, 1g.5gb: 4}}, {gpus: [1], layout: none}]}}"
@@ -114,7 +119,8 @@ def test_export_is_yaml_and_json_of_the_same_thing_with_placements_and_devices(d
 def test_export_fails_where_no_gpu_is_visible(tmp_path: Path) -> None:
     nothing = Silicon.make(tmp_path, ())
     environment = os.environ | nothing.environment
-    done = subprocess.run([*COMMAND, "export"], env=environment, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "gpushare_node", "export"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "no GPU is visible here" in done.stderr
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gpushare_node.apply.sight import see
-from gpushare_node.clock import SystemClock
+from gpushare_node.clock import SystemClock, wall_seconds
 from gpushare_node.enforce import inventory, upkeep
 from gpushare_node.enforce.errands import Errands
 from gpushare_node.enforce.loop import Loop
@@ -29,7 +29,7 @@ from gpushare_node.kube.server import Server
 from gpushare_node.procs.mps import MpsControl
 from tests.node import test_mps_control as mps_double
 from tests.node.api_server import ApiServer
-from tests.node.enforcement import NODE, Stage, await_end, container_id, lives, pod_uid, policy_text
+from tests.node.enforcement import NODE, NOON, Stage, await_end, container_id, lives, pod_uid, policy_text
 from tests.node.kube_scene import await_that, connection
 from tests.node.silicon import Silicon
 from tests.node.test_procs_real_cgroups import Groups, hierarchies
@@ -68,6 +68,8 @@ class House(Stage):
 
     def start(self) -> Any:
         self.clock = SystemClock()
+        # The API server's double starts containers by the real date.
+        self.ahead = wall_seconds() - self.clock.now() - NOON
         self.list = self.pod_list
         self.told = Server(self.wire, PLACE, self.quick, self.events)
         watch = super().start()

@@ -31,6 +31,7 @@ from tests.node.enforcement import (
     MAPPED,
     NAMESPACE,
     NODE,
+    NOON,
     SHARED,
     YOUNG,
     Hand,
@@ -157,6 +158,7 @@ class Siege:
             driver=Driver(self.census), processes=self.processes, pods=self.list, cluster=self.told,
             folder=Folder(self.folder / "state"), clock=self.clock, checkpoint=self.checkpoint,
             mps=self if self.mode == "mps" else None, tenants=TenancyFile(tenancy, NAMESPACE),
+            wall=lambda: NOON + self.clock.now(),
         )  # fmt: skip
         policy = policy_of(
             enforcement={"graceSeconds": 0, "mechanism": "watcher"}, mode=self.mode, profile=f"{self.mode}-01234567",

@@ -10,6 +10,7 @@ from typing import Any
 from gpushare.diagnostics import Finding, Path
 from gpushare.patterns import pattern
 from gpushare.record import Record, replace
+from gpushare.scalars import resolve
 
 MAX_RAW = 400
 """Judgements looked at: a text with more of them must be mended at its first ones before the rest is worth reading."""
@@ -18,7 +19,6 @@ MAX_FINDINGS = 100
 _NAMES = {"object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",
           "boolean": "true or false", "null": "nothing"}
 _WORD_LIST = pattern(r"\^\(([a-z|-]+)\)\$")
-_LOOKS_LIKE_A_NUMBER = pattern(r"[0-9.]+\Z")
 _OF_TYPE = {
     "object": ("write a mapping of fields",),
     "array": ("write a list",),
@@ -345,7 +345,7 @@ def _as_written(value: object) -> str:
         return "{" + ", ".join(f"{key}: {_as_written(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_as_written, value)) + "]"
-    return f'"{value}"' if isinstance(value, str) and _LOOKS_LIKE_A_NUMBER.match(value) else str(_shown(value))
+    return f'"{value}"' if isinstance(value, str) and resolve(value) != (value, "") else _shown(value)
 
 
 def _kind(value: object) -> str:

@@ -3,6 +3,8 @@
 Every parser returns None for what it does not accept: the schema and the rules turn that into findings with positions.
 """
 
+from collections.abc import Mapping
+
 from gpushare.patterns import pattern
 from gpushare.record import Record
 
@@ -11,6 +13,8 @@ MIB = 1 << 20
 _SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _SUFFIXES |= {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
 _QUANTITY = pattern(r"\+?(?=\.?[0-9])([0-9]{0,19})(?:\.([0-9]{0,9}))?(?:([kMGTPE]|[KMGTPE]i)|[eE]([-+]?[0-9]{1,2}))?\Z")
+_AMOUNT = pattern(r"\+?(?=\.?[0-9])([0-9]{0,19})(?:\.([0-9]{0,9}))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]([-+]?[0-9]{1,2}))?\Z")
+_BILLIONTHS = {"n": 1, "u": 10**3, "m": 10**6} | {suffix: factor * 10**9 for suffix, factor in _SUFFIXES.items()}
 _DURATION_PART = r"(?=\.?[0-9])([0-9]{0,9})(?:\.([0-9]{0,9}))?(h|ms|m|s|us|µs|μs|ns)"
 _DURATION = pattern(rf"\+?(?:0|(?:{_DURATION_PART})+)\Z")
 _DURATION_PARTS = pattern(_DURATION_PART)
@@ -52,14 +56,22 @@ def parse_quantity(value: object) -> int | None:
     if isinstance(value, int):
         return value if 0 < value < 1 << 63 else None
     match = _QUANTITY.match(value) if isinstance(value, str) else None
-    if not match:
-        return None
-    whole, fraction, suffix, exponent = match.groups()
-    fraction = fraction or ""
-    scaled = int(whole + fraction) * _SUFFIXES[suffix or ""]
-    power = int(exponent or 0) - len(fraction)
-    number = scaled * 10**power if power >= 0 else -(-scaled // 10**-power)
+    number = _rounded_up(match.groups(), _SUFFIXES) if match else 0
     return number if 0 < number < 1 << 63 else None
+
+
+def parse_amount(value: object) -> int | None:
+    """Billionths of any Kubernetes quantity (`500m`, `2Gi`, 0.5), to compare two of them; None for what is none."""
+    match = None if isinstance(value, bool) or not isinstance(value, str | int | float) else _AMOUNT.match(str(value))
+    return _rounded_up(match.groups(), _BILLIONTHS) if match else None
+
+
+def _rounded_up(parts: tuple[str | None, ...], factors: Mapping[str, int]) -> int:
+    whole, fraction, suffix, exponent = (part or "" for part in parts)
+    scaled = int(whole + fraction) * factors[suffix]
+    power = int(exponent or 0) - len(fraction)
+    ten: int = 10 ** abs(power)
+    return scaled * ten if power >= 0 else -(-scaled // ten)
 
 
 def parse_duration(value: object) -> int | None:

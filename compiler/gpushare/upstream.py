@@ -181,7 +181,8 @@ def paths(name: str) -> Mapping[str, ValueFact]:
 def violations(upstream: UpstreamChart, fact: ValueFact, value: object, base: Path) -> list[Finding]:
     """What the chart, or the API server after it, refuses of a value; `base` is where it stands. Helm removes what is null."""
     wanted = {**fact.schema, "definitions": _schema(upstream.name)["definitions"]}
-    return [] if value is None else schema.violations(_without_nulls(value), wanted, base)
+    needed = _read(f"{upstream.name}.notes.yaml")["needed"]
+    return [] if value is None and fact.path not in needed else schema.violations(_without_nulls(value), wanted, base)
 
 
 def _without_nulls(value: object) -> object:

@@ -3,6 +3,7 @@
 import pytest
 
 from gpushare import intent_reader, owned_values, source, upstream
+from gpushare.diagnostics import pointer
 from tests.rules.intents import codes, judged, one, pool, written
 
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -152,7 +153,7 @@ def test_an_entry_is_named_with_its_list_and_an_empty_default_is_no_example() ->
     (entry,) = judged(written(pool(), platform="{values: {toolkit: {env: [null]}}}"))
     assert entry.message == "env[0] must be a mapping, not nothing"
     (tag,) = judged(written(pool(), platform="{stack: device-plugin, values: {image: {tag: a b}}}"))
-    assert tag.hints == ("its default is empty text",)
+    assert tag.hints == ('its default is ""',)
 
 
 def test_a_key_with_dots_is_answered_with_the_mappings_that_are_meant() -> None:
@@ -281,3 +282,50 @@ def test_what_the_api_server_would_refuse_inside_a_value(stack: str, values: str
 def test_what_the_api_server_takes_inside_a_value(stack: str, values: str) -> None:
     driver = ", driver: {}" if stack == "gpu-operator" else ""
     assert codes(platform=f"{{stack: {stack}{driver}, values: {{{values}}}}}") == []
+
+
+@pytest.mark.parametrize(
+    ("stack", "values", "place", "hint"),
+    [
+        ("gpu-operator", "toolkit: {resources: {limits: {cpu: 1}, requests: {cpu: 1500m}}}", "toolkit/resources/requests/cpu",
+         "write limits: {cpu: 1500m}, or a smaller request"),
+        ("gpu-operator", "operator: {resources: {requests: {cpu: 0.6}}}", "operator/resources/requests/cpu",
+         "write limits: {cpu: 0.6}, or a smaller request"),
+        ("gpu-operator", "operator: {resources: {limits: {memory: 64Mi}}}", "operator/resources/limits/memory",
+         "write limits: {memory: 100Mi}, or a smaller request"),
+        ("device-plugin", "securityContext: {privileged: true, allowPrivilegeEscalation: false}", "securityContext",
+         "leave allowPrivilegeEscalation out"),
+        ("device-plugin", "gfd: {securityContext: {allowPrivilegeEscalation: false}}", "gfd/securityContext",
+         "leave allowPrivilegeEscalation out"),
+        ("device-plugin", "securityContext: null", "securityContext", "write a mapping of fields"),
+        ("device-plugin", "podAnnotations: null", "podAnnotations", "such as {}"),
+        ("gpu-operator", "dcgmExporter: {config: {create: true, data: x}}", "dcgmExporter/config/create", "add name"),
+        ("gpu-operator", "extraObjects: ['a: {{']", "extraObjects/0", None),
+        ("gpu-operator", "extraObjects: [{apiVersion: v1, kind: A, spec: {a: ['{{ x']}}]", "extraObjects/0/spec/a/0", None),
+        ("gpu-operator", "ccManager: {defaultMode: maybe}, sandboxWorkloads: {enabled: true}", "ccManager/defaultMode",
+         'its default is "on"'),
+        ("gpu-operator", "operator: {tolerations: {a: b}}", "operator/tolerations",
+         'such as [{key: node-role.kubernetes.io/control-plane, operator: Equal, value: "", effect: NoSchedule}]'),
+    ],
+)  # fmt: skip
+def test_parts_that_do_not_go_together(stack: str, values: str, place: str, hint: str | None) -> None:
+    text = written(pool(), platform=f"{{stack: {stack}, values: {{{values}}}}}")
+    (found,) = [one for one in judged(text) if one.code == "GS710"]
+    assert pointer(found.path) == f"/spec/platform/values/{place}"
+    assert hint is None or found.hints == (hint,)
+
+
+@pytest.mark.parametrize(
+    ("stack", "values"),
+    [
+        ("gpu-operator", "operator: {resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 1000m, memory: 1024Mi}}}"),
+        ("gpu-operator", "operator: {resources: {limits: {cpu: null}, requests: {cpu: 900m}}}"),
+        ("gpu-operator", "operator: {resources: {limits: null, requests: {cpu: 2}}}"),
+        ("gpu-operator", "dcgmExporter: {config: {name: own, create: true, data: x}}"),
+        ("gpu-operator", "extraObjects: [{apiVersion: v1, kind: A, spec: {a: '{{ .Release.Name }}', b: '{\"c\": {}}'}}]"),
+        ("device-plugin", "podSecurityContext: null, nodeSelector: null, affinity: null, resources: null"),
+        ("device-plugin", "gfd: {securityContext: {privileged: false, allowPrivilegeEscalation: false}}"),
+    ],
+)
+def test_parts_that_go_together(stack: str, values: str) -> None:
+    assert codes(platform=f"{{stack: {stack}, values: {{{values}}}}}") == []

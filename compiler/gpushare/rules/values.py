@@ -8,7 +8,7 @@ from gpushare.diagnostics import Finding, Path, Severity
 from gpushare.intent import Partitioner, Platform, Stack
 from gpushare.owned_values import ARGUMENTS, ENVIRONMENT, owned
 from gpushare.record import replace
-from gpushare.rules import fields
+from gpushare.rules import contradictions
 from gpushare.rules.phrases import listing
 from gpushare.rules.rule import Context, Rule
 from gpushare.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart
@@ -68,36 +68,38 @@ def check_dropped(context: Context) -> Iterator[Finding]:
 
 def check_type(context: Context) -> Iterator[Finding]:
     """GS710: a value that the chart does not expect, or the API server refuses."""
+    fine = True
     for chart, path, value, verdict in _judged(context):
         if not isinstance(verdict, Known):
             continue
         where: Path = (*HERE, *path)
+        found: list[Finding] = []
         if verdict.fact is not None:
-            wrong = upstream.violations(chart, verdict.fact, value, where)
-            yield from (replace(one, code="GS710") for one in wrong)
-            if not wrong:
-                yield from _bad_entries(path, value)
+            found = [replace(one, code="GS710") for one in upstream.violations(chart, verdict.fact, value, where)]
+            if not found and isinstance(value, list | tuple):
+                found = list(_wrong(where, contradictions.of_list(path[-1], value)))
         elif not (value is None and verdict.nullable):  # the chart's templates would look for values below it, and fail
             message = f"{'.'.join(path)} holds other values"
-            yield Finding(code="GS710", message=message, hints=("write a mapping",), path=where)
+            found = [Finding(code="GS710", message=message, hints=("write a mapping",), path=where)]
+        yield from found
+        fine = fine and not found
+    if fine and context.intent.platform.stack is not Stack.EXISTING:
+        yield from _mappings(upstream.chart(context.intent.platform.stack.value), context.intent.platform.values)
 
 
-def _bad_entries(path: Steps, value: Any) -> Iterator[Finding]:
-    """What no schema says of the entries of a list: tolerations as Kubernetes judges them, variables given twice."""
-    names: set[str] = set()
-    for number, entry in enumerate(value if isinstance(value, list | tuple) else ()):
-        where: Path = (*HERE, *path, number)
-        if path[-1] == "tolerations":
-            for field, message, hint in fields.wrong_in_toleration(entry):
-                yield Finding(code="GS710", message=message, hints=(hint,), path=(*where, field))
-        elif path[-1] == "env":
-            if "valueFrom" in entry and "value" in entry:
-                message, hint = f"{entry['name']} has both value and valueFrom", "leave one of the two out"
-                yield Finding(code="GS710", message=message, hints=(hint,), path=where)
-            elif entry["name"] in names:
-                message, hint = f"{entry['name']} is there twice", "leave one of the two out"
-                yield Finding(code="GS710", message=message, hints=(hint,), path=where)
-            names.add(entry["name"])
+def _mappings(chart: UpstreamChart, values: Mapping[str, Any], above: Steps = ()) -> Iterator[Finding]:
+    """What does not go together in mappings that are right in themselves, or with the chart's own part of them."""
+    for key, value in values.items():
+        path = (*above, key)
+        if isinstance(value, Mapping) and path[0] not in chart.subcharts:
+            fact = chart.path(".".join(path))
+            yield from _wrong((*HERE, *path), contradictions.of_mapping(key, value, fact.default or {} if fact else {}))
+            yield from _mappings(chart, value, path)
+
+
+def _wrong(where: Path, wrong: Iterable[contradictions.Wrong]) -> Iterator[Finding]:
+    for below, message, hint in wrong:
+        yield Finding(code="GS710", message=message, hints=(hint,), path=(*where, *below))
 
 
 def check_owned(context: Context) -> Iterator[Finding]:

@@ -172,7 +172,11 @@ def _judgements(document: object, schema: Schema) -> Iterator[Judgement]:
         def judge(validator: Any, argument: Any, instance: Any, around: Any) -> Iterator[Any]:
             if KEYWORDS[keyword](argument, instance, around, schema):
                 return
-            if keyword in ("uniqueItems", "pattern"):
+            if keyword == "additionalProperties" and argument:
+                known = around.get("properties", {})
+                for key in (key for key in instance if key not in known):  # in the text's order: jsonschema goes by a set
+                    yield from validator.descend(instance[key], argument, path=key)
+            elif keyword in ("uniqueItems", "pattern"):
                 yield ValidationError(keyword)  # finding that out once more would take long, or come to another answer
             else:
                 yield from original(validator, argument, instance, around)

@@ -123,3 +123,11 @@ def test_a_part_under_a_schema_of_its_own_has_paths_from_the_document() -> None:
     found = schema.violations({"kind": 1}, "intent.v1", ("spec", "cards", "x"))
     assert ("x needs spec", ("spec", "cards", "x", "spec")) in [(finding.message, finding.path) for finding in found]
     assert schema.violations(source.read(FULL.encode(), "f").data, "intent.v1", ()) == []
+
+
+def test_findings_come_in_one_order_whatever_the_seed_of_pythons_hashes() -> None:
+    text = "&a {card: t4, nodes: {names: [a]}, gpusPerNode: 1, sharing: {}}"
+    pools = "".join(f"    p{number}: {'*a' if number else text}\n" for number in range(8))
+    document = f"apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {{name: a}}\nspec:\n  pools:\n{pools}"
+    found = schema.check(source.read(document.encode(), "intent.yaml"))
+    assert [finding.path[2] for finding in found] == [f"p{number}" for number in range(8)]

@@ -238,6 +238,17 @@ def test_111_pods_that_are_followed_wrongly_cost_ever_fewer_attempts(node: LoopN
     assert len(node.api.requests) <= 0.02 * 3 * 3600
 
 
+def test_117_where_pods_cannot_be_followed_it_makes_attempts_as_after_any_other_trouble(node: LoopNode) -> None:
+    """Requests are answered, and somebody between ends every watch at once."""
+    busy(node)
+    node.followed = lambda: None
+    start = node.clock.now()
+    node.on_tick = lambda time: time > start + 150 and node.api.edit(
+        "pods", "sleeper", lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")
+    assert node.run(rollout(mig(TWO), drain_timeout_seconds=30), hold=True).reason is Reason.READY
+    assert node.clock.now() - start < 350
+
+
 def test_90_tenants_that_come_while_a_node_waits_for_its_turn_cost_the_others_nothing(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     take_turn(node)

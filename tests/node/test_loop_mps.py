@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.kube.cluster import PLUGIN_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
+from gpushare_node.kube.cluster import PLUGIN_LABEL, PROFILE_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
 from gpushare_node.policy import Mode, Policy, Stack
 from gpushare_node.voice.reasons import Reason
 from tests.node.api_server import ApiServer
@@ -83,6 +83,14 @@ def test_114_a_plugin_that_never_begins_anew_is_believed_in_the_end(node: LoopNo
     node.stop_mps()
     node.is_plugin_deaf = True
     assert node.run(whole(replicas=4)).reason is Reason.READY
+
+
+def test_114_a_label_of_which_the_plugin_hears_nothing_is_waited_for_by_nobody(node: LoopNode) -> None:
+    assert node.run(MPS).reason is Reason.READY
+    node.label(**{PROFILE_LABEL: None})
+    begun = node.clock.now()
+    assert node.run(MPS).reason is Reason.READY
+    assert node.clock.now() - begun < 10
 
 
 @pytest.mark.parametrize("is_asked", [True, False])

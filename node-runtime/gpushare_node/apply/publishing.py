@@ -12,7 +12,7 @@ from gpushare_node.apply.outcome import Lack
 from gpushare_node.apply.visit import Relabelling, Visit
 from gpushare_node.host.folder import Published
 from gpushare_node.host.kubelet import CheckpointError
-from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL
+from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL, NodeView
 from gpushare_node.policy import Mode, Policy
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Status
@@ -51,7 +51,7 @@ class Offering:
         if published != last:
             self.visit.site.folder.keep_profile(published.key, published.devices)
         if labels.must_apply(labels.wanted(self.policy, published), node.labels, node.owners):
-            self._apply(published)
+            self._apply(published, node)
         else:
             self.visit.note("labels", "node", Status.OK, published.key)
 
@@ -62,8 +62,10 @@ class Offering:
         self.visit.note("offer", "node", Status.OK if lack is None else Status.FAILED, text)
         return lack
 
-    def _apply(self, published: Published) -> None:
-        self.visit.relabelling = Relabelling(sockets=self.visit.site.plugin_sockets(), at=self.visit.slept)
+    def _apply(self, published: Published, node: NodeView) -> None:
+        if node.labels.get(PLUGIN_LABEL) != published.key:
+            # Of the other labels the plugin hears nothing.
+            self.visit.relabelling = Relabelling(sockets=self.visit.site.plugin_sockets(), at=self.visit.slept)
         self.visit.cluster.apply_labels(labels.wanted(self.policy, published))
         self._published = published
         self._applied_at = self.visit.slept
@@ -74,14 +76,14 @@ class Offering:
         node = self.visit.cluster.node()
         taken = node.taken(labels.wanted(self.policy, self._published))
         if taken:
-            return self._answer(taken)
+            return self._answer(taken, node)
         try:
             registered = self.visit.site.read_checkpoint().registered
         except CheckpointError as error:
             return Lack(reason=Reason.WAITING_FOR_PLUGIN, message=str(error))
         lack = find_lack(self.wanted, self.devices, registered, node.allocatable)
         if lack is not None and lack.is_stale:
-            self._flip_in_time()
+            self._flip_in_time(node)
         return lack or self._find_former(registered)
 
     def _find_former(self, registered: Mapping[str, frozenset[str]]) -> Lack | None:
@@ -98,7 +100,7 @@ class Offering:
             return None
         return Lack(reason=Reason.WAITING_FOR_PLUGIN, message="the device plugin has not started anew since its label changed")
 
-    def _flip_in_time(self) -> None:
+    def _flip_in_time(self, node: NodeView) -> None:
         """The other name makes the plugin enumerate again. Each try gets twice the time of the one before."""
         now = self.visit.slept
         if self._applied_at is None:
@@ -109,14 +111,14 @@ class Offering:
         self._flips += 1
         other = labels.flip(self._published)
         self.visit.site.folder.keep_profile(other.key, other.devices)
-        self._apply(other)
+        self._apply(other, node)
 
-    def _answer(self, taken: Sequence[str]) -> Lack:
+    def _answer(self, taken: Sequence[str], node: NodeView) -> Lack:
         """Set again what somebody else has rewritten or removed, once a minute at most, and say what it was."""
         now = self.visit.site.clock.now()
         if self._published is not None and (self._conflict_at is None or now - self._conflict_at >= _CONFLICT_SECONDS):
             self._conflict_at = now
-            self._apply(self._published)
+            self._apply(self._published, node)
         return Lack(reason=Reason.LABEL_CONFLICT, message=", ".join(taken))
 
 

@@ -148,7 +148,7 @@ def _length(visit: Visit, reason: Reason, repeats: int) -> float:
     length = float(min(_LONGEST_PAUSE_SECONDS, first * 2 ** min(repeats, 16)))
     if reason is not Reason.GPU_BUSY:
         return length
-    if visit.obstacle is not None and visit.obstacle.holders:
+    if visit.obstacle is not None and visit.obstacle.holders and visit.site.followed() is not None:
         # That they have gone is seen without an attempt.
         length = _LONGEST_PAUSE_SECONDS
     to_drain = 0.0 if visit.drains_at is None else visit.drains_at - visit.site.clock.now()

@@ -1,6 +1,6 @@
 """The guard is asked only where it must be: what is said without it is what it would have said."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from random import Random
 
@@ -12,8 +12,8 @@ from gpushare_node.guard.identity import ProcessKind
 from gpushare_node.guard.judge import judge
 from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Grant, Reading, Settings
-from gpushare_node.guard.rows import MEMORY_UNKNOWN, Device, Instance, Kind, Row
-from gpushare_node.guard.verdicts import Observe
+from gpushare_node.guard.rows import MEMORY_UNKNOWN, Device, Instance, Kind, Mps, Row
+from gpushare_node.guard.verdicts import Kill, Observe, Reason, Report, Verdict
 from tests.node.scenes import GIB, GPU, OTHER, Node, container, owner, stranger, tenant
 
 MIB = 1 << 20
@@ -74,12 +74,13 @@ CHANGES: dict[str, Change] = {
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Reading]:
-    """The readings about which the guard was asked."""
+    """What the guard was asked to judge: the readings, with the GPUs that were not calm."""
     readings: list[Reading] = []
 
-    def ask(reading: Reading, *rest: object) -> object:
-        readings.append(reading)
-        return judge(reading, *rest)
+    def ask(reading: Reading, history: History, now: float, settings: Settings, calm: Collection[str]) -> object:
+        judged = tuple(device for device in reading.devices if device.uuid not in calm)
+        readings.append(replace(reading, devices=judged))
+        return judge(reading, history, now, settings, calm)
 
     monkeypatch.setattr(court, "judge", ask)
     return readings
@@ -91,23 +92,36 @@ def plain(rng: Random) -> tuple[Device, ...]:
     return tuple(Device(uuid=gpu, total_bytes=TOTAL, rows=own) for gpu, own in rows.items())
 
 
+class Twins:
+    """A court, and the guard by itself, about the same node: they say the same and remember the same."""
+
+    def __init__(self, node: Node, settings: Settings) -> None:
+        self.node, self.settings = node, settings
+        self.court, self.history, self.now = Court(settings), History(), 1000.0
+        self.identities, self.grants = dict(node.processes), dict(node.grants)
+
+    def cycle(self, devices: tuple[Device, ...], seconds: float) -> tuple[Verdict, ...]:
+        self.now += seconds
+        if self.identities != self.node.processes:
+            self.identities = dict(self.node.processes)
+        reading = Reading(devices=devices, identities=self.identities, grants=self.grants)
+        expected, self.history = judge(reading, self.history, self.now, self.settings)
+        steps = tuple(one for one in expected if not isinstance(one, Observe))
+        assert tuple(one for one in self.court.judge(reading, self.now) if not isinstance(one, Observe)) == steps
+        assert self.court.observe() == [one for one in expected if isinstance(one, Observe)]
+        for name in ("now", "offences", "victims", "seen", "empty", "paused_since"):
+            assert getattr(self.court.history, name) == getattr(self.history, name)
+        return steps
+
+
 @pytest.mark.parametrize("change", [*CHANGES.values(), None], ids=[*CHANGES, "nothing"])
 def test_what_is_said_without_the_guard_is_what_it_would_say(change: Change | None, asked: list[Reading]) -> None:
-    node, rng = tenants(), Random(7)
-    identities, grants = dict(node.processes), dict(node.grants)
-    held, history, now = Court(SETTINGS), History(), 1000.0
+    twins, rng = Twins(tenants(), SETTINGS), Random(7)
     for second in range(120):
-        now += rng.choice((0, 1, 1, 1, 1, 1, 1, 1))
         devices = plain(rng)
         if change is not None and second % 40 in (10, 11, 12, 20):
             devices = (change(rng, devices[0]), *devices[1:])
-        reading = Reading(devices=devices, identities=identities, grants=grants)
-        expected, history = judge(reading, history, now, SETTINGS)
-        steps = tuple(one for one in expected if not isinstance(one, Observe))
-        assert tuple(one for one in held.judge(reading, now) if not isinstance(one, Observe)) == steps
-        assert held.observe() == [one for one in expected if isinstance(one, Observe)]
-        for name in ("now", "offences", "victims", "seen", "empty", "paused_since"):
-            assert getattr(held.history, name) == getattr(history, name)
+        twins.cycle(devices, rng.choice((0, 1, 1, 1, 1, 1, 1, 1)))
     assert len(asked) < 100
 
 
@@ -121,3 +135,37 @@ def test_other_processes_or_grants_are_judged_by_the_guard(asked: list[Reading])
     for now, reading in enumerate(others):
         held.judge(reading, float(now))
     assert asked == [first, *others[2:]]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_offenders_come_to_the_same_end_where_only_their_gpus_are_judged(seed: int, asked: list[Reading]) -> None:
+    node, rng, ended, over, last = tenants(), Random(seed), 0, {}, None
+    twins = Twins(
+        node,
+        Settings(interval_seconds=1, exit_seconds=3, stale_seconds=20, stuck_seconds=5, kills_per_minute=rng.choice((1, 6))),
+    )
+    for _ in range(400):
+        over = {pid: cycles - 1 for pid, cycles in over.items() if cycles > 1}
+        if rng.random() < 0.05:
+            over[rng.choice((500, 502, 600, 610, 710))] = rng.choice((1, 4, 25))
+        devices = [
+            replace(device, mps=Mps.REACHABLE if device.uuid == OTHER and seed % 2 else Mps.OFF, rows=tuple(
+                row._replace(used_bytes=5 * GIB) if row.pid in over else row
+                for row in device.rows or () if row.pid in node.processes
+            ))
+            for device in plain(rng)
+        ]  # fmt: skip
+        if rng.random() < 0.03:
+            number = rng.randrange(2)
+            devices[number] = rng.choice([*CHANGES.values()])(rng, devices[number]) if devices[number].rows else devices[number]
+        # A second like the one before, too.
+        last = tuple(devices) if last is None or rng.random() < 0.8 else last
+        for step in twins.cycle(last, rng.choice((0, 1, 1, 1, 1, 1, 1, 1, 30))):
+            if isinstance(step, Kill) and rng.random() < 0.7:
+                ended += 1
+                node.end(*(process.pid for process in step.processes))
+            elif isinstance(step, Report) and step.reason is Reason.GONE:
+                for pid, name in ((500, "a"), (502, "a"), (600, "b"), (610, "c"), (710, "d")):
+                    node.run(tenant(pid, name), 0)
+    assert ended
+    assert any(len(reading.devices) == 1 for reading in asked)

@@ -2,14 +2,15 @@
 
 Most seconds on most nodes are like the one before. The guard is pure and counts time only where somebody is over a cap, is
 being ended, owes for a time over its cap, or has never been seen; without any of these, equal readings have equal verdicts,
-and those that differ in uses alone have what `guard.calm` says.
+and GPUs that differ in uses alone have what `guard.calm` says: with one offender on a full node, the guard is asked about its
+GPU alone.
 """
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 
-from gpushare_node.guard.calm import Calm
+from gpushare_node.guard.calm import Calm, Within, observe
 from gpushare_node.guard.judge import judge
 from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Reading, Settings
@@ -28,8 +29,10 @@ class Court:
         self.settings = settings
         self._reading: Reading | None = None
         self._verdicts: tuple[Verdict, ...] = ()
-        self._calm: Calm | None = None
+        self._calm = Calm()
+        self._unlearned: Collection[str] | None = None
         self._has_strays = False
+        self._is_lasting = False
         self.observe: Callable[[], list[Observe]] = list
         """How everybody stood when this was last judged. Worked out when it is called, from any thread and at any time."""
         self._let_go: dict[Unit, float] = {}
@@ -41,12 +44,23 @@ class Court:
         Identities and grants that are the same must be the same objects.
         """
         self._take_up(now)
-        if self._is_repeated(reading, now):
-            self.history = replace(self.history, now=max(now, self.history.now or now))
+        former, history = self._reading, self.history
+        has_moved = history.now is None or now > history.now
+        # Without these time changes nothing, if only it goes on.
+        is_idle = has_moved and not (history.offences or history.victims or history.empty)
+        if is_idle and self._is_lasting and former is not None and self._is_equal(reading, former):
+            self._advance(now)
         else:
-            self._verdicts, self.history = judge(reading, self.history, now, self.settings)
-            self._has_strays = any(isinstance(one, Report) and one.reason is Reason.STRAY for one in self._verdicts)
-            self._calm, self.observe = None, partial(_observations, self._verdicts)
+            calm = self._find_calm(reading, now)
+            is_known = len(calm) == len(reading.devices) and former is not None and _gpus(reading) == _gpus(former)
+            if is_idle and is_known:
+                self._verdicts = tuple(report for within in calm.values() for report in within.frame.reports)
+                self.observe = partial(observe, reading, (), calm)
+                self._advance(now)
+            else:
+                self._judge(reading, now, calm)
+            # Nobody is known to be calm while time stands still, and that a victim has gone is said once.
+            self._is_lasting = has_moved and not history.victims
         self._reading = reading
         if self._is_ending:
             # Nothing is left of the budgets because we end, not because of too many offenders.
@@ -88,28 +102,42 @@ class Court:
         }
         self.history = replace(self.history, offences=offences)
 
-    def _is_repeated(self, reading: Reading, now: float) -> bool:
-        """Whether the last answer holds for this reading too, perhaps with other observations."""
+    def _is_equal(self, reading: Reading, former: Reading) -> bool:
+        return (
+            reading.identities is former.identities
+            and reading.grants is former.grants
+            and (reading.is_allocation_known == former.is_allocation_known or not self._has_strays)
+            and reading.devices == former.devices
+        )
+
+    def _find_calm(self, reading: Reading, now: float) -> dict[str, Within]:
+        """The GPUs of which is known what the guard would say: none while time stands still or no reading is believed."""
         former, history = self._reading, self.history
-        if (
-            former is None
-            or history.offences or history.victims or history.empty
-            or reading.identities is not former.identities
-            or reading.grants is not former.grants
-            or (reading.is_allocation_known != former.is_allocation_known and self._has_strays)
-        ):  # fmt: skip
-            return False
-        if reading.devices == former.devices:
-            return True
-        if history.paused_since is not None or history.now is None or now <= history.now:
-            return False
-        self._calm = self._calm or Calm(former, self._verdicts)
-        sums = self._calm.add_up(reading, self.settings)
-        if sums is None:
-            return False
-        self._verdicts, self.observe = self._calm.reports, partial(self._calm.observe, sums)
-        return True
+        if former is None or reading.identities is not former.identities or reading.grants is not former.grants:
+            self._calm, self._unlearned = Calm(), None
+            return {}
+        if self._unlearned is not None:
+            self._calm.learn(former, self._verdicts, self._unlearned)
+            self._unlearned = None
+        is_odd = history.paused_since is not None or history.now is None or now <= history.now
+        return {} if is_odd else self._calm.add_up(reading, self.settings)
+
+    def _judge(self, reading: Reading, now: float, calm: dict[str, Within]) -> None:
+        """Ask the guard about all GPUs but those that are calm, and on which nobody owes or is being ended."""
+        history = self.history
+        busy = {unit.device for unit in (*history.offences, *history.victims)}
+        calm = {
+            gpu: one for gpu, one in calm.items()
+            if not one.frame.reports and busy.isdisjoint(one.frame.places) and history.seen.issuperset(one.frame.places)
+        }  # fmt: skip
+        self._verdicts, self.history = judge(reading, history, now, self.settings, calm)
+        self._has_strays = any(isinstance(one, Report) and one.reason is Reason.STRAY for one in self._verdicts)
+        self._unlearned = calm.keys()
+        self.observe = partial(observe, reading, self._verdicts, calm)
+
+    def _advance(self, now: float) -> None:
+        self.history = replace(self.history, now=max(now, self.history.now or now))
 
 
-def _observations(verdicts: tuple[Verdict, ...]) -> list[Observe]:
-    return [one for one in verdicts if isinstance(one, Observe)]
+def _gpus(reading: Reading) -> list[str]:
+    return [device.uuid for device in reading.devices]

@@ -5,6 +5,8 @@ asked for is warned; one that owes the cap's grace as well is ended or evicted, 
 count, go on with victims, choose new ones, report. Fail-open: whatever is unknown leads to no signal.
 """
 
+from collections.abc import Collection
+
 from gpushare_node.guard.contradiction import find_accused
 from gpushare_node.guard.debts import Offence
 from gpushare_node.guard.identity import ContainerId
@@ -22,14 +24,16 @@ _ACCUSED_NAMESPACES = 2
 
 
 def judge(
-    reading: Reading, history: History, now: float, settings: Settings = DEFAULTS
+    reading: Reading, history: History, now: float, settings: Settings = DEFAULTS, calm: Collection[str] = ()
 ) -> tuple[tuple[Verdict, ...], History]:
     """The verdicts of one cycle, and what the next one must know. `now` is monotonic seconds; wall time is never used.
 
     Steps against offenders come first, in the order in which they are to be carried out; observations and reports follow.
+    Nothing is said of the GPUs in `calm`: all of their devices have been seen, nobody there owes or is being ended, and
+    `guard.calm` has found everybody within the cap.
     """
     ledger = Ledger(history, now, settings)
-    looks = [(device, look(device, reading.identities)) for device in reading.devices]
+    looks = [(device, look(device, reading.identities)) for device in reading.devices if device.uuid not in calm]
     sights = {sight.device: sight for _, seen in looks if not isinstance(seen, Distrust) for sight in seen}
     _pause(reading, [device for device, seen in looks if seen is Distrust.ABOVE_USED], ledger)
     _bequeath(sights, reading, ledger)

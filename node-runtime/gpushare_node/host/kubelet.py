@@ -80,11 +80,12 @@ Socket = tuple[str, int, int]
 def find_sockets(folder: Path = DEFAULT.parent) -> frozenset[Socket]:
     """The device plugins' sockets. One that starts anew makes its own anew; what cannot be read is not there."""
     found = set()
-    for path in folder.glob("*.sock"):
-        if path.name != "kubelet.sock":
-            with suppress(OSError):
-                status = path.stat()
-                found.add((path.name, status.st_ino, status.st_ctime_ns))
+    with suppress(OSError):
+        for path in folder.glob("*.sock"):
+            if path.name != "kubelet.sock":
+                with suppress(OSError):
+                    status = path.stat()
+                    found.add((path.name, status.st_ino, status.st_ctime_ns))
     return frozenset(found)
 
 

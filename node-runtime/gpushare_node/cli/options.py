@@ -45,8 +45,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Brings the GPUs of this node to its pool's policy, and holds containers to their caps.",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"gpushare-node {__version__}")
-    # With its name: to find that out argparse imports all that knows of terminals and archives.
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, prog=parser.prog)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _add_apply(_add(commands, "apply", "bring the GPUs to the policy, and say so when it is true"))
     _add_assert(_add(commands, "assert", "does the node match the policy? exit 0: yes, 1: no, 2: nobody can tell"))
     _add_export(_add(commands, "export", "print what is on the GPUs, placements included"))

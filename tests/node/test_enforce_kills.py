@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,29 @@ def test_35_a_container_that_keeps_forking_is_ended_as_a_whole_with_those_that_h
     stage.begin(1, 5000)
     stage.run(5)
     await_end(parent)
+
+
+def test_who_owes_is_looked_at_in_each_cycle_and_is_nobody_elses_debtor(stage: Stage) -> None:
+    """Others are looked at in one cycle of sixty: a pid that passes to somebody else must not take its debt along."""
+    for number, name in ((1, "over"), (2, "calm"), (3, "heir")):
+        stage.admit(number, name)
+    pid, calm = stage.begin(1, 5000), stage.begin(2, 100)
+    stage.run(1)
+    looked: list[int] = []
+    look = stage.processes.look
+
+    def note(pids: Collection[int]) -> object:
+        looked.extend(pids)
+        return look(pids)
+
+    stage.processes.look = note
+    stage.run(2)
+    assert looked.count(pid) == 2
+    assert looked.count(calm) <= 1
+    stage.mirror.show(pid, systemd_path(pod_uid(3), container_id(3)))
+    stage.run(2)
+    assert lives(pid)
+    assert stage.metric("kills_total{") == []
 
 
 def test_39_a_process_that_became_somebody_elses_before_the_signal_gets_none(stage: Stage) -> None:

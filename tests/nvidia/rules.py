@@ -46,6 +46,8 @@ _AMOUNTS: Schema = {
     "additionalProperties": QUANTITY,
 }
 
+_SPAN: Schema = {"patternErrorMessage": "must be a duration of Prometheus, such as 15s or 1m30s"}
+
 BY_KEY: Mapping[str, Schema] = {
     "limits": _AMOUNTS,
     "requests": _AMOUNTS,
@@ -61,6 +63,8 @@ BY_KEY: Mapping[str, Schema] = {
         "pattern": rf"^(({_HOST}/)?{_REPOSITORY}(/{_REPOSITORY})*|{_HOST})?$(?!\n)",
         "patternErrorMessage": "must be where images are, such as nvcr.io/nvidia, without tag",
     },
+    "interval": _SPAN,
+    "scrapeTimeout": _SPAN,
     "initialDelaySeconds": {"minimum": 0, "maximum": MOST},
 }
 """By the last key of a value."""

@@ -300,6 +300,8 @@ def test_what_the_api_server_takes_inside_a_value(stack: str, values: str) -> No
         ("device-plugin", "securityContext: null", "securityContext", "write a mapping of fields"),
         ("device-plugin", "podAnnotations: null", "podAnnotations", "such as {}"),
         ("gpu-operator", "dcgmExporter: {config: {create: true, data: x}}", "dcgmExporter/config/create", "add name"),
+        ("gpu-operator", "dcgmExporter: {serviceMonitor: {interval: 15sec}}", "dcgmExporter/serviceMonitor/interval",
+         "its default is 15s"),
         ("gpu-operator", "extraObjects: ['a: {{']", "extraObjects/0", None),
         ("gpu-operator", "extraObjects: [{apiVersion: v1, kind: A, spec: {a: ['{{ x']}}]", "extraObjects/0/spec/a/0", None),
         ("gpu-operator", "ccManager: {defaultMode: maybe}, sandboxWorkloads: {enabled: true}", "ccManager/defaultMode",

@@ -13,7 +13,7 @@ from typing import Any
 from tests.cluster.cluster import Cluster
 from tests.scale.rollout import bundles, control_plane, inside, installed
 
-SIZES = {200: (12.0, 12.0), 1000: (4.0, 4.0)}
+SIZES = {200: (12.0, 12.0), 1000: (3.0, 3.0)}
 """Nodes, and how much faster than the server's own time passes, at rest and queued: as fast as two cores keep up with."""
 LARGEST = 5000
 _AT_MOST = 0.02

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
+from gpushare.cli import comparison_words as words
 from gpushare.cli.comparison_markdown import page
 from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import EffectKind
+from gpushare.compare.files import Kind, SettingChange
 from tests.comparing.test_invariant import BASE, INTENT, P, changed, comparison, compiled
 
 
@@ -33,6 +35,21 @@ def test_who_is_affected_is_said(path: str, value: Any, kind: EffectKind) -> Non
     assert kind in {one.kind for one in told.effects}
     if kind in (EffectKind.ENDED, EffectKind.REFUSED, EffectKind.REINSTALLED, EffectKind.DRIVER, EffectKind.UPSTREAM):
         assert not told.is_configmap_only
+
+
+def test_of_a_stack_that_goes_nothing_is_said_to_start_anew() -> None:
+    told = {one.kind for one in comparison(BASE, compiled(changed("spec/platform/stack", "existing"))).effects}
+    assert EffectKind.REINSTALLED in told
+    assert not told & {EffectKind.UPSTREAM, EffectKind.DRIVER}
+
+
+def test_of_two_long_values_the_place_is_shown_where_they_differ() -> None:
+    toleration = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    before, after = ([toleration, {"key": key, "operator": "Exists"}] for key in ("one.example.org", "two.example.org"))
+    line = words.setting(SettingChange(path=("tolerations",), kind=Kind.CHANGED, before=before, after=after), "→")
+    assert "one.example.org" in line
+    assert "two.example.org" in line
+    assert words.setting(SettingChange(path=("a",), kind=Kind.CHANGED, before="nvidia", after=""), "→") == 'a: nvidia → ""'
 
 
 @pytest.mark.parametrize("mode", ["deny", "warn"])

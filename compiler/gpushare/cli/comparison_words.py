@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import Any, assert_never
 
 from gpushare.cli.plan_sheet import ranges
@@ -12,6 +13,7 @@ from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileChange, Kind, SettingChange
 
 _LONGEST = 60
+_CONTEXT = 15
 _DERIVED = ("chart/files/", "nodes/", "gpushare.lock.yaml")
 """Files whose changes are told in other words."""
 
@@ -63,7 +65,11 @@ def also(comparison: Comparison) -> str:
 
 
 def _before_and_after(one: Effect | SettingChange, arrow: str) -> str:
-    return f"{value(one.before)} {arrow} {value(one.after)}"
+    before, after = _text(one.before), _text(one.after)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
+    # Where two long values begin alike, the first cut would show the same of both.
+    start = same - _CONTEXT if same > _LONGEST - _CONTEXT else 0
+    return f"{_cut(before, start)} {arrow} {_cut(after, start)}"
 
 
 STRATEGY = (
@@ -176,7 +182,15 @@ def setting(one: SettingChange, arrow: str) -> str:
 
 def value(data: Any) -> str:
     """A value as JSON, cut where it is long; text without quotes."""
+    return _cut(_text(data), 0)
+
+
+def _text(data: Any) -> str:
     if data is None:
         return "none"
-    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return data if data and isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+
+
+def _cut(text: str, start: int) -> str:
+    rest = f"…{text[start:]}" if start else text
+    return rest if len(rest) <= _LONGEST else rest[: _LONGEST - 1] + "…"

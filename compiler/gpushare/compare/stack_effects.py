@@ -14,7 +14,9 @@ _IMAGES = "images.txt"
 
 
 def of_upstream(old: Files, new: Files, changed: tuple[FileChange, ...]) -> Iterator[Effect]:
-    """What NVIDIA's components get told, and their images."""
+    """What NVIDIA's components get told, and their images. Of a chart that comes or goes, `REINSTALLED` says all."""
+    if {path for path in _UPSTREAM if path in old} != {path for path in _UPSTREAM if path in new}:
+        return
     driver = _runs_driver(old) or _runs_driver(new)
     for change in changed:
         if change.path in _UPSTREAM:

@@ -172,7 +172,7 @@ def test_67_the_guard_imports_neither_a_clock_nor_the_outside_world(module: str)
     tree = ast.parse((Path(gpushare_node.guard.__file__).parent / f"{module}.py").read_text())
     names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    allowed = {"collections.abc", "dataclasses", "enum", "typing"} | {f"gpushare_node.guard.{own}" for own in PURE}
+    allowed = {"collections.abc", "dataclasses", "enum", "operator", "typing"} | {f"gpushare_node.guard.{own}" for own in PURE}
     assert names <= allowed
 
 

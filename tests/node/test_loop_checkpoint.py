@@ -33,6 +33,23 @@ def test_101_without_a_checkpoint_a_pod_that_asks_for_gpus_may_hold_any(node: Lo
     assert (node.silicon.calls(), node.gpus.stands(0), node.taints()) == ([], set(SEVEN), set())
 
 
+def test_118_a_pod_that_runs_and_is_not_in_the_checkpoint_may_hold_any(node: LoopNode) -> None:
+    """Kubelet has lost its file and written another with the plugin's next registration; the pod sleeps."""
+    node.run(mig(SEVEN))
+    node.api.add_pod("sleeper", namespace="science", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
+    node.silicon.forget_calls()
+    outcome = node.run(WANTED)
+    assert (outcome.reason, "science/sleeper" in outcome.message) == (Reason.GPU_BUSY, True)
+    assert "is not in kubelet's checkpoint" in outcome.message
+    assert (node.silicon.calls(), node.gpus.stands(0), node.taints()) == ([], set(SEVEN), set())
+
+
+def test_118_a_pod_that_does_not_run_yet_holds_nothing_that_the_checkpoint_does_not_say(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    node.api.add_pod("next", namespace="science", node=NAME, phase="Pending", limits={"nvidia.com/mig-1g.5gb": 1})
+    assert node.run(WANTED).reason is Reason.READY
+
+
 def test_101_it_goes_on_as_soon_as_that_pod_has_ended(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.api.add_pod("sleeper", namespace="science", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})

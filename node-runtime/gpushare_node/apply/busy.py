@@ -16,8 +16,12 @@ from gpushare_node.partition.plan import GpuPlan
 from gpushare_node.policy import Mode, Policy
 
 _MOST_NAMED = 5
-_ANY = "any"
-"""The device of a pod of which it is not known what it holds: no UUID, and so in the way of every GPU."""
+_ANY, _UNTOLD = "any", "untold"
+_UNKNOWN = {
+    _ANY: f"{NO_CHECKPOINT}, and whoever asks for some may hold any",
+    _UNTOLD: "a pod that runs and asks for GPUs is not in kubelet's checkpoint, and may hold any",
+}
+"""The device of a pod of which it is not known what it holds, and why: no UUID, and so in the way of every GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +48,12 @@ def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tupl
 
     With pods unknown (None) every allocation counts; else those of pods that are gone or have ended do not: kubelet leaves
     them standing. Of nvidia.com/ only GPUs count, not the devices of network plugins.
+
+    A node that is new has no checkpoint, and no pod that asks. A kubelet whose folder was emptied has none either until a
+    plugin registers anew, and its pods run on: from then on there is one that does not know of them.
     """
     if not checkpoint.is_there:
-        return _find_asking(pods or ())
+        return _find_asking(pods or (), _ANY)
     known = {uid: pod for pod in pods or () for uid in pod.uids}
     found: dict[str, Holder] = {}
     for one in checkpoint.allocations:
@@ -60,17 +67,15 @@ def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tupl
             devices=(before.devices if before else frozenset()) | set(one.devices),
             resources=(before.resources if before else frozenset()) | {one.resource},
         )
-    return tuple(found.values())
+    untold = (pod for pod in pods or () if pod.phase == "Running" and found.keys().isdisjoint(pod.uids))
+    return (*found.values(), *_find_asking(untold, _UNTOLD))
 
 
-def _find_asking(pods: Iterable[PodView]) -> tuple[Holder, ...]:
-    """Where kubelet has no checkpoint: whoever asks for a GPU may hold any.
-
-    A node that is new has none, and no pod that asks. A kubelet whose folder was emptied has none either, and its pods run on.
-    """
+def _find_asking(pods: Iterable[PodView], device: str) -> tuple[Holder, ...]:
+    """Those who ask for GPUs, as holders of such a device."""
     asking = ((pod, frozenset(filter(is_gpu_resource, pod.resources))) for pod in pods if not pod.has_ended)
     return tuple(
-        Holder(pod_uid=pod.uids[0], pod=pod, devices=frozenset({_ANY}), resources=resources)
+        Holder(pod_uid=pod.uids[0], pod=pod, devices=frozenset({device}), resources=resources)
         for pod, resources in asking if resources
     )  # fmt: skip
 
@@ -112,8 +117,7 @@ def find_obstacle(sight: Sight, holders: Sequence[Holder], disturbed: Collection
     processes = [f"process {pid} on GPU {gpu.index}" for gpu in blocked for pid in _pids(gpu, by_uuid.get(gpu.uuid))]
     names = [*(holder.name for holder in held), *([] if held else processes)]
     text = _listing(names) or f"GPU {', '.join(str(gpu.index) for gpu in blocked)} is in use"
-    if any(_ANY in holder.devices for holder in held):
-        text += f"; {NO_CHECKPOINT}, and whoever asks for some may hold any"
+    text += "".join(f"; {why}" for device, why in _UNKNOWN.items() if any(device in holder.devices for holder in held))
     return Obstacle(holders=held, message=text, devices=devices, resources=frozenset(disturbed))
 
 

@@ -24,7 +24,7 @@ def measured(cluster: Cluster, nodes: int) -> dict[str, Any]:
     """What the Job takes on so many nodes, in a process in the cluster's network."""
     plane = cluster.control_plane
     certificate = plane.folder / "certificates" / "apiserver.crt"
-    program = (sys.executable, "-m", "tests.scale.uninstall", "--nodes", str(nodes), "--certificate", certificate)
+    program = (sys.executable, "-W", "ignore", "-m", "tests.scale.uninstall", "--nodes", str(nodes), "--certificate", certificate)
     command = [str(part) for part in cluster.network.command(*program)]
     environment = {**os.environ, "KUBECONFIG": str(plane.folder / "admin.kubeconfig")}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2], env=environment)

@@ -24,8 +24,8 @@ def measured(cluster: Cluster, nodes: int) -> dict[str, Any]:
     """What the Job takes on so many nodes, in a process in the cluster's network."""
     plane = cluster.control_plane
     certificate = plane.folder / "certificates" / "apiserver.crt"
-    program = (sys.executable, "-W", "ignore", "-m", "tests.scale.uninstall", "--nodes", str(nodes), "--certificate", certificate)
-    command = [str(part) for part in cluster.network.command(*program)]
+    program = (sys.executable, "-W", "ignore", "-m", "tests.scale.uninstall", "--nodes", str(nodes))
+    command = [str(part) for part in cluster.network.command(*program, "--certificate", certificate)]
     environment = {**os.environ, "KUBECONFIG": str(plane.folder / "admin.kubeconfig")}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2], env=environment)
     assert done.returncode == 0, done.stderr[-2000:]

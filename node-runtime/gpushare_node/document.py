@@ -6,9 +6,10 @@ number without a fraction is whole, `true` is no number. Patterns must match to 
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
+
+from gpushare_node.structs import Struct, field
 
 _T = TypeVar("_T")
 _Word = TypeVar("_Word", bound=StrEnum)
@@ -26,8 +27,7 @@ class PolicyError(ValueError):
         self.message = message
 
 
-@dataclass(frozen=True, kw_only=True)
-class Value:
+class Value(Struct):
     """One value of a document. Every method returns what it asks for, or raises PolicyError with this path.
 
     `ignored` gets the paths of fields that are not known, in the whole document; None: such a field is refused.

@@ -6,13 +6,13 @@ once, and MIG is on exactly where instances are wanted. Reads no files, knows no
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 
 import yaml
 
 from gpushare_node.document import PolicyError, Value
+from gpushare_node.structs import Struct, field, replace
 
 __all__ = ["Action", "Card", "Enforcement", "Mechanism", "Mode", "OnBusy", "Partitioner", "Policy", "PolicyError", "Rollout",
            "Share", "Stack", "WantedGpu", "WantedInstance", "read"]
@@ -111,8 +111,7 @@ class OnBusy(StrEnum):
     FAIL = "fail"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Card:
+class Card(Struct):
     """The only card model that the node may have. `memory_mib` is the smallest known total, None if nobody knows it."""
 
     id: str
@@ -121,8 +120,7 @@ class Card:
     memory_mib: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class WantedInstance:
+class WantedInstance(Struct):
     """A GPU instance with one compute instance of its whole size. `profile_id` None: NVML is asked by name."""
 
     profile: str
@@ -131,16 +129,14 @@ class WantedInstance:
     size: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class WantedGpu:
+class WantedGpu(Struct):
     """What the GPU of this index becomes. MIG is on exactly where there are instances."""
 
     index: int
     instances: tuple[WantedInstance, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Share:
+class Share(Struct):
     """What one container may use of one device. `profile` None: a whole GPU; `cap_mib` None: no cap."""
 
     resource: str
@@ -151,8 +147,7 @@ class Share:
     tolerance_mib: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Enforcement:
+class Enforcement(Struct):
     """How caps are held.
 
     `notice_seconds`: how long after its warning a container that ran before the pool had a cap stays exempt; None: always.
@@ -164,8 +159,7 @@ class Enforcement:
     notice_seconds: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rollout:
+class Rollout(Struct):
     """How changes pace themselves. `max_unavailable` is a number of nodes or a percentage such as `10%`."""
 
     max_unavailable: int | str
@@ -173,8 +167,7 @@ class Rollout:
     drain_timeout_seconds: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Policy:
+class Policy(Struct):
     """One pool's policy. `gpus` are sorted by index, from 0 without a gap; `resources` is what allocatable must show.
 
     `ignored` are paths of fields that a later compiler has written and that this runtime does not know.

@@ -6,10 +6,10 @@ the form on the node's side. Reads no files.
 
 import json
 import re
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from gpushare_node.document import PolicyError, Value
+from gpushare_node.structs import Struct, field, replace
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -38,8 +38,7 @@ class AdmissionMode(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tenancy:
+class Tenancy(Struct):
     """`ignored` are paths of fields that a later chart has written and that this runtime does not know."""
 
     scope: Scope = Scope.TENANTS

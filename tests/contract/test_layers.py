@@ -64,7 +64,7 @@ NODE = House(
     name="gpushare_node",
     folder=ROOT / "node-runtime" / "gpushare_node",
     layers=(
-        ("words", {"__init__", "clock", "document", "policy", "tenancy", "worker"}),
+        ("words", {"__init__", "clock", "document", "policy", "structs", "tenancy", "worker"}),
         ("core", {"partition", "guard"}),
         ("voice", {"voice"}),
         ("worlds", {"nvml", "procs", "kube", "host"}),

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,6 +10,7 @@ from gpushare_node.clock import Stopped
 from gpushare_node.host.folder import FolderError
 from gpushare_node.kube.cluster import PLUGIN_LABEL, RELEASE_ANNOTATION
 from gpushare_node.policy import OnBusy, Policy
+from gpushare_node.structs import replace
 from gpushare_node.voice.reasons import Reason
 from tests.node.api_refusals import Refusal
 from tests.node.chaos_node import TURN, ChaosNode, is_clean

@@ -7,8 +7,9 @@ The oracle counts samples by itself from what the model showed; it shares nothin
 go in and come out.
 """
 
+import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
@@ -17,6 +18,7 @@ from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Cap, Grant, Reading, Settings
 from gpushare_node.guard.rows import Device, Mps, Row
 from gpushare_node.guard.verdicts import Kill, Scope, Terminate, TerminateClient, Verdict
+from gpushare_node.structs import replace
 
 MIB = 1 << 20
 TOTAL = 80 << 30
@@ -139,7 +141,7 @@ class Crowd:
         for pid, life in self.lives.items():
             if life.process.container == old:
                 process = replace(life.process, start_time=self.starts, cgroup=f"/kubepods/{self.starts}", container=new)
-                self.lives[pid] = replace(life, process=process)
+                self.lives[pid] = dataclasses.replace(life, process=process)
 
     def scramble(self, rows: tuple[Row, ...]) -> tuple[Row, ...] | None:
         """What a driver with the wrong record size makes of a list; or no list at all."""

@@ -7,7 +7,6 @@ Time passes only where the runtime sleeps; the plugin acts then.
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from gpushare_node.kube.server import Server
 from gpushare_node.kube.views import view_pod
 from gpushare_node.nvml.session import Session
 from gpushare_node.policy import Mode, Policy, Share
+from gpushare_node.structs import replace
 from gpushare_node.voice.results import Result, Status
 from tests.node import gpu_node
 from tests.node.api_server import ApiServer

@@ -8,7 +8,7 @@ Nothing that the watch sends arrives: it is held against what the node is like a
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,6 +25,7 @@ from gpushare_node.kube.cluster import Eviction, PodView
 from gpushare_node.nvml.driver import Survey, Versions
 from gpushare_node.procs.linux import LinuxProcesses
 from gpushare_node.procs.processes import GpuUse
+from gpushare_node.structs import replace
 from gpushare_node.voice.metrics import Registry
 from tests.node.enforcement import (
     CAP_MIB,

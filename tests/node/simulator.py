@@ -1,11 +1,11 @@
 """What hardware does with an operation, and nothing else: everything that a driver would refuse is an AssertionError."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import assert_never
 
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
 from gpushare_node.partition.state import Gpu, Instance, Mig, Profile, State
+from gpushare_node.structs import replace
 
 
 def simulate(state: State, operation: Operation, told: tuple[Profile, ...] = ()) -> State:

@@ -1,7 +1,6 @@
 """The guard is asked only where it must be: what is said without it is what it would have said."""
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -14,6 +13,7 @@ from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Grant, Reading, Settings
 from gpushare_node.guard.rows import MEMORY_UNKNOWN, Device, Instance, Kind, Mps, Row
 from gpushare_node.guard.verdicts import Kill, Observe, Reason, Report, Verdict
+from gpushare_node.structs import replace
 from tests.node.scenes import GIB, GPU, OTHER, Node, container, owner, stranger, tenant
 
 MIB = 1 << 20

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from gpushare_node.enforce.firsts import FirstCaps
 from gpushare_node.guard.reading import Settings
 from gpushare_node.host.folder import Folder
 from gpushare_node.host.kept import Notice
+from gpushare_node.structs import replace
 from tests.node.enforcement import OLD, YOUNG, Soon, Stage, await_end, container_id, lives, policy
 from tests.node.silicon import Silicon
 from tests.node.victims import Ward

@@ -1,12 +1,12 @@
 """Tenants that want more than their share, or their neighbours ended: none gets its way."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gpushare_node.procs import linux
 from gpushare_node.procs.processes import Sent
+from gpushare_node.structs import replace
 from tests.node.enforcement import Stage, await_end, container_id, lives, pod_uid
 from tests.node.victims import systemd_path
 

@@ -1,12 +1,12 @@
 """The driver's own limits: where they are set, and when they are lifted."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpushare_node.guard.reading import Settings
+from gpushare_node.structs import replace
 from tests.node.enforcement import Stage, await_end
 from tests.node.rig import Rig
 from tests.node.silicon import Silicon

@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from gpushare_node.kube.place import Place
 from gpushare_node.kube.pods import Pods
 from gpushare_node.kube.server import Server
 from gpushare_node.procs.mps import MpsControl
+from gpushare_node.structs import replace
 from tests.node import test_mps_control as mps_double
 from tests.node.api_server import ApiServer
 from tests.node.enforcement import NODE, NOON, Stage, await_end, container_id, lives, pod_uid, policy_text
@@ -224,7 +224,7 @@ def test_62_an_mps_client_is_ended_through_the_control_program(
 
 PROGRAM = """
 import sys
-from dataclasses import replace
+from gpushare_node.structs import replace
 from pathlib import Path
 from gpushare_node.cli import main, parts
 from gpushare_node.host import kubelet

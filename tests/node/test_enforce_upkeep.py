@@ -1,12 +1,12 @@
 """What enforcement does beside the caps: the condition, drift and its repair, labels, leaving, and XIDs."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL, RELEASE_ANNOTATION
+from gpushare_node.structs import replace
 from gpushare_node.voice.reasons import Reason
 from tests.node.api_server import ApiServer
 from tests.node.enforcement import await_end

@@ -1,6 +1,5 @@
 """Whose turn it is: budgets of namespaces, the oldest offence first, strikes of owners, and readings that cannot be true."""
 
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -9,6 +8,7 @@ from gpushare_node.guard.identity import Owner, Process
 from gpushare_node.guard.reading import Grant, Settings
 from gpushare_node.guard.rows import Device, Row
 from gpushare_node.guard.verdicts import Reason, Report, Scope, Terminate, Verdict
+from gpushare_node.structs import replace
 from tests.node.scenes import CAP, GIB, GPU, Node, reasons, signalled, steps, tenant
 
 SMALL = replace(CAP, bytes=GIB)

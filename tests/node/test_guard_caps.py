@@ -1,11 +1,10 @@
 """When a container is over its cap, for how long, and what it is told before anything happens."""
 
-from dataclasses import replace
-
 import pytest
 
 from gpushare_node.guard.reading import Action, Cap
 from gpushare_node.guard.verdicts import Evict, Next, Observe, Reason, State, Terminate, Warn
+from gpushare_node.structs import replace
 from tests.node.scenes import CAP, GIB, GPU, OTHER, Node, container, reasons, signalled, states, steps, tenant
 
 TOLERANT = Cap(bytes=4 * GIB, tolerance_bytes=GIB)

@@ -6,7 +6,7 @@ the guard thinks of it is not asked: only when it signals whom.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 
 import pytest
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from gpushare_node.guard.identity import Owner, Process
 from gpushare_node.guard.reading import Cap, Grant, Settings
 from gpushare_node.guard.verdicts import Kill, Terminate, Verdict
+from gpushare_node.structs import replace
 from tests.node.scenes import CAP, GIB, GPU, Node, owner, signalled, steps, tenant
 
 HIGH, LOW = 30 * GIB, GIB

@@ -1,7 +1,5 @@
 """From SIGTERM to the end: what stops the ladder, what it waits for, and whom it may name."""
 
-from dataclasses import replace
-
 import pytest
 
 from gpushare_node.guard.identity import Owner, Process, ProcessKind
@@ -9,6 +7,7 @@ from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Action, Grant, Settings
 from gpushare_node.guard.rows import Device, Row
 from gpushare_node.guard.verdicts import Kill, Next, Reason, Scope, State, Terminate, Verdict
+from gpushare_node.structs import replace
 from tests.node.scenes import CAP, GIB, GPU, OTHER, Node, reasons, signalled, states, steps, stranger, tenant
 
 

@@ -1,7 +1,6 @@
 """Who is never a victim: neighbours, system pods, the MPS server, processes outside pods. And how MPS clients are ended."""
 
 import ast
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from gpushare_node.guard.identity import ProcessKind
 from gpushare_node.guard.reading import Action, Reading, Settings
 from gpushare_node.guard.rows import Device, Kind, Mps, Row
 from gpushare_node.guard.verdicts import Evict, Kill, Next, Reason, Report, Scope, Terminate, TerminateClient, Verdict, Warn
+from gpushare_node.structs import replace
 from tests.node.scenes import CAP, GIB, GPU, Node, container, reasons, signalled, steps, stranger, tenant
 
 
@@ -172,8 +172,8 @@ def test_67_the_guard_imports_neither_a_clock_nor_the_outside_world(module: str)
     tree = ast.parse((Path(gpushare_node.guard.__file__).parent / f"{module}.py").read_text())
     names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    allowed = {"collections.abc", "dataclasses", "enum", "operator", "typing"} | {f"gpushare_node.guard.{own}" for own in PURE}
-    assert names <= allowed
+    plain = {"collections.abc", "enum", "gpushare_node.structs", "operator", "typing"}
+    assert names <= plain | {f"gpushare_node.guard.{own}" for own in PURE}
 
 
 def test_everything_that_a_step_needs_is_in_its_verdict() -> None:

@@ -1,12 +1,12 @@
 """When a run begins and begins again: a driver that is not there yet, attempts that failed, and what begins them anew."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gpushare_node.host.folder import Journal
 from gpushare_node.nvml.driver import Code
+from gpushare_node.structs import replace
 from gpushare_node.voice.reasons import Reason
 from tests.node.gpu_node import CREATE, MIXED, OTHER, SEVEN, GpuNode, policy
 

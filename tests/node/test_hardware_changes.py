@@ -1,12 +1,12 @@
 """What a run does to GPUs that can be changed: exactly what is needed, each to exactly what was asked for."""
 
-from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
 import pytest
 
 from gpushare_node.policy import Mode
+from gpushare_node.structs import replace
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Status
 from tests.node import hardware

@@ -1,7 +1,6 @@
 """What is told: once, counted, in the right namespace, never in anybody's way."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from gpushare_node.kube.cluster import Event, EventType, PodView
 from gpushare_node.kube.connection import Connection
 from gpushare_node.kube.events import MOST_AT_ONCE, MOST_WAITING, Events
+from gpushare_node.structs import replace
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips, connection, place
 

@@ -1,7 +1,6 @@
 """Evictions: the budget is asked by a dry run, the pod deleted by its uid; what each answer of the API server means."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from gpushare_node.kube.cluster import ClusterError, Eviction, PodView
 from gpushare_node.kube.connection import Connection
 from gpushare_node.kube.evictions import RECOUNT_SECONDS, Evictions
 from gpushare_node.kube.views import view_pod
+from gpushare_node.structs import replace
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips, connection
 

@@ -1,7 +1,6 @@
 """A machine on which everything takes its time: what lasts long for that reason alone costs no write."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from gpushare_node.apply.outcome import Lack
 from gpushare_node.apply.pace import Pace
 from gpushare_node.apply.visit import Site, Visit
 from gpushare_node.host.kubelet import Checkpoint
+from gpushare_node.structs import replace
 from gpushare_node.voice.reasons import Reason
 from tests.node.api_server import ApiServer
 from tests.node.loop_node import SEVEN, TWO, LoopNode, mig

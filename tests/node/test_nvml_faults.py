@@ -4,7 +4,7 @@ One GPU has MIG on with a whole instance, one in pieces and one without anything
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pynvml
@@ -13,6 +13,7 @@ import pytest
 from gpushare_node.guard.rows import Device
 from gpushare_node.nvml.driver import Activation, DriverError, Survey, Versions
 from gpushare_node.nvml.session import Session
+from gpushare_node.structs import replace
 from tests.node.silicon import Silicon
 
 CODES = (*range(1, 31), 999, 4711)

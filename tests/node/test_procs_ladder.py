@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from gpushare_node.guard.rows import Device, Row
 from gpushare_node.guard.verdicts import Kill, Reason, Report, Scope, Terminate, Verdict
 from gpushare_node.procs.linux import LinuxProcesses
 from gpushare_node.procs.processes import Sent, Signal
+from gpushare_node.structs import replace
 from tests.node.victims import (
     CHANGING,
     CONTAINER_A,

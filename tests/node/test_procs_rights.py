@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from gpushare_node.procs.linux import LinuxProcesses
 from gpushare_node.procs.processes import Sent, Signal
 from gpushare_node.procs.rights import Rights, own_rights
+from gpushare_node.structs import replace
 from gpushare_node.voice.reasons import Reason
 from tests.node.enforcement import Stage
 from tests.node.victims import OBEDIENT, Mirror, Ward, needs_root, systemd_path

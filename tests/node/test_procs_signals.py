@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from gpushare_node.procs import signals
 from gpushare_node.procs.linux import LinuxProcesses
 from gpushare_node.procs.processes import Seen, Sent, Signal
+from gpushare_node.structs import replace
 from tests.node.victims import (
     CHANGING,
     CONTAINER_B,

@@ -6,20 +6,21 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "node-runtime" / "gpushare_node"
 
 PURE = {
-    "document": {"collections.abc", "dataclasses", "enum", "re", "typing"},
-    "policy": {"collections.abc", "dataclasses", "enum", "functools", "gpushare_node.document", "re", "yaml"},
-    "partition.state": {"dataclasses", "enum"},
-    "partition.operations": {"dataclasses", "gpushare_node.partition.state"},
-    "partition.placing": {"collections", "collections.abc", "dataclasses"},
+    "structs": {"collections.abc", "operator", "typing"},
+    "document": {"collections.abc", "gpushare_node.structs", "enum", "re", "typing"},
+    "policy": {"collections.abc", "gpushare_node.structs", "enum", "functools", "gpushare_node.document", "re", "yaml"},
+    "partition.state": {"gpushare_node.structs", "enum"},
+    "partition.operations": {"gpushare_node.structs", "gpushare_node.partition.state"},
+    "partition.placing": {"collections", "collections.abc", "gpushare_node.structs"},
     "partition.layout": {
-        "collections.abc", "dataclasses", "gpushare_node.partition.placing", "gpushare_node.partition.state",
+        "collections.abc", "gpushare_node.structs", "gpushare_node.partition.placing", "gpushare_node.partition.state",
         "gpushare_node.policy",
     },
     "partition.fitness": {"collections.abc", "enum", "gpushare_node.partition.state", "gpushare_node.policy"},
     "partition.plan": {
-        "collections", "collections.abc", "dataclasses", "gpushare_node.partition.fitness", "gpushare_node.partition.layout",
+        "collections", "collections.abc", "gpushare_node.partition.fitness", "gpushare_node.partition.layout",
         "gpushare_node.partition.operations", "gpushare_node.partition.placing", "gpushare_node.partition.state",
-        "gpushare_node.policy",
+        "gpushare_node.policy", "gpushare_node.structs",
     },
 }  # fmt: skip
 """Each module with all that it imports; it may import modules above it alone."""

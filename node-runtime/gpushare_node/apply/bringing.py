@@ -3,7 +3,6 @@
 What is there already is only verified: no turn, no taint, no pause, nothing written.
 """
 
-from dataclasses import dataclass, replace
 from enum import Enum
 
 from gpushare_node.apply.busy import find_disturbed
@@ -20,6 +19,7 @@ from gpushare_node.apply.visit import Visit
 from gpushare_node.clock import wall_seconds
 from gpushare_node.kube.cluster import NOT_READY_TAINT, PLUGIN_LABEL, REPARTITIONING_TAINT, NodeView
 from gpushare_node.policy import Policy
+from gpushare_node.structs import Struct, replace
 from gpushare_node.voice.reasons import Reason
 
 
@@ -79,8 +79,7 @@ def _is_relabelled(policy: Policy, former: Policy | None, node: NodeView | None)
     return node.labels.get(PLUGIN_LABEL, "")[:-2] != policy.profile
 
 
-@dataclass(kw_only=True)
-class _Bringing:
+class _Bringing(Struct, frozen=False):
     """The part where things are changed. `before` are the devices that stood when it began."""
 
     visit: Visit

@@ -5,7 +5,6 @@ would wake up with a UUID that is dead for ever.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from gpushare_node.apply.offer import UUIDS, offered
 from gpushare_node.apply.sight import Sight
@@ -14,6 +13,7 @@ from gpushare_node.kube.cluster import PLUGIN_LABEL, PodView
 from gpushare_node.nvml.driver import Survey
 from gpushare_node.partition.plan import GpuPlan
 from gpushare_node.policy import Mode, Policy
+from gpushare_node.structs import Struct
 
 _MOST_NAMED = 5
 _ANY, _UNTOLD = "any", "untold"
@@ -24,8 +24,7 @@ _UNKNOWN = {
 """The device of a pod of which it is not known what it holds, and why: no UUID, and so in the way of every GPU."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Holder:
+class Holder(Struct):
     """A pod that holds devices. `pod` None: the API server could not be asked which pod it is, or whether it has ended."""
 
     pod_uid: str
@@ -85,8 +84,7 @@ def find_allocated(holders: Iterable[Holder]) -> frozenset[str]:
     return frozenset(device for holder in holders for device in holder.devices)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Obstacle:
+class Obstacle(Struct):
     """Who is in the way: holders, processes by pid on the GPUs, and a sentence that names both.
 
     `devices` are those that nobody may hold, `resources` those whose holders a new label disturbs.

@@ -6,7 +6,6 @@ business. It ends with a Standing, never with an exception, but for FolderError 
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import assert_never
 
 from gpushare_node.apply.record import Record
@@ -18,6 +17,7 @@ from gpushare_node.host.folder import FormerGpu, Remembered
 from gpushare_node.nvml.driver import DriverError, GpuInstance, Survey
 from gpushare_node.partition import GpuPlan
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
+from gpushare_node.structs import Struct
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Result, Status
 
@@ -25,8 +25,7 @@ _MOST_ROUNDS = 3
 """A GPU whose driver names no places before MIG is on takes two plans; a third looks whether it is done."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Standing:
+class Standing(Struct):
     """How a GPU was left. `reason` None: as wanted. `message` is the sentence for people."""
 
     index: int

@@ -3,7 +3,6 @@
 Nothing is changed on the hardware here, and whoever waited in vain leaves the node as it was.
 """
 
-from dataclasses import dataclass
 
 from gpushare_node.apply.busy import Obstacle, find_allocated, find_obstacle
 from gpushare_node.apply.clients import must_pause
@@ -17,11 +16,11 @@ from gpushare_node.apply.visit import Visit
 from gpushare_node.host.kubelet import CheckpointError
 from gpushare_node.kube.cluster import NodeView
 from gpushare_node.policy import OnBusy, Policy
+from gpushare_node.structs import Struct
 from gpushare_node.voice.reasons import Reason
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wish:
+class Wish(Struct):
     """A change of the node that is wanted.
 
     `disturbed` are resources whose holders suffer from it by the label alone. `is_partly`: GPUs that nobody uses may be
@@ -39,8 +38,7 @@ class Wish:
     may_stay: bool = False
 
 
-@dataclass(kw_only=True)
-class Room:
+class Room(Struct, frozen=False):
     """The wait for room on one node. `sight` and `obstacle` are from the last look."""
 
     visit: Visit

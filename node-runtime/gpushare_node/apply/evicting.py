@@ -1,15 +1,14 @@
 """Evictions: which pods can be moved away, asking for it, and whose controller only brings another one in their place."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from gpushare_node.apply.busy import Holder
 from gpushare_node.kube.cluster import Cluster, ClusterError, Eviction
+from gpushare_node.structs import Struct, field
 from gpushare_node.voice.results import Result, Status
 
 
-@dataclass(kw_only=True)
-class Evictions:
+class Evictions(Struct, frozen=False):
     """The evictions of one run on its node. They end when the pods that were there at first have been moved.
 
     A pod that tolerates our taint, as a DaemonSet's may, is followed by the next: to evict that one as well changes nothing.

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
 
 from gpushare_node.nvml.driver import Survey
 from gpushare_node.policy import (
@@ -19,6 +18,7 @@ from gpushare_node.policy import (
     Stack,
     WantedGpu,
 )
+from gpushare_node.structs import replace
 
 _MIG_CONFIG = "all-disabled"
 """The config that every mig-manager has."""

@@ -1,13 +1,12 @@
 """Goal: the policy that a run is for, and the text that it was read from."""
 
 import hashlib
-from dataclasses import dataclass
 
 from gpushare_node.policy import Policy
+from gpushare_node.structs import Struct
 
 
-@dataclass(frozen=True, kw_only=True)
-class Goal:
+class Goal(Struct):
     """What the node shall become."""
 
     policy: Policy

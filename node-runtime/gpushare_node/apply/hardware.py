@@ -6,7 +6,6 @@ be done is `partition`'s, how one GPU is changed `change`'s. It asks no API serv
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from gpushare_node.apply.change import GpuChange, Standing
 from gpushare_node.apply.connection import Connection
@@ -21,6 +20,7 @@ from gpushare_node.kube.cluster import RETRY_ANNOTATION
 from gpushare_node.nvml.driver import Driver, DriverError
 from gpushare_node.partition import GpuPlan
 from gpushare_node.policy import Policy
+from gpushare_node.structs import Struct
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Result, Status
 
@@ -40,8 +40,7 @@ _FAILURES = frozenset({Reason.PARTITION_FAILED, Reason.ROLLED_BACK})
 """What counts as an attempt. Waiting for tenants, rights or a reset harms nothing, however often it is tried."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
+class Change(Struct):
     """How a run ended. `reason` None: every GPU is as wanted."""
 
     results: tuple[Result, ...]

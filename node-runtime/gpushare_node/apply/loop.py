@@ -4,7 +4,6 @@ lock, refuse, leave or wait for another pool, driver, look, turn, taint, busy, p
 way out leaves GPU clients running and the journal telling how far it came; a new run begins with what stands then.
 """
 
-from dataclasses import replace
 
 from gpushare_node.apply.bringing import bring
 from gpushare_node.apply.clients import mig_managers
@@ -21,6 +20,7 @@ from gpushare_node.apply.visit import Site, Visit
 from gpushare_node.host.kubelet import CheckpointError
 from gpushare_node.kube.cluster import RELEASED_ANNOTATION, REPARTITIONING_TAINT, ClusterError, NodeView
 from gpushare_node.policy import Partitioner
+from gpushare_node.structs import replace
 from gpushare_node.voice.reasons import Reason
 
 

@@ -1,13 +1,12 @@
 """How a run on a node ends, and how a step says that it cannot go on. Values only."""
 
-from dataclasses import dataclass
 
+from gpushare_node.structs import Struct
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Result
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lack:
+class Lack(Struct):
     """Why something is not so yet. `is_stale`: the device plugin must enumerate again."""
 
     reason: Reason
@@ -15,8 +14,7 @@ class Lack:
     is_stale: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Outcome(Struct):
     """The end of a run. `is_usable`: the node offers what it can and caps may be enforced under the new policy.
 
     A node without one of its GPUs is usable, and its reason says what is missing.

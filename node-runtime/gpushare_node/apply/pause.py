@@ -5,7 +5,6 @@ The former values are in the journal before the first label is touched, so a run
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 
 from gpushare_node.apply.clients import PAUSED, mig_managers, running, to_pause, to_restore
 from gpushare_node.apply.outcome import Halted, Lack
@@ -13,6 +12,7 @@ from gpushare_node.apply.visit import Visit
 from gpushare_node.host.folder import FolderError, Journal
 from gpushare_node.kube.cluster import ClusterError
 from gpushare_node.policy import Partitioner
+from gpushare_node.structs import replace
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Status
 

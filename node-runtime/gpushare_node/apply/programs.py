@@ -3,13 +3,13 @@
 import os
 import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
 
 from gpushare_node.host.devices import Machine
 from gpushare_node.kube.cluster import PodView
 from gpushare_node.procs import mps
 from gpushare_node.procs.linux import LinuxProcesses
 from gpushare_node.procs.processes import GpuUse, Seen
+from gpushare_node.structs import replace
 
 _MAX_NAMED = 5
 _SERVICE = re.compile(r"/system\.slice/(?:[^/]+\.slice/)*(?P<unit>[A-Za-z0-9:_.@\\-]{1,80}\.service)(?:/|$)")

@@ -4,7 +4,6 @@ Owns the labels and the flips between a profile's two names. Touches no hardware
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from gpushare_node.apply import labels
 from gpushare_node.apply.offer import UUIDS, find_lack
@@ -14,6 +13,7 @@ from gpushare_node.host.folder import Published
 from gpushare_node.host.kubelet import CheckpointError
 from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL, NodeView
 from gpushare_node.policy import Mode, Policy
+from gpushare_node.structs import Struct
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Status
 
@@ -28,8 +28,7 @@ _CONFLICT_SECONDS = 60.0
 """A label that somebody else rewrites is set again no faster: two managers that fight restart the plugin each time."""
 
 
-@dataclass(kw_only=True)
-class Offering:
+class Offering(Struct, frozen=False):
     """One offer on its way: the policy's labels for these devices, until the node shows `wanted` and nothing else."""
 
     visit: Visit

@@ -5,10 +5,10 @@ decides what is to be done; the journal says what stood before, which modes were
 """
 
 from contextlib import suppress
-from dataclasses import replace
 
 from gpushare_node.clock import Clock
 from gpushare_node.host.folder import Folder, FolderError, FormerGpu, Journal
+from gpushare_node.structs import replace
 
 _FREE_ATTEMPTS = 3
 """Runs that may fail one after the other. After them each attempt may destroy more than it mends, and pauses come first."""

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import NamedTuple
 
 from gpushare_node.apply.outcome import Halted, Outcome
@@ -12,6 +11,7 @@ from gpushare_node.clock import Stopped
 from gpushare_node.host.folder import FolderError, FolderLockedError
 from gpushare_node.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT, RETRY_ANNOTATION, ClusterError
 from gpushare_node.nvml.driver import Code, DriverError
+from gpushare_node.structs import replace
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Status
 

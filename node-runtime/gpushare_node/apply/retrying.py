@@ -1,10 +1,10 @@
 """The wish of a person that a node tries again now: an annotation, heeded by the next attempt and taken away."""
 
-from dataclasses import replace
 
 from gpushare_node.apply.evicting import Evictions
 from gpushare_node.apply.visit import Visit
 from gpushare_node.kube.cluster import RETRY_ANNOTATION, NodeView
+from gpushare_node.structs import replace
 from gpushare_node.voice.results import Status
 
 

@@ -4,12 +4,12 @@ So the label goes first, and what needs the GPU without the server comes after i
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from gpushare_node.apply.drain import Room
 from gpushare_node.apply.outcome import Halted, Lack
 from gpushare_node.apply.sight import Sight
 from gpushare_node.host.folder import Journal
+from gpushare_node.structs import replace
 from gpushare_node.voice.reasons import Reason
 
 _END_SECONDS = 300.0

@@ -4,17 +4,16 @@ Owns how the driver's surveys become the State that plans are made from. Asks no
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 
 from gpushare_node.apply.offer import UUIDS
 from gpushare_node.nvml.driver import ComputeMode, GpuInstance, MigSurvey, Survey
 from gpushare_node.partition import PartitionPlan, plan
 from gpushare_node.partition.state import Gpu, Instance, Mig, State
 from gpushare_node.policy import Mode, Policy
+from gpushare_node.structs import Struct, field, replace
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sight:
+class Sight(Struct):
     """What was seen. `compute_modes` are the GPUs, by UUID, on which MPS has left its compute mode and must not have.
 
     `servers` are the pids of MPS servers, by UUID of the GPUs that cannot be changed before these have ended. A server is

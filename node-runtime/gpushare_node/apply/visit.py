@@ -5,7 +5,6 @@ While it waits, the policy that is in force stays enforced: tenants work on, and
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpushare_node.apply.busy import Holder, Obstacle, find_holders
@@ -29,6 +28,7 @@ from gpushare_node.kube.cluster import (
 )
 from gpushare_node.nvml.driver import DriverError
 from gpushare_node.policy import Policy, PolicyError, read
+from gpushare_node.structs import Struct, field
 from gpushare_node.tenancy import UNKNOWN
 from gpushare_node.voice.reasons import Reason
 from gpushare_node.voice.results import Result, Status
@@ -59,8 +59,7 @@ class Watching(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Site:
+class Site(Struct):
     """Everything outside. `cluster` None: by hand, without an API server.
 
     `open_hardware` takes the digest of what the hardware is to become; `open_watch` the policy to be enforced. The driver is
@@ -85,16 +84,14 @@ class Site:
     plugin_sockets: Callable[[], frozenset[Socket]] = frozenset
 
 
-@dataclass(frozen=True, kw_only=True)
-class Relabelling:
+class Relabelling(Struct):
     """The last change of the device plugin's label: which sockets there were before it, and when it was, by `Visit.slept`."""
 
     sockets: frozenset[Socket]
     at: float
 
 
-@dataclass(kw_only=True)
-class Visit:
+class Visit(Struct, frozen=False):
     """A run on a site.
 
     `slept` are the seconds that it meant to sleep. On a slow machine more have passed; what it waits for is as slow as itself.

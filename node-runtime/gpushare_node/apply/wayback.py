@@ -1,15 +1,14 @@
 """The way back: what must go and come so that a GPU's former layout stands again. Pure."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from gpushare_node.host.folder import FormerGpu, Remembered
 from gpushare_node.nvml.driver import GpuInstance, Survey
 from gpushare_node.partition.state import Gpu
+from gpushare_node.structs import Struct
 
 
-@dataclass(frozen=True, kw_only=True)
-class WayBack:
+class WayBack(Struct):
     """`gone` and `missing` are instances to be destroyed and made; the mode is switched, or a pending one called off."""
 
     gone: tuple[GpuInstance, ...]

@@ -1,13 +1,12 @@
 """Held: the devices that kubelet has given to pods, for looks that change nothing. Reads kubelet's checkpoint alone."""
 
-from dataclasses import dataclass
 
 from gpushare_node.apply.busy import find_allocated, find_holders
 from gpushare_node.host.kubelet import NO_CHECKPOINT, CheckpointError, read_checkpoint
+from gpushare_node.structs import Struct
 
 
-@dataclass(frozen=True, kw_only=True)
-class Held:
+class Held(Struct):
     """UUIDs of GPUs and MIG devices. `problem`: why they are not known; empty when they are."""
 
     devices: frozenset[str]

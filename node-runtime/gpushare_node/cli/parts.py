@@ -3,7 +3,6 @@
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ from gpushare_node.procs.linux import LinuxProcesses
 from gpushare_node.procs.mps import MpsControl
 from gpushare_node.procs.processes import Seen
 from gpushare_node.procs.rights import own_rights
+from gpushare_node.structs import Struct, field, replace
 from gpushare_node.tenancy import Tenancy
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ def folder(run: Run) -> Folder:
     return Folder(Path(run.arguments.state_dir))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Api:
+class Api(Struct):
     """The API server for one run: the own node, and what is told in the background. ClusterError if nobody says where it is."""
 
     connection: Connection
@@ -117,8 +116,7 @@ class NoPods:
         return ()
 
 
-@dataclass(kw_only=True)
-class OwnMarks:
+class OwnMarks(Struct, frozen=False):
     """The own node's annotations for the watch; unknown until the node is followed."""
 
     server: Server
@@ -133,8 +131,7 @@ class OwnMarks:
         self.server.annotate(annotations)
 
 
-@dataclass(kw_only=True)
-class News:
+class News(Struct, frozen=False):
     """Whether the own node has changed, for a run that waits; followed from the first time on that this is asked."""
 
     api: Api
@@ -155,8 +152,7 @@ class News:
         return True
 
 
-@dataclass(kw_only=True)
-class Watches:
+class Watches(Struct, frozen=False):
     """Makes watches for one run. The pods are followed from the first one on."""
 
     run: Run

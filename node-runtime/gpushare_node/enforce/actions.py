@@ -5,7 +5,6 @@ Telling never delays doing, and doing never waits for the API server or for MPS.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
 from typing import Protocol, assert_never
@@ -22,6 +21,7 @@ from gpushare_node.guard.sight import Unit
 from gpushare_node.guard.verdicts import Evict, Facts, Kill, Observe, Report, Scope, Terminate, TerminateClient, Verdict, Warn
 from gpushare_node.kube.cluster import Event, EventType, Eviction, Messenger
 from gpushare_node.procs.processes import GpuUse, Processes, Seen, Sent, Signal
+from gpushare_node.structs import Struct, field
 from gpushare_node.voice import sentences
 from gpushare_node.voice.events import About
 
@@ -51,8 +51,7 @@ class MpsControl(Protocol):
         ...
 
 
-@dataclass(kw_only=True)
-class Actions:
+class Actions(Struct, frozen=False):
     """The hands of the guard. `mps` None: the control program cannot be reached.
 
     MPS has errands of its own: ending a client must not wait behind an API server that does not answer.

@@ -7,7 +7,6 @@ GPU alone.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from functools import partial
 
 from gpushare_node.guard.calm import Calm, Within, observe
@@ -16,6 +15,7 @@ from gpushare_node.guard.ledger import History
 from gpushare_node.guard.reading import Reading, Settings
 from gpushare_node.guard.sight import Unit
 from gpushare_node.guard.verdicts import Observe, Reason, Report, Verdict
+from gpushare_node.structs import replace
 
 _LET_GO_SECONDS = 300
 """How long an offender whose processes cannot be signalled is left alone: the next signal would not reach them either."""

@@ -4,9 +4,9 @@ A date that is a year ahead for a moment, before the host's time is set, would e
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from gpushare_node.clock import Clock
+from gpushare_node.structs import Struct
 
 SLACK_SECONDS = 60.0
 """By so much a host's date may be put right, or drift, without being a jump."""
@@ -15,13 +15,11 @@ _BELIEF_SECONDS = 600.0
 """For so long a date that has jumped must go on evenly before it counts."""
 
 
-@dataclass(kw_only=True)
-class Dates:
+class Dates(Struct, frozen=False):
     """The date, as monotonic time and `wall` agree on it. What stands when the program starts is believed."""
 
     clock: Clock
     wall: Callable[[], float]
-    _offset: float = field(init=False)
     _doubted: tuple[float, float] | None = None
     """Another offset that the date has had, and since when."""
 

@@ -4,10 +4,10 @@ Nobody gets a second one: the notice is remembered with the container, its date 
 was named to it, and one that is over stays over, whatever policies follow.
 """
 
-from dataclasses import replace
 
 from gpushare_node.guard.reading import Action, Cap, Exemption
 from gpushare_node.host.kept import Notice
+from gpushare_node.structs import replace
 
 
 def renew(notice: Notice | None, *, since: float, seconds: int | None, now: float) -> Notice:

@@ -9,20 +9,19 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 
 from gpushare_node import __version__
 from gpushare_node.enforce.identities import Roster
 from gpushare_node.guard.rows import Device, Distrust, sift
 from gpushare_node.guard.verdicts import Observe, State
 from gpushare_node.nvml.driver import Survey, Versions
+from gpushare_node.structs import Struct, field
 from gpushare_node.voice.metrics import Registry, Sample
 
 _PAGE_SECONDS = 1.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct):
     """What one cycle saw. `observe` works out how everybody stood."""
 
     observe: Callable[[], list[Observe]] = list

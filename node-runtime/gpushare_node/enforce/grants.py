@@ -8,7 +8,6 @@ that takes.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
@@ -22,6 +21,7 @@ from gpushare_node.host.kubelet import Allocation, is_gpu_resource
 from gpushare_node.kube.cluster import PodView
 from gpushare_node.nvml.driver import MigSurvey, Survey
 from gpushare_node.policy import Policy, Share
+from gpushare_node.structs import Struct, replace
 from gpushare_node.tenancy import AdmissionMode, Tenancy
 
 _MIB = 1 << 20
@@ -43,8 +43,7 @@ class Noticed(NamedTuple):
     cap: Cap
 
 
-@dataclass(frozen=True, kw_only=True)
-class Granted:
+class Granted(Struct):
     """What holds now. `kept` is to be remembered by container; `doubts` say which allocations have no cap, and why.
 
     `noticed` are exemptions that the containers have not been told of yet.
@@ -56,8 +55,7 @@ class Granted:
     noticed: tuple[Noticed, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Terms:
+class Terms(Struct):
     """The present policy's side: shares by resource and profile, and what follows an offence.
 
     `first_caps` tells since when each resource has had a cap on this node; None: that is not known yet. `today` is what the

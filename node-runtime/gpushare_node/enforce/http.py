@@ -9,11 +9,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from gpushare_node.structs import Struct
 from gpushare_node.voice.metrics import CONTENT_TYPE
 
 PORT = 9408
@@ -27,8 +27,7 @@ Answer = tuple[bool, str]
 """Whether all is well, and a sentence."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pages:
+class Pages(Struct):
     """What is told. Each is called in a thread of its own."""
 
     metrics: Callable[[], str]

@@ -5,20 +5,19 @@ tenant can make cgroups within its own and call them what it likes: only the fir
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 
 from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
 from gpushare_node.kube.cluster import PodView
 from gpushare_node.procs import mps
 from gpushare_node.procs.processes import Processes, Seen
+from gpushare_node.structs import Struct, field
 
 ROUNDS = 60
 """In how many cycles every known process is looked at again. One that may be signalled is looked at in each; one that has
 ended is missing in the driver's lists at once."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Roster:
+class Roster(Struct):
     """The pods of the node by every uid that they go by. `platform`: the uids of those that are never to be signalled."""
 
     pods: Mapping[str, PodView] = field(default_factory=dict)

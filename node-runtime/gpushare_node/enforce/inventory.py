@@ -5,7 +5,6 @@ Makes no call to the API server. What cannot be read anew stays as it was last k
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
 
@@ -21,6 +20,7 @@ from gpushare_node.kube.cluster import PodView
 from gpushare_node.nvml.driver import DriverError, Survey, Versions
 from gpushare_node.nvml.watch import Watched
 from gpushare_node.policy import Policy
+from gpushare_node.structs import Struct, field, replace
 from gpushare_node.tenancy import UNKNOWN, Tenancy
 
 SURVEY_SECONDS = 30
@@ -69,8 +69,7 @@ class Tenants(Protocol):
         ...
 
 
-@dataclass(kw_only=True)
-class Inventory:
+class Inventory(Struct, frozen=False):
     """What is known now. `surveys` None: the driver has not answered yet.
 
     `gpus` are the UUIDs of all GPUs that were ever seen: one that has fallen off its bus is missed, and may come back.

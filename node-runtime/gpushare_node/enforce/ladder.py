@@ -6,7 +6,6 @@ by guess: what a driver refuses is left to the watcher, and tried again after a 
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
@@ -19,6 +18,7 @@ from gpushare_node.guard.rows import Device, Mps
 from gpushare_node.nvml.driver import Driver, DriverError
 from gpushare_node.nvml.watch import Watched
 from gpushare_node.policy import Mechanism, Mode, Policy
+from gpushare_node.structs import Struct, field
 
 _MPS_SECONDS = 10
 _RETRY_SECONDS = 300
@@ -39,16 +39,14 @@ class Tier(StrEnum):
     WATCHER = "watcher"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hold:
+class Hold(Struct):
     """A cgroup's limit on a device: the most that the driver lets it allocate there."""
 
     device: str
     cgroup: str
 
 
-@dataclass(kw_only=True)
-class Ladder:
+class Ladder(Struct, frozen=False):
     """The lower rungs. Called once a cycle, from one thread; MPS is asked on the thread of its errands."""
 
     driver: Watched

@@ -12,12 +12,12 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from gpushare_node.clock import Clock, Stopped
 from gpushare_node.enforce.http import Answer, Pages
 from gpushare_node.enforce.upkeep import Upkeep
 from gpushare_node.enforce.watch import Watch
+from gpushare_node.structs import Struct, field
 from gpushare_node.voice.reasons import Reason
 
 EXIT_HUNG = 70
@@ -47,8 +47,7 @@ _FAREWELL_SECONDS = 15.0
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(kw_only=True)
-class Loop:
+class Loop(Struct, frozen=False):
     """One run of enforcement. `pause` waits after the clock has been stopped, `spread` says how early or late a look comes.
 
     `is_outdated`: whether the policy of this run is not the one to be held any more.

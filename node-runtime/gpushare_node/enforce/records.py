@@ -5,7 +5,6 @@ One line for each process that was to be ended, with all that is known of it; co
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from gpushare_node.enforce.figures import Figures
 from gpushare_node.enforce.identities import Roster
@@ -15,13 +14,13 @@ from gpushare_node.guard.reading import Cap, Reading
 from gpushare_node.guard.sight import Unit
 from gpushare_node.guard.verdicts import Facts, Reason, Report
 from gpushare_node.procs.processes import Portrait, Processes, Sent
+from gpushare_node.structs import Struct, field
 from gpushare_node.voice.events import Field, line
 
 _LOG = logging.getLogger("gpushare.enforce")
 
 
-@dataclass(kw_only=True)
-class Case:
+class Case(Struct, frozen=False):
     """An offender with a victim: what was known when it was chosen, and what has been sent since."""
 
     facts: Facts

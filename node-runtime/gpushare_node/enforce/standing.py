@@ -4,7 +4,6 @@ A single odd cycle is no news; what lasts is. Nothing here touches a process.
 """
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
 
 from gpushare_node.enforce.figures import Figures
 from gpushare_node.enforce.grants import Noticed
@@ -13,6 +12,7 @@ from gpushare_node.enforce.records import Records
 from gpushare_node.guard.sight import Unit
 from gpushare_node.guard.verdicts import Reason, Report, Verdict
 from gpushare_node.kube.cluster import Event, EventType, Messenger
+from gpushare_node.structs import Struct, field
 from gpushare_node.voice import reasons, sentences
 from gpushare_node.voice.events import About
 
@@ -39,8 +39,7 @@ _STUCK = (
 )
 
 
-@dataclass(kw_only=True)
-class Standing:
+class Standing(Struct, frozen=False):
     """What has been heard so far. `since` tells when each device began to be distrusted, or its processes strangers."""
 
     cluster: Messenger

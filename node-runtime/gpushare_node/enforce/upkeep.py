@@ -8,7 +8,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 
 from gpushare_node.enforce.watch import Watch
@@ -26,6 +25,7 @@ from gpushare_node.kube.cluster import (
 )
 from gpushare_node.nvml.driver import Survey, Xid
 from gpushare_node.partition.plan import PartitionPlan
+from gpushare_node.structs import Struct, field
 from gpushare_node.voice.events import About
 from gpushare_node.voice.reasons import Reason
 
@@ -50,8 +50,7 @@ _LOG = logging.getLogger(__name__)
 _BY_WORD = {reason.word: reason for reason in Reason}
 
 
-@dataclass(kw_only=True)
-class Upkeep:
+class Upkeep(Struct, frozen=False):
     """`labels` are those that the node owes to its pool; `plan` says what would have to change for the policy to hold.
 
     `remark` is said of a node that is ready, `refusal` of one that is held to a former policy, for its own cannot be read.

@@ -7,7 +7,6 @@ Makes no call to the API server: pods come from a cache, Events are queued, evic
 import math
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
 
 from gpushare_node.clock import Clock, wall_seconds
 from gpushare_node.enforce.actions import Actions, MpsControl
@@ -34,11 +33,11 @@ from gpushare_node.nvml.watch import Watched
 from gpushare_node.policy import Policy
 from gpushare_node.procs.processes import Processes
 from gpushare_node.procs.rights import UNKNOWN_RIGHTS, Rights
+from gpushare_node.structs import Struct, field, replace
 from gpushare_node.voice.reasons import Reason
 
 
-@dataclass(frozen=True, kw_only=True)
-class Worlds:
+class Worlds(Struct):
     """What a watch looks at and acts upon. `processes` and `driver` are its own; `mps` None where none is wanted.
 
     `marks` None: the Node object is not followed here.
@@ -57,8 +56,7 @@ class Worlds:
     wall: Callable[[], float] = wall_seconds
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting:
+class Setting(Struct):
     """Who is watched by whom: the policy in force and its digest, this node and our rights."""
 
     policy: Policy
@@ -72,8 +70,7 @@ _DENIED_SECONDS = 600
 """How long after a signal that a security module refused the node's condition speaks of it."""
 
 
-@dataclass(kw_only=True)
-class Watch:
+class Watch(Struct, frozen=False):
     """The watch over one node. For one thread."""
 
     worlds: Worlds

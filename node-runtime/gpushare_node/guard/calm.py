@@ -5,7 +5,6 @@ found out once; from then on sums are enough. Whatever is not as plain as that i
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from operator import gt
 from typing import NamedTuple
 
@@ -15,13 +14,13 @@ from gpushare_node.guard.reports import find_gap
 from gpushare_node.guard.rows import Device, Distrust, sift
 from gpushare_node.guard.sight import Unit
 from gpushare_node.guard.verdicts import Observe, Reason, Report, State, Verdict
+from gpushare_node.structs import Struct
 
 _UNMOVED = frozenset({Reason.ORPHAN, Reason.UNRESOLVED})
 """Reports in which no use plays a part."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Frame:
+class _Frame(Struct):
     """A GPU apart from its uses. `places`: the pids of each, and the number of the sum to which each of them counts.
 
     `reports` are what `judge` says of it besides observations, again and again.

@@ -1,8 +1,9 @@
 """Who a process is, and to which container it belongs. Values only: finding them out is the work of the outside worlds."""
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+from gpushare_node.structs import Struct
 
 
 class ContainerId(NamedTuple):
@@ -34,8 +35,7 @@ class ProcessKind(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Process:
+class Process(Struct):
     """A process as it was recognised: two are the same one only when all of this is equal.
 
     `start_time` is in clock ticks since boot and tells a reused pid apart. exec changes none of it, so a victim cannot shed

@@ -6,7 +6,6 @@ very cycle and the process verified in it; whatever is unknown waits. Who is an 
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple, assert_never
 
 from gpushare_node.guard.debts import Offence
@@ -16,6 +15,7 @@ from gpushare_node.guard.reading import Cap, Reading
 from gpushare_node.guard.rows import Mps
 from gpushare_node.guard.sight import Sample, Sight, Unit
 from gpushare_node.guard.verdicts import Facts, Kill, Next, Reason, Report, Scope, Terminate, TerminateClient
+from gpushare_node.structs import replace
 
 _KILLS_UNTIL_STUCK = 2
 """After so many times SIGKILL a victim keeps no other on its device waiting."""

@@ -5,7 +5,6 @@ closed into the next History. Nothing is kept that a restart of the agent would 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
@@ -14,6 +13,7 @@ from gpushare_node.guard.identity import ContainerId, Owner, Process
 from gpushare_node.guard.reading import Cap, Grant, Settings
 from gpushare_node.guard.sight import Unit
 from gpushare_node.guard.verdicts import Scope, Verdict
+from gpushare_node.structs import Struct, field
 
 MINUTE_SECONDS = 60
 
@@ -31,8 +31,7 @@ class Step(Enum):
     STUCK = "stuck"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Victim:
+class Victim(Struct):
     """What is being ended of a container, for the offence that began at `offence_since`.
 
     `kills`: how often SIGKILL was sent, first at `killed_at`. `step_at`: when the last signal was sent.
@@ -53,8 +52,7 @@ class Victim:
         return offence.since == self.offence_since
 
 
-@dataclass(frozen=True, kw_only=True)
-class History:
+class History(Struct):
     """Everything that one cycle leaves to the next.
 
     `choices` when victims were chosen in a namespace on a device, within a minute; `strikes` the same for each owner, for as

@@ -1,11 +1,11 @@
 """What one cycle hands to the guard: devices, identities, grants and the guard's settings. Values only."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 
 from gpushare_node.guard.identity import ContainerId, Owner, Process
 from gpushare_node.guard.rows import Device
+from gpushare_node.structs import Struct, field
 
 
 class Action(Enum):
@@ -17,15 +17,13 @@ class Action(Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exemption:
+class Exemption(Struct):
     """Why nothing follows: the container ran before there was a cap. `until`: seconds since 1970; None: while it runs."""
 
     until: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cap:
+class Cap(Struct):
     """How much of one device one container may use, and what follows when it uses more for longer than the grace."""
 
     bytes: int
@@ -40,8 +38,7 @@ class Cap:
         return self.bytes + self.tolerance_bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class Grant:
+class Grant(Struct):
     """What kubelet allocated to a container, the caps under which it was started, and who answers for it.
 
     Devices are those that tenants hold: a GPU's uuid, or a MIG instance's. A device without a cap is not watched. A container
@@ -56,8 +53,7 @@ class Grant:
     is_gone: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
+class Reading(Struct):
     """Everything that is known in one cycle. What is missing is unknown, and what is unknown is never touched.
 
     `identities` may lack pids: they ended, or could not be read. `grants` lacks containers that the API has not shown yet.
@@ -74,8 +70,7 @@ class Reading:
     is_allocation_known: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Struct):
     """How patient the guard is.
 
     `interval_seconds` lie between two looks on average. A container that owes `samples` of these is warned; with a cap's grace

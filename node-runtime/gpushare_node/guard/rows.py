@@ -6,9 +6,10 @@ nothing about other rows: only its own process's use is not known. Owns the rows
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+from gpushare_node.structs import Struct
 
 PID_MAX = 1 << 22
 """The largest pid of a 64-bit Linux: `PID_MAX_LIMIT`."""
@@ -51,16 +52,14 @@ class Mps(Enum):
     UNREACHABLE = "unreachable"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Instance:
+class Instance(Struct):
     """A MIG instance: a device of its own to tenants."""
 
     uuid: str
     total_bytes: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Device:
+class Device(Struct):
     """One GPU as read in one cycle.
 
     `rows` is None when it could not be read; `instances`, by GPU instance id, is None without MIG. `used_bytes` is what
@@ -100,8 +99,7 @@ Uses = Mapping[int, int | None]
 """pid → bytes of one device, each process once; None: unknown."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sifted:
+class Sifted(Struct):
     """The plausible rows of a GPU: what each process uses of each place, and which pids are MPS clients.
 
     Of the pids in `partial` the use is a part only: one list tells it and another does not.

@@ -5,13 +5,13 @@ history.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
 from gpushare_node.guard.reading import Cap
 from gpushare_node.guard.rows import Device, Distrust, Mps, Sifted, Uses, sift
+from gpushare_node.structs import Struct
 
 
 class Unit(NamedTuple):
@@ -29,8 +29,7 @@ class Sample(NamedTuple):
     processes: tuple[tuple[Process, int], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sight:
+class Sight(Struct):
     """A device whose rows are plausible.
 
     `unrecognised` are pids that may belong to anybody, with their start times where known; `orphans` are

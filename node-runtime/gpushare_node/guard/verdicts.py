@@ -4,7 +4,6 @@ Observe and Report hold in the cycle in which they are said, and are said again 
 TerminateClient, Kill and Evict are said once for each step: whoever carries one out has no need to remember it.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from gpushare_node.guard.identity import Process
 from gpushare_node.guard.reading import Cap
 from gpushare_node.guard.rows import Distrust
 from gpushare_node.guard.sight import Unit
+from gpushare_node.structs import Struct
 
 
 class State(Enum):
@@ -73,8 +73,7 @@ class Observe(NamedTuple):
     since_seconds: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Facts:
+class Facts(Struct):
     """What every verdict on an offender tells: use, cap, for how long, what comes next and when (None: nothing does).
 
     `has_paused`: in that time it was within its cap, too. `dry_run` marks what must be told and not done.
@@ -90,15 +89,13 @@ class Facts:
     has_paused: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Warn:
+class Warn(Struct):
     """Tell the tenant, before anything is done."""
 
     facts: Facts
 
 
-@dataclass(frozen=True, kw_only=True)
-class Terminate:
+class Terminate(Struct):
     """Send SIGTERM to these processes, after checking each once more."""
 
     facts: Facts
@@ -106,16 +103,14 @@ class Terminate:
     scope: Scope
 
 
-@dataclass(frozen=True, kw_only=True)
-class TerminateClient:
+class TerminateClient(Struct):
     """Ask the MPS control program to end these clients; its yes is read back through `Reading.terminated_clients`."""
 
     facts: Facts
     processes: tuple[Process, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kill:
+class Kill(Struct):
     """Send SIGKILL to these processes, after checking each once more. `is_repeated`: they did not die of it."""
 
     facts: Facts
@@ -124,15 +119,13 @@ class Kill:
     is_repeated: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evict:
+class Evict(Struct):
     """Ask the API to evict the container's pod; said again while it stays, for a disruption budget may refuse."""
 
     facts: Facts
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(Struct):
     """Something to know that is no step against an offender. Fields that do not belong to the reason are None or empty."""
 
     reason: Reason

@@ -1,19 +1,18 @@
 """What no driver call does for a GPU: reset it, and make the device nodes of new MIG instances. Decides nothing."""
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from gpushare_node.host.boot import boot_id
 from gpushare_node.host.programs import ROOTS, find
+from gpushare_node.structs import Struct
 
 _RESET_SECONDS = 120.0
 _NODES_SECONDS = 60.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine:
+class Machine(Struct):
     """What changing GPUs needs of the host besides the driver. `reset` takes a PCI address.
 
     Both calls return what went wrong as a sentence, that there is no program for it included; None: it is done.

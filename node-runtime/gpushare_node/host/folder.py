@@ -8,7 +8,6 @@ import errno
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -87,7 +86,7 @@ class Folder:
 
     def write_journal(self, journal: Journal) -> None:
         """Write it down, durably."""
-        self._write(_JOURNAL, asdict(journal))
+        self._write(_JOURNAL, journal)
 
     def clear_journal(self) -> None:
         """Nothing is under way any more."""
@@ -107,7 +106,7 @@ class Folder:
 
     def keep_caps(self, caps: Mapping[str, KeptContainer]) -> None:
         """Keep these, and no others."""
-        self._write(_CAPS, {container: asdict(kept) for container, kept in caps.items()})
+        self._write(_CAPS, dict(caps))
 
     def first_caps(self) -> Mapping[str, int]:
         """Since when each resource has had a cap here, in seconds since 1970; empty if nothing is known."""
@@ -139,7 +138,7 @@ class Folder:
 
     def mark_repair(self, mark: RepairMark) -> None:
         """A repair is asked for next. To be written before it is, or it would be asked for again and again."""
-        self._write(_REPAIR, asdict(mark))
+        self._write(_REPAIR, mark)
 
     def turn(self) -> str | None:
         """The Lease that is the node's turn, or was about to be."""
@@ -184,7 +183,7 @@ class Folder:
         return None
 
     def _write(self, name: str, content: object) -> None:
-        text = json.dumps({"version": _VERSION, "content": content}, indent=1, sort_keys=True)
+        text = json.dumps({"version": _VERSION, "content": content}, indent=1, sort_keys=True, default=vars)
         self._writing(name, lambda: self._files.write(name, text.encode()))
 
     def _writing(self, name: str, write: Callable[[], None]) -> None:

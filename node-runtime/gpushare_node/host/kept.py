@@ -1,13 +1,12 @@
 """What the folder on the host remembers, and how each thing is read from its file again. Values only; touches no file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from gpushare_node.document import Value
+from gpushare_node.structs import Struct, field
 
 
-@dataclass(frozen=True, kw_only=True)
-class Remembered:
+class Remembered(Struct):
     """A GPU instance of a former layout. What rollback needs to make it again."""
 
     profile_id: int
@@ -15,8 +14,7 @@ class Remembered:
     size: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class FormerGpu:
+class FormerGpu(Struct):
     """A GPU before the change: its mode, and its whole instances."""
 
     uuid: str
@@ -24,8 +22,7 @@ class FormerGpu:
     instances: tuple[Remembered, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Journal:
+class Journal(Struct):
     """What a run that has begun to change hardware writes down before each step.
 
     `attempts` counts runs for this policy under this `driver` that failed, the last one at `failed_at_seconds` of the boot's
@@ -45,8 +42,7 @@ class Journal:
     is_changing: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Notice:
+class Notice(Struct):
     """How long a container that ran before the first cap is exempt from it. Times are in seconds since 1970.
 
     `since` is when it was first told a date, or that there is none; `seconds` what the policy gives now, None as long as the
@@ -59,8 +55,7 @@ class Notice:
     is_over: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class KeptCap:
+class KeptCap(Struct):
     """What a container may use of one device since it was started. `cap_bytes` None: as much as there is.
 
     `notice`: a cap has come since, and this is how long the container is exempt from it.
@@ -72,8 +67,7 @@ class KeptCap:
     notice: Notice | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class KeptContainer:
+class KeptContainer(Struct):
     """A container's caps, with its pod's uid and its name there: a cap outlives restarts, and ends with the pod.
 
     Kept by the container runtime's id. Both names are empty where a release has written that did not know them.
@@ -84,16 +78,14 @@ class KeptContainer:
     caps: tuple[KeptCap, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Published:
+class Published(Struct):
     """The profile that was published last, `a` or `b`, and the UUIDs of the devices that stood then."""
 
     key: str
     devices: frozenset[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RepairMark:
+class RepairMark(Struct):
     """The last repair that enforcement has asked for: of which finding, in which boot, at how many seconds of its clock."""
 
     finding: str

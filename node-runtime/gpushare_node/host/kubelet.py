@@ -7,9 +7,10 @@ reading. It has what PodResources has not, the pods' uids, and needs no gRPC; en
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from gpushare_node.structs import Struct
 
 DEFAULT = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
 
@@ -26,8 +27,7 @@ class CheckpointError(Exception):
     """There is a checkpoint, and it cannot be read: what is allocated is unknown. The text names the file and the trouble."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Allocation:
+class Allocation(Struct):
     """Devices that kubelet gave to a container. Ids are the device plugin's: `UUID` or `UUID::replica`."""
 
     pod_uid: str
@@ -41,8 +41,7 @@ class Allocation:
         return tuple(one.rsplit("::", 1)[0] for one in self.ids)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(Struct):
     """What is allocated, and which ids the device plugins registered, by resource; of resources of nvidia.com/ only.
 
     `is_there` False: there is no such file. Kubelet writes it when the first device plugin registers; it may also have been

@@ -8,8 +8,9 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from gpushare_node.structs import Struct
 
 ROOTS = (Path("/proc/1/root"), Path("/proc/1/root/run/nvidia/driver"), Path("/"))
 """Where programs are looked for, in this order."""
@@ -23,8 +24,7 @@ _MOST_SAID = 300
 _DEATH_SECONDS = 2.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Program:
+class Program(Struct):
     """A program that exists: `path` as it is called inside of `root`."""
 
     root: Path

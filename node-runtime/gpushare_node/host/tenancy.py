@@ -7,10 +7,10 @@ platform's pods.
 import logging
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 from gpushare_node.document import PolicyError
+from gpushare_node.structs import replace
 from gpushare_node.tenancy import UNKNOWN, Tenancy, read
 from gpushare_node.voice.log import escape
 

@@ -7,11 +7,11 @@ In a cluster urllib3, on which the official client stands, is used by itself: 22
 import random
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpushare_node.kube.cluster import ClusterError
+from gpushare_node.structs import Struct
 
 if TYPE_CHECKING:
     import urllib3
@@ -22,8 +22,7 @@ _CONNECTIONS = 4
 """Two watches, events, and the loop. With fewer urllib3 throws connections away and complains."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Address:
+class Address(Struct):
     """Where the server is and who asks. `headers` is called for every request: tokens are replaced while we run."""
 
     url: str

@@ -5,10 +5,10 @@ are paused and restored, never owned.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Protocol
 
+from gpushare_node.structs import Struct, field
 from gpushare_node.voice.reasons import Reason
 
 POOL_LABEL = "gpushare.dev/pool"
@@ -41,8 +41,7 @@ class ClusterError(Exception):
         self.causes = causes
 
 
-@dataclass(frozen=True, kw_only=True)
-class Taint:
+class Taint(Struct):
     """A taint of the node."""
 
     key: str
@@ -50,8 +49,7 @@ class Taint:
     value: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeView:
+class NodeView(Struct):
     """The node as the API server has it.
 
     `allocatable` holds resources of nvidia.com/ only; `owners` names the field managers of labels.
@@ -80,8 +78,7 @@ class NodeView:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodView:
+class PodView(Struct):
     """A pod of this node. `uids`: its own, and for a static pod the one that kubelet and cgroups know it by.
 
     `containers` are names by the container runtime's id, of all kinds of containers. `owner` is the uid of its controller,
@@ -117,8 +114,7 @@ class EventType(StrEnum):
     WARNING = "Warning"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Event:
+class Event(Struct):
     """Something to tell, on the node (`pod` None) or on a pod. Equal ones are counted, not repeated."""
 
     type: EventType
@@ -127,8 +123,7 @@ class Event:
     pod: PodView | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Told:
+class Told(Struct):
     """What became of Events so far.
 
     `refused`: the server said no for good (no right, no such namespace); `dropped`: too many waited.
@@ -153,8 +148,7 @@ class Eviction(Enum):
     GONE = "gone"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Turn:
+class Turn(Struct):
     """Whether a node may be changed now; if not, for how long it need not ask again.
 
     `former`: the node that held this turn, and let it expire.

@@ -4,7 +4,6 @@ import itertools
 import json
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -12,6 +11,7 @@ from gpushare_node import __version__
 from gpushare_node.clock import Clock
 from gpushare_node.kube.address import Address
 from gpushare_node.kube.cluster import ClusterError
+from gpushare_node.structs import Struct, field
 
 if TYPE_CHECKING:
     import urllib3
@@ -41,8 +41,7 @@ _PASSING = frozenset({429, 500, 502, 503, 504})
 _LONGEST_REASON = 300
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
+class Request(Struct):
     """What is asked, and in which form. `is_repeatable`: done twice is as good as done once."""
 
     method: str = "GET"

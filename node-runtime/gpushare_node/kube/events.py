@@ -9,13 +9,13 @@ import datetime
 import hashlib
 import threading
 from collections import Counter
-from dataclasses import dataclass, replace
 
 from gpushare_node.clock import Clock, Stopped
 from gpushare_node.kube.address import spread
 from gpushare_node.kube.cluster import ClusterError, Event, Told
 from gpushare_node.kube.connection import MERGE_PATCH, Connection, Json, Request
 from gpushare_node.kube.place import Place
+from gpushare_node.structs import Struct, replace
 
 MOST_WAITING = 200
 MOST_AT_ONCE = 10
@@ -28,8 +28,7 @@ _LONGEST_NAME = 230
 _LONGEST_PAUSE_SECONDS = 60.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Waiting:
+class _Waiting(Struct):
     """An event to be told. `times`: so often since it was last told."""
 
     event: Event

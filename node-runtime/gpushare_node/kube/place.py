@@ -2,11 +2,11 @@
 
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from gpushare_node.structs import Struct
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
+class Place(Struct):
     """`pod` and `pod_uid` are empty for work by hand; `pool` is empty where no pool's policy is in force."""
 
     node: str

@@ -6,7 +6,6 @@ annotations, a JSON patch of taints, a strategic merge of its own condition, its
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from gpushare_node.clock import Clock
 from gpushare_node.kube.address import spread
@@ -30,6 +29,7 @@ from gpushare_node.kube.place import Place
 from gpushare_node.kube.requests import is_standing
 from gpushare_node.kube.selection import is_selected
 from gpushare_node.kube.views import FIELD_MANAGER, view_node, view_pod
+from gpushare_node.structs import replace
 from gpushare_node.voice.events import About
 from gpushare_node.voice.reasons import CONDITION, Reason
 

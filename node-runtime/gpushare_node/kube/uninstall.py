@@ -7,7 +7,6 @@ of it is in memory.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from gpushare_node.clock import Clock
 from gpushare_node.kube.cluster import (
@@ -20,6 +19,7 @@ from gpushare_node.kube.cluster import (
 )
 from gpushare_node.kube.connection import MERGE_PATCH, METADATA, METADATA_LIST, Connection, Json, Request
 from gpushare_node.kube.views import view_node
+from gpushare_node.structs import Struct
 
 POLL_SECONDS = 5.0
 ENDING_SECONDS = 90.0
@@ -33,8 +33,7 @@ _NO_RIGHT = frozenset({401, 403})
 """Helm has given up, and taken the Job's rights away. They do not come back."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Farewell:
+class Farewell(Struct):
     """How it went. `silent`: nodes that did not answer in time; `remaining`: runtime pods that did not end in time.
 
     `is_done`: all have answered, or it was told to go on, and the DaemonSets and annotations are gone. Else all is as before.

@@ -5,12 +5,12 @@ A thousand nodes that start together, or that one API server lost, come back apa
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from gpushare_node.clock import Clock, Stopped
 from gpushare_node.kube.address import spread
 from gpushare_node.kube.cluster import ClusterError
 from gpushare_node.kube.connection import JSON, METADATA, METADATA_LIST, Connection, Json
+from gpushare_node.structs import Struct
 
 START_SECONDS = 3.0
 RELIST_SECONDS = 5.0
@@ -22,8 +22,7 @@ _GONE = 410
 _TOO_SHORT_SECONDS = 1.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selection:
+class Selection(Struct):
     """What is watched, and who is told: `replace` of the whole list, `change` of one object that is new or changed or gone.
 
     `is_bare`: only the metadata of objects is wanted.

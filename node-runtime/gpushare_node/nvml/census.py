@@ -5,7 +5,6 @@ Owns the cached handles of a GPU and of its MIG devices. One thread at a time re
 
 import ctypes
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from gpushare_node.guard.rows import Device, Instance, Row
 from gpushare_node.nvml.driver import Code, DriverError
@@ -13,12 +12,12 @@ from gpushare_node.nvml.instances import each_mig_device
 from gpushare_node.nvml.library import Handle, Library
 from gpushare_node.nvml.lists import Lists
 from gpushare_node.nvml.survey import read_memory
+from gpushare_node.structs import Struct
 
 _UUID_ROOM = 96
 
 
-@dataclass(frozen=True, kw_only=True)
-class _MigDevice:
+class _MigDevice(Struct):
     """A MIG device: what tenants know of it, and its handle, which is void once it is destroyed."""
 
     instance: Instance

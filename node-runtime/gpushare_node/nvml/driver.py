@@ -4,12 +4,12 @@
 lost. Sizes are in bytes or MiB, as the names say.
 """
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
 from gpushare_node.guard.rows import Device
 from gpushare_node.partition.state import Fault, Profile
+from gpushare_node.structs import Struct
 
 
 class Code(IntEnum):
@@ -53,8 +53,7 @@ def describe(code: int) -> str:
     return f"{Code(code).name.lower().replace('_', ' ')} ({code})" if known else f"NVML error {code}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Versions:
+class Versions(Struct):
     """What is installed. `cuda` is the newest CUDA that the driver serves, as `13.0`; None where the driver does not say."""
 
     driver: str
@@ -62,8 +61,7 @@ class Versions:
     cuda: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComputeInstance:
+class ComputeInstance(Struct):
     """A compute instance that exists. `uuid` is the MIG device's, as tenants and kubelet know it; None if it has no device."""
 
     ci_id: int
@@ -71,8 +69,7 @@ class ComputeInstance:
     uuid: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuInstance:
+class GpuInstance(Struct):
     """A GPU instance that exists, with what stands in it. Without compute instances it is of no use to anybody."""
 
     gi_id: int
@@ -82,8 +79,7 @@ class GpuInstance:
     compute: tuple[ComputeInstance, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class MigSurvey:
+class MigSurvey(Struct):
     """The MIG side of a GPU that has one. `profiles` is empty where the driver does not tell before MIG is on."""
 
     current: bool
@@ -100,8 +96,7 @@ class ComputeMode(IntEnum):
     EXCLUSIVE_PROCESS = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class Survey:
+class Survey(Struct):
     """All that is to be known of one GPU before its layout is planned. With a `fault` only index, uuid and fault count.
 
     `pci_device_id` is written as in policies (`0x20B010DE`), `pci_bus_id` as `nvidia-smi -i` wants it. `pids` are the
@@ -129,8 +124,7 @@ class Activation(IntEnum):
     IN_USE = 19
 
 
-@dataclass(frozen=True, kw_only=True)
-class Xid:
+class Xid(Struct):
     """A fault that the driver has logged against a GPU."""
 
     uuid: str

@@ -6,12 +6,12 @@ module.
 
 import ctypes
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from gpushare_node.nvml.driver import Code, DriverError
 from gpushare_node.nvml.library import Handle, Library
 from gpushare_node.partition.state import Placement, Profile
+from gpushare_node.structs import Struct
 
 _UNKNOWN_HERE = frozenset({Code.NOT_SUPPORTED, Code.INVALID_ARGUMENT})
 """The card has not this profile; or the driver is older than the number by which it was asked for."""
@@ -27,8 +27,7 @@ _SUFFIXES = {
 _EIGHTHS = 8
 
 
-@dataclass(frozen=True, kw_only=True)
-class Offer:
+class Offer(Struct):
     """A profile of this GPU with what it takes to fill it: its compute slices."""
 
     profile: Profile

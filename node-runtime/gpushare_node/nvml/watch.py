@@ -6,7 +6,6 @@ what a hung GPU means: `hung_seconds` tells.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ from gpushare_node.guard.rows import Device
 from gpushare_node.nvml.driver import Code, Driver, DriverError, Xid
 from gpushare_node.nvml.library import ABSENT, SESSION_OVER
 from gpushare_node.nvml.tours import Tours
+from gpushare_node.structs import replace
 from gpushare_node.worker import Promise, Worker
 
 NODE = "node"

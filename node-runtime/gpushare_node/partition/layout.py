@@ -5,15 +5,14 @@ Difference, which somebody should hear of but which stops nothing.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gpushare_node.partition.placing import Place
 from gpushare_node.partition.state import Placement, Profile
 from gpushare_node.policy import WantedInstance
+from gpushare_node.structs import Struct
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProfileIdDifference:
+class ProfileIdDifference(Struct):
     """The driver has the profile under another id than the policy says."""
 
     profile: str
@@ -21,8 +20,7 @@ class ProfileIdDifference:
     driver: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlacementDifference:
+class PlacementDifference(Struct):
     """The policy wants the profile where the driver does not place it."""
 
     profile: str
@@ -37,8 +35,7 @@ class LayoutError(ValueError):
     """A layout that the GPU cannot have; the message says why."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layout:
+class Layout(Struct):
     """The profile ids wanted, one for each instance; every place where one may stand; the places that the policy names."""
 
     profile_ids: tuple[int, ...]

@@ -1,34 +1,30 @@
 """Operation: one step that changes a GPU. Values only; whoever carries them out reads all that is needed from them."""
 
-from dataclasses import dataclass
 
 from gpushare_node.partition.state import Instance
+from gpushare_node.structs import Struct
 
 
-@dataclass(frozen=True, kw_only=True)
-class EnableMig:
+class EnableMig(Struct):
     """Switch MIG on, or call off a pending switch to off."""
 
     uuid: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class DisableMig:
+class DisableMig(Struct):
     """Switch MIG off, when no instance exists any more, or call off a pending switch to on."""
 
     uuid: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class DestroyInstance:
+class DestroyInstance(Struct):
     """Destroy the GPU instance, its compute instances first."""
 
     uuid: str
     instance: Instance
 
 
-@dataclass(frozen=True, kw_only=True)
-class CreateInstance:
+class CreateInstance(Struct):
     """Create a GPU instance at exactly this placement, and one compute instance of its whole size in it."""
 
     uuid: str

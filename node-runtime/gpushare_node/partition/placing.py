@@ -5,7 +5,8 @@ Knows slices and profile ids; knows no GPUs, no policy and no operations.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from gpushare_node.structs import Struct
 
 Place = tuple[int, int, int]
 """An instance on the row of memory slices: (start, size, profile id)."""
@@ -17,8 +18,7 @@ _Worth = tuple[int, int, int]
 """How good a choice is, less being better: minus instances kept, minus busy ones kept, minus preferred places."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Board:
+class Board(Struct):
     """A GPU before the choice. `standing` are the instances that may stay, each with whether it is in use.
 
     `places` must hold every place where a wanted profile may stand, those of `standing` included. `preferred` are places

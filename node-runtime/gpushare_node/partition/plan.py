@@ -6,7 +6,6 @@ follows from state and policy alone: after a crash, plan again from what stands 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from gpushare_node.partition.fitness import Reason, UnfitError, check_card, check_fault, find_target, needs_switch
 from gpushare_node.partition.layout import Difference, Layout, LayoutError, resolve
@@ -14,10 +13,10 @@ from gpushare_node.partition.operations import CreateInstance, DestroyInstance, 
 from gpushare_node.partition.placing import Board, Place, choose
 from gpushare_node.partition.state import Gpu, Instance, Mig, State
 from gpushare_node.policy import Card, Policy, WantedGpu, WantedInstance
+from gpushare_node.structs import Struct, replace
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unfit:
+class Unfit(Struct):
     """A GPU of which nothing is touched. `detail` is the sentence for people."""
 
     index: int
@@ -25,8 +24,7 @@ class Unfit:
     detail: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuPlan:
+class GpuPlan(Struct):
     """What happens to one GPU. The operations are legal one by one in this order; none: it is as wanted.
 
     Nobody may use the instances in `needs_idle` and, with `needs_idle_gpu`, the GPU; `is_blocked` says that somebody does. If
@@ -43,8 +41,7 @@ class GpuPlan:
     differences: tuple[Difference, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartitionPlan:
+class PartitionPlan(Struct):
     """What happens to the node. Every GPU of state and policy is in `gpus` or in `unfit`, by index."""
 
     gpus: tuple[GpuPlan, ...]

@@ -4,8 +4,9 @@ Owns the words for hardware. Reads nothing itself and decides nothing. GPUs are 
 policy calls them by.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from gpushare_node.structs import Struct
 
 
 class FaultKind(StrEnum):
@@ -15,24 +16,21 @@ class FaultKind(StrEnum):
     UNREADABLE = "unreadable"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fault:
+class Fault(Struct):
     """A GPU that does not answer as it should. `detail` is a sentence for people: which call failed, and how."""
 
     kind: FaultKind
     detail: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Placement:
+class Placement(Struct):
     """A stretch of the card's memory slices, in NVML's numbers."""
 
     start: int
     size: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Profile:
+class Profile(Struct):
     """A GPU-instance profile as the driver offers it, with every place where it may stand on the empty card.
 
     `id` is what creates an instance. `name` is written as policies write it (`1g.5gb+me`); None if the driver gives none.
@@ -44,8 +42,7 @@ class Profile:
     placements: tuple[Placement, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Instance:
+class Instance(Struct):
     """A GPU instance that exists. `is_whole`: it holds exactly one compute instance, of its whole size.
 
     `is_busy`: a process runs on it, or kubelet has given it to a pod that has not ended.
@@ -59,8 +56,7 @@ class Instance:
     is_busy: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mig:
+class Mig(Struct):
     """The MIG side of a GPU that has one. `pending` differs from `current` while a mode change waits for a reset.
 
     `is_pending_ours`: this runtime's journal says that it asked for the pending mode itself. `profiles` is empty where the
@@ -74,8 +70,7 @@ class Mig:
     profiles: tuple[Profile, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gpu:
+class Gpu(Struct):
     """One GPU. `mig` None: it has no MIG. With a `fault`, only index and fault are to be relied on.
 
     `is_busy`: something uses the GPU that is not known to sit on one of its instances. `pci_device_id` is written as in
@@ -92,8 +87,7 @@ class Gpu:
     fault: Fault | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class State:
+class State(Struct):
     """All GPUs of the node, each index once."""
 
     gpus: tuple[Gpu, ...]

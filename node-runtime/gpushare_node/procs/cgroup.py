@@ -10,9 +10,9 @@ every further one is the tenant's.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gpushare_node.guard.identity import ContainerId
+from gpushare_node.structs import Struct
 
 # kubelet writes the uid with `_` under the systemd driver; a static pod's is the hash of its file.
 _UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
@@ -31,8 +31,7 @@ _FOREIGN = re.compile(rf"(?!{_RUNTIME}$).*\.service|user(?:-.*)?\.slice|machine\
 _DELETED = " (deleted)"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
+class Place(Struct):
     """Where a process is.
 
     `cgroup` ends at the container, so that a process stays the same one while it moves between cgroups that its own container
@@ -43,8 +42,7 @@ class Place:
     candidates: tuple[ContainerId, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Level:
+class _Level(Struct):
     """One container on a path, and the path down to it."""
 
     container: ContainerId

@@ -3,9 +3,10 @@
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from gpushare_node.structs import Struct
 
 _STAT_BYTES = 1024
 """A stat line is shorter: 52 numbers and a name of at most 64 bytes; what is read here begins within the first 500."""
@@ -28,8 +29,7 @@ class Stat(NamedTuple):
         return self.state in ("Z", "X") and self.threads <= 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Status:
+class Status(Struct):
     """What is read of /proc/PID/status. `namespace_pids` goes from the outermost namespace in."""
 
     uid: int | None

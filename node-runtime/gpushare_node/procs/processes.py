@@ -4,15 +4,14 @@
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from gpushare_node.guard.identity import ContainerId
+from gpushare_node.structs import Struct
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seen:
+class Seen(Struct):
     """A process as /proc shows it.
 
     `candidates` are the containers that its cgroup path may mean, the likeliest first; empty outside pods and in our own
@@ -60,8 +59,7 @@ class Sent(StrEnum):
     DENIED = "denied"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Portrait:
+class Portrait(Struct):
     """What is told of a process to people.
 
     `comm` has nothing in it that steers a terminal or breaks a line, at most 64 characters.

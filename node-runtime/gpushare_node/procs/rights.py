@@ -1,7 +1,8 @@
 """Rights: what this program may do to other processes, as the kernel tells it at the start."""
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from gpushare_node.structs import Struct
 
 _KILL = 5
 """CAP_KILL's bit: capability.h."""
@@ -11,8 +12,7 @@ _FREE_TYPES = frozenset({"spc_t", "unconfined_t", "unconfined_service_t"})
 """SELinux types that may signal processes of every type."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rights:
+class Rights(Struct):
     """`may_kill` None: not known. `profile`: the security module's profile that confines this program; None: nothing does."""
 
     may_kill: bool | None = None

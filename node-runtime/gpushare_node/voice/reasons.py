@@ -3,15 +3,15 @@
 docs/reasons.md is written from it. A reason is never reused for something else.
 """
 
-from dataclasses import dataclass
 from enum import Enum
+
+from gpushare_node.structs import Struct
 
 CONDITION = "GPUShareReady"
 """The node condition's type."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Meaning:
+class Meaning(Struct):
     """`word` stands in the condition; `is_ready` makes its status True, else False."""
 
     word: str

@@ -1,8 +1,9 @@
 """What a command did, step by step, in Ansible's manner. Values only; `cli.recap` prints them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from gpushare_node.structs import Struct
 
 
 class Status(StrEnum):
@@ -14,8 +15,7 @@ class Status(StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
+class Result(Struct):
     """One step. `target` is `GPU 3` or `node`; `before` and `after` are for `--diff`, lines of text."""
 
     step: str

@@ -1,0 +1,83 @@
+"""Struct: what the values and parts of the node runtime are; made by keyword, equal by content. Imports nothing of ours.
+
+It says what `@dataclass(kw_only=True)` says, frozen unless told otherwise, and type checkers read it as such. The difference
+is the price of a class: a dataclass writes and compiles source text for each of its methods, and with a hundred classes that
+was half of a node's start (docs/decisions.md).
+"""
+
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
+
+_REQUIRED: Any = object()
+
+
+class _Field(NamedTuple):
+    default: Any
+    default_factory: Callable[[], Any] | None = None
+    compare: bool = True
+
+
+def field(*, default: Any = _REQUIRED, default_factory: Callable[[], Any] | None = None, compare: bool = True) -> Any:
+    """A field whose default is made for each struct, or that does not count when structs are compared."""
+    return _Field(default, default_factory, compare)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+class Struct:
+    """A value; a part with `frozen=False`. Annotations of the class are its fields, in order; attributes are their defaults."""
+
+    _fields: ClassVar[Mapping[str, _Field]] = {}
+    _defaults: ClassVar[Mapping[str, Any]] = {}
+    _factories: ClassVar[Mapping[str, Callable[[], Any]]] = {}
+    _content: "ClassVar[attrgetter[Any]]" = attrgetter("__class__")
+    """What makes two structs equal: class and fields."""
+
+    def __init_subclass__(cls, *, frozen: bool = True) -> None:
+        given = {name: cls.__dict__.get(name, _REQUIRED) for name in cls.__annotations__}
+        own = {name: one if isinstance(one, _Field) else _Field(one) for name, one in given.items()}
+        cls._fields = {**cls._fields, **own}
+        cls._defaults = {name: one.default for name, one in cls._fields.items() if one.default is not _REQUIRED}
+        cls._factories = {name: one.default_factory for name, one in cls._fields.items() if one.default_factory}
+        cls._content = attrgetter("__class__", *(name for name, one in cls._fields.items() if one.compare))
+        if not frozen:
+            cls.__setattr__ = object.__setattr__  # type: ignore[assignment, method-assign]
+            cls.__delattr__ = object.__delattr__  # type: ignore[assignment, method-assign]
+            cls.__hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, **values: Any) -> None:
+        own = self.__dict__
+        own.update(self._defaults)
+        own.update(values)
+        for name, make in self._factories.items():
+            if name not in values:
+                own[name] = make()
+        if own.keys() != self._fields.keys():
+            raise TypeError(f"{type(self).__name__} wants {', '.join(self._fields)}; given were {', '.join(values)}")
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """What a part makes of its fields."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name}: a struct does not change; use replace()")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name}: a struct does not change")
+
+    def __eq__(self, other: object) -> bool:
+        return self._content(self) == self._content(other) if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._content(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={self.__dict__[name]!r}' for name in self._fields)})"
+
+
+_S = TypeVar("_S", bound=Struct)
+
+
+def replace(struct: _S, **changes: Any) -> _S:
+    """The same struct with some fields changed."""
+    return type(struct)(**{name: struct.__dict__[name] for name in struct._fields} | changes)

@@ -1,0 +1,85 @@
+"""A struct does what a keyword-only dataclass does."""
+
+import pytest
+
+from gpushare_node.structs import Struct, field, replace
+
+
+class Point(Struct):
+    """A point."""
+
+    x: int
+    y: int = 0
+    note: str = field(default="", compare=False)
+
+
+class Pixel(Point):
+    """A point with a colour."""
+
+    colour: str = "black"
+
+
+class Nothing(Struct):
+    """No fields."""
+
+
+class Empty(Struct):
+    """No fields either."""
+
+
+class Part(Struct, frozen=False):
+    """Something that changes."""
+
+    seen: list[int] = field(default_factory=list)
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self.total = sum(self.seen)
+
+
+def test_fields_are_given_by_name_and_defaults_fill_the_rest() -> None:
+    assert (Point(x=1).x, Point(x=1).y, Point(x=1).note) == (1, 0, "")
+    assert repr(Pixel(x=1, note="n")) == "Pixel(x=1, y=0, note='n', colour='black')"
+
+
+@pytest.mark.parametrize("values", [{}, {"y": 1}, {"x": 1, "z": 2}])
+def test_missing_and_unknown_fields_are_refused(values: dict[str, int]) -> None:
+    with pytest.raises(TypeError, match="Point wants x, y, note"):
+        Point(**values)  # type: ignore[arg-type]
+
+
+def test_positions_are_refused() -> None:
+    with pytest.raises(TypeError):
+        Point(1)  # type: ignore[call-arg,misc]
+
+
+def test_a_struct_does_not_change() -> None:
+    point = Point(x=1)
+    with pytest.raises(AttributeError, match=r"Point\.x"):
+        point.x = 2  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        del point.x
+    assert point == Point(x=1)
+
+
+def test_structs_are_equal_and_hash_by_class_and_content() -> None:
+    assert Point(x=1) == Point(x=1, y=0, note="does not count")
+    assert len({Point(x=1), Point(x=1, note="does not count"), Point(x=2), Pixel(x=1), Nothing(), Nothing(), Empty()}) == 5
+    assert Point(x=1) != (1, 0, "")
+
+
+def test_replace_changes_only_what_it_names() -> None:
+    assert replace(Pixel(x=1, y=2), x=5) == Pixel(x=5, y=2)
+    with pytest.raises(TypeError):
+        replace(Pixel(x=1), z=1)
+
+
+def test_a_part_changes_has_lists_of_its_own_and_no_hash() -> None:
+    one, other = Part(seen=[1, 2]), Part()
+    other.seen.append(7)
+    other.count = 3
+    del other.count
+    assert (one.total, other.total, Part().seen) == (3, 0, [])
+    assert Part() == Part()
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one)

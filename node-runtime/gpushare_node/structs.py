@@ -42,7 +42,7 @@ class Struct:
         cls._content = attrgetter("__class__", *(name for name, one in cls._fields.items() if one.compare))
         if not frozen:
             cls.__setattr__ = object.__setattr__  # type: ignore[assignment, method-assign]
-            cls.__delattr__ = object.__delattr__  # type: ignore[assignment, method-assign]
+            cls.__delattr__ = object.__delattr__  # type: ignore[method-assign]
             cls.__hash__ = None  # type: ignore[assignment]
 
     def __init__(self, **values: Any) -> None:

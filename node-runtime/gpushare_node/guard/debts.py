@@ -6,7 +6,7 @@ from half an interval on: the time between a look over the cap and a calm one co
 down is not to gain by it. Time with an unknown look in it changes nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gpushare_node.guard.identity import ContainerId, Owner, Process
@@ -121,12 +121,12 @@ def remains(legacy: Legacy, now: float) -> float:
     return max(0.0, legacy.debt - (now - legacy.at) * _PAID_PER_SECOND)
 
 
-def families(grants: Mapping[ContainerId, Grant]) -> Mapping[Owner, frozenset[ContainerId]]:
+def families(grants: Mapping[ContainerId, Grant]) -> Mapping[Owner, Sequence[ContainerId]]:
     """The containers of each owner: what one of them owes is not the others'."""
-    found: dict[Owner, set[ContainerId]] = {}
+    found: dict[Owner, list[ContainerId]] = {}
     for container, grant in grants.items():
-        found.setdefault(grant.owner, set()).add(container)
-    return {owner: frozenset(containers) for owner, containers in found.items()}
+        found.setdefault(grant.owner, []).append(container)
+    return found
 
 
 def find_legacy(offence: Offence, former: Legacy | None, now: float) -> Legacy:

@@ -19,6 +19,9 @@ from gpushare_node.guard.sight import Level, Sample, Sight, Unit, level, look
 from gpushare_node.guard.verdicts import Evict, Next, Observe, Reason, Report, State, Verdict, Warn
 
 _STEP_NEXT = {Action.KILL: Next.TERMINATE, Action.EVICT: Next.EVICT, Action.WARN: Next.NOTHING, Action.NONE: Next.NOTHING}
+_CALM, _OVER, _UNKNOWN, _OK = Level.CALM, Level.OVER, Level.UNKNOWN, State.OK
+"""Found once, for they are asked about each container: an enumeration's members are slow to find."""
+
 _ACCUSED_NAMESPACES = 2
 """Rows that contradict their device accuse so many namespaces at once: then nobody's readings are believed for now."""
 
@@ -46,7 +49,7 @@ def judge(
             cap = _cap(reading, container, sight.device)
             answer = _answer(unit, cap, sample, sight, ledger)
             observed.append((unit, cap, sample, answer))
-            if grant is not None and cap is not None and answer is Level.OVER:
+            if grant is not None and cap is not None and answer is _OVER:
                 offence = ledger.count(unit, tuple([process for process, _ in sample.processes]), cap, reading.grants)
                 cases[unit] = Case(
                     unit=unit, owner=grant.owner, cap=cap, sample=sample, sight=sight, offence=offence,
@@ -78,7 +81,7 @@ def _answer(unit: Unit, cap: Cap | None, sample: Sample, sight: Sight, ledger: L
     """Whether the container is over its cap. A clock that stands still, or a lost cap, leaves an open offence open."""
     offence = ledger.offences.get(unit) if ledger.offences else None
     if cap is None:
-        return Level.CALM if offence is None else Level.UNKNOWN
+        return _CALM if offence is None else _UNKNOWN
     if not ledger.has_moved:
         return Level.UNKNOWN
     return level(sample, cap, () if offence is None else offence.members, sight)
@@ -207,12 +210,12 @@ def _observe(unit: Unit, cap: Cap | None, sample: Sample, answer: Level, ledger:
     victim = ledger.victims.get(unit) if ledger.victims else None
     if victim is not None:
         state = State(victim.step.value)
-    elif answer is Level.UNKNOWN:
+    elif answer is _UNKNOWN:
         state = State.UNKNOWN
     elif offence is None:
-        state = State.OK if answer is Level.CALM else State.OVER
+        state = _OK if answer is _CALM else State.OVER
     else:
         state = State.OVER if offence.warned_at is None else State.WARNED
-    used = sample.used_bytes if sample.is_whole or answer is Level.OVER else None
+    used = sample.used_bytes if sample.is_whole or answer is _OVER else None
     since = 0.0 if offence is None else ledger.now - offence.since
     return Observe(unit, state, used, cap, since)

@@ -4,7 +4,7 @@ A History is what one cycle hands to the next. A Ledger is a history that is ope
 closed into the next History. Nothing is kept that a restart of the agent would miss: it begins anew, and so does counting.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TypeVar
 
@@ -88,7 +88,7 @@ class Ledger:
         self.empty = dict(history.empty)
         self.seen = history.seen
         self.verdicts: list[Verdict] = []
-        self._families: Mapping[Owner, frozenset[ContainerId]] | None = None
+        self._families: Mapping[Owner, Sequence[ContainerId]] | None = None
 
     def _within(self, times: Mapping[_Key, tuple[float, ...]], seconds: float) -> dict[_Key, tuple[float, ...]]:
         if not times:
@@ -106,7 +106,7 @@ class Ledger:
         if self._families is None:
             # Once a cycle: on a full node everybody may be over at once.
             self._families = families(grants)
-        offence = self.offences[unit] = offence._replace(siblings=self._families[owner] - {unit.container})
+        offence = self.offences[unit] = offence._replace(siblings=frozenset(self._families[owner]) - {unit.container})
         return offence
 
     def _inherit(self, unit: Unit, owner: Owner) -> float:

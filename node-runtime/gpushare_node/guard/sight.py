@@ -64,6 +64,10 @@ class Level(Enum):
     UNKNOWN = "unknown"
 
 
+_CALM, _TENANT = Level.CALM, ProcessKind.TENANT
+"""Found once, for they are asked about each process or container: an enumeration's members are slow to find."""
+
+
 def look(device: Device, identities: Mapping[int, Process]) -> tuple[Sight, ...] | Distrust:
     """The device, or each of its MIG instances; why not, when one of its rows cannot be true."""
     sifted = sift(device)
@@ -81,7 +85,7 @@ def level(sample: Sample, cap: Cap, members: tuple[Process, ...], sight: Sight) 
         return Level.OVER
     if not sample.is_whole:
         return Level.UNKNOWN
-    return Level.UNKNOWN if members and sight.may_hide(members) else Level.CALM
+    return Level.UNKNOWN if members and sight.may_hide(members) else _CALM
 
 
 def _sight(place: str, device: Device, sifted: Sifted, identities: Mapping[int, Process]) -> Sight:
@@ -93,7 +97,7 @@ def _sight(place: str, device: Device, sifted: Sifted, identities: Mapping[int, 
         process = identities.get(pid)
         if process is None or process.pid != pid:
             unrecognised[pid] = None
-        elif process.kind is ProcessKind.TENANT and process.container is not None:
+        elif process.kind is _TENANT and process.container is not None:
             samples[process.container] = _add(samples.get(process.container, _NOTHING), process, used)
             if pid in sifted.partial:
                 samples[process.container] = samples[process.container]._replace(is_whole=False)

@@ -6,16 +6,20 @@ Compilation; an exception is a bug.
 
 from collections.abc import Iterable
 
-from gpushare import catalog, intent_reader, plan, rules, schema, source
-from gpushare.artifact import Artifact
-from gpushare.canonical import canonical, intent_digest
-from gpushare.catalog import Catalog
-from gpushare.diagnostics import Accepted, Finding, in_order, is_error, shortened
-from gpushare.intent import Intent
-from gpushare.lock import EMPTY, Lock
-from gpushare.plan import Plan
-from gpushare.record import Record
-from gpushare.source import Source
+from gpushare import rules
+from gpushare.bundle.artifact import Artifact
+from gpushare.bundle.canonical import canonical, intent_digest
+from gpushare.bundle.lock import EMPTY, Lock
+from gpushare.catalog import cards
+from gpushare.catalog.cards import Catalog
+from gpushare.core.diagnostics import Accepted, Finding, in_order, is_error, shortened
+from gpushare.core.record import Record
+from gpushare.intent import reader
+from gpushare.intent.types import Intent
+from gpushare.plan import plan
+from gpushare.plan.plan import Plan
+from gpushare.reading import schema, source
+from gpushare.reading.source import Source
 
 
 class Compilation(Record):
@@ -46,23 +50,23 @@ def compile_intent(data: bytes, file: str, lock: Lock) -> Compilation:
     findings += schema.check(text)
     if _stops(findings):
         return _done(text, findings)
-    built = intent_reader.build(text.data)
-    findings += catalog.check(built.cards)
+    built = reader.build(text.data)
+    findings += cards.check(built.cards)
     if _stops(findings):
         return _done(text, findings, built=built)
-    cards = Catalog(own={name: catalog.build(name, document) for name, document in built.cards.items()})
-    if cards.own:
-        from gpushare.rules import own_cards  # noqa: PLC0415 - few intents bring cards along
+    catalog = Catalog(own={name: cards.build(name, document) for name, document in built.cards.items()})
+    if catalog.own:
+        from gpushare.rules import custom_cards  # noqa: PLC0415 - few intents bring cards along
 
-        findings += own_cards.judge_cards(cards.own)
+        findings += custom_cards.judge_cards(catalog.own)
         if _stops(findings):
             return _done(text, findings, built=built)
-    findings += rules.judge(built, cards, text.data, plan.pinned_layouts(built, cards, lock))
+    findings += rules.judge(built, catalog, text.data, plan.pinned_layouts(built, catalog, lock))
     if _stops(findings):
         findings += _acceptance(built, findings, whole=False)
         return _done(text, findings, built=built)
     ordered = canonical(built)
-    resolved = plan.resolve(ordered, cards, lock, intent_digest(ordered))
+    resolved = plan.resolve(ordered, catalog, lock, intent_digest(ordered))
     artifacts, too_large = _bundle(resolved, lock)
     findings += too_large
     findings += _acceptance(built, findings, whole=True)

@@ -10,7 +10,7 @@ from gpushare_node.partition.state import State
 from gpushare_node.policy import Policy
 from tests.node import hardware
 from tests.node.pairs import Deck, Pair
-from tests.solver import cards
+from tests.solver import known_cards
 
 ROUNDS = 21
 GPUS = 16
@@ -49,7 +49,7 @@ def destroyed(deck: Deck, every: int) -> tuple[int, int, int]:
 
 def main() -> int:
     """Print the figures."""
-    deck = Deck(cards.A100)
+    deck = Deck(known_cards.A100)
     different = list(islice(deck.pairs(len(deck.placed) * len(deck.ways) // GPUS), GPUS))
     slowest = max(deck.pairs(100), key=lambda pair: milliseconds(pair.state, pair.policy))
     print(f"node plan, {GPUS} A100 with {GPUS} different changes: {milliseconds(*node_of(different)):.2f} ms; "

@@ -5,17 +5,17 @@ import time
 from collections.abc import Callable, Mapping
 
 from gpushare import mig
-from gpushare.catalog import Geometry
-from gpushare.intent import Layout
+from gpushare.catalog.cards import Geometry
+from gpushare.core.record import replace
+from gpushare.intent.types import Layout
 from gpushare.mig.grid import grid
-from gpushare.record import replace
-from tests.solver import brute, cards
+from tests.solver import brute, known_cards
 from tests.solver.test_legality import multisets
 
 ROUNDS = 7
 POOLS = 1000
 BRUTE_POOLS = 20
-CARDS = (cards.A100, "a30", "h100-sxm5-80gb", "b200-180gb", "rtx-pro-6000-server")
+CARDS = (known_cards.A100, "a30", "h100-sxm5-80gb", "b200-180gb", "rtx-pro-6000-server")
 
 Deck = Mapping[str, Geometry]
 """Card id → geometry."""
@@ -25,7 +25,7 @@ def median_ms(job: Callable[[Deck], object]) -> float:
     """Milliseconds of a job that finds nothing prepared: geometries it has never seen, and no grids."""
     seconds = []
     for _ in range(ROUNDS):
-        deck = {card: replace(cards.geometry(card)) for card in CARDS}
+        deck = {card: replace(known_cards.geometry(card)) for card in CARDS}
         grid.cache_clear()
         start = time.perf_counter()
         job(deck)
@@ -48,13 +48,13 @@ def brute_place(geometry: Geometry, layout: Layout) -> brute.Placed:
 
 def main() -> int:
     """Print the figures."""
-    wanted = list(multisets(cards.geometry(cards.A100)))
-    ours = median_ms(lambda deck: sum(mig.fits(deck[cards.A100], layout) for layout in wanted))
-    plain = median_ms(lambda deck: brute_judge(deck[cards.A100], wanted))
+    wanted = list(multisets(known_cards.geometry(known_cards.A100)))
+    ours = median_ms(lambda deck: sum(mig.fits(deck[known_cards.A100], layout) for layout in wanted))
+    plain = median_ms(lambda deck: brute_judge(deck[known_cards.A100], wanted))
     print(f"solver, {len(wanted) - 1} layouts of an A100 judged: {ours:.1f} ms, plain recursion {plain:.1f} ms, "
           f"ratio {ours / plain:.2f}")
 
-    choices = [(card, layout) for card in CARDS for layout in mig.maximal_layouts(cards.geometry(card))]
+    choices = [(card, layout) for card in CARDS for layout in mig.maximal_layouts(known_cards.geometry(card))]
     pools = [choices[number % len(choices)] for number in range(POOLS)]
     some = pools[:: POOLS // BRUTE_POOLS]
     ours = median_ms(lambda deck: [mig.place(deck[card], layout) for card, layout in pools])
@@ -63,7 +63,8 @@ def main() -> int:
           f"(from {len(some)} pools), ratio {ours / plain:.4f}")
 
     layout = (("3g.20gb", 1), ("2g.10gb", 1), ("1g.5gb", 2))
-    print(f"solver, first layout of a process placed: {median_ms(lambda deck: mig.place(deck[cards.A100], layout)):.2f} ms")
+    median = median_ms(lambda deck: mig.place(deck[known_cards.A100], layout))
+    print(f"solver, first layout of a process placed: {median:.2f} ms")
     return 0
 
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from gpushare import card_check, catalog, resources, schema, source
+from gpushare.catalog import card_check, cards
+from gpushare.core import resources
+from gpushare.reading import schema, source
 
-IDS = catalog.ids()
-WITH_MIG = tuple(card_id for card_id in IDS if catalog.load(card_id).mig)
+IDS = cards.ids()
+WITH_MIG = tuple(card_id for card_id in IDS if cards.load(card_id).mig)
 REQUIRED = {"id", "name", "product", "architecture", "chip", "computeCapability", "memoryMiB", "memoryGBNominal",
             "pciDeviceIds", "formFactor", "ecc", "nvlink", "mps", "migSupported", "provenance"}
 GROUPS = {
@@ -92,7 +94,7 @@ def test_every_fact_of_a_card_has_a_source(card_id: str) -> None:
 
 @pytest.mark.parametrize("card_id", IDS)
 def test_every_source_of_a_card_is_cited(card_id: str) -> None:
-    assert set(catalog.load(card_id).sources) <= set(sources())
+    assert set(cards.load(card_id).sources) <= set(sources())
 
 
 @pytest.mark.parametrize("card_id", IDS)
@@ -116,26 +118,26 @@ def test_every_fact_that_was_not_confirmed_is_marked(card_id: str) -> None:
 
 @pytest.mark.parametrize("card_id", IDS)
 def test_mps_replicas_follow_the_compute_capability(card_id: str) -> None:
-    card = catalog.load(card_id)
+    card = cards.load(card_id)
     assert card.mps_max_replicas == (48 if card.compute_capability >= (7, 5) else 16)
 
 
 @pytest.mark.parametrize("card_id", IDS)
 def test_the_product_label_is_what_gfd_makes_of_the_name(card_id: str) -> None:
-    card = catalog.load(card_id)
+    card = cards.load(card_id)
     assert card.product == "-".join(re.sub(r"[^A-Za-z0-9-_. ]", "", card.name).split())
-    assert catalog.product_label(card.name) == card.product
+    assert cards.product_label(card.name) == card.product
 
 
 @pytest.mark.parametrize("card_id", IDS)
 def test_a_shipped_card_does_not_contradict_itself(card_id: str) -> None:
-    assert card_check.inconsistencies(document(card_id), (), mps_limit=catalog.load(card_id).mps_max_replicas) == []
+    assert card_check.inconsistencies(document(card_id), (), mps_limit=cards.load(card_id).mps_max_replicas) == []
 
 
-@pytest.mark.parametrize("card_id", [card_id for card_id in WITH_MIG if catalog.load(card_id).memory_mib])
+@pytest.mark.parametrize("card_id", [card_id for card_id in WITH_MIG if cards.load(card_id).memory_mib])
 def test_profile_names_follow_from_the_share_of_the_grid(card_id: str) -> None:
     """The formula in floating point, from placement sizes: it names profiles of unknown memory too."""
-    card = catalog.load(card_id)
+    card = cards.load(card_id)
     assert card.mig is not None
     assert card.memory_mib is not None
     for profile in card.mig.profiles:
@@ -145,7 +147,7 @@ def test_profile_names_follow_from_the_share_of_the_grid(card_id: str) -> None:
 
 @pytest.mark.parametrize("card_id", [card_id for card_id in WITH_MIG if document(card_id)["mig"]["units"] == 8])
 def test_seven_slice_cards_have_the_seven_ids_and_the_usual_placements(card_id: str) -> None:
-    mig = catalog.load(card_id).mig
+    mig = cards.load(card_id).mig
     assert mig is not None
     spans = {}
     for profile in mig.profiles:
@@ -165,14 +167,14 @@ def test_seven_slice_cards_have_the_seven_ids_and_the_usual_placements(card_id: 
     ("thor-igpu", {None}),
 ])
 def test_other_cards_have_their_own_ids(card_id: str, expected: set[int | None]) -> None:
-    mig = catalog.load(card_id).mig
+    mig = cards.load(card_id).mig
     assert mig is not None
     assert {profile.profile_id for profile in mig.profiles} == expected
 
 
 @pytest.mark.parametrize("card_id", WITH_MIG)
 def test_whole_card_profiles_take_the_grid_and_the_most_memory(card_id: str) -> None:
-    card = catalog.load(card_id)
+    card = cards.load(card_id)
     assert card.mig is not None
     sizes = {at.size for profile in card.mig.profiles for at in profile.placements}
     assert max(sizes) == card.mig.units
@@ -183,36 +185,36 @@ def test_whole_card_profiles_take_the_grid_and_the_most_memory(card_id: str) -> 
 
 
 def test_a_card_memory_is_the_smallest_total_seen() -> None:
-    assert catalog.load("a100-sxm4-40gb").memory_mib == 40537
-    assert catalog.load("rtx-a6000").memory_mib == 46068
-    assert catalog.load("a800-sxm4-80gb").memory_mib is None
+    assert cards.load("a100-sxm4-40gb").memory_mib == 40537
+    assert cards.load("rtx-a6000").memory_mib == 46068
+    assert cards.load("a800-sxm4-80gb").memory_mib is None
 
 
 def test_unified_memory_is_unknown_memory_and_its_constraints_stay() -> None:
-    thor = catalog.load("thor-igpu")
+    thor = cards.load("thor-igpu")
     assert thor.mig is not None
     assert (thor.memory_mib, {profile.memory_mib for profile in thor.mig.profiles}) == (None, {None})
     assert (thor.mig.max_compute_instances, thor.mig.max_gfx_instances) == (1, 1)
 
 
 def test_unknown_is_not_zero() -> None:
-    b300 = catalog.load("b300-269gb")
+    b300 = cards.load("b300-269gb")
     assert b300.mig is not None
-    assert b300.mig.profiles[0].engines == catalog.Engines(encoders=0)
-    assert b300.mig.engine_totals == catalog.Engines()
-    assert catalog.load("b100").mig_supported is None
+    assert b300.mig.profiles[0].engines == cards.Engines(encoders=0)
+    assert b300.mig.engine_totals == cards.Engines()
+    assert cards.load("b100").mig_supported is None
 
 
 def test_an_id_that_is_no_card_is_refused_even_if_it_is_a_path() -> None:
     for card_id in ("h999", "../sources", ""):
-        assert catalog.Catalog().get(card_id) is None
+        assert cards.Catalog().get(card_id) is None
         with pytest.raises(KeyError):
-            catalog.load(card_id)
+            cards.load(card_id)
 
 
 def test_every_citation_is_used_somewhere() -> None:
     folder = resources.upstream()
-    used = {key for card_id in IDS for key in catalog.load(card_id).sources}
+    used = {key for card_id in IDS for key in cards.load(card_id).sources}
     for path in folder.glob("*.yaml"):
         facts = read(path)
         used |= {key for keys in facts.get("provenance", {}).values() for key in keys.split()}

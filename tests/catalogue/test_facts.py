@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpushare import facts, resources, source
+from gpushare.catalog import facts
+from gpushare.core import resources
+from gpushare.reading import source
 
 FILES = sorted(path for folder in (resources.cards(), resources.upstream()) for path in folder.glob("*.yaml"))
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpushare import catalog
-from gpushare.catalog import Catalog, NvLink
-from gpushare.diagnostics import Path
+from gpushare.catalog import cards
+from gpushare.catalog.cards import Catalog, NvLink
+from gpushare.core.diagnostics import Path
 
 PLAIN = {"name": "NVIDIA Lab (24GB)", "computeCapability": "7.0", "memoryMiB": 24000}
 MIG = {
@@ -41,7 +41,7 @@ def changed(document: Mapping[str, Any], path: Path, value: object) -> Mapping[s
 
 
 def found(document: object, card_id: str = "lab") -> list[tuple[str, Path]]:
-    return [(finding.code, finding.path) for finding in catalog.check({card_id: document})]
+    return [(finding.code, finding.path) for finding in cards.check({card_id: document})]
 
 
 @pytest.mark.parametrize("document", [PLAIN, MIG])
@@ -71,7 +71,7 @@ def test_a_card_that_is_no_mapping_is_found_and_not_raised() -> None:
 
 
 def test_a_shipped_id_cannot_be_taken() -> None:
-    finding = catalog.check({"t4": PLAIN})[0]
+    finding = cards.check({"t4": PLAIN})[0]
     assert (finding.code, finding.path, finding.on_key) == ("GS902", ("spec", "cards", "t4"), True)
 
 
@@ -95,7 +95,7 @@ def test_mig_without_a_table_is_a_contradiction() -> None:
 
 
 def test_a_wrong_profile_name_is_corrected_in_the_hint() -> None:
-    finding = catalog.check({"lab": changed(MIG, (*PROFILES, 1, "name"), "2g.60gb+me")})[0]
+    finding = cards.check({"lab": changed(MIG, (*PROFILES, 1, "name"), "2g.60gb+me")})[0]
     assert "2g.64gb+me" in finding.hints[0]
 
 
@@ -113,13 +113,13 @@ def test_overlapping_placements_count_once() -> None:
 
 
 def test_what_an_own_card_leaves_out_is_unknown_or_follows() -> None:
-    card = catalog.build("lab", PLAIN)
+    card = cards.build("lab", PLAIN)
     assert (card.product, card.mps_max_replicas, card.mig_supported) == ("NVIDIA-Lab-24GB", 16, False)
     assert (card.ecc, card.nvlink, card.chip, card.unconfirmed) == (None, None, None, ())
 
 
 def test_an_own_card_with_mig_is_built_whole() -> None:
-    card = catalog.build("lab", MIG)
+    card = cards.build("lab", MIG)
     assert card.mig is not None
     assert (card.nvlink, card.mig_supported, card.mig.units) == (NvLink.C2C, True, 2)
     assert card.mig.profiles[1].resource_suffix == "2g.64gb.me"
@@ -127,7 +127,7 @@ def test_an_own_card_with_mig_is_built_whole() -> None:
 
 
 def test_a_catalogue_knows_shipped_and_own_cards() -> None:
-    cards = Catalog(own={"lab": catalog.build("lab", PLAIN)})
-    assert cards.get("lab") == catalog.build("lab", PLAIN)
-    assert cards.get("t4") is catalog.load("t4")
-    assert set(cards.ids()) == {*catalog.ids(), "lab"}
+    catalog = Catalog(own={"lab": cards.build("lab", PLAIN)})
+    assert catalog.get("lab") == cards.build("lab", PLAIN)
+    assert catalog.get("t4") is cards.load("t4")
+    assert set(catalog.ids()) == {*cards.ids(), "lab"}

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from gpushare import resources, schema, upstream
-from gpushare.upstream import Dropped, Known, OpenMap, Unknown
+from gpushare.catalog import upstream
+from gpushare.catalog.upstream import Dropped, Known, OpenMap, Unknown
+from gpushare.core import resources
+from gpushare.reading import schema
 from tests.reading.test_schemas import ANNOTATIONS, subschemas
 
 STACKS = ("gpu-operator", "device-plugin")

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from yamllint import linter
 
-from gpushare import lock, pipeline, render
-from gpushare.lock import Lock
+from gpushare import pipeline, render
+from gpushare.bundle import lock
+from gpushare.bundle.lock import Lock
 from gpushare.pipeline import Compilation
 from tests.bench import intents
 from tests.chart.bundles import ODD

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from yamllint import linter
 
-from gpushare import resources
+from gpushare.core import resources
 from gpushare_node.host import kubelet
 from gpushare_node.kube import uninstall
 from tests.chart.bundles import BUNDLES, DEVICE_PLUGIN, EXISTING, FIFTY, MIG_MANAGER, MODES, Bundle, admission, bundle, pool

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare import __version__, emit, resources
+from gpushare import __version__
+from gpushare.core import emit, resources
 from tests.chart.bundles import MODES, ONE
 from tests.tools import helm
 

@@ -10,10 +10,13 @@ import pytest
 from click.testing import CliRunner, Result
 from jsonschema import Draft7Validator
 
-from gpushare import catalog, finding_texts, mig, pipeline, schema
+from gpushare import mig, pipeline
+from gpushare.catalog import cards
 from gpushare.cli import COMPLETE_VARIABLE
 from gpushare.cli.commands import commands
-from gpushare.diagnostics import is_error
+from gpushare.core import finding_texts
+from gpushare.core.diagnostics import is_error
+from gpushare.reading import schema
 from tests.cli.process import gpushare
 
 
@@ -23,7 +26,7 @@ def run(*arguments: str) -> Result:
 
 def test_the_catalogue_is_a_table_within_the_terminal() -> None:
     lines = run("cards").stdout.splitlines()
-    assert [line.split()[0] for line in lines[1 : 1 + len(catalog.ids())]] == list(catalog.ids())
+    assert [line.split()[0] for line in lines[1 : 1 + len(cards.ids())]] == list(cards.ids())
     assert all(len(line) <= 80 for line in lines)
 
 
@@ -37,13 +40,13 @@ def test_doubts_are_marked_and_confirmed_facts_are_not() -> None:
 def test_the_cards_document_is_what_its_schema_says() -> None:
     document = json.loads(run("cards", "--format", "json").stdout)
     assert schema.accepts(schema.load("cards.v1"), document)
-    assert set(document["cards"]) == set(catalog.ids())
+    assert set(document["cards"]) == set(cards.ids())
     assert not any("layouts" in card for card in document["cards"].values())
 
 
-@pytest.mark.parametrize("name", [name for name in catalog.ids() if catalog.load(name).mig])
+@pytest.mark.parametrize("name", [name for name in cards.ids() if cards.load(name).mig])
 def test_one_card_has_every_layout_that_cannot_grow(name: str) -> None:
-    geometry = catalog.load(name).mig
+    geometry = cards.load(name).mig
     assert geometry is not None
     document = json.loads(run("cards", name, "--format", "json").stdout)
     assert schema.accepts(schema.load("cards.v1"), document)
@@ -105,8 +108,8 @@ def test_the_intents_schema_is_the_default_and_an_unknown_one_a_wrong_call() -> 
 @pytest.mark.parametrize("mode", ["exclusive", "time-slicing", "mps", "mig"])
 def test_the_starter_intent_compiles_for_every_card_that_can_do_the_mode(mode: str) -> None:
     made = 0
-    for name in catalog.ids():
-        card = catalog.load(name)
+    for name in cards.ids():
+        card = cards.load(name)
         if (mode == "mig" and card.mig is None) or (mode == "mps" and not card.mps_supported):
             continue
         text = run("init", "--mode", mode, "--card", name, "--name", "lab-1").stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare import artifact
+from gpushare.bundle import artifact
 
 INTENT = Path(__file__).parents[2] / "examples" / "01-heterogeneous" / "intent.yaml"
 NEEDLESS = {"click", "dataclasses", "hashlib", "importlib.metadata", "inspect", "jinja2", "jsonschema", "kubernetes"}

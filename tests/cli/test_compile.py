@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpushare import schema
+from gpushare.reading import schema
 from tests.cli.process import gpushare
 
 

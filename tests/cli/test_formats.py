@@ -5,9 +5,10 @@ from urllib.parse import unquote
 
 import pytest
 
-from gpushare import finding_texts, schema
 from gpushare.cli import formats
-from gpushare.diagnostics import Finding, Severity, Span
+from gpushare.core import finding_texts
+from gpushare.core.diagnostics import Finding, Severity, Span
+from gpushare.reading import schema
 
 LOCATED = Finding(
     code="GS402",

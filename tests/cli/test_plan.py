@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare import schema
+from gpushare.reading import schema
 from tests.cli.process import gpushare
 
 

@@ -7,7 +7,7 @@ import pytest
 from gpushare.cli import report
 from gpushare.cli.exits import ExitCode
 from gpushare.cli.terminal import Look, width
-from gpushare.diagnostics import Finding, Severity, Span
+from gpushare.core.diagnostics import Finding, Severity, Span
 
 
 class Lines:

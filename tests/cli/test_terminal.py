@@ -4,9 +4,9 @@ import io
 
 import pytest
 
-from gpushare.cli import bars, terminal
-from gpushare.cli.bars import Cell
-from gpushare.cli.plan_sheet import ranges
+from gpushare.cli import memory_map, terminal
+from gpushare.cli.memory_map import Cell
+from gpushare.cli.plan_view import ranges
 from gpushare.cli.terminal import Look, width
 
 
@@ -59,7 +59,7 @@ def test_a_table_fits_and_the_widest_column_gives_way() -> None:
 @pytest.mark.parametrize("look", [Look(), Look(boxes=False), Look(columns=40)], ids=["boxes", "ascii", "narrow"])
 def test_a_bar_is_a_rectangle_of_what_the_terminal_can_show(look: Look) -> None:
     cells = [Cell(start=0, size=1, labels=("1g.5gb+me×2", "2200Mi")), Cell(start=4, size=4, labels=("3g.20gb",))]
-    text = bars.bar(cells, 8, look)
+    text = memory_map.bar(cells, 8, look)
     lines = text.splitlines()
     assert len({width(line) for line in lines}) == 1
     assert width(lines[0]) <= look.columns
@@ -67,7 +67,7 @@ def test_a_bar_is_a_rectangle_of_what_the_terminal_can_show(look: Look) -> None:
 
 
 def test_a_bar_is_to_scale_and_shows_what_is_unused() -> None:
-    text = bars.bar([Cell(start=0, size=2, labels=("a",)), Cell(start=4, size=4, labels=("b",))], 8, Look(), framed=False)
+    text = memory_map.bar([Cell(start=0, size=2, labels=("a",)), Cell(start=4, size=4, labels=("b",))], 8, Look(), framed=False)
     first, unused, last = text.strip().strip("│").split("│")
     assert len(first) == len(unused)
     assert len(last) == 2 * len(first) + 1
@@ -75,7 +75,7 @@ def test_a_bar_is_to_scale_and_shows_what_is_unused() -> None:
 
 
 def test_long_labels_go_on_in_the_next_line_and_nothing_is_lost() -> None:
-    text = bars.bar([Cell(start=0, size=1, labels=("1g.24gb+me.all×12",))], 8, Look(columns=40), framed=False)
+    text = memory_map.bar([Cell(start=0, size=1, labels=("1g.24gb+me.all×12",))], 8, Look(columns=40), framed=False)
     assert "".join(text.replace("│", "").replace("░", "").split()) == "1g.24gb+me.all×12"
 
 
@@ -84,7 +84,7 @@ def test_long_labels_go_on_in_the_next_line_and_nothing_is_lost() -> None:
     [([], ((0, 8),)), ([(0, 8)], ()), ([(4, 2), (0, 1)], ((1, 3), (6, 2))), ([(0, 4), (4, 4)], ())],
 )
 def test_gaps_are_what_nobody_takes(taken: list[tuple[int, int]], expected: tuple[tuple[int, int], ...]) -> None:
-    assert bars.gaps(taken, 8) == expected
+    assert memory_map.gaps(taken, 8) == expected
 
 
 @pytest.mark.parametrize(("numbers", "expected"), [([0], "0"), ([0, 1, 2, 3, 6], "0-3, 6"), ([7, 5], "5, 7"), ([0, 1], "0-1")])

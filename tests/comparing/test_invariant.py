@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare import catalog, lock, pipeline, schema
-from gpushare.cli.comparison_sheet import summary
+from gpushare import pipeline
+from gpushare.bundle import lock
+from gpushare.catalog import cards
+from gpushare.cli.comparison_view import summary
 from gpushare.compare import compare, files
 from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import EffectKind
 from gpushare.compare.files import settings
 from gpushare.pipeline import Compilation
+from gpushare.reading import schema
 from gpushare.render import pools
 from tests.tools.intents import PLATFORM
 
@@ -169,7 +172,7 @@ def comparison(old: Compilation, new: Compilation) -> Comparison:
     assert old.plan is not None
     assert new.plan is not None
     documents = pools.pools_document(old.plan), pools.pools_document(new.plan)
-    return compare(*documents, lambda card: catalog.load(card).mig, (texts(old), texts(new)))
+    return compare(*documents, lambda card: cards.load(card).mig, (texts(old), texts(new)))
 
 
 def bare(side: Compilation) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare import catalog
-from gpushare.catalog import Geometry
+from gpushare.catalog import cards
+from gpushare.catalog.cards import Geometry
 from gpushare.compare import compare
 from gpushare.compare.changes import Change, Comparison
 
 
 def geometry_of(card: str) -> Geometry | None:
-    return catalog.load(card).mig if card in catalog.ids() else None
+    return cards.load(card).mig if card in cards.ids() else None
 
 
 def device(

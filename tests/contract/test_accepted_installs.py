@@ -15,9 +15,12 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from gpushare import lock, pipeline, render, resources, schema
-from gpushare.diagnostics import is_error
+from gpushare import pipeline, render
+from gpushare.bundle import lock
+from gpushare.core import resources
+from gpushare.core.diagnostics import is_error
 from gpushare.pipeline import Compilation
+from gpushare.reading import schema
 from tests.chart.conftest import run_helm  # noqa: F401 - a fixture
 from tests.contract import installable
 

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare import emit, lock, pipeline
-from gpushare.diagnostics import is_error
+from gpushare import pipeline
+from gpushare.bundle import lock
+from gpushare.core import emit
+from gpushare.core.diagnostics import is_error
 from tests.golden.update import examples
 
 HEAD = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: c}\nspec:\n"

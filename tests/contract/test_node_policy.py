@@ -10,8 +10,11 @@ import jsonschema
 import pytest
 import yaml
 
-from gpushare import catalog, lock, mig, pipeline, schema
-from gpushare.diagnostics import is_error
+from gpushare import mig, pipeline
+from gpushare.bundle import lock
+from gpushare.catalog import cards
+from gpushare.core.diagnostics import is_error
+from gpushare.reading import schema
 from gpushare_node import policy
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -140,7 +143,7 @@ def test_there_are_examples_of_every_mode() -> None:
     assert modes == set(policy.Mode)
 
 
-def sharings(card: catalog.Card) -> Iterator[str]:
+def sharings(card: cards.Card) -> Iterator[str]:
     yield "{mode: exclusive}"
     yield "{mode: time-slicing, replicas: 3}" + ("" if card.memory_mib else ", memory: {cap: none}")
     if card.mps_supported and (card.memory_mib or 0) > 8192:
@@ -154,7 +157,7 @@ def sharings(card: catalog.Card) -> Iterator[str]:
 
 def pools_of_every_kind() -> list[str]:
     """A pool for each card and each way to share it, as lines of an intent."""
-    wanted = [(card, sharing) for card in catalog.ids() for sharing in sharings(catalog.load(card))]
+    wanted = [(card, sharing) for card in cards.ids() for sharing in sharings(cards.load(card))]
     return [
         f"    p{number}: {{card: {card}, nodes: {{matchLabels: {{p: p{number}}}}}, gpusPerNode: 4, sharing: {sharing}"
         f"{MORE[number % len(MORE)]}}}\n"

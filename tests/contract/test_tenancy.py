@@ -9,7 +9,9 @@ import jsonschema
 import pytest
 import yaml
 
-from gpushare import admission, emit, schema
+from gpushare.bundle import admission
+from gpushare.core import emit
+from gpushare.reading import schema
 from gpushare_node import tenancy
 from tests.contract.test_node_policy import VALUES, inner, places
 

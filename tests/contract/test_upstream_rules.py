@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from gpushare import catalog, lock, pipeline, render
-from gpushare.diagnostics import is_error
-from gpushare.lock import Lock
+from gpushare import pipeline, render
+from gpushare.bundle import lock
+from gpushare.bundle.lock import Lock
+from gpushare.catalog import cards
+from gpushare.core.diagnostics import is_error
 from tests.contract import upstream_validators as upstream
 from tests.contract.upstream_validators import Hardware
 from tests.golden.update import compiled, examples
@@ -84,7 +86,7 @@ def below(files: Files, folder: str) -> dict[str, Any]:
 
 def hardware(spec: Any) -> Hardware:
     """The node that a policy describes: every GPU once, every instance at a place of its own that NVIDIA allows."""
-    card = catalog.load(spec["card"]["id"])
+    card = cards.load(spec["card"]["id"])
     node: dict[int, Counter[str] | None] = {}
     for group in spec["gpus"]:
         assert group["mig"] is bool(group["instances"])
@@ -118,7 +120,7 @@ def check_nodes(files: Files) -> None:
     profiles, pools = below(files, "chart/files/profiles/"), upstream.read(files["nodes/pools.yaml"])["pools"]
     for name, policy in below(files, "chart/files/policies/").items():
         spec, node = policy["spec"], hardware(policy["spec"])
-        capability = catalog.load(spec["card"]["id"]).compute_capability
+        capability = cards.load(spec["card"]["id"]).compute_capability
         for strategy in plugin_environments(files, spec["stack"]):
             assert upstream.advertised(profiles[spec["profile"]], node, strategy, capability) == spec["resources"], name
         assert {key: one["perNode"] for key, one in pools[name]["resources"].items()} == spec["resources"]
@@ -143,7 +145,7 @@ def check_partitioner(files: Files, spec: Any, node: Hardware) -> None:
         assert spec["migConfig"] is None
         return
     configs = upstream.read(files["chart/files/mig-parted/config.yaml"])["mig-configs"]
-    card = catalog.load(spec["card"]["id"])
+    card = cards.load(spec["card"]["id"])
     assert (spec["migConfig"] is None) is (card.mig_supported is not True)
     if spec["migConfig"]:
         assert upstream.partitioned(configs[spec["migConfig"]], spec["gpusPerNode"]) == node

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare import lock, pipeline
+from gpushare import pipeline
+from gpushare.bundle import lock
 from tests.tools import helm
 
 ROOT = Path(__file__).parents[2]

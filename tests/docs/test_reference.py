@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpushare import resources, schema
+from gpushare.core import resources
+from gpushare.reading import schema
 from tests.contract.test_layers import COMPILER
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.diagnostics import is_error
+from gpushare.core.diagnostics import is_error
 from tests.golden.update import EXAMPLES, compiled, examples
 from tests.tools.clone import copy_to
 

@@ -5,7 +5,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from gpushare import lock, output, pipeline
+from gpushare import pipeline
+from gpushare.bundle import lock, writer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -32,7 +33,7 @@ def main() -> int:
             print(*(finding.message for finding in compilation.findings), sep="\n", file=sys.stderr)
             return 1
         shutil.rmtree(example / "bundle", ignore_errors=True)
-        output.write(compilation.artifacts, example / "bundle", lock.EMPTY)
+        writer.write(compilation.artifacts, example / "bundle", lock.EMPTY)
         print(f"{example.name}: {len(compilation.artifacts)} files")
     return 0
 

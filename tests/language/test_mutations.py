@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpushare import pipeline, source
-from gpushare.diagnostics import is_error
+from gpushare import pipeline
+from gpushare.core.diagnostics import is_error
+from gpushare.reading import source
 from gpushare.render.offer import offer
 from tests.language.test_cards import MIG, X
 from tests.language.texts import intent, mig, pool

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare import pipeline, resources
+from gpushare import pipeline
+from gpushare.core import resources
 from gpushare.render.offer import offer
 from tests.language.texts import intent, mig, pool
 

@@ -1,7 +1,7 @@
 """Intents in short: one pool of four T4s unless a case says otherwise."""
 
 from gpushare import pipeline
-from gpushare.diagnostics import Finding
+from gpushare.core.diagnostics import Finding
 
 HEAD = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: c}\nspec:\n"
 

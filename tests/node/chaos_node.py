@@ -26,7 +26,7 @@ from tests.node.api_refusals import Refusal
 from tests.node.api_server import ApiServer
 from tests.node.chaos_worlds import Disk, JudgedDriver, Killed, Pool
 from tests.node.loop_node import DEPLOY, NAME, LoopNode
-from tests.solver import cards
+from tests.solver import known_cards
 
 DCGM = "nvidia.com/gpu.deploy.dcgm"
 TURN = "gpushare-training.0"
@@ -40,7 +40,7 @@ class ChaosNode(LoopNode):
     def __init__(self, folder: Path, random: Random, *gpus: str) -> None:
         self.random = random
         self.card = gpus[0]
-        table = geometry.table(cards.geometry(self.card))
+        table = geometry.table(known_cards.geometry(self.card))
         self._names = {profile.id: profile.name for profile in table}
         self.is_down = self.is_disk_full = self.has_driver_faults = self.is_dead = False
         self.fuse: int | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpushare import catalog
+from gpushare.catalog import cards
 from gpushare_node.apply.hardware import Change, Hardware, Sight
 from gpushare_node.clock import Stopped
 from gpushare_node.host.devices import Machine
@@ -18,7 +18,7 @@ from gpushare_node.voice.results import Result, Status
 from tests.node import hardware as geometry
 from tests.node.hardware import Stands
 from tests.node.silicon import Silicon
-from tests.solver import cards
+from tests.solver import known_cards
 
 A100 = "a100-sxm4-40gb"
 H100 = "h100-sxm5-80gb"
@@ -61,11 +61,11 @@ class FakeClock:
 
 def policy(*layouts: Iterable[Stands], card: str = A100) -> Policy:
     """A policy for GPUs of a catalogue card, each with these instances."""
-    known = catalog.load(card)
+    known = cards.load(card)
     own = Card(id=card, name=known.name, pci_device_ids=known.pci_device_ids, memory_mib=known.memory_mib)
     if known.mig is None:
         return geometry.policy(*layouts, card=own)
-    profiles = geometry.table(cards.geometry(card))
+    profiles = geometry.table(known_cards.geometry(card))
     return geometry.policy(*(geometry.wanted(*layout, profiles=profiles) for layout in layouts), card=own)
 
 

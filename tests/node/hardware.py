@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gpushare.catalog import Geometry
+from gpushare.catalog.cards import Geometry
 from gpushare_node.partition.state import Gpu, Instance, Mig, Placement, Profile, State
 from gpushare_node.policy import (
     Action,
@@ -19,7 +19,7 @@ from gpushare_node.policy import (
     WantedGpu,
     WantedInstance,
 )
-from tests.solver import cards
+from tests.solver import known_cards
 
 CARD = Card(id="a100-sxm4-40gb", name="NVIDIA A100-SXM4-40GB", pci_device_ids=("0x20B010DE",), memory_mib=40537)
 
@@ -39,7 +39,7 @@ def table(geometry: Geometry) -> tuple[Profile, ...]:
     )
 
 
-A100 = table(cards.geometry(cards.A100))
+A100 = table(known_cards.geometry(known_cards.A100))
 
 
 def instance(name: str, start: int, gi_id: int = 1, *, profiles=A100, is_whole: bool = True, is_busy: bool = False) -> Instance:

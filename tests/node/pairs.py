@@ -4,11 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from gpushare.catalog import MigProfile
+from gpushare.catalog.cards import MigProfile
 from gpushare_node.partition.state import Gpu, State
 from gpushare_node.policy import Policy
 from tests.node import hardware
-from tests.solver import brute, cards
+from tests.solver import brute, known_cards
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +23,8 @@ class Pair:
 class Deck:
     """One card: all that can stand on it, and all that can be wanted."""
 
-    def __init__(self, card: str, is_wanted: Callable[[MigProfile], bool] = cards.is_plain) -> None:
-        geometry = cards.geometry(card)
+    def __init__(self, card: str, is_wanted: Callable[[MigProfile], bool] = known_cards.is_plain) -> None:
+        geometry = known_cards.geometry(card)
         self.profiles = hardware.table(geometry)
         self.placed = brute.placed_sets(geometry, is_wanted)
         self.ways = defaultdict(list)

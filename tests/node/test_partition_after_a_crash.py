@@ -10,9 +10,9 @@ from gpushare_node.partition.operations import CreateInstance, DestroyInstance
 from tests.node import hardware
 from tests.node.pairs import Deck, as_wanted
 from tests.node.simulator import halfway, run, simulate
-from tests.solver import cards
+from tests.solver import known_cards
 
-CARDS = [(cards.A100, 60), ("a30", 1), ("h100-sxm5-80gb", 60), ("rtx-pro-6000-server", 1)]
+CARDS = [(known_cards.A100, 60), ("a30", 1), ("h100-sxm5-80gb", 60), ("rtx-pro-6000-server", 1)]
 
 
 def operations_from(state, policy):

@@ -6,7 +6,7 @@ from gpushare_node.partition import plan
 from gpushare_node.partition.operations import DestroyInstance
 from tests.node.pairs import Deck, as_wanted
 from tests.node.simulator import simulate
-from tests.solver import cards
+from tests.solver import known_cards
 
 A100_PAIRS = 723 * 77
 """Ways in which instances without attributes can stand on an A100, 1g.10gb included, and layouts to be wanted of it."""
@@ -33,11 +33,11 @@ def assert_right(deck: Deck, every: int = 1) -> int:
 @pytest.mark.slow
 def test_on_an_a100_no_choice_destroys_fewer_and_every_step_is_legal_for_all_pairs() -> None:
     """Cases 3, 4, 5 and 7 of the partition's failure cases, for every pair that an A100 can come to."""
-    assert assert_right(Deck(cards.A100)) == A100_PAIRS
+    assert assert_right(Deck(known_cards.A100)) == A100_PAIRS
 
 
 def test_the_same_for_every_thirtieth_pair_of_an_a100() -> None:
-    assert assert_right(Deck(cards.A100), every=30) == A100_PAIRS // 30
+    assert assert_right(Deck(known_cards.A100), every=30) == A100_PAIRS // 30
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from gpushare import catalog
+from gpushare.catalog import cards
 from tests.node.silicon import Silicon, build
 from tests.node.silicon.session import device, profiles, refused, run, session, start
 
@@ -37,7 +37,7 @@ def test_every_function_that_pynvml_may_ask_for_is_spelt_as_nvml_spells_it():
 
 @pytest.mark.parametrize("index", range(len(CARDS)), ids=CARDS)
 def test_a_gpu_is_what_the_catalogue_says(mixed, index):
-    card = catalog.load(CARDS[index])
+    card = cards.load(CARDS[index])
     with session():
         handle = device(index)
         assert pynvml.nvmlDeviceGetName(handle) == card.name

@@ -6,7 +6,7 @@ from ctypes import byref, c_uint
 import pynvml
 import pytest
 
-from gpushare import catalog
+from gpushare.catalog import cards
 from tests.node.silicon import Silicon
 from tests.node.silicon.session import add_compute, create, device, placements, profiles, refused, session
 
@@ -14,11 +14,11 @@ GENERATIONS = ("a100-sxm4-40gb", "a30", "h100-sxm5-80gb", "b200-180gb", "rtx-pro
 NO_ROOM, IN_USE, RESET_REQUIRED = 23, 19, 16
 
 
-def node(folder, monkeypatch, *cards, driver="580.95.05"):
+def node(folder, monkeypatch, *card_ids, driver="580.95.05"):
     """GPUs of these cards with MIG on."""
     monkeypatch.setenv("GPUSHARE_SILICON", "")
-    made = Silicon.make(folder, cards, driver=driver)
-    for index in range(len(cards)):
+    made = Silicon.make(folder, card_ids, driver=driver)
+    for index in range(len(card_ids)):
         made.set_mode(index, current=True)
     made.load()
     return made
@@ -35,7 +35,7 @@ def test_profiles_and_placements_are_those_of_the_catalogue(tmp_path, monkeypatc
     node(tmp_path, monkeypatch, card)
     with session():
         told = profiles(device())
-        for profile in catalog.load(card).mig.profiles:
+        for profile in cards.load(card).mig.profiles:
             info = told.pop(profile.name)
             assert info.id == (profile.nvml_enum if profile.profile_id is None else profile.profile_id)
             assert info.sliceCount == profile.compute_slices
@@ -57,7 +57,7 @@ def test_ids_are_the_hardwares_and_not_the_enums(mig):
 def test_whatever_pair_of_profiles_stands_apart_can_be_made_and_what_overlaps_cannot(tmp_path, monkeypatch, card):
     """A pair may fail for want of engines too: those the catalogue must explain by its totals or counts."""
     made = node(tmp_path, monkeypatch, card)
-    geometry = catalog.load(card).mig
+    geometry = cards.load(card).mig
     with session():
         told = profiles(device())
         for one, two in itertools.product(geometry.profiles, repeat=2):

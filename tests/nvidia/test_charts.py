@@ -11,7 +11,8 @@ import jsonschema
 import pytest
 import yaml
 
-from gpushare import resources, upstream
+from gpushare.catalog import upstream
+from gpushare.core import resources
 from tests.bench.figures import GPU_OPERATOR, figures
 from tests.chart.conftest import run_helm  # noqa: F401 - a fixture
 from tests.golden.update import examples

@@ -17,7 +17,8 @@ from typing import Any
 import kubernetes_validate
 import yaml
 
-from gpushare import emit, resources, upstream
+from gpushare.catalog import upstream
+from gpushare.core import emit, resources
 from tests.nvidia import charts, rules
 from tests.nvidia.destinations import Destination, destinations
 
@@ -183,7 +184,7 @@ class Charted:
         return self._kubernetes[reference.rpartition("/")[2]] if reference else schema
 
     def _reduced(self, schema: Schema, path: str) -> Schema:
-        """The schema in the keywords that `gpushare.schema` knows; objects with fields become definitions."""
+        """The schema in the keywords that `gpushare.reading.schema` knows; objects with fields become definitions."""
         name = schema.get("$ref", "").rpartition(".")[2] or path.rpartition(".")[2]
         schema = self._resolved(schema)
         if name in ("Quantity", "IntOrString") or schema.get("x-kubernetes-int-or-string"):

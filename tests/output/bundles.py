@@ -4,9 +4,9 @@ import os
 import stat
 from pathlib import Path
 
-from gpushare import lock
-from gpushare.artifact import Artifact, digest
-from gpushare.lock import Lock
+from gpushare.bundle import lock
+from gpushare.bundle.artifact import Artifact, digest
+from gpushare.bundle.lock import Lock
 
 OLD = {"README.md": "old\n", "chart/values.yaml": "a: 1\n", "chart/files/policies/gone.yaml": "gone\n", "same.txt": "same\n"}
 NEW = {"README.md": "new\n", "chart/values.yaml": "a: 2\n", "chart/files/policies/come.yaml": "come\n", "same.txt": "same\n"}

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gpushare import output
-from gpushare.output import OutputError, exchange
+from gpushare.bundle import writer
+from gpushare.bundle.writer import OutputError, exchange
 from tests.output.bundles import FOREIGN, NEW, OLD, bundle, found, lay, memory, texts
 
 BEFORE, AFTER = texts(OLD) | FOREIGN, texts(NEW) | FOREIGN
@@ -45,9 +45,9 @@ def fresh(parent: Path, number: int) -> Path:
 
 def assert_finishes(folder: Path) -> None:
     """The next run ends with exactly the new bundle and nothing beside it."""
-    known = output.remembered(folder)
-    assert not isinstance(known, output.Finding)
-    output.write(bundle(NEW), folder, known)
+    known = writer.remembered(folder)
+    assert not isinstance(known, writer.Finding)
+    writer.write(bundle(NEW), folder, known)
     assert found(folder.parent) == {f"bundle/{path}": text for path, text in AFTER.items()}
     assert [entry.name for entry in folder.parent.iterdir()] == ["bundle"]
 
@@ -80,14 +80,14 @@ def killed_at(number: int, folder: Path) -> Callable[[], None]:
                     os.kill(os.getpid(), signal.SIGKILL)
 
         sys.addaudithook(hook)
-        output.write(bundle(NEW), folder, memory(OLD))
+        writer.write(bundle(NEW), folder, memory(OLD))
 
     return job
 
 
 @pytest.mark.slow
 def test_a_kill_at_any_step_leaves_whole_files_and_the_next_run_finishes(tmp_path: Path, way: str) -> None:
-    output.write(bundle(NEW), tmp_path / "warm", output.lock.EMPTY)  # so that the children import nothing
+    writer.write(bundle(NEW), tmp_path / "warm", writer.lock.EMPTY)  # so that the children import nothing
     seen = set()
     for number in range(1, MOST_STEPS):
         folder = fresh(tmp_path, number)
@@ -151,7 +151,7 @@ def test_an_error_at_any_step_leaves_the_old_bundle_or_the_new_one(
             faults = Faults(patch, names, number, lasting=lasting)
             faults.arm(first)
             try:
-                output.write(bundle(NEW), folder, memory(OLD))
+                writer.write(bundle(NEW), folder, memory(OLD))
                 failure = None
             except OutputError as error:
                 failure = error
@@ -171,13 +171,13 @@ def test_four_compiles_at_once_leave_one_whole_bundle(tmp_path: Path, way: str) 
     folder = fresh(tmp_path, 0)
     versions = [NEW | {"README.md": f"version {number}\n", f"only-{number}.txt": "x\n"} for number in range(4)]
 
-    def writer(number: int) -> Callable[[], None]:
+    def compiling(number: int) -> Callable[[], None]:
         def job() -> None:
             for _ in range(10):
-                known = output.remembered(folder)
-                assert not isinstance(known, output.Finding)
+                known = writer.remembered(folder)
+                assert not isinstance(known, writer.Finding)
                 try:
-                    output.write(bundle(versions[number]), folder, known)
+                    writer.write(bundle(versions[number]), folder, known)
                 except OutputError as error:
                     assert "changed by another compile" in error.message  # noqa: PT017 - any other error ends the child
 
@@ -189,7 +189,7 @@ def test_four_compiles_at_once_leave_one_whole_bundle(tmp_path: Path, way: str) 
         for number in range(4):
             child = os.fork()
             if child == 0:
-                os._exit(in_child(writer(number)))
+                os._exit(in_child(compiling(number)))
             children.append(child)
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0, 0, 0]
     assert found(folder) in [texts(version) | FOREIGN for version in versions]
@@ -200,7 +200,7 @@ def test_the_same_compile_four_times_at_once_succeeds_four_times(tmp_path: Path)
     folder = fresh(tmp_path, 0)
 
     def job() -> None:
-        output.write(bundle(NEW), folder, memory(OLD))
+        writer.write(bundle(NEW), folder, memory(OLD))
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -216,12 +216,12 @@ def test_the_same_compile_four_times_at_once_succeeds_four_times(tmp_path: Path)
 
 def test_a_compile_that_waits_too_long_for_another_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = fresh(tmp_path, 0)
-    monkeypatch.setattr(output, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(writer, "WAIT_SECONDS", 0.05)
     handle = os.open(folder.parent, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     try:
         with pytest.raises(OutputError, match="another compile has been writing"):
-            output.write(bundle(NEW), folder, memory(OLD))
+            writer.write(bundle(NEW), folder, memory(OLD))
     finally:
         os.close(handle)
     assert found(folder) == BEFORE
@@ -247,7 +247,7 @@ def test_a_really_full_disk_changes_nothing_and_says_so(small_disk: Path, inside
     lay(folder, BEFORE)
     large = NEW | {f"file-{number}.txt": "x" * 4000 for number in range(20)}
     with pytest.raises(OutputError, match="No space left") as caught:
-        output.write(bundle(large), folder, memory(OLD))
+        writer.write(bundle(large), folder, memory(OLD))
     assert "nothing in it has changed" in caught.value.hint
     assert found(folder) == BEFORE
     assert not [path for path in small_disk.iterdir() if "gpushare-" in path.name]
@@ -257,13 +257,13 @@ def test_a_read_only_file_system_changes_nothing_and_says_so(small_disk: Path) -
     lay(small_disk / "bundle", BEFORE)
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     with pytest.raises(OutputError, match="Read-only file system"):
-        output.write(bundle(NEW), small_disk / "bundle", memory(OLD))
+        writer.write(bundle(NEW), small_disk / "bundle", memory(OLD))
     assert found(small_disk / "bundle") == BEFORE
 
 
 def test_a_mount_point_is_replaced_in_place(small_disk: Path) -> None:
     lay(small_disk, BEFORE)
-    output.write(bundle(NEW), small_disk, memory(OLD))
+    writer.write(bundle(NEW), small_disk, memory(OLD))
     assert found(small_disk) == AFTER
 
 
@@ -278,5 +278,5 @@ def test_a_folder_that_nobody_may_write_changes_nothing_and_says_so(tmp_path: Pa
 
     monkeypatch.setattr(os, "mkdir", refused)
     with pytest.raises(OutputError, match="Permission denied"):
-        output.write(bundle(NEW), folder, memory(OLD))
+        writer.write(bundle(NEW), folder, memory(OLD))
     assert found(folder.parent) == {f"bundle/{path}": text for path, text in BEFORE.items()}

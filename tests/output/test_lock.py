@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from gpushare import lock, resources
-from gpushare.diagnostics import Finding
-from gpushare.lock import EMPTY, GENERATIONS, GoalPin, Lock
+from gpushare.bundle import lock
+from gpushare.bundle.lock import EMPTY, GENERATIONS, GoalPin, Lock
+from gpushare.core import resources
+from gpushare.core.diagnostics import Finding
 
 SHARED = {"version": "v1", "sharing": {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 8}]}}}
 FULL = Lock(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpushare import lock, output
-from gpushare.diagnostics import Finding
-from gpushare.output.folder import remove, walk
+from gpushare.bundle import lock, writer
+from gpushare.bundle.writer.folder import remove, walk
+from gpushare.core.diagnostics import Finding
 
 
 def fifo(path: Path) -> None:
@@ -23,15 +23,15 @@ def endless(path: Path) -> None:
 @pytest.mark.parametrize("make", [fifo, endless, Path.mkdir])
 def test_what_is_no_file_is_refused_at_once(make, tmp_path: Path) -> None:
     make(tmp_path / lock.FILE)
-    with pytest.raises(output.OutputError) as refused:
-        output.remembered(tmp_path)
+    with pytest.raises(writer.OutputError) as refused:
+        writer.remembered(tmp_path)
     assert str(tmp_path / lock.FILE) in refused.value.message
 
 
 def test_a_lock_is_read_up_to_its_limit(tmp_path: Path) -> None:
     with (tmp_path / lock.FILE).open("wb") as file:
         file.truncate(1 << 40)  # a hole: takes no space, and would take all memory
-    found = output.remembered(tmp_path)
+    found = writer.remembered(tmp_path)
     assert isinstance(found, Finding)
     assert (found.code, found.span is not None) == ("GS790", True)
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from gpushare.catalog import Catalog
-from gpushare.diagnostics import Finding, pointer
-from gpushare.intent import Enforcement, Intent, Memory, NodeSelector, Pool, Sharing
-from gpushare.lock import EMPTY, Lock
-from gpushare.plan import Plan, PoolPlan, resolve
+from gpushare.bundle.lock import EMPTY, Lock
+from gpushare.catalog.cards import Catalog
+from gpushare.core.diagnostics import Finding, pointer
+from gpushare.intent.types import Enforcement, Intent, Memory, NodeSelector, Pool, Sharing
+from gpushare.plan.plan import Plan, PoolPlan, resolve
 from gpushare.rules.rule import Context, Rule
 
 A100 = "a100-sxm4-40gb"

@@ -2,10 +2,12 @@
 
 import pytest
 
-from gpushare import caps, catalog, mig
-from gpushare.catalog import Catalog
-from gpushare.diagnostics import is_error
-from gpushare.intent import (
+from gpushare import mig
+from gpushare.catalog import cards
+from gpushare.catalog.cards import Catalog
+from gpushare.core.diagnostics import is_error
+from gpushare.core.units import MIB
+from gpushare.intent.types import (
     Exclusive,
     Instances,
     Layout,
@@ -21,7 +23,7 @@ from gpushare.intent import (
     TimeSlicing,
 )
 from gpushare.rules import judge
-from gpushare.units import MIB
+from gpushare.sharing import caps
 from tests.planning.sketches import A100, capacity, intent, memory, plan, planned, pool
 
 SINGLE = MigStrategy.SINGLE
@@ -64,12 +66,12 @@ def test_totals_are_unknown_rather_than_one_when_the_nodes_are_not_counted() -> 
     assert planned(pool(Exclusive(), nodes=by_label)).resources[0].total is None
 
 
-def modes(card: catalog.Card) -> list[Sharing]:
+def modes(card: cards.Card) -> list[Sharing]:
     mps = [Mps(replicas=card.mps_max_replicas)] if card.mps_supported else []
     return [Exclusive(), TimeSlicing(replicas=2), TimeSlicing(replicas=7, rename=False), *mps]
 
 
-def layouts(card: catalog.Card) -> tuple[Layout, ...]:
+def layouts(card: cards.Card) -> tuple[Layout, ...]:
     return mig.maximal_layouts(card.mig) if card.mig else ()
 
 
@@ -100,18 +102,18 @@ def check_devices(one: Pool) -> None:
     assert max(unit for _, unit in stands) < (card.mig.units if card.mig else 1)
 
 
-@pytest.mark.parametrize("card_id", catalog.ids())
+@pytest.mark.parametrize("card_id", cards.ids())
 def test_every_card_and_mode_resolves_when_the_rules_allow_it(card_id: str) -> None:
-    card = catalog.load(card_id)
+    card = cards.load(card_id)
     checked = [one for sharing in modes(card) if legal(one := pool(sharing, card_id, gpus=2))]
     for one in checked:
         check_devices(one)
     assert len(checked) >= (len(modes(card)) if card.memory_mib else 1)
 
 
-@pytest.mark.parametrize("card_id", [card for card in catalog.ids() if catalog.load(card).mig])
+@pytest.mark.parametrize("card_id", [card for card in cards.ids() if cards.load(card).mig])
 def test_every_maximal_layout_of_every_card_resolves(card_id: str) -> None:
-    card = catalog.load(card_id)
+    card = cards.load(card_id)
     assert layouts(card)
     known = {profile.name: profile.memory_mib for profile in card.mig.profiles} if card.mig else {}
     for layout in layouts(card):

@@ -7,17 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushare import caps, catalog
-from gpushare.intent import CapWord, Exclusive, Mig, Mps, TimeSlicing
-from gpushare.units import MIB, Share
+from gpushare.catalog import cards
+from gpushare.core.units import MIB, Share
+from gpushare.intent.types import CapWord, Exclusive, Mig, Mps, TimeSlicing
+from gpushare.sharing import caps
 from tests.planning.sketches import A100, memory, pool
 
-T4 = catalog.load("t4")
+T4 = cards.load("t4")
 SLICED = TimeSlicing(replicas=4)
 
 
-def profile(card: str, name: str) -> catalog.MigProfile:
-    mig = catalog.load(card).mig
+def profile(card: str, name: str) -> cards.MigProfile:
+    mig = cards.load(card).mig
     assert mig
     return next(profile for profile in mig.profiles if profile.name == name)
 
@@ -28,7 +29,7 @@ def test_a_quarter_of_a_t4_is_3724_mib() -> None:
 
 def test_the_default_reserve_of_a_small_instance_is_256_mib() -> None:
     assert caps.usable_bytes(4864, None) == (4864 - 256) * MIB
-    assert caps.cap_mib(pool(Mig(wanted=(), replicas=2)), catalog.load(A100), profile(A100, "1g.5gb"), 2) == 2304
+    assert caps.cap_mib(pool(Mig(wanted=(), replicas=2)), cards.load(A100), profile(A100, "1g.5gb"), 2) == 2304
 
 
 @given(st.integers(1, 1 << 20), st.integers(2, 1024))
@@ -58,7 +59,7 @@ def test_unknown_memory_has_no_usable_part(memory_mib: int | None) -> None:
 
 
 def test_even_of_an_unknown_memory_is_no_cap() -> None:
-    assert caps.cap_mib(pool(SLICED, "p40"), catalog.load("p40"), None, 4) is None
+    assert caps.cap_mib(pool(SLICED, "p40"), cards.load("p40"), None, 4) is None
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_an_unshared_device_has_no_cap() -> None:
 
 def test_a_profile_that_a_map_leaves_out_gets_even() -> None:
     mixed = pool(Mig(wanted=(), replicas=2), **memory(cap=(("2g.10gb", 3 << 30),)))
-    card = catalog.load(A100)
+    card = cards.load(A100)
     assert caps.cap_mib(mixed, card, profile(A100, "2g.10gb"), 2) == 3072
     assert caps.cap_mib(mixed, card, profile(A100, "1g.5gb"), 2) == 2304
 

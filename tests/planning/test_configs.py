@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpushare import catalog, sharing_profiles
-from gpushare.intent import (
+from gpushare.catalog import cards
+from gpushare.core.record import replace
+from gpushare.intent.types import (
     Exclusive,
     Layout,
     LayoutGroup,
@@ -21,7 +22,7 @@ from gpushare.intent import (
     Sharing,
     TimeSlicing,
 )
-from gpushare.record import replace
+from gpushare.sharing import plugin_configs
 from tests.planning.sketches import memory, plan, planned, pool
 
 SEVEN: Layout = (("1g.5gb", 7),)
@@ -168,8 +169,8 @@ def test_a_card_without_mig_has_no_mig_parted_config() -> None:
 
 @pytest.mark.parametrize(("supported", "name"), [(True, "all-disabled"), (None, None), (False, None)])
 def test_a_card_whose_profiles_nobody_knows_is_all_disabled_where_it_has_mig(supported: bool | None, name: str | None) -> None:
-    card = replace(catalog.load("b100"), mig_supported=supported)
-    config = sharing_profiles.mig_parted_config(Exclusive(), card, ((),))
+    card = replace(cards.load("b100"), mig_supported=supported)
+    config = plugin_configs.mig_parted_config(Exclusive(), card, ((),))
     assert (config[0] if config else None) == name
 
 

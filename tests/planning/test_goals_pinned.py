@@ -2,11 +2,12 @@
 
 import pytest
 
-from gpushare import catalog, pipeline
-from gpushare.intent import Balanced, Instances, Layout, MemoryEach, Mig, MigStrategy, MostInstances, Pool
-from gpushare.lock import EMPTY, GoalPin, Lock
-from gpushare.plan import PoolPlan, goal_question
-from gpushare.units import Share
+from gpushare import pipeline
+from gpushare.bundle.lock import EMPTY, GoalPin, Lock
+from gpushare.catalog import cards
+from gpushare.core.units import Share
+from gpushare.intent.types import Balanced, Instances, Layout, MemoryEach, Mig, MigStrategy, MostInstances, Pool
+from gpushare.plan.plan import PoolPlan, goal_question
 from tests.planning.sketches import memory, planned, pool
 
 PINNED: Layout = (("1g.5gb", 3),)
@@ -79,7 +80,7 @@ def test_the_intents_own_description_of_a_card_is_part_of_the_question() -> None
 @pytest.mark.parametrize("card", ["a30", "h100-sxm5-80gb", "rtx-pro-6000-server"])
 def test_most_instances_is_as_many_as_the_card_has(card: str) -> None:
     one = planned(pool(Mig(wanted=MostInstances()), card, gpus=1))
-    mig = catalog.load(card).mig
+    mig = cards.load(card).mig
     assert mig
     assert len(one.devices) == max(profile.max_count for profile in mig.profiles if not profile.has_attributes)
 

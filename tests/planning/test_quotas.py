@@ -1,6 +1,6 @@
 """Quotas become `requests.<resource>` per namespace."""
 
-from gpushare.intent import Mig, Quota, TimeSlicing
+from gpushare.intent.types import Mig, Quota, TimeSlicing
 from tests.planning.sketches import plan, pool
 
 NOTEBOOKS = pool(TimeSlicing(replicas=4), "t4", "notebooks")

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from gpushare.intent import Mig, NodeSelector, Pool, Sharing, TimeSlicing
+from gpushare.intent.types import Mig, NodeSelector, Pool, Sharing, TimeSlicing
 from tests.planning.sketches import A100, plan, pool
 from tests.tools.costs import grows_in_line
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpushare import schema, source
+from gpushare.reading import schema, source
 from tests.tools.waiting import PATIENCE
 
 MIB = 1 << 20

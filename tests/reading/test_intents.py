@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from gpushare import intent, intent_reader, schema, source
-from gpushare.intent import (
+from gpushare.core.units import Share
+from gpushare.intent import reader, types
+from gpushare.intent.types import (
     Action,
     Admission,
     AdmissionMode,
@@ -38,16 +39,16 @@ from gpushare.intent import (
     Stack,
     TimeSlicing,
 )
-from gpushare.units import Share
+from gpushare.reading import schema, source
 from tests.reading.test_schemas import INTENT_SCHEMA, mutated
 from tests.reading.texts import FULL, INTENT
 
 
-def built(text: str) -> intent.Intent:
+def built(text: str) -> types.Intent:
     read = source.read(text.encode(), "intent.yaml")
     assert read.findings == ()
     assert schema.check(read) == []
-    return intent_reader.build(read.data)
+    return reader.build(read.data)
 
 
 def test_what_is_not_given_has_the_defaults_of_version_one() -> None:
@@ -178,4 +179,4 @@ def test_every_way_to_want_instances_is_read() -> None:
 @given(mutated())
 def test_every_document_that_passes_the_schema_can_be_built(document: Any) -> None:
     if schema.accepts(INTENT_SCHEMA, document):
-        assert len(intent_reader.build(document).pools) == len(document["spec"]["pools"])
+        assert len(reader.build(document).pools) == len(document["spec"]["pools"])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpushare import source
-from gpushare.diagnostics import Finding, Path
+from gpushare.core.diagnostics import Finding, Path
+from gpushare.reading import source
 from tests.reading.texts import place
 
 TEXT = """\

@@ -8,7 +8,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gpushare.scalars import resolve
+from gpushare.reading.scalars import resolve
 
 CORE = [
     (re.compile(r"(null|Null|NULL|~|)\Z"), lambda text: None),

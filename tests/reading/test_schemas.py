@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator, FormatChecker
 
-from gpushare import resources, schema, source
-from gpushare.units import parse_duration, parse_quantity, parse_share
+from gpushare.core import resources
+from gpushare.core.units import parse_duration, parse_quantity, parse_share
+from gpushare.reading import schema, source
 from tests.reading.texts import FULL, INTENT
 
 NAMES = sorted(path.stem for path in resources.schema("intent.v1").parent.glob("*.json"))

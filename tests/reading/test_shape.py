@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpushare import schema, source
+from gpushare.reading import schema, source
 from tests.reading.texts import FULL, INTENT, of_shape, place
 
 SHARING = "sharing: {mode: time-slicing, replicas: 4}"

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from gpushare import source
+from gpushare.reading import source
 from tests.reading.texts import INTENT, of_text
 
 CASES = [

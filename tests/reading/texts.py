@@ -1,7 +1,7 @@
 """Texts that several tests of reading share, and the short form in which they compare findings."""
 
-from gpushare import schema, source
-from gpushare.diagnostics import Finding
+from gpushare.core.diagnostics import Finding
+from gpushare.reading import schema, source
 from tests.tools.intents import PLATFORM
 
 INTENT = """\

@@ -4,10 +4,11 @@ from typing import Any
 
 import yaml
 
-from gpushare import lock, pipeline
-from gpushare.diagnostics import is_error
-from gpushare.lock import Lock
-from gpushare.plan import Plan
+from gpushare import pipeline
+from gpushare.bundle import lock
+from gpushare.bundle.lock import Lock
+from gpushare.core.diagnostics import is_error
+from gpushare.plan.plan import Plan
 
 POOLS = {
     "hpc": "{card: h100-sxm5-80gb, nodes: {matchLabels: {p: hpc}, expected: 2}, gpusPerNode: 8, sharing: {mode: exclusive}}",

@@ -9,9 +9,11 @@ import yaml
 from yamllint import linter
 from yamllint.config import YamlLintConfig
 
-from gpushare import lock, render, resources
-from gpushare.artifact import digest
-from gpushare.lock import Lock
+from gpushare import render
+from gpushare.bundle import lock
+from gpushare.bundle.artifact import digest
+from gpushare.bundle.lock import Lock
+from gpushare.core import resources
 from tests.rendering.compiled import POOLS, compiled, document, files, intent
 
 RULES = YamlLintConfig((Path(__file__).parents[2] / ".yamllint").read_text())

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from yamllint import linter
 from yamllint.config import YamlLintConfig
 
-from gpushare.emit import Repeated, json_text, yaml_text
+from gpushare.core.emit import Repeated, json_text, yaml_text
 from tests.reading.test_scalars import KEYWORDS, by_pyyaml, core
 
 DEFAULT_RULES = YamlLintConfig("{extends: default, rules: {line-length: disable, document-start: disable}}")

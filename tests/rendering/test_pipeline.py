@@ -3,8 +3,8 @@
 import pytest
 
 from gpushare import pipeline
-from gpushare.diagnostics import MOST_CHARACTERS
-from gpushare.lock import EMPTY
+from gpushare.bundle.lock import EMPTY
+from gpushare.core.diagnostics import MOST_CHARACTERS
 from tests.rendering.compiled import POOLS, intent
 
 

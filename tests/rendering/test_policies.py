@@ -5,7 +5,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gpushare import schema
+from gpushare.reading import schema
 from gpushare.render import offer, pools
 from tests.rendering.compiled import POOLS, compiled, document, files, intent
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare import upstream
+from gpushare.catalog import upstream
 from tests.rendering.compiled import document, files
 
 EVERYTHING = (

@@ -1,7 +1,10 @@
 """Intents as text, and what the rules find in them: the way from text to findings, without rendering."""
 
-from gpushare import catalog, intent_reader, rules, schema, source
-from gpushare.diagnostics import Finding, is_error, pointer
+from gpushare import rules
+from gpushare.catalog import cards
+from gpushare.core.diagnostics import Finding, is_error, pointer
+from gpushare.intent import reader
+from gpushare.reading import schema, source
 
 HEAD = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: physics-batch}\nspec:\n"
 
@@ -28,11 +31,11 @@ def judged(text: str) -> list[Finding]:
     read = source.read(text.encode(), "intent.yaml")
     findings = [*read.findings, *(schema.check(read) if read.data is not None else ())]
     if not any(is_error(finding) for finding in findings):
-        findings += catalog.check(read.data["spec"].get("cards", {}))
+        findings += cards.check(read.data["spec"].get("cards", {}))
     if not any(is_error(finding) for finding in findings):
-        built = intent_reader.build(read.data)
-        own = {key: catalog.build(key, card) for key, card in built.cards.items()}
-        findings += rules.judge(built, catalog.Catalog(own=own), read.data)
+        built = reader.build(read.data)
+        own = {key: cards.build(key, card) for key, card in built.cards.items()}
+        findings += rules.judge(built, cards.Catalog(own=own), read.data)
     return [read.locate(finding) for finding in findings]
 
 

@@ -6,11 +6,12 @@ import json
 import jsonschema
 import pytest
 
-from gpushare import pipeline, schema
+from gpushare import pipeline
 from gpushare.cli import formats, report, terminal
 from gpushare.cli.exits import ExitCode
-from gpushare.diagnostics import Severity, pointer
+from gpushare.core.diagnostics import Severity, pointer
 from gpushare.pipeline import Compilation
+from gpushare.reading import schema
 from tests.rules.intents import pool, written
 
 SMALL = pool(sharing="{mode: time-slicing, replicas: 40}")

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gpushare import pipeline, resources, rules
-from gpushare.diagnostics import Finding, Severity, is_error
+from gpushare import pipeline, rules
+from gpushare.core import resources
+from gpushare.core.diagnostics import Finding, Severity, is_error
 from gpushare.rules.sizes import SIZE_CODES
 from tests.rules.intents import judged, pool, written
 

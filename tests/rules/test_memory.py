@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from gpushare.intent import CapWord, Exclusive, Mechanism, Mig, Mps, Pool, Sharing, TimeSlicing
+from gpushare.core.units import MIB, Share
+from gpushare.intent.types import CapWord, Exclusive, Mechanism, Mig, Mps, Pool, Sharing, TimeSlicing
 from gpushare.rules import enforcement as enforcement_rules
 from gpushare.rules import memory as memory_rules
-from gpushare.units import MIB, Share
 from tests.planning.sketches import enforcement, findings, judged, memory, pool
 
 RULES = (*memory_rules.RULES, *enforcement_rules.RULES)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from gpushare import catalog, mig
-from gpushare.intent import (
+from gpushare import mig
+from gpushare.catalog import cards
+from gpushare.intent.types import (
     Balanced,
     Goal,
     Instances,
@@ -57,9 +58,9 @@ def test_a_layout_among_others_is_named_by_its_entry() -> None:
     assert findings(RULES, pool(Mig(wanted=wanted))) == [("GS402", "/sharing/layouts/1/layout", "value")]
 
 
-@pytest.mark.parametrize("card", [card for card in catalog.ids() if catalog.load(card).mig])
+@pytest.mark.parametrize("card", [card for card in cards.ids() if cards.load(card).mig])
 def test_every_maximal_layout_of_every_card_is_accepted(card: str) -> None:
-    geometry = catalog.load(card).mig
+    geometry = cards.load(card).mig
     assert geometry
     for layout in mig.maximal_layouts(geometry):
         assert findings(RULES, pool(Mig(wanted=layout), card)) == []

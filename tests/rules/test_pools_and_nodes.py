@@ -4,7 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from gpushare import catalog, intent_reader, rules, source
+from gpushare import rules
+from gpushare.catalog import cards
+from gpushare.intent import reader
+from gpushare.reading import source
 from tests.rules.intents import found, judged, pool, written
 from tests.tools.costs import grows_in_line
 
@@ -234,15 +237,15 @@ def test_a_pool_that_stronger_ones_cover_is_reported() -> None:
 
 
 def test_the_rules_judge_a_thousand_pools_without_comparing_each_with_each() -> None:
-    cards = catalog.Catalog()
+    catalog = cards.Catalog()
 
     def job(count: int) -> Callable[[], None]:
         pools = [pool(f"p{n}", nodes=f"{{matchLabels: {{node.example.org/flavour: f{n}}}}}") for n in range(count)]
         document = source.read(written(*pools).encode(), "intent.yaml").data
-        built = intent_reader.build(document)
+        built = reader.build(document)
 
         def judge() -> None:
-            assert rules.judge(built, cards, document) == []
+            assert rules.judge(built, catalog, document) == []
 
         return judge
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpushare import labels, selectors
-from gpushare.intent import Exclusive, Expression, NodeSelector, Operator, Pool
+from gpushare.intent.types import Exclusive, Expression, NodeSelector, Operator, Pool
+from gpushare.nodes import labels, selectors
 from tests.tools.costs import grows_in_line
 
 KEYS = ("a", "b")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpushare import catalog
-from gpushare.intent import Mps, TimeSlicing
+from gpushare.catalog import cards
+from gpushare.intent.types import Mps, TimeSlicing
 from gpushare.rules.sharing import RULES
 from tests.planning.sketches import findings, judged, pool
 
@@ -27,6 +27,6 @@ def test_a_card_without_mps_is_refused() -> None:
     assert findings(RULES, pool(Mps(replicas=2), "thor-igpu")) == [("GS302", "/sharing/mode", "value")]
 
 
-@pytest.mark.parametrize("card", catalog.ids())
+@pytest.mark.parametrize("card", cards.ids())
 def test_time_slicing_has_no_such_limit_on_any_card(card: str) -> None:
     assert "GS301" not in {code for code, _, _ in findings(RULES, pool(TimeSlicing(replicas=1024), card))}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpushare.artifact import Artifact
-from gpushare.diagnostics import Severity
+from gpushare.bundle.artifact import Artifact
+from gpushare.core.diagnostics import Severity
 from gpushare.rules.sizes import judge_sizes
 
 

@@ -2,8 +2,10 @@
 
 import pytest
 
-from gpushare import intent_reader, owned_values, source, upstream
-from gpushare.diagnostics import pointer
+from gpushare.catalog import managed_values, upstream
+from gpushare.core.diagnostics import pointer
+from gpushare.intent import reader
+from gpushare.reading import source
 from tests.rules.intents import codes, judged, one, pool, written
 
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -172,7 +174,7 @@ def test_image_repositories_are_the_compilers_only_with_a_registry() -> None:
 def test_every_owned_path_is_one_that_the_chart_reads(stack: str) -> None:
     text = written(pool(), platform=f"{{stack: {stack}, registry: registry.example.org, imagePullSecrets: [mirror]}}")
     chart = upstream.chart(stack)
-    owned = owned_values.owned(intent_reader.build(source.read(text.encode(), "intent.yaml").data), chart)
+    owned = managed_values.owned(reader.build(source.read(text.encode(), "intent.yaml").data), chart)
     judged_paths = {path: upstream.judge_path(chart, tuple(path.split("."))) for path in owned}
     unknown = {path for path, verdict in judged_paths.items() if not isinstance(verdict, upstream.Known | upstream.OpenMap)}
     assert not {path for path in unknown if not path.endswith("imagePullSecrets")}

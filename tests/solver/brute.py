@@ -6,7 +6,7 @@ Every set of instances that can stand on a card is built one instance at a time,
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from gpushare.catalog import Geometry, MigProfile
+from gpushare.catalog.cards import Geometry, MigProfile
 
 Placed = frozenset[tuple[str, int, int]]
 """Instances on a card: (profile name, start, size)."""

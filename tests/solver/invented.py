@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from gpushare.catalog import Engines, Geometry, MigProfile, Placement
+from gpushare.catalog.cards import Engines, Geometry, MigProfile, Placement
 
 
 def _profiles(units: int, number: int):

@@ -2,11 +2,12 @@
 
 import pytest
 
-from gpushare import catalog, mig
-from gpushare.catalog import Engines, Geometry, MigProfile, Placement
-from gpushare.record import replace
+from gpushare import mig
+from gpushare.catalog import cards
+from gpushare.catalog.cards import Engines, Geometry, MigProfile, Placement
+from gpushare.core.record import replace
 
-REAL = catalog.load("h100-sxm5-80gb").mig
+REAL = cards.load("h100-sxm5-80gb").mig
 
 
 def wide(units: int, sizes: int) -> Geometry:
@@ -21,9 +22,9 @@ def wide(units: int, sizes: int) -> Geometry:
                    engine_totals=Engines(), profiles=profiles)
 
 
-@pytest.mark.parametrize("card_id", [card_id for card_id in catalog.ids() if catalog.load(card_id).mig])
+@pytest.mark.parametrize("card_id", [card_id for card_id in cards.ids() if cards.load(card_id).mig])
 def test_every_known_card_is_far_below_the_limit(card_id: str) -> None:
-    geometry = catalog.load(card_id).mig
+    geometry = cards.load(card_id).mig
     assert geometry is not None
     assert mig.is_manageable(geometry)
     assert len(mig.maximal_layouts(geometry)) * 10 < mig.MOST_LAYOUTS

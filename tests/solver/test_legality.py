@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 
 from gpushare import mig
-from gpushare.catalog import Geometry
+from gpushare.catalog.cards import Geometry
 from gpushare.mig.grid import grid
-from tests.solver import brute, cards
+from tests.solver import brute, known_cards
 from tests.solver.invented import geometries
 
 SEVEN = ((19, 14, 12), (78, 38, 28), (239, 64, 44))
@@ -39,28 +39,28 @@ def multisets(geometry: Geometry):
         yield tuple((name, count) for name, count in zip(names, counts, strict=True) if count)
 
 
-@pytest.mark.parametrize("card", cards.distinct())
+@pytest.mark.parametrize("card", known_cards.distinct())
 def test_every_multiset_of_every_card_is_judged_as_by_plain_recursion(card):
-    geometry = cards.geometry(card)
+    geometry = known_cards.geometry(card)
     legal = {brute.multiset(placed) for placed in brute.placed_sets(geometry)}
     judged = {frozenset(layout) for layout in multisets(geometry) if mig.fits(geometry, layout)}
     assert judged == legal
 
 
-@pytest.mark.parametrize("card", cards.with_mig())
+@pytest.mark.parametrize("card", known_cards.with_mig())
 def test_every_card_has_the_published_number_of_layouts(card):
-    geometry = cards.geometry(card)
+    geometry = known_cards.geometry(card)
     published = COUNTS.get(card, SEVEN if geometry.units == 8 else NOT_PUBLISHED)
-    for is_wanted, expected in zip((cards.is_base, cards.is_plain, lambda _: True), published, strict=True):
+    for is_wanted, expected in zip((known_cards.is_base, known_cards.is_plain, lambda _: True), published, strict=True):
         placed = brute.maximal(brute.placed_sets(geometry, is_wanted))
         different = {brute.multiset(one) for one in placed}
-        largest = mig.maximal_layouts(cards.only(geometry, is_wanted))
+        largest = mig.maximal_layouts(known_cards.only(geometry, is_wanted))
         assert expected is None or (len(placed), len(different), len(largest)) == expected
         assert {frozenset(layout) for layout in largest} == brute.uncontained(different)
 
 
 def test_127_of_the_3839_combinations_of_an_a100_are_legal():
-    geometry = cards.geometry(cards.A100)
+    geometry = known_cards.geometry(known_cards.A100)
     everything = [layout for layout in multisets(geometry) if layout]
     assert len(everything) == 3839
     assert sum(mig.fits(geometry, layout) for layout in everything) == 127
@@ -74,24 +74,24 @@ def test_one_more_than_the_row_can_hold_is_not_mistaken_for_another_shape():
 
 
 def test_without_attributes_only_such_profiles_count_also_for_what_could_be_added():
-    geometry = cards.geometry(cards.A100)
+    geometry = known_cards.geometry(known_cards.A100)
     plain = mig.maximal_layouts(geometry, attributes=False)
-    assert plain == mig.maximal_layouts(cards.only(geometry, cards.is_plain))
+    assert plain == mig.maximal_layouts(known_cards.only(geometry, known_cards.is_plain))
     assert len(plain) == 28
 
 
 def test_maximal_layouts_come_with_the_largest_profiles_first():
-    layouts = mig.maximal_layouts(cards.geometry("a30"), attributes=False)
+    layouts = mig.maximal_layouts(known_cards.geometry("a30"), attributes=False)
     assert layouts == ((("4g.24gb", 1),), (("2g.12gb", 2),), (("2g.12gb", 1), ("1g.6gb", 2)), (("1g.6gb", 4),))
 
 
 @pytest.mark.parametrize("layout", [{"1g.5gb": 10**30}, {"1g.5gb": 8}, {"1g.5gb": 7, "1g.5gb+me": 1}, {"9g.80gb": 1}])
 def test_too_many_and_unknown_profiles_do_not_fit(layout):
-    assert not mig.fits(cards.geometry(cards.A100), tuple(layout.items()))
+    assert not mig.fits(known_cards.geometry(known_cards.A100), tuple(layout.items()))
 
 
 def test_the_order_in_which_a_layout_is_written_does_not_matter():
-    geometry = cards.geometry(cards.A100)
+    geometry = known_cards.geometry(known_cards.A100)
     assert mig.fits(geometry, (("1g.5gb", 2), ("3g.20gb", 1), ("2g.10gb", 1)))
     assert mig.fits(geometry, (("3g.20gb", 1), ("2g.10gb", 1), ("1g.5gb", 2)))
     assert mig.fits(geometry, ())

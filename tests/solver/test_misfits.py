@@ -5,7 +5,7 @@ import re
 import pytest
 
 from gpushare import mig
-from tests.solver import brute, cards
+from tests.solver import brute, known_cards
 from tests.solver.test_legality import multisets
 
 WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
@@ -96,27 +96,27 @@ def is_true(geometry, layout, sentence: str, legal: set) -> bool:
 
 @pytest.fixture(scope="module")
 def a100():
-    return cards.geometry(cards.A100)
+    return known_cards.geometry(known_cards.A100)
 
 
 @pytest.mark.parametrize(
     ("card", "layout", "sentence"),
     [
-        (cards.A100, {"3g.20gb": 2, "1g.5gb": 1}, "two 3g.20gb take all eight memory slices; nothing is left for 1g.5gb"),
-        (cards.A100, {"1g.5gb": 8}, "a card holds at most 7 of 1g.5gb; this layout has 8"),
-        (cards.A100, {"1g.5gb": 7, "1g.5gb+me": 1}, "a card holds at most 7 instances; this layout has 8"),
+        (known_cards.A100, {"3g.20gb": 2, "1g.5gb": 1}, "two 3g.20gb take all eight memory slices; nothing is left for 1g.5gb"),
+        (known_cards.A100, {"1g.5gb": 8}, "a card holds at most 7 of 1g.5gb; this layout has 8"),
+        (known_cards.A100, {"1g.5gb": 7, "1g.5gb+me": 1}, "a card holds at most 7 instances; this layout has 8"),
         (
-            cards.A100,
+            known_cards.A100,
             {"1g.5gb": 1, "2g.10gb": 1, "7g.40gb": 1},
             "7g.40gb takes all eight memory slices; nothing is left for 2g.10gb and 1g.5gb",
         ),
         (
-            cards.A100,
+            known_cards.A100,
             {"2g.10gb": 3, "3g.20gb": 1},
             "3g.20gb takes four of the eight memory slices; three 2g.10gb need six, and only four are left",
         ),
         (
-            cards.A100,
+            known_cards.A100,
             {"2g.10gb": 3, "1g.5gb": 2},
             (
                 "no placement: 2g.10gb can only start at slice 0, 2 or 4 and 1g.5gb can only start at slice 0 to 6; "
@@ -124,7 +124,7 @@ def a100():
             ),
         ),
         (
-            cards.A100,
+            known_cards.A100,
             {"4g.20gb": 1, "3g.20gb": 1, "9g.80gb": 1, "0g.0gb": 2},
             "the card has no profile 9g.80gb and 0g.0gb",
         ),
@@ -144,12 +144,12 @@ def a100():
     ],
 )
 def test_the_reason_is_said_in_the_users_words(card, layout, sentence):
-    assert mig.why_not(cards.geometry(card), tuple(layout.items())) == sentence
+    assert mig.why_not(known_cards.geometry(card), tuple(layout.items())) == sentence
 
 
-@pytest.mark.parametrize("card", cards.distinct())
+@pytest.mark.parametrize("card", known_cards.distinct())
 def test_every_reason_is_true_of_its_layout(card):
-    geometry = cards.geometry(card)
+    geometry = known_cards.geometry(card)
     legal = {brute.multiset(placed) for placed in brute.placed_sets(geometry)}
     illegal = [layout for layout in multisets(geometry) if frozenset(layout) not in legal]
     illegal += [((profile.name, profile.max_count + 1),) for profile in geometry.profiles]

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpushare import mig
-from gpushare.catalog import Engines, Geometry, MigProfile, Placement
-from tests.solver import brute, cards
+from gpushare.catalog.cards import Engines, Geometry, MigProfile, Placement
+from tests.solver import brute, known_cards
 from tests.solver.invented import geometries
 
 
 @pytest.fixture(scope="module")
 def a100():
-    return cards.geometry(cards.A100)
+    return known_cards.geometry(known_cards.A100)
 
 
 def ways_of(every) -> dict:
@@ -27,16 +27,16 @@ def ways_of(every) -> dict:
 
 @pytest.fixture(scope="module")
 def ways(a100):
-    return ways_of(brute.placed_sets(a100, cards.is_plain))
+    return ways_of(brute.placed_sets(a100, known_cards.is_plain))
 
 
 def placed_as(instances) -> brute.Placed:
     return frozenset((instance.profile.name, instance.start, instance.size) for instance in instances)
 
 
-@pytest.mark.parametrize("card", cards.distinct())
+@pytest.mark.parametrize("card", known_cards.distinct())
 def test_every_legal_layout_is_placed_slice_by_slice_on_places_of_its_profiles(card):
-    geometry = cards.geometry(card)
+    geometry = known_cards.geometry(card)
     for layout in {brute.multiset(placed) for placed in brute.placed_sets(geometry)}:
         instances = mig.place(geometry, tuple(layout))
         assert Counter(instance.profile.name for instance in instances) == dict(layout)
@@ -50,9 +50,9 @@ def test_every_legal_layout_is_placed_slice_by_slice_on_places_of_its_profiles(c
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("card", [cards.A100, "rtx-pro-6000-server"])
+@pytest.mark.parametrize("card", [known_cards.A100, "rtx-pro-6000-server"])
 def test_no_way_to_place_keeps_more_between_any_two_layouts(card):
-    geometry = cards.geometry(card)
+    geometry = known_cards.geometry(card)
     ways = ways_of(brute.placed_sets(geometry))
     for old in ways.values():
         keep = tuple((name, start) for name, start, _ in old[-1])
@@ -78,7 +78,7 @@ def test_no_way_to_place_keeps_more_on_any_card_that_anyone_could_describe(geome
 
 
 def test_instances_with_attributes_are_kept_where_they_stand():
-    geometry = cards.geometry("rtx-pro-6000-server")
+    geometry = known_cards.geometry("rtx-pro-6000-server")
     layout = (("1g.24gb+me", 1), ("1g.24gb", 2), ("1g.24gb-me", 1))
     keep = (("1g.24gb-me", 0), ("1g.24gb+me", 6), ("1g.24gb", 9))
     found = {(instance.profile.name, instance.start) for instance in mig.place(geometry, layout, keep)}

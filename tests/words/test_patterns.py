@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from gpushare import emit, source
-from gpushare.patterns import compiled_late, pattern
+from gpushare.core import emit
+from gpushare.core.patterns import compiled_late, pattern
+from gpushare.reading import source
 
 
 def test_a_pattern_does_what_a_compiled_one_does() -> None:
@@ -44,7 +45,7 @@ def test_pyyaml_reads_in_python_as_ever_behind_our_import() -> None:
     read = f"import yaml; print(yaml.load({text!r}, yaml.SafeLoader)); print(yaml.dump({{'a': 'no', 'b': ' é'}}))"
     ours, plain = (
         subprocess.run([sys.executable, "-c", f"{first}{read}"], capture_output=True, text=True, check=True).stdout
-        for first in ("import gpushare.source; ", "")
+        for first in ("import gpushare.reading.source; ", "")
     )
     assert ours == plain
     assert "datetime.date(2001, 12, 14)" in ours

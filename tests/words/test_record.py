@@ -4,7 +4,7 @@ from functools import cached_property
 
 import pytest
 
-from gpushare.record import Record, replace
+from gpushare.core.record import Record, replace
 
 
 class Point(Record):

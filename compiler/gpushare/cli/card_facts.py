@@ -3,8 +3,8 @@
 from typing import Any
 
 from gpushare import mig
-from gpushare.catalog import Card, Geometry, MigProfile, NvLink
-from gpushare.intent import Layout
+from gpushare.catalog.cards import Card, Geometry, MigProfile, NvLink
+from gpushare.intent.types import Layout
 
 
 def document(cards: dict[str, Card], layouts_of: str | None = None) -> dict[str, Any]:

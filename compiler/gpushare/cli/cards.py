@@ -11,9 +11,9 @@ from gpushare.cli.exits import CouldNotRunError, ExitCode
 
 def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Card ids that begin so."""
-    from gpushare import catalog  # noqa: PLC0415 - `--help` needs no catalogue
+    from gpushare.catalog import cards  # noqa: PLC0415 - `--help` needs no catalogue
 
-    return [CompletionItem(name) for name in catalog.ids() if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in cards.ids() if name.startswith(incomplete)]
 
 
 @click.command(cls=options.Command, short_help="List the cards; all MIG layouts of one.")
@@ -36,21 +36,21 @@ def command(card: str | None, style: str) -> ExitCode:
       0  done
       2  there is no such card
     """
-    from gpushare import catalog  # noqa: PLC0415 - `--help` needs no catalogue
+    from gpushare.catalog import cards  # noqa: PLC0415 - `--help` needs no catalogue
 
-    ids = catalog.ids()
+    ids = cards.ids()
     if card is not None and card not in ids:
         hint = options.nearest(card, ids) or "`gpushare cards` lists all"
         raise CouldNotRunError(f"the catalogue has no card {card!r}", hint)
-    known = {name: catalog.load(name) for name in (ids if card is None else (card,))}
+    known = {name: cards.load(name) for name in (ids if card is None else (card,))}
     if style == "json":
-        from gpushare import emit  # noqa: PLC0415 - as above
         from gpushare.cli import card_facts  # noqa: PLC0415 - as above
+        from gpushare.core import emit  # noqa: PLC0415 - as above
 
         streams.product(emit.json_text(card_facts.document(known, card)))
         return ExitCode.DONE
-    from gpushare.cli import card_sheet  # noqa: PLC0415 - as above
+    from gpushare.cli import card_view  # noqa: PLC0415 - as above
 
     look = terminal.look(sys.stdout)
-    streams.say(card_sheet.sheet(known[card], look) if card is not None else card_sheet.overview(known.values(), look))
+    streams.say(card_view.sheet(known[card], look) if card is not None else card_view.overview(known.values(), look))
     return ExitCode.DONE

@@ -1,8 +1,8 @@
 """A comparison as Markdown, for a comment on a merge request: a summary, what it costs, and every setting folded away."""
 
 from gpushare.cli import comparison_words as words
-from gpushare.cli.comparison_sheet import summary
-from gpushare.cli.plan_sheet import known
+from gpushare.cli.comparison_view import summary
+from gpushare.cli.plan_view import known
 from gpushare.compare.changes import Comparison, PoolChange
 from gpushare.compare.effects import Effect
 

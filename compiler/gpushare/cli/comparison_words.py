@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import Any, assert_never
 
-from gpushare.cli.plan_sheet import ranges
+from gpushare.cli.plan_view import ranges
 from gpushare.cli.terminal import counted
 from gpushare.compare.changes import Change, Comparison, GpuChange, Outage, PoolChange
 from gpushare.compare.effects import Effect, EffectKind

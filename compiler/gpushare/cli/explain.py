@@ -5,10 +5,10 @@ import sys
 import click
 from click.shell_completion import CompletionItem
 
-from gpushare import finding_texts
 from gpushare.cli import options, streams, terminal
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.terminal import BOLD, CYAN, Look, visible
+from gpushare.core import finding_texts
 
 
 def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -6,8 +6,9 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from gpushare import __version__, emit, finding_texts
-from gpushare.diagnostics import Accepted, Finding, is_error, pointer
+from gpushare import __version__
+from gpushare.core import emit, finding_texts
+from gpushare.core.diagnostics import Accepted, Finding, is_error, pointer
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

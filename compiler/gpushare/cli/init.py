@@ -9,7 +9,7 @@ from gpushare.cli import cards, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 
 if TYPE_CHECKING:
-    from gpushare.catalog import Card
+    from gpushare.catalog.cards import Card
 
 MODES = ("exclusive", "time-slicing", "mps", "mig")
 _POOLS = {"exclusive": "whole", "time-slicing": "shared", "mps": "serving", "mig": "partitions"}
@@ -37,7 +37,7 @@ def command(name: str, mode: str, card_id: str | None, output: Path | None, forc
       0  done
       2  FILE exists or cannot be written, or CARD cannot do MODE
     """
-    from gpushare import units  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.core import units  # noqa: PLC0415 - `--help` needs none of it
 
     if not units.is_dns_label(name):
         raise CouldNotRunError(f"{name!r} is no name for a cluster", "a DNS label: a-z, 0-9 and -, at most 63 characters")
@@ -52,12 +52,12 @@ def command(name: str, mode: str, card_id: str | None, output: Path | None, forc
 
 def _card(card_id: str, mode: str) -> "Card":
     """The card, if it can do the mode."""
-    from gpushare import catalog  # noqa: PLC0415 - as above
+    from gpushare.catalog import cards  # noqa: PLC0415 - as above
 
-    if card_id not in catalog.ids():
-        hint = options.nearest(card_id, catalog.ids()) or "`gpushare cards` lists all"
+    if card_id not in cards.ids():
+        hint = options.nearest(card_id, cards.ids()) or "`gpushare cards` lists all"
         raise CouldNotRunError(f"the catalogue has no card {card_id!r}", hint)
-    card = catalog.load(card_id)
+    card = cards.load(card_id)
     if mode == "mig" and card.mig is None:
         hint = "take --mode time-slicing or mps, or another card"
         raise CouldNotRunError(f"{card.name} has no MIG that the catalogue knows", hint)
@@ -70,7 +70,7 @@ def _text(name: str, mode: str, card: "Card") -> str:
     """The starter intent. The template gets nothing but checked words, so nothing needs quoting."""
     import jinja2  # noqa: PLC0415 - dear, and only wanted here
 
-    from gpushare import resources  # noqa: PLC0415 - as above
+    from gpushare.core import resources  # noqa: PLC0415 - as above
 
     loader = jinja2.FileSystemLoader(resources.templates())
     environment = jinja2.Environment(  # noqa: S701 - YAML, not HTML
@@ -84,7 +84,7 @@ def _layout(card: "Card") -> str:
     """The layout with the most instances, as an intent spells it; empty for a card without MIG."""
     from gpushare import mig  # noqa: PLC0415 - as above
     from gpushare.cli.card_facts import layout_text  # noqa: PLC0415 - as above
-    from gpushare.intent import MostInstances  # noqa: PLC0415 - as above
+    from gpushare.intent.types import MostInstances  # noqa: PLC0415 - as above
 
     layout = None if card.mig is None else mig.resolve_goal(card.mig, MostInstances(), lambda profile: profile.memory_mib)
     return layout_text(layout) if layout else ""

@@ -4,17 +4,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpushare import catalog, lock, output, pipeline, source
-from gpushare.artifact import Artifact
-from gpushare.catalog import Geometry
+from gpushare import pipeline
+from gpushare.bundle import lock, writer
+from gpushare.bundle.artifact import Artifact
+from gpushare.bundle.lock import Lock
+from gpushare.catalog import cards
+from gpushare.catalog.cards import Geometry
 from gpushare.cli import streams
 from gpushare.cli.exits import CouldNotRunError
-from gpushare.diagnostics import Accepted, Finding
-from gpushare.lock import Lock
+from gpushare.core.diagnostics import Accepted, Finding
+from gpushare.core.record import NOTHING, Record, replace
 from gpushare.pipeline import Compilation
-from gpushare.plan import Plan
-from gpushare.record import NOTHING, Record, replace
-from gpushare.source import Source
+from gpushare.plan.plan import Plan
+from gpushare.reading import source
+from gpushare.reading.source import Source
 
 POOLS = "nodes/pools.yaml"
 
@@ -62,7 +65,7 @@ def compiled(intent: str, directory: Path, otherwise: Lock = lock.EMPTY) -> Inpu
         return _broken(memory)
     memory = otherwise if memory == lock.EMPTY else memory
     compilation = pipeline.compile_intent(data, file, memory)
-    lost = (lock.lost(str(directory / lock.FILE)),) if output.is_lost(directory) else ()
+    lost = (lock.lost(str(directory / lock.FILE)),) if writer.is_lost(directory) else ()
     return Input(
         memory=memory,
         findings=(*lost, *compilation.findings),
@@ -74,8 +77,8 @@ def compiled(intent: str, directory: Path, otherwise: Lock = lock.EMPTY) -> Inpu
 
 def _remembered(directory: Path) -> Lock | Finding:
     try:
-        return output.remembered(directory)
-    except output.OutputError as problem:
+        return writer.remembered(directory)
+    except writer.OutputError as problem:
         raise CouldNotRunError(problem.message, problem.hint) from problem
 
 
@@ -129,10 +132,10 @@ def _pools(directory: Path) -> Mapping[str, Any]:
 def geometries(*sides: Input) -> Callable[[str], Geometry | None]:
     """The MIG geometry of a card by its id, from the intents' own cards and the catalogue."""
     plans = [each.compilation.plan for each in sides if each.compilation is not None]
-    cards = catalog.Catalog(own={pool.card.id: pool.card for plan in plans if plan is not None for pool in plan.pools})
+    catalog = cards.Catalog(own={pool.card.id: pool.card for plan in plans if plan is not None for pool in plan.pools})
 
     def geometry(card_id: str) -> Geometry | None:
-        card = cards.get(card_id)
+        card = catalog.get(card_id)
         return None if card is None else card.mig
 
     return geometry

@@ -43,10 +43,10 @@ def command(old: str, new: str, style: str, exit_code: bool, strict: bool) -> Ex
     """
     if old == new == "-":
         raise click.UsageError("only one of OLD and NEW can be standard input")
-    from gpushare.cli import comparison_sheet, inputs, streams, terminal  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.cli import comparison_view, inputs, streams, terminal  # noqa: PLC0415 - `--help` needs none of it
     from gpushare.compare import compare  # noqa: PLC0415 - as above
     from gpushare.compare.files import settings  # noqa: PLC0415 - as above
-    from gpushare.record import replace  # noqa: PLC0415 - as above
+    from gpushare.core.record import replace  # noqa: PLC0415 - as above
 
     before = inputs.side(old)
     after = inputs.side(new, before)
@@ -58,8 +58,8 @@ def command(old: str, new: str, style: str, exit_code: bool, strict: bool) -> Ex
     if before.compilation and after.compilation:
         comparison = replace(comparison, intent=settings(before.text.data, after.text.data))
     if style == "json":
-        from gpushare import emit  # noqa: PLC0415 - as above
         from gpushare.cli import comparison_document  # noqa: PLC0415 - as above
+        from gpushare.core import emit  # noqa: PLC0415 - as above
 
         streams.product(emit.json_text(comparison_document.document(comparison)))
     elif style == "markdown":
@@ -67,7 +67,7 @@ def command(old: str, new: str, style: str, exit_code: bool, strict: bool) -> Ex
 
         streams.product(comparison_markdown.page(comparison))
     else:
-        streams.say(comparison_sheet.sheet(comparison, terminal.look(sys.stdout)))
+        streams.say(comparison_view.sheet(comparison, terminal.look(sys.stdout)))
     return ExitCode.CHANGES if exit_code and not comparison.is_empty else ExitCode.DONE
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from gpushare.cli import streams, terminal
 from gpushare.cli.exits import ExitCode
 from gpushare.cli.terminal import BOLD, CYAN, RED, YELLOW, Look, counted, visible, width
-from gpushare.diagnostics import Accepted, Finding, Severity, Span, in_order, is_error
+from gpushare.core.diagnostics import Accepted, Finding, Severity, Span, in_order, is_error
 
 TAB = "    "
 

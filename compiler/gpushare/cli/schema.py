@@ -3,9 +3,9 @@
 import click
 from click.shell_completion import CompletionItem
 
-from gpushare import resources
 from gpushare.cli import options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.core import resources
 
 
 def names() -> tuple[str, ...]:

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 def check(*, intent: str, style: str | None, strict: bool) -> ExitCode:
     """The findings are the product."""
-    from gpushare import pipeline, source  # noqa: PLC0415 - as above
+    from gpushare import pipeline  # noqa: PLC0415 - as above
     from gpushare.cli import report, streams  # noqa: PLC0415 - as above
+    from gpushare.reading import source  # noqa: PLC0415 - as above
 
     data, file = streams.read(intent, source.MAX_BYTES)
     compilation = pipeline.check(data, file)
@@ -35,14 +36,14 @@ def show(*, intent: str, style: str, strict: bool) -> ExitCode:
     if code is not ExitCode.DONE:
         return code
     if style == "json":
-        from gpushare import emit  # noqa: PLC0415 - as above
+        from gpushare.core import emit  # noqa: PLC0415 - as above
         from gpushare.render import offer  # noqa: PLC0415 - as above
 
         streams.product(emit.json_text(offer.offer(read.plan)))
     else:
-        from gpushare.cli import plan_sheet  # noqa: PLC0415 - as above
+        from gpushare.cli import plan_view  # noqa: PLC0415 - as above
 
-        streams.say(plan_sheet.sheet(read.plan, terminal.look(sys.stdout)))
+        streams.say(plan_view.sheet(read.plan, terminal.look(sys.stdout)))
     return ExitCode.DONE
 
 
@@ -67,25 +68,26 @@ def compile_bundle(  # noqa: PLR0913 - one for each argument of the command line
 
 def _print_manifests(read: "Input") -> ExitCode:
     """All documents at once: an Argo plugin that sees half of them would delete the rest."""
-    from gpushare import emit, render  # noqa: PLC0415 - not on the way to a bundle
+    from gpushare import render  # noqa: PLC0415 - not on the way to a bundle
     from gpushare.cli import streams  # noqa: PLC0415 - as above
+    from gpushare.core import emit  # noqa: PLC0415 - not on the way to a bundle
 
     streams.product("---\n".join(emit.yaml_text(one) for one in render.objects(read.plan, read.memory)))
     return ExitCode.DONE
 
 
 def _bundle(read: "Input", directory: Path, *, write: bool, quiet: bool) -> ExitCode:
-    from gpushare import output  # noqa: PLC0415 - not on the way to manifests
-    from gpushare.cli import outcome, streams  # noqa: PLC0415 - as above
+    from gpushare.bundle import writer  # noqa: PLC0415 - not on the way to manifests
+    from gpushare.cli import streams, summary  # noqa: PLC0415 - as above
 
     say = streams.tell if quiet else streams.say
     try:
         if write:
-            changes = output.write(read.artifacts, directory, read.memory)
-            say(outcome.written(read, changes, directory))
+            changes = writer.write(read.artifacts, directory, read.memory)
+            say(summary.written(read, changes, directory))
             return ExitCode.DONE
-        changes = output.changes(read.artifacts, directory)
-    except output.OutputError as problem:
+        changes = writer.changes(read.artifacts, directory)
+    except writer.OutputError as problem:
         raise CouldNotRunError(problem.message, problem.hint) from problem
-    say(outcome.checked(changes, directory))
+    say(summary.checked(changes, directory))
     return ExitCode.CHANGES if changes else ExitCode.DONE

@@ -8,12 +8,12 @@ away may be in use. Pods on nodes that no former pool had are not counted.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpushare.compare import affected, bundles, files, gpus, nodes, offers, sides
+from gpushare.compare import affected, bundles, capacity, files, gpus, nodes, snapshots
 from gpushare.compare.changes import Amount, Change, Comparison, Move, PoolChange, total
 from gpushare.compare.files import Files
 from gpushare.compare.nodes import Cluster, GeometryOf
 from gpushare.compare.outages import outage
-from gpushare.compare.sides import PoolSide
+from gpushare.compare.snapshots import PoolSide
 
 __all__ = ["compare"]
 
@@ -23,7 +23,7 @@ def compare(
 ) -> Comparison:
     """What happens when `new` replaces `old`, both `nodes/pools.yaml` documents; `texts` are all files of both bundles."""
     changed = files.changes(*texts)
-    before, after = sides.pools(old), sides.pools(new)
+    before, after = snapshots.pools(old), snapshots.pools(new)
     terms = [bundles.terms(side) for side in texts]
     same = frozenset(name for name, term in terms[0].items() if terms[1].get(name) == term)
     cluster = Cluster(before=before, after=after, geometry_of=geometry_of, same_terms=same)
@@ -31,16 +31,16 @@ def compare(
     changes = tuple(_pool(name, cluster, moves) for name in sorted(before.keys() | after.keys()))
     spec = {one.name: bundles.policy(texts[1], one.name) or bundles.policy(texts[0], one.name) for one in changes}
     outages = (outage(one, cluster, moves, spec[one.name]) for one in changes)
-    quotas = offers.quotas(sides.quotas(old), sides.quotas(new), before, after)
+    quotas = capacity.quotas(snapshots.quotas(old), snapshots.quotas(new), before, after)
     found = affected.effects(*texts, changed, cluster.successors)
     return Comparison(
         pools=changes,
-        capacity=offers.capacity(before, after),
+        capacity=capacity.capacity(before, after),
         moves=moves,
         quotas=quotas,
         mig_strategies=(old.get("operatorMigStrategy"), new.get("operatorMigStrategy")),
         files=changed,
-        effects=(*found, *offers.refusing(quotas)),
+        effects=(*found, *capacity.refusing(quotas)),
         outages=tuple(one for one in outages if one is not None),
     )
 
@@ -68,7 +68,7 @@ def _stays(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
         change=Change.POLICY if reordered and change is Change.NONE else change,
         cards=(old.card, new.card),
         nodes=Amount(before=old.count, after=new.count),
-        resources=offers.resources(old, new),
+        resources=capacity.resources(old, new),
         gpus=gpus.changes(old.gpus, new.gpus, geometry) if acts else (),
         disturbed_per_node=per_node,
         disturbed=total([_times(worst, staying), *moving]),
@@ -88,7 +88,7 @@ def _arrives(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
         change=Change.NEW,
         cards=(None, new.card),
         nodes=Amount(before=0, after=new.count),
-        resources=offers.resources(None, new),
+        resources=capacity.resources(None, new),
         gpus=gpus.changes((), new.gpus, None),
         disturbed=total([taken, *joining]),
         touched=0 if inherits else new.count,
@@ -108,7 +108,7 @@ def _goes(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
         change=Change.GONE,
         cards=(old.card, None),
         nodes=Amount(before=old.count, after=0),
-        resources=offers.resources(old, None),
+        resources=capacity.resources(old, None),
         disturbed_per_node=per_node,
         disturbed=sum(leaving) if leaving else _times(per_node, old.count),
         touched=_settled(name, moves) if leaving else old.count,

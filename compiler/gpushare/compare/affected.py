@@ -11,7 +11,7 @@ from gpushare.compare.files import FileChange, Files
 from gpushare.compare.policy_effects import of_policy
 from gpushare.compare.stack_effects import of_namespace, of_upstream
 from gpushare.compare.value_effects import of_values
-from gpushare.record import NOTHING
+from gpushare.core.record import NOTHING
 
 
 def effects(

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileChange, SettingChange
-from gpushare.record import Record
+from gpushare.core.record import Record
 
 
 class Change(StrEnum):

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Any
 
-from gpushare.record import Record
+from gpushare.core.record import Record
 
 
 class EffectKind(StrEnum):

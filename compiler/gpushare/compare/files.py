@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
-from gpushare import lock, source
-from gpushare.record import Record
+from gpushare.bundle import lock
+from gpushare.core.record import Record
+from gpushare.reading import source
 
 Files = Mapping[str, str]
 """The texts of a bundle by their paths in it."""

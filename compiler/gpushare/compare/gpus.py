@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gpushare import mig
-from gpushare.catalog import Geometry
+from gpushare.catalog.cards import Geometry
 from gpushare.compare.changes import GpuChange
-from gpushare.compare.sides import Gpu
+from gpushare.compare.snapshots import Gpu
 
 Instances = frozenset[tuple[str, int]]
 

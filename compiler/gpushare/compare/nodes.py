@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
-from gpushare.catalog import Geometry
-from gpushare.compare import gpus, sides
+from gpushare.catalog.cards import Geometry
+from gpushare.compare import gpus, snapshots
 from gpushare.compare.changes import Move
-from gpushare.compare.sides import Pools, PoolSide
-from gpushare.record import Record
+from gpushare.compare.snapshots import Pools, PoolSide
+from gpushare.core.record import Record
 
 GeometryOf = Callable[[str], Geometry | None]
 """The MIG geometry of a card by its id; None when the card has none or nobody knows it."""
@@ -86,4 +86,4 @@ class Cluster(Record):
 
 def released(old: PoolSide) -> int:
     """Shares of one node that are taken away when gpushare lets go of it."""
-    return gpus.disturbed(old.gpus, sides.released(old), None, restarts=old.mode == "mps")
+    return gpus.disturbed(old.gpus, snapshots.released(old), None, restarts=old.mode == "mps")

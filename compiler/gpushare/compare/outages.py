@@ -5,8 +5,8 @@ from typing import Any
 
 from gpushare.compare.changes import Change, Move, Outage, PoolChange
 from gpushare.compare.nodes import Cluster, released
-from gpushare.compare.sides import PoolSide, exclusive
-from gpushare.selectors import POOL_LABEL
+from gpushare.compare.snapshots import PoolSide, exclusive
+from gpushare.nodes.selectors import POOL_LABEL
 
 _RELABEL_SECONDS = 5
 """From the taint to the new allocatable: 3.6 s (`python -m tests.bench.cluster_loop`), rounded up."""

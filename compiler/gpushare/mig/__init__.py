@@ -6,13 +6,13 @@ is not legal, `goals` resolves goals. This module places layouts.
 
 from collections.abc import Mapping
 
-from gpushare.catalog import Geometry, MigProfile
-from gpushare.intent import Layout
+from gpushare.catalog.cards import Geometry, MigProfile
+from gpushare.core.record import Record
+from gpushare.intent.types import Layout
+from gpushare.mig.explain import nearest, why_not
 from gpushare.mig.goals import instance_counts, resolve_goal
 from gpushare.mig.grid import Standing
 from gpushare.mig.layouts import MOST_LAYOUTS, Board, Counts, board, is_manageable
-from gpushare.mig.misfits import nearest, why_not
-from gpushare.record import Record
 
 __all__ = [
     "MOST_LAYOUTS",

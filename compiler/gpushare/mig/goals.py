@@ -8,10 +8,10 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import assert_never
 
-from gpushare.catalog import Geometry, MigProfile
-from gpushare.intent import Balanced, Goal, Instances, Layout, MemoryEach, MostInstances
+from gpushare.catalog.cards import Geometry, MigProfile
+from gpushare.core.patterns import pattern
+from gpushare.intent.types import Balanced, Goal, Instances, Layout, MemoryEach, MostInstances
 from gpushare.mig.layouts import Board, Counts, board
-from gpushare.patterns import pattern
 
 UsableBytes = Callable[[MigProfile], int | None]
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import islice
 
-from gpushare.catalog import Geometry, MigProfile
-from gpushare.intent import Layout
+from gpushare.catalog.cards import Geometry, MigProfile
+from gpushare.core.record import Record, replace
+from gpushare.intent.types import Layout
 from gpushare.mig.grid import Shape, TooManyError, grid
-from gpushare.record import Record, replace
 
 Counts = tuple[int, ...]
 """How many of each profile, in the board's own order."""

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gpushare import emit, lock
-from gpushare.artifact import Artifact, digest
-from gpushare.intent import Stack
-from gpushare.lock import GoalPin, Lock
-from gpushare.plan import Plan
-from gpushare.record import replace
+from gpushare.bundle import lock
+from gpushare.bundle.artifact import Artifact, digest
+from gpushare.bundle.lock import GoalPin, Lock
+from gpushare.core import emit
+from gpushare.core.record import replace
+from gpushare.intent.types import Stack
+from gpushare.plan.plan import Plan
 from gpushare.render import chart, cloud, existing, images, mig_parted, namespace, policy, pools, profiles, readme, values
 
 _HEADER = "Written by gpushare from the cluster's intent; edits are lost."

@@ -6,11 +6,13 @@ Values are complete, since a chart's values.yaml is its defaults: the keys are t
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare import __version__, resources, shares
-from gpushare.admission import MUTATING_KUBERNETES
-from gpushare.artifact import Artifact, hexdigest
-from gpushare.intent import Action, Mode, OnBusy, Partitioner, Platform, Stack
-from gpushare.plan import Plan, PoolPlan
+from gpushare import __version__
+from gpushare.bundle.admission import MUTATING_KUBERNETES
+from gpushare.bundle.artifact import Artifact, hexdigest
+from gpushare.core import resources
+from gpushare.intent.types import Action, Mode, OnBusy, Partitioner, Platform, Stack
+from gpushare.plan.plan import Plan, PoolPlan
+from gpushare.sharing import shares
 
 VALUES = "values.yaml"
 _NODE_IMAGE = "ghcr.io/gpushare/node-runtime"

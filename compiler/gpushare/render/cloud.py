@@ -5,8 +5,8 @@ Without the taint a pod may land on a new node before its layout is verified. On
 
 from collections.abc import Callable, Iterator
 
-from gpushare.intent import Operator
-from gpushare.plan import Plan, PoolPlan
+from gpushare.intent.types import Operator
+from gpushare.plan.plan import Plan, PoolPlan
 
 TAINT = "gpushare.dev/not-ready"
 

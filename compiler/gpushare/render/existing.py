@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from gpushare import emit
-from gpushare.plan import Plan
+from gpushare.core import emit
+from gpushare.plan.plan import Plan
 
 _STEPS = """# The device plugin that is already there
 

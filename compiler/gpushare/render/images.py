@@ -7,11 +7,11 @@ one the file says so and how to get them.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare import upstream
-from gpushare.intent import Stack
-from gpushare.plan import Plan
-from gpushare.registry import example_image, mirrored
-from gpushare.upstream import Image, UpstreamChart
+from gpushare.catalog import upstream
+from gpushare.catalog.image_registry import example_image, mirrored
+from gpushare.catalog.upstream import Image, UpstreamChart
+from gpushare.intent.types import Stack
+from gpushare.plan.plan import Plan
 
 _DRIVER_NOTE = "# The operator appends the node's system to the driver's tag, as in -ubuntu24.04: copy that of your nodes."
 

@@ -9,8 +9,10 @@ of the chart have no meaning outside Helm and are left out.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpushare import __version__, admission, emit
-from gpushare.registry import mirrored
+from gpushare import __version__
+from gpushare.bundle import admission
+from gpushare.catalog.image_registry import mirrored
+from gpushare.core import emit
 
 Object = dict[str, Any]
 

@@ -4,10 +4,12 @@ One config that mig-parted cannot parse makes the whole file unusable, and a nod
 former configs stay, and `all-disabled` is always there, which the operator gives to every node without a label.
 """
 
-from gpushare import emit, lock, sharing_profiles
-from gpushare.intent import Partitioner
-from gpushare.lock import Lock
-from gpushare.plan import Plan
+from gpushare.bundle import lock
+from gpushare.bundle.lock import Lock
+from gpushare.core import emit
+from gpushare.intent.types import Partitioner
+from gpushare.plan.plan import Plan
+from gpushare.sharing import plugin_configs
 
 _ALL_DISABLED = [{"devices": "all", "mig-enabled": False}]
 
@@ -16,5 +18,5 @@ def config(plan: Plan, memory: Lock) -> str | None:
     """The file's text; None where the node runtime partitions."""
     if plan.intent.platform.partitioner is not Partitioner.MIG_MANAGER:
         return None
-    configs = {sharing_profiles.ALL_DISABLED: _ALL_DISABLED} | lock.all_mig_configs(memory)
+    configs = {plugin_configs.ALL_DISABLED: _ALL_DISABLED} | lock.all_mig_configs(memory)
     return emit.yaml_text({"version": "v1", "mig-configs": dict(sorted(configs.items()))})

@@ -6,7 +6,7 @@ must be `privileged` there.
 
 from typing import Any
 
-from gpushare.plan import Plan
+from gpushare.plan.plan import Plan
 
 
 def namespace(plan: Plan) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from gpushare import offered
-from gpushare.plan import Plan
+from gpushare.plan import offer_entry
+from gpushare.plan.plan import Plan
 
 
 def offer(plan: Plan) -> dict[str, Any]:
     """The Offer document."""
-    return {"apiVersion": "gpushare.dev/v1", "kind": "Offer", "pools": offered.entries(plan.pools)}
+    return {"apiVersion": "gpushare.dev/v1", "kind": "Offer", "pools": offer_entry.entries(plan.pools)}

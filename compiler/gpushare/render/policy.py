@@ -6,8 +6,9 @@ Equal GPUs are one entry. The form is `schemas/node-policy.v1.json`, which the n
 from collections.abc import Iterator
 from typing import Any
 
-from gpushare import caps, emit
-from gpushare.plan import GpuPlan, Plan, PoolPlan
+from gpushare.core import emit
+from gpushare.plan.plan import GpuPlan, Plan, PoolPlan
+from gpushare.sharing import caps
 
 
 def policies(plan: Plan) -> dict[str, str]:

@@ -5,15 +5,16 @@ Devices have the fields of the Offer; labels are listed with every value that a 
 
 from typing import Any
 
-from gpushare import caps, offered
-from gpushare.intent import Stack
-from gpushare.plan import Plan, PoolPlan
-from gpushare.selectors import POOL_LABEL
+from gpushare.intent.types import Stack
+from gpushare.nodes.selectors import POOL_LABEL
+from gpushare.plan import offer_entry
+from gpushare.plan.plan import Plan, PoolPlan
+from gpushare.sharing import caps
 
 
 def pools_document(plan: Plan) -> dict[str, Any]:
     """The whole document."""
-    offers = offered.entries(plan.pools)
+    offers = offer_entry.entries(plan.pools)
     return {
         "apiVersion": "gpushare.dev/v1",
         "kind": "Pools",

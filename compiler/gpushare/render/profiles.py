@@ -3,8 +3,9 @@
 The chart puts each into the ConfigMap under two keys, `<key>-a` and `<key>-b`.
 """
 
-from gpushare import emit, lock
-from gpushare.lock import Lock
+from gpushare.bundle import lock
+from gpushare.bundle.lock import Lock
+from gpushare.core import emit
 
 
 def profiles(memory: Lock) -> dict[str, str]:

@@ -5,11 +5,12 @@ Plain text building: a template engine takes longer to import than the rest of a
 
 from collections.abc import Iterator
 
-from gpushare import emit, upstream
-from gpushare.intent import Action, Partitioner, Stack
-from gpushare.plan import DevicePlan, Plan, PoolPlan
-from gpushare.registry import example_image
-from gpushare.selectors import POOL_LABEL
+from gpushare.catalog import upstream
+from gpushare.catalog.image_registry import example_image
+from gpushare.core import emit
+from gpushare.intent.types import Action, Partitioner, Stack
+from gpushare.nodes.selectors import POOL_LABEL
+from gpushare.plan.plan import DevicePlan, Plan, PoolPlan
 
 _MODES = {
     "exclusive": "Whole GPUs, one container each.",

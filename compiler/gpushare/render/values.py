@@ -8,10 +8,10 @@ since K3s and RKE2 must add to them and losing ours, even to null, would open a 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gpushare import owned_values, upstream
-from gpushare.intent import Partitioner, Stack
-from gpushare.plan import Plan, PoolPlan
-from gpushare.registry import mirrored
+from gpushare.catalog import managed_values, upstream
+from gpushare.catalog.image_registry import mirrored
+from gpushare.intent.types import Partitioner, Stack
+from gpushare.plan.plan import Plan, PoolPlan
 
 Values = dict[str, Any]
 
@@ -116,7 +116,7 @@ def _secrets(plan: Plan) -> Iterator[tuple[str, list[Any]]]:
         return
     chart = upstream.chart(platform.stack.value)
     names = platform.image_pull_secrets
-    for path in owned_values.owned(plan.intent, chart):
+    for path in managed_values.owned(plan.intent, chart):
         known = upstream.judge_path(chart, tuple(path.split(".")))
         if path.endswith("imagePullSecrets") and isinstance(known, upstream.Known | upstream.OpenMap):
             yield path, [{"name": name} for name in names] if path in _NAMED_SECRETS else list(names)

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
-from gpushare.catalog import Catalog
-from gpushare.diagnostics import Finding
-from gpushare.intent import Intent, Layout
-from gpushare.record import NOTHING, replace
+from gpushare.catalog.cards import Catalog
+from gpushare.core.diagnostics import Finding
+from gpushare.core.record import NOTHING, replace
+from gpushare.intent.types import Intent, Layout
 from gpushare.rules import (
     admission,
     effects,

@@ -5,8 +5,8 @@ Judges the findings of all other rules, and therefore stands outside the registr
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from gpushare import finding_texts
-from gpushare.diagnostics import Finding, Severity, is_error
+from gpushare.core import finding_texts
+from gpushare.core.diagnostics import Finding, Severity, is_error
 
 HERE = ("spec", "accept")
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from gpushare import shares
-from gpushare.admission import MUTATING_KUBERNETES
-from gpushare.diagnostics import Finding, Severity
-from gpushare.intent import AdmissionMode, AdmissionScope, Pool, Stack
+from gpushare.bundle.admission import MUTATING_KUBERNETES
+from gpushare.core.diagnostics import Finding, Severity
+from gpushare.intent.types import AdmissionMode, AdmissionScope, Pool, Stack
 from gpushare.rules.choices import few
 from gpushare.rules.rule import Context, Rule, pool_path, warn_of_pool
-from gpushare.shares import Offer
+from gpushare.sharing import shares
+from gpushare.sharing.shares import Offer
 
 _NAMESPACES = ("spec", "platform", "namespaces")
 _SCOPE = ("spec", "admission", "scope")

@@ -6,9 +6,9 @@ Each function yields (path below the value, message, hint); `values.check_type` 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpushare.diagnostics import Path
+from gpushare.core.diagnostics import Path
+from gpushare.core.units import parse_amount
 from gpushare.rules import fields
-from gpushare.units import parse_amount
 
 Wrong = tuple[Path, str, str]
 

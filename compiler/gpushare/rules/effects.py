@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare import caps, upstream
-from gpushare.diagnostics import Finding, Path, Severity
-from gpushare.intent import (
+from gpushare.catalog import upstream
+from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.units import MIB, show_bytes
+from gpushare.intent.types import (
     Action,
     AdmissionMode,
     AdmissionScope,
@@ -23,8 +24,8 @@ from gpushare.intent import (
 )
 from gpushare.rules.phrases import a_card, counted
 from gpushare.rules.rule import Context, Rule, pool_path, warn_of_pool
-from gpushare.shares import Kind
-from gpushare.units import MIB, show_bytes
+from gpushare.sharing import caps
+from gpushare.sharing.shares import Kind
 
 CLIENT_LIMITS_FROM = (7, 0)
 """Compute capability from which an MPS client can have a memory limit (Volta)."""

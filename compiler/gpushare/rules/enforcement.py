@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from gpushare.diagnostics import Finding, Severity
-from gpushare.intent import CapWord, Mechanism, Mode, Pool
+from gpushare.core.diagnostics import Finding, Severity
+from gpushare.core.units import show_bytes
+from gpushare.intent.types import CapWord, Mechanism, Mode, Pool
 from gpushare.rules.phrases import a_card
 from gpushare.rules.rule import Context, Rule, pool_path
-from gpushare.units import show_bytes
 
 _CLIENT_LIMITS_FROM = (7, 0)
 """Compute capability from which an MPS client can have a memory limit (Volta)."""

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare.diagnostics import Finding, Path, Severity
-from gpushare.intent import Pool
+from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.units import is_dns_label, is_label_key, is_label_value
+from gpushare.intent.types import Pool
 from gpushare.rules.phrases import listing
 from gpushare.rules.rule import Context, Rule, pool_path
-from gpushare.units import is_dns_label, is_label_key, is_label_value
 
 _LABEL = "write letters, digits and inner -, _ and ., at most 63 of them"
 _KEY = f"{_LABEL}, after an optional DNS name and a slash"

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from gpushare.catalog import Card, Geometry
-from gpushare.diagnostics import Path
-from gpushare.intent import Layout, LayoutGroup, Mig, Pool
+from gpushare.catalog.cards import Card, Geometry
+from gpushare.core.diagnostics import Path
+from gpushare.intent.types import Layout, LayoutGroup, Mig, Pool
 from gpushare.rules.rule import Context, pool_path
-from gpushare.shares import split_wanted
+from gpushare.sharing.shares import split_wanted
 
 
 def mig_pools(context: Context) -> Iterator[tuple[Pool, Mig, Card, Geometry]]:

@@ -5,15 +5,15 @@ GS501 to GS504, GS507, GS509 and GS510. How caps are held is judged in `enforcem
 
 from collections.abc import Iterator
 
-from gpushare import caps
-from gpushare.catalog import Card
-from gpushare.diagnostics import Finding, Path, Severity
-from gpushare.intent import CapWord, Mig, Mode, Pool
-from gpushare.record import Record
+from gpushare.catalog.cards import Card
+from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.record import Record
+from gpushare.core.units import MIB, show_bytes
+from gpushare.intent.types import CapWord, Mig, Mode, Pool
 from gpushare.rules.phrases import a_card, counted, product
 from gpushare.rules.rule import Context, Rule, pool_path
-from gpushare.shares import Kind, profiles_by_name, replicas_of
-from gpushare.units import MIB, show_bytes
+from gpushare.sharing import caps
+from gpushare.sharing.shares import Kind, profiles_by_name, replicas_of
 
 SMALL_CAP_MIB = 512
 """Below this a CUDA context, a few hundred MiB by itself, leaves a program next to nothing."""

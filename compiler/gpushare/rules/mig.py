@@ -7,15 +7,16 @@ that the card lacks is passed over here.
 from collections.abc import Iterator
 from typing import assert_never
 
-from gpushare import caps, mig
-from gpushare.catalog import Card, Geometry
-from gpushare.diagnostics import Finding, Path
-from gpushare.intent import Balanced, Goal, Instances, Layout, MemoryEach, Mig, MigStrategy, MostInstances, Pool
+from gpushare import mig
+from gpushare.catalog.cards import Card, Geometry
+from gpushare.core.diagnostics import Finding, Path
+from gpushare.core.units import MIB, show_bytes
+from gpushare.intent.types import Balanced, Goal, Instances, Layout, MemoryEach, Mig, MigStrategy, MostInstances, Pool
 from gpushare.rules.layouts import layout_groups, mig_pools, written_layouts
 from gpushare.rules.phrases import a_card, listing, product, show_layout
 from gpushare.rules.rule import Context, Rule, pool_path
-from gpushare.shares import profiles_by_name
-from gpushare.units import MIB, show_bytes
+from gpushare.sharing import caps
+from gpushare.sharing.shares import profiles_by_name
 
 
 def check_support(context: Context) -> Iterator[Finding]:

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from gpushare.catalog import Card, MigProfile
-from gpushare.diagnostics import Finding, Path
-from gpushare.intent import Pool
-from gpushare.patterns import pattern
+from gpushare.catalog.cards import Card, MigProfile
+from gpushare.core.diagnostics import Finding, Path
+from gpushare.core.patterns import pattern
+from gpushare.intent.types import Pool
 from gpushare.rules.layouts import mig_pools, written_layouts
 from gpushare.rules.phrases import a_card, listing
 from gpushare.rules.rule import Context, Rule, pool_path
-from gpushare.shares import profiles_by_name
+from gpushare.sharing.shares import profiles_by_name
 
 _COMPUTE_INSTANCE = pattern(r"[0-9]+c\.(?=[0-9]+g\.)")
 _SLICES = pattern(r"([0-9]+)g\b")

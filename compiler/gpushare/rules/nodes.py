@@ -4,14 +4,14 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import groupby
 
-from gpushare import labels, selectors
-from gpushare.diagnostics import Finding, Path, Severity
-from gpushare.intent import Expression, NodeSelector, Pool
+from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.units import MIB, is_dns_subdomain, show_bytes
+from gpushare.intent.types import Expression, NodeSelector, Pool
+from gpushare.nodes import labels, selectors
+from gpushare.nodes.selectors import MAX_ALTERNATIVES, region
 from gpushare.rules.choices import few
 from gpushare.rules.phrases import counted, listing
 from gpushare.rules.rule import Context, Rule, pool_path
-from gpushare.selectors import MAX_ALTERNATIVES, region
-from gpushare.units import MIB, is_dns_subdomain, show_bytes
 
 REWRITTEN = ("nvidia.com", "amd.com", "gpushare.dev")
 """Prefixes of labels that come and go with the sharing itself."""

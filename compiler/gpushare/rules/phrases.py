@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from gpushare.catalog import Card
-from gpushare.intent import Layout
+from gpushare.catalog.cards import Card
+from gpushare.intent.types import Layout
 
 _READ_WITH_A_VOWEL = set("AEFHILMNORSX8")
 

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator
 
-from gpushare import sharing_profiles
-from gpushare.diagnostics import Finding, Path, Severity
-from gpushare.intent import Mig, MigStrategy, Mps, Partitioner, Pool, Stack
+from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.units import is_dns_subdomain
+from gpushare.intent.types import Mig, MigStrategy, Mps, Partitioner, Pool, Stack
 from gpushare.rules.rule import Context, Rule, pool_path, warn_of_pool
-from gpushare.units import is_dns_subdomain
+from gpushare.sharing import plugin_configs
 
 HERE = ("spec", "platform")
 
@@ -76,7 +76,7 @@ def check_image_names(context: Context) -> Iterator[Finding]:
 def check_one_strategy(context: Context) -> Iterator[Finding]:
     """GS713: pools that want different MIG strategies of one operator."""
     pools = context.intent.pools
-    one = sharing_profiles.one_mig_strategy([pool.sharing for pool in pools])
+    one = plugin_configs.one_mig_strategy([pool.sharing for pool in pools])
     if context.intent.platform.stack is not Stack.GPU_OPERATOR or one is not None:
         return
     wishes = [(pool.name, wish) for pool in pools if (wish := _strategy(pool))]

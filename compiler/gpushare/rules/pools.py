@@ -3,15 +3,15 @@
 import re
 from collections.abc import Iterator
 
-from gpushare import caps
-from gpushare.catalog import Card, NvLink
-from gpushare.diagnostics import Finding, Path, Severity
-from gpushare.intent import CapWord, Mps, Pool
+from gpushare.catalog.cards import Card, NvLink
+from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.units import MIB, is_dns_label, show_bytes
+from gpushare.intent.types import CapWord, Mps, Pool
 from gpushare.rules.choices import few, nearest
 from gpushare.rules.phrases import a_card, listing, product
 from gpushare.rules.rule import Context, Rule, pool_path
-from gpushare.shares import Kind, profiles_by_name
-from gpushare.units import MIB, is_dns_label, show_bytes
+from gpushare.sharing import caps
+from gpushare.sharing.shares import Kind, profiles_by_name
 
 NAME_LENGTH = 48
 """A pool's name stands in object names and labels of at most 63 characters, between `gpushare-` and a suffix."""

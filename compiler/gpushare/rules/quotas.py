@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
-from gpushare import caps, shares
-from gpushare.catalog import Card
-from gpushare.diagnostics import Finding, Path, Severity
-from gpushare.intent import CapWord, Pool, Quota
-from gpushare.record import Record
+from gpushare.catalog.cards import Card
+from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.record import Record
+from gpushare.core.units import is_dns_label, show_bytes
+from gpushare.intent.types import CapWord, Pool, Quota
 from gpushare.rules.choices import few, nearest
 from gpushare.rules.phrases import listing
 from gpushare.rules.rule import Context, Rule
-from gpushare.shares import Kind
-from gpushare.units import is_dns_label, show_bytes
+from gpushare.sharing import caps, shares
+from gpushare.sharing.shares import Kind
 
 
 class Asked(Record):

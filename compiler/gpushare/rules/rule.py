@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from gpushare import shares
-from gpushare.catalog import Card, Catalog
-from gpushare.diagnostics import Finding, Path, Severity
-from gpushare.intent import Intent, Layout, Pool
-from gpushare.record import NOTHING, Record
-from gpushare.selectors import Territories
-from gpushare.shares import Kind
+from gpushare.catalog.cards import Card, Catalog
+from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.record import NOTHING, Record
+from gpushare.intent.types import Intent, Layout, Pool
+from gpushare.nodes.selectors import Territories
+from gpushare.sharing import shares
+from gpushare.sharing.shares import Kind
 
 
 class Context:

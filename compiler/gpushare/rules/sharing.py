@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from gpushare.catalog import Card
-from gpushare.diagnostics import Finding
-from gpushare.intent import Mps, Pool
+from gpushare.catalog.cards import Card
+from gpushare.core.diagnostics import Finding
+from gpushare.intent.types import Mps, Pool
 from gpushare.rules.phrases import a_card, product
 from gpushare.rules.rule import Context, Rule, pool_path
 

@@ -8,10 +8,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from gpushare import admission, emit
-from gpushare.artifact import Artifact
-from gpushare.diagnostics import Finding, Path, Severity
-from gpushare.record import replace
+from gpushare.bundle import admission
+from gpushare.bundle.artifact import Artifact
+from gpushare.core import emit
+from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.record import replace
 
 KIB = 1 << 10
 

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gpushare import upstream
-from gpushare.diagnostics import Finding, Path, Severity
-from gpushare.intent import Partitioner, Platform, Stack
-from gpushare.owned_values import ARGUMENTS, ENVIRONMENT, owned
-from gpushare.record import replace
+from gpushare.catalog import upstream
+from gpushare.catalog.managed_values import ARGUMENTS, ENVIRONMENT, owned
+from gpushare.catalog.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart
+from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.record import replace
+from gpushare.intent.types import Partitioner, Platform, Stack
 from gpushare.rules import contradictions
 from gpushare.rules.phrases import listing
 from gpushare.rules.rule import Context, Rule
-from gpushare.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart
 
 HERE = ("spec", "platform", "values")
 

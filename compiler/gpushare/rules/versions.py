@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from gpushare import upstream
-from gpushare.diagnostics import Finding, Path, Severity
-from gpushare.intent import Exclusive, Mig, Mps, Pool, SharePlacement, Stack
+from gpushare.catalog import upstream
+from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.intent.types import Exclusive, Mig, Mps, Pool, SharePlacement, Stack
 from gpushare.rules.phrases import a_card, listing
 from gpushare.rules.rule import Context, Rule, pool_path
 

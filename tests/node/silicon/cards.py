@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpushare import catalog
+from gpushare.catalog import cards
 from tests.node.silicon import layout
 
 _ARCHITECTURES = {"pascal": 4, "volta": 5, "turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
@@ -28,7 +28,7 @@ def describe_driver(state: Any, version: str) -> None:
     state.tells_profiles_when_off = branch > 535
 
 
-def describe_gpu(gpu: Any, index: int, card: catalog.Card) -> None:
+def describe_gpu(gpu: Any, index: int, card: cards.Card) -> None:
     """A GPU of that card, idle, MIG off."""
     gpu.uuid = f"GPU-51c0{index:04x}-0000-5000-8000-{0x51C00000 + index:012x}".encode()
     gpu.name = card.name.encode()
@@ -43,7 +43,7 @@ def describe_gpu(gpu: Any, index: int, card: catalog.Card) -> None:
         _describe_mig(gpu, card, card.mig)
 
 
-def _describe_mig(gpu: Any, card: catalog.Card, geometry: catalog.Geometry) -> None:
+def _describe_mig(gpu: Any, card: cards.Card, geometry: cards.Geometry) -> None:
     gpu.mig_capable, gpu.max_instances, gpu.units = 1, geometry.max_instances, geometry.units
     _describe_engines(gpu.totals, geometry.engine_totals, unknown=layout.UNLIMITED)
     for profile in geometry.profiles:
@@ -55,7 +55,7 @@ def _describe_mig(gpu: Any, card: catalog.Card, geometry: catalog.Geometry) -> N
             row.memory_mib = card.memory_mib * profile.placements[0].size // geometry.units if card.memory_mib else 0
 
 
-def _describe_profile(row: Any, profile: catalog.MigProfile) -> None:
+def _describe_profile(row: Any, profile: cards.MigProfile) -> None:
     row.exists, row.name, row.slices, row.max_count = 1, profile.name.encode(), profile.compute_slices, profile.max_count
     row.id = profile.nvml_enum if profile.profile_id is None else profile.profile_id
     row.sm, row.memory_mib, row.placement_count = profile.sm or 0, profile.memory_mib or 0, len(profile.placements)
@@ -64,7 +64,7 @@ def _describe_profile(row: Any, profile: catalog.MigProfile) -> None:
         place.start, place.size = known.start, known.size
 
 
-def _describe_engines(row: Any, engines: catalog.Engines, *, unknown: int) -> None:
+def _describe_engines(row: Any, engines: cards.Engines, *, unknown: int) -> None:
     for name in ("copy", "decoders", "encoders", "jpeg", "ofa"):
         known = getattr(engines, name)
         setattr(row, name, unknown if known is None else known)

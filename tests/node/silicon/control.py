@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from gpushare import catalog
+from gpushare.catalog import cards
 from tests.node.silicon import instances, layout
 from tests.node.silicon.cards import describe_driver, describe_gpu
 from tests.node.silicon.faults import Faults
@@ -20,14 +20,14 @@ class Silicon(Processes, Faults):
     """One node's GPUs, its driver and the processes on them. GPUs are called by index."""
 
     @classmethod
-    def make(cls, folder: Path, cards: Sequence[str] = ("a100-sxm4-40gb",) * 8, *, driver: str = "580.95.05") -> Self:
+    def make(cls, folder: Path, card_ids: Sequence[str] = ("a100-sxm4-40gb",) * 8, *, driver: str = "580.95.05") -> Self:
         """A new node with these catalogue cards under `folder`, idle, MIG off."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "silicon"
-        state = layout.VIEWS["state"](magic=layout.CONSTANTS["MAGIC"], size=layout.SIZE, gpu_count=len(cards))
+        state = layout.VIEWS["state"](magic=layout.CONSTANTS["MAGIC"], size=layout.SIZE, gpu_count=len(card_ids))
         describe_driver(state, driver)
-        for index, card in enumerate(cards):
-            describe_gpu(state.gpus[index], index, catalog.load(card))
+        for index, card in enumerate(card_ids):
+            describe_gpu(state.gpus[index], index, cards.load(card))
         _write_sparse(path, bytes(state))
         path.chmod(0o666)  # tenants are anybody
         made = cls(path)

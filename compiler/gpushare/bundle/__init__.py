@@ -1,0 +1,1 @@
+"""The bundle as files: artifacts, canonical digests, the lock, and the one writer."""

@@ -1,0 +1,166 @@
+"""The admission policies of a bundle, from the chart's values: a second telling of `charts/gpushare/templates/admission`.
+
+Their CEL stands in files of the chart, which the templates read too; what the intent decides comes in as variables that are
+constant maps, so that a pod costs as much with two thousand pools as with two. Owns what is looked up there, and who is
+bound by which policy.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gpushare.core import resources
+from gpushare.core.record import Record
+from gpushare.reading import source
+
+Object = dict[str, Any]
+
+MUTATING_KUBERNETES = (1, 36)
+"""Mutating admission policies are stable from here on."""
+
+_PART_CHARACTERS = 90_000
+
+EXPRESSION_CHARACTERS = 100_000
+"""The longest expression that the API server takes."""
+
+_ACTIONS = {"deny": ["Deny"], "warn": ["Warn"], "audit": ["Audit"]}
+_ELSEWHERE = {"deny": ["Warn", "Audit"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
+
+
+class Policy(Record):
+    """One policy and its binding. `kind` is Validating or Mutating."""
+
+    kind: str
+    name: str
+    spec: Object
+    binding: Object
+
+
+def text(name: str) -> Object:
+    """A policy as it stands in the chart's folder `admission`."""
+    path = resources.chart() / "admission" / f"{name}.yaml"
+    return dict(source.read(path.read_bytes(), str(path), own=True).data)
+
+
+def lookups(values: Mapping[str, Any]) -> dict[str, str]:
+    """What the policy on pods looks up; `admission/pods.yaml` explains the keys."""
+    found = {"ambiguous": " ".join(values["admission"]["ambiguous"])}
+    shares: set[str] = set()
+    limited: dict[str, int] = {}
+    assigned: dict[str, list[str]] = {}
+    for name, pool in sorted(values["pools"].items()):
+        found.update(_of_pool(name, pool))
+        shares.update(pool["sharedResources"])
+        for namespace in pool["namespaces"]:
+            assigned.setdefault(namespace, []).append(name)
+        for resource in pool["resources"] if pool["namespaces"] else ():
+            limited[resource] = limited.get(resource, 0) + 1
+    found |= {f"namespace.{namespace}": " ".join(pools) for namespace, pools in assigned.items()}
+    found |= {f"count.{resource}": str(number) for resource, number in limited.items()}
+    return found | {"limited": " ".join(sorted(limited)), "shares": " ".join(sorted(shares))}
+
+
+def _of_pool(name: str, pool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield f"pool.{name}", " ".join(pool["resources"])
+    if pool["sharedResources"]:
+        yield f"shares.{name}", " ".join(pool["sharedResources"])
+    if pool["namespaces"]:
+        yield f"limited.{name}", "true"
+    if pool["default"]:
+        for resource in pool["resources"]:
+            yield f"default.{resource}", name
+
+
+def tenant_namespaces(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The namespaces of tenants: one list for admission and enforcement."""
+    named = {namespace for pool in values["pools"].values() for namespace in pool["namespaces"]}
+    return tuple(sorted(named.union(values["admission"]["tenants"])))
+
+
+def tenancy(values: Mapping[str, Any], platform: Sequence[str]) -> Object:
+    """What the node runtime is told of tenants and platform: the lists that the policies have."""
+    return {
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "Tenancy",
+        "spec": {
+            "scope": values["admission"]["scope"],
+            "admission": values["admission"]["enforce"],
+            "platformNamespaces": list(platform),
+            "tenantNamespaces": list(tenant_namespaces(values)),
+        },
+    }
+
+
+def _variables(name: str, entries: Mapping[str, str]) -> Iterator[Object]:
+    """A list of constant maps: an expression has at most 100,000 characters."""
+    parts: list[dict[str, str]] = [{}]
+    room = _PART_CHARACTERS
+    for key, names in sorted(entries.items()):
+        needed = len(key) + len(names) + 6
+        if needed > room:
+            parts.append({})
+            room = _PART_CHARACTERS
+        parts[-1][key] = names
+        room -= needed
+    for number, part in enumerate(parts):
+        yield _variable(f"{name}{number}", part)
+    every = ", ".join(f"variables.{name}{number}" for number in range(len(parts)))
+    yield {"name": name, "expression": f"[{every}]"}
+
+
+def _variable(name: str, value: Any) -> Object:
+    """Lists and maps of text in JSON, as Helm writes it: CEL reads the same."""
+    return {"name": name, "expression": json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)}
+
+
+def fence(namespace: str, platform: Sequence[str], *, evicts: bool) -> Policy:
+    """What the node runtime's token may write. `platform` are the platform's namespaces; `evicts`: some pool may evict pods."""
+    user = f"request.userInfo.username == 'system:serviceaccount:{namespace}:gpushare-node'"
+    spec = _given(text("fence"), _variable("evicts", evicts), _variable("platform", list(platform)))
+    spec["matchConditions"] = [{"name": "node-runtime", "expression": user}]
+    return _validating("gpushare-fence", spec, ["Deny"], {})
+
+
+def _given(policy: Object, *variables: Object) -> Object:
+    return policy | {"variables": [*variables, *policy["variables"]]}
+
+
+def policies(values: Mapping[str, Any], platform: Sequence[str]) -> Iterator[Policy]:
+    """What pods may ask of the pools, what reaches devices, the default pool, and who may exempt a namespace."""
+    wanted = values["admission"]
+    actions, looked_up = _ACTIONS[wanted["enforce"]], tuple(_variables("lookups", lookups(values)))
+    where = _where(platform)
+    yield _validating("gpushare-pods", _given(text("pods"), *looked_up), actions, where)
+    yield _validating("gpushare-devices", _devices(values, tenants=True, others=wanted["scope"] == "cluster"), actions, where)
+    if wanted["scope"] == "cluster":
+        yield _validating("gpushare-exemptions", text("exemptions"), ["Deny"], {})
+    else:
+        elsewhere = _devices(values, tenants=False, others=True)
+        yield _validating("gpushare-devices-elsewhere", elsewhere, _ELSEWHERE[wanted["enforce"]], where)
+    if wanted["mutate"]:
+        name, spec = "gpushare-default-pool", _given(text("default-pool"), *looked_up)
+        yield Policy(kind="Mutating", name=name, spec=spec, binding={"policyName": name, **where})
+
+
+def _devices(values: Mapping[str, Any], *, tenants: bool, others: bool) -> Object:
+    return _given(
+        text("devices"),
+        _variable("judgesTenants", tenants),
+        _variable("judgesOthers", others),
+        *_variables("tenants", dict.fromkeys(tenant_namespaces(values), "")),
+        _variable("localhostProfiles", values["admission"]["localhostProfiles"]),
+        _variable("runtimeClassNames", [values["runtimeClassName"]] if values["runtimeClassName"] else []),
+    )
+
+
+def _where(platform: Sequence[str]) -> Object:
+    """Every namespace but the platform's, and those that administrators have exempted."""
+    expressions = [
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(platform)},
+        {"key": "gpushare.dev/admission", "operator": "NotIn", "values": ["exempt"]},
+    ]
+    return {"matchResources": {"namespaceSelector": {"matchExpressions": expressions}}}
+
+
+def _validating(name: str, spec: Object, actions: list[str], where: Object) -> Policy:
+    return Policy(kind="Validating", name=name, spec=spec, binding={"policyName": name, "validationActions": actions, **where})

@@ -1,0 +1,74 @@
+"""The canonical form of an intent: equal intents, however their fields and names are ordered, give equal bundles and digests.
+
+Done after the rules, whose findings point at what the user wrote in the user's order.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpushare.bundle.artifact import digest
+from gpushare.core import emit
+from gpushare.core.record import Record, fields, replace
+from gpushare.intent.types import Intent, NodeSelector, Pool
+
+
+def canonical(intent: Intent) -> Intent:
+    """The same intent with everything sorted whose order means nothing. Lists in values for other charts keep theirs."""
+    platform = replace(
+        intent.platform,
+        image_pull_secrets=tuple(sorted(intent.platform.image_pull_secrets)),
+        namespaces=tuple(sorted(intent.platform.namespaces)),
+    )
+    return replace(
+        intent,
+        pools=tuple(map(_pool, sorted(intent.pools, key=lambda pool: pool.name))),
+        quotas=tuple(sorted(intent.quotas, key=lambda quota: (quota.namespace, quota.pool))),
+        platform=platform,
+        admission=replace(intent.admission, localhost_profiles=tuple(sorted(intent.admission.localhost_profiles))),
+        accepted=tuple(sorted(intent.accepted)),
+        monitoring=_sorted(intent.monitoring),
+        gitops=_sorted(intent.gitops),
+        cards=_sorted(intent.cards),
+    )
+
+
+def _pool(pool: Pool) -> Pool:
+    tolerations = tuple(sorted(pool.tolerations, key=emit.canonical_json))
+    return replace(pool, nodes=_nodes(pool.nodes), namespaces=tuple(sorted(pool.namespaces)), tolerations=tolerations)
+
+
+def _nodes(nodes: NodeSelector) -> NodeSelector:
+    expressions = [replace(one, values=tuple(sorted(one.values))) for one in nodes.match_expressions]
+    return replace(
+        nodes,
+        match_labels=tuple(sorted(nodes.match_labels)),
+        match_expressions=tuple(sorted(expressions, key=lambda one: (one.key, one.operator, one.values))),
+        names=tuple(sorted(nodes.names)),
+    )
+
+
+def _sorted(value: Any) -> Any:
+    """The same data with the keys of every mapping in order."""
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(one) for one in value] if isinstance(value, list) else value
+
+
+def intent_digest(intent: Intent) -> str:
+    """`sha256:` and 64 hex digits of what a canonical intent says; fields that are ignored are not part of it.
+
+    Tuples are sets, or maps as pairs: layouts, for instance, whose order decides nothing either.
+    """
+    return digest(emit.canonical_json(_plain(intent)))
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Record):
+        return {"kind": type(value).__name__} | {name: _plain(one) for name, one in fields(value).items()}
+    if isinstance(value, tuple):
+        return sorted((list(one) if isinstance(one, tuple) else _plain(one) for one in value), key=emit.canonical_json)
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value]

@@ -1,0 +1,159 @@
+"""What a bundle remembers for the next compile: resolved goals and former device-plugin profiles, from `gpushare.lock.yaml`.
+
+The lock is a declared input of the next compile, so the same intent and the same lock always give the same bytes. Owns the
+type, its text, and how generations move on. Reads no files.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpushare import __version__
+from gpushare.bundle.artifact import is_bundle_path
+from gpushare.core import emit
+from gpushare.core.diagnostics import Finding, Severity
+from gpushare.core.record import NOTHING, Record, replace
+from gpushare.intent.types import Layout
+from gpushare.reading import schema, source
+
+FILE = "gpushare.lock.yaml"
+"""Where the lock stands in a bundle."""
+
+MAX_BYTES = source.MAX_BYTES
+"""Of a lock's file."""
+
+GENERATIONS = 20
+"""How many former sets of profiles are kept: a node that was away for more changes than that must be relabelled by hand."""
+
+_HEADER = "Written by gpushare: what the next compile must know, and what this bundle is.\nCommit it, and do not edit it."
+_HINT = "restore it from version control, or delete the whole bundle: nodes that are away then lose their former profiles"
+
+_HINT_LOST = "restore it from version control; nodes that are away would find no profile when they come back"
+
+
+class GoalPin(Record):
+    """What a pool's goal was resolved to. `question` is the digest of all that it depends on (card, goal, reserve)."""
+
+    question: str
+    layout: Layout
+
+
+class Lock(Record):
+    """`files` maps bundle paths to digests; `profiles` is the current set (key → config), `former` older sets, newest first."""
+
+    intent: str = ""
+    files: Mapping[str, str] = NOTHING
+    goals: Mapping[str, GoalPin] = NOTHING
+    profiles: Mapping[str, Any] = NOTHING
+    former: tuple[Mapping[str, Any], ...] = ()
+    mig_configs: Mapping[str, Any] = NOTHING
+    former_mig_configs: tuple[Mapping[str, Any], ...] = ()
+
+
+EMPTY = Lock()
+
+
+def read(data: bytes, file: str = FILE) -> Lock | Finding:
+    """The lock in the bytes of a file, or what is wrong with it: GS790, at the first thing that no gpushare writes."""
+    document = source.read(data, file)
+    if document.findings:
+        first = document.findings[0]
+        return replace(_broken(first.message), file=file, span=first.span)
+    if not schema.accepts(schema.load("lock.v1"), document.data):
+        first = schema.violations(document.data, "lock.v1", ())[0]
+        return document.locate(replace(_broken(first.message), path=first.path, on_key=first.on_key))
+    for path in document.data["files"]:
+        if not is_bundle_path(path):
+            stray = _broken(f"{path[:100]!r} is no path in a bundle")
+            return document.locate(replace(stray, path=("files", path), on_key=True))
+    return _lock(document.data)
+
+
+def lost(file: str) -> Finding:
+    """GS791: a bundle without its lock."""
+    message = f"the bundle has lost its {FILE}: goals are resolved anew, and profiles of earlier bundles are forgotten"
+    return Finding(code="GS791", severity=Severity.WARNING, message=message, hints=(_HINT_LOST,), file=file)
+
+
+def _broken(reason: str) -> Finding:
+    return Finding(code="GS790", message=f"{FILE} cannot be read: {reason}", hints=(_HINT,))
+
+
+def _lock(document: Mapping[str, Any]) -> Lock:
+    goals = document["goals"].items()
+    return Lock(
+        intent=document["intent"],
+        files=document["files"],
+        goals={pool: GoalPin(question=pin["question"], layout=tuple(pin["layout"].items())) for pool, pin in goals},
+        profiles=document["profiles"],
+        former=tuple(document["formerProfiles"]),
+        mig_configs=document["migConfigs"],
+        former_mig_configs=tuple(document["formerMigConfigs"]),
+    )
+
+
+def text(lock: Lock) -> str:
+    """The lock as its file. `read` of it gives an equal lock."""
+    goals = {pool: {"question": pin.question, "layout": dict(pin.layout)} for pool, pin in sorted(lock.goals.items())}
+    document = {
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "Lock",
+        "gpushare": __version__,
+        "intent": lock.intent,
+        "goals": goals,
+        "profiles": _in_order(lock.profiles),
+        "formerProfiles": [_in_order(older) for older in lock.former],
+        "migConfigs": _in_order(lock.mig_configs),
+        "formerMigConfigs": [_in_order(older) for older in lock.former_mig_configs],
+        "files": _in_order(lock.files),
+    }
+    return emit.yaml_text(document, _HEADER)
+
+
+def _in_order(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(sorted(mapping.items()))
+
+
+def advance(
+    before: Lock, *, intent: str, goals: Mapping[str, GoalPin], profiles: Mapping[str, Any], mig_configs: Mapping[str, Any]
+) -> Lock:
+    """The lock of the next bundle, without its files: where a set of names has changed, the one before becomes a former one."""
+    return Lock(
+        intent=intent,
+        goals=goals,
+        profiles=profiles,
+        former=_former(profiles, before.profiles, before.former),
+        mig_configs=mig_configs,
+        former_mig_configs=_former(mig_configs, before.mig_configs, before.former_mig_configs),
+    )
+
+
+def _former(
+    now: Mapping[str, Any], before: Mapping[str, Any], older: tuple[Mapping[str, Any], ...]
+) -> tuple[Mapping[str, Any], ...]:
+    """The former sets, newest first: no name twice and none that is in use, no set that is empty by that."""
+    return tuple(_newest(set(now), (before, *older)))[:GENERATIONS]
+
+
+def _newest(seen: set[str], sets: tuple[Mapping[str, Any], ...]) -> Iterator[Mapping[str, Any]]:
+    for older in sets:
+        kept = {name: config for name, config in older.items() if name not in seen}
+        seen |= set(kept)
+        if kept:
+            yield kept
+
+
+def all_profiles(lock: Lock) -> dict[str, Any]:
+    """Every device-plugin config that a node may still use: the current set and the former ones, by key."""
+    return _merged(lock.profiles, lock.former)
+
+
+def all_mig_configs(lock: Lock) -> dict[str, Any]:
+    """Every mig-parted config that a node may still use, by name."""
+    return _merged(lock.mig_configs, lock.former_mig_configs)
+
+
+def _merged(now: Mapping[str, Any], older: tuple[Mapping[str, Any], ...]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for configs in (*reversed(older), now):
+        merged |= configs
+    return _in_order(merged)

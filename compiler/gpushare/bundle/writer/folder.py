@@ -1,0 +1,199 @@
+"""What stands in a bundle's folder, and the few ways of changing a folder. Never follows a link below the folder itself.
+
+Knows paths, bytes and digests; neither locks nor the order in which a bundle is replaced.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from itertools import accumulate
+from pathlib import Path, PurePosixPath
+
+from gpushare.bundle.artifact import hexdigest
+from gpushare.core.record import Record
+
+
+class OutputError(Exception):
+    """The bundle could not be written. `message` says what stands in the way, `hint` what to do about it."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class ChangeKind(StrEnum):
+    """How a file differs from the bundle.
+
+    EDITED: not of this bundle any more, and no longer as it was written, so it stays. FOREIGN: not written by gpushare, and
+    in the way of a file of the bundle.
+    """
+
+    MISSING = "missing"
+    DIFFERENT = "different"
+    STALE = "stale"
+    EDITED = "edited"
+    FOREIGN = "foreign"
+
+
+class Change(Record):
+    """One file that must change, or that is kept, by its path in the bundle."""
+
+    path: str
+    kind: ChangeKind
+
+
+class Folder:
+    """The files below `root`, seen without following links: a path that leads through a link leads nowhere."""
+
+    def __init__(self, *, root: Path) -> None:
+        self.root = root
+        self._folders: dict[str, bool] = {}
+
+    def status(self, path: str) -> os.stat_result | None:
+        """What stands at the path itself; None for nothing, and behind anything that is not a real folder."""
+        parent = path.rpartition("/")[0] or "."  # not by pathlib: a first compile asks for some three hundred
+        return _status(self.root / path) if self._is_folder(parent) else None
+
+    def _is_folder(self, path: str) -> bool:
+        known = self._folders.get(path)
+        if known is None:
+            found = _status(self.root) if path == "." else self.status(path)
+            known = self._folders[path] = found is not None and stat.S_ISDIR(found.st_mode)
+        return known
+
+    def obstacle(self, path: str) -> str | None:
+        """The nearest thing above the path that is there and no real folder."""
+        above = accumulate(path.split("/")[:-1], "{}/{}".format)
+        return next((parent for parent in above if not self._is_folder(parent) and self.status(parent)), None)
+
+    def has(self, path: str, content: bytes) -> bool:
+        """Whether a regular file with exactly this content stands at the path."""
+        found = self.status(path)
+        if found is None or not stat.S_ISREG(found.st_mode) or found.st_size != len(content):
+            return False
+        return self._read(path) == content
+
+    def has_digest(self, path: str, digests: tuple[str, ...]) -> bool:
+        """Whether a regular file with one of these digests stands at the path."""
+        found = self.status(path)
+        if found is None or not stat.S_ISREG(found.st_mode):
+            return False
+        return "sha256:" + hexdigest(self._read(path)) in digests
+
+    def _read(self, path: str) -> bytes:
+        with (self.root / path).open("rb") as file:
+            return file.read()
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            return None
+        raise
+
+
+def compare(folder: Folder, contents: Mapping[str, bytes], ours: Mapping[str, tuple[str, ...]]) -> tuple[Change, ...]:
+    """How the folder differs from `contents` (path → bytes). `ours`: digests of what gpushare has written there, by path."""
+    return (*_wanted(folder, contents, ours), *_unwanted(folder, contents, ours))
+
+
+def _wanted(folder: Folder, contents: Mapping[str, bytes], ours: Mapping[str, tuple[str, ...]]) -> Iterator[Change]:
+    obstacles = set()
+    for path, content in contents.items():
+        found = folder.status(path)
+        if found is None:
+            obstacle = folder.obstacle(path)
+            if obstacle is None:
+                yield Change(path=path, kind=ChangeKind.MISSING)
+            elif obstacle not in obstacles:
+                obstacles.add(obstacle)
+                yield Change(path=obstacle, kind=ChangeKind.FOREIGN)
+        elif not folder.has(path, content):
+            replaceable = path in ours and not stat.S_ISDIR(found.st_mode)
+            yield Change(path=path, kind=ChangeKind.DIFFERENT if replaceable else ChangeKind.FOREIGN)
+
+
+def _unwanted(folder: Folder, contents: Mapping[str, bytes], ours: Mapping[str, tuple[str, ...]]) -> Iterator[Change]:
+    for path, digests in ours.items():
+        if path not in contents and folder.status(path) is not None:
+            stale = folder.has_digest(path, digests)
+            yield Change(path=path, kind=ChangeKind.STALE if stale else ChangeKind.EDITED)
+
+
+def walk(root: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Everything below the folder as (path, status), without following links; a folder before what is in it."""
+    pending = [_entries(root, "")]
+    while pending:
+        path, status = next(pending[-1], ("", None))
+        if status is None:
+            pending.pop()
+            continue
+        yield path, status
+        if stat.S_ISDIR(status.st_mode):
+            pending.append(_entries(root, path))
+
+
+def _entries(root: Path, below: str) -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(root / below) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        yield f"{below}/{entry.name}" if below else entry.name, entry.stat(follow_symlinks=False)
+
+
+def remove(root: Path) -> None:
+    """Remove a folder with all that is in it; links are removed, not followed. Nothing there is fine."""
+    if root.is_symlink():
+        root.unlink()
+    if not root.is_dir():
+        return
+    for path, status in reversed(list(walk(root))):
+        if stat.S_ISDIR(status.st_mode):
+            (root / path).rmdir()
+        else:
+            (root / path).unlink()
+    root.rmdir()
+
+
+def make_folder(root: Path, path: str, like: Mapping[str, os.stat_result]) -> list[Path]:
+    """Make the folder and those above it below `root`, where they are missing; those in `like` get the old mode and owner."""
+    made = []
+    for folder in (*reversed(PurePosixPath(path).parents), PurePosixPath(path)):
+        target = root / folder
+        if not target.is_dir():
+            target.mkdir()
+            made.append(target)
+            imitate(target, like.get(str(folder)))
+    return made
+
+
+def create(target: Path, content: bytes, like: os.stat_result | None) -> None:
+    """Write a new file; `like` is the one it will replace, whose mode and owner it gets."""
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(handle, view) :]
+    finally:
+        os.close(handle)
+    imitate(target, like if like and stat.S_ISREG(like.st_mode) else None)
+
+
+def imitate(target: Path, like: os.stat_result | None) -> None:
+    """Give the file or folder the owner and the mode of another."""
+    if like is None:
+        return
+    found = os.lstat(target)
+    if (found.st_uid, found.st_gid) != (like.st_uid, like.st_gid):
+        os.chown(target, like.st_uid, like.st_gid)
+    if stat.S_IMODE(found.st_mode) != stat.S_IMODE(like.st_mode):
+        target.chmod(stat.S_IMODE(like.st_mode))
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the disk or the quota is full: trying another way would not help."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -1,0 +1,1 @@
+"""Facts about cards, charts and images, read from `profiles/`."""

@@ -1,0 +1,307 @@
+"""The card knowledge as values: Card, MigProfile, Geometry; read from card files, never guessed.
+
+Owns the types, the reading of `profiles/cards/*.yaml` and of the intent's own `spec.cards`, which have the same form
+(`schemas/card.v1.json`), and the judging of the latter's shape. Knows nothing of pools. What layouts a geometry allows is
+judged in `mig`, whether an intent's own card is consistent in `card_check`.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cache
+from itertools import islice
+from typing import Any
+
+from gpushare.catalog import card_check, facts
+from gpushare.core import resources
+from gpushare.core.diagnostics import Finding
+from gpushare.core.record import NOTHING, Record, replace
+from gpushare.reading import schema
+
+MOST_FINDINGS = 100
+"""On the cards of one intent."""
+
+
+class NvLink(StrEnum):
+    """How a card talks to its peers; C2C is the chip-to-chip link of the Grace boards and counts as NVLink."""
+
+    YES = "true"
+    NO = "false"
+    C2C = "c2c"
+
+
+class Placement(Record):
+    """A stretch of the card's memory slices: `start` and `size` in the card's own placement units (NVML's numbers)."""
+
+    start: int
+    size: int
+
+
+class Engines(Record):
+    """Media and copy engines of an instance or a whole card. None: not known, which never counts as zero."""
+
+    copy: int | None = None
+    decoders: int | None = None
+    encoders: int | None = None
+    jpeg: int | None = None
+    ofa: int | None = None
+
+
+class MigProfile(Record):
+    """One GPU-instance profile of one card.
+
+    `name` is NVML's (`1g.5gb+me`); `profile_id` is what creates an instance (the ID column of `nvidia-smi mig -lgip`);
+    `nvml_enum` is what asks for the profile's description: two different numbers. `memory_mib` is the smallest value seen.
+    """
+
+    name: str
+    nvml_enum: int
+    profile_id: int | None
+    compute_slices: int
+    memory_mib: int | None
+    max_count: int
+    placements: tuple[Placement, ...]
+    engines: Engines
+    sm: int | None = None
+    unconfirmed: tuple[str, ...] = ()
+
+    @property
+    def resource_suffix(self) -> str:
+        """The name as Kubernetes resources, labels and mig-parted config names spell it: `+` becomes `.`."""
+        return self.name.replace("+", ".")
+
+    @property
+    def has_attributes(self) -> bool:
+        """Whether the name carries attributes, as in `+me`, `+gfx`, `-me`."""
+        return "+" in self.name or "-" in self.name
+
+
+class LayoutDriver(Record):
+    """A layout with all of `profiles` needs `min_driver` or newer."""
+
+    profiles: tuple[str, ...]
+    min_driver: str
+
+
+class Geometry(Record):
+    """What MIG can make of one card: a grid of `units` memory slices and the profiles that may stand on it.
+
+    `max_compute_instances` and `max_gfx_instances` are constraints that only some cards have (Thor).
+    """
+
+    units: int
+    max_instances: int
+    profiles: tuple[MigProfile, ...]
+    engine_totals: Engines
+    min_driver: str | None = None
+    layout_drivers: tuple[LayoutDriver, ...] = ()
+    max_compute_instances: int | None = None
+    max_gfx_instances: int | None = None
+    unconfirmed: tuple[str, ...] = ()
+
+
+class Card(Record):
+    """One card model.
+
+    `name` is what NVML returns (`name_aliases`: on other drivers), `product` GFD's label value. `memory_mib` is the smallest
+    total seen (safe for caps), None when unknown. `mig` is None where the card has no MIG; `mig_supported` None means that
+    nobody has confirmed either. `sources` are keys of `profiles/sources.yaml`.
+    `unconfirmed` names the facts that no source confirms, in the card file's own words (`memoryMiB`, `nvlink`, …).
+    """
+
+    id: str
+    name: str
+    product: str
+    architecture: str
+    chip: str | None
+    compute_capability: tuple[int, int]
+    memory_mib: int | None
+    memory_gb_nominal: int | None
+    pci_device_ids: tuple[str, ...]
+    form_factor: str | None
+    ecc: bool | None
+    nvlink: NvLink | None
+    mps_supported: bool
+    mps_max_replicas: int
+    mig_supported: bool | None
+    mig: Geometry | None
+    device_filters: tuple[str, ...]
+    name_aliases: tuple[str, ...] = ()
+    note: str = ""
+    sources: tuple[str, ...] = ()
+    unconfirmed: tuple[str, ...] = ()
+
+
+class Catalog(Record):
+    """The cards that one intent may name: the shipped ones and its own, which come first."""
+
+    own: Mapping[str, Card] = NOTHING
+
+    def get(self, card_id: str) -> Card | None:
+        """The card of that id; None if nobody knows it."""
+        own = self.own.get(card_id)
+        if own is None and card_id in ids():
+            return load(card_id)
+        return own
+
+    def ids(self) -> tuple[str, ...]:
+        """Every id that `get` knows, sorted."""
+        return tuple(sorted({*ids(), *self.own}))
+
+
+@cache
+def ids() -> tuple[str, ...]:
+    """The ids of the shipped cards, sorted. They are the names of the files."""
+    return tuple(sorted(path.stem for path in resources.cards().glob("*.yaml")))
+
+
+@cache
+def load(card_id: str) -> Card:
+    """A shipped card. Reads that card's file alone. KeyError if there is none."""
+    if card_id not in ids():
+        raise KeyError(card_id)
+    return build(card_id, facts.read(resources.cards() / f"{card_id}.yaml"))
+
+
+def check(cards: Mapping[str, Any]) -> list[Finding]:
+    """Findings of an intent's own cards (`spec.cards`): GS901 shape, GS902 clash with a shipped id, GS903 and GS904.
+
+    Paths are those of the intent, below `spec.cards`. Only a card without an error may be built. At most MOST_FINDINGS: a card
+    was generated if it has more.
+    """
+    found = (finding for card_id, document in cards.items() for finding in _check(str(card_id), _exact(document)))
+    return list(islice(found, MOST_FINDINGS))
+
+
+def _check(card_id: str, document: Any) -> list[Finding]:
+    base = ("spec", "cards", card_id)
+    shape = [replace(finding, code="GS901") for finding in schema.violations(document, "card.v1", base)]
+    if card_id in ids():
+        shape.append(
+            Finding(
+                code="GS902",
+                message=f"the catalogue has a card {card_id} already",
+                hints=("choose another id, such as " + card_id[:57] + "-local, and name it in the pools",),
+                path=base,
+                on_key=True,
+            )
+        )
+    if shape:
+        return shape
+    if document.get("id", card_id) != card_id:
+        wrong = f"id is {document['id']}, but the card stands under {card_id}"
+        return [Finding(code="GS903", message=wrong, hints=("leave id out: the key is the id",), path=(*base, "id"))]
+    return card_check.inconsistencies(document, base, mps_limit=mps_limit(_capability(document["computeCapability"])))
+
+
+def build(card_id: str, document: Mapping[str, Any]) -> Card:
+    """The card of a document that passed `card.v1`; total for those. What an intent's own card leaves out gets its default."""
+    document = _exact(document)
+    get = document.get
+    capability = _capability(document["computeCapability"])
+    mps = get("mps") or {"supported": True}
+    mig = get("mig")
+    nvlink = get("nvlink")
+    return Card(
+        id=card_id,
+        name=document["name"],
+        product=get("product") or product_label(document["name"]),
+        name_aliases=tuple(get("nameAliases", ())),
+        architecture=get("architecture", "unknown"),
+        chip=get("chip"),
+        compute_capability=capability,
+        memory_mib=_smallest(document),
+        memory_gb_nominal=get("memoryGBNominal"),
+        pci_device_ids=tuple(get("pciDeviceIds", ())),
+        form_factor=get("formFactor"),
+        ecc=get("ecc"),
+        nvlink=None if nvlink is None else NvLink(str(nvlink).lower()),
+        mps_supported=mps["supported"],
+        mps_max_replicas=mps.get("maxReplicas", mps_limit(capability)),
+        mig_supported=get("migSupported", mig is not None),
+        mig=_geometry(mig) if mig else None,
+        device_filters=tuple(get("deviceFilters", ())),
+        note=get("note", ""),
+        sources=tuple(dict.fromkeys(key for keys in get("provenance", {}).values() for key in keys.split())),
+        unconfirmed=tuple(get("unconfirmed", ())),
+    )
+
+
+def _exact(document: Any) -> Any:
+    """The same document with `8.0`, which JSON Schema takes for a whole number, as one; other values as they are.
+
+    Texts and fractions, which the schema refuses, stay what the user wrote. So does a number in place of a text.
+    """
+    match document:
+        case Mapping():
+            return {key: value if key in _TEXTS else _exact(value) for key, value in document.items()}
+        case list():
+            return [_exact(value) for value in document]
+        case float() if document.is_integer():
+            return int(document)
+        case _:
+            return document
+
+
+_TEXTS = ("computeCapability", "minDriver")
+"""Versions, which look like fractions where their quotes are missing."""
+
+
+def mps_limit(compute_capability: tuple[int, int]) -> int:
+    """How many MPS clients of one GPU the device plugin allows: 48 from 7.5 on, else 16, a V100 (7.0) included."""
+    return 48 if compute_capability >= (7, 5) else 16
+
+
+def product_label(name: str) -> str:
+    """The product name as GFD writes it into the label nvidia.com/gpu.product (k8s-device-plugin, internal/lm/resource.go)."""
+    return "-".join("".join(c for c in name if c.isascii() and (c.isalnum() or c in "-_. ")).split())
+
+
+def _capability(text: str) -> tuple[int, int]:
+    major, minor = text.split(".")
+    return int(major), int(minor)
+
+
+def _smallest(document: Mapping[str, Any]) -> int | None:
+    seen = [size for size in (document["memoryMiB"], *document.get("memoryObservedMiB", ())) if size is not None]
+    return min(seen, default=None)
+
+
+def _engines(document: Mapping[str, Any]) -> Engines:
+    get = document.get
+    return Engines(copy=get("copy"), decoders=get("decoders"), encoders=get("encoders"), jpeg=get("jpeg"), ofa=get("ofa"))
+
+
+def _geometry(mig: Mapping[str, Any]) -> Geometry:
+    return Geometry(
+        units=mig["units"],
+        max_instances=mig["maxInstances"],
+        profiles=tuple(_profile(row) for row in mig["profiles"]),
+        engine_totals=_engines(mig.get("engineTotals", {})),
+        min_driver=mig.get("minDriver"),
+        layout_drivers=tuple(
+            LayoutDriver(profiles=tuple(row["profiles"]), min_driver=row["minDriver"]) for row in mig.get("layoutDrivers", ())
+        ),
+        max_compute_instances=mig.get("maxComputeInstances"),
+        max_gfx_instances=mig.get("maxGfxInstances"),
+        unconfirmed=tuple(mig.get("unconfirmed", ())),
+    )
+
+
+def _profile(row: Mapping[str, Any]) -> MigProfile:
+    return MigProfile(
+        name=row["name"],
+        nvml_enum=row["nvmlEnum"],
+        profile_id=row["profileId"],
+        compute_slices=row["computeSlices"],
+        memory_mib=_smallest(row),
+        max_count=row["maxCount"],
+        placements=tuple(_placement(text) for text in row["placements"]),
+        engines=_engines(row),
+        sm=row.get("sm"),
+        unconfirmed=tuple(row.get("unconfirmed", ())),
+    )
+
+
+def _placement(text: str) -> Placement:
+    start, _, size = text.partition(":")
+    return Placement(start=int(start), size=int(size))

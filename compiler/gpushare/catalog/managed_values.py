@@ -1,0 +1,86 @@
+"""Which values of the upstream charts the compiler sets itself, so that `platform.values` must not.
+
+The one list of them: the rules refuse these paths, and the renderer of upstream values writes no others.
+"""
+
+from collections.abc import Mapping
+
+from gpushare.catalog.upstream import UpstreamChart
+from gpushare.intent.types import Intent, Stack
+
+_ALWAYS: Mapping[Stack, Mapping[str, str]] = {
+    Stack.GPU_OPERATOR: {
+        "clusterPolicy.deployCR": "the ClusterPolicy is what holds all of these settings",
+        "gpuCluster.deployCR": "a GPUCluster brings a DRA driver instead of the device plugin that the pools need",
+        "cdi.nriPluginEnabled": "gpushare's own pods need the runtime class, which this mode does not set up",
+        "sandboxWorkloads.defaultWorkload": "the pools' nodes run containers",
+        "mig.strategy": "it follows from the pools' sharing",
+        "devicePlugin.enabled": "the pools need the device plugin",
+        "devicePlugin.config": "it names gpushare's device-plugin profiles",
+        "gfd.enabled": "MPS and MIG need GPU feature discovery",
+        "migManager.enabled": "write platform.partitioner",
+        "migManager.config": "it follows from platform.partitioner and the pools' layouts",
+        "driver.enabled": "write platform.driver",
+        "driver.repository": "write platform.driver.repository",
+        "driver.image": "write platform.driver.image",
+        "driver.version": "write platform.driver.version",
+        "dcgmExporter.hostPID": "metrics of shared GPUs are attributed through it",
+        "daemonsets.tolerations": "write tolerations in the pools; operands get them all",
+        "node-feature-discovery.worker.tolerations": "write tolerations in the pools; operands get them all",
+    },
+    Stack.DEVICE_PLUGIN: {
+        "migStrategy": "every profile states its own",
+        "namespaceOverride": "write spec.namespace: the plugin must run where gpushare's profiles are",
+        "config": "it names gpushare's device-plugin profiles",
+        "mps.root": "gpushare's node runtime finds MPS where the chart keeps it by default",
+        "devicePlugin.enabled": "the pools need the device plugin",
+        "gfd.enabled": "MPS and MIG need GPU feature discovery",
+        "tolerations": "write tolerations in the pools; operands get them all",
+        "nfd.worker.tolerations": "write tolerations in the pools; operands get them all",
+    },
+    Stack.EXISTING: {},
+}
+
+ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
+    "devicePlugin.env": (
+        "CONFIG_FILE",
+        "DEVICE_LIST_STRATEGY",
+        "MIG_STRATEGY",
+        "MPS_ROOT",
+        "SHARED_DEVICES_ALLOCATION_POLICY",
+    ),
+    "gfd.env": ("CONFIG_FILE", "MIG_STRATEGY"),
+    "migManager.env": ("CONFIG_FILE", "DEFAULT_CONFIG_FILE"),
+    "dcgmExporter.env": ("KUBERNETES_VIRTUAL_GPUS", "NVIDIA_RESOURCE_NAMES"),
+    "toolkit.env": (
+        "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS",
+        "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED",
+    ),
+}
+"""Lists of environment variables of gpu-operator in which some names are ours. Others may be added: K3s and RKE2 need some."""
+
+ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "devicePlugin.args": (
+        "--config-file",
+        "--device-list-strategy",
+        "--mig-strategy",
+        "--mps-root",
+        "--shared-devices-allocation-policy",
+    ),
+    "gfd.args": ("--config-file", "--mig-strategy"),
+}
+"""The same for command lines, which win over the environment and over every profile."""
+
+
+def owned(intent: Intent, chart: UpstreamChart) -> Mapping[str, str]:
+    """Dotted path → what decides it. What lies below an owned path is owned as well."""
+    platform = intent.platform
+    paths = dict(_ALWAYS[platform.stack])
+    if platform.registry is not None:
+        repositories = (f"{image.section}.repository" for image in chart.images)
+        paths = dict.fromkeys(repositories, "it follows from platform.registry") | paths
+    if platform.image_pull_secrets:
+        sections = {image.section.removesuffix("image").rstrip(".") for image in chart.images}
+        secrets = (f"{section}.imagePullSecrets".lstrip(".") for section in sorted(sections))
+        paths = dict.fromkeys(secrets, "it follows from platform.imagePullSecrets") | paths
+    return paths

@@ -1,0 +1,277 @@
+"""Facts about NVIDIA's charts, read from `profiles/upstream`: releases, images, default tolerations, and what values they know.
+
+`chart` is cheap and serves every compile; the schema of the values is read when somebody asks for a path. What an intent may
+do with a path is for the rules. Knows the newest release of each chart; older ones are known by name only.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from gpushare.catalog import facts
+from gpushare.core import resources
+from gpushare.core.diagnostics import Finding, Path
+from gpushare.core.record import Record
+from gpushare.reading import schema
+
+FILES = {"gpu-operator": "gpu-operator", "device-plugin": "nvidia-device-plugin"}
+"""Stack of an intent → name of its chart. The stack `existing` has none."""
+
+
+class ValueFact(Record):
+    """One value of a chart. `path` is dotted; `schema` is what it must be; without `default` there the values file lacks it."""
+
+    path: str
+    schema: schema.Schema
+
+    @property
+    def default(self) -> Any:
+        """What the chart itself has there."""
+        return self.schema.get("default")
+
+    @property
+    def declared(self) -> bool:
+        """Whether the chart's values file lists it; if not, only the templates read it."""
+        return "default" in self.schema
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds values of its own."""
+        return "$ref" in self.schema or self.schema.get("type") == "object"
+
+
+class Image(Record):
+    """One image that a chart names in the section `section` of its values. `tag` None: the chart's own version.
+
+    `installed`: a default installation for containers runs it. The operator appends `-<node OS>` to the driver's tag.
+    """
+
+    section: str
+    repository: str
+    name: str
+    tag: str | None
+    installed: bool
+
+    @property
+    def joined(self) -> bool:
+        """Whether the values are `repository` (with the name) and `tag`, instead of `repository`, `image` and `version`."""
+        return self.section.rpartition(".")[2] == "image"
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """Value path → default, for the paths that make up the image; an empty version means the chart's."""
+        if self.joined:
+            return {f"{self.section}.repository": f"{self.repository}/{self.name}", f"{self.section}.tag": self.tag or ""}
+        parts = {"repository": self.repository, "image": self.name, "version": self.tag or ""}
+        return {f"{self.section}.{key}": default for key, default in parts.items()}
+
+
+class UpstreamChart(Record):
+    """One chart. `releases` are (chart version, device plugin version) pairs, oldest first.
+
+    `tolerations` are the default lists, by path, that a value of ours would replace. Below `subcharts` another chart reads.
+    `reserved_volumes` are names that the ConfigMap of device-plugin configs must not have.
+    """
+
+    name: str
+    repository: str
+    releases: tuple[tuple[str, str], ...]
+    images: tuple[Image, ...]
+    tolerations: Mapping[str, tuple[Mapping[str, str], ...]]
+    subcharts: tuple[str, ...]
+    reserved_volumes: tuple[str, ...]
+
+    @property
+    def version(self) -> str:
+        """The newest known release, the one that the table of values describes."""
+        return self.releases[-1][0]
+
+    @property
+    def known_versions(self) -> tuple[str, ...]:
+        """Every known release, oldest first."""
+        return tuple(version for version, _ in self.releases)
+
+    def plugin_version(self, version: str) -> str:
+        """The device plugin that a release installs.
+
+        Of a release that is not known: that of the known one before it, which it is not older than, or for one before all that
+        of the oldest, which it is not newer than.
+        """
+        order = version_order(version)
+        before = [plugin for release, plugin in self.releases if version_order(release) <= order]
+        return before[-1] if before else self.releases[0][1]
+
+    def path(self, dotted: str) -> ValueFact | None:
+        """The value of that path; None for sections, for what lies below a map, and for what the chart does not know."""
+        return paths(self.name).get(dotted)
+
+
+def version_order(version: str) -> tuple[tuple[int, ...], bool, tuple[tuple[bool, int, str], ...]]:
+    """Versions by their order, as semantic versioning has it: `v26.7.0-rc.1` is before `v26.7.0`, `v26.10.0` behind both."""
+    numbers, _, before = version.removeprefix("v").partition("-")
+    parts = tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in before.split("."))
+    return tuple(int(part) for part in numbers.split(".")), not before, parts if before else ()
+
+
+class Known(Record):
+    """The chart reads this path. `fact` None: a section, a mapping with values below.
+
+    `nullable`: no template fails where the section is null.
+    """
+
+    fact: ValueFact | None
+    nullable: bool = False
+
+
+class OpenMap(Record):
+    """The path lies below `above`, which takes anything: a map, or another chart's values."""
+
+    above: str
+
+
+class Dropped(Record):
+    """Helm would accept the path and nothing would happen. `replacement` None: nothing replaced it.
+
+    Not `confirmed`: that it is gone is known, since when and why is not.
+    """
+
+    path: str
+    replacement: str | None
+    reason: str
+    confirmed: bool = True
+
+
+class Unknown(Record):
+    """No value of this chart."""
+
+    path: str
+    known: Mapping[str, ValueFact]
+
+    @property
+    def nearest(self) -> tuple[str, ...]:
+        """Paths that may be meant, best first."""
+        return _nearest(self.path, self.known)
+
+
+@cache
+def chart(stack: str) -> UpstreamChart:
+    """The chart of a stack. KeyError for `existing` and unknown ones."""
+    facts = _read(f"{FILES[stack]}.yaml")
+    return UpstreamChart(
+        name=facts["chart"],
+        repository=facts["repository"],
+        releases=tuple(facts["releases"].items()),
+        images=(*_images(facts["images"], installed=True), *_images(facts["imagesOff"], installed=False)),
+        tolerations={path: tuple(default) for path, default in facts["tolerations"].items()},
+        subcharts=tuple(facts["subcharts"]),
+        reserved_volumes=tuple(facts["reservedVolumes"]),
+    )
+
+
+@cache
+def paths(name: str) -> Mapping[str, ValueFact]:
+    """Every value of a chart (by the chart's name), by dotted path."""
+    own = chart(next(stack for stack, file in FILES.items() if file == name))
+    known = list(_flatten(_schema(name), ()))
+    for image in own.images:
+        if image.section.partition(".")[0] in own.subcharts:
+            known += [ValueFact(path=path, schema={"type": "string"}) for path in image.values]
+    return {fact.path: fact for fact in known}
+
+
+def violations(upstream: UpstreamChart, fact: ValueFact, value: object, base: Path) -> list[Finding]:
+    """What the chart, or the API server after it, refuses of a value; `base` is where it stands. Helm removes what is null."""
+    wanted = {**fact.schema, "definitions": _schema(upstream.name)["definitions"]}
+    needed = _read(f"{upstream.name}.notes.yaml")["needed"]
+    return [] if value is None and fact.path not in needed else schema.violations(_without_nulls(value), wanted, base)
+
+
+def _without_nulls(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return value
+
+
+def switches(upstream: UpstreamChart, path: tuple[str, ...]) -> tuple[str, ...]:
+    """The values, as dotted paths, that must be true for anything to read the value at `path`."""
+    of_parts = _read(f"{upstream.name}.notes.yaml")["switches"]
+    above = (".".join(path[:length]) for length in range(len(path), 0, -1))
+    return tuple(next((of_parts[part] for part in above if part in of_parts), ()))
+
+
+@cache
+def _sections(name: str) -> Mapping[str, bool]:
+    """Every path that has others below it → whether it may be null."""
+    every = (path[:at] for path in (*paths(name), *dropped(name)) for at, char in enumerate(path) if char == ".")
+    return {path: "null" in _node(_schema(name), path.split(".")).get("type", ()) for path in every}
+
+
+def _node(tree: schema.Schema, keys: Sequence[str]) -> schema.Schema:
+    for key in keys:
+        tree = tree.get("properties", {}).get(key, {})
+    return tree
+
+
+def judge_path(upstream: UpstreamChart, path: tuple[str, ...]) -> Known | OpenMap | Dropped | Unknown:
+    """What a chart makes of a value at `path` (keys from the root down, at least one)."""
+    known, gone = paths(upstream.name), dropped(upstream.name)
+    for length in range(1, len(path) + 1):
+        above = ".".join(path[:length])
+        if above in gone:
+            return gone[above]
+    dotted = ".".join(path)
+    if dotted in known:
+        return Known(fact=known[dotted])
+    for length in range(1, len(path)):
+        above = ".".join(path[:length])
+        if above in known:
+            return OpenMap(above=above) if known[above].is_open else Unknown(path=above, known={above: known[above]})
+    if dotted in _sections(upstream.name):
+        return Known(fact=None, nullable=_sections(upstream.name)[dotted])
+    if path[0] in upstream.subcharts:
+        return OpenMap(above=path[0])
+    return Unknown(path=dotted, known=known)
+
+
+@cache
+def _read(file: str) -> Mapping[str, Any]:
+    data: Mapping[str, Any] = facts.read(resources.upstream() / file)
+    return data
+
+
+@cache
+def _schema(name: str) -> schema.Schema:
+    loaded: schema.Schema = json.loads((resources.upstream() / f"{name}.values.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+def _images(sections: Mapping[str, str], *, installed: bool) -> Iterator[Image]:
+    for section, reference in sections.items():
+        repository, _, rest = reference.rpartition("/")
+        name, _, tag = rest.partition(":")
+        yield Image(section=section, repository=repository, name=name, tag=tag or None, installed=installed)
+
+
+def _flatten(tree: schema.Schema, above: tuple[str, ...]) -> Iterator[ValueFact]:
+    for key, below in tree["properties"].items():
+        path = (*above, key)
+        if "properties" in below:
+            yield from _flatten(below, path)
+        else:
+            yield ValueFact(path=".".join(path), schema=below)
+
+
+@cache
+def dropped(name: str) -> Mapping[str, Dropped]:
+    """By path what Helm would accept and nobody reads."""
+    return {
+        path: Dropped(path=path, replacement=row["replacement"], reason=row["reason"], confirmed=not row.get("unconfirmed"))
+        for path, row in _read(f"{name}.notes.yaml")["dropped"].items()
+    }
+
+
+def _nearest(dotted: str, known: Mapping[str, ValueFact]) -> tuple[str, ...]:
+    from difflib import get_close_matches  # noqa: PLC0415 - only an error pays for it
+
+    return tuple(get_close_matches(dotted, known, n=3, cutoff=0.6))

@@ -1,0 +1,97 @@
+"""Bars of memory slices: what stands where on a GPU, to scale, with what is left over. Draws text, decides nothing."""
+
+from collections.abc import Iterable, Sequence
+
+from gpushare.cli.terminal import DIM, Look, pad, width
+from gpushare.core.record import Record
+
+
+class Cell(Record):
+    """A stretch of slices: `labels` are its lines, none where nobody uses it."""
+
+    start: int
+    size: int
+    labels: tuple[str, ...] = ()
+
+
+class _Strokes(Record):
+    """Characters of a frame: corners and crossings of the top and the bottom, the two lines, and the fill of unused slices."""
+
+    top: str
+    bottom: str
+    across: str
+    down: str
+    unused: str
+
+
+_BOXES = _Strokes(top="┌┬┐", bottom="└┴┘", across="─", down="│", unused="░")
+_ASCII = _Strokes(top="+++", bottom="+++", across="-", down="|", unused=".")
+
+
+def gaps(taken: Iterable[tuple[int, int]], units: int) -> tuple[tuple[int, int], ...]:
+    """The (start, size) stretches of 0…units that no (start, size) of `taken` covers, in order."""
+    found, at = [], 0
+    for start, size in sorted(taken):
+        if start > at:
+            found.append((at, start - at))
+        at = max(at, start + size)
+    if at < units:
+        found.append((at, units - at))
+    return tuple(found)
+
+
+def bar(cells: Iterable[Cell], units: int, look: Look, *, indent: int = 2, framed: bool = True) -> str:
+    """The cells to scale over all slices, unused stretches filled; without a frame only what is inside it."""
+    strokes = _BOXES if look.boxes else _ASCII
+    placed = list(cells)
+    placed += [Cell(start=start, size=size) for start, size in gaps(((cell.start, cell.size) for cell in placed), units)]
+    placed.sort(key=lambda cell: cell.start)
+    per_unit = unit_cells(units, look, indent)
+    rooms = [cell.size * per_unit - 1 for cell in placed]
+    columns = [_column(cell, room, strokes, look) for cell, room in zip(placed, rooms, strict=True)]
+    height = max(map(len, columns))
+    shown = [column + [_filling(cell, room, strokes, look)] * (height - len(column))
+             for cell, room, column in zip(placed, rooms, columns, strict=True)]
+    lines = [strokes.down + strokes.down.join(row) + strokes.down for row in zip(*shown, strict=True)]
+    if framed:
+        lines = [_edge(rooms, strokes.top, strokes.across), *lines, _edge(rooms, strokes.bottom, strokes.across)]
+    return "".join(f"{' ' * indent}{line}\n" for line in lines)
+
+
+def unit_cells(units: int, look: Look, indent: int) -> int:
+    """How many terminal cells one slice takes, its border included; bars never grow beyond 100."""
+    return max(2, (min(look.columns, 100) - indent - 1) // units)
+
+
+def ruler(units: int, look: Look, *, indent: int = 2) -> str:
+    """The slices' numbers over a bar."""
+    per_unit = unit_cells(units, look, indent)
+    return " " * (indent + 1) + "".join(pad(str(unit), per_unit) for unit in range(units)).rstrip() + "\n"
+
+
+def _edge(rooms: Sequence[int], corners: str, across: str) -> str:
+    left, cross, right = tuple(corners)
+    return left + cross.join(across * room for room in rooms) + right
+
+
+def _filling(cell: Cell, room: int, strokes: _Strokes, look: Look) -> str:
+    return " " * room if cell.labels else look.paint(strokes.unused * room, DIM)
+
+
+def _column(cell: Cell, room: int, strokes: _Strokes, look: Look) -> list[str]:
+    """The cell's lines, each as wide as its room; a label that is too long goes on in the next line."""
+    if not cell.labels:
+        return [_filling(cell, room, strokes, look)]
+    lines = [piece for label in cell.labels for piece in _wrapped(label, room)]
+    return [pad(" " * ((room - width(line)) // 2) + line, room) for line in lines]
+
+
+def _wrapped(label: str, room: int) -> list[str]:
+    """The label in pieces of at most `room` characters, broken before `+`, the sign of number or a space where that helps."""
+    if len(label) <= room:
+        return [label]
+    for mark in ("+", "×", " "):
+        head, found, tail = label.partition(mark)
+        if found and head and len(head) <= room:
+            return [head, *_wrapped((found + tail).strip(), room)]
+    return [label[:room], *_wrapped(label[room:], room)]

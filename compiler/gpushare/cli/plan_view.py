@@ -1,0 +1,102 @@
+"""The plan for people: a table of the pools, and per pool its resources and the memory map of each distinct GPU."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from gpushare.cli import memory_map
+from gpushare.cli.card_facts import layout_text, mib
+from gpushare.cli.card_view import left_over
+from gpushare.cli.terminal import BOLD, DIM, Look, counted, table
+from gpushare.plan.plan import DevicePlan, GpuPlan, Plan, PoolPlan
+
+WHOLE = 8
+"""As many slices as most cards have: whole GPUs are drawn as wide as partitioned ones."""
+
+
+def sheet(plan: Plan, look: Look) -> str:
+    """The whole plan."""
+    platform = plan.intent.platform
+    shown = look.paint(plan.intent.name, BOLD) + f"  {counted(len(plan.pools), 'pool')}, stack {platform.stack.value}, "
+    shown += f"namespace {plan.intent.namespace}\n\n" + _pools(plan.pools, look)
+    shown += "".join(_pool(pool, look) for pool in plan.pools)
+    return shown + (_quotas(plan, look) if plan.quotas else "")
+
+
+def known(number: int | None) -> str:
+    """The number, `?` when unknown."""
+    return "?" if number is None else str(number)
+
+
+def _pools(pools: Iterable[PoolPlan], look: Look) -> str:
+    rows = [
+        (pool.name, pool.card.id, pool.mode.value, known(pool.nodes), str(len(pool.gpus)), pool.profile.key) for pool in pools
+    ]
+    headers = ("POOL", "CARD", "MODE", "NODES", "GPUS/NODE", "PROFILE")
+    return table(headers, rows, look, numbers=("NODES", "GPUS/NODE"))
+
+
+def _pool(pool: PoolPlan, look: Look) -> str:
+    shown = "\n" + look.paint(pool.name, BOLD) + f"  {pool.card.name}, {pool.mode.value}\n"
+    if pool.layout_of_goal is not None:
+        shown += f"  goal resolved to {layout_text(pool.layout_of_goal)}\n"
+    shown += _resources(pool, look)
+    return shown + "".join(_gpu(pool, gpus, look) for gpus in _alike(pool))
+
+
+def _resources(pool: PoolPlan, look: Look) -> str:
+    rows = []
+    for resource in pool.resources:
+        devices = [device for device in pool.devices if device.resource == resource.name]
+        memories = _distinct(mib(device.memory_mib) for device in devices)
+        caps = _distinct("-" if device.cap_mib is None else mib(device.cap_mib) for device in devices)
+        rows.append((resource.name, str(resource.per_node), known(resource.total), memories, caps))
+    headers = ("RESOURCE", "PER NODE", "TOTAL", "DEVICE", "CAP")
+    return table(headers, rows, look, numbers=("PER NODE", "TOTAL", "DEVICE", "CAP"), indent=2)
+
+
+def _distinct(words: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(words))
+
+
+def _alike(pool: PoolPlan) -> list[list[GpuPlan]]:
+    """The node's GPUs, those that become the same together, in the order of the first of each."""
+    groups: dict[object, list[GpuPlan]] = {}
+    for gpu in pool.gpus:
+        devices = tuple((one.resource, one.start, one.size, one.replicas, one.cap_mib) for one in _devices(pool, gpu))
+        groups.setdefault((gpu.mig_enabled, devices), []).append(gpu)
+    return list(groups.values())
+
+
+def _devices(pool: PoolPlan, gpu: GpuPlan) -> list[DevicePlan]:
+    return [device for device in pool.devices if device.gpu == gpu.index]
+
+
+def _gpu(pool: PoolPlan, gpus: Sequence[GpuPlan], look: Look) -> str:
+    """The memory map of GPUs that are alike."""
+    gpu, geometry = gpus[0], pool.card.mig
+    devices = _devices(pool, gpu)
+    title = f"GPU {ranges([one.index for one in gpus])}"
+    if not gpu.mig_enabled or geometry is None:
+        cells = [memory_map.Cell(start=0, size=WHOLE, labels=_labels(device, look)) for device in devices]
+        return f"\n  {title}\n" + memory_map.bar(cells, WHOLE, look)
+    cells = [memory_map.Cell(start=device.start, size=device.size, labels=_labels(device, look)) for device in devices]
+    left = left_over(gpu.instances, geometry)
+    return f"\n  {title}  {look.paint(left, DIM)}".rstrip() + "\n" + memory_map.bar(cells, geometry.units, look)
+
+
+def _labels(device: DevicePlan, look: Look) -> tuple[str, ...]:
+    """Name and replicas; the memory, or the cap where one container may use less than all."""
+    times, at_most = ("×", "≤") if look.boxes else ("x", "<=")
+    name = (device.profile or "whole GPU") + (f"{times}{device.replicas}" if device.replicas > 1 else "")
+    return name, mib(device.memory_mib) if device.cap_mib is None else f"{at_most}{device.cap_mib}Mi"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """`0-3, 6` of 0, 1, 2, 3, 6."""
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])]
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def _quotas(plan: Plan, look: Look) -> str:
+    rows = [(one.namespace, key.removeprefix("requests."), str(number)) for one in plan.quotas for key, number in one.hard]
+    return "\n" + table(("NAMESPACE", "RESOURCE", "QUOTA"), rows, look, numbers=("QUOTA",))

@@ -1,0 +1,85 @@
+"""What is wrong with an input, as plain data: Span, Severity, Finding.
+
+This module owns the shape and the order of findings. It prints nothing and knows no stage: everything that judges
+an input imports it, and every formatter does too.
+"""
+
+from enum import StrEnum
+
+from gpushare.core.record import Record, replace
+
+MOST_CHARACTERS = 1000
+"""Of a message or a hint."""
+
+Path = tuple[str | int, ...]
+"""Where a value stands in a document: mapping keys and list indexes from the root down."""
+
+
+class Severity(StrEnum):
+    """How bad a finding is: an error stops the compiler at the end of the stage, a warning does not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Span(Record):
+    """A stretch of text. Lines and columns count from 1, in characters; the end column is the first one behind it."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+class Finding(Record):
+    """One problem of one document, in the user's words.
+
+    `code` is stable and never reused (`gpushare explain CODE`). `message` says what is wrong, `hints` what to write
+    instead, one sentence each. `path` names the value; `on_key` says that its key is what is wrong. Judges leave
+    `file` and `span` empty: `Source.locate` fills them in from the path.
+    """
+
+    code: str
+    message: str
+    severity: Severity = Severity.ERROR
+    hints: tuple[str, ...] = ()
+    path: Path = ()
+    on_key: bool = False
+    file: str = ""
+    span: Span | None = None
+
+
+class Accepted(Record):
+    """A warning that the user knows and means, with the reason that the intent gives."""
+
+    finding: Finding
+    reason: str
+
+
+def is_error(finding: Finding) -> bool:
+    """Whether the finding stops the compiler."""
+    return finding.severity is Severity.ERROR
+
+
+def shortened(finding: Finding) -> Finding:
+    """The finding with no sentence longer than a reader can bear: a value that it quotes may have a million characters."""
+    sentences = (finding.message, *finding.hints)
+    if max(map(len, sentences)) <= MOST_CHARACTERS:
+        return finding
+    message, *hints = (text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…" for text in sentences)
+    return replace(finding, message=message, hints=tuple(hints))
+
+
+def pointer(path: Path) -> str:
+    """The path as a JSON pointer (RFC 6901): `/spec/pools/training/sharing/layout`; the root is the empty string."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+
+
+def in_order(findings: list[Finding]) -> list[Finding]:
+    """Findings by file, position and code: the order in which a reader meets them. Those without a position come last."""
+
+    def key(finding: Finding) -> tuple[str, int, int, str, str]:
+        at = finding.span
+        return (finding.file, at.line if at else 1 << 60, at.column if at else 0, finding.code, finding.message)
+
+    return sorted(findings, key=key)

@@ -1,0 +1,174 @@
+"""The one writer of YAML and JSON. Imports nothing of ours.
+
+Every scalar that it writes reads the same under YAML 1.1 (PyYAML), YAML 1.2 and Go's readers (Helm, kubectl), and the text
+is clean under yamllint's default rules. Stock dumpers leave `1e3`, `0o17`, `no` or `on` plain, which one of the readers
+takes for something else.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from io import StringIO
+from typing import Any
+
+from gpushare.core.patterns import pattern
+
+_PLAIN = pattern(r"[A-Za-z/][A-Za-z0-9_./-]*")
+_KEYWORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "none", "nan", "inf", "infinity"})
+# What double quotes cannot carry as it is: YAML's non-printable characters, its line breaks, and the byte order mark.
+_ESCAPED = pattern("[\\\\\"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_NAMED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+# What a literal block cannot carry unchanged, or not without an indentation or chomping mark, or not past yamllint.
+_NOT_LITERAL = pattern("\\A[ \n]|[ ](?:\n|\\Z)|\n{4}|\n\n\\Z")
+_NOT_IN_LITERAL = pattern("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_NESTED = (dict, list, tuple)
+_LONGEST_KEY = 1000  # YAML's readers give up on an implicit key after 1,024 characters
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+
+
+class Repeated(list[Any]):
+    """A list with entries that stands in many places: its lines are made once and written again."""
+
+    def __init__(self, entries: Iterable[Any]) -> None:
+        super().__init__(entries)
+        self._texts: dict[tuple[str, str], str] = {}
+
+    def text(self, indent: str, lead: str) -> str:
+        """Its lines, see `_nested`."""
+        known = self._texts.get((indent, lead))
+        if known is None:
+            out = StringIO()
+            _sequence(self, indent, lead, out.write)
+            known = self._texts[indent, lead] = out.getvalue()
+        return known
+
+
+def yaml_text(value: Any, header: str = "") -> str:
+    """A YAML document of dict, list, tuple, str, int, float, bool and None, under `header` as comment lines.
+
+    Block style, mapping order kept, list items indented by two, final newline. Raises TypeError for other types and for
+    keys that are not strings, ValueError for text with half a surrogate pair: all three are bugs of the caller.
+    """
+    out = StringIO()  # a list of the lines of a thousand pools takes five times their text
+    out.writelines(f"# {line}".rstrip() + "\n" for line in header.splitlines())
+    if value and isinstance(value, _NESTED):
+        _nested(value, "", "", out.write)
+    else:
+        out.write(_scalar(value, "") + "\n")
+    return out.getvalue()
+
+
+def json_text(value: Any) -> str:
+    """A JSON document, two spaces deep, non-ASCII as it is, with a final newline."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with sorted keys and no spaces: equal documents give equal text, whatever their layout. For digests and machines."""
+    return _CANONICAL.encode(value)
+
+
+Write = Callable[[str], object]
+
+
+def _nested(value: Any, indent: str, lead: str, write: Write) -> None:
+    """Write the lines of a mapping or a list that has entries.
+
+    `lead` stands before the first one (a list item's dash), `indent` before the others.
+    """
+    if isinstance(value, Repeated):
+        write(value.text(indent, lead))
+    elif isinstance(value, dict):
+        _mapping(value, indent, lead, write)
+    else:
+        _sequence(value, indent, lead, write)
+
+
+def _mapping(value: dict[str, Any], indent: str, lead: str, write: Write) -> None:
+    deeper = indent + "  "
+    for key, item in value.items():
+        if item and isinstance(item, _NESTED):
+            write(f"{lead}{_key(key, indent)}\n")
+            _nested(item, deeper, deeper, write)
+        else:
+            write(f"{lead}{_key(key, indent)} {_scalar(item, deeper)}\n")
+        lead = indent
+
+
+def _sequence(value: list[Any] | tuple[Any, ...], indent: str, lead: str, write: Write) -> None:
+    deeper = indent + "  "
+    for item in value:
+        if item and isinstance(item, _NESTED):
+            _nested(item, deeper, f"{lead}- ", write)
+        else:
+            write(f"{lead}- {_scalar(item, deeper)}\n")
+        lead = indent
+
+
+@lru_cache(maxsize=1 << 12)
+def _key(key: object, indent: str) -> str:
+    """The key with its colon."""
+    if not isinstance(key, str):
+        raise TypeError(f"a mapping key of type {type(key).__name__}: {key!r}")
+    text = _text(key)
+    return f"{text}:" if len(text) <= _LONGEST_KEY else f"? {text}\n{indent}:"
+
+
+def _scalar(value: object, indent: str) -> str:
+    if isinstance(value, str):
+        return _literal(value, indent) if "\n" in value and indent and _is_literal(value) else _text(value)
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case None:
+            return "null"
+        case float():
+            return _float(value)
+        case dict():
+            return "{}"
+        case list() | tuple():
+            return "[]"
+        case _:
+            raise TypeError(f"no YAML for {type(value).__name__}: {value!r}")
+
+
+def _is_literal(value: str) -> bool:
+    if _NOT_LITERAL.search(value):
+        return False
+    # Printable to Python is less than printable to YAML. Mostly it is enough, and needs no large set to be compiled.
+    return value.replace("\n", "").isprintable() or not _NOT_IN_LITERAL.search(value)
+
+
+def _literal(value: str, indent: str) -> str:
+    lines = value.removesuffix("\n").split("\n")
+    mark = "|" if value.endswith("\n") else "|-"
+    return "\n".join([mark, *(indent + line if line else "" for line in lines)])
+
+
+@lru_cache(maxsize=1 << 14)
+def _text(value: str) -> str:
+    if _PLAIN.fullmatch(value) and value.lower() not in _KEYWORDS:
+        return value
+    if value.isprintable():  # as in _is_literal
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + _ESCAPED.sub(_escape, value) + '"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
+    code = ord(character)
+    if 0xD800 <= code <= 0xDFFF:
+        raise ValueError(f"half a surrogate pair cannot be written: U+{code:04X}")
+    return _NAMED.get(character) or (f"\\x{code:02X}" if code < 0x100 else f"\\u{code:04X}")
+
+
+def _float(value: float) -> str:
+    text = repr(value)
+    if text.endswith(("inf", "nan")):
+        return text.replace("inf", ".inf").replace("nan", ".nan")
+    # YAML 1.1 takes an exponent for a number only behind a fraction, and only with a sign, which repr always writes.
+    mantissa, exponent, power = text.partition("e")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}{exponent}{power}"

@@ -1,0 +1,43 @@
+"""The texts behind the codes, as `findings/<CODE>.md` tells them. Reads the files; judges nothing."""
+
+
+from gpushare.core import resources
+from gpushare.core.record import Record
+
+
+class FindingText(Record):
+    """One code's text: its title, its severity (`error` or `warning`), what it means in one paragraph, and all of it."""
+
+    code: str
+    title: str
+    severity: str
+    meaning: str
+    markdown: str
+
+
+def codes() -> tuple[str, ...]:
+    """Every code that has a text, in order."""
+    return tuple(sorted(path.stem for path in resources.findings().glob("GS[0-9][0-9][0-9].md")))
+
+
+def load(code: str) -> FindingText:
+    """The text of a code. Raises FileNotFoundError when the code has none."""
+    markdown = (resources.findings() / f"{code}.md").read_text(encoding="utf-8")
+    lines = markdown.splitlines()
+    title = lines[0].removeprefix("#").strip().removeprefix(code).strip()
+    severity = next((line.partition(":")[2].strip() for line in lines if line.startswith("Severity:")), "error")
+    meaning = _section(lines, "## What it means")
+    return FindingText(code=code, title=title, severity=severity, meaning=meaning, markdown=markdown)
+
+
+def _section(lines: list[str], heading: str) -> str:
+    """The first paragraph under the heading, on one line."""
+    if heading not in lines:
+        return ""
+    paragraph: list[str] = []
+    for line in lines[lines.index(heading) + 1 :]:
+        if line.strip():
+            paragraph.append(line.strip())
+        elif paragraph:
+            break
+    return " ".join(paragraph)

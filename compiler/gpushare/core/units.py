@@ -1,0 +1,135 @@
+"""Sizes, durations, percentages and the syntax of Kubernetes names. Imports nothing of ours.
+
+Every parser returns None for what it does not accept: the schema and the rules turn that into findings with positions.
+"""
+
+from collections.abc import Mapping
+
+from gpushare.core.patterns import pattern
+from gpushare.core.record import Record
+
+MIB = 1 << 20
+
+_SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+_SUFFIXES |= {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
+_QUANTITY = pattern(r"\+?(?=\.?[0-9])([0-9]{0,19})(?:\.([0-9]{0,9}))?(?:([kMGTPE]|[KMGTPE]i)|[eE]([-+]?[0-9]{1,2}))?\Z")
+_AMOUNT = pattern(r"\+?(?=\.?[0-9])([0-9]{0,19})(?:\.([0-9]{0,9}))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]([-+]?[0-9]{1,2}))?\Z")
+_BILLIONTHS = {"n": 1, "u": 10**3, "m": 10**6} | {suffix: factor * 10**9 for suffix, factor in _SUFFIXES.items()}
+_DURATION_PART = r"(?=\.?[0-9])([0-9]{0,9})(?:\.([0-9]{0,9}))?(h|ms|m|s|us|µs|μs|ns)"
+_DURATION = pattern(rf"\+?(?:0|(?:{_DURATION_PART})+)\Z")
+_DURATION_PARTS = pattern(_DURATION_PART)
+_LONGEST_DURATION = 100
+"""Characters. Go sets no limit; more are no duration that anyone means."""
+_NANOSECONDS = {"h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "μs": 10**3, "ns": 1}
+_LONGEST_SECONDS = (1 << 63) // 10**9
+"""Go counts nanoseconds in 63 bits."""
+_PERCENT = pattern(r"([0-9]{1,6})(?:\.([0-9]{1,4}))?%\Z")
+
+DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_DNS_LABEL = pattern(DNS_LABEL + r"\Z")
+_DNS_SUBDOMAIN = pattern(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
+_HOST_PATH = pattern(r"(?=.{1,1024}\Z)(/|(/[A-Za-z0-9._+@-]+)+/?)\Z")
+_LABEL_NAME = pattern(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
+
+
+class Share(Record):
+    """A size that is either absolute (`bytes`) or a part of something (`percent`, in hundredths of a percent)."""
+
+    bytes: int | None = None
+    percent_hundredths: int | None = None
+
+    def of(self, whole_bytes: int) -> int:
+        """The size in bytes, rounded up, as a part of `whole_bytes`."""
+        if self.bytes is not None:
+            return self.bytes
+        return -(-whole_bytes * (self.percent_hundredths or 0) // 10_000)
+
+
+def parse_quantity(value: object) -> int | None:
+    """Bytes of a Kubernetes quantity (`3500Mi`, `80Gi`, `2G`, `2.3Gi`, `1e9`, a bare integer); None unless positive.
+
+    A part of a byte counts as a whole one, as in Kubernetes (apimachinery, resource.Quantity.Value). Units below one byte
+    (`m`, `u`, `n`), which Kubernetes also reads, make no sense for the memory of a device and are refused.
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value if 0 < value < 1 << 63 else None
+    match = _QUANTITY.match(value) if isinstance(value, str) else None
+    number = _rounded_up(match.groups(), _SUFFIXES) if match else 0
+    return number if 0 < number < 1 << 63 else None
+
+
+def parse_amount(value: object) -> int | None:
+    """Billionths of any Kubernetes quantity (`500m`, `2Gi`, 0.5), to compare two of them; None for what is none."""
+    match = None if isinstance(value, bool) or not isinstance(value, str | int | float) else _AMOUNT.match(str(value))
+    return _rounded_up(match.groups(), _BILLIONTHS) if match else None
+
+
+def _rounded_up(parts: tuple[str | None, ...], factors: Mapping[str, int]) -> int:
+    whole, fraction, suffix, exponent = (part or "" for part in parts)
+    scaled = int(whole + fraction) * factors[suffix]
+    power = int(exponent or 0) - len(fraction)
+    ten: int = 10 ** abs(power)
+    return scaled * ten if power >= 0 else -(-scaled // ten)
+
+
+def parse_duration(value: object) -> int | None:
+    """Seconds of a Go duration in whole seconds (`10s`, `30m`, `1h30m`, `1.5h`, `0s`); None for anything else."""
+    if not isinstance(value, str) or len(value) > _LONGEST_DURATION or not _DURATION.match(value):
+        return None
+    parts = _DURATION_PARTS.findall(value)
+    total = sum(int(whole + fraction.ljust(9, "0")) * _NANOSECONDS[unit] for whole, fraction, unit in parts)
+    seconds, rest = divmod(total, 10**18)
+    return seconds if not rest and seconds <= _LONGEST_SECONDS else None
+
+
+def parse_percent(value: object) -> int | None:
+    """Hundredths of a percent of `12.5%`; None for anything else."""
+    match = _PERCENT.match(value) if isinstance(value, str) else None
+    return int(match[1]) * 100 + int((match[2] or "0").ljust(4, "0")[:4]) // 100 if match else None
+
+
+def parse_share(value: object) -> Share | None:
+    """A quantity of bytes (zero allowed) or a percentage."""
+    percent = parse_percent(value)
+    if percent is not None:
+        return Share(percent_hundredths=percent)
+    if value in (0, "0") and not isinstance(value, bool):
+        return Share(bytes=0)
+    size = parse_quantity(value)
+    return None if size is None else Share(bytes=size)
+
+
+def show_bytes(size: int) -> str:
+    """A size as a person writes it in an intent: the largest binary unit that divides it (`3500Mi`, `80Gi`)."""
+    for suffix in ("Ti", "Gi", "Mi", "Ki"):
+        if size and size % _SUFFIXES[suffix] == 0:
+            return f"{size // _SUFFIXES[suffix]}{suffix}"
+    return str(size)
+
+
+def is_dns_label(text: str) -> bool:
+    """RFC 1123 label: what Kubernetes takes as a namespace and most object names, at most 63 characters."""
+    return bool(_DNS_LABEL.match(text))
+
+
+def is_dns_subdomain(text: str) -> bool:
+    """RFC 1123 subdomain: what Kubernetes takes as a node name, at most 253 characters."""
+    return len(text) <= 253 and bool(_DNS_SUBDOMAIN.match(text))
+
+
+def is_label_key(text: str) -> bool:
+    """A label key: an optional DNS prefix and `/`, then a name of at most 63 characters."""
+    prefix, slash, name = text.rpartition("/")
+    return bool(_LABEL_NAME.match(name)) and (not slash or is_dns_subdomain(prefix))
+
+
+def is_label_value(text: str) -> bool:
+    """A label value: empty, or as the name part of a key."""
+    return text == "" or bool(_LABEL_NAME.match(text))
+
+
+def is_host_path(text: str) -> bool:
+    """An absolute path that Kubernetes mounts from a node: without `..`, and without what a shell or YAML would change."""
+    return bool(_HOST_PATH.match(text)) and ".." not in text.split("/")

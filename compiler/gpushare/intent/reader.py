@@ -1,0 +1,258 @@
+"""From a document that passed the schema to the Intent: every default filled, every word a value.
+
+Total for such documents. Every default of the language stands here or in the types of `intent`, and is part of v1 for ever.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar, assert_never
+
+from gpushare.core.units import Share, parse_duration, parse_quantity, parse_share
+from gpushare.intent.types import (
+    Action,
+    Admission,
+    AdmissionMode,
+    AdmissionScope,
+    Balanced,
+    CapValue,
+    CapWord,
+    Driver,
+    Enforcement,
+    Exclusive,
+    Expression,
+    Goal,
+    Instances,
+    Intent,
+    Layout,
+    LayoutGroup,
+    Mechanism,
+    Memory,
+    MemoryEach,
+    Mig,
+    MigStrategy,
+    Mode,
+    MostInstances,
+    Mps,
+    NodeSelector,
+    OnBusy,
+    Operator,
+    Partitioner,
+    Platform,
+    Pool,
+    Quota,
+    Require,
+    Rollout,
+    SharePlacement,
+    Sharing,
+    Stack,
+    TimeSlicing,
+)
+
+Document = Mapping[str, Any]
+
+
+def build(document: Document) -> Intent:
+    """The intent that a document asks for, with every default. Total for documents that `schema.check` lets pass."""
+    spec: Document = document["spec"]
+    return Intent(
+        name=document["metadata"]["name"],
+        pools=tuple(_pool(name, pool) for name, pool in spec["pools"].items()),
+        kubernetes=_version(spec.get("kubernetes", "1.30")),
+        namespace=spec.get("namespace", "gpu-system"),
+        platform=_platform(spec.get("platform", {})),
+        quotas=tuple(
+            _quota(namespace, pool, limit)
+            for namespace, limits in spec.get("quotas", {}).items()
+            for pool, limit in limits.items()
+        ),
+        admission=_admission(spec.get("admission", {})),
+        accepted=tuple(spec.get("accept", {}).items()),
+        monitoring=spec.get("monitoring", {}),
+        gitops=spec.get("gitops", {}),
+        cards=spec.get("cards", {}),
+    )
+
+
+def _version(text: str) -> tuple[int, int] | None:
+    found = re.match(r"1\.(0|[1-9][0-9]{0,2})\Z", text)
+    return (1, int(found[1])) if found else None
+
+
+def _platform(document: Document) -> Platform:
+    driver = document.get("driver")
+    return Platform(
+        stack=Stack(document.get("stack", "gpu-operator")),
+        version=document.get("version"),
+        partitioner=Partitioner(document.get("partitioner", "gpushare")),
+        driver=None if driver is None else Driver(**driver),
+        registry=document.get("registry"),
+        image_pull_secrets=tuple(document.get("imagePullSecrets", ())),
+        namespaces=tuple(document.get("namespaces", ())),
+        values=_in_order(document.get("values", {})),
+    )
+
+
+def _in_order(value: Any) -> Any:
+    """The value with the keys of every mapping in order."""
+    if isinstance(value, dict):
+        return {key: _in_order(value[key]) for key in sorted(value)}
+    return [_in_order(item) for item in value] if isinstance(value, list) else value
+
+
+def _admission(document: Document) -> Admission:
+    return Admission(
+        mode=AdmissionMode(document.get("enforce", "deny")),
+        scope=AdmissionScope(document.get("scope", "tenants")),
+        localhost_profiles=tuple(document.get("localhostProfiles", ())),
+    )
+
+
+def _pool(name: str, document: Document) -> Pool:
+    return Pool(
+        name=name,
+        card=document["card"],
+        nodes=_nodes(document["nodes"]),
+        gpus_per_node=int(document["gpusPerNode"]),
+        sharing=_sharing(document["sharing"]),
+        priority=int(document.get("priority", 0)),
+        memory=_memory(document.get("memory", {})),
+        enforcement=_enforcement(document.get("enforcement", {})),
+        rollout=_rollout(document.get("rollout", {})),
+        require=_require(document.get("require", {})),
+        namespaces=tuple(document.get("namespaces", ())),
+        tolerations=tuple(map(_toleration, document.get("tolerations", ()))),
+        is_default=document.get("default", False),
+    )
+
+
+def _toleration(document: Document) -> Document:
+    """The toleration with its fields in Kubernetes' order: the user's must make no difference to the bundle."""
+    seconds = document.get("tolerationSeconds")
+    whole = document if seconds is None else {**document, "tolerationSeconds": int(seconds)}
+    return {field: whole[field] for field in ("key", "operator", "value", "effect", "tolerationSeconds") if field in whole}
+
+
+def _nodes(document: Document) -> NodeSelector:
+    expected = document.get("expected")
+    return NodeSelector(
+        match_labels=tuple(sorted(document.get("matchLabels", {}).items())),
+        match_expressions=tuple(
+            Expression(key=part["key"], operator=Operator(part["operator"]), values=tuple(part.get("values", ())))
+            for part in document.get("matchExpressions", ())
+        ),
+        names=tuple(document.get("names", ())),
+        expected=None if expected is None else int(expected),
+    )
+
+
+def _sharing(document: Document) -> Sharing:
+    mode = Mode(document["mode"])
+    rename, placement = document.get("rename", True), SharePlacement(document.get("placement", "spread"))
+    match mode:
+        case Mode.EXCLUSIVE:
+            return Exclusive()
+        case Mode.TIME_SLICING:
+            return TimeSlicing(replicas=int(document["replicas"]), rename=rename, placement=placement)
+        case Mode.MPS:
+            return Mps(replicas=int(document["replicas"]), rename=rename, placement=placement)
+        case Mode.MIG:
+            replicas = document.get("replicas", {})
+            return Mig(
+                wanted=_wanted(document),
+                strategy=MigStrategy(document.get("strategy", "mixed")),
+                replicas=_counts(replicas) if isinstance(replicas, dict) else int(replicas),
+                rename=rename,
+                placement=placement,
+            )
+    assert_never(mode)
+
+
+def _wanted(document: Document) -> Layout | tuple[LayoutGroup, ...] | Goal:
+    if "layout" in document:
+        return _layout(document["layout"])
+    if "layouts" in document:
+        return tuple(
+            LayoutGroup(gpus=tuple(int(index) for index in group["gpus"]), layout=_layout(group["layout"]))
+            for group in document["layouts"]
+        )
+    goal = document["goal"]
+    if isinstance(goal, str):
+        return MostInstances() if goal == "most-instances" else Balanced()
+    return Instances(count=int(goal["instances"])) if "instances" in goal else MemoryEach(size_bytes=_bytes(goal["memory"]))
+
+
+def _layout(document: Document | str) -> Layout:
+    return () if isinstance(document, str) else _counts(document)
+
+
+def _counts(document: Document) -> tuple[tuple[str, int], ...]:
+    return tuple((name, int(count)) for name, count in document.items())
+
+
+def _bytes(value: str | float) -> int:
+    return _known(parse_quantity(value if isinstance(value, str) else int(value)), value)
+
+
+def _share(value: str | float) -> Share:
+    return _known(parse_share(value if isinstance(value, str) else int(value)), value)
+
+
+def _seconds(value: str) -> int:
+    return _known(parse_duration(value), value)
+
+
+_T = TypeVar("_T")
+
+
+def _known(parsed: _T | None, value: object) -> _T:
+    if parsed is None:
+        raise AssertionError(f"the schema let {value!r} pass, but the parser does not read it")
+    return parsed
+
+
+def _memory(document: Document) -> Memory:
+    cap, reserve = document.get("cap"), document.get("reserve")
+    by_profile = tuple((name, _cap(value)) for name, value in cap.items()) if isinstance(cap, dict) else None
+    return Memory(
+        cap=None if cap is None else by_profile or _cap(cap),
+        reserve=None if reserve is None else _share(reserve),
+        oversubscribe_percent=int(document.get("oversubscribe", "100%").removesuffix("%")),
+    )
+
+
+def _cap(value: str | float) -> CapValue:
+    return CapWord(value) if value in ("even", "none") else _bytes(value)
+
+
+def _enforcement(document: Document) -> Enforcement:
+    notice = document.get("notice", "none")
+    return Enforcement(
+        action=Action(document.get("action", "kill")),
+        grace_seconds=_seconds(document.get("grace", "10s")),
+        tolerance=_share(document.get("tolerance", 0)),
+        mechanism=Mechanism(document.get("mechanism", "auto")),
+        notice_seconds=None if notice == "none" else _seconds(notice),
+    )
+
+
+def _rollout(document: Document) -> Rollout:
+    most = document.get("maxUnavailable", 1)
+    return Rollout(
+        max_unavailable=most if isinstance(most, str) else int(most),
+        on_busy=OnBusy(document.get("onBusy", "wait")),
+        drain_timeout_seconds=_seconds(document.get("drainTimeout", "30m")),
+    )
+
+
+def _require(document: Document) -> Require:
+    memory = document.get("memory")
+    least = None if memory is None else _bytes(memory)
+    return Require(nvlink=document.get("nvlink"), ecc=document.get("ecc"), memory_bytes=least)
+
+
+def _quota(namespace: str, pool: str, limit: Document | float) -> Quota:
+    if not isinstance(limit, dict):
+        return Quota(namespace=namespace, pool=pool, shares=int(limit))  # type: ignore[arg-type]  # the schema: a number or a mapping
+    if "memory" in limit:
+        return Quota(namespace=namespace, pool=pool, memory_bytes=_bytes(limit["memory"]))
+    return Quota(namespace=namespace, pool=pool, per_resource=_counts(limit))

@@ -1,0 +1,365 @@
+"""The cluster intent as values: what the user asked for, every default filled, nothing yet judged against a card.
+
+Owns the Intent type and its building from a document that passed the schema; `build` is total for those. Units are in
+the names. Every default here is part of v1 for ever: changing one would relabel every node.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from gpushare.core.record import NOTHING, Record
+from gpushare.core.units import Share
+
+
+class Stack(StrEnum):
+    """Which upstream chart serves the shares."""
+
+    GPU_OPERATOR = "gpu-operator"
+    DEVICE_PLUGIN = "device-plugin"
+    EXISTING = "existing"
+
+
+class Partitioner(StrEnum):
+    """Who brings GPUs to their MIG layout."""
+
+    GPUSHARE = "gpushare"
+    MIG_MANAGER = "mig-manager"
+
+
+class Mode(StrEnum):
+    """How a pool shares its GPUs."""
+
+    EXCLUSIVE = "exclusive"
+    TIME_SLICING = "time-slicing"
+    MPS = "mps"
+    MIG = "mig"
+
+
+class SharePlacement(StrEnum):
+    """Which device gets the next share: `spread` the emptiest, `pack` the fullest."""
+
+    SPREAD = "spread"
+    PACK = "pack"
+
+
+class MigStrategy(StrEnum):
+    """How the device plugin names MIG instances: `mixed` by profile, `single` all as nvidia.com/gpu."""
+
+    MIXED = "mixed"
+    SINGLE = "single"
+
+
+class Operator(StrEnum):
+    """Operators of label expressions, as in Kubernetes node affinity."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+class CapWord(StrEnum):
+    """Memory caps that are not a size."""
+
+    EVEN = "even"
+    NONE = "none"
+
+
+class Action(StrEnum):
+    """What happens to a container over its cap."""
+
+    KILL = "kill"
+    EVICT = "evict"
+    WARN = "warn"
+    NONE = "none"
+
+
+class Mechanism(StrEnum):
+    """What enforces the cap; `auto` is the strongest that the node has."""
+
+    AUTO = "auto"
+    DRIVER = "driver"
+    MPS = "mps"
+    WATCHER = "watcher"
+
+
+class OnBusy(StrEnum):
+    """What a change does when the GPUs it must touch are in use."""
+
+    WAIT = "wait"
+    EVICT = "evict"
+    FAIL = "fail"
+
+
+class AdmissionMode(StrEnum):
+    """How admission policies treat a violation."""
+
+    DENY = "deny"
+    WARN = "warn"
+    AUDIT = "audit"
+    NONE = "none"
+
+
+class AdmissionScope(StrEnum):
+    """Whose pods admission refuses: those of tenants, or those of every namespace but the platform's."""
+
+    TENANTS = "tenants"
+    CLUSTER = "cluster"
+
+
+class Expression(Record):
+    """One requirement on one node label."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+
+class NodeSelector(Record):
+    """Which nodes a pool has: all parts that are given must hold. `names` empty: any name."""
+
+    match_labels: tuple[tuple[str, str], ...] = ()
+    match_expressions: tuple[Expression, ...] = ()
+    names: tuple[str, ...] = ()
+    expected: int | None = None
+
+    @property
+    def count(self) -> int | None:
+        """How many nodes capacity is reported for: the names' number, else `expected`, else unknown."""
+        return len(self.names) if self.names else self.expected
+
+
+class Exclusive(Record):
+    """Whole GPUs."""
+
+
+class TimeSlicing(Record):
+    """Every GPU offered `replicas` times, one after the other in time, without memory isolation."""
+
+    replicas: int
+    rename: bool = True
+    placement: SharePlacement = SharePlacement.SPREAD
+
+
+class Mps(Record):
+    """Every GPU offered `replicas` times through the device plugin's MPS daemon."""
+
+    replicas: int
+    rename: bool = True
+    placement: SharePlacement = SharePlacement.SPREAD
+
+
+Layout = tuple[tuple[str, int], ...]
+"""A MIG layout: (profile name, count) in the user's order, counts ≥ 1; the empty tuple is `none`, a whole GPU."""
+
+
+class LayoutGroup(Record):
+    """GPUs of a node, by index, that get the same layout."""
+
+    gpus: tuple[int, ...]
+    layout: Layout
+
+
+class MostInstances(Record):
+    """Goal: as many instances as the card allows."""
+
+
+class Balanced(Record):
+    """Goal: sizes side by side, as the field's `all-balanced`."""
+
+
+class Instances(Record):
+    """Goal: exactly `count` instances, the smallest of them as large as can be."""
+
+    count: int
+
+
+class MemoryEach(Record):
+    """Goal: the most instances with at least `size_bytes` usable each."""
+
+    size_bytes: int
+
+
+Goal = MostInstances | Balanced | Instances | MemoryEach
+
+
+class Mig(Record):
+    """Hardware partitions: `wanted` is one layout for all GPUs, groups by index, or a goal that the compiler resolves.
+
+    `replicas` adds time-slicing: one number for every profile, or (profile, number) pairs; empty: none.
+    """
+
+    wanted: Layout | tuple[LayoutGroup, ...] | Goal
+    strategy: MigStrategy = MigStrategy.MIXED
+    replicas: int | tuple[tuple[str, int], ...] = ()
+    rename: bool = True
+    placement: SharePlacement = SharePlacement.SPREAD
+
+
+Sharing = Exclusive | TimeSlicing | Mps | Mig
+
+CapValue = int | CapWord
+"""A cap: bytes, `even` or `none`."""
+
+
+class Memory(Record):
+    """Memory caps of a pool. `cap` None: not given (`even` where devices are shared). A tuple maps MIG profiles to caps.
+
+    `reserve` None: the default, the larger of 3 % and 256 MiB.
+    """
+
+    cap: CapValue | tuple[tuple[str, CapValue], ...] | None = None
+    reserve: Share | None = None
+    oversubscribe_percent: int = 100
+
+
+class Enforcement(Record):
+    """How a cap is held. `tolerance` is bytes or a percentage of the cap.
+
+    `notice_seconds`: how long after its warning a container that ran before its pool had a cap stays exempt; None: always.
+    """
+
+    action: Action = Action.KILL
+    grace_seconds: int = 10
+    tolerance: Share = Share(bytes=0)
+    mechanism: Mechanism = Mechanism.AUTO
+    notice_seconds: int | None = None
+
+
+class Rollout(Record):
+    """How a change reaches nodes. `max_unavailable` is a number of nodes or a percentage such as `10%`."""
+
+    max_unavailable: int | str = 1
+    on_busy: OnBusy = OnBusy.WAIT
+    drain_timeout_seconds: int = 1800
+
+
+class Require(Record):
+    """What the card must have. None: not asked."""
+
+    nvlink: bool | None = None
+    ecc: bool | None = None
+    memory_bytes: int | None = None
+
+
+class Pool(Record):
+    """Nodes of one card model, shared in one way. `is_default`: pods that name no pool are sent here."""
+
+    name: str
+    card: str
+    nodes: NodeSelector
+    gpus_per_node: int
+    sharing: Sharing
+    priority: int = 0
+    memory: Memory = Memory()
+    enforcement: Enforcement = Enforcement()
+    rollout: Rollout = Rollout()
+    require: Require = Require()
+    namespaces: tuple[str, ...] = ()
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    is_default: bool = False
+
+    @property
+    def mode(self) -> Mode:
+        """The pool's mode as the user wrote it."""
+        match self.sharing:
+            case Exclusive():
+                return Mode.EXCLUSIVE
+            case TimeSlicing():
+                return Mode.TIME_SLICING
+            case Mps():
+                return Mode.MPS
+            case Mig():
+                return Mode.MIG
+
+
+class Driver(Record):
+    """The GPU driver that the operator installs; None fields are the operator's own choice."""
+
+    repository: str | None = None
+    image: str | None = None
+    version: str | None = None
+
+
+class Platform(Record):
+    """The upstream stack beside gpushare. `driver` None: drivers are on the nodes. `version` None: the newest known.
+
+    `namespaces`: where the platform's own pods run, besides kube-system and the bundle's namespace.
+    """
+
+    stack: Stack = Stack.GPU_OPERATOR
+    version: str | None = None
+    partitioner: Partitioner = Partitioner.GPUSHARE
+    driver: Driver | None = None
+    registry: str | None = None
+    image_pull_secrets: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    values: Mapping[str, Any] = NOTHING
+
+    @property
+    def runtime_class(self) -> str:
+        """The class whose runtime injects driver and devices, as the upstream chart has it; empty: the node's default runtime.
+
+        Upstream of an existing plugin is unknown: where it works without a class, our pods and tenants' do.
+        """
+        chosen: str | None = None
+        if self.stack is Stack.GPU_OPERATOR:
+            chosen = self.values.get("operator", {}).get("runtimeClass") or "nvidia"  # the CRD's default for what is empty
+        elif self.stack is Stack.DEVICE_PLUGIN:
+            chosen = self.values.get("runtimeClassName")
+        return chosen or ""
+
+
+class Admission(Record):
+    """What admission policies do, to whom, and which AppArmor profiles of type Localhost tenants may use."""
+
+    mode: AdmissionMode = AdmissionMode.DENY
+    scope: AdmissionScope = AdmissionScope.TENANTS
+    localhost_profiles: tuple[str, ...] = ()
+
+
+class Quota(Record):
+    """What one namespace may hold of one pool.
+
+    Exactly one of the three is set: `shares` (a bare count), `per_resource` ((name as the user wrote it, count) pairs: a MIG
+    profile name), `memory_bytes`.
+    """
+
+    namespace: str
+    pool: str
+    shares: int | None = None
+    per_resource: tuple[tuple[str, int], ...] = ()
+    memory_bytes: int | None = None
+
+
+class Intent(Record):
+    """One cluster. `pools` and `quotas` are in the user's order; `cards` are card documents keyed by id.
+
+    `accepted` are the warnings that the user means: (code, reason) pairs.
+
+    `kubernetes` is None where the text is no version; a rule says so.
+    """
+
+    name: str
+    pools: tuple[Pool, ...]
+    kubernetes: tuple[int, int] | None = (1, 30)
+    namespace: str = "gpu-system"
+    platform: Platform = Platform()
+    quotas: tuple[Quota, ...] = ()
+    admission: Admission = Admission()
+    accepted: tuple[tuple[str, str], ...] = ()
+    monitoring: Mapping[str, Any] = NOTHING
+    gitops: Mapping[str, Any] = NOTHING
+    cards: Mapping[str, Any] = NOTHING
+
+    @property
+    def platform_namespaces(self) -> tuple[str, ...]:
+        """The namespaces of the platform's own pods, sorted: one list for admission and enforcement."""
+        return tuple(sorted({"kube-system", self.namespace, *self.platform.namespaces}))
+
+    @property
+    def tenant_namespaces(self) -> tuple[str, ...]:
+        """The namespaces that pools and quotas name, sorted."""
+        named = (namespace for pool in self.pools for namespace in pool.namespaces)
+        return tuple(sorted({*named, *(quota.namespace for quota in self.quotas)}))

@@ -1,0 +1,1 @@
+"""Which nodes a pool covers: labels and selectors."""

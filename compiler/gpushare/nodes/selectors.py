@@ -1,0 +1,229 @@
+"""Which nodes belong to which pool: satisfiable selectors, clashes of pools, and the node affinity of a pool's DaemonSet.
+
+Exact, and pure. A node belongs to a pool if the pool's labels match it and either the pool names it, or the pool names no
+nodes and no pool names this one; and if no pool of higher priority has it. Judges nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, reduce
+from itertools import chain
+from operator import or_
+from typing import Any
+
+from gpushare.intent.types import NodeSelector, Pool
+from gpushare.nodes import labels
+from gpushare.nodes.labels import Region, Values
+
+POOL_LABEL = "gpushare.dev/pool"
+"""The node label that the node runtime keeps: the pool that the node is, or was until it has been released."""
+
+MAX_ALTERNATIVES = 64
+"""How many terms the negation of pools with higher priority may need. A scheduler tries every term on every node."""
+
+MAX_WORK = 40_000
+"""Cuts of a pool of higher priority out of an alternative, and halves of comparisons, in all pools: about a second."""
+
+MAX_LEAVING_NAMES = 256
+"""How many nodes that other pools name are kept from a pool whose label they still carry; more would be pools times names."""
+
+
+def region(selector: NodeSelector) -> Region | None:
+    """What the selector asks of labels; None if nothing can satisfy it. Names are left out."""
+    exact = ((key, Values(absent=False, others=False, listed=frozenset((value,)))) for key, value in selector.match_labels)
+    return labels.conjunction(chain(exact, ((e.key, labels.values_of(e)) for e in selector.match_expressions)))
+
+
+def satisfiable(selector: NodeSelector) -> bool:
+    """Whether a node can exist that satisfies the selector."""
+    return region(selector) is not None
+
+
+def overlap(one: NodeSelector, other: NodeSelector) -> bool:
+    """Whether one node can satisfy both selectors. A node that one of them names is never the other's by labels alone."""
+    if bool(one.names) != bool(other.names) or (one.names and not set(one.names) & set(other.names)):
+        return False
+    first, second = region(one), region(other)
+    return first is not None and second is not None and labels.meets(first, second)
+
+
+def clashes(pools: Sequence[Pool]) -> Iterator[tuple[Pool, Pool]]:
+    """Every pair of pools of equal priority that can have the same node: earlier and later one, in the later one's order."""
+    seen: dict[tuple[int, bool], _Seen] = {}
+    for pool in pools:
+        own = region(pool.nodes)
+        if own is None:
+            continue
+        peers = seen.setdefault((pool.priority, bool(pool.nodes.names)), _Seen())
+        yield from ((earlier, pool) for earlier in peers.overlapping(pool, own))
+        peers.add(pool, own)
+
+
+def terms(pool: Pool, pools: Sequence[Pool]) -> tuple[Mapping[str, Any], ...]:
+    """The nodeSelectorTerms of one pool's DaemonSet. For all pools of an intent, ask one `Territories`: it is much cheaper."""
+    return Territories(pools).terms(pool)
+
+
+class _Seen:
+    """Pools met so far, found again by a name that they share with a pool or by the label values that they ask for.
+
+    Pools by the thousand usually differ in the value of one label, so a pool is compared only with those that ask for its
+    own values of the labels that it pins, or leave them open. Sets of pools are the bits of a number: pools by the thousand
+    are met with a few operations on a few hundred bytes.
+    """
+
+    def __init__(self) -> None:
+        self._pools: list[tuple[Pool, Region]] = []
+        self._by_name: dict[str, list[int]] = {}
+        self._by_value: dict[tuple[str, str], int] = {}
+        self._pinning: dict[str, int] = {}
+
+    def add(self, pool: Pool, own: Region) -> None:
+        number = len(self._pools)
+        self._pools.append((pool, own))
+        for name in dict.fromkeys(pool.nodes.names):
+            self._by_name.setdefault(name, []).append(number)
+        for key, values in own.items():
+            if values.pinned:
+                self._pinning[key] = self._pinning.get(key, 0) | 1 << number
+                for value in values.listed:
+                    self._by_value[key, value] = self._by_value.get((key, value), 0) | 1 << number
+
+    def overlapping(self, pool: Pool, own: Region) -> Iterator[Pool]:
+        """The pools that can have a node of `pool`, oldest first."""
+        for number in self._candidates(pool, own):
+            other, theirs = self._pools[number]
+            if labels.meets(own, theirs):
+                yield other
+
+    def _candidates(self, pool: Pool, own: Region) -> Iterator[int]:
+        if pool.nodes.names:
+            yield from sorted({number for name in pool.nodes.names for number in self._by_name.get(name, ())})
+            return
+        left = (1 << len(self._pools)) - 1
+        for key, values in own.items():
+            if values.pinned:
+                alike = reduce(or_, (self._by_value.get((key, value), 0) for value in values.listed))
+                left &= alike | ~self._pinning.get(key, 0)
+        while left:
+            lowest = left & -left
+            yield lowest.bit_length() - 1
+            left ^= lowest
+
+
+class Territories:
+    """The nodes of each pool of one intent, once pools of higher priority and pools that name nodes have theirs."""
+
+    def __init__(self, pools: Sequence[Pool]) -> None:
+        self._regions = {pool.name: region(pool.nodes) for pool in pools}
+        self._naming: dict[str, list[Pool]] = {}
+        for pool in pools:
+            for name in dict.fromkeys(pool.nodes.names):
+                self._naming.setdefault(name, []).append(pool)
+        self._name_bytes = sum(len(name) for name in self._naming)
+        self._work = 0
+        self._owned: dict[str, tuple[tuple[str | None, Region], ...] | None] = {}
+        self._left = self._by_priority([pool for pool in pools if not pool.nodes.names])
+
+    def _by_priority(self, pools: Sequence[Pool]) -> dict[str, tuple[Region, ...] | None]:
+        """For each pool without names: what pools of higher priority leave of it."""
+        left: dict[str, tuple[Region, ...] | None] = {}
+        seen, waiting = _Seen(), list[tuple[Pool, Region]]()
+        for pool in sorted(pools, key=lambda pool: -pool.priority):
+            own = self._regions[pool.name]
+            if own is None:
+                continue
+            if waiting and waiting[0][0].priority != pool.priority:
+                for peer in waiting:
+                    seen.add(*peer)
+                waiting = []
+            left[pool.name] = self._less(own, (self._known(other) for other in seen.overlapping(pool, own)))
+            waiting.append((pool, own))
+        return left
+
+    def _known(self, pool: Pool) -> Region:
+        own = self._regions[pool.name]
+        return {} if own is None else own
+
+    def _less(self, own: Region, taken: Iterable[Region]) -> tuple[Region, ...] | None:
+        """What is left of a region; None for more than MAX_ALTERNATIVES pieces. Takes no more of `taken` than it needs."""
+        left: tuple[Region, ...] = (own,)
+        for other in taken:
+            cut = [part for piece in left for part in labels.subtract(piece, other)]
+            self._work += len(left) + len(cut) ** 2 // 2
+            left = labels.without_covered(cut)
+            if not left:
+                break
+            if len(left) > MAX_ALTERNATIVES or self._work > MAX_WORK:
+                return None
+        return left
+
+    def owned(self, pool: Pool) -> tuple[tuple[str | None, Region], ...] | None:
+        """The pool's nodes as (node name or None for any unnamed one, labels); None where that would take too many terms.
+
+        The empty tuple means that the pool can have no node, because its selector is empty or others take all.
+        """
+        if pool.name not in self._owned:
+            self._owned[pool.name] = self._pieces(pool)
+        return self._owned[pool.name]
+
+    def _pieces(self, pool: Pool) -> tuple[tuple[str | None, Region], ...] | None:
+        own = self._regions[pool.name]
+        if own is None:
+            return ()
+        if not pool.nodes.names:
+            left = self._left[pool.name]
+            return None if left is None else tuple((None, piece) for piece in left)
+        pieces: list[tuple[str | None, Region]] = []
+        for name in dict.fromkeys(pool.nodes.names):
+            rivals = [other for other in self._naming[name] if other.priority > pool.priority]
+            taken = [theirs for other in rivals if (theirs := self._regions[other.name]) is not None]
+            left = self._less(own, taken) if taken else (own,)
+            if left is None:
+                return None
+            pieces += ((name, piece) for piece in left)
+        return tuple(pieces)
+
+    def foreign_bytes(self, pool: Pool, each: int) -> int:
+        """Bytes that exclude the nodes which other pools name, in all terms: the names' lengths, `each` added to every one.
+
+        A pool that names its own nodes excludes others' only from those that still carry its label.
+        """
+        own = set(pool.nodes.names)
+        foreign = len(self._naming) - len(own)
+        once = self._name_bytes + each * foreign - sum(map(len, own))
+        from_leaving = once if foreign <= MAX_LEAVING_NAMES else 0
+        return from_leaving if own else from_leaving + once * len(self.owned(pool) or ())
+
+    def terms(self, pool: Pool) -> tuple[Mapping[str, Any], ...]:
+        """The nodeSelectorTerms of the pool's DaemonSet: the nodes it owns, and those that still carry its label.
+
+        The second kind is needed to release a node that has left. Nodes that another pool names are in neither, as long as the
+        names are few: among thousands, one that moved carries its old label until the node runtime has handed it over,
+        as every node does that moves between labels. A name can be told only by `matchFields`, with one value each (the API
+        server refuses more): kubernetes.io/hostname is another thing than the node's name on some clouds, and would let a
+        named node in. Total where `owned` is not None.
+        """
+        leaving = {"key": POOL_LABEL, "operator": "In", "values": [pool.name]}
+        own = self.owned(pool) or ()
+        few = len(self._naming) - len(set(pool.nodes.names)) <= MAX_LEAVING_NAMES
+        foreign = self._foreign(pool) if few or not pool.nodes.names else []
+        owned = ((labels.requirements(piece), [_field("In", name)] if name else foreign) for name, piece in own)
+        return (*(_term(expressions, fields) for expressions, fields in owned), _term([leaving], foreign if few else []))
+
+    def _foreign(self, pool: Pool) -> list[dict[str, Any]]:
+        """One requirement for each node that other pools name and this one does not."""
+        named = set(pool.nodes.names)
+        return [entry for entry in self._excluded if entry["values"][0] not in named] if named else self._excluded
+
+    @cached_property
+    def _excluded(self) -> list[dict[str, Any]]:
+        """One requirement for each name. Pools that name thousands of nodes and stand alone never ask for it."""
+        return [_field("NotIn", name) for name in sorted(self._naming)]
+
+
+def _field(operator: str, name: str) -> dict[str, Any]:
+    return {"key": "metadata.name", "operator": operator, "values": [name]}
+
+
+def _term(expressions: list[dict[str, Any]], fields: list[dict[str, Any]]) -> dict[str, Any]:
+    return {key: part for key, part in (("matchExpressions", expressions), ("matchFields", fields)) if part}

@@ -1,0 +1,158 @@
+"""What one node of a pool becomes: its GPUs, the devices they offer, and the two upstream configs that say so.
+
+Owns the per-node types of the Plan and their computation from an Intent that passed the rules. A shape holds nothing of
+the pool but its card, sharing and memory, so a thousand pools that share alike are worked out once.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from gpushare import mig
+from gpushare.catalog.cards import Card
+from gpushare.core.record import Record
+from gpushare.intent.types import Layout, Pool
+from gpushare.mig import Instance
+from gpushare.sharing import caps, plugin_configs, shares
+from gpushare.sharing.shares import Kind
+
+
+class GpuPlan(Record):
+    """What one GPU of a node becomes. No instances and `mig_enabled` False: a whole GPU."""
+
+    index: int
+    mig_enabled: bool
+    instances: tuple[Instance, ...]
+
+
+class DevicePlan(Record):
+    """One device that the plugin will offer: a whole GPU (`profile` None) or an instance.
+
+    `memory_mib` is the smallest catalogued memory, None when unknown; `cap_mib` is what one container may use, None for no cap.
+    """
+
+    gpu: int
+    resource: str
+    profile: str | None
+    start: int
+    size: int
+    memory_mib: int | None
+    replicas: int
+    cap_mib: int | None
+
+
+class SharingProfile(Record):
+    """One device-plugin config. `key` is `<mode>-<8 hex of the content>`; the ConfigMap has `<key>-a` and `<key>-b`."""
+
+    key: str
+    config: Mapping[str, Any]
+
+
+class MigConfig(Record):
+    """One mig-parted config: its name (a label value) and its entries."""
+
+    name: str
+    entries: tuple[Mapping[str, Any], ...]
+
+
+class NodeShape(Record):
+    """One node, resolved. `kinds` are what `devices` are offered as; `layouts` belong to the GPU indexes.
+
+    `samples` are the first device of each profile: all others differ from one of them in their place alone.
+    """
+
+    layouts: tuple[Layout, ...]
+    kinds: tuple[Kind, ...]
+    gpus: tuple[GpuPlan, ...]
+    devices: tuple[DevicePlan, ...]
+    samples: tuple[DevicePlan, ...]
+    profile: SharingProfile
+    mig_config: MigConfig | None
+
+
+class NodeShapes:
+    """The shapes of one compilation. Cards are told apart by id, which is unique within it."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[Hashable, NodeShape] = {}
+        self._placements: dict[tuple[str, Layout], tuple[Instance, ...]] = {}
+
+    def of(self, pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
+        """The shape of the pool's nodes; `pinned` is the answer to the pool's goal that the lock file remembers.
+
+        A ValueError is a bug: the rules let something pass that cannot be resolved.
+        """
+        key = (card.id, pool.gpus_per_node, pool.sharing, pool.memory, pinned)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = self._resolve(pool, card, pinned)
+        return shape
+
+    def _resolve(self, pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
+        layouts = shares.layouts(pool, card, pinned)
+        if layouts is None:
+            raise ValueError(f"pool {pool.name}: no layout")
+        kinds = shares.kinds(pool, card, layouts)
+        gpus = tuple(
+            GpuPlan(index=index, mig_enabled=bool(layout), instances=self._place(card, layout))
+            for index, layout in enumerate(layouts)
+        )
+        devices = _devices(pool, card, gpus, kinds)
+        config = plugin_configs.plugin_config(pool.sharing, kinds)
+        mig_parted = plugin_configs.mig_parted_config(pool.sharing, card, layouts)
+        return NodeShape(
+            layouts=layouts,
+            kinds=kinds,
+            gpus=gpus,
+            devices=devices,
+            samples=_samples(devices),
+            profile=SharingProfile(key=plugin_configs.profile_key(pool.mode, config), config=config),
+            mig_config=MigConfig(name=mig_parted[0], entries=mig_parted[1]) if mig_parted else None,
+        )
+
+    def _place(self, card: Card, layout: Layout) -> tuple[Instance, ...]:
+        if not layout or card.mig is None:
+            return ()
+        known = self._placements.get((card.id, layout))
+        if known is not None:
+            return known
+        placed = mig.place(card.mig, layout)
+        if placed is None:
+            raise ValueError(f"layout {dict(layout)} does not fit {card.id}")
+        self._placements[card.id, layout] = placed
+        return placed
+
+
+def _devices(pool: Pool, card: Card, gpus: tuple[GpuPlan, ...], kinds: tuple[Kind, ...]) -> tuple[DevicePlan, ...]:
+    """Every device of a node, by GPU and start."""
+    offered = {kind.profile.name if kind.profile else None: kind for kind in kinds}
+    caps_mib = {name: caps.cap_mib(pool, card, kind.profile, kind.replicas) for name, kind in offered.items()}
+    whole = card.mig.units if card.mig else 1
+
+    def device(gpu: int, name: str | None, start: int, size: int) -> DevicePlan:
+        kind = offered[name]
+        return DevicePlan(
+            gpu=gpu,
+            resource=kind.resource,
+            profile=name,
+            start=start,
+            size=size,
+            memory_mib=kind.memory_mib,
+            replicas=kind.replicas,
+            cap_mib=caps_mib[name],
+        )
+
+    devices: list[DevicePlan] = []
+    for gpu in gpus:
+        if gpu.mig_enabled:
+            placed = sorted(gpu.instances, key=lambda instance: instance.start)
+            devices += [device(gpu.index, item.profile.name, item.start, item.size) for item in placed]
+        else:
+            devices.append(device(gpu.index, None, 0, whole))
+    return tuple(devices)
+
+
+def _samples(devices: tuple[DevicePlan, ...]) -> tuple[DevicePlan, ...]:
+    first: dict[str | None, DevicePlan] = {}
+    for device in devices:
+        first.setdefault(device.profile, device)
+    return tuple(first.values())

@@ -1,0 +1,42 @@
+"""What one pool offers, as plain data: the entry of a pool in the Offer, of which `nodes/pools.yaml` says more.
+
+Field names are a public contract.
+"""
+
+from typing import Any
+
+from gpushare.core.emit import Repeated
+from gpushare.plan.plan import DevicePlan, PoolPlan
+
+
+def entries(pools: tuple[PoolPlan, ...]) -> dict[str, dict[str, Any]]:
+    """The entry of every pool, by pool: resources of all nodes, devices of one."""
+    # Pools that share alike have one tuple of devices between them, which most of the text is made of.
+    devices = {id(pool.devices): pool.devices for pool in pools}
+    listed = {key: Repeated(map(_device, each)) for key, each in devices.items()}
+    return {pool.name: _entry(pool, listed[id(pool.devices)]) for pool in pools}
+
+
+def _entry(pool: PoolPlan, devices: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "card": pool.card.id,
+        "mode": pool.mode.value,
+        "nodes": pool.nodes,
+        "gpusPerNode": pool.pool.gpus_per_node,
+        "profile": pool.profile.key,
+        "resources": {one.name: {"perNode": one.per_node, "total": one.total} for one in pool.resources},
+        "devices": devices,
+    }
+
+
+def _device(device: DevicePlan) -> dict[str, Any]:
+    return {
+        "gpu": device.gpu,
+        "resource": device.resource,
+        "profile": device.profile,
+        "start": device.start,
+        "size": device.size,
+        "memoryMiB": device.memory_mib,
+        "replicas": device.replicas,
+        "capMiB": device.cap_mib,
+    }

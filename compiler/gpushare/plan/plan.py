@@ -1,0 +1,209 @@
+"""What every pool becomes: the Plan, in which nothing is left to decide.
+
+Owns the Plan types and their computation from an Intent that passed the rules; `resolve` is total for those. Placements,
+resource names, counts, caps and profile keys are final here, and the renderers only write them down.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpushare import mig
+from gpushare.bundle.lock import GoalPin, Lock
+from gpushare.catalog.cards import Card, Catalog
+from gpushare.core.record import Record
+from gpushare.intent.types import Intent, Layout, Mig, Mode, Partitioner, Pool, Quota
+from gpushare.nodes import selectors
+from gpushare.plan.node_plan import DevicePlan, GpuPlan, MigConfig, NodeShape, NodeShapes, SharingProfile
+from gpushare.sharing import caps, plugin_configs, shares
+from gpushare.sharing.shares import Kind
+
+__all__ = [
+    "DevicePlan",
+    "GpuPlan",
+    "MigConfig",
+    "Plan",
+    "PoolPlan",
+    "QuotaPlan",
+    "ResourcePlan",
+    "SharingProfile",
+    "goal_question",
+    "resolve",
+]
+
+
+class ResourcePlan(Record):
+    """One extended resource of a node of the pool: how many of it `allocatable` will show."""
+
+    name: str
+    per_node: int
+    total: int | None
+
+
+class PoolPlan(Record):
+    """One pool, resolved.
+
+    `gpus` and `devices` describe one node, `samples` are one device of each profile. `layout_of_goal` is what a goal was
+    resolved to, None where the user gave the layout; `goal_question` is what the lock file pins it under. The tolerance of each
+    cap is `caps.tolerance_mib` of it. `terms` are Kubernetes nodeSelectorTerms.
+    """
+
+    pool: Pool
+    card: Card
+    gpus: tuple[GpuPlan, ...]
+    devices: tuple[DevicePlan, ...]
+    samples: tuple[DevicePlan, ...]
+    resources: tuple[ResourcePlan, ...]
+    profile: SharingProfile
+    mig_config: MigConfig | None
+    layout_of_goal: Layout | None
+    terms: tuple[Mapping[str, Any], ...]
+    goal_question: str = ""
+
+    @property
+    def name(self) -> str:
+        """The pool's name."""
+        return self.pool.name
+
+    @property
+    def mode(self) -> Mode:
+        """The pool's mode."""
+        return self.pool.mode
+
+    @property
+    def nodes(self) -> int | None:
+        """How many nodes capacity is reported for; None when unknown."""
+        return self.pool.nodes.count
+
+
+class QuotaPlan(Record):
+    """The ResourceQuota of one namespace: (`requests.<resource>`, number) pairs, sorted."""
+
+    namespace: str
+    hard: tuple[tuple[str, int], ...]
+
+
+class Plan(Record):
+    """The whole cluster, resolved. `pools` are sorted by name.
+
+    `digest` is the intent document's. `operator_mig_strategy` is the one strategy for gpu-operator, None where pools disagree
+    and each config states its own.
+    """
+
+    intent: Intent
+    digest: str
+    pools: tuple[PoolPlan, ...]
+    quotas: tuple[QuotaPlan, ...]
+    operator_mig_strategy: str | None
+
+
+def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> Plan:
+    """The Plan of an intent that passed the rules. `digest` identifies the intent document; `lock` holds pinned goals."""
+    shapes, territories = NodeShapes(), selectors.Territories(intent.pools)
+    pools = sorted(intent.pools, key=lambda pool: pool.name)
+    resolved: dict[str, tuple[Pool, Card, NodeShape]] = {}
+    for pool in pools:
+        card = _pool_card(pool, catalog)
+        pinned = _pinned(card, lock.goals.get(pool.name), goal_question(intent, pool))
+        resolved[pool.name] = (pool, card, shapes.of(pool, card, pinned))
+    return Plan(
+        intent=intent,
+        digest=digest,
+        pools=tuple(_pool_plan(intent, territories, *parts) for parts in resolved.values()),
+        quotas=_quotas(intent, resolved),
+        operator_mig_strategy=plugin_configs.one_mig_strategy([pool.sharing for pool in pools]),
+    )
+
+
+def goal_question(intent: Intent, pool: Pool) -> str:
+    """What a goal's answer depends on in the intent, as a digest; empty for pools without a goal.
+
+    The catalogue is left out on purpose: a newer gpushare that knows a card better must not repartition nodes. A card that
+    the intent itself describes is part of it.
+    """
+    if not isinstance(pool.sharing, Mig) or isinstance(pool.sharing.wanted, tuple):
+        return ""
+    goal, reserve = pool.sharing.wanted, pool.memory.reserve
+    question = [
+        [pool.card, intent.cards.get(pool.card)],
+        [type(goal).__name__, vars(goal)],
+        pool.sharing.strategy.value,
+        vars(reserve) if reserve else None,
+    ]
+    return plugin_configs.content_hash(question)
+
+
+def pinned_layouts(intent: Intent, catalog: Catalog, lock: Lock) -> dict[str, Layout]:
+    """The layouts that the lock remembers for goals of this intent, by pool: what `resolve` will take."""
+    if not lock.goals:
+        return {}
+    pools = ((pool, catalog.get(pool.card)) for pool in intent.pools if pool.name in lock.goals)
+    found = ((pool.name, card and _pinned(card, lock.goals[pool.name], goal_question(intent, pool))) for pool, card in pools)
+    return {name: layout for name, layout in found if layout}
+
+
+def _pool_card(pool: Pool, catalog: Catalog) -> Card:
+    card = catalog.get(pool.card)
+    if card is None:
+        raise KeyError(pool.card)
+    return card
+
+
+def _pinned(card: Card, pin: GoalPin | None, question: str) -> Layout | None:
+    """The lock's answer to a goal, as long as it answers this question and the card still allows it."""
+    if not question or pin is None or pin.question != question or card.mig is None:
+        return None
+    known = shares.profiles_by_name(card)
+    return pin.layout if all(name in known for name, _ in pin.layout) and mig.fits(card.mig, pin.layout) else None
+
+
+def _pool_plan(intent: Intent, territories: selectors.Territories, pool: Pool, card: Card, shape: NodeShape) -> PoolPlan:
+    question = goal_question(intent, pool)
+    by_mig_manager = intent.platform.partitioner is Partitioner.MIG_MANAGER
+    return PoolPlan(
+        pool=pool,
+        card=card,
+        gpus=shape.gpus,
+        devices=shape.devices,
+        samples=shape.samples,
+        resources=_resources(shape.kinds, pool.nodes.count),
+        profile=shape.profile,
+        mig_config=shape.mig_config if by_mig_manager else None,
+        layout_of_goal=shape.layouts[0] if question else None,
+        terms=territories.terms(pool),
+        goal_question=question,
+    )
+
+
+def _resources(kinds: tuple[Kind, ...], nodes: int | None) -> tuple[ResourcePlan, ...]:
+    per_node = Counter[str]()
+    for kind in kinds:
+        per_node[kind.resource] += kind.per_node
+    return tuple(
+        ResourcePlan(name=name, per_node=number, total=None if nodes is None else number * nodes)
+        for name, number in sorted(per_node.items())
+    )
+
+
+def _quotas(intent: Intent, resolved: Mapping[str, tuple[Pool, Card, NodeShape]]) -> tuple[QuotaPlan, ...]:
+    """ResourceQuotas by namespace; pools that share a resource name are one budget."""
+    hard: dict[str, Counter[str]] = {}
+    for quota in intent.quotas:
+        budget = hard.setdefault(quota.namespace, Counter())
+        for resource, number in _granted(quota, *resolved[quota.pool]):
+            budget[f"requests.{resource}"] += number
+    return tuple(QuotaPlan(namespace=name, hard=tuple(sorted(budget.items()))) for name, budget in sorted(hard.items()))
+
+
+def _granted(quota: Quota, pool: Pool, card: Card, shape: NodeShape) -> Iterator[tuple[str, int]]:
+    """(resource, number) of one quota. Without names the pool has one resource, by a rule."""
+    for name, number in quota.per_resource:
+        kind = shares.find(shape.kinds, name)
+        if kind:
+            yield kind.resource, number
+    only = shape.kinds[0]
+    if quota.shares is not None:
+        yield only.resource, quota.shares
+    elif quota.memory_bytes is not None:
+        cap = caps.cap_mib(pool, card, only.profile, only.replicas)
+        yield only.resource, caps.shares_for(quota.memory_bytes, cap) if cap else 0

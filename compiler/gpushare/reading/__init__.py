@@ -1,0 +1,1 @@
+"""Text to values with positions, and values to schema findings. Knows documents, not GPUs."""

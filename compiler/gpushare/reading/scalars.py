@@ -1,0 +1,79 @@
+"""What an unquoted YAML word means: null, a truth value, a number or text, by the core schema of YAML 1.2.
+
+Owns the typing of plain scalars and the knowledge of where YAML 1.1 readers (PyYAML, and the Go readers of kubectl and
+Helm) would type the same characters otherwise. Knows nothing of documents or positions. Sources of the 1.1 side: PyYAML's
+`resolver.py` and go-yaml's `resolve.go`.
+"""
+
+import re
+
+from gpushare.core.patterns import pattern
+
+_WORDS: dict[str, bool | None] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
+_WORDS |= dict.fromkeys(("true", "True", "TRUE"), True)
+_WORDS |= dict.fromkeys(("false", "False", "FALSE"), False)
+
+_TRUE_FOR_SOME = frozenset({"y", "Y", "yes", "Yes", "YES", "on", "On", "ON"})
+_FALSE_FOR_SOME = frozenset({"n", "N", "no", "No", "NO", "off", "Off", "OFF"})
+
+_INTEGER = pattern(r"(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+)\Z")
+_FLOAT = pattern(r"(?:[-+]?[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?\Z")
+_NOT_FINITE = pattern(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
+# Forms that only some readers take for numbers, after the underscores that go-yaml and PyYAML drop.
+_NUMBER_FOR_SOME = pattern(
+    r"""[-+]?(?: 0[xX][0-9a-fA-F]+ | 0[oO][0-7]+ | 0[bB][01]+            # hexadecimal with sign or X, octal, binary
+             | (?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?      # leading zeros, exponents without point or sign
+             | [1-9][0-9]*(?::[0-5]?[0-9])+                              # base sixty: 12:34
+             | [0-9]+(?::[0-5]?[0-9])+\.[0-9]*
+             )\Z""",
+    re.VERBOSE,
+)
+# PyYAML and ruamel.yaml take these for numbers as well, and fail on them.
+_PREFIX_ALONE = pattern(r"[-+]?0[xbo]_+\Z")
+_DATE = pattern(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}.*)?\Z")
+
+# Integers that every reader holds exactly: 64 bits with a sign. The length keeps the conversion itself cheap.
+_LIMIT = 1 << 63
+_LONGEST_NUMBER = 40
+
+Scalar = str | int | float | bool | None
+
+
+def resolve(text: str) -> tuple[Scalar, str]:
+    """The value of an unquoted word, and why it is in doubt: a clause that follows the word, "" where all readers agree.
+
+    A word in doubt has itself as its value: it must be quoted or written otherwise before anything is built on it.
+    """
+    if text in _WORDS:
+        return _WORDS[text], ""
+    first = text[0]
+    if first.isdigit() or first in "+-.":
+        return _numeric(text)
+    if text in _TRUE_FOR_SOME or text in _FALSE_FOR_SOME:
+        return text, f"is text here, but YAML 1.1 readers take it for {'true' if text in _TRUE_FOR_SOME else 'false'}"
+    if text in ("=", "<<"):
+        return text, "is text here, but has a meaning of its own in YAML 1.1"
+    return text, ""
+
+
+def _numeric(text: str) -> tuple[Scalar, str]:
+    if _INTEGER.match(text):
+        return _bounded(text)
+    if _FLOAT.match(text):
+        number = float(text) if len(text) <= _LONGEST_NUMBER else float("inf")
+        return (text, _TOO_LARGE) if number in (float("inf"), float("-inf")) else (number, "")
+    if _NOT_FINITE.match(text):
+        return text, "is not a number that JSON, and so Kubernetes, can hold"
+    if _DATE.match(text):
+        return text, "is text here, but a date to YAML 1.1 readers"
+    if _NUMBER_FOR_SOME.match(text.replace("_", "")) or _PREFIX_ALONE.match(text):
+        return text, "is not the same to all YAML readers: some see a number, or another number, some see text"
+    return text, ""
+
+
+_TOO_LARGE = "is too large or too long a number: YAML readers round it, each in its own way"
+
+
+def _bounded(text: str) -> tuple[Scalar, str]:
+    number = int(text, 16 if text.startswith("0x") else 10) if len(text) <= _LONGEST_NUMBER else _LIMIT
+    return (number, "") if -_LIMIT <= number < _LIMIT else (text, _TOO_LARGE)

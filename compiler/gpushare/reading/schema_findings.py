@@ -1,0 +1,370 @@
+"""From what a schema validator says to findings in the user's words: GS101 to GS108, one for each real problem.
+
+Owns wording, hints, and the choice among judgements that stem from one mistake. Knows no validator and no positions.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from gpushare.core.diagnostics import Finding, Path
+from gpushare.core.patterns import pattern
+from gpushare.core.record import Record, replace
+from gpushare.reading.scalars import resolve
+
+MAX_RAW = 400
+"""Judgements looked at: a text with more of them must be mended at its first ones before the rest is worth reading."""
+MAX_FINDINGS = 100
+
+_NAMES = {"object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",
+          "boolean": "true or false", "null": "nothing"}
+_WORD_LIST = pattern(r"\^\(([a-z|-]+)\)\$")
+_OF_TYPE = {
+    "object": ("write a mapping of fields",),
+    "array": ("write a list",),
+    "string": ("write text",),
+    "boolean": ("write true or false",),
+    "integer": ("write a whole number",),
+}
+_PLANNED = {"vgpu", "partition", "dra"}
+# Of several judgements on one value, the first of these is the mistake and the others are its echo.
+_RANK = ("not", "type", "const", "enum", "pattern", "format", "minimum", "maximum", "minLength", "maxLength",
+         "minItems", "maxItems", "minProperties", "maxProperties", "uniqueItems")
+_LONGEST_GUESS = 64
+_LONGEST_RANGE = 16
+_GOALS = ("most-instances", "balanced")
+_FOREIGN_SIZE = pattern(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kKmMgGtT])(i?)[bB]?\Z")
+
+
+class Judgement(Record):
+    """One complaint of a validator: which keyword with which argument refuses which value, where, in which schema."""
+
+    keyword: str
+    argument: Any
+    value: Any
+    schema: Any
+    path: Path
+    told: str
+
+
+def findings(
+    judgements: Iterable[Judgement], document: object, schema: Mapping[str, Any], base: Path, written: Callable[[Path], str]
+) -> list[Finding]:
+    """The findings, at most MAX_FINDINGS and one that says how many more. `written` gives a value's own characters."""
+    raw = list(judgements)
+    wording = _Wording(document=document, root=schema, written=written, base=base)
+    told = [pair for judgement in _first_causes(raw) for pair in wording.tell(judgement)]
+    # What is only missing because its key is misspelt is told by that key's own finding.
+    misspelt = set(wording.meant)
+    kept = list(dict.fromkeys(finding for finding, wanted in told if not misspelt.intersection(wanted)))
+    placed = [replace(finding, path=(*base, *finding.path)) for finding in kept[:MAX_FINDINGS]]
+    if len(kept) > MAX_FINDINGS:
+        least = "at least " if len(raw) >= MAX_RAW else ""
+        placed.append(replace(placed[-1], message=f"{least}{len(kept) - MAX_FINDINGS} more findings are not shown", hints=()))
+    return placed
+
+
+def _first_causes(raw: list[Judgement]) -> Iterator[Judgement]:
+    """Of the judgements on one value the one that ranks first, and none below a field that must not be there at all."""
+    best: dict[Path, tuple[int, int]] = {}
+    for judgement in raw:
+        if judgement.keyword in _RANK:
+            best[judgement.path] = min(best.get(judgement.path, _rank(judgement)), _rank(judgement))
+    forbidden = {path for path, rank in best.items() if rank[0] == 0}
+    for judgement in raw:
+        under = any(judgement.path[:length] in forbidden for length in range(len(judgement.path)))
+        ranked = judgement.keyword in _RANK
+        # A value of the wrong type has no fields to miss or to exclude each other: conditions on those hold emptily.
+        first = best.get(judgement.path, (len(_RANK), 0))
+        echo = first != _rank(judgement) if ranked else first[0] <= _RANK.index("type")
+        if not under and not echo:
+            yield judgement
+
+
+def _rank(judgement: Judgement) -> tuple[int, int]:
+    return _RANK.index(judgement.keyword), len(judgement.argument) if isinstance(judgement.argument, list) else 0
+
+
+Told = Iterator[tuple[Finding, tuple[Path, ...]]]
+"""Findings, each with the paths of the fields that it finds missing."""
+
+
+class _Wording:
+    """Findings out of judgements. `meant` collects the fields that misspelt keys stand for."""
+
+    def __init__(self, *, document: object, root: Mapping[str, Any], written: Callable[[Path], str], base: Path) -> None:
+        self.document = document
+        self.base = base
+        self.root = root
+        self.written = written
+        self.meant: list[Path] = []
+
+    def tell(self, judgement: Judgement) -> Told:
+        """The findings of one judgement."""
+        match judgement.keyword:
+            case "required":
+                for name in judgement.argument:
+                    if name not in judgement.value:
+                        path = (*judgement.path, name)
+                        message, hints = f"{self._subject(judgement.path)} needs {name}", self._add(judgement.schema, name)
+                        yield Finding(code="GS101", message=message, hints=hints, path=path), (path,)
+            case "additionalProperties":
+                yield from ((finding, ()) for finding in self._unknown(judgement))
+            case "oneOf" | "anyOf":
+                yield from _alternatives(judgement, self._subject(judgement.path))
+            case "not":
+                message = f"{judgement.path[-1]} does not belong to {self._chosen(judgement.path[:-1])}"
+                yield Finding(code="GS108", message=message, hints=("leave it out",), path=judgement.path, on_key=True), ()
+            case _:
+                code, message, hints = self._value(judgement)
+                path = judgement.path
+                if judgement.keyword == "uniqueItems":
+                    path = (*path, _repeated(judgement.value))
+                hints = hints or self._hints(judgement.schema, message)
+                yield Finding(code=code, message=f"{self._subject(judgement.path)} {message}", hints=hints, path=path), ()
+
+    def _subject(self, path: Path) -> str:
+        return _subject((*self.base, *path))
+
+    def _add(self, around: Mapping[str, Any], name: str) -> tuple[str, ...]:
+        """How to write a field that is missing."""
+        field: Mapping[str, Any] = around.get("properties", {}).get(name, {})
+        legal = [hint for hint in self._legal(field) if (hint,) not in _OF_TYPE.values()]
+        return tuple(f"add {name}, {hint}" for hint in legal) or (f"add {name}",)
+
+    def _hints(self, field: Mapping[str, Any], message: str) -> tuple[str, ...]:
+        """What could stand there instead; where the message says that already, what the field means and its default."""
+        legal = self._legal(field)
+        if not any(hint.removeprefix("write ").removeprefix("such as ") in message for hint in legal):
+            return legal
+        told = f"it is: {field['description'].rstrip('.')}" if "description" in field else ""
+        default = f"its default is {_as_written(field['default'])}" if "default" in field else ""
+        return tuple(filter(None, (told, default))) or legal
+
+    def _legal(self, field: Mapping[str, Any]) -> tuple[str, ...]:
+        """What could stand there instead: the schema's own examples, words or bounds."""
+        field = {**self.root["definitions"].get(field.get("$ref", "").removeprefix("#/definitions/"), {}), **field}
+        if "enum" in field or "const" in field:
+            return (f"write {_either([_shown(word) for word in field.get('enum', [field.get('const')])])}",)
+        default = [field["default"]] if field.get("default") not in (None, "") else []
+        examples = [_as_written(example) for example in field.get("examples", default)]
+        if examples:
+            return (f"such as {_either(examples)}",)
+        kinds, said = field.get("type", ""), field.get("patternErrorMessage", "")
+        if said.startswith("must be "):
+            return (f"write {said.removeprefix('must be ')}",)
+        bounded = "minimum" in field and "integer" in kinds
+        if bounded:
+            return (f"write a whole number{_range(field)}",)
+        return _OF_TYPE.get(kinds if isinstance(kinds, str) else kinds[0], ())
+
+    def _chosen(self, path: Path) -> str:
+        """What the mapping at the path has chosen to be: the word on which its other fields depend."""
+        mapping: Any = self.document
+        for step in path:
+            mapping = mapping[step]
+        choice = next((name for name in ("mode", "operator") if name in mapping), "")
+        return f"{choice} {_shown(mapping[choice])}" if choice else "this choice"
+
+    def _unknown(self, judgement: Judgement) -> Iterator[Finding]:
+        known = judgement.schema.get("properties", {})
+        for key in list(judgement.value)[: MAX_RAW + len(known)]:
+            if key not in known:
+                near = _nearest(key, [name for name in known if name not in judgement.value])
+                given = "" if near else _nearest(key, [name for name in known if name in judgement.value])
+                if near:
+                    self.meant.append((*judgement.path, near))
+                hint = f"did you mean {near}?" if near else self._elsewhere(key, known) or f"known here: {', '.join(known)}"
+                if given:
+                    hint = f"the field is called {given}, and is given already: leave this one out"
+                message = f"unknown field {_clip(key)} in {self._subject(judgement.path)}"
+                yield Finding(code="GS102", message=message, hints=(hint,), path=(*judgement.path, key), on_key=True)
+
+    def _elsewhere(self, key: str, known: Mapping[str, Any]) -> str:
+        """A hint where a neighbour's mapping has the field."""
+        for name, part in known.items():
+            reference = part.get("$ref", "").removeprefix("#/definitions/")
+            inside = self.root["definitions"][reference] if reference else part
+            if key in inside.get("properties", {}):
+                return f"{key} belongs in {name}"
+        return ""
+
+    def _value(self, judgement: Judgement) -> tuple[str, str, tuple[str, ...]]:
+        """Code, predicate and hints for a value that is wrong in itself."""
+        argument, value = judgement.argument, judgement.value
+        match judgement.keyword:
+            case "type":
+                return self._type(judgement)
+            case "const" | "enum":
+                return _words([argument] if judgement.keyword == "const" else argument, value)
+            case "pattern" if words := _WORD_LIST.match(argument):
+                code, message, hints = _words(words[1].split("|"), value)
+                said = judgement.schema.get("patternErrorMessage")
+                return code, f"{said}, not {_shown(value)}" if said else message, hints
+            case "pattern" | "format":
+                said = judgement.schema.get("patternErrorMessage") or f"does not have the form {argument}"
+                return "GS105", f"{said}, not {_shown(value)}", _meant_size(value)
+            case "minimum" | "maximum":
+                return "GS106", f"must be {_bounds(judgement.schema)}, not {_shown(value)}", ()
+            case "minItems" | "minProperties":
+                words = _WORD_LIST.match(judgement.schema.get("pattern", ""))
+                hints = (f"write {_either(words[1].split('|'))} to have nothing in it",) if words and "none" in words[1] else ()
+                return "GS107", f"needs at least {'one entry' if argument == 1 else f'{argument} entries'}", hints
+            case "maxItems" | "maxProperties":
+                if argument > 1:
+                    return "GS107", f"takes at most {argument} entries, not {len(value)}", ()
+                given = " and ".join(map(_shown, list(value)[:5]))
+                return "GS107", f"takes at most {argument}, not {given} together", ("keep one of them",)
+            case "uniqueItems":
+                again = value[_repeated(value)]
+                hint = f"leave this one out: it is entry {value.index(again) + 1} too"
+                return "GS107", f"has {_shown(again)} more than once", (hint,)
+            case _:
+                return "GS105", f"is malformed: {judgement.told}", ()
+
+    def _type(self, judgement: Judgement) -> tuple[str, str, tuple[str, ...]]:
+        types = [judgement.argument] if isinstance(judgement.argument, str) else list(judgement.argument)
+        value, said = judgement.value, judgement.schema.get("patternErrorMessage")
+        wanted = said if said and "string" in types else "must be " + " or ".join(_NAMES[name] for name in types)
+        hints: tuple[str, ...] = ()
+        text = self.written(judgement.path) or _shown(value)
+        if types == ["string"] and isinstance(value, bool):
+            hints = (f'write it in quotes: "{_clip(text)}"',)
+        elif types == ["boolean"] and value in ("true", "false"):
+            hints = (f"write it without quotes: {value}",)
+        elif types == ["string"] and isinstance(value, int | float) and re.search(judgement.schema.get("pattern", ""), text):
+            hints = (f'write it in quotes: "{_clip(text)}"',)
+        elif "integer" in types and isinstance(value, str) and value.strip().isdecimal():
+            hints = (f"write it without quotes: {_clip(value.strip())}",)
+        elif "array" in types and isinstance(value, str | int):
+            hints = (_list_of(value, judgement.schema),)
+        elif "object" in types and value in _GOALS:
+            hints = (f"{value} is a goal: write goal: {value} in place of the layout",)
+        elif types == ["integer"] and isinstance(value, dict) and len(set(map(str, value.values()))) == 1:
+            hints = (f"here every GPU is shared alike: write the number alone, {_shown(next(iter(value.values())))}",)
+        return "GS103", f"{wanted}, not {_kind(value)}", hints
+
+
+def _list_of(value: str | float, schema: Mapping[str, Any]) -> str:
+    """How to write a list with what is meant, of entries that the list takes."""
+    if schema.get("items", {}).get("type") != "integer":
+        return f"write a list of one: [{_shown(value)}]"
+    first, dash, last = str(value).replace(" ", "").partition("-")
+    if first.isdecimal() and (last.isdecimal() or not dash) and int(last or first) - int(first) in range(_LONGEST_RANGE):
+        return f"write each number: {list(range(int(first), int(last or first) + 1))}"
+    return "write each number, from 0 on: [0, 1, 2, 3]; for all GPUs alike write layout in place of layouts"
+
+
+def _alternatives(judgement: Judgement, subject: str) -> Told:
+    """Fields of which exactly one (oneOf) or at least one (anyOf) must be there."""
+    names = [part["required"][0] for part in judgement.argument]
+    given = [key for key in judgement.value if key in names]
+    if len(given) > 1:
+        message = f"{given[-1]} stands beside {given[0]}: {subject} takes one of {_either(names)}"
+        yield Finding(code="GS108", message=message, hints=("keep one of them",), path=(*judgement.path, given[-1])), ()
+        return
+    code = "GS108" if judgement.keyword == "oneOf" else "GS101"
+    number = "exactly one" if judgement.keyword == "oneOf" else "at least one"
+    missing = tuple((*judgement.path, name) for name in names)
+    message = f"{subject} needs {number} of {_either(names)}"
+    yield Finding(code=code, message=message, hints=(f"add {names[0]}",), path=judgement.path, on_key=True), missing
+
+
+def _meant_size(value: object) -> tuple[str, ...]:
+    """A size as Kubernetes writes it, where it was written as other programs do: 4GiB, 512 MB."""
+    found = _FOREIGN_SIZE.match(value) if isinstance(value, str) else None
+    if found is None:
+        return ()
+    suffix = found[2].upper().replace("K", "k") if not found[3] else f"{found[2].upper()}i"
+    return (f"write it as Kubernetes does: {found[1]}{suffix}",)
+
+
+def _words(allowed: list[Any], value: object) -> tuple[str, str, tuple[str, ...]]:
+    words = [_shown(word) for word in allowed]
+    message = f"must be {_either(words)}, not {_shown(value)}"
+    if isinstance(value, str):
+        if value in _PLANNED and words != ["none"]:
+            return "GS104", message, (f"{value} is planned for a later version",)
+        if value in _GOALS and words == ["none"]:
+            return "GS104", message, (f"{value} is a goal: write goal: {value} in place of the layout",)
+        near = _nearest(value, words)
+        return "GS104", message, (f"did you mean {near}?",) if near else ()
+    return "GS104", message, ()
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415  # only a misspelt document needs it
+
+    if len(word) > _LONGEST_GUESS:
+        return ""
+    plain = {name.lower(): name for name in known}
+    near = get_close_matches(word.lower().replace("_", "").replace(" ", "-"), plain, n=1, cutoff=0.7)
+    return plain[near[0]] if near else ""
+
+
+def _subject(path: Path) -> str:
+    """What a person calls the value at the path: its key; with the list's name for an entry; a pool by its name."""
+    if not path:
+        return "the document"
+    last = path[-1]
+    if isinstance(last, int):
+        return f"{_subject(path[:-1])}[{last}]"
+    return f"pool {_clip(last)}" if path[:-1] == ("spec", "pools") else _clip(last)
+
+
+def _either(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _bounds(schema: Mapping[str, Any]) -> str:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if high is None or high > 1 << 32:
+        return f"at least {low}"
+    return f"at most {high}" if low is None else f"from {low} to {high}"
+
+
+def _range(schema: Mapping[str, Any]) -> str:
+    bounds = _bounds(schema)
+    return f" {bounds}" if bounds.startswith("from") else f" of {bounds}"
+
+
+def _repeated(items: list[Any]) -> int:
+    """The index of the first entry that was there before. True and 1 count as unlike, as in JSON."""
+    seen: set[object] = set()
+    for index, item in enumerate(items):
+        if not isinstance(item, dict | list):
+            if (isinstance(item, bool), item) in seen:
+                return index
+            seen.add((isinstance(item, bool), item))
+    return 0
+
+
+def _as_written(value: object) -> str:
+    """A value in YAML's flow style, as it stands in an intent."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_as_written(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_as_written, value)) + "]"
+    return f'"{value}"' if isinstance(value, str) and resolve(value) != (value, "") else _shown(value)
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    return f'the text "{_clip(value)}"' if isinstance(value, str) else _shown(value)
+
+
+def _shown(value: object) -> str:
+    """A value as its author would recognise it."""
+    if isinstance(value, str):
+        return _clip(value) or "empty text"
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _clip(value) if isinstance(value, int | float) else _kind(value)
+
+
+def _clip(text: object) -> str:
+    line = str(text).split("\n", 1)[0]
+    return line if len(line) <= 40 else line[:39] + "…"

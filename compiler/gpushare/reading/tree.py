@@ -1,0 +1,249 @@
+"""A document as a tree of light nodes: plain values, and beside each the stretch of text it came from.
+
+Owns the building of the tree out of a reader's events and every finding about keys, tags, aliases and sizes. Opens no
+files and knows no YAML library: `source` feeds it. Offsets count characters from the start of the text.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpushare.core.diagnostics import Path
+from gpushare.core.patterns import pattern
+from gpushare.core.record import Record
+from gpushare.reading.scalars import resolve
+
+MAX_DEPTH = 64
+"""Collections within collections. An intent needs about ten."""
+MAX_WEIGHT = 250_000
+"""Nodes of the document once aliases are written out; 32 characters of text weigh as much as a node."""
+
+_PROPERTY = pattern(r"([&!]\S*)(?:\s|(?<=\s)#[^\r\n]*)*")
+
+
+class Node:
+    """One value. `children` is None for scalars; sequences have nodes, mappings (key start, key end, node) by key."""
+
+    __slots__ = ("children", "end", "start", "value", "weight")
+
+    def __init__(self, value: Any, start: int, end: int) -> None:
+        self.value = value
+        self.start = start
+        self.end = end
+        self.children: dict[str, tuple[int, int, Node]] | list[Node] | None = None
+        self.weight = 1
+
+
+class Complaint(Record):
+    """A finding before it has lines and columns."""
+
+    code: str
+    message: str
+    start: int
+    end: int
+    path: Path = ()
+    hints: tuple[str, ...] = ()
+
+
+class _Frame:
+    """An open collection. In a mapping, `key` waits for its value when `keyed`; `dropped`: the value goes nowhere."""
+
+    __slots__ = ("anchor", "dropped", "key", "key_end", "key_start", "keyed", "node")
+
+    def __init__(self, node: Node, anchor: str | None) -> None:
+        self.node = node
+        self.anchor = anchor
+        self.keyed = False
+        self.dropped = False
+        self.key = ""
+        self.key_start = self.key_end = 0
+
+
+class Builder:
+    """Takes one document's events in order; gives `root` and at most `room` complaints.
+
+    `over` says that a limit was hit and nothing more is wanted.
+    """
+
+    def __init__(self, text: str, line_of: Callable[[int], int], room: int, most: int = MAX_WEIGHT) -> None:
+        self._text = text
+        self._line_of = line_of
+        self._room = room
+        self._most = most
+        self._stack: list[_Frame] = []
+        self._anchors: dict[str, Node | None] = {}
+        self._weight = 0
+        self.root: Node | None = None
+        self.over = False
+        self.complaints: list[Complaint] = []
+        self.untold = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more complaint is kept; `untold` counts those that came too late."""
+        return len(self.complaints) < self._room
+
+    # The reader's events.
+
+    def scalar(  # noqa: PLR0913  # an event's own fields
+        self, text: str, start: int, end: int, *, plain: bool, tag: bool, anchor: str | None
+    ) -> None:
+        """A scalar; `plain` where it is unquoted and so may be more than text."""
+        if tag or anchor:
+            start = self._skip_properties(start, end, tag=tag)
+        value, doubt = resolve(text) if plain else (text, "")
+        node = Node(value, start, end)
+        node.weight += len(text) >> 5
+        if doubt and not self._is_merge_key(text):
+            self._doubt(text, doubt, node)
+        if anchor:
+            self._anchors[anchor] = node
+        self._count(node.weight, node)
+        self._attach(node, plain=plain)
+
+    def open(self, *, mapping: bool, start: int, end: int, tag: bool, anchor: str | None) -> None:
+        """A mapping or a sequence begins."""
+        if tag or anchor:
+            start = self._skip_properties(start, end, tag=tag)
+        node = Node({} if mapping else [], start, end)
+        node.children = {} if mapping else []
+        if anchor:
+            self._anchors[anchor] = None
+        self._refuse_collection_as_key(node)
+        self._stack.append(_Frame(node, anchor))
+        self._count(1, node)
+        if len(self._stack) > MAX_DEPTH:
+            self._stop("GS008", f"mappings and lists stand more than {MAX_DEPTH} deep in each other here", node)
+
+    def close(self, end: int) -> None:
+        """The innermost collection ends: behind its bracket, or, in block style (`end` 0), with its last child."""
+        frame = self._stack.pop()
+        frame.node.end = end or frame.node.end
+        if frame.anchor:
+            self._anchors[frame.anchor] = frame.node
+        self._attach(frame.node, plain=False)
+
+    def alias(self, anchor: str, start: int, end: int) -> None:
+        """`*anchor`: the anchored value once more, with the alias as its place and the anchored text as its children's."""
+        node = Node(None, start, end)
+        target = self._anchors.get(anchor)
+        if target is None:
+            inside = anchor in self._anchors
+            told = f"*{anchor} {'stands inside the value that it repeats' if inside else f'repeats what no &{anchor} names'}"
+            self._say("GS007", told, node)
+            target = node
+        node.value, node.children, node.weight = target.value, target.children, target.weight
+        self._weight += target.weight
+        if self._weight > self._most:
+            self._stop("GS007", f"written out, the aliases up to *{anchor} make more than {self._most} values", node)
+            return
+        if node.children is not None:
+            self._refuse_collection_as_key(node)
+        self._attach(node, plain=False)
+
+    # Keys and values.
+
+    def _wants_key(self) -> bool:
+        return bool(self._stack) and isinstance(self._stack[-1].node.children, dict) and not self._stack[-1].keyed
+
+    def _attach(self, node: Node, *, plain: bool) -> None:
+        if not self._stack:
+            self.root = node
+            return
+        frame = self._stack[-1]
+        parent, children = frame.node, frame.node.children
+        parent.weight += node.weight
+        parent.end = max(parent.end, node.end)
+        if isinstance(children, list):
+            children.append(node)
+            parent.value.append(node.value)
+        elif isinstance(children, dict) and not frame.keyed:
+            self._take_key(frame, children, node, plain=plain)
+        elif isinstance(children, dict):
+            frame.keyed = False
+            if not frame.dropped:
+                children[frame.key] = (frame.key_start, frame.key_end, node)
+                parent.value[frame.key] = node.value
+
+    def _take_key(self, frame: _Frame, taken: Mapping[str, tuple[int, int, Node]], node: Node, *, plain: bool) -> None:
+        frame.keyed, frame.dropped = True, True
+        frame.key_start, frame.key_end = node.start, node.end
+        key = node.value
+        if node.children is not None:
+            return  # refused where it began
+        if plain and key == "<<":
+            hint = ("write the fields out, or give the whole value an anchor and repeat it with an alias",)
+            self._say("GS009", "merge keys are not read: << belongs to YAML 1.1", node, hint)
+        elif not isinstance(key, str):
+            written = _clip(self._text[node.start : node.end])
+            quoted = (f'write "{written}" in quotes',) if written else ()
+            self._say("GS010", f"a key must be text, not {written or 'nothing'}", node, quoted)
+        elif key in taken:
+            line = self._line_of(taken[key][0]) if self.has_room else 0
+            said = f"{_clip(key)} is given twice in this mapping: it stands in line {line} already"
+            self._say("GS004", said, node, ("keep one of the two",))
+        else:
+            frame.key, frame.dropped = key, False
+
+    def _refuse_collection_as_key(self, node: Node) -> None:
+        if self._wants_key():
+            self._say("GS010", "a key must be text, not a mapping or a list", node)
+
+    def _is_merge_key(self, text: str) -> bool:
+        return text == "<<" and self._wants_key()
+
+    def _skip_properties(self, start: int, end: int, *, tag: bool) -> int:
+        """Where the value itself begins behind `&anchor` and `!tag`; tags are refused here."""
+        behind, written = start, (start, end)
+        while found := _PROPERTY.match(self._text, behind, end):
+            behind = found.end()
+            if found[1].startswith("!"):
+                written = found.span(1)
+        if tag:
+            message = f"the tag {_clip(self._text[slice(*written)])} is not read: plain YAML needs none"
+            self._say("GS010", message, Node(None, *written), ("leave the tag out; quotes make text of anything",))
+        return behind if behind > start else end
+
+    # Limits and findings.
+
+    def _count(self, weight: int, node: Node) -> None:
+        self._weight += weight
+        if self._weight > self._most:
+            self._stop("GS008", f"the document has more than {self._most} values", node)
+
+    def _doubt(self, text: str, doubt: str, node: Node) -> None:
+        word = _clip(text)
+        hints = [f'write "{word}" in quotes if it is text']
+        if doubt.endswith(("true", "false")):
+            hints.append("for a truth value write true or false, for nothing write none")
+        elif "number" in doubt:
+            hints.append("write a number in plain digits, without leading zeros or exponents")
+        self._say("GS005", f"{word} {doubt}", node, tuple(hints))
+
+    def _stop(self, code: str, message: str, node: Node) -> None:
+        if not self.over:
+            self._say(code, message, node)
+        self.over = True
+
+    def _say(self, code: str, message: str, node: Node, hints: tuple[str, ...] = ()) -> None:
+        if not self.has_room:
+            self.untold += 1
+            return
+        place = self.path()
+        self.complaints.append(Complaint(code=code, message=message, start=node.start, end=node.end, path=place, hints=hints))
+
+    def path(self) -> Path:
+        """Where the next value will stand; without its key while that is not known or not usable."""
+        steps: list[str | int] = []
+        for frame in self._stack:
+            if isinstance(frame.node.children, list):
+                steps.append(len(frame.node.children))
+            elif frame.keyed and not frame.dropped:
+                steps.append(frame.key)
+            else:
+                break
+        return tuple(steps)
+
+
+def _clip(text: str) -> str:
+    line = text.split("\n", 1)[0]
+    return line if len(line) <= 40 else line[:39] + "…"

@@ -1,0 +1,22 @@
+"""Whether the cards of an intent can be worked with at all: GS903 for a grid that allows more layouts than can be weighed.
+
+Runs before the registry, because every rule on MIG asks for those layouts.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from gpushare import mig
+from gpushare.catalog.cards import Card
+from gpushare.core.diagnostics import Finding
+
+
+def judge_cards(own: Mapping[str, Card]) -> Iterator[Finding]:
+    """The findings of an intent's own cards, in their order."""
+    for card_id, card in own.items():
+        if card.mig and not mig.is_manageable(card.mig):
+            yield Finding(
+                code="GS903",
+                message=f"card {card_id} allows more than {mig.MOST_LAYOUTS} layouts: gpushare compares them one by one",
+                hints=("leave out profiles, or placements, that nobody uses; no known card has more than 128 layouts",),
+                path=("spec", "cards", card_id, "mig"),
+            )

@@ -1,0 +1,1 @@
+"""What a sharing mode makes of a GPU: shares, memory caps, configurations of the device plugin."""

@@ -1,0 +1,90 @@
+"""The two upstream configs of a pool as plain data: the device plugin's and mig-parted's, with names made of their content.
+
+Holds nothing that belongs to one pool, so pools that share alike get equal configs and equal names. The upstream parsers
+are lenient or fail late; what they need is written here once: one sharing strategy, no empty maps, each resource
+once and in its sanitised form, MIG strategy `none` beside MPS, mig-parted profiles with `+` and every GPU covered once.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpushare.bundle.artifact import hexdigest
+from gpushare.catalog.cards import Card
+from gpushare.core import emit
+from gpushare.intent.types import Exclusive, Layout, Mig, Mode, Mps, SharePlacement, Sharing
+from gpushare.sharing.shares import Kind
+
+MPS_ROOT = "/run/nvidia/mps"
+"""Where both upstream charts keep the MPS pipes. Their MPS_ROOT wins over this; a plugin without it needs this one."""
+
+ALL_DISABLED = "all-disabled"
+"""The mig-parted config of GPUs without MIG: the name that the operator itself gives to nodes without a label."""
+
+NamedEntries = tuple[str, tuple[dict[str, Any], ...]]
+"""A mig-parted config: its name and its entries."""
+
+_POLICY = {SharePlacement.SPREAD: "distributed", SharePlacement.PACK: "packed"}
+
+
+def content_hash(content: Any) -> str:
+    """Eight hex digits of a document's canonical JSON: its identity in labels and keys."""
+    return hexdigest(emit.canonical_json(content).encode())[:8]
+
+
+def plugin_config(sharing: Sharing, kinds: Iterable[Kind]) -> dict[str, Any]:
+    """The device plugin's config v1 for a node that offers `kinds`; `sharing` is absent where nothing is replicated."""
+    flags: dict[str, Any] = {"migStrategy": sharing.strategy.value if isinstance(sharing, Mig) else "none"}
+    if isinstance(sharing, Mps):
+        flags["mpsRoot"] = MPS_ROOT
+    if not isinstance(sharing, Exclusive):
+        flags["plugin"] = {"sharedDevicesAllocationPolicy": _POLICY[sharing.placement]}
+    config: dict[str, Any] = {"version": "v1", "flags": flags}
+    replicated = {kind.base: kind.replicas for kind in kinds if kind.shared}
+    if replicated and not isinstance(sharing, Exclusive):
+        how = {
+            "renameByDefault": sharing.rename,
+            "failRequestsGreaterThanOne": True,
+            "resources": [{"name": name, "replicas": replicas} for name, replicas in sorted(replicated.items())],
+        }
+        config["sharing"] = {"mps" if isinstance(sharing, Mps) else "timeSlicing": how}
+    return config
+
+
+def profile_key(mode: Mode, config: Mapping[str, Any]) -> str:
+    """The config's key: `<mode>-<8 hex>`, a legal ConfigMap key, label value and unquoted YAML string."""
+    return f"{mode.value}-{content_hash(config)}"
+
+
+def mig_parted_config(sharing: Sharing, card: Card, layouts: tuple[Layout, ...]) -> NamedEntries | None:
+    """A node's mig-parted config; None where the card has no MIG to switch, or is not known to have.
+
+    Entries carry no device filter: one that matches nothing is a silent success (mig-parted 0.15), and a node has one
+    card model.
+    """
+    if card.mig is None and card.mig_supported is not True:
+        return None
+    if not isinstance(sharing, Mig):
+        return ALL_DISABLED, ({"devices": "all", "mig-enabled": False},)
+    gpus: dict[Layout, list[int]] = {}
+    for index, layout in enumerate(layouts):
+        gpus.setdefault(layout, []).append(index)
+    entries = tuple(_mig_parted_entry("all" if len(gpus) == 1 else indexes, layout) for layout, indexes in gpus.items())
+    return f"mig-{content_hash(entries)}", entries
+
+
+def _mig_parted_entry(devices: str | list[int], layout: Layout) -> dict[str, Any]:
+    entry: dict[str, Any] = {"devices": devices, "mig-enabled": bool(layout)}
+    return entry | {"mig-devices": dict(layout)} if layout else entry
+
+
+def one_mig_strategy(sharings: Iterable[Sharing]) -> str | None:
+    """The MIG strategy that suits every pool of a cluster, for the operator's single setting; None where there is none.
+
+    MPS refuses `mixed`, even on nodes without MIG; MIG pools need their own; all others run under any. `single` beside MPS
+    is legal, because a node of an MPS pool has no MIG device.
+    """
+    strategies = {sharing.strategy.value for sharing in sharings if isinstance(sharing, Mig)}
+    mps = any(isinstance(sharing, Mps) for sharing in sharings)
+    if len(strategies) > 1 or (mps and "mixed" in strategies):
+        return None
+    return strategies.pop() if strategies else "none" if mps else "mixed"

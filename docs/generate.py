@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from gpushare import catalog, facts, resources
-from gpushare_node.voice.reasons import CONDITION, Reason
+from gpushare_node.reporting.reasons import CONDITION, Reason
 
 DOCS = Path(__file__).parent
 TESTS = DOCS.parent / "tests"

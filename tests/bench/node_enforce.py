@@ -167,8 +167,6 @@ def growth_kib(bench: Bench, cycles: int, uses: Iterator[int]) -> int:
 def measure(cycles: int) -> dict[str, float]:
     """All figures of one node."""
     # Resident in production.
-    import gpushare_node.kube.pods
-    import gpushare_node.kube.server  # noqa: F401 - as above
 
     # What is logged is worked out, and not written.
     logging.getLogger().addHandler(logging.NullHandler())

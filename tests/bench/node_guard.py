@@ -5,11 +5,11 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
+from gpushare_node.guard.evaluate import judge
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
-from gpushare_node.guard.judge import judge
-from gpushare_node.guard.ledger import History
-from gpushare_node.guard.reading import Cap, Grant, Reading
-from gpushare_node.guard.rows import Device, Row
+from gpushare_node.guard.inputs import Cap, Grant, Reading
+from gpushare_node.guard.process_list import Device, Row
+from gpushare_node.guard.state import History
 
 GIB = 1 << 30
 ROUNDS = 200

@@ -4,10 +4,10 @@ import statistics
 import time
 from itertools import islice
 
+from gpushare_node.core.policy import Policy
 from gpushare_node.partition import plan
 from gpushare_node.partition.operations import DestroyInstance
 from gpushare_node.partition.state import State
-from gpushare_node.policy import Policy
 from tests.node import hardware
 from tests.node.pairs import Deck, Pair
 from tests.solver import known_cards

@@ -123,13 +123,11 @@ def test_third_party_packages_are_imported_in_their_own_rooms_only(house: House)
             assert any(module == room or module.startswith(room + ".") for room in rooms), f"{module} imports {target}"
 
 
-WORLDS = ("nvml", "procs", "kube", "host")
-
-
-def test_the_outside_worlds_of_the_node_do_not_know_each_other() -> None:
+def test_the_adapters_of_the_node_do_not_know_each_other() -> None:
     known = NODE.modules
+    prefix = "gpushare_node.adapters."
     for module, path in known.items():
-        room = [*module.split("."), ""][1]
-        others = {f"gpushare_node.{other}" for other in WORLDS if other != room} if room in WORLDS else set()
-        for target in imports(path, known):
-            assert not any(target == other or target.startswith(f"{other}.") for other in others), f"{module} imports {target}"
+        if module.startswith(prefix):
+            own = module.removeprefix(prefix).split(".")[0]
+            used = {target.removeprefix(prefix).split(".")[0] for target in imports(path, known) if target.startswith(prefix)}
+            assert used <= {own}, f"{module} imports {sorted(used - {own})}"

@@ -15,7 +15,7 @@ from gpushare.bundle import lock
 from gpushare.catalog import cards
 from gpushare.core.diagnostics import is_error
 from gpushare.reading import schema
-from gpushare_node import policy
+from gpushare_node.core import policy
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VALIDATOR = jsonschema.Draft7Validator(schema.load("node-policy.v1"))

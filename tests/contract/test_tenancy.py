@@ -12,7 +12,7 @@ import yaml
 from gpushare.bundle import admission
 from gpushare.core import emit
 from gpushare.reading import schema
-from gpushare_node import tenancy
+from gpushare_node.core import tenancy
 from tests.contract.test_node_policy import VALUES, inner, places
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

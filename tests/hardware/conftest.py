@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpushare_node.nvml.driver import Survey
-from gpushare_node.nvml.session import Session
+from gpushare_node.adapters.nvml.driver import Survey
+from gpushare_node.adapters.nvml.session import Session
 from tests.hardware.calls import Calls
 
 

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from gpushare_node.guard.rows import Distrust, sift
-from gpushare_node.nvml.driver import Survey
-from gpushare_node.nvml.session import Session
+from gpushare_node.adapters.nvml.driver import Survey
+from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.guard.process_list import Distrust, sift
 from tests.hardware.calls import Calls, percentile
 
 pytestmark = pytest.mark.gpu

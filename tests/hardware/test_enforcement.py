@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.nvml.driver import Survey
-from gpushare_node.nvml.session import Session
+from gpushare_node.adapters.nvml.driver import Survey
+from gpushare_node.adapters.nvml.session import Session
 from tests.hardware.cuda import hold
 from tests.node.enforcement import Stage, await_end, container_id, lives, pod_uid
 from tests.node.victims import Ward, systemd_path, ward

@@ -5,13 +5,13 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from gpushare_node.apply.outcome import Outcome
-from gpushare_node.clock import Stopped
-from gpushare_node.host.folder import FolderError
-from gpushare_node.kube.cluster import PLUGIN_LABEL, RELEASE_ANNOTATION
-from gpushare_node.policy import OnBusy, Policy
-from gpushare_node.structs import replace
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.adapters.host.state_dir import FolderError
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, RELEASE_ANNOTATION
+from gpushare_node.core.clock import Stopped
+from gpushare_node.core.policy import OnBusy, Policy
+from gpushare_node.core.structs import replace
+from gpushare_node.reporting.outcome import Outcome
+from gpushare_node.reporting.reasons import Reason
 from tests.node.api_refusals import Refusal
 from tests.node.chaos_node import TURN, ChaosNode, is_clean
 from tests.node.gpu_node import A100, H100

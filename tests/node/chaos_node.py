@@ -10,17 +10,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from gpushare_node.apply.hardware import Hardware
-from gpushare_node.apply.outcome import Outcome
-from gpushare_node.host.devices import Machine
-from gpushare_node.kube.address import Address
-from gpushare_node.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
-from gpushare_node.kube.connection import Connection
-from gpushare_node.kube.events import Events
-from gpushare_node.kube.place import Place
-from gpushare_node.kube.server import Server
-from gpushare_node.nvml.driver import Survey
-from gpushare_node.policy import Policy, read
+from gpushare_node.adapters.host.devices import Machine
+from gpushare_node.adapters.kube.api_endpoint import Address
+from gpushare_node.adapters.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
+from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.kube.events import Events
+from gpushare_node.adapters.kube.node_client import Server
+from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.nvml.driver import Survey
+from gpushare_node.core.policy import Policy, read
+from gpushare_node.gpus.hardware import Hardware
+from gpushare_node.reporting.outcome import Outcome
 from tests.node import hardware as geometry
 from tests.node.api_refusals import Refusal
 from tests.node.api_server import ApiServer

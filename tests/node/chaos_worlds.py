@@ -14,11 +14,11 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from gpushare_node.host.files import Files
-from gpushare_node.kube.connection import Connection
-from gpushare_node.nvml.driver import Survey, Versions
-from gpushare_node.nvml.session import Session
-from gpushare_node.policy import Policy
+from gpushare_node.adapters.host.files import Files
+from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.nvml.driver import Survey, Versions
+from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.core.policy import Policy
 from tests.node.api_handler import Handler
 from tests.node.api_server import ApiServer
 from tests.node.loop_node import LoopNode

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.worker import Promise
+from gpushare_node.core.worker import Promise
 from tests.node.api_server import ApiServer
 from tests.node.enforcement import Stage, two_gpus
 from tests.node.kube_scene import Skips

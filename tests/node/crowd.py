@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
+from gpushare_node.core.structs import replace
+from gpushare_node.guard.evaluate import judge
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
-from gpushare_node.guard.judge import judge
-from gpushare_node.guard.ledger import History
-from gpushare_node.guard.reading import Cap, Grant, Reading, Settings
-from gpushare_node.guard.rows import Device, Mps, Row
+from gpushare_node.guard.inputs import Cap, Grant, Reading, Settings
+from gpushare_node.guard.process_list import Device, Mps, Row
+from gpushare_node.guard.state import History
 from gpushare_node.guard.verdicts import Kill, Scope, Terminate, TerminateClient, Verdict
-from gpushare_node.structs import replace
 
 MIB = 1 << 20
 TOTAL = 80 << 30

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.enforce.figures import Figures
-from gpushare_node.enforce.watch import Setting, Watch, Worlds
-from gpushare_node.guard.reading import Settings
-from gpushare_node.host.folder import Folder
-from gpushare_node.host.kubelet import read_checkpoint
-from gpushare_node.host.tenancy import TenancyFile
-from gpushare_node.kube import cluster
-from gpushare_node.kube.cluster import Event, Eviction, PodView
-from gpushare_node.nvml.session import Session
-from gpushare_node.nvml.watch import Watched
-from gpushare_node.policy import Policy, read
-from gpushare_node.procs.linux import LinuxProcesses
-from gpushare_node.voice.metrics import Registry
+from gpushare_node.adapters.host.kubelet import read_checkpoint
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.tenancy import TenancyFile
+from gpushare_node.adapters.kube import cluster
+from gpushare_node.adapters.kube.cluster import Event, Eviction, PodView
+from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.adapters.nvml.supervised_driver import Watched
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.core.policy import Policy, read
+from gpushare_node.enforce.enforcer import Setting, Watch, Worlds
+from gpushare_node.enforce.metrics import Figures
+from gpushare_node.guard.inputs import Settings
+from gpushare_node.reporting.metrics import Registry
 from tests.node.silicon import Silicon
 from tests.node.victims import OBEDIENT, Mirror, Ward, systemd_path
 from tests.tools.waiting import wait_for

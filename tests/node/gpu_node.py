@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpushare.catalog import cards
-from gpushare_node.apply.hardware import Change, Hardware, Sight
-from gpushare_node.clock import Stopped
-from gpushare_node.host.devices import Machine
-from gpushare_node.host.folder import Folder
-from gpushare_node.nvml.session import Session
-from gpushare_node.policy import Card, Policy
-from gpushare_node.voice.results import Result, Status
+from gpushare_node.adapters.host.devices import Machine
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.core.clock import Stopped
+from gpushare_node.core.policy import Card, Policy
+from gpushare_node.gpus.hardware import Change, Hardware, Sight
+from gpushare_node.reporting.results import Result, Status
 from tests.node import hardware as geometry
 from tests.node.hardware import Stands
 from tests.node.silicon import Silicon

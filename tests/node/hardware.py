@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 
 from gpushare.catalog.cards import Geometry
-from gpushare_node.partition.state import Gpu, Instance, Mig, Placement, Profile, State
-from gpushare_node.policy import (
+from gpushare_node.core.policy import (
     Action,
     Card,
     Enforcement,
@@ -19,6 +18,7 @@ from gpushare_node.policy import (
     WantedGpu,
     WantedInstance,
 )
+from gpushare_node.partition.state import Gpu, Instance, Mig, Placement, Profile, State
 from tests.solver import known_cards
 
 CARD = Card(id="a100-sxm4-40gb", name="NVIDIA A100-SXM4-40GB", pci_device_ids=("0x20B010DE",), memory_mib=40537)

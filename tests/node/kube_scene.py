@@ -4,13 +4,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from gpushare_node.clock import Stopped
-from gpushare_node.kube.address import from_kubeconfig, in_cluster
-from gpushare_node.kube.connection import Connection
-from gpushare_node.kube.events import Events
-from gpushare_node.kube.leases import Memory
-from gpushare_node.kube.place import Place
-from gpushare_node.kube.server import Server
+from gpushare_node.adapters.kube.api_endpoint import from_kubeconfig, in_cluster
+from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.kube.events import Events
+from gpushare_node.adapters.kube.node_client import Server
+from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.rollout_queue import Memory
+from gpushare_node.core.clock import Stopped
 from tests.node.api_server import ApiServer
 from tests.tools.waiting import wait_for
 

@@ -13,24 +13,24 @@ from typing import Any
 import urllib3
 import yaml
 
-from gpushare_node.apply import loop, release
-from gpushare_node.apply.goal import Goal
-from gpushare_node.apply.hardware import Hardware
-from gpushare_node.apply.outcome import Outcome
-from gpushare_node.apply.visit import Site
-from gpushare_node.host.devices import Machine
-from gpushare_node.host.kubelet import read_checkpoint
-from gpushare_node.kube.address import Address
-from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL, PodView
-from gpushare_node.kube.connection import Connection, Request
-from gpushare_node.kube.events import Events
-from gpushare_node.kube.place import Place
-from gpushare_node.kube.server import Server
-from gpushare_node.kube.views import view_pod
-from gpushare_node.nvml.session import Session
-from gpushare_node.policy import Mode, Policy, Share
-from gpushare_node.structs import replace
-from gpushare_node.voice.results import Result, Status
+from gpushare_node.adapters.host.devices import Machine
+from gpushare_node.adapters.host.kubelet import read_checkpoint
+from gpushare_node.adapters.kube.api_endpoint import Address
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, PodView
+from gpushare_node.adapters.kube.connection import Connection, Request
+from gpushare_node.adapters.kube.events import Events
+from gpushare_node.adapters.kube.node_client import Server
+from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.views import view_pod
+from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.core.policy import Mode, Policy, Share
+from gpushare_node.core.structs import replace
+from gpushare_node.gpus.hardware import Hardware
+from gpushare_node.reconcile import orphan_release, reconcile
+from gpushare_node.reconcile.desired_policy import Goal
+from gpushare_node.reconcile.run_context import Site
+from gpushare_node.reporting.outcome import Outcome
+from gpushare_node.reporting.results import Result, Status
 from tests.node import gpu_node
 from tests.node.api_server import ApiServer
 from tests.node.gpu_node import A100, IDS, GpuNode
@@ -164,10 +164,10 @@ class LoopNode:
     def run(self, policy: Policy, *, hold: bool = False, cluster: bool = True) -> Outcome:
         """One start of `partition`."""
         self.known[policy.profile] = policy
-        return loop.run(self.site(policy.pool, cluster=cluster), Goal(policy=policy, text=text_of(policy)), hold=hold)
+        return reconcile.run(self.site(policy.pool, cluster=cluster), Goal(policy=policy, text=text_of(policy)), hold=hold)
 
     def release(self, *, cluster: bool = True, hold: bool = False) -> Outcome:
-        return release.run(self.site("", cluster=cluster), hold=hold)
+        return orphan_release.run(self.site("", cluster=cluster), hold=hold)
 
     def site(self, pool: str, *, cluster: bool = True) -> Site:
         self.results = []

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gpushare.catalog.cards import MigProfile
+from gpushare_node.core.policy import Policy
 from gpushare_node.partition.state import Gpu, State
-from gpushare_node.policy import Policy
 from tests.node import hardware
 from tests.solver import brute, known_cards
 

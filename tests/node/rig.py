@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpushare_node.apply.sight import see
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, ClusterError, NodeView
 from gpushare_node.enforce.loop import Loop
-from gpushare_node.enforce.upkeep import Upkeep
-from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL, ClusterError, NodeView
+from gpushare_node.enforce.node_monitor import Upkeep
+from gpushare_node.gpus.view import see
 from gpushare_node.partition.plan import PartitionPlan
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.reporting.reasons import Reason
 from tests.node.enforcement import Stage, Told
 from tests.node.silicon import Silicon
 from tests.node.victims import Ward

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from gpushare_node.guard.evaluate import judge
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
-from gpushare_node.guard.judge import judge
-from gpushare_node.guard.ledger import History
-from gpushare_node.guard.reading import Cap, Grant, Reading, Settings
-from gpushare_node.guard.rows import Device, Mps, Row
+from gpushare_node.guard.inputs import Cap, Grant, Reading, Settings
+from gpushare_node.guard.process_list import Device, Mps, Row
+from gpushare_node.guard.state import History
 from gpushare_node.guard.verdicts import Evict, Kill, Observe, Reason, Report, State, Terminate, TerminateClient, Verdict, Warn
 
 GIB = 1 << 30

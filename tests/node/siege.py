@@ -13,20 +13,20 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from gpushare_node.enforce.figures import Figures
-from gpushare_node.enforce.watch import Setting, Watch, Worlds
+from gpushare_node.adapters.host.kubelet import Allocation, Checkpoint
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.tenancy import TenancyFile
+from gpushare_node.adapters.kube.cluster import Eviction, PodView
+from gpushare_node.adapters.nvml.driver import Survey, Versions
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.processes import GpuUse
+from gpushare_node.core.structs import replace
+from gpushare_node.enforce.enforcer import Setting, Watch, Worlds
+from gpushare_node.enforce.metrics import Figures
 from gpushare_node.guard.identity import Process
-from gpushare_node.guard.reading import Settings
-from gpushare_node.guard.rows import Device, Kind, Mps, Row
-from gpushare_node.host.folder import Folder
-from gpushare_node.host.kubelet import Allocation, Checkpoint
-from gpushare_node.host.tenancy import TenancyFile
-from gpushare_node.kube.cluster import Eviction, PodView
-from gpushare_node.nvml.driver import Survey, Versions
-from gpushare_node.procs.linux import LinuxProcesses
-from gpushare_node.procs.processes import GpuUse
-from gpushare_node.structs import replace
-from gpushare_node.voice.metrics import Registry
+from gpushare_node.guard.inputs import Settings
+from gpushare_node.guard.process_list import Device, Kind, Mps, Row
+from gpushare_node.reporting.metrics import Registry
 from tests.node.enforcement import (
     CAP_MIB,
     MAPPED,

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import assert_never
 
+from gpushare_node.core.structs import replace
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
 from gpushare_node.partition.state import Gpu, Instance, Mig, Profile, State
-from gpushare_node.structs import replace
 
 
 def simulate(state: State, operation: Operation, told: tuple[Profile, ...] = ()) -> State:

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.reporting.reasons import Reason
 from tests.node.api_server import ApiServer
 from tests.node.chaos_life import Life
 from tests.node.chaos_worlds import run_until_killed

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from gpushare_node import __version__
-from gpushare_node.host.folder import Folder
+from gpushare_node.adapters.host.state_dir import Folder
 from tests.node.api_server import ApiServer
 from tests.node.silicon import Silicon
 from tests.rendering import compiled
@@ -25,7 +25,7 @@ from tests.tools.waiting import PATIENCE, wait_for
 Done = subprocess.CompletedProcess[str]
 COMMAND = [sys.executable, "-c", """import pathlib, sys
 from gpushare_node.cli import main
-from gpushare_node.host import kubelet
+from gpushare_node.adapters.host import kubelet
 kubelet.read_checkpoint.__defaults__ = (pathlib.Path("/nowhere/kubelet_internal_checkpoint"),)
 sys.exit(main())"""]
 """The command where no kubelet runs, whatever runs on this machine."""

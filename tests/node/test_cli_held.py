@@ -11,8 +11,8 @@ from tests.node.test_cli_command import Desk, Done
 from tests.tools.waiting import PATIENCE
 
 PROGRAM = """import functools, pathlib, sys
-from gpushare_node.cli import held, main
-held.read_checkpoint = functools.partial(held.read_checkpoint, pathlib.Path(sys.argv[1]))
+from gpushare_node.cli import checkpoint_devices, main
+checkpoint_devices.read_checkpoint = functools.partial(checkpoint_devices.read_checkpoint, pathlib.Path(sys.argv[1]))
 sys.exit(main(sys.argv[2:]))"""
 """The command, with kubelet's folder elsewhere: the real place is not a test's to write to."""
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushare_node.voice.events import line
-from gpushare_node.voice.log import Lines
+from gpushare_node.reporting.events import line
+from gpushare_node.reporting.log import Lines
 
 HOSTILE = 'a"b\\c\nd\r\x1b[31m\x00\u2028\u202e\ud83d\x85{"event": "kill"}'
 
@@ -60,7 +60,7 @@ def test_a_traceback_is_a_field() -> None:
 
 
 def test_begin_sends_everything_to_the_stream_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpushare_node.voice import log
+    from gpushare_node.reporting import log
 
     root = logging.getLogger()
     before = root.handlers[:]

@@ -15,7 +15,7 @@ from tests.tools.waiting import PATIENCE, wait_for
 LABELS = {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"}
 PROGRAM = """import sys
 from gpushare_node.cli import main
-from gpushare_node.kube import uninstall
+from gpushare_node.adapters.kube import uninstall
 uninstall.POLL_SECONDS = 0.05
 sys.exit(main(sys.argv[1:]))"""
 """The command, which looks more often than a Job need."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.host.folder import Folder
+from gpushare_node.adapters.host.state_dir import Folder
 from tests.node.api_server import ApiServer
 from tests.node.test_cli_command import Desk
 from tests.tools.ports import free_port

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.kube import slots
-from gpushare_node.policy import OnBusy
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.adapters.kube import slots
+from gpushare_node.core.policy import OnBusy
+from gpushare_node.reporting.reasons import Reason
 from tests.node.api_server import ApiServer
 from tests.node.enforcement import NOON, OLD, Stage, await_end, container_id, lives
 from tests.node.loop_node import SEVEN, TWO, LoopNode, mig, rollout, take_turn

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.policy import Policy
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.core.policy import Policy
+from gpushare_node.reporting.reasons import Reason
 from tests.node.gpu_node import A100, H100, SEVEN, GpuNode, policy
 
 TENANT = 4_000_001

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.apply.hardware import Hardware
-from gpushare_node.clock import SystemClock
-from gpushare_node.host import programs
-from gpushare_node.host.programs import Program
-from gpushare_node.nvml.bounded import Bounded
-from gpushare_node.nvml.driver import Code, DriverError
-from gpushare_node.nvml.session import Session
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.adapters.host import programs
+from gpushare_node.adapters.host.programs import Program
+from gpushare_node.adapters.nvml.driver import Code, DriverError
+from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.adapters.nvml.timeouts import Bounded
+from gpushare_node.core.clock import SystemClock
+from gpushare_node.gpus.hardware import Hardware
+from gpushare_node.reporting.reasons import Reason
 from tests.node.api_server import ApiServer
 from tests.node.gpu_node import A100
 from tests.node.loop_node import SEVEN, TWO, LoopNode, mig
@@ -106,10 +106,10 @@ def test_a_driver_that_hangs_in_a_change_is_the_reason_and_the_next_run_ends_it(
 
 def test_the_program_ends_while_a_call_hangs(silicon: Silicon) -> None:
     code = """
-from gpushare_node.clock import SystemClock
-from gpushare_node.nvml.bounded import Bounded
-from gpushare_node.nvml.driver import DriverError
-from gpushare_node.nvml.session import Session
+from gpushare_node.core.clock import SystemClock
+from gpushare_node.adapters.nvml.timeouts import Bounded
+from gpushare_node.adapters.nvml.driver import DriverError
+from gpushare_node.adapters.nvml.session import Session
 bounded = Bounded(Session.open, SystemClock())
 driver = bounded.open()
 bounded._look_seconds = 0.2

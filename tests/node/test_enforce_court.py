@@ -5,15 +5,15 @@ from random import Random
 
 import pytest
 
-from gpushare_node.enforce import court
-from gpushare_node.enforce.court import Court
+from gpushare_node.core.structs import replace
+from gpushare_node.enforce import evaluator
+from gpushare_node.enforce.evaluator import Court
+from gpushare_node.guard.evaluate import judge
 from gpushare_node.guard.identity import ProcessKind
-from gpushare_node.guard.judge import judge
-from gpushare_node.guard.ledger import History
-from gpushare_node.guard.reading import Grant, Reading, Settings
-from gpushare_node.guard.rows import MEMORY_UNKNOWN, Device, Instance, Kind, Mps, Row
+from gpushare_node.guard.inputs import Grant, Reading, Settings
+from gpushare_node.guard.process_list import MEMORY_UNKNOWN, Device, Instance, Kind, Mps, Row
+from gpushare_node.guard.state import History
 from gpushare_node.guard.verdicts import Kill, Observe, Reason, Report, Verdict
-from gpushare_node.structs import replace
 from tests.node.scenes import GIB, GPU, OTHER, Node, container, owner, stranger, tenant
 
 MIB = 1 << 20
@@ -82,7 +82,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Reading]:
         readings.append(replace(reading, devices=judged))
         return judge(reading, history, now, settings, calm)
 
-    monkeypatch.setattr(court, "judge", ask)
+    monkeypatch.setattr(evaluator, "judge", ask)
     return readings
 
 

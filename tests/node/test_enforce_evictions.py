@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.enforce.errands import Errands
+from gpushare_node.adapters.kube.cluster import Eviction, PodView
+from gpushare_node.enforce.work_queue import Errands
 from gpushare_node.guard.identity import Process
-from gpushare_node.guard.rows import Mps
-from gpushare_node.kube.cluster import Eviction, PodView
+from gpushare_node.guard.process_list import Mps
 from tests.node.enforcement import Stage, Told, await_end, lives
 from tests.node.rig import Rig
 from tests.node.silicon import Silicon

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.state_files import Notice
+from gpushare_node.core.structs import replace
 from gpushare_node.enforce.exemptions import renew
-from gpushare_node.enforce.firsts import FirstCaps
-from gpushare_node.guard.reading import Settings
-from gpushare_node.host.folder import Folder
-from gpushare_node.host.kept import Notice
-from gpushare_node.structs import replace
+from gpushare_node.enforce.first_caps import FirstCaps
+from gpushare_node.guard.inputs import Settings
 from tests.node.enforcement import OLD, YOUNG, Soon, Stage, await_end, container_id, lives, policy
 from tests.node.silicon import Silicon
 from tests.node.victims import Ward

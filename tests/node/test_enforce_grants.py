@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from gpushare_node import tenancy
-from gpushare_node.enforce.dates import Dates
+from gpushare_node.adapters.host.kubelet import Allocation
+from gpushare_node.adapters.host.state_dir import KeptCap, KeptContainer
+from gpushare_node.adapters.nvml.driver import ComputeInstance, GpuInstance, MigSurvey, Survey
+from gpushare_node.core import tenancy
 from gpushare_node.enforce.grants import Granted, by_container, grant, profiles, terms
+from gpushare_node.enforce.wall_clock import Dates
 from gpushare_node.guard.identity import ContainerId, Owner
-from gpushare_node.guard.reading import Action, Cap
-from gpushare_node.host.folder import KeptCap, KeptContainer
-from gpushare_node.host.kubelet import Allocation
-from gpushare_node.nvml.driver import ComputeInstance, GpuInstance, MigSurvey, Survey
+from gpushare_node.guard.inputs import Action, Cap
 from gpushare_node.partition.state import Fault, FaultKind, Placement, Profile
 from tests.node.enforcement import SHARED, Hand, Stage, await_end, container_id, lives, pod, pod_uid, policy, tenancy_text
 from tests.node.silicon import Silicon

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.procs import linux
-from gpushare_node.procs.processes import Sent
-from gpushare_node.structs import replace
+from gpushare_node.adapters.procs import linux
+from gpushare_node.adapters.procs.processes import Sent
+from gpushare_node.core.structs import replace
 from tests.node.enforcement import Stage, await_end, container_id, lives, pod_uid
 from tests.node.victims import systemd_path
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.guard.reading import Settings
-from gpushare_node.procs.processes import Sent
+from gpushare_node.adapters.procs.processes import Sent
+from gpushare_node.guard.inputs import Settings
 from tests.node.enforcement import MAPPED, Stage, await_end, container_id, lives, pod_uid
 from tests.node.silicon import Silicon
 from tests.node.victims import CHANGING, DEAF, GRACEFUL, NAMED, OBEDIENT, Ward, said, systemd_path, tell

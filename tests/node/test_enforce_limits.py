@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.guard.reading import Settings
-from gpushare_node.structs import replace
+from gpushare_node.core.structs import replace
+from gpushare_node.guard.inputs import Settings
 from tests.node.enforcement import Stage, await_end
 from tests.node.rig import Rig
 from tests.node.silicon import Silicon

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.clock import Stopped
+from gpushare_node.core.clock import Stopped
 from gpushare_node.enforce import inventory
-from gpushare_node.enforce.court import Court
+from gpushare_node.enforce.evaluator import Court
 from gpushare_node.enforce.loop import EXIT_HUNG
-from gpushare_node.guard.judge import judge
-from gpushare_node.guard.ledger import History
-from gpushare_node.guard.reading import Reading, Settings
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.guard.evaluate import judge
+from gpushare_node.guard.inputs import Reading, Settings
+from gpushare_node.guard.state import History
+from gpushare_node.reporting.reasons import Reason
 from tests.node import scenes
 from tests.node.enforcement import Stage, await_end, lives
 from tests.node.rig import Rig

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gpushare_node.guard.identity import Process
-from gpushare_node.guard.rows import Mps
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.guard.process_list import Mps
+from gpushare_node.reporting.reasons import Reason
 from tests.node.enforcement import SHARED, Stage, await_end, container_id, lives, pod_uid
 from tests.node.silicon import Silicon
 from tests.node.victims import DEAF, NAMED, OBEDIENT, Ward, systemd_path

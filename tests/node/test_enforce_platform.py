@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.enforce.identities import Roster
 from gpushare_node.guard.identity import ContainerId
-from gpushare_node.kube.views import view_pod
 from tests.node.enforcement import SHARED, Stage, await_end, container_id, lives, pod, pod_uid
 from tests.node.silicon import Silicon
 from tests.node.victims import Ward

@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.apply.sight import see
-from gpushare_node.clock import SystemClock, wall_seconds
-from gpushare_node.enforce import inventory, upkeep
-from gpushare_node.enforce.errands import Errands
+from gpushare_node.adapters.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION
+from gpushare_node.adapters.kube.events import Events
+from gpushare_node.adapters.kube.node_client import Server
+from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.pod_informer import Pods
+from gpushare_node.adapters.procs.mps import MpsControl
+from gpushare_node.core.clock import SystemClock, wall_seconds
+from gpushare_node.core.structs import replace
+from gpushare_node.enforce import inventory, node_monitor
 from gpushare_node.enforce.loop import Loop
-from gpushare_node.enforce.upkeep import Upkeep
-from gpushare_node.guard.reading import Settings
-from gpushare_node.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION
-from gpushare_node.kube.events import Events
-from gpushare_node.kube.place import Place
-from gpushare_node.kube.pods import Pods
-from gpushare_node.kube.server import Server
-from gpushare_node.procs.mps import MpsControl
-from gpushare_node.structs import replace
+from gpushare_node.enforce.node_monitor import Upkeep
+from gpushare_node.enforce.work_queue import Errands
+from gpushare_node.gpus.view import see
+from gpushare_node.guard.inputs import Settings
 from tests.node import test_mps_control as mps_double
 from tests.node.api_server import ApiServer
 from tests.node.enforcement import NODE, NOON, Stage, await_end, container_id, lives, pod_uid, policy_text
@@ -106,8 +106,8 @@ class House(Stage):
 def open_house(
     tmp_path: Path, two: Silicon, started: Ward, api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., House]:
-    monkeypatch.setattr(upkeep, "_NODE_SECONDS", 0.1)
-    monkeypatch.setattr(upkeep, "_SAY_SECONDS", 0.2)
+    monkeypatch.setattr(node_monitor, "_NODE_SECONDS", 0.1)
+    monkeypatch.setattr(node_monitor, "_SAY_SECONDS", 0.2)
     api.add_node(NODE, labels={POOL_LABEL: "pool", "gpu": "yes"})
     api.add_daemonset("gpushare-pool")
     api.add_pod("runtime", namespace="gpushare", node=NODE, uid="own")
@@ -224,14 +224,14 @@ def test_62_an_mps_client_is_ended_through_the_control_program(
 
 PROGRAM = """
 import sys
-from gpushare_node.structs import replace
+from gpushare_node.core.structs import replace
 from pathlib import Path
-from gpushare_node.cli import main, parts
-from gpushare_node.host import kubelet
-from gpushare_node.procs import linux
+from gpushare_node.cli import main, wiring
+from gpushare_node.adapters.host import kubelet
+from gpushare_node.adapters.procs import linux
 kubelet.read_checkpoint.__defaults__ = (Path(sys.argv[1]),)
 linux.NVIDIA_MAJOR = 1
-parts.DEFAULTS = replace(parts.DEFAULTS, exit_seconds=float(sys.argv[2]))
+wiring.DEFAULTS = replace(wiring.DEFAULTS, exit_seconds=float(sys.argv[2]))
 sys.exit(main(sys.argv[3:]))
 """
 HOLDING = f"keep = open('/dev/null')\n{DEAF}"

@@ -1,8 +1,8 @@
 """What people are told: not too often, nothing false, and the figures."""
 
-from gpushare_node.enforce.figures import Figures
 from gpushare_node.enforce.loop import Loop
-from gpushare_node.voice.metrics import Registry
+from gpushare_node.enforce.metrics import Figures
+from gpushare_node.reporting.metrics import Registry
 from tests.node.enforcement import Stage, lives
 from tests.node.silicon import Silicon
 from tests.node.victims import DEAF

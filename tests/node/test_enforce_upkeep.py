@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL, RELEASE_ANNOTATION
-from gpushare_node.structs import replace
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, RELEASE_ANNOTATION
+from gpushare_node.core.structs import replace
+from gpushare_node.reporting.reasons import Reason
 from tests.node.api_server import ApiServer
 from tests.node.enforcement import await_end
 from tests.node.kube_scene import server

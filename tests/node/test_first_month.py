@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.host.folder import Journal
-from gpushare_node.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
-from gpushare_node.policy import OnBusy
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.adapters.host.state_dir import Journal
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
+from gpushare_node.core.policy import OnBusy
+from gpushare_node.reporting.reasons import Reason
 from tests.node.api_server import ApiServer
 from tests.node.loop_node import DEPLOY, SEVEN, TURN, TWO, LoopNode, mig, rollout, text_of
 

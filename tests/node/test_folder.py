@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.host.folder import (
+from gpushare_node.adapters.host.state_dir import (
     Folder,
     FolderError,
     FolderLockedError,
@@ -96,7 +96,7 @@ def test_only_root_may_look(folder: Folder) -> None:
 
 def test_24_a_second_runtime_is_told_that_one_is_at_work_until_that_one_dies(folder: Folder) -> None:
     program = (
-        "import sys, pathlib; from gpushare_node.host.folder import Folder\n"
+        "import sys, pathlib; from gpushare_node.adapters.host.state_dir import Folder\n"
         "with Folder(pathlib.Path(sys.argv[1])).lock():\n"
         "    print('held', flush=True); sys.stdin.read()\n"
     )

@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
+from gpushare_node.core.structs import replace
 from gpushare_node.guard.identity import Owner, Process
-from gpushare_node.guard.reading import Grant, Settings
-from gpushare_node.guard.rows import Device, Row
+from gpushare_node.guard.inputs import Grant, Settings
+from gpushare_node.guard.process_list import Device, Row
 from gpushare_node.guard.verdicts import Reason, Report, Scope, Terminate, Verdict
-from gpushare_node.structs import replace
 from tests.node.scenes import CAP, GIB, GPU, Node, reasons, signalled, steps, tenant
 
 SMALL = replace(CAP, bytes=GIB)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpushare_node.guard.reading import Action, Cap
+from gpushare_node.core.structs import replace
+from gpushare_node.guard.inputs import Action, Cap
 from gpushare_node.guard.verdicts import Evict, Next, Observe, Reason, State, Terminate, Warn
-from gpushare_node.structs import replace
 from tests.node.scenes import CAP, GIB, GPU, OTHER, Node, container, reasons, signalled, states, steps, tenant
 
 TOLERANT = Cap(bytes=4 * GIB, tolerance_bytes=GIB)

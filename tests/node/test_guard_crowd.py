@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpushare_node.guard.identity import ProcessKind
-from gpushare_node.guard.reading import Cap, Settings
-from gpushare_node.guard.rows import Device, Row
+from gpushare_node.guard.inputs import Cap, Settings
+from gpushare_node.guard.process_list import Device, Row
 from gpushare_node.guard.verdicts import Kill, Terminate
 from tests.node.crowd import Crowd
 from tests.node.scenes import GIB, GPU, OTHER, Node, stranger, tenant

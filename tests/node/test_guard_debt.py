@@ -13,10 +13,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from gpushare_node.core.structs import replace
 from gpushare_node.guard.identity import Owner, Process
-from gpushare_node.guard.reading import Cap, Grant, Settings
+from gpushare_node.guard.inputs import Cap, Grant, Settings
 from gpushare_node.guard.verdicts import Kill, Terminate, Verdict
-from gpushare_node.structs import replace
 from tests.node.scenes import CAP, GIB, GPU, Node, owner, signalled, steps, tenant
 
 HIGH, LOW = 30 * GIB, GIB

@@ -2,12 +2,12 @@
 
 import pytest
 
+from gpushare_node.core.structs import replace
 from gpushare_node.guard.identity import Owner, Process, ProcessKind
-from gpushare_node.guard.ledger import History
-from gpushare_node.guard.reading import Action, Grant, Settings
-from gpushare_node.guard.rows import Device, Row
+from gpushare_node.guard.inputs import Action, Grant, Settings
+from gpushare_node.guard.process_list import Device, Row
+from gpushare_node.guard.state import History
 from gpushare_node.guard.verdicts import Kill, Next, Reason, Scope, State, Terminate, Verdict
-from gpushare_node.structs import replace
 from tests.node.scenes import CAP, GIB, GPU, OTHER, Node, reasons, signalled, states, steps, stranger, tenant
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 import gpushare_node.guard
+from gpushare_node.core.structs import replace
 from gpushare_node.guard.identity import ProcessKind
-from gpushare_node.guard.reading import Action, Reading, Settings
-from gpushare_node.guard.rows import Device, Kind, Mps, Row
+from gpushare_node.guard.inputs import Action, Reading, Settings
+from gpushare_node.guard.process_list import Device, Kind, Mps, Row
 from gpushare_node.guard.verdicts import Evict, Kill, Next, Reason, Report, Scope, Terminate, TerminateClient, Verdict, Warn
-from gpushare_node.structs import replace
 from tests.node.scenes import CAP, GIB, GPU, Node, container, reasons, signalled, steps, stranger, tenant
 
 
@@ -157,7 +157,7 @@ def test_the_same_reading_and_history_give_the_same_verdicts() -> None:
     node.cycles(12)
     device = node.device(GPU)
     reading = Reading(devices=(device,), identities=node.processes, grants=node.grants)
-    judge = gpushare_node.guard.judge.judge
+    judge = gpushare_node.guard.evaluate.judge
     assert judge(reading, node.history, 2000.0) == judge(reading, node.history, 2000.0)
 
 
@@ -172,7 +172,7 @@ def test_67_the_guard_imports_neither_a_clock_nor_the_outside_world(module: str)
     tree = ast.parse((Path(gpushare_node.guard.__file__).parent / f"{module}.py").read_text())
     names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    plain = {"collections.abc", "enum", "gpushare_node.structs", "operator", "typing"}
+    plain = {"collections.abc", "enum", "gpushare_node.core.structs", "operator", "typing"}
     assert names <= plain | {f"gpushare_node.guard.{own}" for own in PURE}
 
 

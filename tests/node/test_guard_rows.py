@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpushare_node.guard.reading import Cap, Grant
-from gpushare_node.guard.rows import LONGEST_LIST, MEMORY_UNKNOWN, Device, Distrust, Instance, Kind, Row, Sifted, sift
+from gpushare_node.guard.inputs import Cap, Grant
+from gpushare_node.guard.process_list import LONGEST_LIST, MEMORY_UNKNOWN, Device, Distrust, Instance, Kind, Row, Sifted, sift
 from gpushare_node.guard.verdicts import Observe, Reason, Report, State, Terminate, Verdict
 from tests.node.scenes import GIB, GPU, OTHER, Node, container, owner, reasons, signalled, states, steps, tenant
 

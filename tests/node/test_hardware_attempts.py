@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.host.folder import Journal
-from gpushare_node.nvml.driver import Code
-from gpushare_node.structs import replace
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.adapters.host.state_dir import Journal
+from gpushare_node.adapters.nvml.driver import Code
+from gpushare_node.core.structs import replace
+from gpushare_node.reporting.reasons import Reason
 from tests.node.gpu_node import CREATE, MIXED, OTHER, SEVEN, GpuNode, policy
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.policy import Mode
-from gpushare_node.structs import replace
-from gpushare_node.voice.reasons import Reason
-from gpushare_node.voice.results import Status
+from gpushare_node.core.policy import Mode
+from gpushare_node.core.structs import replace
+from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.results import Status
 from tests.node import hardware
 from tests.node.gpu_node import H100, IDS, SEVEN, GpuNode, policy
 

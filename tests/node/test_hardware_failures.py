@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.clock import Stopped
-from gpushare_node.host.folder import FolderError
-from gpushare_node.nvml.driver import Code
-from gpushare_node.voice.reasons import Reason
-from gpushare_node.voice.results import Status
+from gpushare_node.adapters.host.state_dir import FolderError
+from gpushare_node.adapters.nvml.driver import Code
+from gpushare_node.core.clock import Stopped
+from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.results import Status
 from tests.node import hardware
 from tests.node.gpu_node import A100, CREATE, H100, IDS, MIXED, OTHER, SEVEN, GpuNode, policy
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.host.folder import Folder
-from gpushare_node.nvml.driver import Code, DriverError
-from gpushare_node.voice.reasons import Reason
-from gpushare_node.voice.results import Status, is_failed
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.nvml.driver import Code, DriverError
+from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.results import Status, is_failed
 from tests.node.gpu_node import A100, SEVEN, GpuNode, policy
 from tests.tools.waiting import PATIENCE
 
@@ -82,10 +82,10 @@ def test_a_driver_that_does_not_answer_at_all_is_an_error_of_looking(tmp_path: P
 PROGRAM = """
 import signal, sys
 from pathlib import Path
-from gpushare_node.apply.hardware import Hardware
-from gpushare_node.clock import Stopped, SystemClock
-from gpushare_node.host.folder import Folder
-from gpushare_node.nvml.session import Session
+from gpushare_node.gpus.hardware import Hardware
+from gpushare_node.core.clock import Stopped, SystemClock
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.nvml.session import Session
 from tests.node.gpu_node import SEVEN, policy
 
 clock = SystemClock()

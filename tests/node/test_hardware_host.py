@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.host import boot, devices
-from gpushare_node.host.programs import Program, find
+from gpushare_node.adapters.host import boot, devices
+from gpushare_node.adapters.host.programs import Program, find
 
 SOURCE = """
 #include <stdio.h>

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.nvml.driver import Code
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.adapters.nvml.driver import Code
+from gpushare_node.reporting.reasons import Reason
 from tests.node.gpu_node import A100, MIXED, OTHER, SEVEN, GpuNode, policy
 
 SET_MODE = "nvmlDeviceSetMigMode"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.kube.address import find_address, in_cluster
-from gpushare_node.kube.cluster import ClusterError
-from gpushare_node.kube.connection import TOTAL_SECONDS, Connection, Request
+from gpushare_node.adapters.kube.api_endpoint import find_address, in_cluster
+from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.adapters.kube.connection import TOTAL_SECONDS, Connection, Request
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips, by_kubeconfig, connection
 
@@ -91,7 +91,7 @@ def test_57_silence_ends_as_an_error_without_a_status(one: ApiServer, tmp_path: 
     one.hang("GET", times=3)
     wire = connection(one, tmp_path)
     with monkeypatch.context() as hasty:
-        hasty.setattr("gpushare_node.kube.connection.READ_SECONDS", 0.05)
+        hasty.setattr("gpushare_node.adapters.kube.connection.READ_SECONDS", 0.05)
         with pytest.raises(ClusterError, match="timed out") as told:
             wire.get(NODE)
     assert told.value.status is None
@@ -193,10 +193,10 @@ def test_neither_the_official_client_nor_its_models_are_loaded_in_a_pod(one: Api
     (tmp_path / "token").write_text("token")
     program = f"""
 import pathlib, sys
-from gpushare_node.clock import SystemClock
-from gpushare_node.kube.address import in_cluster
-from gpushare_node.kube.connection import Connection
-import gpushare_node.kube.server, gpushare_node.kube.pods
+from gpushare_node.core.clock import SystemClock
+from gpushare_node.adapters.kube.api_endpoint import in_cluster
+from gpushare_node.adapters.kube.connection import Connection
+import gpushare_node.adapters.kube.node_client, gpushare_node.adapters.kube.pod_informer
 wire = Connection(in_cluster({one.url!r}, pathlib.Path({str(tmp_path)!r})), SystemClock())
 assert "urllib3" not in sys.modules
 assert wire.get({NODE!r})["kind"] == "Node"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.kube.cluster import Event, EventType, PodView
-from gpushare_node.kube.connection import Connection
-from gpushare_node.kube.events import MOST_AT_ONCE, MOST_WAITING, Events
-from gpushare_node.structs import replace
+from gpushare_node.adapters.kube.cluster import Event, EventType, PodView
+from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.kube.events import MOST_AT_ONCE, MOST_WAITING, Events
+from gpushare_node.core.structs import replace
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips, connection, place
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.kube.cluster import ClusterError, Eviction, PodView
-from gpushare_node.kube.connection import Connection
-from gpushare_node.kube.evictions import RECOUNT_SECONDS, Evictions
-from gpushare_node.kube.views import view_pod
-from gpushare_node.structs import replace
+from gpushare_node.adapters.kube.cluster import ClusterError, Eviction, PodView
+from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.kube.evictions import RECOUNT_SECONDS, Evictions
+from gpushare_node.adapters.kube.views import view_pod
+from gpushare_node.core.structs import replace
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips, connection
 

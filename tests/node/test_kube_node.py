@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.kube.cluster import ClusterError, EventType, Taint
-from gpushare_node.kube.cluster import Event as Told
-from gpushare_node.kube.server import HEARTBEAT_SECONDS, Server
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.adapters.kube.cluster import ClusterError, EventType, Taint
+from gpushare_node.adapters.kube.cluster import Event as Told
+from gpushare_node.adapters.kube.node_client import HEARTBEAT_SECONDS, Server
+from gpushare_node.reporting.reasons import Reason
 from tests.node.api_patches import merge
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips, server

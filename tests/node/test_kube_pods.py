@@ -9,14 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpushare_node.cli.parts import News
-from gpushare_node.clock import SystemClock
-from gpushare_node.kube.cluster import PodView
-from gpushare_node.kube.connection import Connection
-from gpushare_node.kube.place import find_place
-from gpushare_node.kube.pods import OwnNode, Pods
-from gpushare_node.kube.views import view_pod
-from gpushare_node.kube.watching import LONGEST_PAUSE_SECONDS, RELIST_SECONDS, START_SECONDS
+from gpushare_node.adapters.kube.cluster import PodView
+from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.kube.informer import LONGEST_PAUSE_SECONDS, RELIST_SECONDS, START_SECONDS
+from gpushare_node.adapters.kube.pod_identity import find_place
+from gpushare_node.adapters.kube.pod_informer import OwnNode, Pods
+from gpushare_node.adapters.kube.views import view_pod
+from gpushare_node.cli.wiring import News
+from gpushare_node.core.clock import SystemClock
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips, await_that, connection
 from tests.tools.waiting import PATIENCE

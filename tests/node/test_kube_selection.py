@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.kube.cluster import NodeView
-from gpushare_node.kube.selection import is_selected, matches
+from gpushare_node.adapters.kube.cluster import NodeView
+from gpushare_node.adapters.kube.watch_spec import is_selected, matches
 
 
 def node(**labels: str) -> NodeView:

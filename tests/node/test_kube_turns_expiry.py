@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpushare_node.kube.cluster import ClusterError
-from gpushare_node.kube.leases import ASK_SECONDS, DURATION_SECONDS, POLL_SECONDS, RENEW_SECONDS
+from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.adapters.kube.rollout_queue import ASK_SECONDS, DURATION_SECONDS, POLL_SECONDS, RENEW_SECONDS
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips
 from tests.node.turns import On, has_turn, holders, verbs

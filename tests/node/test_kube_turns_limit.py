@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from gpushare_node.host.folder import Folder
-from gpushare_node.kube.leases import DURATION_SECONDS
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.kube.rollout_queue import DURATION_SECONDS
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips, server
 from tests.node.turns import On, has_turn, holders, takes

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.kube.cluster import ClusterError
-from gpushare_node.kube.connection import Connection
-from gpushare_node.kube.uninstall import Uninstall
+from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.kube.uninstall import Uninstall
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips, connection
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.clock import Stopped
-from gpushare_node.kube import leases
-from gpushare_node.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT
-from gpushare_node.policy import Mode, OnBusy
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.adapters.kube import rollout_queue
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT
+from gpushare_node.core.clock import Stopped
+from gpushare_node.core.policy import Mode, OnBusy
+from gpushare_node.reporting.reasons import Reason
 from tests.node.api_server import ApiServer
 from tests.node.loop_node import NAME, SEVEN, TURN, TWO, LoopNode, mig, rollout, take_turn, text_of, whole
 
@@ -51,7 +51,7 @@ def test_08_a_sleeping_pod_is_waited_for_and_what_stood_is_kept(node: LoopNode) 
 def test_while_it_waits_the_former_policy_is_enforced_once_a_second(
     node: LoopNode, monkeypatch: pytest.MonkeyPatch, arrival: float
 ) -> None:
-    monkeypatch.setattr(leases, "spread", lambda *_: arrival)
+    monkeypatch.setattr(rollout_queue, "spread", lambda *_: arrival)
     busy(node)
     seen = []
     node.on_tick = lambda _: seen.append(REPARTITIONING_TAINT in node.taints())

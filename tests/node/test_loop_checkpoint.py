@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.policy import OnBusy
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.core.policy import OnBusy
+from gpushare_node.reporting.reasons import Reason
 from tests.node.api_server import ApiServer
 from tests.node.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, text_of
 

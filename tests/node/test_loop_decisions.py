@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.apply import labels
-from gpushare_node.apply.busy import find_allocated, find_disturbed, find_holders
-from gpushare_node.apply.clients import to_pause, to_restore
-from gpushare_node.apply.offer import find_dead, find_lack, promised
-from gpushare_node.apply.pools import find_heir, find_owner
-from gpushare_node.host.folder import Published
-from gpushare_node.host.kubelet import Allocation, Checkpoint, is_gpu_resource
-from gpushare_node.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PodView
-from gpushare_node.policy import Partitioner, read
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.adapters.host.kubelet import Allocation, Checkpoint, is_gpu_resource
+from gpushare_node.adapters.host.state_dir import Published
+from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PodView
+from gpushare_node.core.policy import Partitioner, read
+from gpushare_node.gpus.advertised import find_dead, find_lack, promised
+from gpushare_node.reconcile import node_labels
+from gpushare_node.reconcile.active_pool import find_heir, find_owner
+from gpushare_node.reconcile.gpu_clients import to_pause, to_restore
+from gpushare_node.reconcile.usage import find_allocated, find_disturbed, find_holders
+from gpushare_node.reporting.reasons import Reason
 from tests.node.loop_node import SEVEN, mig, replace, whole
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/bundle/chart/files/policies/*.yaml"))
@@ -40,22 +40,22 @@ def runtime_pod(pool: str, **changed: str) -> PodView:
     (Published(key="mps-00000001-b", devices=ONE), "mps-00000001-b", "a"),
 ], ids=["first", "folder lost", "as before", "other devices", "and back", "another profile"])  # fmt: skip
 def test_a_profile_takes_its_other_name_when_only_the_devices_are_others(last, label, key) -> None:
-    assert labels.publish(last, label, KEY, ONE) == Published(key=f"{KEY}-{key}", devices=ONE)
+    assert node_labels.publish(last, label, KEY, ONE) == Published(key=f"{KEY}-{key}", devices=ONE)
 
 
 def test_labels_of_a_pool_are_few_and_mig_managers_only_where_it_partitions() -> None:
     published = Published(key=f"{KEY}-a", devices=ONE)
     own = {POOL_LABEL: "training", PROFILE_LABEL: KEY, PLUGIN_LABEL: f"{KEY}-a"}
-    assert labels.wanted(mig(SEVEN), published) == own
+    assert node_labels.wanted(mig(SEVEN), published) == own
     theirs = replace(mig(SEVEN), partitioner=Partitioner.MIG_MANAGER, mig_config="mig-f59e014c")
-    assert labels.wanted(theirs, published) == own | {MIG_LABEL: "mig-f59e014c"}
+    assert node_labels.wanted(theirs, published) == own | {MIG_LABEL: "mig-f59e014c"}
 
 
 def test_only_labels_that_are_ours_are_withdrawn() -> None:
     here = {POOL_LABEL: "training", PLUGIN_LABEL: "admin", MIG_LABEL: "all-disabled", "role": "gpu"}
-    assert labels.standing(here, {PLUGIN_LABEL: "kubectl", MIG_LABEL: "gpu-operator"}) == {POOL_LABEL: "training"}
-    assert not labels.must_apply({POOL_LABEL: "training"}, here, {MIG_LABEL: "gpu-operator"})
-    assert labels.must_apply({POOL_LABEL: "training"}, here, {MIG_LABEL: "gpushare"})
+    assert node_labels.standing(here, {PLUGIN_LABEL: "kubectl", MIG_LABEL: "gpu-operator"}) == {POOL_LABEL: "training"}
+    assert not node_labels.must_apply({POOL_LABEL: "training"}, here, {MIG_LABEL: "gpu-operator"})
+    assert node_labels.must_apply({POOL_LABEL: "training"}, here, {MIG_LABEL: "gpushare"})
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parents[4].name}/{path.stem}")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.kube.cluster import MIG_LABEL
-from gpushare_node.policy import Partitioner, Policy
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.adapters.kube.cluster import MIG_LABEL
+from gpushare_node.core.policy import Partitioner, Policy
+from gpushare_node.reporting.reasons import Reason
 from tests.node.api_server import ApiServer
 from tests.node.gpu_node import IDS
 from tests.node.loop_node import DEPLOY, NAME, SEVEN, LoopNode, mig, replace, whole

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.kube.cluster import PLUGIN_LABEL, PROFILE_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
-from gpushare_node.policy import Mode, Policy, Stack
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PROFILE_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
+from gpushare_node.core.policy import Mode, Policy, Stack
+from gpushare_node.reporting.reasons import Reason
 from tests.node.api_server import ApiServer
 from tests.node.gpu_node import A100
 from tests.node.loop_node import SEVEN, LoopNode, mig, replace, rollout, whole

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.apply.outcome import Outcome
-from gpushare_node.clock import Stopped
-from gpushare_node.kube.cluster import RELEASE_ANNOTATION, RETRY_ANNOTATION
-from gpushare_node.policy import OnBusy, Policy
-from gpushare_node.voice.reasons import Reason
-from gpushare_node.voice.results import Result
+from gpushare_node.adapters.kube.cluster import RELEASE_ANNOTATION, RETRY_ANNOTATION
+from gpushare_node.core.clock import Stopped
+from gpushare_node.core.policy import OnBusy, Policy
+from gpushare_node.reporting.outcome import Outcome
+from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.results import Result
 from tests.node.api_server import ApiServer
 from tests.node.loop_node import SEVEN, TWO, LoopNode, mig, rollout
 

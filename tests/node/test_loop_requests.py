@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.clock import Stopped
-from gpushare_node.kube.cluster import POOL_LABEL
-from gpushare_node.policy import OnBusy
+from gpushare_node.adapters.kube.cluster import POOL_LABEL
+from gpushare_node.core.clock import Stopped
+from gpushare_node.core.policy import OnBusy
 from tests.node.api_server import ApiServer
 from tests.node.loop_node import SEVEN, TWO, LoopNode, mig, rollout
 

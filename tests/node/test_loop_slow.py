@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.apply.outcome import Lack
-from gpushare_node.apply.pace import Pace
-from gpushare_node.apply.visit import Site, Visit
-from gpushare_node.host.kubelet import Checkpoint
-from gpushare_node.structs import replace
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.adapters.host.kubelet import Checkpoint
+from gpushare_node.core.structs import replace
+from gpushare_node.reconcile.rollout_slot import Pace
+from gpushare_node.reconcile.run_context import Site, Visit
+from gpushare_node.reporting.outcome import Lack
+from gpushare_node.reporting.reasons import Reason
 from tests.node.api_server import ApiServer
 from tests.node.loop_node import SEVEN, TWO, LoopNode, mig
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.kube.cluster import NOT_READY_TAINT, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, REPARTITIONING_TAINT
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.adapters.kube.cluster import NOT_READY_TAINT, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, REPARTITIONING_TAINT
+from gpushare_node.reporting.reasons import Reason
 from tests.node.api_server import ApiServer
 from tests.node.loop_node import NAME, SEVEN, TWO, LoopNode, mig, text_of, whole
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from gpushare_node.enforce.http import HttpServer, Pages
-from gpushare_node.voice.metrics import Registry
+from gpushare_node.reporting.metrics import Registry
 from tests.tools.waiting import PATIENCE, wait_for
 
 

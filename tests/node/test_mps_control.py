@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.mps import MpsControl, is_server
+from gpushare_node.adapters.procs.mps_cli import ControlProgram, MpsError
+from gpushare_node.adapters.procs.processes import Portrait, Seen
 from gpushare_node.guard.identity import Process
-from gpushare_node.guard.rows import Mps
-from gpushare_node.procs.control import ControlProgram, MpsError
-from gpushare_node.procs.linux import LinuxProcesses
-from gpushare_node.procs.mps import MpsControl, is_server
-from gpushare_node.procs.processes import Portrait, Seen
+from gpushare_node.guard.process_list import Mps
 from tests.node.victims import CONTAINER_B, NAMED, OBEDIENT, POD_B, Mirror, Ward, open_files, systemd_path
 from tests.tools.waiting import PATIENCE
 

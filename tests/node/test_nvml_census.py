@@ -5,10 +5,10 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from gpushare_node.guard.rows import Distrust, Instance, Kind, Row, sift
-from gpushare_node.nvml import lists
-from gpushare_node.nvml.driver import Code, DriverError
-from gpushare_node.nvml.session import Session
+from gpushare_node.adapters.nvml import process_lists
+from gpushare_node.adapters.nvml.driver import Code, DriverError
+from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.guard.process_list import Distrust, Instance, Kind, Row, sift
 from tests.node.silicon import Silicon
 
 PID = 4_300_001
@@ -165,7 +165,7 @@ def test_51_a_driver_without_the_newest_list_is_asked_for_the_one_before(
 ) -> None:
     silicon.put(0, PID, 100)
     older = pynvml.nvmlLib.nvmlDeviceGetComputeRunningProcesses_v3
-    monkeypatch.setitem(lists._SYMBOLS, Kind.COMPUTE, ("nvmlDeviceGetComputeRunningProcesses_v9", "older"))
+    monkeypatch.setitem(process_lists._SYMBOLS, Kind.COMPUTE, ("nvmlDeviceGetComputeRunningProcesses_v9", "older"))
     monkeypatch.setattr(pynvml.nvmlLib, "older", older, raising=False)
     assert Session.open().census(silicon.uuid(0)).rows == (Row(pid=PID, used_bytes=100 * MIB),)
 

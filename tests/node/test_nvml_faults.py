@@ -10,10 +10,10 @@ from typing import Any
 import pynvml
 import pytest
 
-from gpushare_node.guard.rows import Device
-from gpushare_node.nvml.driver import Activation, DriverError, Survey, Versions
-from gpushare_node.nvml.session import Session
-from gpushare_node.structs import replace
+from gpushare_node.adapters.nvml.driver import Activation, DriverError, Survey, Versions
+from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.core.structs import replace
+from gpushare_node.guard.process_list import Device
 from tests.node.silicon import Silicon
 
 CODES = (*range(1, 31), 999, 4711)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from gpushare_node.nvml.driver import Code, DriverError
-from gpushare_node.nvml.library import Library
-from gpushare_node.nvml.lists import DETAILED, PLAIN
-from gpushare_node.nvml.session import Session
-from gpushare_node.nvml.skew import scrambles_lists
+from gpushare_node.adapters.nvml.driver import Code, DriverError
+from gpushare_node.adapters.nvml.library import Library
+from gpushare_node.adapters.nvml.process_lists import DETAILED, PLAIN
+from gpushare_node.adapters.nvml.quirks import scrambles_lists
+from gpushare_node.adapters.nvml.session import Session
 from tests.node.silicon import Silicon
 
 PACKAGE = Path(__file__).parents[2] / "node-runtime" / "gpushare_node"
@@ -33,7 +33,7 @@ def test_pynvml_still_has_what_we_use_of_its_inside() -> None:
                  "NVML_COMPUTE_INSTANCE_PROFILE_COUNT", "c_nvmlGpuInstance_t", "c_nvmlComputeInstance_t",
                  "nvmlProcessDetailList_v1", "c_nvmlGpuInstancePlacement_t", "c_nvmlProcessDetailList_t",
                  "c_nvmlProcessDetail_v1_t"):  # fmt: skip
-        assert hasattr(pynvml, name), f"pynvml has no {name} any more: gpushare_node/nvml must be changed"
+        assert hasattr(pynvml, name), f"pynvml has no {name} any more: gpushare_node/adapters/nvml must be changed"
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.nvml.driver import Code, ComputeMode, DriverError, Survey, Versions
-from gpushare_node.nvml.session import Session
+from gpushare_node.adapters.nvml.driver import Code, ComputeMode, DriverError, Survey, Versions
+from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.partition.state import FaultKind, Placement
 from tests.node.silicon import Silicon
 

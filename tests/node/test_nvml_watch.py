@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 import pynvml
 import pytest
 
-from gpushare_node.clock import SystemClock
-from gpushare_node.guard.rows import Row
-from gpushare_node.nvml.driver import Code, Driver, DriverError, Xid
-from gpushare_node.nvml.session import Session
-from gpushare_node.nvml.tours import Tours
-from gpushare_node.nvml.watch import NODE, Watched
+from gpushare_node.adapters.nvml.driver import Code, Driver, DriverError, Xid
+from gpushare_node.adapters.nvml.gpu_poller import Tours
+from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.adapters.nvml.supervised_driver import NODE, Watched
+from gpushare_node.core.clock import SystemClock
+from gpushare_node.guard.process_list import Row
 from tests.node.silicon import Silicon
 from tests.tools.waiting import PATIENCE, wait_for
 

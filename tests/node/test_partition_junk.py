@@ -5,10 +5,10 @@ from itertools import combinations, product
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpushare_node.core.policy import WantedInstance
 from gpushare_node.partition import Reason, plan
 from gpushare_node.partition.operations import DestroyInstance
 from gpushare_node.partition.state import Fault, FaultKind, Instance, Mig, Placement, Profile
-from gpushare_node.policy import WantedInstance
 from tests.node.hardware import A100, gpu, policy, state
 from tests.node.simulator import run
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare_node.policy import Action, Mode, OnBusy, PolicyError, WantedInstance, read
+from gpushare_node.core.policy import Action, Mode, OnBusy, PolicyError, WantedInstance, read
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

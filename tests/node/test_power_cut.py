@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.reporting.reasons import Reason
 from tests.node import loop_node
 from tests.node.api_server import ApiServer
 from tests.node.loop_node import SEVEN, LoopNode, mig, rollout, take_turn

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpushare_node.adapters.procs.cgroup import containers, place
 from gpushare_node.guard.identity import ContainerId
-from gpushare_node.procs.cgroup import containers, place
 
 UID = "0a1b2c3d-1111-2222-3333-444455556666"
 UID_ = UID.replace("-", "_")

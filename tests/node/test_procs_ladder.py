@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.processes import Sent, Signal
+from gpushare_node.core.structs import replace
+from gpushare_node.guard.evaluate import judge
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
-from gpushare_node.guard.judge import judge
-from gpushare_node.guard.ledger import History
-from gpushare_node.guard.reading import Cap, Grant, Reading, Settings
-from gpushare_node.guard.rows import Device, Row
+from gpushare_node.guard.inputs import Cap, Grant, Reading, Settings
+from gpushare_node.guard.process_list import Device, Row
+from gpushare_node.guard.state import History
 from gpushare_node.guard.verdicts import Kill, Reason, Report, Scope, Terminate, Verdict
-from gpushare_node.procs.linux import LinuxProcesses
-from gpushare_node.procs.processes import Sent, Signal
-from gpushare_node.structs import replace
 from tests.node.victims import (
     CHANGING,
     CONTAINER_A,

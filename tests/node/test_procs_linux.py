@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.processes import GpuUse, Processes
 from gpushare_node.guard.identity import ContainerId
-from gpushare_node.procs.linux import LinuxProcesses
-from gpushare_node.procs.processes import GpuUse, Processes
 from tests.node.unanswering import unanswering
 from tests.node.victims import (
     CONTAINER_A,
@@ -70,7 +70,7 @@ def test_52_without_the_hosts_processes_a_row_names_nobody(mirror: Mirror) -> No
 
 @needs_root
 def test_52_a_process_in_a_namespace_of_its_own_sees_that_it_is_not_on_the_host() -> None:
-    program = "from gpushare_node.procs.linux import LinuxProcesses; print(LinuxProcesses().sees_host())"
+    program = "from gpushare_node.adapters.procs.linux import LinuxProcesses; print(LinuxProcesses().sees_host())"
     command = ["unshare", "-pf", "--mount-proc", sys.executable, "-c", program]
     told = subprocess.run(command, capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "False"
@@ -204,7 +204,7 @@ def test_78_a_process_of_another_user_is_not_acquitted_by_the_rights_that_the_ch
     """With KILL and SYS_PTRACE the memory map of another user's process can be read, its open files cannot."""
     victim = subprocess.Popen(["sleep", "60"], user=65534, group=65534)
     code = (
-        "from gpushare_node.procs.linux import LinuxProcesses\n"
+        "from gpushare_node.adapters.procs.linux import LinuxProcesses\n"
         f"assert open('/proc/{victim.pid}/maps').read(1)\n"
         f"print(LinuxProcesses().uses_gpu({victim.pid}).value)"
     )

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.processes import Sent, Signal
 from gpushare_node.guard.identity import ContainerId
-from gpushare_node.procs.linux import LinuxProcesses
-from gpushare_node.procs.processes import Sent, Signal
 from tests.node.victims import (
     CONTAINER_A,
     CONTAINER_B,

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.procs.linux import LinuxProcesses
-from gpushare_node.procs.processes import Sent, Signal
-from gpushare_node.procs.rights import Rights, own_rights
-from gpushare_node.structs import replace
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.adapters.procs.capabilities import Rights, own_rights
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.processes import Sent, Signal
+from gpushare_node.core.structs import replace
+from gpushare_node.reporting.reasons import Reason
 from tests.node.enforcement import Stage
 from tests.node.victims import OBEDIENT, Mirror, Ward, needs_root, systemd_path
 
@@ -51,7 +51,7 @@ def test_without_proc_nothing_is_claimed(tmp_path: Path) -> None:
 
 @needs_root
 def test_the_real_kernel_tells_a_process_without_the_capability() -> None:
-    code = "from gpushare_node.procs.rights import own_rights; print(own_rights().may_kill)"
+    code = "from gpushare_node.adapters.procs.capabilities import own_rights; print(own_rights().may_kill)"
     command = ["setpriv", "--bounding-set=-kill", "--inh-caps=-kill", sys.executable, "-c", code]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.procs import signals
-from gpushare_node.procs.linux import LinuxProcesses
-from gpushare_node.procs.processes import Seen, Sent, Signal
-from gpushare_node.structs import replace
+from gpushare_node.adapters.procs import signals
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.processes import Seen, Sent, Signal
+from gpushare_node.core.structs import replace
 from tests.node.victims import (
     CHANGING,
     CONTAINER_B,
@@ -183,8 +183,8 @@ def test_43_who_may_not_signal_is_told_so(mirror: Mirror, started: Ward, drop: s
     code = f"""
 import ctypes, os, struct, sys
 from pathlib import Path
-from gpushare_node.procs.linux import LinuxProcesses
-from gpushare_node.procs.processes import Signal
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.processes import Signal
 
 def drop(capability):
     libc = ctypes.CDLL(None, use_errno=True)

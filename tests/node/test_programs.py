@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.apply.programs import with_programs
-from gpushare_node.host.devices import Machine
-from gpushare_node.kube.cluster import PodView
-from gpushare_node.procs.linux import LinuxProcesses
-from gpushare_node.procs.processes import Seen
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.adapters.host.devices import Machine
+from gpushare_node.adapters.kube.cluster import PodView
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.processes import Seen
+from gpushare_node.gpus.programs import with_programs
+from gpushare_node.reporting.reasons import Reason
 from tests.node.gpu_node import SEVEN, GpuNode, policy
 from tests.node.victims import CONTAINER_B, NAMED, OBEDIENT, POD_A, POD_B, Mirror, Ward, systemd_path
 

@@ -6,21 +6,24 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "node-runtime" / "gpushare_node"
 
 PURE = {
-    "structs": {"collections.abc", "operator", "typing"},
-    "document": {"collections.abc", "gpushare_node.structs", "enum", "re", "typing"},
-    "policy": {"collections.abc", "gpushare_node.structs", "enum", "functools", "gpushare_node.document", "re", "yaml"},
-    "partition.state": {"gpushare_node.structs", "enum"},
-    "partition.operations": {"gpushare_node.structs", "gpushare_node.partition.state"},
-    "partition.placing": {"collections", "collections.abc", "gpushare_node.structs"},
-    "partition.layout": {
-        "collections.abc", "gpushare_node.structs", "gpushare_node.partition.placing", "gpushare_node.partition.state",
-        "gpushare_node.policy",
+    "core.structs": {"collections.abc", "operator", "typing"},
+    "core.strict_document": {"collections.abc", "gpushare_node.core.structs", "enum", "re", "typing"},
+    "core.policy": {
+        "collections.abc", "enum", "functools", "gpushare_node.core.strict_document", "gpushare_node.core.structs",
+        "re", "yaml",
     },
-    "partition.fitness": {"collections.abc", "enum", "gpushare_node.partition.state", "gpushare_node.policy"},
+    "partition.state": {"gpushare_node.core.structs", "enum"},
+    "partition.operations": {"gpushare_node.core.structs", "gpushare_node.partition.state"},
+    "partition.placement": {"collections", "collections.abc", "gpushare_node.core.structs"},
+    "partition.layout": {
+        "collections.abc", "gpushare_node.core.structs", "gpushare_node.partition.placement", "gpushare_node.partition.state",
+        "gpushare_node.core.policy",
+    },
+    "partition.fitness": {"collections.abc", "enum", "gpushare_node.partition.state", "gpushare_node.core.policy"},
     "partition.plan": {
         "collections", "collections.abc", "gpushare_node.partition.fitness", "gpushare_node.partition.layout",
-        "gpushare_node.partition.operations", "gpushare_node.partition.placing", "gpushare_node.partition.state",
-        "gpushare_node.policy", "gpushare_node.structs",
+        "gpushare_node.partition.operations", "gpushare_node.partition.placement", "gpushare_node.partition.state",
+        "gpushare_node.core.policy", "gpushare_node.core.structs",
     },
 }  # fmt: skip
 """Each module with all that it imports; it may import modules above it alone."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.kube.cluster import (
+from gpushare_node.adapters.kube.cluster import (
     PLUGIN_LABEL,
     POOL_LABEL,
     PROFILE_LABEL,
@@ -12,7 +12,7 @@ from gpushare_node.kube.cluster import (
     RELEASED_ANNOTATION,
     REPARTITIONING_TAINT,
 )
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.reporting.reasons import Reason
 from tests.node.api_server import ApiServer
 from tests.node.loop_node import DEPLOY, NAME, SEVEN, TWO, LoopNode, mig, rollout, whole
 

@@ -7,9 +7,9 @@ import pytest
 import urllib3
 import yaml
 
-from gpushare_node.host.folder import Folder
-from gpushare_node.kube.address import Address
-from gpushare_node.policy import read
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.kube.api_endpoint import Address
+from gpushare_node.core.policy import read
 from tests.node.api_server import ApiServer
 from tests.node.loop_node import text_of, whole
 from tests.scale import simulation

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpushare_node.structs import Struct, field, replace
+from gpushare_node.core.structs import Struct, field, replace
 
 
 class Point(Struct):

@@ -7,14 +7,14 @@ from typing import cast
 
 import pytest
 
-from gpushare_node.apply.busy import Holder
-from gpushare_node.apply.evicting import Evictions
-from gpushare_node.cli.parts import tenancy_file
+from gpushare_node.adapters.host.tenancy import TenancyFile
+from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.cli.run import Run
-from gpushare_node.host.tenancy import TenancyFile
-from gpushare_node.kube.cluster import PodView
-from gpushare_node.tenancy import AdmissionMode
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.cli.wiring import tenancy_file
+from gpushare_node.core.tenancy import AdmissionMode
+from gpushare_node.reconcile.eviction import Evictions
+from gpushare_node.reconcile.usage import Holder
+from gpushare_node.reporting.reasons import Reason
 from tests.node.enforcement import Stage, await_end, lives, tenancy_text
 from tests.node.silicon import Silicon
 from tests.node.victims import Ward

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.host.folder import Folder
-from gpushare_node.kube import leases
-from gpushare_node.kube.server import Server
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.kube import rollout_queue
+from gpushare_node.adapters.kube.node_client import Server
 from tests.node.api_refusals import Refusal
 from tests.node.api_server import ApiServer
 from tests.node.kube_scene import Skips, server
@@ -33,7 +33,7 @@ def runtimes(api: ApiServer, folder: Path, clock: Skips) -> Iterator[On]:
         return made[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leases.random, "randrange", lambda slots: next(looks) % slots)
+        patch.setattr(rollout_queue.random, "randrange", lambda slots: next(looks) % slots)
         yield start
     for one in made:
         one.close()

@@ -22,31 +22,31 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpushare_node.apply import loop
-from gpushare_node.apply.goal import Goal
-from gpushare_node.apply.hardware import Hardware
-from gpushare_node.apply.labels import wanted
-from gpushare_node.apply.sight import see
-from gpushare_node.apply.visit import Site
-from gpushare_node.cli.parts import OwnMarks
-from gpushare_node.clock import Stopped, SystemClock
-from gpushare_node.enforce.figures import Figures
+from gpushare_node.adapters.host.kubelet import Checkpoint
+from gpushare_node.adapters.host.state_dir import Folder, Published
+from gpushare_node.adapters.host.tenancy import TenancyFile
+from gpushare_node.adapters.kube.api_endpoint import Address, find_address
+from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.adapters.kube.connection import APPLY_PATCH, STRATEGIC_PATCH, Connection, Json, Request
+from gpushare_node.adapters.kube.events import Events
+from gpushare_node.adapters.kube.node_client import Server
+from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.pod_informer import OwnNode, Pods
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.cli.wiring import OwnMarks
+from gpushare_node.core.clock import Stopped, SystemClock
+from gpushare_node.core.policy import Policy, read
+from gpushare_node.enforce.enforcer import Setting, Watch, Worlds
 from gpushare_node.enforce.loop import Loop
-from gpushare_node.enforce.upkeep import Upkeep
-from gpushare_node.enforce.watch import Setting, Watch, Worlds
-from gpushare_node.host.folder import Folder, Published
-from gpushare_node.host.kubelet import Checkpoint
-from gpushare_node.host.tenancy import TenancyFile
-from gpushare_node.kube.address import Address, find_address
-from gpushare_node.kube.cluster import ClusterError
-from gpushare_node.kube.connection import APPLY_PATCH, STRATEGIC_PATCH, Connection, Json, Request
-from gpushare_node.kube.events import Events
-from gpushare_node.kube.place import Place
-from gpushare_node.kube.pods import OwnNode, Pods
-from gpushare_node.kube.server import Server
-from gpushare_node.policy import Policy, read
-from gpushare_node.procs.linux import LinuxProcesses
-from gpushare_node.voice.metrics import Registry
+from gpushare_node.enforce.metrics import Figures
+from gpushare_node.enforce.node_monitor import Upkeep
+from gpushare_node.gpus.hardware import Hardware
+from gpushare_node.gpus.view import see
+from gpushare_node.reconcile import reconcile
+from gpushare_node.reconcile.desired_policy import Goal
+from gpushare_node.reconcile.node_labels import wanted
+from gpushare_node.reconcile.run_context import Site
+from gpushare_node.reporting.metrics import Registry
 from tests.scale.nodes import NODES, laden, standing
 from tests.scale.simulation import NAMESPACE, POOL, await_daemonset
 from tests.scale.still import MACHINE, Soon, StillDriver, StillWatched
@@ -139,7 +139,7 @@ class Node:
         )  # fmt: skip
         Pods(self.connection, self.name, self.clock).start()
         self.clock.sleep(random.uniform(0.0, _ARRIVAL_SECONDS))
-        loop.run(site, Goal(policy=policy, text=text), hold=True)
+        reconcile.run(site, Goal(policy=policy, text=text), hold=True)
 
     def cycle(self) -> None:
         """The former policy stays enforced while it waits, which asks the API server for nothing but the pods."""

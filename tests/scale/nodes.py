@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
-from gpushare_node.kube.cluster import ClusterError
-from gpushare_node.kube.connection import METADATA_LIST, Connection, Json, Request
+from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.adapters.kube.connection import METADATA_LIST, Connection, Json, Request
 
 NODES = "/api/v1/nodes"
 _MARK = "example.org/simulated"

@@ -23,21 +23,21 @@ from typing import Any
 
 import yaml
 
-from gpushare_node.apply import loop
-from gpushare_node.apply.goal import Goal
-from gpushare_node.apply.hardware import Hardware
-from gpushare_node.apply.outcome import Outcome
-from gpushare_node.apply.visit import Site
-from gpushare_node.clock import SystemClock
-from gpushare_node.host.folder import Folder
-from gpushare_node.host.kubelet import Checkpoint
-from gpushare_node.kube.address import Address, find_address
-from gpushare_node.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT, ClusterError
-from gpushare_node.kube.connection import Connection, Json, Request
-from gpushare_node.kube.events import Events
-from gpushare_node.kube.place import Place
-from gpushare_node.kube.server import Server
-from gpushare_node.policy import read
+from gpushare_node.adapters.host.kubelet import Checkpoint
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.kube.api_endpoint import Address, find_address
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT, ClusterError
+from gpushare_node.adapters.kube.connection import Connection, Json, Request
+from gpushare_node.adapters.kube.events import Events
+from gpushare_node.adapters.kube.node_client import Server
+from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.core.clock import SystemClock
+from gpushare_node.core.policy import read
+from gpushare_node.gpus.hardware import Hardware
+from gpushare_node.reconcile import reconcile
+from gpushare_node.reconcile.desired_policy import Goal
+from gpushare_node.reconcile.run_context import Site
+from gpushare_node.reporting.outcome import Outcome
 from tests.cluster.plugin.offer import Gpu, offers
 from tests.scale.nodes import simulated, standing
 from tests.scale.still import MACHINE, StillDriver
@@ -117,7 +117,7 @@ class SimulatedNode:
             cluster=Server(self.connection, place, clock, events, Folder(self.folder)), folder=Folder(self.folder), clock=clock,
             report=lambda _: None, read_checkpoint=lambda: self.checkpoint, boot_id=MACHINE.boot_id,
         )  # fmt: skip
-        outcome = loop.run(site, Goal(policy=policy, text=text), hold=True)
+        outcome = reconcile.run(site, Goal(policy=policy, text=text), hold=True)
         events.drain(3.0)
         return outcome
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gpushare_node.clock import Stopped
-from gpushare_node.kube.address import Address
-from gpushare_node.kube.cluster import ClusterError
-from gpushare_node.kube.connection import JSON, Connection, Json, Request, _Answer
+from gpushare_node.adapters.kube.api_endpoint import Address
+from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.adapters.kube.connection import JSON, Connection, Json, Request, _Answer
+from gpushare_node.core.clock import Stopped
 
 
 class FastTime:

@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gpushare_node.clock import SystemClock
-from gpushare_node.kube.address import find_address, in_cluster
-from gpushare_node.kube.connection import Connection
-from gpushare_node.kube.uninstall import Uninstall
+from gpushare_node.adapters.kube.api_endpoint import find_address, in_cluster
+from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.kube.uninstall import Uninstall
+from gpushare_node.core.clock import SystemClock
 from tests.scale.nodes import NODES, laden, standing
 
 _PURPOSE = "uninstall"

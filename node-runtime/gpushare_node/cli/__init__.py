@@ -7,15 +7,15 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from gpushare_node.adapters.host.state_dir import FolderError, FolderLockedError
+from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.adapters.nvml.driver import DriverError
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.options import parse
-from gpushare_node.cli.reading import PolicyFileError
+from gpushare_node.cli.policy_file import PolicyFileError
 from gpushare_node.cli.run import Run
-from gpushare_node.clock import Stopped
-from gpushare_node.host.folder import FolderError, FolderLockedError
-from gpushare_node.kube.cluster import ClusterError
-from gpushare_node.nvml.driver import DriverError
-from gpushare_node.voice.log import escape
+from gpushare_node.core.clock import Stopped
+from gpushare_node.reporting.log import escape
 
 __all__ = ["main"]
 
@@ -59,7 +59,7 @@ def _perform(run: Run) -> int:
 
             return apply(run)
         case "assert":
-            from gpushare_node.cli.compare import compare
+            from gpushare_node.cli.assert_state import compare
 
             return compare(run)
         case "export":

@@ -2,22 +2,22 @@
 
 from collections.abc import Iterator
 
-from gpushare_node.apply import loop
-from gpushare_node.apply.goal import Goal
-from gpushare_node.apply.hardware import Hardware, Sight
-from gpushare_node.apply.outcome import Outcome
-from gpushare_node.apply.visit import DRIVER_SECONDS, Site
+from gpushare_node.adapters.host.boot import boot_id
+from gpushare_node.adapters.host.kubelet import find_sockets, read_checkpoint
+from gpushare_node.adapters.nvml.driver import DriverError
+from gpushare_node.cli.checkpoint_devices import Held, find_held
 from gpushare_node.cli.exits import Exit
-from gpushare_node.cli.held import Held, find_held
-from gpushare_node.cli.parts import Api, News, Watches, as_cluster, bounded_driver, folder, machine, tenancy_file
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.refusal import describe_ignored, read_or_hold, read_or_report
 from gpushare_node.cli.run import Run
-from gpushare_node.host.boot import boot_id
-from gpushare_node.host.kubelet import find_sockets, read_checkpoint
-from gpushare_node.nvml.driver import DriverError
-from gpushare_node.voice.reasons import Reason
-from gpushare_node.voice.results import Result, Status, is_failed
+from gpushare_node.cli.wiring import Api, News, Watches, as_cluster, bounded_driver, folder, machine, tenancy_file
+from gpushare_node.gpus.hardware import Hardware, Sight
+from gpushare_node.reconcile import reconcile
+from gpushare_node.reconcile.desired_policy import Goal
+from gpushare_node.reconcile.run_context import DRIVER_SECONDS, Site
+from gpushare_node.reporting.outcome import Outcome
+from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.results import Result, Status, is_failed
 
 _LAST_WORDS_SECONDS = 3.0
 _NO_DRIVER = (Reason.WAITING_FOR_DRIVER, Reason.DRIVER_MISMATCH, Reason.DRIVER_HUNG)
@@ -37,7 +37,7 @@ def apply(run: Run) -> int:
         return _check(run, given, printer)
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
     run.heed_signals()
-    outcome = loop.run(make_site(run, api, printer), given, hold=arguments.hold)
+    outcome = reconcile.run(make_site(run, api, printer), given, hold=arguments.hold)
     return finish(run, api, printer, outcome)
 
 

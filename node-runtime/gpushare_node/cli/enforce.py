@@ -5,25 +5,25 @@ from collections.abc import Mapping
 from functools import partial
 
 from gpushare_node import __version__
-from gpushare_node.apply.goal import Goal
-from gpushare_node.apply.labels import wanted
-from gpushare_node.apply.sight import see
+from gpushare_node.adapters.host.boot import boot_id
+from gpushare_node.adapters.host.state_dir import Published
+from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.adapters.kube.pod_informer import OwnNode
+from gpushare_node.adapters.nvml.driver import Survey
 from gpushare_node.cli.exits import Exit
-from gpushare_node.cli.parts import Api, OwnMarks, Watches, folder, tenancy_file
-from gpushare_node.cli.reading import PolicyFileError
+from gpushare_node.cli.policy_file import PolicyFileError
 from gpushare_node.cli.refusal import Refused, describe_ignored, find_former, read_or_report
 from gpushare_node.cli.run import Run
+from gpushare_node.cli.wiring import Api, OwnMarks, Watches, folder, tenancy_file
+from gpushare_node.core.policy import Policy
+from gpushare_node.enforce.enforcer import Watch
 from gpushare_node.enforce.http import HttpServer
 from gpushare_node.enforce.loop import Loop
-from gpushare_node.enforce.upkeep import Upkeep
-from gpushare_node.enforce.watch import Watch
-from gpushare_node.host.boot import boot_id
-from gpushare_node.host.folder import Published
-from gpushare_node.kube.cluster import ClusterError
-from gpushare_node.kube.pods import OwnNode
-from gpushare_node.nvml.driver import Survey
+from gpushare_node.enforce.node_monitor import Upkeep
+from gpushare_node.gpus.view import see
 from gpushare_node.partition.plan import PartitionPlan
-from gpushare_node.policy import Policy
+from gpushare_node.reconcile.desired_policy import Goal
+from gpushare_node.reconcile.node_labels import wanted
 
 _LOG = logging.getLogger("gpushare")
 _LAST_WORDS_SECONDS = 3.0

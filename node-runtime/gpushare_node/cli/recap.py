@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from gpushare_node.voice.log import escape
-from gpushare_node.voice.results import Result, Status
+from gpushare_node.reporting.log import escape
+from gpushare_node.reporting.results import Result, Status
 
 _COLOURS = {Status.OK: "32", Status.CHANGED: "33", Status.FAILED: "31", Status.SKIPPED: "36"}
 

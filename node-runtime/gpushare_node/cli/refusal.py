@@ -5,19 +5,19 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gpushare_node.apply.goal import Goal
-from gpushare_node.apply.pools import is_leaving
-from gpushare_node.cli.parts import Api, Watches, folder, tenancy_file
-from gpushare_node.cli.reading import PolicyFileError, read_policy
+from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.adapters.nvml.driver import DriverError
+from gpushare_node.cli.policy_file import PolicyFileError, read_policy
 from gpushare_node.cli.run import Run
-from gpushare_node.document import PolicyError
-from gpushare_node.kube.cluster import ClusterError
-from gpushare_node.nvml.driver import DriverError
-from gpushare_node.policy import read
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.cli.wiring import Api, Watches, folder, tenancy_file
+from gpushare_node.core.policy import read
+from gpushare_node.core.strict_document import PolicyError
+from gpushare_node.reconcile.active_pool import is_leaving
+from gpushare_node.reconcile.desired_policy import Goal
+from gpushare_node.reporting.reasons import Reason
 
 if TYPE_CHECKING:
-    from gpushare_node.enforce.watch import Watch
+    from gpushare_node.enforce.enforcer import Watch
 
 _LOOK_SECONDS = 15
 _LEAVING_SECONDS = 60

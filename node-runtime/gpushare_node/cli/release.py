@@ -2,17 +2,17 @@
 
 import sys
 
-from gpushare_node.apply import release as releasing
+from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.adapters.kube.requests import request_of
+from gpushare_node.adapters.kube.uninstall import Farewell, Uninstall
 from gpushare_node.cli.apply import finish, make_site
 from gpushare_node.cli.exits import Exit
-from gpushare_node.cli.parts import Api
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.run import Run
-from gpushare_node.kube.cluster import ClusterError
-from gpushare_node.kube.requests import request_of
-from gpushare_node.kube.uninstall import Farewell, Uninstall
-from gpushare_node.voice.log import escape
-from gpushare_node.voice.results import Result, Status
+from gpushare_node.cli.wiring import Api
+from gpushare_node.reconcile import orphan_release as releasing
+from gpushare_node.reporting.log import escape
+from gpushare_node.reporting.results import Result, Status
 
 
 def release(run: Run) -> int:

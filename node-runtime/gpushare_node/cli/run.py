@@ -7,8 +7,8 @@ import sys
 from argparse import Namespace
 from types import FrameType
 
-from gpushare_node.clock import SystemClock
-from gpushare_node.voice.log import begin
+from gpushare_node.core.clock import SystemClock
+from gpushare_node.reporting.log import begin
 
 
 class Run:

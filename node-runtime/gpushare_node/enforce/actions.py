@@ -9,21 +9,21 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Protocol, assert_never
 
-from gpushare_node.enforce.errands import Errands
+from gpushare_node.adapters.kube.cluster import Event, EventType, Eviction, Messenger
+from gpushare_node.adapters.procs.processes import GpuUse, Processes, Seen, Sent, Signal
+from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.evictions import Evictions
-from gpushare_node.enforce.figures import Figures
 from gpushare_node.enforce.identities import Roster
-from gpushare_node.enforce.records import Records
+from gpushare_node.enforce.kill_log import Records
+from gpushare_node.enforce.metrics import Figures
+from gpushare_node.enforce.work_queue import Errands
+from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.identity import ContainerId, Process
-from gpushare_node.guard.reading import Cap, Reading
-from gpushare_node.guard.rows import Mps
-from gpushare_node.guard.sight import Unit
+from gpushare_node.guard.inputs import Cap, Reading
+from gpushare_node.guard.process_list import Mps
 from gpushare_node.guard.verdicts import Evict, Facts, Kill, Observe, Report, Scope, Terminate, TerminateClient, Verdict, Warn
-from gpushare_node.kube.cluster import Event, EventType, Eviction, Messenger
-from gpushare_node.procs.processes import GpuUse, Processes, Seen, Sent, Signal
-from gpushare_node.structs import Struct, field
-from gpushare_node.voice import sentences
-from gpushare_node.voice.events import About
+from gpushare_node.reporting import messages
+from gpushare_node.reporting.events import About
 
 _ROUNDS = 3
 """How often a container's processes are listed anew while it is killed: each time those that were forked meanwhile go."""
@@ -88,7 +88,7 @@ class Actions(Struct, frozen=False):
             match verdict:
                 case Warn():
                     self.figures.over_cap.add()
-                    self._remind(About.OVER_CAP, verdict.facts, sentences.over_cap, now)
+                    self._remind(About.OVER_CAP, verdict.facts, messages.over_cap, now)
                 case Terminate() | Kill():
                     signal = Signal.TERM if isinstance(verdict, Terminate) else Signal.KILL
                     if not self._signal(verdict, signal, reading, now):
@@ -136,13 +136,13 @@ class Actions(Struct, frozen=False):
         self.records.note(case, signal.value, answers, now)
         pids = tuple(process.pid for process, answer in answers.items() if answer == Sent.SENT.value)
         if pids and not (isinstance(verdict, Kill) and verdict.is_repeated):
-            text = sentences.ended(facts, self._name(facts), pids, signal.value)
+            text = messages.ended(facts, self._name(facts), pids, signal.value)
             self._tell(About.PROCESS_KILLED, facts, text)
         for answer, (label, why) in _OBSTACLES.items():
             spared = tuple(process.pid for process, found in answers.items() if found == answer)
             if spared:
                 self.figures.suppressed.add(label)
-                self._tell(About.KILL_FAILED, facts, sentences.not_ended(facts, self._name(facts), spared, why))
+                self._tell(About.KILL_FAILED, facts, messages.not_ended(facts, self._name(facts), spared, why))
         return not _OBSTACLES.keys() >= set(answers.values())
 
     def _replace_signal(self, facts: Facts, now: float) -> None:
@@ -198,7 +198,7 @@ class Actions(Struct, frozen=False):
     def _evict(self, facts: Facts, now: float) -> None:
         pod = self._roster.find(facts.unit.container)
         if facts.dry_run:
-            self._remind(About.EVICTED, facts, sentences.would_evict, now)
+            self._remind(About.EVICTED, facts, messages.would_evict, now)
         elif pod is not None:
             self._evictions.ask(facts, pod)
 
@@ -206,9 +206,9 @@ class Actions(Struct, frozen=False):
         """Tell what has come of what was asked for."""
         for facts, answer, is_forced in self._evictions.hear():
             if answer is Eviction.EVICTED:
-                self._remind(About.EVICTED, facts, partial(sentences.evicted, is_forced=is_forced), now)
+                self._remind(About.EVICTED, facts, partial(messages.evicted, is_forced=is_forced), now)
             elif answer is not Eviction.GONE:
-                self._remind(About.EVICTION_FAILED, facts, partial(sentences.not_evicted, why=_REFUSALS[answer]), now)
+                self._remind(About.EVICTION_FAILED, facts, partial(messages.not_evicted, why=_REFUSALS[answer]), now)
 
     def _tell(self, about: About, facts: Facts, text: str) -> None:
         """To the tenant, as an Event on its pod; to the log in any case."""

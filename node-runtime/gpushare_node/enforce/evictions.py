@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from queue import SimpleQueue
 
-from gpushare_node.enforce.errands import Errands
-from gpushare_node.enforce.figures import Figures
+from gpushare_node.adapters.kube.cluster import ClusterError, Eviction, Messenger, PodView
+from gpushare_node.enforce.metrics import Figures
+from gpushare_node.enforce.work_queue import Errands
 from gpushare_node.guard.identity import ContainerId
 from gpushare_node.guard.verdicts import Facts
-from gpushare_node.kube.cluster import ClusterError, Eviction, Messenger, PodView
 
 TRIES = 3
 """How often a pod's budget is asked, and how often it is then not heeded. The guard waits half a minute between two."""

@@ -5,9 +5,9 @@ was named to it, and one that is over stays over, whatever policies follow.
 """
 
 
-from gpushare_node.guard.reading import Action, Cap, Exemption
-from gpushare_node.host.kept import Notice
-from gpushare_node.structs import replace
+from gpushare_node.adapters.host.state_files import Notice
+from gpushare_node.core.structs import replace
+from gpushare_node.guard.inputs import Action, Cap, Exemption
 
 
 def renew(notice: Notice | None, *, since: float, seconds: int | None, now: float) -> Notice:

@@ -11,18 +11,18 @@ from collections.abc import Iterable, Mapping
 from math import inf
 from typing import NamedTuple
 
-from gpushare_node.enforce.dates import Dates
+from gpushare_node.adapters.host.kubelet import Allocation, is_gpu_resource
+from gpushare_node.adapters.host.state_dir import KeptCap, KeptContainer
+from gpushare_node.adapters.kube.cluster import PodView
+from gpushare_node.adapters.nvml.driver import MigSurvey, Survey
+from gpushare_node.core.policy import Policy, Share
+from gpushare_node.core.structs import Struct, replace
+from gpushare_node.core.tenancy import AdmissionMode, Tenancy
 from gpushare_node.enforce.exemptions import exempt, renew
+from gpushare_node.enforce.wall_clock import Dates
+from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.identity import ContainerId, Owner
-from gpushare_node.guard.reading import Action, Cap, Grant
-from gpushare_node.guard.sight import Unit
-from gpushare_node.host.folder import KeptCap, KeptContainer
-from gpushare_node.host.kubelet import Allocation, is_gpu_resource
-from gpushare_node.kube.cluster import PodView
-from gpushare_node.nvml.driver import MigSurvey, Survey
-from gpushare_node.policy import Policy, Share
-from gpushare_node.structs import Struct, replace
-from gpushare_node.tenancy import AdmissionMode, Tenancy
+from gpushare_node.guard.inputs import Action, Cap, Grant
 
 _MIB = 1 << 20
 

@@ -13,8 +13,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from gpushare_node.structs import Struct
-from gpushare_node.voice.metrics import CONTENT_TYPE
+from gpushare_node.core.structs import Struct
+from gpushare_node.reporting.metrics import CONTENT_TYPE
 
 PORT = 9408
 _LOG = logging.getLogger(__name__)

@@ -6,11 +6,11 @@ tenant can make cgroups within its own and call them what it likes: only the fir
 
 from collections.abc import Collection, Iterable, Mapping
 
+from gpushare_node.adapters.kube.cluster import PodView
+from gpushare_node.adapters.procs import mps
+from gpushare_node.adapters.procs.processes import Processes, Seen
+from gpushare_node.core.structs import Struct, field
 from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
-from gpushare_node.kube.cluster import PodView
-from gpushare_node.procs import mps
-from gpushare_node.procs.processes import Processes, Seen
-from gpushare_node.structs import Struct, field
 
 ROUNDS = 60
 """In how many cycles every known process is looked at again. One that may be signalled is looked at in each; one that has

@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Protocol
 
-from gpushare_node.enforce.dates import Dates
-from gpushare_node.enforce.firsts import FirstCaps
+from gpushare_node.adapters.host.kubelet import NO_CHECKPOINT, Checkpoint, CheckpointError
+from gpushare_node.adapters.host.state_dir import Folder, FolderError, KeptContainer
+from gpushare_node.adapters.kube.cluster import PodView
+from gpushare_node.adapters.nvml.driver import DriverError, Survey, Versions
+from gpushare_node.adapters.nvml.supervised_driver import Watched
+from gpushare_node.core.policy import Policy
+from gpushare_node.core.structs import Struct, field, replace
+from gpushare_node.core.tenancy import UNKNOWN, Tenancy
+from gpushare_node.enforce.first_caps import FirstCaps
 from gpushare_node.enforce.grants import Allocations, Noticed, Profiles, by_container, grant, profiles, terms
 from gpushare_node.enforce.identities import Roster
+from gpushare_node.enforce.wall_clock import Dates
 from gpushare_node.guard.identity import ContainerId, Process
-from gpushare_node.guard.reading import Grant
-from gpushare_node.host.folder import Folder, FolderError, KeptContainer
-from gpushare_node.host.kubelet import NO_CHECKPOINT, Checkpoint, CheckpointError
-from gpushare_node.kube.cluster import PodView
-from gpushare_node.nvml.driver import DriverError, Survey, Versions
-from gpushare_node.nvml.watch import Watched
-from gpushare_node.policy import Policy
-from gpushare_node.structs import Struct, field, replace
-from gpushare_node.tenancy import UNKNOWN, Tenancy
+from gpushare_node.guard.inputs import Grant
 
 SURVEY_SECONDS = 30
 """How often GPUs and instances are enumerated again."""

@@ -13,12 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from gpushare_node.clock import Clock, Stopped
+from gpushare_node.core.clock import Clock, Stopped
+from gpushare_node.core.structs import Struct, field
+from gpushare_node.enforce.enforcer import Watch
 from gpushare_node.enforce.http import Answer, Pages
-from gpushare_node.enforce.upkeep import Upkeep
-from gpushare_node.enforce.watch import Watch
-from gpushare_node.structs import Struct, field
-from gpushare_node.voice.reasons import Reason
+from gpushare_node.enforce.node_monitor import Upkeep
+from gpushare_node.reporting.reasons import Reason
 
 EXIT_HUNG = 70
 """The driver has not answered for a minute, or is another one than our library's, or the policy can be read that could not be:

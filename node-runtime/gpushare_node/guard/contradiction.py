@@ -7,8 +7,8 @@ what the device says is in use.
 from collections.abc import Iterable
 
 from gpushare_node.guard.identity import ContainerId, ProcessKind
-from gpushare_node.guard.reading import Reading
-from gpushare_node.guard.rows import Device
+from gpushare_node.guard.inputs import Reading
+from gpushare_node.guard.process_list import Device
 
 
 def find_accused(devices: Iterable[Device], reading: Reading) -> frozenset[str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gpushare_node.guard.identity import ContainerId, Owner, Process
-from gpushare_node.guard.reading import Cap, Grant, Settings
+from gpushare_node.guard.inputs import Cap, Grant, Settings
 
 _LONGEST_INTERVALS = 2
 """For how many nominal intervals the time between two looks counts at most."""

@@ -7,11 +7,11 @@ TerminateClient, Kill and Evict are said once for each step: whoever carries one
 from enum import Enum
 from typing import NamedTuple
 
+from gpushare_node.core.structs import Struct
+from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.identity import Process
-from gpushare_node.guard.reading import Cap
-from gpushare_node.guard.rows import Distrust
-from gpushare_node.guard.sight import Unit
-from gpushare_node.structs import Struct
+from gpushare_node.guard.inputs import Cap
+from gpushare_node.guard.process_list import Distrust
 
 
 class State(Enum):

@@ -6,8 +6,8 @@ Owns every judgement that comes before geometry: faults, indexes, the card, MIG 
 from collections.abc import Mapping
 from enum import StrEnum
 
+from gpushare_node.core.policy import Card, WantedGpu
 from gpushare_node.partition.state import FaultKind, Gpu, Mig, State
-from gpushare_node.policy import Card, WantedGpu
 
 _MEMORY_TOLERANCE = 0.05
 """Totals of one card differ by one per cent between drivers; cards that share a PCI id differ by a third."""

@@ -6,10 +6,10 @@ Difference, which somebody should hear of but which stops nothing.
 
 from collections.abc import Sequence
 
-from gpushare_node.partition.placing import Place
+from gpushare_node.core.policy import WantedInstance
+from gpushare_node.core.structs import Struct
+from gpushare_node.partition.placement import Place
 from gpushare_node.partition.state import Placement, Profile
-from gpushare_node.policy import WantedInstance
-from gpushare_node.structs import Struct
 
 
 class ProfileIdDifference(Struct):

@@ -1,8 +1,8 @@
 """Operation: one step that changes a GPU. Values only; whoever carries them out reads all that is needed from them."""
 
 
+from gpushare_node.core.structs import Struct
 from gpushare_node.partition.state import Instance
-from gpushare_node.structs import Struct
 
 
 class EnableMig(Struct):

@@ -7,13 +7,13 @@ follows from state and policy alone: after a crash, plan again from what stands 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from gpushare_node.core.policy import Card, Policy, WantedGpu, WantedInstance
+from gpushare_node.core.structs import Struct, replace
 from gpushare_node.partition.fitness import Reason, UnfitError, check_card, check_fault, find_target, needs_switch
 from gpushare_node.partition.layout import Difference, Layout, LayoutError, resolve
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
-from gpushare_node.partition.placing import Board, Place, choose
+from gpushare_node.partition.placement import Board, Place, choose
 from gpushare_node.partition.state import Gpu, Instance, Mig, State
-from gpushare_node.policy import Card, Policy, WantedGpu, WantedInstance
-from gpushare_node.structs import Struct, replace
 
 
 class Unfit(Struct):

@@ -6,7 +6,7 @@ policy calls them by.
 
 from enum import StrEnum
 
-from gpushare_node.structs import Struct
+from gpushare_node.core.structs import Struct
 
 
 class FaultKind(StrEnum):

@@ -1,0 +1,1 @@
+"""The outside world, one package each; they do not know each other."""

@@ -1,0 +1,43 @@
+"""What no driver call does for a GPU: reset it, and make the device nodes of new MIG instances. Decides nothing."""
+
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from pathlib import Path
+
+from gpushare_node.adapters.host.boot import boot_id
+from gpushare_node.adapters.host.programs import ROOTS, find
+from gpushare_node.core.structs import Struct
+
+_RESET_SECONDS = 120.0
+_NODES_SECONDS = 60.0
+
+
+class Machine(Struct):
+    """What changing GPUs needs of the host besides the driver. `reset` takes a PCI address.
+
+    Both calls return what went wrong as a sentence, that there is no program for it included; None: it is done.
+    `find_servers` tells which of some pids are MPS servers; `name_openers` names whoever has a GPU's device open or mapped.
+    """
+
+    boot_id: str
+    reset: Callable[[str], str | None]
+    make_nodes: Callable[[], str | None]
+    find_servers: Callable[[Collection[int]], frozenset[int]] = lambda _: frozenset()
+    name_openers: Callable[[], tuple[str, ...]] = tuple
+
+
+def this_machine(roots: Iterable[Path] = ROOTS) -> Machine:
+    """The host that this runs on. NVML has no call for either; `nvidia-smi` does both."""
+    found = tuple(roots)
+    return Machine(boot_id=boot_id(), reset=partial(_reset, found), make_nodes=partial(_run, found, (), _NODES_SECONDS))
+
+
+def _reset(roots: tuple[Path, ...], pci_bus_id: str) -> str | None:
+    return _run(roots, ("--gpu-reset", "-i", pci_bus_id), _RESET_SECONDS)
+
+
+def _run(roots: tuple[Path, ...], arguments: tuple[str, ...], timeout_seconds: float) -> str | None:
+    """Without arguments it lists the GPUs, and opens each instance: root's library makes the nodes for it."""
+    # Looked for at every call: the driver's container may have come since.
+    program = find("nvidia-smi", roots)
+    return "there is no nvidia-smi on the host" if program is None else program.run(arguments, timeout_seconds)

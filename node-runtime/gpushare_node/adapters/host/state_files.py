@@ -1,0 +1,185 @@
+"""What the folder on the host remembers, and how each thing is read from its file again. Values only; touches no file."""
+
+from collections.abc import Mapping
+
+from gpushare_node.core.strict_document import Value
+from gpushare_node.core.structs import Struct, field
+
+
+class Remembered(Struct):
+    """A GPU instance of a former layout. What rollback needs to make it again."""
+
+    profile_id: int
+    start: int
+    size: int
+
+
+class FormerGpu(Struct):
+    """A GPU before the change: its mode, and its whole instances."""
+
+    uuid: str
+    mig: bool
+    instances: tuple[Remembered, ...]
+
+
+class Journal(Struct):
+    """What a run that has begun to change hardware writes down before each step.
+
+    `attempts` counts runs for this policy under this `driver` that failed, the last one at `failed_at_seconds` of the boot's
+    monotonic clock; `pending_modes` are the GPUs of which this runtime has asked for
+    the MIG mode that waits; `paused` are labels of GPU clients with their values before the pause; `is_changing` from the
+    first change on until a whole layout stands, the new or the old.
+    """
+
+    policy_digest: str
+    boot_id: str
+    attempts: int = 0
+    driver: str = ""
+    failed_at_seconds: int = 0
+    former: tuple[FormerGpu, ...] = ()
+    pending_modes: Mapping[str, bool] = field(default_factory=dict)
+    paused: Mapping[str, str] = field(default_factory=dict)
+    is_changing: bool = False
+
+
+class Notice(Struct):
+    """How long a container that ran before the first cap is exempt from it. Times are in seconds since 1970.
+
+    `since` is when it was first told a date, or that there is none; `seconds` what the policy gives now, None as long as the
+    container runs; `until` the date that it was told last. One that `is_over` stays so.
+    """
+
+    since: int
+    seconds: int | None
+    until: int | None
+    is_over: bool = False
+
+
+class KeptCap(Struct):
+    """What a container may use of one device since it was started. `cap_bytes` None: as much as there is.
+
+    `notice`: a cap has come since, and this is how long the container is exempt from it.
+    """
+
+    device: str
+    cap_bytes: int | None
+    tolerance_bytes: int = 0
+    notice: Notice | None = None
+
+
+class KeptContainer(Struct):
+    """A container's caps, with its pod's uid and its name there: a cap outlives restarts, and ends with the pod.
+
+    Kept by the container runtime's id. Both names are empty where a release has written that did not know them.
+    """
+
+    pod_uid: str
+    name: str
+    caps: tuple[KeptCap, ...]
+
+
+class Published(Struct):
+    """The profile that was published last, `a` or `b`, and the UUIDs of the devices that stood then."""
+
+    key: str
+    devices: frozenset[str]
+
+
+class RepairMark(Struct):
+    """The last repair that enforcement has asked for: of which finding, in which boot, at how many seconds of its clock."""
+
+    finding: str
+    boot_id: str
+    at_seconds: int
+
+
+def read_journal(value: Value) -> Journal:
+    """The journal that the value is; PolicyError if it is none."""
+    fields = value.fields(
+        "policy_digest", "boot_id", "attempts", "driver", "failed_at_seconds", "former", "pending_modes", "paused",
+        "is_changing",
+    )  # fmt: skip
+    return Journal(
+        policy_digest=fields["policy_digest"].text(),
+        boot_id=fields["boot_id"].text(),
+        attempts=fields["attempts"].whole(at_least=0),
+        driver=fields["driver"].text(),
+        failed_at_seconds=fields["failed_at_seconds"].whole(at_least=0),
+        former=tuple(_former(one) for one in fields["former"].items()),
+        pending_modes={uuid: mode.flag() for uuid, mode in fields["pending_modes"].entries()},
+        paused={label: former.text() for label, former in fields["paused"].entries()},
+        is_changing=fields["is_changing"].flag(),
+    )
+
+
+def _former(value: Value) -> FormerGpu:
+    fields = value.fields("uuid", "mig", "instances")
+    return FormerGpu(
+        uuid=fields["uuid"].text(at_least=1),
+        mig=fields["mig"].flag(),
+        instances=tuple(_remembered(one) for one in fields["instances"].items()),
+    )
+
+
+def _remembered(value: Value) -> Remembered:
+    fields = value.fields("profile_id", "start", "size")
+    return Remembered(**{name: one.whole(at_least=0) for name, one in fields.items()})
+
+
+def read_caps(value: Value) -> Mapping[str, KeptContainer]:
+    """The kept caps that the value is; PolicyError if it is none."""
+    return {container: _kept_container(kept) for container, kept in value.entries()}
+
+
+def _kept_container(value: Value) -> KeptContainer:
+    if isinstance(value.value, list):
+        return KeptContainer(pod_uid="", name="", caps=_kept_caps(value))
+    fields = value.fields("pod_uid", "name", "caps")
+    return KeptContainer(pod_uid=fields["pod_uid"].text(), name=fields["name"].text(), caps=_kept_caps(fields["caps"]))
+
+
+def _kept_caps(value: Value) -> tuple[KeptCap, ...]:
+    return tuple(_kept_cap(one) for one in value.items())
+
+
+def _kept_cap(value: Value) -> KeptCap:
+    fields = value.fields("device", "cap_bytes", "tolerance_bytes", optional=("notice",))
+    return KeptCap(
+        device=fields["device"].text(at_least=1),
+        cap_bytes=fields["cap_bytes"].optional(_count),
+        tolerance_bytes=_count(fields["tolerance_bytes"]),
+        notice=fields["notice"].optional(_notice),
+    )
+
+
+def _notice(value: Value) -> Notice:
+    fields = value.fields("since", "seconds", "until", "is_over")
+    return Notice(
+        since=_count(fields["since"]), seconds=fields["seconds"].optional(_count), until=fields["until"].optional(_count),
+        is_over=fields["is_over"].flag(),
+    )  # fmt: skip
+
+
+def read_first_caps(value: Value) -> Mapping[str, int]:
+    """Since when each resource has a cap, as the value says; PolicyError if it does not."""
+    return {resource: _count(since) for resource, since in value.entries()}
+
+
+def _count(value: Value) -> int:
+    return value.whole(at_least=0)
+
+
+def read_published(value: Value) -> Published:
+    """The published profile that the value is; PolicyError if it is none."""
+    fields = value.fields("key", "devices")
+    return Published(key=fields["key"].text(), devices=frozenset(one.text() for one in fields["devices"].items()))
+
+
+def read_repair_mark(value: Value) -> RepairMark:
+    """The mark of a repair that the value is; PolicyError if it is none."""
+    fields = value.fields("finding", "boot_id", "at_seconds")
+    return RepairMark(
+        finding=fields["finding"].text(),
+        boot_id=fields["boot_id"].text(),
+        at_seconds=fields["at_seconds"].whole(at_least=0),
+    )

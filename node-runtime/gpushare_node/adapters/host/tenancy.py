@@ -1,0 +1,84 @@
+"""The tenancy file that the chart projects beside the policy, read again whenever it is another one.
+
+What cannot be read leaves the last known one in force: a list that is lost is no empty list, which would make strangers of the
+platform's pods.
+"""
+
+import logging
+import os
+import threading
+from pathlib import Path
+
+from gpushare_node.core.strict_document import PolicyError
+from gpushare_node.core.structs import replace
+from gpushare_node.core.tenancy import UNKNOWN, Tenancy, read
+from gpushare_node.reporting.log import escape
+
+NAME = "tenancy.json"
+
+_MOST_BYTES = 1 << 20
+"""What a ConfigMap can carry."""
+
+_LOG = logging.getLogger(__name__)
+_Stamp = tuple[int, int, int]
+
+
+class TenancyFile:
+    """One file. `path` None: nobody says who is a tenant, and nobody is expected to. For any number of threads.
+
+    The runtime's own `namespace` is always the platform's.
+    """
+
+    def __init__(self, path: Path | None, namespace: str) -> None:
+        self._path = path
+        self._own = frozenset({namespace})
+        self._known = replace(UNKNOWN, platform_namespaces=self._own)
+        self._stamp: _Stamp | None = None
+        self._is_known = False
+        self._lock = threading.Lock()
+        self.problem = ""
+        """Why the file cannot be read now; empty where it can."""
+
+    def find(self) -> Tenancy:
+        """What holds now. A file that has not changed is not read again: this is asked in every cycle."""
+        if self._path is not None:
+            with self._lock:
+                self._look(self._path)
+        return self._known
+
+    def platform(self) -> frozenset[str] | None:
+        """The platform's namespaces; None as long as the file has never been read."""
+        found = self.find()
+        return found.platform if self._is_known else None
+
+    def _look(self, path: Path) -> None:
+        try:
+            self._renew(path)
+        except PolicyError as error:
+            self._complain(f"{path}: {error}")
+        except UnicodeDecodeError as error:
+            self._complain(f"{path}: is not UTF-8: byte {error.start} begins no character")
+        except OSError as error:
+            self._stamp = None
+            self._complain(f"{path}: cannot be read: {error.strerror}")
+
+    def _renew(self, path: Path) -> None:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
+            if stamp == self._stamp:
+                return
+            content = file.read(_MOST_BYTES + 1)
+        self._stamp = stamp
+        if len(content) > _MOST_BYTES:
+            raise PolicyError("", f"is larger than {_MOST_BYTES >> 20} MiB: no tenancy is")
+        found = read(content.decode("utf-8"))
+        self._known = replace(found, platform_namespaces=found.platform_namespaces | self._own)
+        self.problem, self._is_known = "", True
+        if found.ignored:
+            _LOG.warning("%s: %s are not known here and ignored", path, escape(", ".join(found.ignored)))
+
+    def _complain(self, text: str) -> None:
+        if text != self.problem:
+            self.problem = text
+            _LOG.warning("%s; the last known one holds", escape(text))

@@ -1,0 +1,235 @@
+"""Connection: one JSON request to the API server and its answer, or the stream of a watch. Knows no paths, keeps no objects."""
+
+import itertools
+import json
+import random
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from gpushare_node import __version__
+from gpushare_node.adapters.kube.api_endpoint import Address
+from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.core.clock import Clock
+from gpushare_node.core.structs import Struct, field
+
+if TYPE_CHECKING:
+    import urllib3
+
+Json = dict[str, Any]
+
+CONNECT_SECONDS = 3.0
+READ_SECONDS = 10.0
+TOTAL_SECONDS = 15.0
+"""No repetition is begun that could end later than this."""
+SILENCE_SECONDS = 120.0
+"""A watch that says nothing for so long is dead: servers send a bookmark about every minute."""
+
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+JSON = "application/json"
+METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
+METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
+"""An object without what is in it, which may be a hundredth of it. A server that cannot sends all."""
+
+_PAGE = "250"
+_ATTEMPTS = 3
+_FIRST_PAUSE_SECONDS = 0.2
+_PASSING = frozenset({429, 500, 502, 503, 504})
+_LONGEST_REASON = 300
+
+
+class Request(Struct):
+    """What is asked, and in which form. `is_repeatable`: done twice is as good as done once."""
+
+    method: str = "GET"
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: object = None
+    content_type: str = JSON
+    accept: str = JSON
+    is_repeatable: bool = True
+
+    @property
+    def name(self) -> str:
+        """As errors speak of it."""
+        return f"{self.method} {self.path}"
+
+    @property
+    def target(self) -> str:
+        """Path and query."""
+        return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
+
+
+class Connection:
+    """Requests. Safe for several threads."""
+
+    def __init__(self, address: Address, clock: Clock) -> None:
+        self._address = address
+        self._clock = clock
+        self._pool: urllib3.PoolManager | None = None
+
+    def get(self, path: str, query: Mapping[str, str] | None = None, accept: str = JSON) -> Json:
+        """The object, or the list, at the path. ClusterError."""
+        return self.ask(Request(path=path, query=query or {}, accept=accept))
+
+    def pages(self, path: str, query: Mapping[str, str], accept: str = JSON) -> Iterator[Json]:
+        """The objects of a list, of which no more than a page is in memory. ClusterError: of status 410, it took too long."""
+        more: dict[str, str] = {}
+        while True:
+            found = self.get(path, {**query, "limit": _PAGE, **more}, accept)
+            yield from found.get("items") or ()
+            token = (found.get("metadata") or {}).get("continue")
+            if not token:
+                return
+            more = {"continue": token}
+
+    def ask(self, request: Request) -> Json:
+        """What the server answers. ClusterError for all that is no success, after what may pass has been tried three times."""
+        deadline = self._clock.now() + TOTAL_SECONDS
+        for attempt in itertools.count(1):
+            try:
+                return self._ask_once(request, deadline)
+            except _FailureError as failure:
+                pause = failure.pause(attempt)
+                is_last = attempt >= _ATTEMPTS or self._clock.now() + pause >= deadline
+                if is_last or not (request.is_repeatable and failure.is_passing):
+                    raise failure.error from failure.__cause__
+                self._clock.sleep(pause)
+        raise AssertionError  # count() does not end
+
+    def watch(self, path: str, query: Mapping[str, str], *, seconds: float, accept: str = JSON) -> Iterator[Json]:
+        """The events of a watch, which has begun when this returns and which the server ends after so many seconds.
+
+        ClusterError, here and from the iterator.
+        """
+        wanted = {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(max(1, int(seconds)))}
+        request = Request(path=path, query=wanted, accept=accept)
+        answer = self._send(request, CONNECT_SECONDS, SILENCE_SECONDS)
+        if answer.raw.status >= 400:
+            with answer:
+                raise _failure(answer).error
+        return _documents(answer)
+
+    def close(self) -> None:
+        """Close what is open. A later request opens anew."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.clear()
+
+    def _ask_once(self, request: Request, deadline: float) -> Json:
+        left = max(0.1, deadline - self._clock.now())
+        try:
+            with self._send(request, min(CONNECT_SECONDS, left), min(READ_SECONDS, left)) as answer:
+                if answer.raw.status >= 400:
+                    raise _failure(answer)
+                return _parsed(request, answer.content())
+        except ClusterError as error:
+            raise _FailureError(error, is_passing=True) from error
+
+    def _send(self, request: Request, connect_seconds: float, read_seconds: float) -> "_Answer":
+        import urllib3  # noqa: PLC0415 - work without an API server is spared it
+
+        pool = self._pool = self._pool or self._address.open_pool()
+        headers = {"User-Agent": f"gpushare-node/{__version__}", "Accept": request.accept, **self._address.headers()}
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        try:
+            answer = pool.request(
+                request.method, self._address.url + request.target, headers=headers, preload_content=False, retries=False,
+                body=None if request.body is None else json.dumps(request.body).encode(),
+                timeout=urllib3.Timeout(connect=connect_seconds, read=read_seconds),
+            )  # fmt: skip
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ClusterError(request.name, None, str(error)) from error
+        return _Answer(request, answer)
+
+
+class _Answer:
+    """An open answer. If it has been read to its end its connection is used again, else that is closed."""
+
+    def __init__(self, request: Request, raw: "urllib3.BaseHTTPResponse") -> None:
+        self.request = request
+        self.raw = raw
+
+    def __enter__(self) -> "_Answer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Closing returns nothing to the pool; a response that was read to its end has gone back there by itself.
+        self.raw.close()
+
+    def content(self) -> bytes:
+        """All of it. ClusterError."""
+        import urllib3  # noqa: PLC0415 - imported long ago, if there is an answer
+
+        try:
+            return self.raw.read()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ClusterError(self.request.name, None, str(error)) from error
+
+    def lines(self) -> Iterator[bytes]:
+        """Line by line, as they come. ClusterError."""
+        import urllib3  # noqa: PLC0415 - as above
+
+        rest = b""
+        try:
+            for chunk in self.raw.stream(amt=None):
+                *whole, rest = (rest + chunk).split(b"\n")
+                yield from filter(None, whole)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ClusterError(self.request.name, None, str(error)) from error
+
+
+class _FailureError(Exception):
+    """A request that failed, with what repeating it needs."""
+
+    def __init__(self, error: ClusterError, *, is_passing: bool, retry_after: float | None = None) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.is_passing = is_passing
+        self.retry_after = retry_after
+
+    def pause(self, attempt: int) -> float:
+        """Seconds to wait: what the server asks for, else longer each time, and not the same on all nodes."""
+        if self.retry_after is not None:
+            return self.retry_after
+        return _FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1) * random.uniform(1, 2)  # noqa: S311 - spreads load, guards nothing
+
+
+def _documents(answer: _Answer) -> Iterator[Json]:
+    with answer:
+        for line in answer.lines():
+            yield _parsed(answer.request, line)
+
+
+def _failure(answer: _Answer) -> _FailureError:
+    status = answer.raw.status
+    try:
+        document = json.loads(answer.content())
+        said, causes = str(document["message"]), _causes(document)
+    except (ClusterError, ValueError, TypeError, LookupError, AttributeError):
+        said, causes = answer.raw.reason or "no reason given", frozenset()
+    after = answer.raw.headers.get("Retry-After") or ""
+    return _FailureError(
+        ClusterError(answer.request.name, status, said[:_LONGEST_REASON], causes),
+        is_passing=status in _PASSING,
+        retry_after=float(after) if after.isdecimal() else None,
+    )
+
+
+def _causes(document: Json) -> frozenset[str]:
+    """The words for why that a Status has, beside its sentence."""
+    return frozenset(str(one["reason"]) for one in (document.get("details") or {}).get("causes") or () if "reason" in one)
+
+
+def _parsed(request: Request, data: bytes) -> Json:
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise ClusterError(request.name, None, f"the answer is no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise ClusterError(request.name, None, "the answer is no JSON object")
+    return document

@@ -1,0 +1,211 @@
+"""Events: what is told to users, in the background. Bounded, deduplicated, slow on purpose; a refusal stops nothing else.
+
+Equal events (same object, type, reason and message) are one Event whose count grows, under a name that follows from them and
+from our pod: a restarted container goes on counting, and a repetition after a lost answer makes no second one. A new pod makes
+new ones: to count on in those of the pod before takes three writes in place of one.
+"""
+
+import datetime
+import hashlib
+import threading
+from collections import Counter
+
+from gpushare_node.adapters.kube.api_endpoint import spread
+from gpushare_node.adapters.kube.cluster import ClusterError, Event, Told
+from gpushare_node.adapters.kube.connection import MERGE_PATCH, Connection, Json, Request
+from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.core.clock import Clock, Stopped
+from gpushare_node.core.structs import Struct, replace
+
+MOST_WAITING = 200
+MOST_AT_ONCE = 10
+"""So many may follow each other without a pause; one a second in the long run."""
+MOST_REMEMBERED = 500
+
+_COMPONENT = "gpushare-node"
+_LONGEST_MESSAGE = 1024
+_LONGEST_NAME = 230
+_LONGEST_PAUSE_SECONDS = 60.0
+
+
+class _Waiting(Struct):
+    """An event to be told. `times`: so often since it was last told."""
+
+    event: Event
+    times: int
+    first: str
+    last: str
+
+
+class Events:
+    """The queue. `add` from any thread; `run` is the body of one."""
+
+    def __init__(self, connection: Connection, place: Place, clock: Clock) -> None:
+        self._connection = connection
+        self._place = place
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._sending = threading.Lock()
+        self._waiting: dict[str, _Waiting] = {}
+        self._counts: dict[str, int] = {}
+        self._told = Counter[str]()
+        self._tokens = MOST_AT_ONCE
+        self._pause = 0.0
+
+    def add(self, event: Event) -> None:
+        """Queue it. If too many wait, the oldest of the object with most of them is dropped."""
+        name, now = self._name(event), _now()
+        with self._lock:
+            same = self._waiting.get(name)
+            if same is not None:
+                self._waiting[name] = replace(same, times=same.times + 1, last=now)
+                return
+            if len(self._waiting) >= MOST_WAITING:
+                self._drop_one()
+            self._waiting[name] = _Waiting(event=event, times=1, first=now, last=now)
+
+    def told(self) -> Told:
+        """Counts since the start."""
+        with self._lock:
+            return Told(told=self._told["told"], refused=self._told["refused"], dropped=self._told["dropped"])
+
+    def run(self) -> None:
+        """Tell what is queued, until the clock is stopped."""
+        try:
+            while True:
+                self.deliver()
+                self._clock.sleep(max(1.0, self._pause))
+                self._tokens = min(MOST_AT_ONCE, self._tokens + 1)
+        except Stopped:
+            return
+
+    def drain(self, seconds: float) -> bool:
+        """Before the program ends: tell what still waits, for so many seconds. Whether all is told."""
+        deadline = self._clock.now() + seconds
+        while True:
+            self._tokens = MOST_AT_ONCE
+            self.deliver()
+            with self._lock:
+                is_empty = not self._waiting
+            if is_empty or self._clock.now() + self._pause >= deadline:
+                return is_empty
+            try:
+                self._clock.sleep(self._pause)
+            except Stopped:
+                return False
+
+    def deliver(self) -> None:
+        """Tell as many as may be told now, oldest first. What only the network prevents stays queued."""
+        with self._sending:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        while self._tokens > 0:
+            with self._lock:
+                found = next(iter(self._waiting.items()), None)
+            if found is None:
+                return
+            name, waiting = found
+            try:
+                count = self._write(name, waiting)
+            except ClusterError as error:
+                if not _is_for_good(error):
+                    self._pause = spread(min(_LONGEST_PAUSE_SECONDS, max(1.0, self._pause) * 2))
+                    return
+                self._done(name, waiting, "refused", None)
+            else:
+                self._done(name, waiting, "told", count)
+            self._pause = 0.0
+            self._tokens -= 1
+
+    def _write(self, name: str, waiting: _Waiting) -> int:
+        """Its count, now that it is told."""
+        before = self._counts.get(name)
+        if before is None:
+            try:
+                self._make(name, waiting)
+            except ClusterError as error:
+                if error.status != 409:
+                    raise
+                # From before a restart. Its count stands in the answer to a patch: events may be patched, not read.
+                before = int(self._patch(name, waiting, {}).get("count") or 1)
+            else:
+                return waiting.times
+        count = before + waiting.times
+        try:
+            self._patch(name, waiting, {"count": count})
+        except ClusterError as error:
+            if error.status != 404:
+                raise
+            # The server forgets events after an hour.
+            self._make(name, waiting)
+            return waiting.times
+        return count
+
+    def _make(self, name: str, waiting: _Waiting) -> None:
+        event = waiting.event
+        body = {
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": _namespace(event)},
+            "involvedObject": self._involved(event), "type": event.type.value, "reason": event.reason,
+            "message": event.message[:_LONGEST_MESSAGE], "count": waiting.times,
+            "firstTimestamp": waiting.first, "lastTimestamp": waiting.last,
+            "source": {"component": _COMPONENT, "host": self._place.node},
+            "reportingComponent": _COMPONENT, "reportingInstance": self._place.node,
+        }  # fmt: skip
+        self._connection.ask(Request(method="POST", path=_path(event), body=body, is_repeatable=False))
+
+    def _patch(self, name: str, waiting: _Waiting, more: Json) -> Json:
+        body = {"lastTimestamp": waiting.last, **more}
+        path = f"{_path(waiting.event)}/{name}"
+        return self._connection.ask(Request(method="PATCH", path=path, body=body, content_type=MERGE_PATCH))
+
+    def _done(self, name: str, waiting: _Waiting, outcome: str, count: int | None) -> None:
+        with self._lock:
+            self._told[outcome] += 1
+            now = self._waiting.pop(name, None)  # meanwhile it may have happened again, or been dropped
+            if now is not None and now.times > waiting.times and count is not None:
+                self._waiting[name] = replace(now, times=now.times - waiting.times)
+            if count is not None:
+                self._counts.pop(name, None)
+                self._counts[name] = count
+                if len(self._counts) > MOST_REMEMBERED:
+                    del self._counts[next(iter(self._counts))]
+
+    def _drop_one(self) -> None:
+        chatty = Counter(_about(one.event) for one in self._waiting.values()).most_common(1)[0][0]
+        oldest = next(name for name, one in self._waiting.items() if _about(one.event) == chatty)
+        del self._waiting[oldest]
+        self._told["dropped"] += 1
+
+    def _involved(self, event: Event) -> Json:
+        if event.pod is None:
+            # Kubelet too gives a node's name for its uid here: `kubectl describe node` looks for that.
+            return {"apiVersion": "v1", "kind": "Node", "name": self._place.node, "uid": self._place.node}
+        pod = event.pod
+        return {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uids[0]}
+
+    def _name(self, event: Event) -> str:
+        ours = (self._place.node, self._place.pod_uid)
+        whole = "\0".join((*ours, *_about(event), event.type.value, event.reason, event.message))
+        name = event.pod.name if event.pod is not None else self._place.node
+        return f"{name[:_LONGEST_NAME].rstrip('.-')}.{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
+
+
+def _is_for_good(error: ClusterError) -> bool:
+    return error.status is not None and 400 <= error.status < 500 and error.status not in {401, 408, 429}
+
+
+def _about(event: Event) -> tuple[str, ...]:
+    return ("node",) if event.pod is None else ("pod", event.pod.namespace, event.pod.uids[0])
+
+
+def _namespace(event: Event) -> str:
+    return event.pod.namespace if event.pod is not None else "default"
+
+
+def _path(event: Event) -> str:
+    return f"/api/v1/namespaces/{_namespace(event)}/events"
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

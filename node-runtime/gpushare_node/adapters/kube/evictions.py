@@ -1,0 +1,62 @@
+"""Evictions: a pod of the own node is ended if its disruption budget permits. Owns the requests and what their answers mean.
+
+The budget is asked by an eviction with dryRun; then the pod is deleted, by its uid. An Eviction does not say on which node its
+pod is, so no policy could fence it to the node of a token; a deletion shows the pod itself. The budget does not count a dry
+run: until it has counted the deletion, it would permit the next pod too. So each namespace, which is as far as a budget
+reaches, is asked again after a pause only; what two nodes are permitted in the same moment remains.
+"""
+
+from gpushare_node.adapters.kube.cluster import ClusterError, Eviction, PodView
+from gpushare_node.adapters.kube.connection import Connection, Request
+from gpushare_node.core.clock import Clock
+
+RECOUNT_SECONDS = 5.0
+"""The disruption controller counts a deletion within a fraction of a second; so long where it has much to do."""
+
+_BUDGET = "DisruptionBudget"
+"""The cause in an answer that a budget gives. Others of status 429 are about the server's own load."""
+
+_ANSWERS = {403: Eviction.FORBIDDEN, 404: Eviction.GONE, 409: Eviction.GONE, 429: Eviction.THROTTLED}
+
+
+class Evictions:
+    """Not safe for several threads."""
+
+    def __init__(self, connection: Connection, clock: Clock) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._ended: dict[str, float] = {}
+        """When a pod was deleted last, by namespace."""
+
+    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
+        """End this very pod: its name may have been given again. ClusterError where there is no answer that means anything.
+
+        `is_forced`: its budget is not asked.
+        """
+        now = self._clock.now()
+        self._ended = {name: at for name, at in self._ended.items() if now - at < RECOUNT_SECONDS}
+        if pod.namespace in self._ended and not is_forced:
+            return Eviction.THROTTLED
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        options = {"preconditions": {"uid": pod.uids[0]}}
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod.name, "namespace": pod.namespace},
+                    "deleteOptions": options}  # fmt: skip
+        ask = Request(method="POST", path=f"{path}/eviction", query={"dryRun": "All"}, body=eviction, is_repeatable=False)
+        refusal = None if is_forced else self._refusal(ask)
+        refusal = refusal or self._refusal(Request(method="DELETE", path=path, body=options))
+        if refusal is not None:
+            return refusal
+        self._ended[pod.namespace] = now
+        return Eviction.EVICTED
+
+    def _refusal(self, request: Request) -> Eviction | None:
+        """What stands against it; None: nothing."""
+        try:
+            self._connection.ask(request)
+        except ClusterError as error:
+            if _BUDGET in error.causes:
+                return Eviction.REFUSED
+            if error.status in _ANSWERS:
+                return _ANSWERS[error.status]
+            raise
+        return None

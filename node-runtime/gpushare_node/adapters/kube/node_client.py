@@ -1,0 +1,264 @@
+"""Server: the `Cluster` over the API server. Writes only what is not so already, and nobody else's part of the node.
+
+A write by the runtime goes through exactly one of: server-side apply of its own labels, a merge patch of single labels or
+annotations, a JSON patch of taints, a strategic merge of its own condition, its Leases. Reads come before writes.
+"""
+
+import datetime
+from collections.abc import Mapping, Sequence
+
+from gpushare_node.adapters.kube.api_endpoint import spread
+from gpushare_node.adapters.kube.cluster import (
+    RELEASE_ANNOTATION,
+    ClusterError,
+    Event,
+    EventType,
+    Eviction,
+    NodeView,
+    PodView,
+    Taint,
+    Told,
+    Turn,
+)
+from gpushare_node.adapters.kube.connection import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    Connection,
+    Json,
+    Request,
+)
+from gpushare_node.adapters.kube.events import Events
+from gpushare_node.adapters.kube.evictions import Evictions
+from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.requests import is_standing
+from gpushare_node.adapters.kube.rollout_queue import Leases, Memory, NoMemory
+from gpushare_node.adapters.kube.views import FIELD_MANAGER, view_node, view_pod
+from gpushare_node.adapters.kube.watch_spec import is_selected
+from gpushare_node.core.clock import Clock
+from gpushare_node.core.structs import replace
+from gpushare_node.reporting.events import About
+from gpushare_node.reporting.reasons import CONDITION, Reason
+
+WRITER = "gpushare-node"
+"""As whom everything but applied labels is written: what is written so is not counted among the applied labels."""
+HEARTBEAT_SECONDS = 600.0
+
+_CHANGED_MEANWHILE = frozenset({409, 422})
+_ATTEMPTS = 5
+_LONGEST_MESSAGE = 1024
+
+
+class Server:
+    """The own node and what is on it. One thread's; `tell` is everybody's."""
+
+    def __init__(
+        self, connection: Connection, place: Place, clock: Clock, events: Events, memory: Memory | None = None
+    ) -> None:
+        self._connection = connection
+        self._place = place
+        self._clock = clock
+        self._events = events
+        self._leases = Leases(connection, place, clock, memory or NoMemory())
+        self._evictions = Evictions(connection, clock)
+        self._said: tuple[Reason, str] | None = None
+        self._said_at = 0.0
+        self._since = ""
+
+    def node(self) -> NodeView:
+        """The own node, read now. A request to release it, of a Job that is gone, is taken away."""
+        node = view_node(self._connection.get(self._place.node_path))
+        request = node.annotations.get(RELEASE_ANNOTATION)
+        if request is None or is_standing(self._connection, self._place.namespace, request):
+            return node
+        self._forget_request(request)
+        return replace(node, annotations={key: value for key, value in node.annotations.items() if key != RELEASE_ANNOTATION})
+
+    def pods(self) -> tuple[PodView, ...]:
+        """The pods of the own node, read now, in any phase."""
+        found = self._connection.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={self._place.node}"})
+        return tuple(view_pod(pod) for pod in found.get("items") or ())
+
+    def selects(self, node: NodeView) -> bool:
+        """Whether the pool's DaemonSet selects the node by more than the label that we set; false if it is gone or going."""
+        try:
+            daemonset = self._connection.get(self._place.daemonset_path)
+        except ClusterError as error:
+            if error.status == 404:
+                return False
+            raise
+        return not daemonset["metadata"].get("deletionTimestamp") and is_selected(daemonset, node)
+
+    def apply_labels(self, labels: Mapping[str, str]) -> None:
+        """Own exactly these labels. A node that is gone is not made anew: an apply with a uid makes nothing (409)."""
+        node = self.node()
+        mine = {label for label, owner in node.owners.items() if owner == FIELD_MANAGER}
+        if mine == set(labels) and all(node.labels.get(label) == value for label, value in labels.items()):
+            return
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name, "uid": node.uid, "labels": dict(labels)}}
+        self._patch(body, APPLY_PATCH, {"fieldManager": FIELD_MANAGER, "force": "true"})
+
+    def write_labels(self, labels: Mapping[str, str | None]) -> None:
+        """Write labels that others own: merge patch of those that differ; None removes."""
+        self._merge("labels", self.node().labels, labels)
+
+    def annotate(self, annotations: Mapping[str, str | None]) -> None:
+        """Write annotations that differ; None removes."""
+        self._merge("annotations", self.node().annotations, annotations)
+
+    def change_taints(
+        self, *, add: Sequence[Taint] = (), remove: Sequence[str] = (), labels: Mapping[str, str] | None = None
+    ) -> None:
+        """In one write, tested against the taints that were read; repeated when somebody changed them meanwhile.
+
+        Not against the resourceVersion: kubelet writes the node all the time.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            node = self._connection.get(self._place.node_path)
+            before = _taints(node)
+            after = _tainted(before, add, remove)
+            if after == before and not labels:
+                return
+            # Where there are none, the server's test is for null.
+            operations = [{"op": "test", "path": "/spec/taints", "value": before or None},
+                          {"op": "add", "path": "/spec/taints", "value": after}]  # fmt: skip
+            for name, value in (labels or {}).items():
+                operations.append({"op": "add", "path": f"/metadata/labels/{name.replace('/', '~1')}", "value": value})
+            try:
+                self._patch(operations, JSON_PATCH, {"fieldManager": WRITER})
+            except ClusterError as error:
+                is_same = _taints(self._connection.get(self._place.node_path)) == before
+                if error.status not in _CHANGED_MEANWHILE or attempt == _ATTEMPTS or is_same:
+                    raise
+                self._clock.sleep(spread(0.2 * attempt))
+            else:
+                return
+
+    def set_condition(self, reason: Reason, message: str) -> None:
+        """Say GPUShareReady. The same again asks nothing for ten minutes, and is a heartbeat then: one write, nothing read."""
+        said = (reason, message[:_LONGEST_MESSAGE])
+        if self._said != said:
+            self._since = self._say(said, reason.value.is_ready)
+        elif self._clock.now() - self._said_at < HEARTBEAT_SECONDS:
+            return
+        else:
+            self._write_condition({**_condition_of(said, reason.value.is_ready), "lastTransitionTime": self._since})
+        self._said, self._said_at = said, self._clock.now()
+
+    def _say(self, said: tuple[Reason, str], is_ready: bool) -> str:
+        """Write it where the node does not say so already. Since when it is ready, or is not."""
+        before, after = self._condition(), _condition_of(said, is_ready)
+        is_as_before = before.get("status") == after["status"]
+        since = (before.get("lastTransitionTime") if is_as_before else None) or after["lastHeartbeatTime"]
+        if any(before.get(key) != value for key, value in after.items() if key != "lastHeartbeatTime"):
+            self._write_condition({**after, "lastTransitionTime": since})
+        return str(since)
+
+    def clear_condition(self) -> None:
+        """Take GPUShareReady away."""
+        if self._condition():
+            self._write_condition({"type": CONDITION, "$patch": "delete"})
+        self._said = None
+
+    def tell(self, event: Event) -> None:
+        """Queued; never raises, never waits."""
+        self._events.add(event)
+
+    def told(self) -> Told:
+        """What became of what was to be told."""
+        return self._events.told()
+
+    def take_turn(self, limit: int | str) -> Turn:
+        """Take a turn of the pool, if one is free. That a node lost its turn is told."""
+        turn = self._leases.take(limit)
+        if turn.former:
+            text = f"Node {turn.former} stopped renewing its turn, and this node took it over: look at {turn.former}."
+            self.tell(Event(type=EventType.WARNING, reason=About.TURN_EXPIRED.value, message=text))
+        return turn
+
+    def find_turn(self) -> bool:
+        """Whether this node has a turn already."""
+        return self._leases.find()
+
+    def renew_turn(self) -> None:
+        """Say that the turn is still needed. Status 404: another node has taken it over."""
+        self._leases.renew()
+
+    def end_turn(self) -> None:
+        """Give the turn back."""
+        self._leases.end()
+
+    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
+        """End a pod of the own node, if its disruption budget permits it or `is_forced`."""
+        return self._evictions.evict(pod, is_forced=is_forced)
+
+    def delete_own_pod(self) -> None:
+        """Start over. Nothing happens if the pod is gone already."""
+        path = f"/api/v1/namespaces/{self._place.namespace}/pods/{self._place.pod}"
+        try:
+            self._connection.ask(Request(method="DELETE", path=path, body={"preconditions": {"uid": self._place.pod_uid}}))
+        except ClusterError as error:
+            if error.status not in {404, 409}:
+                raise
+
+    def _forget_request(self, request: str) -> None:
+        """Tested against what was read: another Job may ask by now."""
+        path = f"/metadata/annotations/{RELEASE_ANNOTATION.replace('/', '~1')}"
+        operations = [{"op": "test", "path": path, "value": request}, {"op": "remove", "path": path}]
+        try:
+            self._patch(operations, JSON_PATCH, {"fieldManager": WRITER})
+        except ClusterError as error:
+            if error.status not in _CHANGED_MEANWHILE:
+                raise
+
+    def close(self) -> None:
+        """Close the connections that are open."""
+        self._connection.close()
+
+    def _merge(self, part: str, before: Mapping[str, str], wanted: Mapping[str, str | None]) -> None:
+        changes = {key: value for key, value in wanted.items() if before.get(key) != value}
+        if changes:
+            self._patch({"metadata": {part: changes}}, MERGE_PATCH, {"fieldManager": WRITER})
+
+    def _condition(self) -> Json:
+        """As it is now; empty if it is not there."""
+        status = self._connection.get(self._place.node_path).get("status") or {}
+        return next((one for one in status.get("conditions") or () if one["type"] == CONDITION), {})
+
+    def _write_condition(self, condition: Json) -> None:
+        body = {"status": {"conditions": [condition]}}
+        self._patch(body, STRATEGIC_PATCH, {"fieldManager": WRITER}, part="/status")
+
+    def _patch(self, body: object, content_type: str, query: Mapping[str, str], *, part: str = "") -> None:
+        path = self._place.node_path + part
+        self._connection.ask(Request(method="PATCH", path=path, query=query, body=body, content_type=content_type))
+
+
+def _taints(node: Json) -> list[Json]:
+    return (node.get("spec") or {}).get("taints") or []
+
+
+def _tainted(before: Sequence[Json], add: Sequence[Taint], remove: Sequence[str]) -> list[Json]:
+    """Others' taints stay as they are, in their order and with all their fields."""
+    new = {(one.key, one.effect): one for one in add}
+    kept = [one for one in before if one["key"] not in remove and not _is_replaced(one, new.get((one["key"], one["effect"])))]
+    there = {(one["key"], one["effect"]) for one in kept}
+    return kept + [_taint(one) for place, one in new.items() if place not in there]
+
+
+def _is_replaced(before: Json, after: Taint | None) -> bool:
+    return after is not None and (before.get("value") or "") != after.value
+
+
+def _taint(taint: Taint) -> Json:
+    return {"key": taint.key, "effect": taint.effect, **({"value": taint.value} if taint.value else {})}
+
+
+def _condition_of(said: tuple[Reason, str], is_ready: bool) -> Json:
+    reason, message = said
+    return {"type": CONDITION, "status": str(is_ready), "reason": reason.word, "message": message, "lastHeartbeatTime": _now()}
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,196 @@
+"""Leases: the pool's turns, `maxUnavailable` slots of which each is one Lease. Who holds a slot may be changed.
+
+A node that waits reads the Lease of one slot, picked at random, every twenty seconds: what it costs does not grow with the
+number of nodes that wait. A slot without a Lease is free, and belongs to whoever creates the Lease; a node that lost this race
+waits twice as long each time, so a slow API server gets fewer writes and not more. First come, first served would need a list.
+
+Expiry is judged as client-go's leader election does: a Lease has expired if its version has not changed for its duration by our
+own monotonic clock. The times written in it are for readers; the nodes' clocks may differ by years.
+"""
+
+import random
+from typing import Protocol
+
+from gpushare_node.adapters.kube.api_endpoint import spread
+from gpushare_node.adapters.kube.cluster import ClusterError, Turn
+from gpushare_node.adapters.kube.connection import Connection, Json
+from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.slot_limit import SlotLimit
+from gpushare_node.adapters.kube.slots import Slots, now_text
+from gpushare_node.core.clock import Clock
+
+DURATION_SECONDS = 900
+"""A node that reboots for its change keeps its turn: servers with eight GPUs need some ten minutes for it."""
+RENEW_SECONDS = 300
+ASK_SECONDS = 60
+"""How often a node that waits asks whether a holder's node still exists."""
+POLL_SECONDS = 20.0
+MAX_POLL_SECONDS = 320.0
+COUNT_SECONDS = 300.0
+"""How long the DaemonSet's number of nodes is good for a percentage."""
+
+_ARRIVAL_SECONDS = 0.1
+_MAX_ARRIVAL_SECONDS = 10.0
+"""Nodes that start together look for a slot apart, so that few create the same Lease."""
+_NOT_FOUND = 404
+
+
+class Memory(Protocol):
+    """Remembers the name of the node's Lease for the next pod."""
+
+    def turn(self) -> str | None:
+        """The name that was kept last."""
+        ...
+
+    def keep_turn(self, name: str | None) -> None:
+        """Keep it; None: there is none any more."""
+        ...
+
+
+class NoMemory:
+    """For programs that take no turn."""
+
+    def turn(self) -> str | None:
+        """None."""
+        return None
+
+    def keep_turn(self, name: str | None) -> None:
+        """Nothing is kept."""
+
+
+class Leases:
+    """The turns of one pool, as one node sees them. Not safe for several threads."""
+
+    def __init__(self, connection: Connection, place: Place, clock: Clock, memory: Memory) -> None:
+        self._slots = Slots(connection, place)
+        self._limit = SlotLimit(self._slots, self._is_anothers)
+        self._holder = place.node
+        self._clock = clock
+        self._memory = memory
+        self._held: Json | None = None
+        self._held_at = 0.0
+        """When it was written last: nobody can have taken it over before it expires."""
+        self._seen: dict[str, tuple[str, float]] = {}
+        """The version of each Lease of others that was read, and since when, by our clock, it is that."""
+        self._asked_at = float("-inf")
+        self._lost = 0
+        self._is_arriving = True
+        self._nodes: tuple[int, float] | None = None
+
+    def take(self, limit: int | str) -> Turn:
+        """Take a turn, or keep the one that this node has. ClusterError."""
+        if self._is_held():
+            return Turn(is_held=True)
+        self._arrive()
+        count = self._count(limit)
+        slot = random.randrange(count)  # noqa: S311 - spreads load, guards nothing
+        lease = self._slots.read(self._slots.name(slot))
+        if lease is not None and self._is_anothers(lease):
+            return self._wait()
+        if not self._limit.allows(slot, count):
+            return self._wait()
+        if not self._acquire(self._slots.name(slot), lease):
+            self._lost += 1
+            return self._wait()
+        return Turn(is_held=True, former=_former(lease, self._holder))
+
+    def find(self) -> bool:
+        """Whether this node has a turn, perhaps since a run that died. ClusterError."""
+        name = self._memory.turn()
+        if self._held is None and name is not None and name.startswith(self._slots.name("")):
+            self._keep(self._own(name))
+            # Until it is written: it may be about to expire.
+            self._held_at = float("-inf")
+        return self._held is not None
+
+    def renew(self) -> None:
+        """Write that the turn is needed, every five minutes at most. ClusterError, of status 404 if it was lost."""
+        if self._held is not None and self._clock.now() - self._held_at >= RENEW_SECONDS:
+            self._renew(self._held)
+            if self._held is None:
+                raise ClusterError(f"renew a Lease of {self._slots.name('')}", _NOT_FOUND, "another node has taken it over")
+
+    def end(self) -> None:
+        """Give the turn back. ClusterError."""
+        if self.find() and self._held is not None and not self._slots.delete(self._held):
+            # A write whose answer was lost has changed the version.
+            again = self._own(self._held["metadata"]["name"])
+            if again is not None:
+                self._slots.delete(again)
+        self._keep(None)
+
+    def _is_held(self) -> bool:
+        """What was not written for long may have been taken over, and is renewed before anybody builds on it."""
+        if self.find() and self._held is not None and self._clock.now() - self._held_at >= RENEW_SECONDS:
+            self._renew(self._held)
+        return self._held is not None
+
+    def _renew(self, lease: Json) -> None:
+        written = self._slots.update(lease, {**lease["spec"], "renewTime": now_text()})
+        if written is None:
+            # As in `end`.
+            again = self._own(lease["metadata"]["name"])
+            written = again and self._slots.update(again, {**again["spec"], "renewTime": now_text()})
+        self._keep(written)
+
+    def _own(self, name: str) -> Json | None:
+        """The Lease of this name, if this node holds it."""
+        lease = self._slots.read(name, is_fresh=True)
+        return lease if lease is not None and _holder(lease) == self._holder else None
+
+    def _acquire(self, name: str, lease: Json | None) -> bool:
+        """Of a slot that nobody has. False: another node was faster."""
+        now = now_text()
+        spec = {"holderIdentity": self._holder, "leaseDurationSeconds": DURATION_SECONDS, "acquireTime": now, "renewTime": now}
+        self._memory.keep_turn(name)
+        self._keep(self._slots.create(name, spec) if lease is None else self._slots.update(lease, spec))
+        return self._held is not None
+
+    def _keep(self, lease: Json | None) -> None:
+        self._held, self._held_at = lease, self._clock.now()
+        if lease is None:
+            self._memory.keep_turn(None)
+
+    def _wait(self) -> Turn:
+        return Turn(is_held=False, pause_seconds=spread(min(MAX_POLL_SECONDS, POLL_SECONDS * 2.0**self._lost), 0.25))
+
+    def _is_anothers(self, lease: Json) -> bool:
+        """Whether another node holds it: one that has not let it expire, and that was not deleted meanwhile."""
+        holder = _holder(lease)
+        if holder in {"", self._holder}:
+            return False
+        name, version, now = lease["metadata"]["name"], lease["metadata"]["resourceVersion"], self._clock.now()
+        if self._seen.get(name, ("",))[0] != version:
+            self._seen[name] = version, now
+        unchanged = now - self._seen[name][1]
+        if unchanged and now - self._asked_at >= ASK_SECONDS:
+            self._asked_at = now
+            return unchanged <= DURATION_SECONDS and self._slots.has_node(holder)
+        return unchanged <= DURATION_SECONDS
+
+    def _arrive(self) -> None:
+        if self._is_arriving and (nodes := self._size()):
+            self._clock.sleep(spread(min(_MAX_ARRIVAL_SECONDS, nodes * _ARRIVAL_SECONDS), 1.0))
+        self._is_arriving = False
+
+    def _count(self, limit: int | str) -> int:
+        """How many slots there are: of a percentage, of the nodes that the DaemonSet wants, rounded down; never none."""
+        return limit if isinstance(limit, int) else max(1, self._size() * int(limit.removesuffix("%")) // 100)
+
+    def _size(self) -> int:
+        """How many nodes the pool has, as its DaemonSet counts them."""
+        if self._nodes is None or self._clock.now() - self._nodes[1] >= COUNT_SECONDS:
+            status = self._slots.daemonset().get("status") or {}
+            self._nodes = int(status.get("desiredNumberScheduled") or 0), self._clock.now()
+        return self._nodes[0]
+
+
+def _holder(lease: Json) -> str:
+    """Empty where it stands for no node."""
+    return (lease.get("spec") or {}).get("holderIdentity") or ""
+
+
+def _former(lease: Json | None, own: str) -> str:
+    """The node whose turn has ended without its doing; empty where there is none."""
+    holder = "" if lease is None else _holder(lease)
+    return "" if holder == own else holder

@@ -1,0 +1,90 @@
+"""Slots: the Lease objects that pace a pool's rollout, each read and written by its name. Decides nothing.
+
+A slot that is free has no Lease. The one that exists says who holds the slot, and goes with the pool's DaemonSet.
+"""
+
+import datetime
+from collections.abc import Mapping
+
+from gpushare_node.adapters.kube.cluster import POOL_LABEL, ClusterError
+from gpushare_node.adapters.kube.connection import JSON, METADATA, Connection, Json, Request
+from gpushare_node.adapters.kube.pod_identity import Place
+
+_NOT_FOUND, _CONFLICT = 404, 409
+_CACHED = {"resourceVersion": "0"}
+
+
+class Slots:
+    """The Leases of one pool, as one node sees them. Everything raises ClusterError."""
+
+    def __init__(self, connection: Connection, place: Place) -> None:
+        self._connection = connection
+        self._place = place
+        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{place.namespace}/leases"
+
+    def name(self, slot: object) -> str:
+        """No pool has a dot in its name, so no two pools and slots make the same."""
+        return f"{self._place.workload}.{slot}"
+
+    def read(self, name: str, *, is_fresh: bool = False) -> Json | None:
+        """The Lease; from the API server's cache, unless it must be fresh.
+
+        Every write names the version that was read, so an old one does no harm.
+        """
+        return self._find(f"{self._folder}/{name}", {} if is_fresh else _CACHED)
+
+    def create(self, name: str, spec: Json, annotations: Mapping[str, str] | None = None) -> Json | None:
+        """The new Lease; None if another node was faster: seen by a last look, most often, for a refused write is one, too."""
+        metadata: Json = {"name": name, "labels": {POOL_LABEL: self._place.pool}}
+        if annotations:
+            metadata["annotations"] = dict(annotations)
+        owner = self.daemonset()
+        if owner:
+            # Kubernetes deletes the Lease with the DaemonSet: uninstalling and renaming a pool leave none behind.
+            metadata["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": owner["metadata"]["name"],
+                                            "uid": owner["metadata"]["uid"], "blockOwnerDeletion": False}]
+        if self.read(name, is_fresh=True) is not None:
+            return None
+        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        return self._write(Request(method="POST", path=self._folder, body=body, is_repeatable=False))
+
+    def update(self, lease: Json, spec: Json) -> Json | None:
+        """The Lease with that spec; None if it is no longer of the version that was read."""
+        path = f"{self._folder}/{lease['metadata']['name']}"
+        return self._write(Request(method="PUT", path=path, body={**lease, "spec": spec}, is_repeatable=False))
+
+    def delete(self, lease: Json) -> bool:
+        """Delete it; False if it is no longer of the version that was read."""
+        expected = {key: lease["metadata"][key] for key in ("uid", "resourceVersion")}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": expected}
+        path = f"{self._folder}/{lease['metadata']['name']}"
+        return self._write(Request(method="DELETE", path=path, body=options)) is not None
+
+    def has_node(self, name: str) -> bool:
+        """Whether a node of that name is registered."""
+        return self._find(f"/api/v1/nodes/{name}", _CACHED, METADATA) is not None
+
+    def daemonset(self) -> Json:
+        """The pool's DaemonSet; empty if it is gone."""
+        return self._find(self._place.daemonset_path, _CACHED) or {}
+
+    def _find(self, path: str, query: Mapping[str, str], accept: str = JSON) -> Json | None:
+        try:
+            return self._connection.get(path, query, accept)
+        except ClusterError as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise
+
+    def _write(self, request: Request) -> Json | None:
+        try:
+            return self._connection.ask(request)
+        except ClusterError as error:
+            if error.status in {_NOT_FOUND, _CONFLICT}:
+                return None
+            raise
+
+
+def now_text() -> str:
+    """The time as a Lease carries it, for people who read it."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

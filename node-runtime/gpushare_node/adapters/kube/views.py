@@ -1,0 +1,117 @@
+"""Views: the API server's JSON as this project's words. Pure; what an object lacks is empty, never an error."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from gpushare_node.adapters.kube.cluster import NodeView, PodView, Taint
+
+Json = Mapping[str, Any]
+
+FIELD_MANAGER = "gpushare"
+"""As whom labels are applied."""
+
+_RESOURCES = "nvidia.com/"
+_CONFIG_HASH = "kubernetes.io/config.hash"
+_MIRROR = "kubernetes.io/config.mirror"
+"""What makes a pod a static one's mirror. Everybody may write annotations, but kubelet runs no pod that has this one."""
+_CONTAINERS = ("initContainers", "containers")
+_STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+
+
+def view_node(node: Json) -> NodeView:
+    """The node of this object."""
+    metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
+    return NodeView(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        taints=tuple(view_taint(one) for one in spec.get("taints") or ()),
+        allocatable=dict(_resources(status.get("allocatable") or {})),
+        is_unschedulable=bool(spec.get("unschedulable")),
+        owners=_owners(metadata.get("managedFields") or ()),
+    )
+
+
+def view_taint(taint: Json) -> Taint:
+    """The taint of this object."""
+    return Taint(key=taint["key"], effect=taint["effect"], value=taint.get("value") or "")
+
+
+def view_pod(pod: Json) -> PodView:
+    """The pod of this object."""
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    # The mirror of a static pod has a uid of its own; kubelet and cgroups know the pod by the hash of its file.
+    annotations = metadata.get("annotations") or {}
+    other = annotations.get(_CONFIG_HASH) if _MIRROR in annotations else None
+    controller = _controller(metadata.get("ownerReferences") or ())
+    return PodView(
+        uids=(metadata["uid"], other) if other else (metadata["uid"],),
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        labels=metadata.get("labels") or {},
+        phase=status.get("phase") or "",
+        is_terminating=bool(metadata.get("deletionTimestamp")),
+        owner=controller.get("uid") or "",
+        controller=f"{controller.get('kind')}/{controller.get('name')}" if controller else "",
+        containers=_containers(status),
+        started=_started(status),
+        has_claims=bool(spec.get("resourceClaims") or status.get("extendedResourceClaimStatus")),
+        resources=frozenset(_asked(spec)),
+    )
+
+
+def _resources(allocatable: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
+    """Whole devices of NVIDIA's. The API server itself lets no extended resource be a fraction."""
+    for name, quantity in allocatable.items():
+        if name.startswith(_RESOURCES) and str(quantity).isdecimal():
+            yield name, int(quantity)
+
+
+def _asked(spec: Json) -> Iterable[str]:
+    """The devices of NVIDIA's that containers ask for. Of such ones the API server lets requests and limits not differ."""
+    for one in (one for kind in _CONTAINERS for one in spec.get(kind) or ()):
+        limits = (one.get("resources") or {}).get("limits") or {}
+        yield from (name for name, quantity in limits.items() if name.startswith(_RESOURCES) and str(quantity) != "0")
+
+
+def _owners(entries: Iterable[Json]) -> dict[str, str]:
+    """The manager of each label; ours, where several share one."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        fields = entry.get("fieldsV1") or {}
+        for field in (fields.get("f:metadata") or {}).get("f:labels") or {}:
+            label = field.removeprefix("f:")
+            if field != label and found.get(label) != FIELD_MANAGER:
+                found[label] = str(entry.get("manager") or "unknown")
+    return found
+
+
+def _controller(references: Iterable[Json]) -> Json:
+    return next((one for one in references if one.get("controller")), {})
+
+
+def _containers(status: Json) -> dict[str, str]:
+    """Names by the runtime's id; empty before the container is made."""
+    return {identity: one["name"] for identity, one in _made(status)}
+
+
+def _started(status: Json) -> dict[str, float]:
+    """When each container that runs now was started, in seconds since 1970, as kubelet tells it."""
+    found = {}
+    for identity, one in _made(status):
+        text = ((one.get("state") or {}).get("running") or {}).get("startedAt")
+        with suppress(ValueError):
+            found[identity] = datetime.fromisoformat(str(text)).timestamp()
+    return found
+
+
+def _made(status: Json) -> Iterable[tuple[str, Json]]:
+    """The statuses of containers that have been made, by the runtime's id, which stands as `containerd://ID`."""
+    for one in (one for kind in _STATUSES for one in status.get(kind) or ()):
+        identity = str(one.get("containerID") or "").rpartition("//")[2]
+        if identity:
+            yield identity, one

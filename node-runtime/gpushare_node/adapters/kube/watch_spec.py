@@ -1,0 +1,72 @@
+"""Selection: does a DaemonSet select a node, by more than what the runtime itself has written on it? Pure.
+
+The chart's DaemonSets select by node affinity: the intent's terms, or the label `gpushare.dev/pool` that keeps a node whose
+terms no longer match. That label is our own and proves nothing. Labels under nvidia.com/gpu.deploy send GPU clients away for a
+while, and do not take a node out of its pool.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpushare_node.adapters.kube.cluster import POOL_LABEL, NodeView
+
+Json = Mapping[str, Any]
+
+_DEPLOY = "nvidia.com/gpu.deploy."
+"""gpu-operator's: other values than `true` mean that GPU clients must go."""
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+def is_selected(daemonset: Json, node: NodeView) -> bool:
+    """Whether the DaemonSet of this object wants the node for another reason than our own label."""
+    spec = daemonset["spec"]["template"].get("spec") or {}
+    selector = spec.get("nodeSelector") or {}
+    if any(node.labels.get(key) != value for key, value in selector.items()):
+        return False
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required is None:
+        return True
+    return any(_counts(term) and matches(term, node) for term in required["nodeSelectorTerms"])
+
+
+def matches(term: Json, node: NodeView) -> bool:
+    """Whether the node selector term matches. An empty term matches nothing, as in Kubernetes."""
+    expressions = [one for one in term.get("matchExpressions") or () if not one["key"].startswith(_DEPLOY)]
+    fields = term.get("matchFields") or ()
+    if not expressions and not fields:
+        return False
+    named = {"metadata.name": node.name}
+    return all(_holds(one, node.labels) for one in expressions) and all(_holds(one, named) for one in fields)
+
+
+def _counts(term: Json) -> bool:
+    return all(one["key"] != POOL_LABEL for one in term.get("matchExpressions") or ())
+
+
+def _holds(requirement: Json, values: Mapping[str, str]) -> bool:
+    value = values.get(requirement["key"])
+    wanted: Sequence[str] = requirement.get("values") or ()
+    match requirement["operator"]:
+        case "In":
+            return value in wanted
+        case "NotIn":
+            return value not in wanted
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" as operator:
+            return _compares(value, operator, wanted)
+        case _:
+            return False
+
+
+def _compares(value: str | None, operator: str, wanted: Sequence[str]) -> bool:
+    """Whole numbers only; what is none does not match."""
+    if value is None or len(wanted) != 1 or not (_WHOLE.fullmatch(value) and _WHOLE.fullmatch(wanted[0])):
+        return False
+    have, than = int(value), int(wanted[0])
+    return have > than if operator == "Gt" else have < than

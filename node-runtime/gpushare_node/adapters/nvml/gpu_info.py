@@ -1,0 +1,114 @@
+"""Survey: one GPU with everything that a plan needs to know of it, or the fault for which it cannot be planned for.
+
+What a driver lacks is left out; what goes wrong makes the GPU unreadable. An error is never taken for an absence: a GPU that
+seems idle, or without MIG, would be changed under its tenants.
+"""
+
+from gpushare_node.adapters.nvml.driver import Code, ComputeMode, DriverError, MigSurvey, Survey
+from gpushare_node.adapters.nvml.instances import read_instances
+from gpushare_node.adapters.nvml.library import SESSION_OVER, Handle, Library
+from gpushare_node.adapters.nvml.process_lists import Lists
+from gpushare_node.adapters.nvml.profiles import Offer, read_offers
+from gpushare_node.partition.state import Fault, FaultKind
+
+_ALL_ONES = (1 << 64) - 1
+_ASKABLE_WITHOUT_MIG = 199
+"""`NVML_FI_DEV_IS_MIG_MODE_INDEPENDENT_MIG_QUERY_CAPABLE`: the driver tells its profiles while MIG is off."""
+
+
+KeptOffers = dict[tuple[str, bool], tuple[Offer, ...]]
+"""What a GPU offers, by UUID and whether MIG is on: it stays while a session lasts, and takes most of a survey's calls."""
+
+
+def survey_gpu(library: Library, index: int, *, prefers_detail: bool, kept: KeptOffers) -> Survey:
+    """The GPU at this index. DriverError only when the whole session is over.
+
+    One that does not even tell its UUID is called `unknown-<index>`, so that none is missed and none is doubled.
+    """
+    uuid, name = f"unknown-{index}", ""
+    try:
+        handle = library.call("nvmlDeviceGetHandleByIndex", index)
+        uuid = library.call("nvmlDeviceGetUUID", handle)
+        name = library.call("nvmlDeviceGetName", handle)
+        device_id, bus_id = _read_pci(library, handle)
+        total_bytes, _ = read_memory(library, handle)
+        return Survey(
+            index=index,
+            uuid=uuid,
+            name=name,
+            pci_device_id=device_id,
+            pci_bus_id=bus_id,
+            memory_mib=None if total_bytes is None else total_bytes >> 20,
+            compute_mode=_read_compute_mode(library, handle),
+            mig=_read_mig(library, handle, total_bytes, kept, uuid),
+            pids=_read_pids(library, handle, prefers_detail=prefers_detail),
+        )
+    except DriverError as problem:
+        if problem.code in SESSION_OVER:
+            raise
+        kind = FaultKind.LOST if problem.code == Code.GPU_IS_LOST else FaultKind.UNREADABLE
+        return Survey(index=index, uuid=uuid, name=name, fault=Fault(kind=kind, detail=str(problem)))
+
+
+def read_memory(library: Library, handle: Handle) -> tuple[int | None, int | None]:
+    """Bytes in all and bytes allocated, without the driver's reserve; None where the driver does not tell.
+
+    The first version counts the reserve as used, so it is good for the total only.
+    """
+    memory = library.find("nvmlDeviceGetMemoryInfo", handle, library.names.nvmlMemory_v2)
+    if memory is not None:
+        return _known(memory.total), None if memory.used == _ALL_ONES else memory.used
+    memory = library.find("nvmlDeviceGetMemoryInfo", handle)
+    return None if memory is None else _known(memory.total), None
+
+
+def _known(total_bytes: int) -> int | None:
+    return None if total_bytes in (0, _ALL_ONES) else total_bytes
+
+
+def _read_pci(library: Library, handle: Handle) -> tuple[str | None, str | None]:
+    info = library.find("nvmlDeviceGetPciInfo", handle)
+    if info is None:
+        return None, None
+    try:
+        bus_id = info.busId or None
+    except UnicodeDecodeError:
+        bus_id = None
+    return f"0x{info.pciDeviceId:08X}", bus_id
+
+
+def _read_compute_mode(library: Library, handle: Handle) -> ComputeMode | None:
+    mode = library.find("nvmlDeviceGetComputeMode", handle)
+    return next((known for known in ComputeMode if known == mode), None)
+
+
+def _read_mig(
+    library: Library, handle: Handle, total_bytes: int | None, kept: KeptOffers, uuid: str
+) -> MigSurvey | None:
+    """The MIG side; None for a card that has none."""
+    modes = library.find("nvmlDeviceGetMigMode", handle)
+    if modes is None:
+        return None
+    if not all(mode in (0, 1) for mode in modes):
+        raise DriverError("nvmlDeviceGetMigMode", Code.UNKNOWN)
+    current, pending = map(bool, modes)
+    if not current and not _tells_without_mig(library, handle):
+        return MigSurvey(current=current, pending=pending)
+    offers = kept.get((uuid, current)) or read_offers(library, handle, total_bytes=total_bytes)
+    kept[uuid, current] = offers
+    if current and not offers:
+        # Instances are listed by profile: without any, those that stand there would not be seen.
+        raise DriverError("nvmlDeviceGetGpuInstanceProfileInfo", Code.NOT_SUPPORTED)
+    instances = read_instances(library, handle, offers) if current else ()
+    return MigSurvey(
+        current=current, pending=pending, instances=instances, profiles=tuple(offer.profile for offer in offers))
+
+
+def _tells_without_mig(library: Library, handle: Handle) -> bool:
+    values = library.find("nvmlDeviceGetFieldValues", handle, [_ASKABLE_WITHOUT_MIG])
+    return values is not None and values[0].nvmlReturn == 0 and bool(values[0].value.uiVal)
+
+
+def _read_pids(library: Library, handle: Handle, *, prefers_detail: bool) -> tuple[tuple[int | None, int], ...]:
+    rows = Lists(library, prefers_detail=prefers_detail).read(handle)
+    return tuple(dict.fromkeys((row.gpu_instance, row.pid) for row in rows))

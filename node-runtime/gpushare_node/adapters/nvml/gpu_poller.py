@@ -1,0 +1,99 @@
+"""Tours: all GPUs are asked one after another on one thread; one that does not answer is left behind with that thread.
+
+A thread for each GPU costs six times the processor time for the same answers: they wake one another at every call. So there is
+one thread as long as nothing hangs, and one more for each GPU that does.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+from gpushare_node.core.clock import Clock
+from gpushare_node.core.worker import Promise, Worker
+
+T = TypeVar("T")
+
+
+class _Tour(Generic[T]):
+    """One way past some GPUs. It ends early if it is left: another has taken over the rest."""
+
+    def __init__(self, ask: Callable[[str], T], uuids: Sequence[str]) -> None:
+        self.found: dict[str, T] = {}
+        self.steps = 0
+        self.at = ""
+        self._ask = ask
+        self._uuids = uuids
+        self._is_left = False
+        self._lock = threading.Lock()
+
+    def run(self) -> None:
+        for uuid in self._uuids:
+            with self._lock:
+                if self._is_left:
+                    return
+                self.at = uuid
+                self.steps += 1
+            self.found[uuid] = self._ask(uuid)
+
+    def leave(self, steps: int) -> bool:
+        """Leave it, if it has not gone on since."""
+        with self._lock:
+            self._is_left = self.steps == steps
+            return self._is_left
+
+
+class Tours(Generic[T]):
+    """Asks GPUs without being hung by one of them. For one thread; `ask` must not raise."""
+
+    def __init__(self, clock: Clock, *, deadline_seconds: float) -> None:
+        self._clock = clock
+        self._deadline_seconds = deadline_seconds
+        self._workers: list[Worker] = []
+        self._hung: dict[str, Worker] = {}
+
+    def take(self, uuids: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
+        """The answers that came.
+
+        A GPU that hangs takes one to two deadlines, then all after it are asked at a time: whatever hangs, this ends within
+        four.
+        """
+        self._hung = {uuid: worker for uuid, worker in self._hung.items() if worker.is_busy}
+        wanted = [uuid for uuid in uuids if uuid not in self._hung]
+        found = self._await([self._start(ask, wanted)]) if wanted else {}
+        rest = [uuid for uuid in wanted if uuid not in found and uuid not in self._hung]
+        return found | self._await([self._start(ask, [uuid]) for uuid in rest])
+
+    def hung_seconds(self) -> dict[str, float]:
+        """How long each GPU that has been left has not answered."""
+        return {uuid: worker.busy_seconds() for uuid, worker in self._hung.items() if worker.is_busy}
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether some call has not come back."""
+        return any(worker.is_busy for worker in self._workers)
+
+    def stop(self) -> None:
+        """Have the threads end."""
+        for worker in self._workers:
+            worker.stop()
+
+    def _start(self, ask: Callable[[str], T], uuids: Sequence[str]) -> tuple[_Tour[T], Worker, Promise[None]]:
+        tour = _Tour(ask, uuids)
+        for worker in self._workers:
+            promise = worker.start(tour.run)
+            if promise is not None:
+                return tour, worker, promise
+        self._workers.append(Worker("gpus", self._clock))
+        return self._start(ask, uuids)
+
+    def _await(self, tours: Iterable[tuple[_Tour[T], Worker, Promise[None]]]) -> dict[str, T]:
+        found: dict[str, T] = {}
+        for tour, worker, promise in tours:
+            steps = tour.steps
+            while not promise.is_kept(self._deadline_seconds):
+                if tour.leave(steps):
+                    self._hung[tour.at] = worker
+                    break
+                steps = tour.steps
+            found |= dict(tour.found)
+        return found

@@ -1,0 +1,161 @@
+"""Instances: the GPU and compute instances that stand on a GPU, and how they are made and unmade, one at a time.
+
+Owns NVML's handling of instances. What should stand is not decided here; nothing is tried twice.
+"""
+
+import contextlib
+import ctypes
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from gpushare_node.adapters.nvml.driver import Code, ComputeInstance, DriverError, GpuInstance
+from gpushare_node.adapters.nvml.library import Handle, Library
+from gpushare_node.adapters.nvml.profiles import Offer, each_profile, read_slices
+
+_ROOM = 64
+"""More than a card has of anything: NVML is not told how much room there is, and its own count is wrong on A30."""
+
+_HOLES = frozenset({Code.NOT_FOUND, Code.INVALID_ARGUMENT})
+"""MIG devices are counted with holes."""
+
+
+def read_instances(library: Library, handle: Handle, offers: Sequence[Offer]) -> tuple[GpuInstance, ...]:
+    """Every GPU instance, those of a profile that this driver's list has not got too, by id.
+
+    DriverError if there is a MIG device whose compute instance is not listed: its GPU instance would seem to be empty.
+    """
+    handles = {}
+    kind = library.names.c_nvmlGpuInstance_t
+    for offer in offers:
+        for instance in _list(library, "nvmlDeviceGetGpuInstances", kind, handle, offer.profile.id):
+            info = library.call("nvmlGpuInstanceGetInfo", instance)
+            handles[int(info.id)] = (instance, info)
+    devices = {(gi_id, ci_id) for _, gi_id, ci_id in each_mig_device(library, handle)}
+    for gi_id in {gi_id for gi_id, _ in devices}:
+        if gi_id not in handles:
+            instance = library.call("nvmlDeviceGetGpuInstanceById", handle, gi_id)
+            handles[gi_id] = (instance, library.call("nvmlGpuInstanceGetInfo", instance))
+    slices = {offer.profile.id: offer.slices for offer in offers}
+    found = tuple(
+        GpuInstance(
+            gi_id=gi_id,
+            profile_id=info.profileId,
+            start=info.placement.start,
+            size=info.placement.size,
+            compute=_read_compute(library, instance, slices.get(info.profileId)),
+        )
+        for gi_id, (instance, info) in sorted(handles.items())
+    )
+    if devices - {(one.gi_id, compute.ci_id) for one in found for compute in one.compute}:
+        raise DriverError("nvmlGpuInstanceGetComputeInstances", Code.NOT_FOUND)
+    return found
+
+
+def each_mig_device(library: Library, handle: Handle) -> Iterator[tuple[Handle, int, int]]:
+    """Every MIG device with the ids of its GPU and compute instance. Slow on a busy GPU: seconds have been seen."""
+    for index in range(min(library.call("nvmlDeviceGetMaxMigDeviceCount", handle), _ROOM)):
+        try:
+            device = library.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
+        except DriverError as problem:
+            if problem.code in _HOLES:
+                continue
+            raise
+        yield device, library.call("nvmlDeviceGetGpuInstanceId", device), library.call("nvmlDeviceGetComputeInstanceId", device)
+
+
+def create_instance(library: Library, handle: Handle, *, profile_id: int, start: int, size: int) -> int:
+    """Create a GPU instance exactly there; its id. If it came to stand elsewhere it is destroyed and the call has failed."""
+    placed = "nvmlDeviceCreateGpuInstanceWithPlacement"
+    wanted = library.names.c_nvmlGpuInstancePlacement_t(start, size)
+    try:
+        instance = library.call(placed, handle, profile_id, ctypes.byref(wanted))
+    except DriverError as problem:
+        if problem.code != Code.FUNCTION_NOT_FOUND:
+            raise
+        # Drivers that cannot be told where: what they choose on a card filled from its largest instances down is often
+        # what was wanted, and it is looked at below.
+        instance = library.call("nvmlDeviceCreateGpuInstance", handle, profile_id)
+    try:
+        info = library.call("nvmlGpuInstanceGetInfo", instance)
+        if (info.profileId, info.placement.start, info.placement.size) != (profile_id, start, size):
+            raise DriverError(placed, Code.FUNCTION_NOT_FOUND if not library.has(placed) else Code.UNKNOWN)
+    except DriverError:
+        # Nobody knows its id, so nobody else could.
+        with contextlib.suppress(DriverError):
+            library.call("nvmlGpuInstanceDestroy", instance)
+        raise
+    return int(info.id)
+
+
+def create_compute(library: Library, handle: Handle, gi_id: int) -> None:
+    """Create the compute instance that takes the whole GPU instance."""
+    instance = library.call("nvmlDeviceGetGpuInstanceById", handle, gi_id)
+    slices = read_slices(library, handle, library.call("nvmlGpuInstanceGetInfo", instance).profileId)
+    for profile_id, width in _each_compute_profile(library, instance):
+        if width == slices:
+            library.call("nvmlGpuInstanceCreateComputeInstance", instance, profile_id)
+            return
+    raise DriverError("nvmlGpuInstanceGetComputeInstanceProfileInfo", Code.NOT_FOUND)
+
+
+def destroy_compute(library: Library, handle: Handle, gi_id: int, ci_id: int) -> None:
+    """Destroy a compute instance; none there is well."""
+    with _gone_is_well():
+        instance = library.call("nvmlDeviceGetGpuInstanceById", handle, gi_id)
+        library.call("nvmlComputeInstanceDestroy", library.call("nvmlGpuInstanceGetComputeInstanceById", instance, ci_id))
+
+
+def destroy_instance(library: Library, handle: Handle, gi_id: int) -> None:
+    """Destroy a GPU instance; none there is well."""
+    with _gone_is_well():
+        library.call("nvmlGpuInstanceDestroy", library.call("nvmlDeviceGetGpuInstanceById", handle, gi_id))
+
+
+@contextlib.contextmanager
+def _gone_is_well() -> Iterator[None]:
+    try:
+        yield
+    except DriverError as problem:
+        if problem.code != Code.NOT_FOUND:
+            raise
+
+
+def _read_compute(library: Library, instance: Handle, slices: int | None) -> tuple[ComputeInstance, ...]:
+    found = {}
+    for profile_id, width in _each_compute_profile(library, instance):
+        kind = library.names.c_nvmlComputeInstance_t
+        for compute in _list(library, "nvmlGpuInstanceGetComputeInstances", kind, instance, profile_id):
+            info = library.call("nvmlComputeInstanceGetInfo_v2", compute)
+            found[int(info.id)] = (width, info.device)
+    is_alone = len(found) == 1
+    return tuple(
+        ComputeInstance(ci_id=ci_id, is_whole=is_alone and width == slices, uuid=_read_uuid(library, device))
+        for ci_id, (width, device) in sorted(found.items())
+    )
+
+
+def _read_uuid(library: Library, device: Handle) -> str | None:
+    if not device:
+        return None
+    try:
+        return str(library.call("nvmlDeviceGetUUID", device))
+    except DriverError as problem:
+        if problem.code == Code.NOT_FOUND:
+            return None
+        raise
+
+
+def _each_compute_profile(library: Library, instance: Handle) -> Iterator[tuple[int, int]]:
+    """The id of each profile of compute instances, and its slices; 0: all share the GPU instance's engines."""
+    count = library.names.NVML_COMPUTE_INSTANCE_PROFILE_COUNT
+    for _, info in each_profile(library, "nvmlGpuInstanceGetComputeInstanceProfileInfo", instance, count, 0):
+        yield int(info.id), int(info.sliceCount)
+
+
+def _list(library: Library, call: str, kind: Any, of: Handle, profile_id: int) -> Iterable[Handle]:
+    """The handles that one of NVML's listing calls gives for a profile."""
+    room, count = (kind * _ROOM)(), ctypes.c_uint()
+    library.call(call, of, profile_id, room, ctypes.byref(count))
+    if count.value > _ROOM:
+        raise DriverError(call, Code.UNKNOWN)
+    return list(room[: count.value])

@@ -1,0 +1,206 @@
+"""Lists: the process lists of a GPU or of a MIG device, read with a buffer of our own.
+
+pynvml probes, allocates twice the size and makes an object of every row, at each call; and its probe finds nothing on drivers
+that answer it with success. Here one call reads into a buffer that is kept and grows when it must; rows that have not
+changed are not made again. Owns the records' layout. Judges nothing: that is the guard's.
+"""
+
+import ctypes
+import struct
+from collections.abc import Mapping, Sequence
+from itertools import repeat
+from typing import Any, Protocol
+
+from gpushare_node.adapters.nvml.driver import Code, DriverError
+from gpushare_node.adapters.nvml.library import ABSENT, Handle, Library
+from gpushare_node.guard.process_list import MEMORY_UNKNOWN, Kind, Row
+
+PLAIN = struct.Struct("=I4xQII")
+"""`nvmlProcessInfo_t` since its second version: pid, bytes, GPU instance, compute instance."""
+
+DETAILED = struct.Struct("=I4xQIIQ")
+"""`nvmlProcessDetail_v1_t`: the same, and the bytes under confidential computing."""
+
+NO_INSTANCE = 0xFFFFFFFF
+_FIRST_CAPACITY = 128
+_MOST = 4096
+"""The driver lists 950 processes at most."""
+_ATTEMPTS = 6
+_NO_DETAIL = ABSENT | {Code.INVALID_ARGUMENT, 25}
+"""25, ARGUMENT_VERSION_MISMATCH, and INVALID_ARGUMENT: a driver that knows the call and not this version of its list."""
+
+_SYMBOLS: Mapping[Kind, tuple[str, ...]] = {
+    kind: tuple(f"nvmlDeviceGet{word}RunningProcesses_v{version}" for version in (3, 2))
+    for kind, word in ((Kind.COMPUTE, "Compute"), (Kind.GRAPHICS, "Graphics"), (Kind.MPS, "MPSCompute"))
+}
+"""The newest first; both give the same record."""
+
+_MODES = {Kind.COMPUTE: 0, Kind.GRAPHICS: 1, Kind.MPS: 2}
+
+
+class _Call(Protocol):
+    """One of NVML's ways to ask for a list."""
+
+    symbol: str
+    record: struct.Struct
+
+    def ask(self, handle: Handle, buffer: Any, capacity: int) -> tuple[int, int]:
+        """The code, and how many rows there are."""
+        ...
+
+
+class _PlainCall:
+    record = PLAIN
+
+    def __init__(self, library: Library, symbol: str) -> None:
+        self.symbol = symbol
+        self._library = library
+        self._count = ctypes.c_uint()
+        self._reference = ctypes.byref(self._count)
+
+    def ask(self, handle: Handle, buffer: Any, capacity: int) -> tuple[int, int]:
+        self._count.value = capacity
+        code = self._library.raw(self.symbol, handle, self._reference, buffer)
+        return code, self._count.value
+
+
+class _DetailedCall:
+    """The list that tells its version: a driver that knows another one says so, where the plain one is read wrongly."""
+
+    symbol = "nvmlDeviceGetRunningProcessDetailList"
+    record = DETAILED
+
+    def __init__(self, library: Library, kind: Kind) -> None:
+        self._library = library
+        self._list = library.names.c_nvmlProcessDetailList_t()
+        self._list.version = library.names.nvmlProcessDetailList_v1
+        self._list.mode = _MODES[kind]
+        self._pointer = ctypes.POINTER(library.names.c_nvmlProcessDetail_v1_t)
+
+    def ask(self, handle: Handle, buffer: Any, capacity: int) -> tuple[int, int]:
+        self._list.numProcArrayEntries = capacity
+        self._list.procArray = ctypes.cast(buffer, self._pointer)
+        code = self._library.raw(self.symbol, handle, ctypes.byref(self._list))
+        return code, int(self._list.numProcArrayEntries)
+
+
+class _List:
+    """One list of one device with its buffer."""
+
+    def __init__(self, call: _Call, kind: Kind) -> None:
+        self.call = call
+        self._kind = kind
+        self._raw = b""
+        self._rows: tuple[Row, ...] = ()
+        self._allocate(_FIRST_CAPACITY)
+
+    def read(self, handle: Handle) -> tuple[Row, ...]:
+        code: int = Code.INSUFFICIENT_SIZE
+        for _ in range(_ATTEMPTS):
+            code, count = self.call.ask(handle, self._buffer, self._capacity)
+            if code == 0 and count <= self._capacity:
+                return self._decode(count)
+            # Success with more rows than there was room for would be a list that is only partly ours.
+            if code not in (0, Code.INSUFFICIENT_SIZE):
+                break
+            code = Code.INSUFFICIENT_SIZE
+            self._allocate(min(max(self._capacity * 2, count + 16), _MOST))
+        raise DriverError(self.call.symbol, code)
+
+    def _allocate(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._buffer = ctypes.create_string_buffer(capacity * self.call.record.size)
+        self._view = memoryview(self._buffer).cast("B")
+
+    def _decode(self, count: int) -> tuple[Row, ...]:
+        raw = self._view[: count * self.call.record.size].tobytes()
+        if raw != self._raw:
+            self._rows = _rows(self._kind, self.call.record, raw)
+            self._raw = raw
+        return self._rows
+
+
+class Lists:
+    """All lists of one device. For one thread at a time.
+
+    `prefers_detail`: the plain lists of this driver may be scrambled. `are_reliable` is False once it was seen that the
+    device has no others.
+    """
+
+    def __init__(self, library: Library, *, prefers_detail: bool) -> None:
+        self.are_reliable = True
+        self._library = library
+        self._prefers_detail = prefers_detail
+        self._lists: dict[Kind, _List | None] = {}
+        self._found: tuple[tuple[Row, ...], ...] = ()
+        self._rows: tuple[Row, ...] = ()
+
+    def read(self, handle: Handle) -> tuple[Row, ...]:
+        """The rows of the compute, graphics and MPS lists. DriverError if one cannot be read.
+
+        A driver without the latter two has no such processes to tell of; one without the first cannot be used. As long as
+        nothing has changed, the same object is returned.
+        """
+        found = (self._read(Kind.COMPUTE, handle), self._read(Kind.GRAPHICS, handle), self._read(Kind.MPS, handle))
+        if found != self._found:
+            self._found, self._rows = found, (*found[0], *found[1], *found[2])
+        return self._rows
+
+    def _read(self, kind: Kind, handle: Handle) -> tuple[Row, ...]:
+        if kind not in self._lists:
+            return self._open(kind, handle)
+        chosen = self._lists[kind]
+        try:
+            return () if chosen is None else chosen.read(handle)
+        except DriverError as problem:
+            if kind is Kind.COMPUTE or problem.code not in ABSENT:
+                raise
+            return ()
+
+    def _open(self, kind: Kind, handle: Handle) -> tuple[Row, ...]:
+        """Find the call by which this driver gives the list, and keep to it."""
+        if self._prefers_detail:
+            rows = self._try_detail(kind, handle)
+            if rows is not None:
+                return rows
+        for symbol in _SYMBOLS[kind]:
+            found = _List(_PlainCall(self._library, symbol), kind)
+            try:
+                rows = found.read(handle)
+            except DriverError as problem:
+                if problem.code == Code.FUNCTION_NOT_FOUND:
+                    continue
+                if kind is Kind.COMPUTE or problem.code != Code.NOT_SUPPORTED:
+                    raise
+                rows = ()
+            self._lists[kind] = found
+            return rows
+        if kind is Kind.COMPUTE:
+            raise DriverError(_SYMBOLS[kind][0], Code.FUNCTION_NOT_FOUND)
+        self._lists[kind] = None
+        return ()
+
+    def _try_detail(self, kind: Kind, handle: Handle) -> tuple[Row, ...] | None:
+        found = _List(_DetailedCall(self._library, kind), kind)
+        try:
+            rows = found.read(handle)
+        except DriverError as problem:
+            if problem.code not in _NO_DETAIL:
+                raise
+            self._prefers_detail = self.are_reliable = False
+            return None
+        self._lists[kind] = found
+        return rows
+
+
+def _rows(kind: Kind, record: struct.Struct, raw: bytes) -> tuple[Row, ...]:
+    """The rows of these records, made field by field: a call of Row for each takes four times as long."""
+    if not raw:
+        return ()
+    pids, uses, instances, *_ = zip(*record.iter_unpack(raw), strict=True)
+    new: Any = tuple.__new__
+    return tuple(map(new, repeat(Row), zip(pids, _known(uses, MEMORY_UNKNOWN), _known(instances, NO_INSTANCE), repeat(kind))))
+
+
+def _known(column: tuple[int, ...], unknown: int) -> Sequence[int | None]:
+    return [None if one == unknown else one for one in column] if unknown in column else column

@@ -1,0 +1,237 @@
+"""Watch: a driver session that cannot hang the program: every call is made on another thread, with a deadline.
+
+A GPU that does not answer has no rows in that cycle and is left alone until its call has come back; the others go on. Owns
+the threads, the life of the session under a driver that is being replaced, and what is heard of XIDs. Decides nothing about
+what a hung GPU means: `hung_seconds` tells.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from gpushare_node.adapters.nvml.driver import Code, Driver, DriverError, Xid
+from gpushare_node.adapters.nvml.gpu_poller import Tours
+from gpushare_node.adapters.nvml.library import ABSENT, SESSION_OVER
+from gpushare_node.core.clock import Clock
+from gpushare_node.core.structs import replace
+from gpushare_node.core.worker import Promise, Worker
+from gpushare_node.guard.process_list import Device
+
+NODE = "node"
+"""What calls that concern no single GPU are known by."""
+
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 30.0
+_RENEWAL_SECONDS = 60.0
+"""How seldom a session is given up for one GPU that refuses its handle: another program may have switched its MIG mode, and
+only a new session is sure to have new handles; or the GPU is ill, and the others must not lose every second cycle to it."""
+
+_LISTEN_MS = 1000
+_MOST_XIDS = 64
+"""In one cycle: a GPU that falls off its bus may not keep the listener for ever."""
+
+T = TypeVar("T")
+
+
+class Watched:
+    """The driver as the enforcing loop uses it, from one thread.
+
+    `open_driver` opens a session, at the first use and anew after the driver was replaced, with 1 to 30 s between attempts.
+    """
+
+    def __init__(self, open_driver: Callable[[], Driver], *, clock: Clock, deadline_seconds: float = 5.0) -> None:
+        self._open_driver = open_driver
+        self._clock = clock
+        self._deadline_seconds = deadline_seconds
+        self._driver: Driver | None = None
+        self._problem = DriverError("nvmlInit", Code.TIMEOUT)
+        self._next_open = clock.now()
+        self._wait_seconds = _FIRST_WAIT_SECONDS
+        self._next_renewal = clock.now()
+        self._is_over = False
+        self._tours: Tours[Device | DriverError] = Tours(clock, deadline_seconds=deadline_seconds)
+        self._whole = Worker(NODE, clock)
+        self._late: Promise[Any] | None = None
+        self._listener = Worker("xids", clock)
+        self._heard: Promise[tuple[Xid, ...] | DriverError] | None = None
+        self._is_deaf = False
+        self._xids: list[Xid] = []
+        self._last: dict[str, Device] = {}
+        self._troubles: dict[str, DriverError] = {}
+
+    def census(self, uuids: Iterable[str]) -> Mapping[str, Device]:
+        """Each GPU now. One that has failed, or not answered in time, comes without rows, with what is else known of it."""
+        wanted = tuple(uuids)
+        driver = self._session()
+        if driver is None:
+            self._troubles = dict.fromkeys(wanted, self._problem)
+        else:
+            found = self._tours.take(wanted, lambda uuid: _try(lambda driver: driver.census(uuid), driver))
+            self._note({uuid: found.get(uuid) or DriverError("census", Code.TIMEOUT) for uuid in wanted})
+            self._listen(driver)
+        return {uuid: self._show(uuid) for uuid in wanted}
+
+    def ask(self, name: str, question: Callable[[Driver], T]) -> T:
+        """What the driver answers to a question that concerns the whole node, or changes something.
+
+        DriverError as from the driver; TIMEOUT, under `name`, when it did not answer in time or still owes the last answer.
+        """
+        driver = self._session()
+        if driver is None:
+            # Anew: an exception that is raised again and again collects a traceback each time.
+            raise DriverError(self._problem.call, self._problem.code)
+        promise = self._whole.start(partial(_try, question, driver))
+        if promise is None or not promise.is_kept(self._deadline_seconds):
+            raise DriverError(name, Code.TIMEOUT)
+        return self._take(promise.value)
+
+    def ask_patiently(self, name: str, question: Callable[[Driver], T], *, wait_seconds: float) -> T | None:
+        """As `ask`, for what may take longer than a cycle: None while there is no answer, to be asked again until there is.
+
+        Only the first time is the answer waited for. There is one such question.
+        """
+        driver = self._session()
+        if driver is None:
+            raise DriverError(self._problem.call, self._problem.code)
+        if self._late is None:
+            self._late = self._whole.start(partial(_try, question, driver))
+            if self._late is None:
+                raise DriverError(name, Code.TIMEOUT)
+            self._late.is_kept(wait_seconds)
+        if not self._late.is_kept():
+            return None
+        answer: T | DriverError = self._late.value
+        self._late = None
+        return self._take(answer)
+
+    def hung_seconds(self) -> Mapping[str, float]:
+        """How long calls have been out that should have come back: by UUID, and `NODE`."""
+        seconds = self._whole.busy_seconds()
+        return self._tours.hung_seconds() | ({NODE: seconds} if seconds > self._deadline_seconds else {})
+
+    def troubles(self) -> Mapping[str, DriverError]:
+        """Why GPUs of the last census have no rows."""
+        return dict(self._troubles)
+
+    def unreliable(self) -> frozenset[str]:
+        """GPUs whose process lists this driver may scramble."""
+        return frozenset() if self._driver is None else self._driver.unreliable()
+
+    def refresh(self) -> None:
+        """Have the instances of all GPUs looked for again at the next census."""
+        if self._driver is not None:
+            self._driver.refresh()
+
+    def xids(self) -> tuple[Xid, ...]:
+        """What was reported since the last time this was asked. It is listened for from one census to the next."""
+        heard = tuple(self._xids)
+        self._xids.clear()
+        return heard
+
+    def close(self) -> None:
+        """End threads and session.
+
+        A session in which a call hangs is left as it is: ending it might crash, and waiting for it take for ever.
+        """
+        self._is_over = True
+        if self._heard is not None:
+            self._heard.is_kept(self._deadline_seconds)
+        self._end_session()
+        self._tours.stop()
+        self._whole.stop()
+        self._listener.stop()
+
+    def _take(self, answer: T | DriverError) -> T:
+        if isinstance(answer, DriverError):
+            self._heed(answer)
+            raise answer
+        return answer
+
+    def _note(self, answers: Mapping[str, Device | DriverError]) -> None:
+        self._troubles = {}
+        for uuid, answer in answers.items():
+            if isinstance(answer, DriverError):
+                self._troubles[uuid] = answer
+                self._heed(answer)
+                if answer.code == Code.INVALID_ARGUMENT and self._clock.now() >= self._next_renewal:
+                    self._next_renewal = self._clock.now() + _RENEWAL_SECONDS
+                    self._problem = answer
+                    self._is_over = True
+            else:
+                self._last[uuid] = answer
+                self._wait_seconds = _FIRST_WAIT_SECONDS
+
+    def _show(self, uuid: str) -> Device:
+        last = self._last.get(uuid)
+        if last is None:
+            return Device(uuid=uuid, total_bytes=None, rows=None)
+        return replace(last, rows=None, used_bytes=None) if uuid in self._troubles else last
+
+    def _listen(self, driver: Driver) -> None:
+        """Take what was heard, and have the listener wait for more until the next cycle."""
+        if self._heard is not None:
+            if not self._heard.is_kept():
+                return
+            heard = self._heard.value
+            if isinstance(heard, DriverError):
+                self._is_deaf = heard.code in ABSENT
+            else:
+                self._xids.extend(heard)
+        waits = not self._is_deaf and not self._is_over
+        self._heard = self._listener.start(partial(_try, _hear, driver)) if waits else None
+
+    def _heed(self, problem: DriverError) -> None:
+        if problem.code in SESSION_OVER:
+            self._problem = problem
+            self._is_over = True
+
+    def _session(self) -> Driver | None:
+        """The open session; None while there is none, or while a call of the one that is over has not come back."""
+        if self._is_over:
+            self._end_session()
+        if self._driver is None and self._clock.now() >= self._next_open:
+            self._run_whole(self._open)
+        return None if self._is_over else self._driver
+
+    def _end_session(self) -> None:
+        """Close what is over, once no thread is in a call of it."""
+        if self._driver is None or self._tours.is_busy or self._whole.is_busy or self._listener.is_busy:
+            return
+        driver, self._driver = self._driver, None
+        self._heard = self._late = None
+        self._run_whole(driver.close)
+        self._is_over = self._is_deaf = False
+        self._back_off()
+
+    def _open(self) -> None:
+        """On the whole node's thread: a session that comes late is taken up all the same."""
+        try:
+            self._driver = self._open_driver()
+        except DriverError as problem:
+            self._problem = problem
+            self._back_off()
+
+    def _back_off(self) -> None:
+        self._next_open = self._clock.now() + self._wait_seconds
+        self._wait_seconds = min(2 * self._wait_seconds, _LONGEST_WAIT_SECONDS)
+
+    def _run_whole(self, job: Callable[[], None]) -> None:
+        promise = self._whole.start(job)
+        if promise is not None:
+            promise.is_kept(self._deadline_seconds)
+
+
+def _try(question: Callable[[Driver], T], driver: Driver) -> T | DriverError:
+    """The answer, or the error in its place: threads hand over values."""
+    try:
+        return question(driver)
+    except DriverError as problem:
+        return problem
+
+
+def _hear(driver: Driver) -> tuple[Xid, ...]:
+    heard: list[Xid] = []
+    found = driver.next_xid(_LISTEN_MS)
+    while found is not None and len(heard) < _MOST_XIDS:
+        heard.append(found)
+        found = driver.next_xid(0)
+    return tuple(heard)

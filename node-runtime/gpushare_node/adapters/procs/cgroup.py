@@ -1,0 +1,152 @@
+"""Which container a process runs in, told from the text of its cgroup file. Pure; reads nothing.
+
+Knows the paths that kubelet and the container runtimes make: systemd and cgroupfs drivers, cgroup v1, v2 and both, containerd,
+CRI-O, Docker, nodes that are containers, private cgroup namespaces. Whatever does not follow them letter by letter is no
+container: a tenant must gain nothing by the names of its cgroups.
+
+A tenant that may create cgroups can do so only below its container's own. So the first pod on a path is the kernel's word, and
+every further one is the tenant's.
+"""
+
+import re
+from collections.abc import Iterator
+
+from gpushare_node.core.structs import Struct
+from gpushare_node.guard.identity import ContainerId
+
+# kubelet writes the uid with `_` under the systemd driver; a static pod's is the hash of its file.
+_UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
+_ID = r"[0-9a-f]{64}"
+_SLICE = r"(?:[^:]*-)?kubepods"
+_ROOT = re.compile(rf"{_SLICE}(?:\.slice)?")
+_QUALITY = re.compile(rf"(?:{_SLICE}-)?(?:burstable|besteffort)(?:\.slice)?")
+# `slice:runtime:id` is what runc makes of the systemd driver's name under the cgroupfs driver.
+_POD = re.compile(rf"(?:{_SLICE}-(?:burstable-|besteffort-)?)?pod(?P<uid>{_UID})(?:\.slice)?(?::[^:]+:(?P<id>{_ID}))?")
+_CONTAINER = re.compile(rf"(?:(?P<maker>[A-Za-z0-9_.-]+)-)?(?P<id>{_ID})(?:\.scope)?")
+
+# What users of the host can have cgroups of their own in, and so could call `kubepods` too.
+_RUNTIME = r"(?:.*containerd|crio|docker|cri-docker|kubelet|k3s|k3s-agent|rke2-server|rke2-agent)\.service"
+_FOREIGN = re.compile(rf"(?!{_RUNTIME}$).*\.service|user(?:-.*)?\.slice|machine\.slice|libpod-.*")
+
+_DELETED = " (deleted)"
+
+
+class Place(Struct):
+    """Where a process is.
+
+    `cgroup` ends at the container, so that a process stays the same one while it moves between cgroups that its own container
+    has made; outside pods it is the whole path. `candidates` as in `processes.Seen`.
+    """
+
+    cgroup: str
+    candidates: tuple[ContainerId, ...]
+
+
+class _Level(Struct):
+    """One container on a path, and the path down to it."""
+
+    container: ContainerId
+    path: str
+
+
+def place(text: str, own: tuple[ContainerId, ...] = ()) -> Place:
+    """Where the process with this /proc/PID/cgroup is. `own` is `containers` of the reader's own text.
+
+    The containers that the reader is in as well are left out: they are the machine that it looks at, where a whole cluster
+    runs in a pod. Of the others only the outermost counts. Lines that name different containers give none.
+    """
+    paths = tuple(_paths(text))
+    found: list[_Level] = []
+    for path in paths:
+        levels = _levels(path)
+        if levels is None:
+            return _outside(paths)
+        found += _below(levels, own)[:1]
+    if len({level.container for level in found}) != 1:
+        return _outside(paths)
+    return Place(cgroup=found[0].path, candidates=(found[0].container,))
+
+
+def containers(text: str) -> tuple[ContainerId, ...]:
+    """Every container on the way to the process, the outermost first: for our own text, which no tenant has made."""
+    chains = (_levels(path) or () for path in _paths(text))
+    return tuple(level.container for level in max(chains, key=len, default=()))
+
+
+def _outside(paths: tuple[str, ...]) -> Place:
+    """A process of no container; of several hierarchies the one that says most names its cgroup."""
+    return Place(cgroup=max(paths, key=len, default=""), candidates=())
+
+
+def _paths(text: str) -> Iterator[str]:
+    """The path of every line. Only a line feed ends a line: the kernel allows every other character in a cgroup's name."""
+    for line in text.split("\n"):
+        _, _, rest = line.partition(":")
+        _, colon, path = rest.partition(":")
+        if colon and path.startswith("/"):
+            yield path.removesuffix(_DELETED)
+
+
+def _below(levels: tuple[_Level, ...], own: tuple[ContainerId, ...]) -> tuple[_Level, ...]:
+    """The levels without those that the reader shares."""
+    shared = 0
+    for level, mine in zip(levels, own, strict=False):
+        if level.container != mine:
+            break
+        shared += 1
+    return levels[shared:]
+
+
+def _levels(path: str) -> tuple[_Level, ...] | None:
+    """The containers on a path, the outermost first; None where it enters kubelet's cgroups and no container is found there."""
+    parts = path.split("/")[1:]
+    here = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
+    is_relative = here > 0
+    # From a private cgroup namespace a neighbour's path begins where the two ways part, below kubelet's root.
+    is_inside = is_relative and here < len(parts) and _is_below_root(parts[here])
+    way = here if is_inside else _find_way_in(parts, here, is_relative=is_relative)
+    levels: list[_Level] = []
+    while way is not None:
+        level, here = _step(parts, way)
+        if level is None:
+            return tuple(levels) or None
+        levels.append(level)
+        way = _find_way_in(parts, here)
+    return tuple(levels)
+
+
+def _is_below_root(part: str) -> bool:
+    return _QUALITY.fullmatch(part) is not None or _POD.fullmatch(part) is not None
+
+
+def _find_way_in(parts: list[str], start: int, *, is_relative: bool = False) -> int | None:
+    """Where kubelet's cgroups begin. Those that a user of the host, or a container beside ours, can make do not count."""
+    for index in range(start, len(parts)):
+        part = parts[index]
+        pod = _POD.fullmatch(part)
+        if _ROOT.fullmatch(part) or (pod and pod["id"]):
+            return index
+        if _FOREIGN.fullmatch(part) or (is_relative and _CONTAINER.fullmatch(part)):
+            return None
+    return None
+
+
+def _step(parts: list[str], way: int) -> tuple[_Level | None, int]:
+    """The container that kubelet's cgroups from here lead to, and where its own begin."""
+    here = way + 1 if _ROOT.fullmatch(parts[way]) else way
+    if here < len(parts) and _QUALITY.fullmatch(parts[here]):
+        here += 1
+    pod = _POD.fullmatch(parts[here]) if here < len(parts) else None
+    if pod is None:
+        return None, here
+    here += 1
+    container = pod["id"]
+    if container is None:
+        named = _CONTAINER.fullmatch(parts[here]) if here < len(parts) else None
+        # CRI-O's monitor stands beside the container that it watches and carries its id.
+        if named is None or (named["maker"] or "").endswith("conmon"):
+            return None, here
+        here += 1
+        container = named["id"]
+    found = ContainerId(pod_uid=pod["uid"].replace("_", "-"), container=container)
+    return _Level(container=found, path="/" + "/".join(parts[:here])), here

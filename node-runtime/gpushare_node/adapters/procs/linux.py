@@ -1,0 +1,168 @@
+"""The real processes of this host, read from /proc. Owns the memory of who has been seen; decides nothing.
+
+A process outside pods is never signalled here, and neither is one in our own container, whatever the caller asks for.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from gpushare_node.adapters.procs.cgroup import Place, containers, place
+from gpushare_node.adapters.procs.files import ProcFiles, Stat
+from gpushare_node.adapters.procs.processes import GpuUse, Portrait, Processes, Seen, Sent, Signal
+from gpushare_node.adapters.procs.scans import Scans
+from gpushare_node.adapters.procs.signals import deliver
+from gpushare_node.guard.process_list import PID_MAX
+
+_HOST_NAMESPACE = f"pid:[{0xEFFFFFFC}]"
+"""The kernel's fixed number of the first pid namespace: PROC_PID_INIT_INO."""
+
+NVIDIA_MAJOR = 195
+"""The fixed number of NVIDIA's character devices: /proc/devices, and Linux's list of allocated devices."""
+
+_COMM_LENGTH = 64
+_GENERATION = 64
+"""After how many looks what was not asked for again is forgotten; it takes two of them."""
+
+
+class LinuxProcesses(Processes):
+    """The processes under one /proc. Not safe for several threads."""
+
+    def __init__(self, root: Path = Path("/proc")) -> None:
+        self._files = ProcFiles(root)
+        self._scans = Scans()
+        self._own = containers(self._files.cgroup("self") or "")
+        self._young: dict[int, Seen] = {}
+        self._old: dict[int, Seen] = {}
+        self._looks = 0
+
+    def sees_host(self) -> bool:
+        """Whether process ids here are the host's: the driver tells nothing else. False on nodes that are containers, too."""
+        return self._files.namespace("self") == _HOST_NAMESPACE
+
+    def pid_max(self) -> int:
+        """The largest pid that can be."""
+        return self._files.pid_max() or PID_MAX
+
+    def pids(self) -> tuple[int, ...]:
+        """Every process that there is now."""
+        return self._files.pids()
+
+    def look(self, pids: Iterable[int]) -> Mapping[int, Seen]:
+        """Those of the pids that exist and can be read. Cached by (pid, start time); a reused pid is read anew.
+
+        The start time is read at every look, the cgroup once: what matters of it is read again before a signal.
+        """
+        self._age()
+        seen = {}
+        for pid in pids:
+            stat = self._files.stat(pid)
+            known = None if stat is None else self._recall(pid, stat)
+            if known is None:
+                self._young.pop(pid, None)
+            else:
+                seen[pid] = self._young[pid] = known
+        return seen
+
+    def forget(self, pids: Iterable[int]) -> None:
+        """Read everything about these anew at the next look."""
+        for pid in pids:
+            self._young.pop(pid, None)
+            self._old.pop(pid, None)
+
+    def members(self, seen: Seen) -> tuple[Seen, ...]:
+        """All processes that are in the same container now, in its sub-cgroups too. Those that have ended are left out.
+
+        Found by reading every process's cgroup, 7 µs each: the host's cgroup file system is not mounted where we run.
+        """
+        if not seen.candidates:
+            return ()
+        container = seen.candidates[0]
+        found = []
+        for pid in self._files.pids():
+            text = self._files.cgroup(pid)
+            if text is None or container.container not in text:
+                continue
+            where, stat = place(text, self._own), self._files.stat(pid)
+            if stat is not None and not stat.has_ended() and where.candidates == (container,):
+                found.append(_seen(pid, stat, where))
+        return tuple(found)
+
+    def uses_gpu(self, pid: int) -> GpuUse:
+        """Whether the process has a GPU's device mapped or open.
+
+        A CUDA context always has both. The map has names, and root of a container may rename the devices in its /dev, so open
+        files are told by the driver's number; those of other users' processes are not seen without CAP_DAC_READ_SEARCH, and
+        then NO is never the answer.
+        """
+        return self._scans.ask(lambda: self._scan(pid))
+
+    def _scan(self, pid: int) -> GpuUse:
+        """On a thread of its own: uses nothing but the files."""
+        is_mapped = self._files.maps(pid, b"/dev/nvidia")
+        is_open = None if is_mapped is not False else self._files.has_open(pid, NVIDIA_MAJOR)
+        if is_mapped or is_open:
+            return GpuUse.YES
+        return GpuUse.NO if is_open is False else GpuUse.UNREADABLE
+
+    def portrait(self, pid: int) -> Portrait | None:
+        """The process for people; None if it has ended."""
+        comm, status = self._files.comm(pid), self._files.status(pid)
+        if comm is None or status is None:
+            return None
+        return Portrait(comm=_printable(comm), uid=status.uid, namespace_pids=status.namespace_pids)
+
+    def namespace(self, pid: int) -> str | None:
+        """Its pid namespace; None where that cannot be read."""
+        return self._files.namespace(pid)
+
+    def send(self, seen: Seen, signal: Signal) -> Sent:
+        """Signal it through a pidfd, after start time and cgroup were found to be what they were.
+
+        REUSED also tells of a process that is in another container now, REFUSED of one that nobody may signal: outside pods,
+        in our own container or process group, a kernel thread.
+        """
+        return deliver(seen.pid, signal, lambda: self._objection(seen))
+
+    def has_ended(self, seen: Seen) -> bool:
+        """Whether it is gone or a zombie; a reused pid is another process."""
+        stat = self._files.stat(seen.pid)
+        return stat is None or stat.start_time != seen.start_time or stat.has_ended()
+
+    def _objection(self, seen: Seen) -> Sent | None:
+        """Why the process must not be signalled, now that it is held."""
+        stat, text = self._files.stat(seen.pid), self._files.cgroup(seen.pid)
+        if stat is None or text is None:
+            return Sent.GONE
+        if stat.start_time != seen.start_time:
+            return Sent.REUSED
+        if stat.has_ended():
+            return Sent.GONE
+        where = place(text, self._own)
+        if (where.cgroup, where.candidates) != (seen.cgroup, seen.candidates):
+            return Sent.REUSED
+        return Sent.REFUSED if stat.is_kernel or not where.candidates else None
+
+    def _recall(self, pid: int, stat: Stat) -> Seen | None:
+        known = self._young.get(pid) or self._old.get(pid)
+        if known is not None and known.start_time == stat.start_time:
+            return known
+        text = self._files.cgroup(pid)
+        return None if text is None else _seen(pid, stat, place(text, self._own))
+
+    def _age(self) -> None:
+        """Forget in generations, for each look may ask for other pids than the last."""
+        self._looks += 1
+        if self._looks % _GENERATION == 0:
+            self._young, self._old = {}, self._young
+
+
+def _seen(pid: int, stat: Stat, where: Place) -> Seen:
+    return Seen(
+        pid=pid, start_time=stat.start_time, cgroup=where.cgroup, candidates=where.candidates, is_kernel=stat.is_kernel
+    )
+
+
+def _printable(comm: bytes) -> str:
+    """The name without anything that breaks a line, steers a terminal or turns the direction of writing."""
+    text = comm.decode("utf-8", "replace")
+    return "".join(letter if letter.isprintable() else "?" for letter in text)[:_COMM_LENGTH]

@@ -1,0 +1,128 @@
+"""MPS on this node: which daemons there are, whether they can be reached, and how their clients are ended.
+
+A signal to an MPS client with work on the GPU is undefined and can take every other client with it; the daemon is asked to end
+the client first. Owns the translation between our pids and a daemon's. Decides nothing about whom.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.mps_cli import PROGRAM, ControlProgram, MpsError
+from gpushare_node.adapters.procs.processes import Portrait, Seen
+from gpushare_node.guard.identity import Process
+from gpushare_node.guard.process_list import Mps
+
+ROOT = Path("/run/nvidia/mps")
+"""Where the device plugin keeps `<resource>/pipe`; a resource's name has one slash in it."""
+
+SERVER = "nvidia-cuda-mps-server"
+_COMM = SERVER[:15]
+"""The kernel keeps 15 bytes of a program's name: the control daemon goes by the same, and is no more to be touched."""
+
+
+def is_server(portrait: Portrait | None, *, is_tenant: bool) -> bool:
+    """Whether a process is an MPS server: root's, of that name, and in no tenant's pod. Any tenant can take the name."""
+    return portrait is not None and portrait.comm in (SERVER, _COMM) and portrait.uid == 0 and not is_tenant
+
+
+def find_servers(
+    processes: LinuxProcesses, pids: Iterable[int], *, is_system: Callable[[Seen], bool]
+) -> Mapping[int, Portrait]:
+    """Those of the pids that are MPS servers. `is_system` is asked of those alone that carry the name."""
+    found = {}
+    for pid in pids:
+        portrait = processes.portrait(pid)
+        if not is_server(portrait, is_tenant=False):
+            continue
+        seen = processes.look((pid,)).get(pid)
+        if portrait is not None and seen is not None and is_system(seen):
+            found[pid] = portrait
+    return found
+
+
+class MpsControl:
+    """The MPS daemons of this node. Not safe for several threads; a call takes at most seconds."""
+
+    def __init__(
+        self, processes: LinuxProcesses, *, is_system: Callable[[Seen], bool], root: Path = ROOT, program: str = PROGRAM,
+        timeout_seconds: float = 2.0,
+    ) -> None:
+        """`is_system` tells whether a process is the cluster's or the host's own: no tenant, and not merely unknown."""
+        self._processes = processes
+        self._is_system = is_system
+        self._root = root
+        self._program = program
+        self._timeout_seconds = timeout_seconds
+
+    def state(self) -> Mps:
+        """Whether there is MPS here. REACHABLE only when every daemon answers: we do not know which one a client is of."""
+        daemons = self._daemons()
+        if not daemons:
+            return Mps.OFF
+        return Mps.REACHABLE if all(daemon.answers() for daemon in daemons) else Mps.UNREACHABLE
+
+    def limit_mib(self, device: int | str) -> int | None:
+        """What one client process may allocate on this device; of several daemons the most. None: no limit, or no answer."""
+        limits = []
+        for daemon in self._daemons():
+            try:
+                limits.append(daemon.limit_mib(device))
+            except MpsError:
+                return None
+        known = [limit for limit in limits if limit is not None]
+        return max(known) if known and len(known) == len(limits) else None
+
+    def terminate(self, victims: Iterable[Process]) -> frozenset[Process]:
+        """Ask for the end of these clients. Those for which the daemon has said yes: `Reading.terminated_clients`."""
+        return frozenset(victim for victim in victims if self._terminate(victim))
+
+    def _daemons(self) -> tuple[ControlProgram, ...]:
+        pipes = sorted({*self._root.glob("*/pipe"), *self._root.glob("*/*/pipe")})
+        return tuple(
+            ControlProgram(pipe, program=self._program, timeout_seconds=self._timeout_seconds)
+            for pipe in pipes if pipe.is_dir()
+        )  # fmt: skip
+
+    def _terminate(self, victim: Process) -> bool:
+        for daemon in self._daemons():
+            try:
+                for server, client in self._servings(daemon, victim):
+                    return self._is_same(victim) and daemon.terminate(server, client)
+            except MpsError:
+                continue
+        return False
+
+    def _servings(self, daemon: ControlProgram, victim: Process) -> Iterator[tuple[int, int]]:
+        """The daemon's servers that have the victim as a client, with its pid as the daemon counts. MpsError."""
+        for server in daemon.servers():
+            client = self._translate(victim.pid, server)
+            if client is not None and client in daemon.clients(server):
+                yield server, client
+
+    def _translate(self, pid: int, server: int) -> int | None:
+        """Our pid as a server's daemon counts it; None where that is not certain, for the number may be a neighbour's there.
+
+        A daemon counts as its servers do, so the server is looked for among our processes: a daemon of the host has ours.
+        """
+        found = self._find_server(server)
+        victim = self._processes.portrait(pid)
+        if found is None or victim is None:
+            return None
+        pid_of_server, portrait = found
+        if len(portrait.namespace_pids) == 1:
+            return pid
+        namespace = self._processes.namespace(pid_of_server)
+        is_shared = namespace is not None and namespace == self._processes.namespace(pid)
+        return victim.namespace_pids[-1] if is_shared and victim.namespace_pids else None
+
+    def _find_server(self, server: int) -> tuple[int, Portrait] | None:
+        """The one MPS server that has this pid in its own namespace; None for several."""
+        servers = find_servers(self._processes, self._processes.pids(), is_system=self._is_system)
+        found = [(pid, portrait) for pid, portrait in servers.items() if portrait.namespace_pids[-1:] == (server,)]
+        return found[0] if len(found) == 1 else None
+
+    def _is_same(self, victim: Process) -> bool:
+        """Whether the pid is still the victim's."""
+        seen = self._processes.look((victim.pid,)).get(victim.pid)
+        return seen is not None and (seen.start_time, seen.cgroup) == (victim.start_time, victim.cgroup)

@@ -1,0 +1,62 @@
+"""`assert`: whether the node matches the policy, its GPUs and what it offers to Kubernetes. Reads only."""
+
+from gpushare_node.adapters.host.kubelet import CheckpointError, read_checkpoint
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, Cluster, ClusterError, NodeView
+from gpushare_node.adapters.nvml.driver import DriverError
+from gpushare_node.cli.checkpoint_devices import find_held
+from gpushare_node.cli.exits import Exit
+from gpushare_node.cli.policy_file import read_policy
+from gpushare_node.cli.recap import Printer, to_stdout
+from gpushare_node.cli.run import Run
+from gpushare_node.cli.wiring import Api, bounded_driver, folder
+from gpushare_node.core.policy import Policy
+from gpushare_node.gpus.advertised import find_lack, promised
+from gpushare_node.gpus.hardware import Hardware
+from gpushare_node.reconcile.node_labels import mig_label
+from gpushare_node.reporting.results import Result, Status
+
+
+def compare(run: Run) -> int:
+    """0: the node matches; 1: it does not; 2: somebody who would have to be asked does not answer."""
+    arguments = run.arguments
+    given = read_policy(arguments.policy)
+    run.log.pool = given.policy.pool
+    printer = to_stdout(as_json=arguments.format == "json", with_diff=arguments.diff)
+    hardware = Hardware(open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest)
+    try:
+        # Whether it matches does not depend on them; what would be done about it does.
+        held = find_held().devices
+        sight = hardware.look(given.policy, held)
+        # With `check` nothing is changed: every step that would be taken is told.
+        hardware.change(given.policy, sight, held, printer.step, check=True)
+        if not arguments.standalone:
+            _compare_offer(given.policy, Api.find(run, given.policy.pool).server, hardware.devices(sight), printer)
+    except (DriverError, ClusterError, CheckpointError) as error:
+        printer.end(run.node, "assert", {"matches": None, "message": f"It cannot be told: {error}"})
+        return Exit.WRONG
+    finally:
+        hardware.close()
+    matches = sight.is_as_wanted and all(one.status is Status.OK for one in printer.results)
+    message = "The node matches the policy." if matches else "The node does not match the policy."
+    printer.end(run.node, "assert", {"matches": matches, "message": message})
+    return Exit.DONE if matches else Exit.FAILED
+
+
+def _compare_offer(policy: Policy, cluster: Cluster, devices: frozenset[str], printer: Printer) -> None:
+    node = cluster.node()
+    for name, value, is_right in _labels(policy, node):
+        found = node.labels.get(name)
+        status = Status.OK if is_right else Status.FAILED
+        detail = "" if is_right else f"{'is missing' if found is None else f'is {found!r}'}, should be {value}"
+        printer.step(Result(step=f"label {name}", target="node", status=status, detail=detail))
+    lack = find_lack(promised(policy), devices, read_checkpoint().registered, node.allocatable)
+    status, detail = (Status.OK, "") if lack is None else (Status.FAILED, f"{lack.reason.word}: {lack.message}")
+    printer.step(Result(step="offer", target="node", status=status, detail=detail))
+
+
+def _labels(policy: Policy, node: NodeView) -> list[tuple[str, str, bool]]:
+    """Label, what it should be, and whether it is. The plugin's profile may stand under either of its two names."""
+    exact = {POOL_LABEL: policy.pool, PROFILE_LABEL: policy.profile, **mig_label(policy)}
+    either = node.labels.get(PLUGIN_LABEL) in (f"{policy.profile}-a", f"{policy.profile}-b")
+    labels = [(name, value, node.labels.get(name) == value) for name, value in exact.items()]
+    return [*labels, (PLUGIN_LABEL, f"{policy.profile}-a or -b", either)]

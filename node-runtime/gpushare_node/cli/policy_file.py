@@ -1,0 +1,49 @@
+"""Reads the policy that a command is given. Every way in which that can go wrong is one PolicyFileError of one line."""
+
+import sys
+from pathlib import Path
+
+from gpushare_node.core.policy import read
+from gpushare_node.core.strict_document import PolicyError
+from gpushare_node.reconcile.desired_policy import Goal
+from gpushare_node.reporting.log import escape
+
+STDIN = "-"
+MOST_BYTES = 1 << 20
+"""What a ConfigMap can carry."""
+
+
+class PolicyFileError(Exception):
+    """A policy that cannot be had; the text is `FILE: path.in.document: what is wrong`."""
+
+
+def read_policy(name: str) -> Goal:
+    """The policy in the file of this name; `-` is standard input."""
+    shown = "standard input" if name == STDIN else escape(name)
+    try:
+        text = _read(name).decode("utf-8")
+        return Goal(text=text, policy=read(text))
+    except PolicyError as error:
+        message = f"{error.path}: {error.message}"
+    except UnicodeDecodeError as error:
+        message = f"is not UTF-8: byte {error.start} begins no character"
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+    except _TooLargeError:
+        message = f"is larger than {MOST_BYTES >> 20} MiB: no policy is"
+    raise PolicyFileError(f"{shown}: {escape(message)}")
+
+
+class _TooLargeError(Exception):
+    """More than MOST_BYTES."""
+
+
+def _read(name: str) -> bytes:
+    if name == STDIN:
+        content = sys.stdin.buffer.read(MOST_BYTES + 1)
+    else:
+        with Path(name).open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise _TooLargeError
+    return content

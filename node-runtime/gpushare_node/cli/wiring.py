@@ -1,0 +1,229 @@
+"""Parts: the real worlds, made from environment and arguments, and put together. Decides nothing."""
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpushare_node.adapters.host.devices import Machine, this_machine
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.tenancy import NAME, TenancyFile
+from gpushare_node.adapters.kube.api_endpoint import find_address
+from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, Event, Eviction, PodView
+from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.kube.events import Events
+from gpushare_node.adapters.kube.node_client import Server
+from gpushare_node.adapters.kube.pod_identity import Place, find_place
+from gpushare_node.adapters.kube.pod_informer import OwnNode, Pods
+from gpushare_node.adapters.nvml.driver import Driver
+from gpushare_node.adapters.nvml.timeouts import Bounded
+from gpushare_node.adapters.procs.capabilities import own_rights
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.mps import MpsControl
+from gpushare_node.adapters.procs.processes import Seen
+from gpushare_node.cli.policy_file import STDIN
+from gpushare_node.cli.run import Run
+from gpushare_node.core.clock import Clock
+from gpushare_node.core.policy import Mode, Policy
+from gpushare_node.core.structs import Struct, field, replace
+from gpushare_node.core.tenancy import Tenancy
+from gpushare_node.gpus.programs import with_programs
+from gpushare_node.guard.inputs import DEFAULTS
+
+if TYPE_CHECKING:
+    from gpushare_node.enforce.enforcer import Watch
+    from gpushare_node.enforce.inventory import Pods as SomePods
+    from gpushare_node.enforce.metrics import Figures
+
+
+_POLICY = "/etc/gpushare/policy.yaml"
+"""Where the chart mounts what `release`, which has no policy, reads beside it."""
+
+
+def open_driver(figures: "Figures | None" = None) -> Driver:
+    """A new session with the driver, its calls counted in the figures. DriverError while it is not there."""
+    from gpushare_node.adapters.nvml.library import ignore  # noqa: PLC0415 - pynvml is 8,000 lines, and `--help` needs none
+    from gpushare_node.adapters.nvml.session import Session  # noqa: PLC0415 - the same
+
+    def observe(call: str, seconds: float, code: int | None) -> None:
+        if figures is not None:
+            figures.nvml_seconds.observe(seconds, call)
+            if code:
+                figures.nvml_errors.add(call, str(code))
+
+    return Session.open(ignore if figures is None else observe, pid_max=LinuxProcesses().pid_max())
+
+
+def bounded_driver(run: Run) -> Callable[[], Driver]:
+    """Opens sessions for one caller at a time, of which no call keeps the program: DriverError with TIMEOUT instead."""
+    return Bounded(open_driver, run.clock).open
+
+
+def tenancy_file(run: Run) -> TenancyFile:
+    """What the chart projects beside the policy. Without an API server nobody's pods are known, and nobody is a tenant."""
+    arguments = run.arguments
+    name = getattr(arguments, "policy", _POLICY)
+    is_alone = arguments.standalone or name == STDIN
+    return TenancyFile(None if is_alone else Path(name).with_name(NAME), find_place(os.environ, "").namespace)
+
+
+def folder(run: Run) -> Folder:
+    """The folder that outlives the pod."""
+    return Folder(Path(run.arguments.state_dir))
+
+
+class Api(Struct):
+    """The API server for one run: the own node, and what is told in the background. ClusterError if nobody says where it is."""
+
+    connection: Connection
+    place: Place
+    server: Server
+    events: Events
+
+    @classmethod
+    def find(cls, run: Run, pool: str) -> "Api":
+        """As the environment tells it. Nothing is sent yet."""
+        connection = Connection(find_address(os.environ), run.clock)
+        place = find_place(os.environ, pool)
+        events = Events(connection, place, run.clock)
+        server = Server(connection, place, run.clock, events, folder(run))
+        return cls(connection=connection, place=place, server=server, events=events)
+
+    def start(self) -> None:
+        """Tell events as they come, until the program ends."""
+        threading.Thread(target=self.events.run, name="events", daemon=True).start()
+
+
+class Nobody:
+    """The messenger where there is no API server: tells nobody, and moves no pod."""
+
+    def tell(self, event: Event) -> None:
+        """The log has said it already."""
+
+    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:  # noqa: ARG002 - the Protocol's signature
+        """Nobody is there to ask."""
+        return Eviction.REFUSED
+
+
+class NoPods:
+    """Without an API server no pod is known, so nobody is held to a cap."""
+
+    age_seconds = float("inf")
+
+    def pods(self) -> tuple[PodView, ...]:
+        """None."""
+        return ()
+
+
+class OwnMarks(Struct, frozen=False):
+    """The own node's annotations for the watch; unknown until the node is followed."""
+
+    server: Server
+    node: OwnNode | None = None
+
+    def annotations(self) -> Mapping[str, str] | None:
+        """As last heard."""
+        return None if self.node is None else self.node.annotations()
+
+    def annotate(self, annotations: Mapping[str, str | None]) -> None:
+        """Write some. ClusterError."""
+        self.server.annotate(annotations)
+
+
+class News(Struct, frozen=False):
+    """Whether the own node has changed, for a run that waits; followed from the first time on that this is asked."""
+
+    api: Api
+    clock: Clock
+    _is_stirred: threading.Event = field(default_factory=threading.Event)
+    _node: OwnNode | None = None
+
+    def has_come(self) -> bool:
+        """Whether it may have changed since the last time. Without an open watch it always may."""
+        if self._node is None:
+            self._node = OwnNode(self.api.connection, self.api.place.node, self.clock, self._is_stirred.set)
+            self._node.start()
+        if self._node.watching.age_seconds > 0:
+            return True
+        if not self._is_stirred.is_set():
+            return False
+        self._is_stirred.clear()
+        return True
+
+
+class Watches(Struct, frozen=False):
+    """Makes watches for one run. The pods are followed from the first one on."""
+
+    run: Run
+    api: Api | None
+    tenants: TenancyFile
+    dry_run: bool = False
+    interval_seconds: float = DEFAULTS.interval_seconds
+    _pods: Pods | None = None
+
+    def open(self, policy: Policy, digest: str, marks: OwnMarks | None = None) -> "Watch":
+        """A watch that holds tenants to this policy, with a session of its own."""
+        # Not at the top: a node that is right already boots without holding anybody to a cap.
+        from gpushare_node.adapters.nvml.supervised_driver import Watched  # noqa: PLC0415
+        from gpushare_node.enforce.enforcer import Setting, Watch, Worlds  # noqa: PLC0415
+        from gpushare_node.enforce.metrics import Figures  # noqa: PLC0415
+        from gpushare_node.reporting.metrics import Registry  # noqa: PLC0415
+
+        run, figures = self.run, Figures(Registry())
+        processes = LinuxProcesses()
+        pods = self._follow_pods()
+        worlds = Worlds(
+            driver=Watched(lambda: open_driver(figures), clock=run.clock), processes=processes, pods=pods,
+            cluster=Nobody() if self.api is None else self.api.server,
+            folder=folder(run), clock=run.clock, tenants=self.tenants, marks=marks,
+            mps=_mps(pods, self.tenants) if policy.mode is Mode.MPS else None,
+        )  # fmt: skip
+        settings = replace(DEFAULTS, dry_run=self.dry_run, interval_seconds=self.interval_seconds)
+        setting = Setting(
+            policy=policy, policy_digest=digest, node=run.node, settings=settings, rights=own_rights()
+        )  # fmt: skip
+        return Watch(worlds=worlds, setting=setting, figures=figures)
+
+    def followed(self) -> tuple[PodView, ...] | None:
+        """The node's pods, followed from the first time on that this is asked; None where they may be others by now."""
+        pods = self._follow_pods()
+        return None if pods.age_seconds > 0 else pods.pods()
+
+    def _follow_pods(self) -> "SomePods":
+        if self.api is None:
+            return NoPods()
+        if self._pods is None:
+            self._pods = Pods(self.api.connection, self.api.place.node, self.run.clock)
+            self._pods.start()
+        return self._pods
+
+
+def machine(api: Api | None, tenants: TenancyFile) -> Machine:
+    """The machine that this runs on. Without an answer of the API server no process in a pod is known to be the platform's."""
+
+    def pods() -> tuple[PodView, ...]:
+        try:
+            return () if api is None else api.server.pods()
+        except ClusterError:
+            return ()
+
+    return with_programs(
+        this_machine(), LinuxProcesses(), pods=pods, is_system=lambda seen, known: _is_system(seen, known, tenants.find())
+    )
+
+
+def _mps(pods: "SomePods", tenants: TenancyFile) -> MpsControl:
+    """The errands' own: what it reads of /proc is not shared with the watch."""
+    return MpsControl(LinuxProcesses(), is_system=lambda seen: _is_system(seen, pods.pods(), tenants.find()))
+
+
+def _is_system(seen: Seen, pods: Iterable[PodView], tenancy: Tenancy) -> bool:
+    """Whether a process is the host's, or of a pod that is the platform's."""
+    uids = {one.pod_uid for one in seen.candidates}
+    return not uids or any(pod.namespace in tenancy.platform for pod in pods if uids & set(pod.uids))
+
+
+def as_cluster(api: Api | None) -> Cluster | None:
+    """The API server, where there is one."""
+    return None if api is None else api.server

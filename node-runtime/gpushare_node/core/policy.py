@@ -1,0 +1,316 @@
+"""Policy: what a node of one pool must become, and the reader of its text (the form NodePolicy, version 1).
+
+Owns the form on the node's side. A policy that is read has nothing left to doubt: every GPU index stands in it exactly
+once, and MIG is on exactly where instances are wanted. Reads no files, knows no cards and no hardware.
+"""
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from functools import lru_cache
+
+import yaml
+
+from gpushare_node.core.strict_document import PolicyError, Value
+from gpushare_node.core.structs import Struct, field, replace
+
+__all__ = ["Action", "Card", "Enforcement", "Mechanism", "Mode", "OnBusy", "Partitioner", "Policy", "PolicyError", "Rollout",
+           "Share", "Stack", "WantedGpu", "WantedInstance", "read"]
+
+_MOST_GPUS = 16
+_MOST_REPLICAS = 1024
+
+_POOL = re.compile(r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_PCI_ID = re.compile(r"0x[0-9A-F]{8}")
+_PROFILE_KEY = re.compile(r"(exclusive|time-slicing|mps|mig)-[0-9a-f]{8}")
+_RESOURCE = re.compile(r"nvidia\.com/(?s:.*)")
+_PERCENT = re.compile(r"[1-9][0-9]*%")
+
+# What PyYAML's constructors let through for text such as `!!bool x` or `2000-13-01`, besides its own errors.
+_UNREADABLE = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+_DEEPEST = 100
+"""So deep lists and mappings may stand in each other: a policy needs six."""
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """libyaml's takes a tenth of the time. It would follow a text to any depth, and end the program with the C stack."""
+
+    _depth = 0
+
+    def descend_resolver(self, current_node: object, current_index: object) -> None:
+        """Called before each node."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise yaml.YAMLError(f"nested more than {_DEEPEST} deep")
+        super().descend_resolver(current_node, current_index)
+
+    def ascend_resolver(self) -> None:
+        """Called after each."""
+        self._depth -= 1
+        super().ascend_resolver()
+
+
+class _ApiVersion(StrEnum):
+    V1 = "gpushare.dev/v1"
+
+
+class _Kind(StrEnum):
+    NODE_POLICY = "NodePolicy"
+
+
+class Mode(StrEnum):
+    """How the pool's GPUs are shared."""
+
+    EXCLUSIVE = "exclusive"
+    TIME_SLICING = "time-slicing"
+    MPS = "mps"
+    MIG = "mig"
+
+
+class Stack(StrEnum):
+    """What runs the device plugin on the cluster."""
+
+    GPU_OPERATOR = "gpu-operator"
+    DEVICE_PLUGIN = "device-plugin"
+    EXISTING = "existing"
+
+
+class Partitioner(StrEnum):
+    """Who changes MIG on the node."""
+
+    GPUSHARE = "gpushare"
+    MIG_MANAGER = "mig-manager"
+
+
+class Action(StrEnum):
+    """What happens to a container over its cap."""
+
+    KILL = "kill"
+    EVICT = "evict"
+    WARN = "warn"
+    NONE = "none"
+
+
+class Mechanism(StrEnum):
+    """What holds the caps; `auto` is the best that the driver has."""
+
+    AUTO = "auto"
+    DRIVER = "driver"
+    MPS = "mps"
+    WATCHER = "watcher"
+
+
+class OnBusy(StrEnum):
+    """What happens where tenants are in the way of a change."""
+
+    WAIT = "wait"
+    EVICT = "evict"
+    FAIL = "fail"
+
+
+class Card(Struct):
+    """The only card model that the node may have. `memory_mib` is the smallest known total, None if nobody knows it."""
+
+    id: str
+    name: str
+    pci_device_ids: tuple[str, ...]
+    memory_mib: int | None
+
+
+class WantedInstance(Struct):
+    """A GPU instance with one compute instance of its whole size. `profile_id` None: NVML is asked by name."""
+
+    profile: str
+    profile_id: int | None
+    start: int
+    size: int
+
+
+class WantedGpu(Struct):
+    """What the GPU of this index becomes. MIG is on exactly where there are instances."""
+
+    index: int
+    instances: tuple[WantedInstance, ...]
+
+
+class Share(Struct):
+    """What one container may use of one device. `profile` None: a whole GPU; `cap_mib` None: no cap."""
+
+    resource: str
+    profile: str | None
+    replicas: int
+    memory_mib: int | None
+    cap_mib: int | None
+    tolerance_mib: int
+
+
+class Enforcement(Struct):
+    """How caps are held.
+
+    `notice_seconds`: how long after its warning a container that ran before the pool had a cap stays exempt; None: always.
+    """
+
+    action: Action
+    grace_seconds: int
+    mechanism: Mechanism
+    notice_seconds: int | None = None
+
+
+class Rollout(Struct):
+    """How changes pace themselves. `max_unavailable` is a number of nodes or a percentage such as `10%`."""
+
+    max_unavailable: int | str
+    on_busy: OnBusy
+    drain_timeout_seconds: int
+
+
+class Policy(Struct):
+    """One pool's policy. `gpus` are sorted by index, from 0 without a gap; `resources` is what allocatable must show.
+
+    `ignored` are paths of fields that a later compiler has written and that this runtime does not know.
+    """
+
+    pool: str
+    cluster: str
+    card: Card
+    mode: Mode
+    stack: Stack
+    partitioner: Partitioner
+    profile: str
+    mig_config: str | None
+    gpus: tuple[WantedGpu, ...]
+    resources: tuple[tuple[str, int], ...]
+    shares: tuple[Share, ...]
+    enforcement: Enforcement
+    rollout: Rollout
+    namespaces: tuple[str, ...]
+    ignored: tuple[str, ...] = field(default=(), compare=False)
+
+    def is_alike(self, other: "Policy") -> bool:
+        """Whether a node is and offers the same under both, whatever else differs: caps, rollout, names."""
+        return (self.mode, self.profile, self.gpus, self.resources) == (other.mode, other.profile, other.gpus, other.resources)
+
+
+@lru_cache(maxsize=2)
+def read(text: str) -> Policy:
+    """The policy that the text is. PolicyError, with the path inside the document, for everything else.
+
+    The policy in force and the one that is given are mostly the same text, which is read once.
+
+    Compiler and runtime may be one release apart: fields that were added since then are optional here, and fields that are
+    not known yet are ignored. What changes the meaning of a field that is known gets another apiVersion.
+    """
+    try:
+        document = yaml.load(text, Loader=_Loader)  # noqa: S506 - as safe as safe_load
+    except _UNREADABLE as error:
+        raise PolicyError("", f"is not YAML: {' '.join(str(error).split())}") from error
+    ignored: list[str] = []
+    whole = Value(value=document, ignored=ignored).fields("apiVersion", "kind", "metadata", "spec")
+    whole["apiVersion"].word(_ApiVersion)
+    whole["kind"].word(_Kind)
+    metadata = whole["metadata"].fields("name", "cluster")
+    spec = whole["spec"].fields(
+        "card", "gpusPerNode", "mode", "stack", "partitioner", "profile", "migConfig", "gpus", "resources", "shares",
+        "enforcement", "rollout", "namespaces",
+    )  # fmt: skip
+    policy = Policy(
+        pool=metadata["name"].text(_POOL),
+        cluster=metadata["cluster"].text(_LABEL),
+        card=_card(spec["card"]),
+        mode=spec["mode"].word(Mode),
+        stack=spec["stack"].word(Stack),
+        partitioner=spec["partitioner"].word(Partitioner),
+        profile=spec["profile"].text(_PROFILE_KEY),
+        mig_config=spec["migConfig"].optional(lambda value: value.text(at_most=63)),
+        gpus=_gpus(spec["gpus"], spec["gpusPerNode"].whole(at_least=1, at_most=_MOST_GPUS)),
+        resources=tuple((name, value.whole(at_least=1)) for name, value in spec["resources"].entries(at_least=1)),
+        shares=tuple(_share(value) for value in spec["shares"].items(at_least=1)),
+        enforcement=_enforcement(spec["enforcement"]),
+        rollout=_rollout(spec["rollout"]),
+        namespaces=tuple(value.text(_LABEL) for value in spec["namespaces"].items()),
+    )
+    return replace(policy, ignored=tuple(ignored))
+
+
+def _card(value: Value) -> Card:
+    fields = value.fields("id", "name", "pciDeviceIds", "memoryMiB")
+    return Card(
+        id=fields["id"].text(at_least=1),
+        name=fields["name"].text(at_least=1),
+        pci_device_ids=tuple(one.text(_PCI_ID) for one in fields["pciDeviceIds"].items()),
+        memory_mib=fields["memoryMiB"].optional(_positive),
+    )
+
+
+def _gpus(value: Value, gpus_per_node: int) -> tuple[WantedGpu, ...]:
+    """One entry for every index. The form groups equal GPUs; nothing but this knows the groups."""
+    found: dict[int, WantedGpu] = {}
+    for group in value.items(at_least=1):
+        for at, gpu in _group(group):
+            if gpu.index in found:
+                raise at.refusal("must stand here once in all groups together")
+            if gpu.index >= gpus_per_node:
+                raise at.refusal(f"must be below gpusPerNode, which is {gpus_per_node}")
+            found[gpu.index] = gpu
+    missing = [str(index) for index in range(gpus_per_node) if index not in found]
+    if missing:
+        raise PolicyError(value.path, f"must say what becomes of GPU {', '.join(missing)}")
+    return tuple(found[index] for index in sorted(found))
+
+
+def _group(value: Value) -> Iterator[tuple[Value, WantedGpu]]:
+    fields = value.fields("indexes", "mig", "instances")
+    instances = tuple(_instance(one) for one in fields["instances"].items())
+    if fields["mig"].flag() != bool(instances):
+        raise fields["mig"].refusal("must be true exactly where instances are listed")
+    for index in fields["indexes"].items(at_least=1):
+        yield index, WantedGpu(index=index.whole(at_least=0, at_most=_MOST_GPUS - 1), instances=instances)
+
+
+def _instance(value: Value) -> WantedInstance:
+    fields = value.fields("profile", "profileId", "start", "size")
+    return WantedInstance(
+        profile=fields["profile"].text(at_least=1),
+        profile_id=fields["profileId"].optional(lambda one: one.whole(at_least=0)),
+        start=fields["start"].whole(at_least=0),
+        size=fields["size"].whole(at_least=1),
+    )
+
+
+def _share(value: Value) -> Share:
+    fields = value.fields("resource", "profile", "replicas", "memoryMiB", "capMiB", "toleranceMiB")
+    return Share(
+        resource=fields["resource"].text(_RESOURCE),
+        profile=fields["profile"].optional(lambda one: one.text()),
+        replicas=fields["replicas"].whole(at_least=1, at_most=_MOST_REPLICAS),
+        memory_mib=fields["memoryMiB"].optional(_positive),
+        cap_mib=fields["capMiB"].optional(_positive),
+        tolerance_mib=fields["toleranceMiB"].whole(at_least=0),
+    )
+
+
+def _enforcement(value: Value) -> Enforcement:
+    fields = value.fields("action", "graceSeconds", "mechanism", optional=("noticeSeconds",))
+    return Enforcement(
+        action=fields["action"].word(Action),
+        grace_seconds=fields["graceSeconds"].whole(at_least=0),
+        mechanism=fields["mechanism"].word(Mechanism),
+        notice_seconds=fields["noticeSeconds"].optional(lambda one: one.whole(at_least=0)),
+    )
+
+
+def _rollout(value: Value) -> Rollout:
+    fields = value.fields("maxUnavailable", "onBusy", "drainTimeoutSeconds")
+    nodes = fields["maxUnavailable"]
+    return Rollout(
+        max_unavailable=nodes.text(_PERCENT) if isinstance(nodes.value, str) else _positive(nodes),
+        on_busy=fields["onBusy"].word(OnBusy),
+        drain_timeout_seconds=fields["drainTimeoutSeconds"].whole(at_least=0),
+    )
+
+
+def _positive(value: Value) -> int:
+    return value.whole(at_least=1)

@@ -1,0 +1,151 @@
+"""Value: one value of a parsed document together with the path that leads to it; it refuses what is not asked for.
+
+Owns how a shape is checked and how a refusal reads. Knows no YAML and no policy. The rules are JSON Schema's, draft 7: a
+number without a fraction is whole, `true` is no number. Patterns must match to the very end: a final newline is refused.
+"""
+
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from gpushare_node.core.structs import Struct, field
+
+_T = TypeVar("_T")
+_Word = TypeVar("_Word", bound=StrEnum)
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MOST_SHOWN = 60
+
+
+class PolicyError(ValueError):
+    """A policy that cannot be followed. `path` leads to the value that is refused, `.` is the whole document."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path or '.'}: {message}")
+        self.path = path or "."
+        self.message = message
+
+
+class Value(Struct):
+    """One value of a document. Every method returns what it asks for, or raises PolicyError with this path.
+
+    `ignored` gets the paths of fields that are not known, in the whole document; None: such a field is refused.
+    """
+
+    value: Any
+    path: str = ""
+    ignored: list[str] | None = field(default=None, compare=False)
+
+    def fields(self, *names: str, optional: tuple[str, ...] = ()) -> dict[str, "Value"]:
+        """A mapping with these keys; an optional one that is absent counts as null."""
+        found = self._mapping()
+        known = (*names, *optional)
+        for key in found:
+            if key in known:
+                continue
+            if self.ignored is None:
+                raise PolicyError(self._below(key), f"is not known; known here are {', '.join(known)}")
+            self.ignored.append(self._below(key))
+        for name in names:
+            if name not in found:
+                raise PolicyError(self._below(name), "is missing")
+        return {name: self._child(found.get(name), self._below(name)) for name in known}
+
+    def entries(self, *, at_least: int = 0) -> tuple[tuple[str, "Value"], ...]:
+        """A mapping with keys of the writer's choice, as pairs in the document's order."""
+        found = self._mapping()
+        if len(found) < at_least:
+            raise self.refusal(f"must have {at_least} or more entries")
+        for key in found:
+            if not isinstance(key, str):
+                raise PolicyError(self._below(key), "must have text for its key")
+        return tuple((key, self._child(value, self._below(key))) for key, value in found.items())
+
+    def items(self, *, at_least: int = 0) -> tuple["Value", ...]:
+        """A list."""
+        if not isinstance(self.value, list):
+            raise self.refusal("must be a list")
+        if len(self.value) < at_least:
+            raise self.refusal(f"must have {at_least} or more items")
+        return tuple(self._child(item, f"{self.path}[{number}]") for number, item in enumerate(self.value))
+
+    def text(self, pattern: re.Pattern[str] | None = None, *, at_least: int = 0, at_most: int | None = None) -> str:
+        """Text which the pattern, if any, matches as a whole; lengths in characters."""
+        if not isinstance(self.value, str):
+            raise self.refusal("must be text")
+        if pattern is not None and not pattern.fullmatch(self.value):
+            raise self.refusal(f"must match {pattern.pattern}")
+        if len(self.value) < at_least:
+            raise self.refusal("must not be empty")
+        if at_most is not None and len(self.value) > at_most:
+            raise self.refusal(f"must have at most {at_most} characters")
+        return self.value
+
+    def whole(self, *, at_least: int, at_most: int | None = None) -> int:
+        """A whole number; `4.0` is one."""
+        value = self.value
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.refusal("must be a whole number")
+        if value < at_least:
+            raise self.refusal(f"must be {at_least} or more")
+        if at_most is not None and value > at_most:
+            raise self.refusal(f"must be at most {at_most}")
+        return value
+
+    def flag(self) -> bool:
+        """True or false."""
+        if not isinstance(self.value, bool):
+            raise self.refusal("must be true or false")
+        return self.value
+
+    def word(self, words: type[_Word]) -> _Word:
+        """One of the enumeration's words."""
+        for word in words:
+            if isinstance(self.value, str) and self.value == word.value:
+                return word
+        raise self.refusal(f"must be one of {', '.join(word.value for word in words)}")
+
+    def optional(self, read: Callable[["Value"], _T]) -> _T | None:
+        """What `read` makes of the value; None if the document says null."""
+        return None if self.value is None else read(self)
+
+    def refusal(self, message: str) -> PolicyError:
+        """The error that says what this value must be, and what it is."""
+        return PolicyError(self.path, f"{message}, not {_shown(self.value)}")
+
+    def _child(self, value: object, path: str) -> "Value":
+        return Value(value=value, path=path, ignored=self.ignored)
+
+    def _mapping(self) -> dict[Any, Any]:
+        if not isinstance(self.value, dict):
+            raise self.refusal("must be a mapping")
+        return self.value
+
+    def _below(self, key: object) -> str:
+        if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
+            return f"{self.path}.{key}" if self.path else key
+        return f"{self.path}[{_shown(key)}]"
+
+
+def _shown(value: object) -> str:
+    """A value as a message shows it: never a whole structure, which may be large or contain itself."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case dict():
+            return f"a mapping of {len(value)} entries"
+        case list():
+            return f"a list of {len(value)} items"
+        case str():
+            return repr(value if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]}…")
+        case int() if abs(value) >= 10**_MOST_SHOWN:
+            return "a number of that size"
+        case int() | float():
+            return str(value)
+        case _:
+            return f"a {type(value).__name__}"

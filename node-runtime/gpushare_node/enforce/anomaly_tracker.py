@@ -1,0 +1,143 @@
+"""Standing: what enforcement's reports mean for the node: figures, Events, and the reason in its condition.
+
+A single odd cycle is no news; what lasts is. Nothing here touches a process.
+"""
+
+from collections.abc import Hashable, Iterable
+
+from gpushare_node.adapters.kube.cluster import Event, EventType, Messenger
+from gpushare_node.core.structs import Struct, field
+from gpushare_node.enforce.grants import Noticed
+from gpushare_node.enforce.identities import Roster
+from gpushare_node.enforce.kill_log import Records
+from gpushare_node.enforce.metrics import Figures
+from gpushare_node.guard.device_view import Unit
+from gpushare_node.guard.verdicts import Reason, Report, Verdict
+from gpushare_node.reporting import messages, reasons
+from gpushare_node.reporting.events import About
+
+LASTING_SECONDS = 60
+"""How long something must go on before the node's condition speaks of it."""
+
+_REMIND_SECONDS = 300
+
+_BUDGET = (
+    "So many processes of namespace {namespace} were ended on {device} within a minute that its next one waits. "
+    "Other namespaces are not concerned."
+)
+_CONTRADICTION = (
+    "The driver's process lists accuse several namespaces of more than their GPUs say is in use. "
+    "Until they agree nobody else is ended on this node."
+)
+_PAUSES = {Reason.BUDGET_SPENT: ("budget", _BUDGET), Reason.CONTRADICTED: ("contradiction", _CONTRADICTION)}
+"""Why no victim is chosen: the metric's label, and the words for people."""
+
+_STUCK = (
+    "it still holds the device {seconds:.0f} s after SIGKILL. It is in D state, waiting in the kernel for the driver or for "
+    "I/O, and ends when that wait does; if it never does, only a reboot helps. SIGKILL is sent again from time to time, "
+    "and others on the device are not kept waiting"
+)
+
+
+class Standing(Struct, frozen=False):
+    """What has been heard so far. `since` tells when each device began to be distrusted, or its processes strangers."""
+
+    cluster: Messenger
+    figures: Figures
+    records: Records
+    _since: dict[tuple[Reason, str], float] = field(default_factory=dict)
+    _told: dict[Hashable, float] = field(default_factory=dict)
+    _blind: frozenset[str] = frozenset()
+
+    def hear(self, verdicts: Iterable[Verdict], roster: Roster, now: float) -> None:
+        """Take in the reports of one cycle."""
+        reports = [verdict for verdict in verdicts if isinstance(verdict, Report)]
+        self._set_gauges(reports)
+        lasting = {(one.reason, one.device) for one in reports if one.reason in (Reason.DISTRUSTED, Reason.UNRESOLVED)}
+        self._since = {key: self._since.get(key, now) for key in lasting}
+        self._blind = frozenset(one.device for one in reports if one.reason is Reason.BLIND)
+        self._told = {key: at for key, at in self._told.items() if now - at < _REMIND_SECONDS}
+        for report in reports:
+            self._tell(report, roster, now)
+
+    def notify(self, noticed: Iterable[Noticed], roster: Roster) -> None:
+        """Tell containers that ran before there was a cap of the cap, and of their exemption."""
+        for unit, cap in noticed:
+            text = messages.exempt(cap, unit.device, roster.name(unit.container) or unit.container.container)
+            self.records.note_exemption(unit, cap, text, roster)
+            self._tell_pod(About.CAP_NOTICE, unit, roster, text)
+
+    def reason(self, now: float) -> tuple[reasons.Reason, str] | None:
+        """Why the node is not ready, and where; None when enforcement sees all that it must."""
+        lasting = [(reason, device) for (reason, device), since in self._since.items() if now - since >= LASTING_SECONDS]
+        distrusted = sorted(device for reason, device in lasting if reason is Reason.DISTRUSTED)
+        if distrusted:
+            return reasons.Reason.PROCESS_LIST_UNRELIABLE, f"The process lists of {', '.join(distrusted)} are not believed."
+        unresolved = sorted(device for reason, device in lasting if reason is Reason.UNRESOLVED)
+        if unresolved:
+            return reasons.Reason.ENFORCEMENT_BLIND, f"No process on {', '.join(unresolved)} can be recognised."
+        if self._blind:
+            return reasons.Reason.ENFORCEMENT_BLIND, f"{', '.join(sorted(self._blind))} are in use and show no process."
+        return None
+
+    def _set_gauges(self, reports: list[Report]) -> None:
+        figures = self.figures
+        figures.breaker.set(any(one.reason in _PAUSES for one in reports))
+        figures.stuck.set(sum(len(one.processes) for one in reports if one.reason is Reason.STUCK))
+        figures.orphans.replace(((one.device,), len(one.processes)) for one in reports if one.reason is Reason.ORPHAN)
+        figures.unattributed.replace(
+            ((one.device,), one.used_bytes or 0) for one in reports if one.reason is Reason.UNATTRIBUTED)
+        for reason, gauge in ((Reason.STRAY, figures.strays), (Reason.MEMORY_UNKNOWN, figures.unknown)):
+            devices = [one.device for one in reports if one.reason is reason]
+            gauge.replace(((device,), devices.count(device)) for device in sorted(set(devices)))
+        for one in reports:
+            if one.reason is Reason.DISTRUSTED and one.distrust is not None:
+                figures.rejected.add(one.distrust.name.lower().replace("_", "-"))
+
+    def _tell(self, report: Report, roster: Roster, now: float) -> None:
+        match report.reason:
+            case Reason.GONE | Reason.SPARED | Reason.LOST:
+                self.records.close(report, now)
+            case Reason.STUCK:
+                self._tell_stuck(report, roster, now)
+            case Reason.STRAY:
+                if report.unit is not None and self._is_news((Reason.STRAY, report.unit), now):
+                    self._tell_pod(About.STRAY, report.unit, roster, f"It uses {report.device}, which was not allocated to it.")
+            case Reason.BUDGET_SPENT | Reason.CONTRADICTED:
+                self._tell_pause(report, roster, now)
+            case Reason.MPS_REFUSED:
+                if self._is_news((Reason.MPS_REFUSED, report.unit), now):
+                    self.figures.suppressed.add("mps")
+            case _:
+                pass
+
+    def _tell_pause(self, report: Report, roster: Roster, now: float) -> None:
+        """Nobody is chosen for now: in one namespace on one device, or on the whole node."""
+        pod = None if report.unit is None else roster.find(report.unit.container)
+        namespace = "" if pod is None or report.reason is Reason.CONTRADICTED else pod.namespace
+        if not self._is_news((report.reason, namespace), now):
+            return
+        label, text = _PAUSES[report.reason]
+        self.figures.suppressed.add(label)
+        message = text.format(namespace=namespace, device=report.device)
+        self.cluster.tell(Event(type=EventType.WARNING, reason=About.BREAKER_OPEN.value, message=message))
+
+    def _tell_stuck(self, report: Report, roster: Roster, now: float) -> None:
+        facts = None if report.unit is None else self.records.facts(report.unit)
+        if facts is None or not self.records.close(report, now):
+            return
+        why = _STUCK.format(seconds=report.since_seconds or 0)
+        name = roster.name(facts.unit.container) or facts.unit.container.container
+        pids = tuple(process.pid for process in report.processes)
+        self._tell_pod(About.KILL_FAILED, facts.unit, roster, messages.not_ended(facts, name, pids, why))
+
+    def _tell_pod(self, about: About, unit: Unit, roster: Roster, text: str) -> None:
+        pod = roster.find(unit.container)
+        if pod is not None:
+            self.cluster.tell(Event(type=EventType.WARNING, reason=about.value, message=text, pod=pod))
+
+    def _is_news(self, key: Hashable, now: float) -> bool:
+        """Whether this has not been told lately."""
+        is_news = key not in self._told
+        self._told.setdefault(key, now)
+        return is_news

@@ -1,0 +1,238 @@
+"""Watch: one cycle of enforcement, from the driver's process lists to what is done about them.
+
+Makes no call to the API server: pods come from a cache, Events are queued, evictions are errands. Never changes hardware.
+`partition` uses it too while it waits, with the policy that is still in force.
+"""
+
+import math
+import os
+from collections.abc import Callable, Collection, Mapping
+
+from gpushare_node.adapters.host.kubelet import Checkpoint, read_checkpoint
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.kube.cluster import Messenger
+from gpushare_node.adapters.nvml.driver import Code, DriverError
+from gpushare_node.adapters.nvml.supervised_driver import Watched
+from gpushare_node.adapters.procs.capabilities import UNKNOWN_RIGHTS, Rights
+from gpushare_node.adapters.procs.processes import Processes
+from gpushare_node.core.clock import Clock, wall_seconds
+from gpushare_node.core.policy import Policy
+from gpushare_node.core.structs import Struct, field, replace
+from gpushare_node.enforce.actions import Actions, MpsControl
+from gpushare_node.enforce.anomaly_tracker import Standing
+from gpushare_node.enforce.evaluator import Court
+from gpushare_node.enforce.first_caps import FirstCaps, NodeMarks
+from gpushare_node.enforce.identities import Identities
+from gpushare_node.enforce.inventory import Inventory, Pods, Tenants
+from gpushare_node.enforce.kill_log import Records
+from gpushare_node.enforce.limit_tiers import Ladder
+from gpushare_node.enforce.metrics import Figures, Snapshot
+from gpushare_node.enforce.wall_clock import Dates
+from gpushare_node.enforce.work_queue import Errands
+from gpushare_node.guard.identity import ProcessKind
+from gpushare_node.guard.inputs import DEFAULTS, Reading, Settings
+from gpushare_node.guard.process_list import Device, Mps
+from gpushare_node.guard.verdicts import Observe, Report
+from gpushare_node.guard.verdicts import Reason as Anomaly
+from gpushare_node.reporting.reasons import Reason
+
+
+class Worlds(Struct):
+    """What a watch looks at and acts upon. `processes` and `driver` are its own; `mps` None where none is wanted.
+
+    `marks` None: the Node object is not followed here.
+    """
+
+    driver: Watched
+    processes: Processes
+    pods: Pods
+    cluster: Messenger
+    folder: Folder
+    clock: Clock
+    tenants: Tenants
+    mps: MpsControl | None = None
+    checkpoint: Callable[[], Checkpoint] = read_checkpoint
+    marks: NodeMarks | None = None
+    wall: Callable[[], float] = wall_seconds
+
+
+class Setting(Struct):
+    """Who is watched by whom: the policy in force and its digest, this node and our rights."""
+
+    policy: Policy
+    policy_digest: str
+    node: str
+    settings: Settings = DEFAULTS
+    rights: Rights = UNKNOWN_RIGHTS
+
+
+_DENIED_SECONDS = 600
+"""How long after a signal that a security module refused the node's condition speaks of it."""
+
+
+class Watch(Struct, frozen=False):
+    """The watch over one node. For one thread."""
+
+    worlds: Worlds
+    setting: Setting
+    figures: Figures
+    errands: Errands = field(default_factory=Errands)
+    mps_errands: Errands = field(default_factory=Errands)
+    list_seconds: float = 0.0
+    is_surveyed: bool = False
+
+    def __post_init__(self) -> None:
+        worlds, setting = self.worlds, self.setting
+        dates = Dates(clock=worlds.clock, wall=worlds.wall)
+        self.inventory = Inventory(
+            driver=worlds.driver, pods=worlds.pods, read_checkpoint=worlds.checkpoint, folder=worlds.folder,
+            policy=setting.policy, tenants=worlds.tenants,
+            first_caps=FirstCaps(
+                worlds.folder, worlds.marks, self.errands, wall=worlds.wall, dry_run=setting.settings.dry_run),
+            dry_run=setting.settings.dry_run,
+            dates=dates,
+        )  # fmt: skip
+        self._identities = Identities(worlds.processes, own_pid=os.getpid())
+        self._records = Records(
+            node=setting.node, policy_digest=setting.policy_digest, processes=worlds.processes, figures=self.figures
+        )
+        self._actions = Actions(
+            processes=worlds.processes, cluster=worlds.cluster, mps=worlds.mps, errands=self.errands,
+            mps_errands=self.mps_errands, figures=self.figures, records=self._records,
+        )  # fmt: skip
+        self._standing = Standing(cluster=worlds.cluster, figures=self.figures, records=self._records)
+        self.ladder = Ladder(
+            driver=worlds.driver, mps=worlds.mps, errands=self.mps_errands, figures=self.figures, policy=setting.policy
+        )
+        self._court = Court(setting.settings)
+        self._has_strays = False
+        self._spans_node = worlds.processes.sees_host()
+
+    def cycle(self) -> None:
+        """Look, judge, act, tell. Raises nothing that the worlds outside may cause."""
+        now = self.worlds.clock.now()
+        self.is_surveyed = self.inventory.renew(now, has_strays=self._has_strays)
+        if self.is_surveyed and self.inventory.versions is not None:
+            self.figures.show(self.inventory.versions, self.inventory.surveys or ())
+        devices = self._read()
+        self.ladder.ask_mps(devices, now)
+        pids = {row.pid for device in devices for row in device.rows or ()}
+        identities = self._identities.recognise(pids, self.inventory.roster, self._suspects())
+        self.inventory.note_present(identities.values(), now)
+        self._spans_node = self._spans_node or any(
+            process.kind in (ProcessKind.TENANT, ProcessKind.SYSTEM) and process.container is not None
+            for process in identities.values()
+        )
+        reading = Reading(
+            devices=devices, identities=identities, grants=self.inventory.grants,
+            terminated_clients=self._actions.confirm(identities.values()),
+            unevictable=self._actions.unevictable(), is_allocation_known=self.inventory.is_allocation_known,
+        )  # fmt: skip
+        verdicts = self._court.judge(reading, now)
+        self._records.history = self._court.history
+        roster = self.inventory.roster
+        steps = [verdict for verdict in verdicts if type(verdict) is not Observe]
+        self._has_strays = any(isinstance(step, Report) and step.reason is Anomaly.STRAY for step in steps)
+        out_of_reach = self._actions.carry_out(steps, reading, roster, now)
+        self._court.let_go(out_of_reach, now)
+        self._records.history = self._court.history
+        self._standing.hear(steps, roster, now)
+        self._standing.notify(self.inventory.noticed, roster)
+        self._records.prune(now)
+        if not self.setting.settings.dry_run:
+            self.ladder.hold(reading, now)
+        self.figures.snapshot = Snapshot(observe=self._court.observe, devices=devices, roster=roster)
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether somebody owes for a time over its cap, so that looks should be closer."""
+        return self._court.is_counting
+
+    def signalled_at(self, gpu: str) -> float:
+        """When a process on this GPU, or on one of its instances, was last sent a signal; minus infinity if never."""
+        places = {place for device in self.figures.snapshot.devices if device.uuid == gpu for place in device.places()}
+        return max((self._records.signalled.get(place, -math.inf) for place in places | {gpu}), default=-math.inf)
+
+    def close(self, *, is_leaving: bool = False) -> None:
+        """End the session with the driver: own handles block changes of mode and upgrades.
+
+        The driver's own limits go on holding while the program is away, unless the node leaves the pool.
+        """
+        if is_leaving:
+            self.ladder.let_go()
+        self.worlds.driver.close()
+
+    def stop_choosing(self) -> None:
+        """Go on with the victims that there are, and choose no other: the program ends."""
+        self._court.stop_choosing()
+
+    @property
+    def has_victims(self) -> bool:
+        """Whether somebody is being ended."""
+        return any(victim.step.value != "stuck" for victim in self._court.history.victims.values())
+
+    def reason(self) -> tuple[Reason, str] | None:
+        """Why caps are not held as they should be, and where; None when all is well."""
+        hung = self.worlds.driver.hung_seconds()
+        if hung:
+            return Reason.DRIVER_HUNG, f"No answer about {', '.join(sorted(hung))} for {max(hung.values()):.0f} s."
+        troubles = self.worlds.driver.troubles()
+        if self.inventory.surveys is None or troubles:
+            return _describe(troubles)
+        unreliable = sorted(self.worlds.driver.unreliable())
+        if unreliable:
+            return Reason.PROCESS_LIST_UNRELIABLE, f"The driver may scramble the process lists of {', '.join(unreliable)}."
+        if not self._spans_node:
+            return Reason.ENFORCEMENT_BLIND, "The processes of the host cannot be seen from here."
+        if self.setting.rights.may_kill is False:
+            return Reason.CAPABILITY_MISSING, "The runtime's process does not have the capability KILL."
+        denied_at = self._actions.denied_at
+        if denied_at is not None and self.worlds.clock.now() - denied_at < _DENIED_SECONDS:
+            profile = self.setting.rights.profile or "none"
+            return Reason.SIGNALS_DENIED, f"Signals were refused; the runtime's own profile is {profile}."
+        return self._standing.reason(self.worlds.clock.now()) or self._tenancy_reason()
+
+    def _tenancy_reason(self) -> tuple[Reason, str] | None:
+        problem = self.worlds.tenants.problem
+        return (Reason.TENANCY_UNKNOWN, f"{problem}.") if problem else None
+
+    def _read(self) -> tuple[Device, ...]:
+        """The devices now. Lists that the driver may scramble count as not read; MPS holds for the whole node."""
+        began = self.worlds.clock.now()
+        census = self.worlds.driver.census(self.inventory.gpus)
+        self.list_seconds = self.worlds.clock.now() - began
+        unreliable, mps = self.worlds.driver.unreliable(), self.ladder.mps_state
+        devices = (
+            replace(device, rows=None) if uuid in unreliable and device.rows is not None else device
+            for uuid, device in census.items()
+        )
+        return tuple(devices if mps is Mps.OFF else (replace(device, mps=mps) for device in devices))
+
+    def _suspects(self) -> Collection[int]:
+        """Who may be signalled next: their identities are read anew in every cycle.
+
+        All of an offender's processes are among them: it owes already, and a pid that has passed to somebody else since must
+        not make it over its cap again.
+        """
+        history = self._court.history
+        if not history.offences and not history.victims:
+            return ()
+        offenders = {unit.container for unit in (*history.offences, *history.victims)}
+        chosen = {process.pid for victim in history.victims.values() for process in victim.processes}
+        return chosen.union(self._identities.of_containers(offenders))
+
+
+
+def _describe(troubles: Mapping[str, DriverError]) -> tuple[Reason, str]:
+    """The reason for GPUs that could not be read."""
+    if not troubles:
+        return Reason.WAITING_FOR_DRIVER, "The driver has not answered yet."
+    codes = {problem.code for problem in troubles.values()}
+    text = "; ".join(f"{uuid}: {problem}" for uuid, problem in sorted(troubles.items()))
+    if Code.LIB_RM_VERSION_MISMATCH in codes:
+        return Reason.DRIVER_MISMATCH, text
+    if Code.NO_PERMISSION in codes:
+        return Reason.NO_PERMISSION, text
+    if codes & {Code.UNINITIALIZED, Code.DRIVER_NOT_LOADED, Code.LIBRARY_NOT_FOUND}:
+        return Reason.WAITING_FOR_DRIVER, text
+    return (Reason.GPU_LOST if Code.GPU_IS_LOST in codes else Reason.GPU_UNREADABLE), text

@@ -1,0 +1,143 @@
+"""Court: the guard with its history, and with the last answer at hand: where nothing matters that has changed, it is not asked.
+
+Most seconds on most nodes are like the one before. The guard is pure and counts time only where somebody is over a cap, is
+being ended, owes for a time over its cap, or has never been seen; without any of these, equal readings have equal verdicts,
+and GPUs that differ in uses alone have what `guard.calm` says: with one offender on a full node, the guard is asked about its
+GPU alone.
+"""
+
+from collections.abc import Callable, Collection
+from functools import partial
+
+from gpushare_node.core.structs import replace
+from gpushare_node.guard.device_view import Unit
+from gpushare_node.guard.evaluate import judge
+from gpushare_node.guard.fast_path import Calm, Within, observe
+from gpushare_node.guard.inputs import Reading, Settings
+from gpushare_node.guard.state import History
+from gpushare_node.guard.verdicts import Observe, Reason, Report, Verdict
+
+_LET_GO_SECONDS = 300
+"""How long an offender whose processes cannot be signalled is left alone: the next signal would not reach them either."""
+
+
+class Court:
+    """Judges cycle after cycle. For one thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.history = History()
+        self.settings = settings
+        self._reading: Reading | None = None
+        self._verdicts: tuple[Verdict, ...] = ()
+        self._calm = Calm()
+        self._unlearned: Collection[str] | None = None
+        self._has_strays = False
+        self._is_lasting = False
+        self.observe: Callable[[], list[Observe]] = list
+        """How everybody stood when this was last judged. Worked out when it is called, from any thread and at any time."""
+        self._let_go: dict[Unit, float] = {}
+        self._is_ending = False
+
+    def judge(self, reading: Reading, now: float) -> tuple[Verdict, ...]:
+        """What the guard says of this reading, without observations where it need not be asked: `observe` has them all.
+
+        Identities and grants that are the same must be the same objects.
+        """
+        self._take_up(now)
+        former, history = self._reading, self.history
+        has_moved = history.now is None or now > history.now
+        # Without these time changes nothing, if only it goes on.
+        is_idle = has_moved and not (history.offences or history.victims or history.empty)
+        if is_idle and self._is_lasting and former is not None and self._is_equal(reading, former):
+            self._advance(now)
+        else:
+            calm = self._find_calm(reading, now)
+            is_known = len(calm) == len(reading.devices) and former is not None and _gpus(reading) == _gpus(former)
+            if is_idle and is_known:
+                self._verdicts = tuple(report for within in calm.values() for report in within.frame.reports)
+                self.observe = partial(observe, reading, (), calm)
+                self._advance(now)
+            else:
+                self._judge(reading, now, calm)
+            # Nobody is known to be calm while time stands still, and that a victim has gone is said once.
+            self._is_lasting = has_moved and not history.victims
+        self._reading = reading
+        if self._is_ending:
+            # Nothing is left of the budgets because we end, not because of too many offenders.
+            return tuple(one for one in self._verdicts if not (isinstance(one, Report) and one.reason is Reason.BUDGET_SPENT))
+        return self._verdicts
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether somebody owes for a time over its cap: then time counts, and more looks tell more of it."""
+        return bool(self.history.offences)
+
+    def let_go(self, units: Collection[Unit], now: float) -> None:
+        """These offenders cannot be ended: nobody waits for it, and nothing is tried for a while as long as they offend."""
+        if not units:
+            return
+        victims = {unit: victim for unit, victim in self.history.victims.items() if unit not in units}
+        self.history = replace(self.history, victims=victims)
+        self._settle(units, is_settled=True)
+        self._let_go.update(dict.fromkeys(units, now))
+
+    def stop_choosing(self) -> None:
+        """Go on with the victims that there are, and choose no other: the program ends."""
+        self.settings = replace(self.settings, kills_per_minute=0)
+        self._is_ending = True
+        self._reading = None
+
+    def _take_up(self, now: float) -> None:
+        """Those who were let go long ago are offenders like others."""
+        due = [unit for unit, at in self._let_go.items() if now - at >= _LET_GO_SECONDS]
+        for unit in due:
+            del self._let_go[unit]
+        if due:
+            self._settle(due, is_settled=False)
+
+    def _settle(self, units: Collection[Unit], *, is_settled: bool) -> None:
+        offences = {
+            unit: offence._replace(is_settled=is_settled) if unit in units else offence
+            for unit, offence in self.history.offences.items()
+        }
+        self.history = replace(self.history, offences=offences)
+
+    def _is_equal(self, reading: Reading, former: Reading) -> bool:
+        return (
+            reading.identities is former.identities
+            and reading.grants is former.grants
+            and (reading.is_allocation_known == former.is_allocation_known or not self._has_strays)
+            and reading.devices == former.devices
+        )
+
+    def _find_calm(self, reading: Reading, now: float) -> dict[str, Within]:
+        """The GPUs of which is known what the guard would say: none while time stands still or no reading is believed."""
+        former, history = self._reading, self.history
+        if former is None or reading.identities is not former.identities or reading.grants is not former.grants:
+            self._calm, self._unlearned = Calm(), None
+            return {}
+        if self._unlearned is not None:
+            self._calm.learn(former, self._verdicts, self._unlearned)
+            self._unlearned = None
+        is_odd = history.paused_since is not None or history.now is None or now <= history.now
+        return {} if is_odd else self._calm.add_up(reading, self.settings)
+
+    def _judge(self, reading: Reading, now: float, calm: dict[str, Within]) -> None:
+        """Ask the guard about all GPUs but those that are calm, and on which nobody owes or is being ended."""
+        history = self.history
+        busy = {unit.device for unit in (*history.offences, *history.victims)}
+        calm = {
+            gpu: one for gpu, one in calm.items()
+            if not one.frame.reports and busy.isdisjoint(one.frame.places) and history.seen.issuperset(one.frame.places)
+        }  # fmt: skip
+        self._verdicts, self.history = judge(reading, history, now, self.settings, calm)
+        self._has_strays = any(isinstance(one, Report) and one.reason is Reason.STRAY for one in self._verdicts)
+        self._unlearned = calm.keys()
+        self.observe = partial(observe, reading, self._verdicts, calm)
+
+    def _advance(self, now: float) -> None:
+        self.history = replace(self.history, now=max(now, self.history.now or now))
+
+
+def _gpus(reading: Reading) -> list[str]:
+    return [device.uuid for device in reading.devices]

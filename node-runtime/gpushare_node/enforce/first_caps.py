@@ -1,0 +1,98 @@
+"""First caps: since when each resource has had a cap on this node. Who ran before that is warned first.
+
+It is kept on the host and on the Node object, and the earlier of the two counts: neither's loss is a new beginning.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+
+from gpushare_node.adapters.host.state_dir import Folder, FolderError
+from gpushare_node.adapters.kube.cluster import FIRST_CAPS_ANNOTATION, ClusterError
+from gpushare_node.enforce.wall_clock import SLACK_SECONDS
+from gpushare_node.enforce.work_queue import Errands
+
+_RETRY_SECONDS = 60
+_LOG = logging.getLogger(__name__)
+
+
+class NodeMarks(Protocol):
+    """The own node's annotations."""
+
+    def annotations(self) -> Mapping[str, str] | None:
+        """As last heard; None before the first time."""
+        ...
+
+    def annotate(self, annotations: Mapping[str, str | None]) -> None:
+        """Write some. ClusterError."""
+        ...
+
+
+class FirstCaps:
+    """For the cycle's thread. `marks` None: there is no Node object to write to. A dry run writes nothing: no cap begins."""
+
+    def __init__(
+        self, folder: Folder, marks: NodeMarks | None, errands: Errands, *, wall: Callable[[], float], dry_run: bool
+    ) -> None:
+        self._dry_run = dry_run
+        self._folder = folder
+        self._marks = marks
+        self._errands = errands
+        self._wall = wall
+        self._known: Mapping[str, int] | None = None
+        self._written_at = float("-inf")
+
+    def find(self, resources: Collection[str], now: float) -> Mapping[str, int] | None:
+        """Since when these have a cap, in seconds since 1970; None while the node has not been read, which may know it."""
+        annotations = {} if self._marks is None else self._marks.annotations()
+        if annotations is None:
+            return self._known
+        if self._known is None:
+            self._known = self._folder.first_caps()
+        told = _read(annotations.get(FIRST_CAPS_ANNOTATION, ""))
+        found = {name: min(known[name] for known in (self._known, told) if name in known) for name in {**self._known, **told}}
+        today = int(self._wall())
+        found = {name: _believe(found.get(name, today), today) for name in {*found, *resources}}
+        self._known = found
+        if self._dry_run:
+            return found
+        if found != self._folder.first_caps():
+            self._keep(found)
+        if self._marks is not None and found != told and now - self._written_at >= _RETRY_SECONDS:
+            self._written_at = now
+            self._errands.send(lambda: self._annotate(found))
+        return found
+
+    def _keep(self, found: Mapping[str, int]) -> None:
+        try:
+            self._folder.keep_first_caps(found)
+        except FolderError as error:
+            _LOG.warning("%s", error)
+
+    def _annotate(self, found: Mapping[str, int]) -> None:
+        """On the errands' thread."""
+        try:
+            if self._marks is not None:
+                self._marks.annotate({FIRST_CAPS_ANNOTATION: json.dumps(found, sort_keys=True)})
+        except ClusterError as error:
+            _LOG.warning("%s", error)
+
+
+def _believe(since: int, today: int) -> int:
+    """A date that lies ahead: the clock was ahead when the cap began, or is behind now. Nobody's age can be told by it.
+
+    Whoever ran then is remembered. Everybody else counts as younger, or all who start until that date would be exempt.
+    """
+    if since <= today:
+        return since
+    return today if since - today <= SLACK_SECONDS else 0
+
+
+def _read(text: str) -> Mapping[str, int]:
+    """What the annotation says. Whatever else somebody has written there says nothing."""
+    try:
+        found = json.loads(text)
+        return {str(name): int(since) for name, since in found.items()}
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        return {}

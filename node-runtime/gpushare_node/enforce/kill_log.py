@@ -1,0 +1,174 @@
+"""Records: what happened to each offender, from the first signal to the end, in the log and in the figures. Acts on nothing.
+
+One line for each process that was to be ended, with all that is known of it; comm is for people and proves nothing.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from gpushare_node.adapters.procs.processes import Portrait, Processes, Sent
+from gpushare_node.core.structs import Struct, field
+from gpushare_node.enforce.identities import Roster
+from gpushare_node.enforce.metrics import Figures
+from gpushare_node.guard.device_view import Unit
+from gpushare_node.guard.identity import Process
+from gpushare_node.guard.inputs import Cap, Reading
+from gpushare_node.guard.state import History
+from gpushare_node.guard.verdicts import Facts, Reason, Report
+from gpushare_node.reporting.events import Field, line
+
+_LOG = logging.getLogger("gpushare.enforce")
+
+
+class Case(Struct, frozen=False):
+    """An offender with a victim: what was known when it was chosen, and what has been sent since."""
+
+    facts: Facts
+    began: float
+    samples: int
+    names: tuple[str, str, str]
+    portraits: dict[Process, Portrait | None] = field(default_factory=dict)
+    used_bytes: dict[Process, int | None] = field(default_factory=dict)
+    gpu_instance: int | None = None
+    signal: str = ""
+    sent_at: dict[str, float] = field(default_factory=dict)
+    reached: set[Process] = field(default_factory=set)
+    is_stuck: bool = False
+
+
+class Records:
+    """The open cases."""
+
+    def __init__(self, *, node: str, policy_digest: str, processes: Processes, figures: Figures) -> None:
+        self._common: dict[str, Field] = {"node": node, "policy": policy_digest}
+        self._processes = processes
+        self._figures = figures
+        self._cases: dict[Unit, Case] = {}
+        self.history = History()
+        self.signalled: dict[str, float] = {}
+
+    def open(
+        self, facts: Facts, processes: tuple[Process, ...], reading: Reading, roster: Roster, now: float
+    ) -> Case:
+        """The case of this offender, with these processes in it. Read before the signal: afterwards they may be gone."""
+        offence = self.history.offences.get(facts.unit)
+        pod = roster.find(facts.unit.container)
+        case = self._cases.get(facts.unit)
+        if case is None:
+            case = Case(
+                facts=facts, began=now, samples=0 if offence is None else offence.samples,
+                names=("", "", "") if pod is None else (pod.namespace, pod.name, roster.name(facts.unit.container) or ""),
+            )  # fmt: skip
+            self._cases[facts.unit] = case
+        case.facts = facts
+        for process in processes:
+            case.portraits[process] = self._processes.portrait(process.pid)
+            case.used_bytes[process], case.gpu_instance = _use(process, facts.unit.device, reading)
+        return case
+
+    def note(self, case: Case, signal: str, answers: Mapping[Process, str], now: float) -> None:
+        """What came of sending a signal. Those whom it reached are followed until they are gone."""
+        case.signal = signal
+        case.sent_at[signal] = now
+        if Sent.SENT.value in answers.values():
+            self.signalled[case.facts.unit.device] = now
+        for process, answer in answers.items():
+            case.portraits.setdefault(process, None)
+            self._write(case, process, answer, now)
+            if answer == Sent.SENT.value:
+                case.reached.add(process)
+            else:
+                self._figures.kills.add(signal, _OUTCOMES.get(answer, answer))
+
+    def close(self, report: Report, now: float) -> bool:
+        """The end of a case, as the guard reports it; whether this is news. A stuck one stays open until it is gone."""
+        case = None if report.unit is None else self._cases.get(report.unit)
+        if report.unit is None or case is None or (report.reason is Reason.STUCK and case.is_stuck):
+            return False
+        outcome = _end(report.reason, case)
+        for process in case.reached:
+            self._write(case, process, outcome, now)
+            self._figures.kills.add(case.signal, outcome)
+        case.is_stuck = report.reason is Reason.STUCK
+        if not case.is_stuck:
+            del self._cases[report.unit]
+        return True
+
+    def prune(self, now: float) -> None:
+        """Close the cases that the guard has dropped without a word: those of a dry run, and of devices that are gone."""
+        victims = {victim.unit for victim in self.history.victims.values()}
+        for unit in [unit for unit in self._cases if unit not in victims]:
+            case = self._cases.pop(unit)
+            for process in case.reached:
+                self._write(case, process, "dry-run" if case.facts.dry_run else "dropped", now)
+
+    def facts(self, unit: Unit) -> Facts | None:
+        """What was last known of an offender with a victim."""
+        case = self._cases.get(unit)
+        return None if case is None else case.facts
+
+    def say(self, event: str, facts: Facts, text: str, roster: Roster) -> None:
+        """Log what is told to the tenant."""
+        pod = roster.find(facts.unit.container)
+        fields: dict[str, Field] = {
+            **self._common, "namespace": pod.namespace if pod else None, "pod": pod.name if pod else None,
+            "container_id": facts.unit.container.container, "gpu": facts.unit.device, "used_bytes": facts.used_bytes,
+            "cap_bytes": facts.cap.bytes, "dry_run": facts.dry_run, "message": text,
+        }  # fmt: skip
+        _LOG.warning("%s", line(event, fields))
+
+    def note_exemption(self, unit: Unit, cap: Cap, text: str, roster: Roster) -> None:
+        """Log from which cap a container is exempt, and until when (seconds since 1970; null: as long as it runs)."""
+        pod = roster.find(unit.container)
+        fields: dict[str, Field] = {
+            **self._common, "namespace": pod.namespace if pod else None, "pod": pod.name if pod else None,
+            "container_id": unit.container.container, "gpu": unit.device, "cap_bytes": cap.bytes,
+            "exempt_until": cap.exemption.until if cap.exemption else None, "message": text,
+        }  # fmt: skip
+        _LOG.warning("%s", line("exemption", fields))
+
+    def _write(self, case: Case, process: Process, outcome: str, now: float) -> None:
+        facts, portrait = case.facts, case.portraits.get(process)
+        namespace, pod, container = case.names
+        fields: dict[str, Field] = {
+            **self._common, "gpu": facts.unit.device, "gpu_instance": case.gpu_instance, "namespace": namespace, "pod": pod,
+            "pod_uid": facts.unit.container.pod_uid, "container": container, "container_id": facts.unit.container.container,
+            "pid": process.pid, "namespace_pids": portrait.namespace_pids if portrait else None,
+            "comm": portrait.comm if portrait else None, "uid": portrait.uid if portrait else None,
+            "used_bytes": case.used_bytes.get(process), "container_used_bytes": facts.used_bytes,
+            "cap_bytes": facts.cap.bytes, "tolerance_bytes": facts.cap.tolerance_bytes, "samples": case.samples,
+            "over_seconds": round(facts.since_seconds, 3), "signal": case.signal, "outcome": outcome,
+            "since_signal_seconds": round(now - case.sent_at.get(case.signal, now), 3),
+            "since_choice_seconds": round(now - case.began, 3), "dry_run": facts.dry_run,
+        }  # fmt: skip
+        _LOG.warning("%s", line("kill", fields))
+
+
+_OUTCOMES = {Sent.GONE.value: "vanished", Sent.REUSED.value: "reused", Sent.REFUSED.value: "eperm", Sent.DENIED.value: "eacces"}
+
+
+def _end(reason: Reason, case: Case) -> str:
+    """The outcome's word; what ended a process is known by the last thing that was sent."""
+    match reason:
+        case Reason.GONE:
+            return {"SIGTERM": "exited_term", "SIGKILL": "exited_kill"}.get(case.signal, "exited")
+        case Reason.STUCK:
+            return "stuck"
+        case Reason.SPARED:
+            return "spared"
+        case _:
+            return "lost"
+
+
+def _use(process: Process, device: str, reading: Reading) -> tuple[int | None, int | None]:
+    """What the process itself uses of the device, and on which GPU instance."""
+    for one in reading.devices:
+        if device not in one.places():
+            continue
+        number = next((number for number, instance in (one.instances or {}).items() if instance.uuid == device), None)
+        uses = [
+            row.used_bytes for row in one.rows or ()
+            if row.pid == process.pid and row.gpu_instance == number and row.used_bytes is not None
+        ]  # fmt: skip
+        return max(uses, default=None), number
+    return None, None

@@ -1,0 +1,157 @@
+"""Figures: the metrics of enforcement by name, and the snapshot from which the series of containers are made.
+
+Series of containers are worked out when somebody asks, from the last cycle: a pod that is gone has none. No label holds what a
+tenant may choose freely but the names of namespace, pod and container.
+"""
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from gpushare_node import __version__
+from gpushare_node.adapters.nvml.driver import Survey, Versions
+from gpushare_node.core.structs import Struct, field
+from gpushare_node.enforce.identities import Roster
+from gpushare_node.guard.process_list import Device, Distrust, sift
+from gpushare_node.guard.verdicts import Observe, State
+from gpushare_node.reporting.metrics import Registry, Sample
+
+_PAGE_SECONDS = 1.0
+
+
+class Snapshot(Struct):
+    """What one cycle saw. `observe` works out how everybody stood."""
+
+    observe: Callable[[], list[Observe]] = list
+    devices: tuple[Device, ...] = ()
+    roster: Roster = field(default_factory=Roster)
+
+
+class Figures:
+    """All metrics of enforcement. The attributes are the families."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.snapshot = Snapshot()
+        self._lock = threading.Lock()
+        self._page, self._page_at = "", -math.inf
+        self._make_cycle()
+        self._make_kills()
+        self._make_rows()
+        self._make_containers()
+
+    def observe_call(self, call: str, seconds: float, code: int | None) -> None:
+        """What the driver's session tells of each call. From any thread."""
+        self.nvml_seconds.observe(seconds, call)
+        if code is not None:
+            self.nvml_errors.add(call, str(code))
+
+    def page(self) -> str:
+        """All of it as Prometheus reads it, made once a second at most: whoever asks all the time must not cost the cycle."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._page_at >= _PAGE_SECONDS:
+                self._page, self._page_at = self.registry.text(), now
+            return self._page
+
+    def show(self, versions: Versions, surveys: Iterable[Survey]) -> None:
+        """What a survey has found out."""
+        self.build.replace([((__version__, versions.nvml, versions.driver), 1)])
+        found: Counter[tuple[str, ...]] = Counter()
+        for survey in surveys:
+            names = {} if survey.mig is None else {profile.id: profile.name for profile in survey.mig.profiles}
+            for instance in () if survey.mig is None else survey.mig.instances:
+                found[survey.uuid, names.get(instance.profile_id) or str(instance.profile_id)] += 1
+        self.instances.replace(found.items())
+
+    def _make_cycle(self) -> None:
+        make = self.registry
+        self.cycle_seconds = make.histogram("cycle_seconds", "Time that a cycle of enforcement took.")
+        self.cycles_skipped = make.counter("cycles_skipped_total", "Cycles left out because the one before took too long.")
+        self.interval_seconds = make.gauge("cycle_interval_seconds", "Time between two cycles now.")
+        self.nvml_seconds = make.histogram("nvml_call_seconds", "Time that calls to the driver took.", "call")
+        self.nvml_errors = make.counter("nvml_errors_total", "Calls to the driver that failed.", "call", "code")
+        self.pods_age = make.gauge("pod_cache_age_seconds", "How old the list of the node's pods is.")
+        self.api_errors = make.counter("api_errors_total", "Requests to the API server that failed.", "op")
+        self.events = make.counter("events_total", "Events for the API server, by what became of them.", "outcome")
+        self.ready = make.gauge("node_condition", "1 for the reason in GPUShareReady.", "reason")
+        self.tier = make.gauge("enforcement_tier", "1 for what holds caps here, the watcher always.", "tier")
+        self.instances = make.gauge("mig_instances", "MIG instances that stand on a GPU.", "gpu", "profile")
+        self.build = make.gauge("build_info", "The versions at work.", "version", "nvml", "driver")
+
+    def _make_kills(self) -> None:
+        make = self.registry
+        self.over_cap = make.counter("over_cap_total", "Containers that were warned for being over their cap.")
+        self.kills = make.counter("kills_total", "Processes that were to be ended, by the last signal.", "signal", "outcome")
+        self.evictions = make.counter("evictions_total", "Evictions that were asked for.", "outcome")
+        self.suppressed = make.counter("kills_suppressed_total", "Steps against offenders that were not taken.", "reason")
+        self.breaker = make.gauge("kill_breaker_open", "1 while no further victim is chosen.")
+        self.stuck = make.gauge("stuck_processes", "Killed processes that still hold a device.")
+
+    def _make_rows(self) -> None:
+        make = self.registry
+        self.rejected = make.counter("process_rows_rejected_total", "Cycles in which a GPU's rows were not believed.", "reason")
+        self.orphans = make.gauge("gpu_orphan_processes", "GPU processes of no known container.", "gpu")
+        self.strays = make.gauge("gpu_stray_containers", "Containers on a device that they were not given.", "gpu")
+        self.unknown = make.gauge("gpu_memory_unknown_containers", "Containers whose use the driver does not tell.", "gpu")
+        self.unattributed = make.gauge(
+            "gpu_memory_unattributed_bytes", "Memory of a GPU that no process accounts for, where it is much.", "gpu")
+        self.doubts = make.gauge("caps_unknown", "Allocations for which no cap could be found.")
+        self.xids = make.counter("xid_total", "Faults that the driver logged.", "xid")
+        self.mps_mismatch = make.gauge("mps_limit_mismatch", "1 where the MPS daemon's limit is not the policy's.", "gpu")
+        self.label_conflicts = make.counter("label_conflicts_total", "Labels of ours that somebody else had written.")
+
+    def _make_containers(self) -> None:
+        make = self.registry
+        names = ("namespace", "pod", "container", "gpu")
+        make.gathered("container_gpu_memory_used_bytes", "Use of a device.", *names, gather=self._used)
+        make.gathered("container_gpu_memory_cap_bytes", "Cap on a device.", *names, gather=self._caps)
+        make.gathered(
+            "container_cap_exempt_until_seconds", "Until when a container that is older than the cap is exempt.", *names,
+            gather=self._exempt)  # fmt: skip
+        make.gathered("container_over_cap", "1 while over the cap.", *names, gather=self._over)
+        make.gathered("gpu_memory_total_bytes", "Size of a device.", "gpu", gather=self._totals)
+        make.gathered("gpu_memory_used_bytes", "What is allocated on a GPU.", "gpu", gather=self._device_use)
+        make.gathered("gpu_processes", "Processes on a GPU.", "gpu", gather=self._processes)
+
+    def _named(self) -> Iterator[tuple[tuple[str, ...], Observe]]:
+        """Each observation with its labels; one whose pod the API server does not show has none."""
+        snapshot = self.snapshot
+        for one in snapshot.observe():
+            pod = snapshot.roster.find(one.unit.container)
+            name = snapshot.roster.name(one.unit.container)
+            if pod is not None and name is not None:
+                yield (pod.namespace, pod.name, name, one.unit.device), one
+
+    def _used(self) -> Iterable[Sample]:
+        return ((labels, one.used_bytes) for labels, one in self._named() if one.used_bytes is not None)
+
+    def _caps(self) -> Iterable[Sample]:
+        return ((labels, one.cap.bytes) for labels, one in self._named() if one.cap is not None)
+
+    def _exempt(self) -> Iterable[Sample]:
+        for labels, one in self._named():
+            if one.cap is not None and one.cap.exemption is not None:
+                yield labels, math.inf if one.cap.exemption.until is None else one.cap.exemption.until
+
+    def _over(self) -> Iterable[Sample]:
+        return ((labels, one.state not in (State.OK, State.UNKNOWN)) for labels, one in self._named())
+
+    def _totals(self) -> Iterable[Sample]:
+        for device in self.snapshot.devices:
+            if device.total_bytes is not None:
+                yield (device.uuid,), device.total_bytes
+            for instance in (device.instances or {}).values():
+                if instance.total_bytes is not None:
+                    yield (instance.uuid,), instance.total_bytes
+
+    def _device_use(self) -> Iterable[Sample]:
+        return (((device.uuid,), device.used_bytes) for device in self.snapshot.devices if device.used_bytes is not None)
+
+    def _processes(self) -> Iterable[Sample]:
+        for device in self.snapshot.devices:
+            seen = sift(device)
+            if not isinstance(seen, Distrust):
+                yield (device.uuid,), sum(len(uses) for uses in seen.uses.values())

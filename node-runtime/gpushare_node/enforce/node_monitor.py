@@ -1,0 +1,230 @@
+"""Upkeep: what enforcement looks after beside the caps: drift, the node's labels and whether the pool still wants it, XIDs.
+
+Never changes hardware: to repair, release or leave, it deletes its own pod, and the new one's `partition` decides. Calls to the
+API server are errands; a server that is gone holds up nothing and is asked again.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from gpushare_node.adapters.host.state_dir import FolderError, RepairMark
+from gpushare_node.adapters.kube.api_endpoint import spread
+from gpushare_node.adapters.kube.cluster import (
+    POOL_LABEL,
+    RELEASE_ANNOTATION,
+    RELEASED_ANNOTATION,
+    Cluster,
+    ClusterError,
+    Event,
+    EventType,
+    NodeView,
+)
+from gpushare_node.adapters.nvml.driver import Survey, Xid
+from gpushare_node.core.structs import Struct, field
+from gpushare_node.enforce.enforcer import Watch
+from gpushare_node.partition.plan import PartitionPlan
+from gpushare_node.reporting.events import About
+from gpushare_node.reporting.reasons import Reason
+
+_NODE_SECONDS = 600.0
+"""How often the node is looked at unasked: its watch tells what changes on it, and another selector means a new pod."""
+
+_AGAIN_SECONDS = 15.0
+"""The same, where the last look has left something to be done."""
+
+_SAY_SECONDS = 60
+_LABEL_SECONDS = 60
+_CONFLICT_SECONDS = 300
+_REMIND_SECONDS = 600
+_REPAIR_SECONDS = 3600
+"""How long the same finding is not repaired again: what comes back has a cause that a repair does not end."""
+
+_KILL_ECHO_SECONDS = 60
+_KILL_ECHOES = frozenset({43, 45})
+"""XIDs that ending a process with work on the GPU causes (NVIDIA's XID catalogue; the device plugin ignores them too)."""
+
+_LOG = logging.getLogger(__name__)
+_BY_WORD = {reason.word: reason for reason in Reason}
+
+
+class Upkeep(Struct, frozen=False):
+    """`labels` are those that the node owes to its pool; `plan` says what would have to change for the policy to hold.
+
+    `remark` is said of a node that is ready, `refusal` of one that is held to a former policy, for its own cannot be read.
+    """
+
+    watch: Watch
+    cluster: Cluster
+    labels: Mapping[str, str]
+    plan: Callable[[tuple[Survey, ...]], PartitionPlan]
+    boot_id: str
+    remark: str = ""
+    refusal: str = ""
+    _finding: tuple[Reason, str] | None = None
+    _farewell: str = ""
+    _conflict: tuple[float, str] | None = None
+    _applied_at: float | None = None
+    _visit_at: float = float("-inf")
+    _said: tuple[Reason, str] | None = None
+    _said_at: float = 0.0
+    _is_deleting: bool = False
+    _told: dict[Reason, float] = field(default_factory=dict)
+    recent: deque[Xid] = field(default_factory=lambda: deque(maxlen=16))
+    _is_stirred: threading.Event = field(default_factory=threading.Event)
+
+    def stir(self) -> None:
+        """The node has changed: look at it with the next cycle. From any thread."""
+        self._is_stirred.set()
+
+    def look(self, now: float) -> None:
+        """Do what is due. `now` is monotonic seconds."""
+        for xid in self.watch.worlds.driver.xids():
+            self._hear(xid, now)
+        if self.watch.is_surveyed and self.watch.inventory.surveys is not None:
+            self._check_layout(self.watch.inventory.surveys, now)
+        if self._is_stirred.is_set() or now >= self._visit_at:
+            # Before the visit: what changes while it looks is looked at again.
+            self._is_stirred.clear()
+            self._visit_at = now + _AGAIN_SECONDS
+            self.watch.errands.send(partial(self._visit, now))
+        found = self.reason(now)
+        if found[0] is not (self._said[0] if self._said else None) or now - self._said_at >= _SAY_SECONDS:
+            self._said, self._said_at = found, now
+            self.watch.figures.ready.replace([((found[0].word,), 1)])
+            self.watch.errands.send(partial(self._say, *found))
+        self._tell_trouble(now)
+        self._count_events()
+
+    def reason(self, now: float) -> tuple[Reason, str]:
+        """What the node's condition must say, with a sentence."""
+        if self._farewell:
+            return Reason.RELEASING, self._farewell
+        found = self.watch.reason() or self._finding
+        if found is not None:
+            return found
+        if self._conflict is not None and now - self._conflict[0] < _CONFLICT_SECONDS:
+            return Reason.LABEL_CONFLICT, self._conflict[1]
+        if self.refusal:
+            return Reason.POLICY_INVALID, self.refusal
+        return Reason.READY, " ".join(filter(None, (Reason.READY.value.means, self.remark)))
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the node is to leave the pool."""
+        return bool(self._farewell)
+
+    def _tell_trouble(self, now: float) -> None:
+        """An Event for what keeps caps from being held, not more often than is of use to people."""
+        self._told = {reason: at for reason, at in self._told.items() if now - at < _REMIND_SECONDS}
+        trouble = self.watch.reason()
+        if trouble is not None and trouble[0] not in self._told:
+            self._told[trouble[0]] = now
+            _LOG.warning("%s: %s", trouble[0].word, trouble[1])
+            self.cluster.tell(Event(type=EventType.WARNING, reason=trouble[0].word, message=trouble[1]))
+
+    def _hear(self, xid: Xid, now: float) -> None:
+        self.watch.figures.xids.add(str(xid.xid))
+        self.recent.append(xid)
+        if xid.xid in _KILL_ECHOES and now - self.watch.signalled_at(xid.uuid) <= _KILL_ECHO_SECONDS:
+            return
+        message = f"The driver reports XID {xid.xid} on {xid.uuid}; NVIDIA's XID catalogue says what it means."
+        self._tell(About.XID, message)
+
+    def _check_layout(self, surveys: tuple[Survey, ...], now: float) -> None:
+        """Compare with the policy. What is found twice in a row is repaired, once.
+
+        A GPU that is lost or unreadable is said only: a new start repairs it no more, and the others would go without caps.
+        """
+        planned = self.plan(surveys)
+        former, self._finding = self._finding, _find(planned)
+        is_repairable = any(gpu.operations for gpu in planned.gpus)
+        if self._finding is None or self._finding != former or not is_repairable or self._is_deleting:
+            return
+        folder = self.watch.worlds.folder
+        mark, text = folder.repaired(), f"{self._finding[0].word}: {self._finding[1]}"
+        if (
+            mark is not None and (mark.finding, mark.boot_id) == (text, self.boot_id)
+            and 0 <= now - mark.at_seconds < _REPAIR_SECONDS
+        ):  # fmt: skip
+            return
+        try:
+            folder.mark_repair(RepairMark(finding=text, boot_id=self.boot_id, at_seconds=int(now)))
+        except FolderError as error:
+            _LOG.warning("no repair is asked for: %s", error)
+            return
+        self._tell(About.DRIFTED, f"{text} The runtime's pod starts anew to repair it.")
+        self._start_over()
+
+    def _visit(self, now: float) -> None:
+        """On the errands' thread: whether the node is still ours, and its labels what we wrote."""
+        try:
+            view = self.cluster.node()
+            self._farewell = self._find_farewell(view)
+            if self._farewell:
+                self.cluster.delete_own_pod()
+                self._is_deleting = True
+            elif not self.labels or self._keep_labels(view, now):
+                self._visit_at = now + spread(_NODE_SECONDS)
+        except ClusterError:
+            self.watch.figures.api_errors.add("node")
+
+    def _find_farewell(self, view: NodeView) -> str:
+        if RELEASE_ANNOTATION in view.annotations and RELEASED_ANNOTATION not in view.annotations:
+            return "The node's release is asked for."
+        pool = view.labels.get(POOL_LABEL)
+        if POOL_LABEL in self.labels and pool not in (None, self.labels[POOL_LABEL]):
+            return f"The node belongs to the pool {pool} now."
+        return "" if self.cluster.selects(view) else "The pool does not select the node any more."
+
+    def _keep_labels(self, view: NodeView, now: float) -> bool:
+        """Write our labels again, at most once a minute, and say what became of them. Whether they were right."""
+        taken = view.taken(self.labels)
+        if not taken or (self._applied_at is not None and now - self._applied_at < _LABEL_SECONDS):
+            return not taken
+        self._applied_at = now
+        message = f"Labels of the runtime are put right: {', '.join(taken)}."
+        self._conflict = (now, message)
+        self.watch.figures.label_conflicts.add(by=len(taken))
+        self._tell(About.LABEL_CONFLICT, message)
+        self.cluster.apply_labels(self.labels)
+        return False
+
+    def _start_over(self) -> None:
+        def delete() -> None:
+            try:
+                self.cluster.delete_own_pod()
+            except ClusterError:
+                self.watch.figures.api_errors.add("delete")
+                self._is_deleting = False
+
+        self._is_deleting = self.watch.errands.send(delete)
+
+    def _say(self, reason: Reason, message: str) -> None:
+        """On the errands' thread."""
+        try:
+            self.cluster.set_condition(reason, message)
+        except ClusterError:
+            self.watch.figures.api_errors.add("condition")
+
+    def _count_events(self) -> None:
+        counter, told = self.watch.figures.events, self.cluster.told()
+        for outcome, count in (("told", told.told), ("refused", told.refused), ("dropped", told.dropped)):
+            counter.add(outcome, by=count - counter.value(outcome))
+
+    def _tell(self, about: About, message: str) -> None:
+        _LOG.warning("%s", message)
+        self.cluster.tell(Event(type=EventType.WARNING, reason=about.value, message=message))
+
+
+def _find(planned: PartitionPlan) -> tuple[Reason, str] | None:
+    """What the hardware lacks of the policy; a GPU that cannot be dealt with comes before one that was changed."""
+    if planned.unfit:
+        text = "; ".join(f"GPU {one.index}: {one.detail}" for one in planned.unfit)
+        return _BY_WORD[planned.unfit[0].reason.value], f"{text}."
+    changed = sorted({gpu.index for gpu in planned.gpus if gpu.operations})
+    if changed:
+        return Reason.DRIFTED, f"GPU {', '.join(map(str, changed))} is not as the policy says any more."
+    return None

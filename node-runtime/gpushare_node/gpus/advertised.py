@@ -1,0 +1,72 @@
+"""What a node offers, against what the plan promises: resources, and the ids that the device plugin registered. Pure."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from gpushare_node.adapters.host.kubelet import is_gpu_resource
+from gpushare_node.core.policy import Policy, WantedGpu
+from gpushare_node.reporting.outcome import Lack
+from gpushare_node.reporting.reasons import Reason
+
+UUIDS = ("GPU-", "MIG-")
+"""How the ids of devices begin that name one for certain."""
+
+
+def offered(allocatable: Mapping[str, int]) -> dict[str, int]:
+    """The GPU resources of which there are any."""
+    return {name: count for name, count in allocatable.items() if count > 0 and is_gpu_resource(name)}
+
+
+def promised(policy: Policy, missing: Collection[int] = ()) -> dict[str, int]:
+    """What allocatable must show while the GPUs of these indexes are missing: what is left of `policy.resources`."""
+    counts = Counter(dict(policy.resources))
+    replicas = {share.profile: share for share in policy.shares}
+    for gpu in policy.gpus:
+        if gpu.index in missing:
+            for profile in _profiles(gpu):
+                if profile in replicas:
+                    counts[replicas[profile].resource] -= replicas[profile].replicas
+    return {name: count for name, count in counts.items() if count > 0}
+
+
+def _profiles(gpu: WantedGpu) -> tuple[str | None, ...]:
+    return tuple(one.profile for one in gpu.instances) or (None,)
+
+
+def find_lack(
+    wanted: Mapping[str, int], devices: frozenset[str], registered: Mapping[str, frozenset[str]], allocatable: Mapping[str, int]
+) -> Lack | None:
+    """What is missing or too much; None: the node offers the wanted resources on these devices and nothing else.
+
+    Ids come first: counts can be right while every id is dead. Plugins that do not name devices by UUID (GKE's) are held
+    to the counts alone. One that has registered nothing may have found nothing, and wait for another label ever since.
+    """
+    ids = {name: some for name, some in registered.items() if some and is_gpu_resource(name)}
+    known = {one.rsplit("::", 1)[0] for some in ids.values() for one in some}
+    if known != devices and (not known or any(one.startswith(UUIDS) for one in known)):
+        return Lack(reason=Reason.WAITING_FOR_PLUGIN, message=_about_ids(known, devices), is_stale=True)
+    counts = {name: len(some) for name, some in ids.items()}
+    if counts != wanted:
+        return Lack(reason=Reason.WRONG_RESOURCES, message=f"the device plugin registered {_about_counts(wanted, counts)}")
+    if (shown := offered(allocatable)) != wanted:
+        return Lack(reason=Reason.WRONG_RESOURCES, message=f"the node offers {_about_counts(wanted, shown)}")
+    return None
+
+
+def _about_ids(known: Collection[str], devices: frozenset[str]) -> str:
+    if not known:
+        return f"the device plugin has registered none of the {len(devices)} devices"
+    dead, unknown = sorted(set(known) - devices), sorted(devices - set(known))
+    parts = [f"{len(some)} {word}, as {some[0]}" for some, word in ((dead, "that do not exist"), (unknown, "missing")) if some]
+    return f"of the device ids that the device plugin registered: {'; '.join(parts)}"
+
+
+def _about_counts(wanted: Mapping[str, int], shown: Mapping[str, int]) -> str:
+    names = sorted(name for name in wanted.keys() | shown.keys() if wanted.get(name, 0) != shown.get(name, 0))
+    return ", ".join(f"{name}: {shown.get(name, 0)} instead of {wanted.get(name, 0)}" for name in names)
+
+
+def find_dead(registered: Mapping[str, frozenset[str]], devices: frozenset[str]) -> tuple[str, ...]:
+    """The UUIDs that the plugin registered and that do not exist."""
+    known = {one.rsplit("::", 1)[0] for name, some in registered.items() if is_gpu_resource(name) for one in some}
+    return tuple(sorted(one for one in known - devices if one.startswith(UUIDS)))

@@ -1,0 +1,59 @@
+"""The policy of a node that leaves: whole GPUs, no MIG, no sharing. Pure."""
+
+import hashlib
+from collections.abc import Sequence
+
+from gpushare_node.adapters.nvml.driver import Survey
+from gpushare_node.core.policy import (
+    Action,
+    Card,
+    Enforcement,
+    Mechanism,
+    Mode,
+    OnBusy,
+    Partitioner,
+    Policy,
+    Rollout,
+    Share,
+    Stack,
+    WantedGpu,
+)
+from gpushare_node.core.structs import replace
+
+_MIG_CONFIG = "all-disabled"
+"""The config that every mig-manager has."""
+
+_WHOLE = Share(resource="nvidia.com/gpu", profile=None, replicas=1, memory_mib=None, cap_mib=None, tolerance_mib=0)
+_DRAIN_SECONDS = 1800
+
+
+def exclusive(policy: Policy) -> Policy:
+    """What a pool's node becomes when it leaves. Tenants are waited for as the pool says."""
+    return replace(
+        policy,
+        mode=Mode.EXCLUSIVE,
+        profile="",
+        mig_config=_MIG_CONFIG if policy.partitioner is Partitioner.MIG_MANAGER else None,
+        gpus=tuple(WantedGpu(index=gpu.index, instances=()) for gpu in policy.gpus),
+        resources=((_WHOLE.resource, len(policy.gpus)),),
+        shares=(_WHOLE,),
+    )
+
+
+def exclusive_of(surveys: Sequence[Survey], pool: str) -> Policy:
+    """The same where nobody knows the former policy: the card is what the node's first GPU is, tenants are waited for."""
+    name = next((one.name for one in surveys if one.fault is None), "unknown")
+    indexes = sorted({one.index for one in surveys}) or [0]
+    return Policy(
+        pool=pool, cluster="unknown", card=Card(id="unknown", name=name, pci_device_ids=(), memory_mib=None),
+        mode=Mode.EXCLUSIVE, stack=Stack.GPU_OPERATOR, partitioner=Partitioner.GPUSHARE, profile="", mig_config=None,
+        gpus=tuple(WantedGpu(index=index, instances=()) for index in indexes),
+        resources=((_WHOLE.resource, len(indexes)),), shares=(_WHOLE,), namespaces=(),
+        enforcement=Enforcement(action=Action.NONE, grace_seconds=0, mechanism=Mechanism.AUTO),
+        rollout=Rollout(max_unavailable=1, on_busy=OnBusy.WAIT, drain_timeout_seconds=_DRAIN_SECONDS),
+    )  # fmt: skip
+
+
+def digest(policy: Policy) -> str:
+    """The journal's word for leaving: attempts to leave are not attempts to join."""
+    return f"release-{hashlib.sha256(repr(policy).encode()).hexdigest()[:16]}"

@@ -1,0 +1,194 @@
+"""Hardware: the node's GPUs in the partitioner's hands: waited for, looked at, and brought to the policy's layout.
+
+Owns what happens to all GPUs together: which are left alone, that one which fails stops no other, how a run ends. What is to
+be done is `partition`'s, how one GPU is changed `change`'s. It asks no API server and knows no pods.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from gpushare_node.adapters.host.devices import Machine, this_machine
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.kube.cluster import RETRY_ANNOTATION
+from gpushare_node.adapters.nvml.driver import Driver, DriverError
+from gpushare_node.core.clock import Clock
+from gpushare_node.core.policy import Policy
+from gpushare_node.core.structs import Struct
+from gpushare_node.gpus.driver_handle import Connection
+from gpushare_node.gpus.journal import Record
+from gpushare_node.gpus.step_messages import names_of, tell, tell_later, tell_layout
+from gpushare_node.gpus.steps import Steps
+from gpushare_node.gpus.transaction import GpuChange, Standing
+from gpushare_node.gpus.view import Sight, registrable, see
+from gpushare_node.partition import GpuPlan
+from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.results import Result, Status
+
+__all__ = ["Change", "Hardware", "Sight"]
+
+_WORST_FIRST = (
+    Reason.PARTITION_FAILED, Reason.ROLLED_BACK, Reason.DRIVER_HUNG, Reason.NO_PERMISSION, Reason.DRIVER_MISMATCH,
+    Reason.WAITING_FOR_DRIVER, Reason.RESET_REQUIRED, Reason.GPU_LOST, Reason.GPU_UNREADABLE, Reason.CARD_MISMATCH,
+    Reason.GPU_COUNT_MISMATCH, Reason.INVALID_LAYOUT, Reason.PENDING_FOREIGN_CHANGE, Reason.CLIENTS_RUNNING, Reason.GPU_BUSY,
+)  # fmt: skip
+"""Of several GPUs' reasons the node's condition has one: that which most needs somebody. The message has them all."""
+
+Allocated = Callable[[], frozenset[str]]
+"""Tells the UUIDs that kubelet gave to pods which have not ended, as of now."""
+
+_FAILURES = frozenset({Reason.PARTITION_FAILED, Reason.ROLLED_BACK})
+"""What counts as an attempt. Waiting for tenants, rights or a reset harms nothing, however often it is tried."""
+
+
+class Change(Struct):
+    """How a run ended. `reason` None: every GPU is as wanted."""
+
+    results: tuple[Result, ...]
+    reason: Reason | None
+    message: str
+
+
+class Hardware:
+    """The GPUs of this node. DriverError where the driver as a whole does not answer; one GPU's failure is never raised."""
+
+    def __init__(
+        self, *, open_driver: Callable[[], Driver], folder: Folder, clock: Clock, policy_digest: str,
+        machine: Machine | None = None,
+    ) -> None:  # fmt: skip
+        """`policy_digest` names the policy's text: failed attempts are counted for it. `machine` None: this one."""
+        self._machine = machine or this_machine()
+        self._connection = Connection(open_driver, clock)
+        self._record = Record(folder, clock, policy_digest=policy_digest, boot_id=self._machine.boot_id)
+        self._clock = clock
+
+    def wait(
+        self, timeout_seconds: float, on_wait: Callable[[str], None], sleep: Callable[[float], None] | None = None
+    ) -> Reason | None:
+        """Until the driver answers: None; or why it still does not after that time. `on_wait` is told before every pause."""
+        return self._connection.wait(timeout_seconds, on_wait, sleep or self._clock.sleep)
+
+    def look(self, policy: Policy, allocated: frozenset[str] = frozenset()) -> Sight:
+        """The GPUs now. `allocated` are UUIDs that kubelet gave to pods which have not ended."""
+        surveys = self._connection.driver.survey()
+        if not self._record.driver:
+            with suppress(DriverError):
+                self._record.driver = self._connection.driver.versions().driver
+        servers = self._machine.find_servers({pid for survey in surveys for _, pid in survey.pids})
+        return see(surveys, policy, allocated=allocated, pending_modes=self._record.pending_modes, servers=servers)
+
+    def devices(self, sight: Sight) -> frozenset[str]:
+        """The UUIDs that the device plugin must register for what was seen: whole GPUs without MIG, and MIG devices."""
+        return registrable(sight.surveys)
+
+    def is_backing_off(self, sight: Sight) -> bool:
+        """Whether something would have to change, and failed so often that it is not tried again yet."""
+        return bool(sight.plan.operations or sight.compute_modes) and self._record.backoff is not None
+
+    def change(
+        self, policy: Policy, sight: Sight, allocated: Allocated | frozenset[str], on_result: Callable[[Result], None], *,
+        check: bool = False,
+    ) -> Change:  # fmt: skip
+        """Bring every GPU to the policy's layout that is fit for it and not in use. With `check` only say what would be done.
+
+        Each GPU is looked at anew before it is touched, and `allocated` asked anew, if it can be. FolderError if the journal
+        cannot be written, before that GPU is touched; Stopped between two steps when the program is asked to end. After both
+        the next run goes on from hardware.
+        """
+        ask = allocated if callable(allocated) else lambda: allocated
+        results: list[Result] = []
+
+        def say(result: Result) -> None:
+            results.append(result)
+            on_result(result)
+
+        standings = [*self._refuse(sight, say)]
+        must_change = self._sort_out(sight, standings, say)
+        if check:
+            for gpu in must_change:
+                _foresee(gpu, sight, policy, say)
+        elif must_change and (backoff := self._record.backoff) is not None:
+            standings += [_leave(gpu, backoff, say) for gpu in must_change]
+        else:
+            changed = [self._change_gpu(gpu, policy, ask, say) for gpu in must_change]
+            standings += changed
+            self._record.close(
+                has_failed=any(one.reason in _FAILURES for one in standings),
+                has_changed=any(one.reason is None for one in changed),
+                is_as_wanted=all(one.reason is None for one in standings),
+            )
+            if any(result.status is Status.CHANGED for result in results):
+                self._make_nodes(say)
+        return _sum_up(standings, results)
+
+    def close(self) -> None:
+        """Give the driver back."""
+        self._connection.close()
+
+    def _refuse(self, sight: Sight, say: Callable[[Result], None]) -> Iterable[Standing]:
+        for unfit in sight.plan.unfit:
+            say(Result(step="layout", target=f"GPU {unfit.index}", status=Status.FAILED, detail=unfit.detail))
+            yield Standing(index=unfit.index, reason=Reason[unfit.reason.name], message=unfit.detail)
+
+    def _sort_out(self, sight: Sight, standings: list[Standing], say: Callable[[Result], None]) -> list[GpuPlan]:
+        """The GPUs that must and may change; what is to be said of the others is said."""
+        found = []
+        for gpu in sight.plan.gpus:
+            survey = sight.survey(gpu.uuid)
+            if gpu.uuid in sight.blocked:
+                pids = sorted({pid for _, pid in survey.pids}) if survey else []
+                who = f"processes {', '.join(map(str, pids))}" if pids else "a pod to which kubelet gave it"
+                say(Result(step="layout", target=f"GPU {gpu.index}", status=Status.SKIPPED, detail=f"in use by {who}"))
+                standings.append(Standing(index=gpu.index, reason=Reason.GPU_BUSY, message=f"in use by {who}"))
+            elif gpu.operations or gpu.uuid in sight.compute_modes or self._record.unfinished(gpu.uuid):
+                found.append(gpu)
+            else:
+                detail = "" if survey is None else tell_layout(survey)
+                say(Result(step="layout", target=f"GPU {gpu.index}", status=Status.OK, detail=detail))
+                standings.append(Standing(index=gpu.index, reason=None))
+        return found
+
+    def _change_gpu(
+        self, gpu: GpuPlan, policy: Policy, allocated: Allocated, say: Callable[[Result], None]
+    ) -> Standing:
+        steps = Steps(gpu.uuid, connection=self._connection, clock=self._clock, machine=self._machine)
+        change = GpuChange(
+            gpu, look=lambda: self.look(policy, allocated()), steps=steps, record=self._record, on_result=say
+        )
+        return change.run()
+
+    def _make_nodes(self, say: Callable[[Result], None]) -> None:
+        """A warning at most: other parts of the stack make the device nodes too, when they first need one."""
+        problem = self._machine.make_nodes()
+        status = Status.CHANGED if problem is None else Status.SKIPPED
+        say(Result(step="device nodes", target="node", status=status, detail=problem or ""))
+
+
+def _sum_up(standings: list[Standing], results: list[Result]) -> Change:
+    reasons = {one.reason for one in standings}
+    bad = sorted((one for one in standings if one.reason is not None), key=lambda one: one.index)
+    return Change(
+        results=tuple(results),
+        reason=next((reason for reason in _WORST_FIRST if reason in reasons), None),
+        message="; ".join(f"GPU {one.index}: {one.message}" for one in bad),
+    )
+
+
+def _foresee(gpu: GpuPlan, sight: Sight, policy: Policy, say: Callable[[Result], None]) -> None:
+    survey = sight.survey(gpu.uuid)
+    if not gpu.operations and gpu.uuid not in sight.compute_modes:
+        say(Result(step="layout", target=f"GPU {gpu.index}", status=Status.OK, detail=tell_layout(survey) if survey else ""))
+    if gpu.uuid in sight.compute_modes:
+        say(Result(step="reset the compute mode", target=f"GPU {gpu.index}", status=Status.CHANGED))
+    for operation in gpu.operations:
+        say(tell(operation, gpu.index, Status.CHANGED, {} if survey is None else names_of(survey)))
+    if not gpu.is_final:
+        say(tell_later(gpu, next(one.instances for one in policy.gpus if one.index == gpu.index)))
+
+
+def _leave(gpu: GpuPlan, backoff: tuple[int, int], say: Callable[[Result], None]) -> Standing:
+    """The message stays the same until the next attempt: it is told once."""
+    attempts, seconds = backoff
+    when = f"the next begins {seconds // 60} minutes after the last, or at once with the annotation {RETRY_ANNOTATION}=now"
+    detail = f"{attempts} attempts have failed under this policy and driver; {when}"
+    say(Result(step="layout", target=f"GPU {gpu.index}", status=Status.SKIPPED, detail=detail))
+    return Standing(index=gpu.index, reason=Reason.PARTITION_FAILED, message=detail)

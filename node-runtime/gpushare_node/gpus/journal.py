@@ -1,0 +1,103 @@
+"""Record: the journal of one run of the partitioner, kept in step with what is done. Owns when what is written down.
+
+Written before the first change to a GPU, so that a full disk is known before anything is touched. After a crash hardware
+decides what is to be done; the journal says what stood before, which modes were asked for, and how often it went wrong.
+"""
+
+from contextlib import suppress
+
+from gpushare_node.adapters.host.state_dir import Folder, FolderError, FormerGpu, Journal
+from gpushare_node.core.clock import Clock
+from gpushare_node.core.structs import replace
+
+_FREE_ATTEMPTS = 3
+"""Runs that may fail one after the other. After them each attempt may destroy more than it mends, and pauses come first."""
+
+_FIRST_PAUSE_SECONDS = 300
+_MAX_PAUSE_SECONDS = 6 * 3600
+
+
+class Record:
+    """The journal. Every method that writes raises FolderError."""
+
+    def __init__(self, folder: Folder, clock: Clock, *, policy_digest: str, boot_id: str) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._digest = policy_digest
+        self._boot_id = boot_id
+        self.driver = ""
+        """The driver's version, once it has been seen: under another one attempts are counted anew."""
+        self._was_changing: bool | None = None
+        """Whether a change was under way already, when this run began to change things."""
+
+    @property
+    def pending_modes(self) -> dict[str, bool]:
+        """The modes that this runtime has asked for, by GPU."""
+        return dict(self._journal().pending_modes)
+
+    @property
+    def backoff(self) -> tuple[int, int] | None:
+        """How many runs have failed, and how many seconds after the last the next may begin; None: it may begin now."""
+        journal = self._journal()
+        if journal.attempts < _FREE_ATTEMPTS:
+            return None
+        pause = min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(journal.attempts - _FREE_ATTEMPTS, 16))
+        is_over = not 0 <= self._clock.now() - journal.failed_at_seconds < pause
+        return None if is_over else (journal.attempts, pause)
+
+    def unfinished(self, uuid: str) -> FormerGpu | None:
+        """The GPU as it was before a run that did not end, in this boot."""
+        return next((gpu for gpu in self._journal().former if gpu.uuid == uuid), None)
+
+    def begin(self, former: FormerGpu, mode: bool | None) -> None:
+        """A GPU is about to change from `former`, and its mode to `mode`, if to any."""
+        journal = self._journal()
+        if self._was_changing is None:
+            self._was_changing = journal.is_changing
+        others = tuple(gpu for gpu in journal.former if gpu.uuid != former.uuid)
+        pending = journal.pending_modes if mode is None else {**journal.pending_modes, former.uuid: mode}
+        self._write(replace(journal, former=(*others, former), pending_modes=pending, is_changing=True))
+
+    def end(self, uuid: str, *, is_pending: bool) -> None:
+        """The GPU is in a state in which it can be left, its mode still waiting or not. What the node is, `close` says."""
+        journal = self._journal()
+        former = tuple(gpu for gpu in journal.former if gpu.uuid != uuid)
+        pending = {gpu: mode for gpu, mode in journal.pending_modes.items() if gpu != uuid or is_pending}
+        self._write(replace(journal, former=former, pending_modes=pending))
+
+    def close(self, *, has_failed: bool, has_changed: bool, is_as_wanted: bool) -> None:
+        """The run has come to its end. What nobody needs any more is deleted; what stands written already is not rewritten.
+
+        A change is under way until all is as wanted, or every GPU back where it was before the first one was touched.
+        """
+        journal = self._journal()
+        if has_failed:
+            now = int(self._clock.now())
+            journal = replace(journal, attempts=journal.attempts + 1, driver=self.driver, failed_at_seconds=now)
+        elif is_as_wanted:
+            journal = replace(journal, attempts=0)
+        if is_as_wanted or (self._was_changing is False and not has_changed and not journal.former):
+            journal = replace(journal, is_changing=False)
+        self._write(journal)
+
+    def _journal(self) -> Journal:
+        """What is written, as far as it still holds: instances end with the boot, attempts with policy, driver and boot."""
+        journal = self._folder.journal() or Journal(policy_digest=self._digest, boot_id=self._boot_id)
+        if journal.boot_id != self._boot_id:
+            journal = replace(journal, boot_id=self._boot_id, attempts=0, former=())
+        if journal.policy_digest != self._digest:
+            journal = replace(journal, policy_digest=self._digest, attempts=0)
+        if journal.attempts and self.driver and journal.driver != self.driver:
+            journal = replace(journal, attempts=0)
+        return journal
+
+    def _write(self, journal: Journal) -> None:
+        written = self._folder.journal()
+        if journal.attempts or journal.former or journal.pending_modes or journal.paused or journal.is_changing:
+            if journal != written:
+                self._folder.write_journal(journal)
+        elif written is not None:
+            self._folder.clear_journal()
+        elif self._folder.problems():
+            with suppress(FolderError):  # What cannot be read counts as absent already.
+                self._folder.clear_journal()

@@ -1,0 +1,57 @@
+"""Which programs besides tenants' pods use the GPUs: MPS servers, and whoever keeps a GPU open. Changes nothing."""
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable
+
+from gpushare_node.adapters.host.devices import Machine
+from gpushare_node.adapters.kube.cluster import PodView
+from gpushare_node.adapters.procs import mps
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.processes import GpuUse, Seen
+from gpushare_node.core.structs import replace
+
+_MAX_NAMED = 5
+_SERVICE = re.compile(r"/system\.slice/(?:[^/]+\.slice/)*(?P<unit>[A-Za-z0-9:_.@\\-]{1,80}\.service)(?:/|$)")
+"""Where systemd has a service of the host: the path may begin in a cgroup namespace of ours."""
+
+
+def with_programs(
+    machine: Machine, processes: LinuxProcesses, *, pods: Callable[[], Iterable[PodView]],
+    is_system: Callable[[Seen, Iterable[PodView]], bool],
+) -> Machine:  # fmt: skip
+    """The machine, with its programs told. `is_system` tells a process of the cluster's or the host's own from a tenant's."""
+
+    def find_servers(pids: Collection[int]) -> frozenset[int]:
+        return frozenset(mps.find_servers(processes, pids, is_system=lambda seen: is_system(seen, pods())))
+
+    def name_openers() -> tuple[str, ...]:
+        found = sorted(pid for pid in processes.pids() if pid != os.getpid() and processes.uses_gpu(pid) is GpuUse.YES)
+        names = _names(pods())
+        return tuple(_name(pid, processes, names) for pid in found)
+
+    return replace(machine, find_servers=find_servers, name_openers=name_openers)
+
+
+def listing(openers: tuple[str, ...]) -> str:
+    """The openers for people; empty where none was found."""
+    more = f" and {len(openers) - _MAX_NAMED} more" if len(openers) > _MAX_NAMED else ""
+    return ", ".join(openers[:_MAX_NAMED]) + more
+
+
+def _names(pods: Iterable[PodView]) -> dict[str, str]:
+    return {uid: f"{pod.namespace}/{pod.name}" for pod in pods for uid in pod.uids}
+
+
+def _name(pid: int, processes: LinuxProcesses, names: dict[str, str]) -> str:
+    portrait, seen = processes.portrait(pid), processes.look((pid,)).get(pid)
+    uid = seen.candidates[0].pod_uid if seen is not None and seen.candidates else ""
+    comm = f" ({portrait.comm})" if portrait is not None else ""
+    where = f" of pod {names.get(uid, f'uid {uid}')}" if uid else _service(seen)
+    return f"process {pid}{comm}{where}"
+
+
+def _service(seen: Seen | None) -> str:
+    """The host's service that a process outside pods belongs to: what is to be stopped."""
+    found = _SERVICE.search(seen.cgroup) if seen is not None else None
+    return f" of the host's {found['unit']}" if found else ""

@@ -1,0 +1,67 @@
+"""What the partitioner says of each step: its name, its target, and the lines of the layout that go and come. Pure.
+
+Owns the words. An instance is written as nvidia-smi writes one: `1g.5gb at 4:1` begins at memory slice 4 and takes one.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import assert_never
+
+from gpushare_node.adapters.nvml.driver import Survey
+from gpushare_node.core.policy import WantedInstance
+from gpushare_node.partition import GpuPlan
+from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
+from gpushare_node.reporting.results import Result, Status
+
+Names = Mapping[int, str]
+"""Names of profiles by their ids."""
+
+
+def names_of(survey: Survey) -> Names:
+    """As far as the driver tells."""
+    return {one.id: one.name for one in survey.mig.profiles if one.name is not None} if survey.mig is not None else {}
+
+
+def tell(operation: Operation, index: int, status: Status, names: Names, detail: str = "") -> Result:
+    """An operation and what became of it."""
+    target = f"GPU {index}"
+    lines: tuple[tuple[str, ...], tuple[str, ...]]
+    match operation:
+        case EnableMig():
+            lines = ("MIG off",), ("MIG on",)
+            step = "switch MIG on"
+        case DisableMig():
+            lines = ("MIG on",), ("MIG off",)
+            step = "switch MIG off"
+        case DestroyInstance(instance=gone):
+            lines = (_place(gone.profile_id, gone.start, gone.size, names),), ()
+            step = f"destroy {lines[0][0]}"
+        case CreateInstance(profile_id=profile_id, start=start, size=size):
+            lines = (), (_place(profile_id, start, size, names),)
+            step = f"create {lines[1][0]}"
+        case _:
+            assert_never(operation)
+    before, after = lines if status is Status.CHANGED else ((), ())
+    return Result(step=step, target=target, status=status, detail=detail, before=before, after=after)
+
+
+def tell_later(gpu: GpuPlan, wanted: tuple[WantedInstance, ...]) -> Result:
+    """What `--check` can say where the driver names no places before MIG is on."""
+    return Result(
+        step="create instances", target=f"GPU {gpu.index}", status=Status.CHANGED,
+        detail="where they stand is known when MIG is on",
+        after=tuple(f"{one.profile} at {one.start}:{one.size}" for one in wanted),
+    )  # fmt: skip
+
+
+def tell_layout(survey: Survey) -> str:
+    """What stands on a GPU, in few words."""
+    if survey.mig is None or not survey.mig.current:
+        return "whole"
+    names = names_of(survey)
+    counts = Counter(names.get(one.profile_id, f"profile {one.profile_id}") for one in survey.mig.instances)
+    return ", ".join(f"{count} × {name}" for name, count in sorted(counts.items())) or "MIG on, no instance"
+
+
+def _place(profile_id: int, start: int, size: int, names: Names) -> str:
+    return f"{names.get(profile_id, f'profile {profile_id}')} at {start}:{size}"

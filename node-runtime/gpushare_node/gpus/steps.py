@@ -1,0 +1,204 @@
+"""Steps: the single changes to one GPU, with the patience that each needs. Every failure is a StepError with a reason.
+
+Owns retries, and what the driver's answers mean. What is to be done, and what happens after a failure, is `change`'s.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar, assert_never
+
+from gpushare_node.adapters.host.devices import Machine
+from gpushare_node.adapters.nvml.driver import Activation, Code, DriverError, GpuInstance, Survey
+from gpushare_node.core.clock import Clock
+from gpushare_node.gpus.driver_handle import Connection
+from gpushare_node.gpus.programs import listing
+from gpushare_node.partition.operations import CreateInstance
+from gpushare_node.partition.state import FaultKind
+from gpushare_node.reporting.reasons import Reason
+
+_MODE_PAUSES_SECONDS = (2.0, 4.0, 8.0, 16.0, 30.0)
+"""GPU clients that were told to go take this long at most: a minute in all."""
+
+_MODE_DEADLINE_SECONDS = 60.0
+_DESTROY_TRIES = 10
+
+_T = TypeVar("_T")
+
+
+class StepError(Exception):
+    """A step that failed. The message is the sentence for people."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def explain(error: DriverError) -> StepError:
+    """What the driver's refusal means for the node."""
+    match error.code:
+        case Code.NO_PERMISSION:
+            return StepError(Reason.NO_PERMISSION, f"{error}: changing GPUs needs a privileged container that runs as root")
+        case Code.GPU_IS_LOST:
+            return StepError(Reason.GPU_LOST, f"{error}: the GPU has fallen off its bus")
+        case Code.RESET_REQUIRED:
+            return StepError(Reason.RESET_REQUIRED, f"{error}: the GPU takes no change before it is reset")
+        case Code.IN_USE:
+            return StepError(Reason.GPU_BUSY, str(error))
+        case Code.LIB_RM_VERSION_MISMATCH:
+            return StepError(Reason.DRIVER_MISMATCH, str(error))
+        case Code.TIMEOUT:
+            return StepError(Reason.DRIVER_HUNG, f"{error}: the driver has not come back from a call")
+        case Code.UNINITIALIZED | Code.DRIVER_NOT_LOADED | Code.LIBRARY_NOT_FOUND:
+            return StepError(Reason.WAITING_FOR_DRIVER, f"{error}: the driver went away during the change")
+        case Code.FUNCTION_NOT_FOUND:
+            return StepError(Reason.PARTITION_FAILED, f"{error}: this driver is too old for it; install a newer one")
+        case _:
+            return StepError(Reason.PARTITION_FAILED, str(error))
+
+
+class Steps:
+    """The steps on one GPU."""
+
+    def __init__(self, uuid: str, *, connection: Connection, clock: Clock, machine: Machine) -> None:
+        self._uuid = uuid
+        self._connection = connection
+        self._clock = clock
+        self._machine = machine
+
+    def heed(self) -> None:
+        """Stopped, if the program has been asked to end. Called between two steps: each is finished first."""
+        self._clock.sleep(0)
+
+    def switch(self, *, enabled: bool, may_reset: bool) -> None:
+        """Have MIG on or off, now. The driver is opened anew: handles of before are void (nvml.h, nvmlDeviceSetMigMode).
+
+        With `may_reset` this GPU alone is reset, if that is what it takes and the host has the program.
+        """
+        activation = self._ask_for_mode(enabled=enabled)
+        match activation:
+            case Activation.ACTIVE:
+                if self._has_mode(enabled=enabled):
+                    return
+                self._reset(enabled=enabled, may_reset=may_reset)
+            case Activation.RESET_REQUIRED:
+                self._reset(enabled=enabled, may_reset=may_reset)
+            case Activation.IN_USE:
+                word = "on" if enabled else "off"
+                raise StepError(Reason.CLIENTS_RUNNING, f"MIG cannot be switched {word}: {self._openers()}")
+            case _:
+                assert_never(activation)
+
+    def call_off(self, *, enabled: bool) -> None:
+        """Have the mode that is current stay after the next reset, too."""
+        self._call(lambda: self._connection.driver.set_mig(self._uuid, enabled=enabled))
+        self._connection.close()
+
+    def reset_compute_mode(self) -> None:
+        """Let every process open contexts again."""
+        self._call(lambda: self._connection.driver.reset_compute_mode(self._uuid))
+
+    def destroy(self, instance: GpuInstance) -> None:
+        """Destroy its compute instances, then itself. A process that has just ended is let go of within seconds."""
+        for compute in instance.compute:
+            self._patiently(partial(self._connection.driver.destroy_compute, self._uuid, instance.gi_id, compute.ci_id))
+        self._patiently(lambda: self._connection.driver.destroy_instance(self._uuid, instance.gi_id))
+
+    def create(self, wanted: CreateInstance) -> int:
+        """Create a whole instance; its id. One whose compute instance fails is destroyed again."""
+        gi_id = self._call(
+            lambda: self._connection.driver.create_instance(
+                self._uuid, profile_id=wanted.profile_id, start=wanted.start, size=wanted.size
+            )
+        )
+        try:
+            self._call(lambda: self._connection.driver.create_compute(self._uuid, gi_id))
+        except StepError as error:
+            try:
+                self._connection.driver.destroy_instance(self._uuid, gi_id)
+            except DriverError as another:
+                raise StepError(error.reason, f"{error}; what was begun could not be taken away: {another}") from error
+            raise
+        return gi_id
+
+    def survey(self) -> Survey:
+        """The GPU as it is now. StepError if it does not answer."""
+        survey = self._call(lambda: self._connection.survey(self._uuid))
+        if survey is None:
+            raise StepError(Reason.GPU_LOST, "the driver does not show the GPU any more")
+        if survey.fault is not None:
+            is_lost = survey.fault.kind is FaultKind.LOST
+            raise StepError(Reason.GPU_LOST if is_lost else Reason.GPU_UNREADABLE, survey.fault.detail)
+        return survey
+
+    def _openers(self) -> str:
+        """Who keeps a GPU open, as far as /proc shows it. Our own session has been closed."""
+        names = listing(self._machine.name_openers())
+        return f"a GPU is kept open by {names}" if names else "something keeps the GPU open, and /proc shows no process of it"
+
+    def _ask_for_mode(self, *, enabled: bool) -> Activation:
+        for pause in (*_MODE_PAUSES_SECONDS, None):
+            activation = self._activation(enabled=enabled)
+            self._connection.close()
+            if activation is not Activation.IN_USE:
+                return activation
+            if pause is not None:
+                self._clock.sleep(pause)
+        return Activation.IN_USE
+
+    def _activation(self, *, enabled: bool) -> Activation:
+        """Some drivers raise what others return."""
+        try:
+            return self._connection.driver.set_mig(self._uuid, enabled=enabled)
+        except DriverError as error:
+            if error.code in (Activation.IN_USE, Activation.RESET_REQUIRED):
+                return Activation(error.code)
+            raise explain(error) from error
+
+    def _has_mode(self, *, enabled: bool) -> bool:
+        """Whether the mode arrives in time. The GPU may be away meanwhile, and the driver with it."""
+        deadline = self._clock.now() + _MODE_DEADLINE_SECONDS
+        while True:
+            mig = None
+            try:
+                survey = self._connection.survey(self._uuid)
+                mig = None if survey is None else survey.mig
+            except DriverError:
+                self._connection.close()
+            if mig is not None and mig.current == mig.pending == enabled:
+                return True
+            if self._clock.now() >= deadline:
+                return False
+            self._clock.sleep(1.0)
+
+    def _reset(self, *, enabled: bool, may_reset: bool) -> None:
+        problem = self._try_reset() if may_reset else "which is not done on the way back"
+        if problem is None and self._has_mode(enabled=enabled):
+            return
+        word = "on" if enabled else "off"
+        raise StepError(Reason.RESET_REQUIRED, f"MIG goes {word} with the next reset, {problem or 'and one changed nothing'}")
+
+    def _try_reset(self) -> str | None:
+        survey = self.survey()
+        self._connection.close()
+        if survey.pci_bus_id is None:
+            return "which needs a PCI address that the driver does not tell"
+        problem = self._machine.reset(survey.pci_bus_id)
+        return None if problem is None else f"which cannot be done from here: {problem}"
+
+    def _patiently(self, call: Callable[[], None]) -> None:
+        for _ in range(_DESTROY_TRIES):
+            try:
+                return call()
+            except DriverError as error:
+                if error.code != Code.IN_USE:
+                    raise explain(error) from error
+            self._clock.sleep(1.0)
+        return self._call(call)
+
+    def _call(self, call: Callable[[], _T]) -> _T:
+        try:
+            return call()
+        except DriverError as error:
+            if error.code == Code.IN_USE:
+                raise StepError(Reason.GPU_BUSY, f"{error}: no process is listed, {self._openers()}") from error
+            raise explain(error) from error

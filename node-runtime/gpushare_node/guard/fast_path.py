@@ -1,0 +1,139 @@
+"""Calm: GPUs on which nobody is over a cap and nothing but uses has changed since the guard was asked about them. Pure.
+
+On a full node uses change all the time, and mostly nobody is over a cap. Whose row is whose, and which cap holds there, is
+found out once; from then on sums are enough. Whatever is not as plain as that is left to `judge`.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from operator import gt
+from typing import NamedTuple
+
+from gpushare_node.core.structs import Struct
+from gpushare_node.guard.anomalies import find_gap
+from gpushare_node.guard.device_view import Unit
+from gpushare_node.guard.identity import ProcessKind
+from gpushare_node.guard.inputs import Cap, Reading, Settings
+from gpushare_node.guard.process_list import Device, Distrust, sift
+from gpushare_node.guard.verdicts import Observe, Reason, Report, State, Verdict
+
+_UNMOVED = frozenset({Reason.ORPHAN, Reason.UNRESOLVED})
+"""Reports in which no use plays a part."""
+
+
+class _Frame(Struct):
+    """A GPU apart from its uses. `places`: the pids of each, and the number of the sum to which each of them counts.
+
+    `reports` are what `judge` says of it besides observations, again and again.
+    """
+
+    device: Device
+    places: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
+    units: tuple[Unit, ...]
+    caps: tuple[Cap | None, ...]
+    limits: tuple[float, ...]
+    reports: tuple[Report, ...]
+
+
+class Within(NamedTuple):
+    """A GPU on which everybody is within the cap in this reading."""
+
+    frame: _Frame
+    sums: list[int]
+
+    def observe(self) -> list[Observe]:
+        """The observations that `judge` would make of it."""
+        observed = zip(self.frame.units, self.sums, self.frame.caps, strict=False)
+        return [Observe(unit, State.OK, used, cap, 0.0) for unit, used, cap in observed]
+
+
+class Calm:
+    """What was judged of each GPU, as far as it may be repeated with other uses while identities and grants are the same."""
+
+    def __init__(self) -> None:
+        self._frames: dict[str, _Frame] = {}
+
+    def learn(self, reading: Reading, verdicts: Iterable[Verdict], calm: Collection[str]) -> None:
+        """Take up what `judge` has said of all but these GPUs."""
+        observed: dict[str, list[Observe]] = {}
+        reports: dict[str, list[Report]] = {}
+        for one in verdicts:
+            # Every other step is against somebody whose state is told, and is not OK.
+            if isinstance(one, Observe):
+                observed.setdefault(one.unit.device, []).append(one)
+            elif isinstance(one, Report):
+                reports.setdefault(one.device, []).append(one)
+        for device in reading.devices:
+            if device.uuid not in calm:
+                self._frames.pop(device.uuid, None)
+                names = dict.fromkeys((device.uuid, *device.places()))
+                seen = [one for name in names for one in observed.get(name, ())]
+                told = tuple([one for name in names for one in reports.get(name, ())])
+                if all(one.state is State.OK for one in seen) and all(one.reason in _UNMOVED for one in told):
+                    self._frames[device.uuid] = _frame(device, reading, seen, told)
+
+    def add_up(self, reading: Reading, settings: Settings) -> dict[str, Within]:
+        """The GPUs on which everybody is within the cap; `judge` must be asked about the others."""
+        found: dict[str, Within] = {}
+        for device in reading.devices:
+            frame = self._frames.get(device.uuid)
+            sums = None if frame is None else _add_up(device, frame, settings)
+            if frame is not None and sums is not None:
+                found[device.uuid] = Within(frame, sums)
+        return found
+
+
+def observe(reading: Reading, verdicts: Iterable[Verdict], calm: Mapping[str, Within]) -> list[Observe]:
+    """What `judge` would observe of this reading, if these verdicts are what it has said of all but the calm GPUs."""
+    judged: dict[str, list[Observe]] = {}
+    for one in verdicts:
+        if isinstance(one, Observe):
+            judged.setdefault(one.unit.device, []).append(one)
+    found: list[Observe] = []
+    for device in reading.devices:
+        within = calm.get(device.uuid)
+        found += [one for place in device.places() for one in judged.get(place, ())] if within is None else within.observe()
+    return found
+
+
+def _frame(device: Device, reading: Reading, observed: list[Observe], reports: tuple[Report, ...]) -> _Frame:
+    sifted = sift(device)
+    uses = {} if isinstance(sifted, Distrust) else sifted.uses
+    numbers = {one.unit: number for number, one in enumerate(observed)}
+    caps = tuple([one.cap for one in observed])
+    return _Frame(
+        device=device,
+        places={
+            place: (tuple(own), tuple([_number(pid, place, reading, numbers) for pid in own])) for place, own in uses.items()
+        },
+        units=tuple(numbers),
+        caps=caps,
+        limits=tuple([float("inf") if cap is None else cap.limit_bytes for cap in caps]),
+        reports=reports,
+    )
+
+
+def _number(pid: int, place: str, reading: Reading, numbers: Mapping[Unit, int]) -> int:
+    process = reading.identities.get(pid)
+    if process is None or process.container is None or process.kind is not ProcessKind.TENANT:
+        return -1
+    return numbers.get(Unit(process.container, place), -1)
+
+
+def _add_up(device: Device, frame: _Frame, settings: Settings) -> list[int] | None:
+    """What everybody uses of a GPU; None where it is not what it was but for uses, and where somebody is over the cap."""
+    sifted, former = sift(device), frame.device
+    is_other = (device.uuid, device.total_bytes, device.instances, device.mps) != (
+        former.uuid, former.total_bytes, former.instances, former.mps)  # fmt: skip
+    if is_other or isinstance(sifted, Distrust) or sifted.partial:
+        return None
+    # The last is the sum of those who are in no container, and is not looked at.
+    sums = [0] * (len(frame.units) + 1)
+    for place, uses in sifted.uses.items():
+        pids, numbers = frame.places[place]
+        if tuple(uses) != pids or None in uses.values():
+            return None
+        for number, used in zip(numbers, uses.values(), strict=True):
+            sums[number] += used or 0
+    if find_gap(device, sifted.uses, settings) is not None or any(map(gt, sums, frame.limits)):
+        return None
+    return sums

@@ -1,0 +1,178 @@
+"""What the guard remembers between cycles, by container and device, and how long.
+
+A History is what one cycle hands to the next. A Ledger is a history that is open for one cycle: it is written to, then
+closed into the next History. Nothing is kept that a restart of the agent would miss: it begins anew, and so does counting.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import TypeVar
+
+from gpushare_node.core.structs import Struct, field
+from gpushare_node.guard.debts import Legacy, Offence, families, find_legacy, remains
+from gpushare_node.guard.device_view import Unit
+from gpushare_node.guard.identity import ContainerId, Owner, Process
+from gpushare_node.guard.inputs import Cap, Grant, Settings
+from gpushare_node.guard.verdicts import Scope, Verdict
+
+MINUTE_SECONDS = 60
+
+_Key = TypeVar("_Key")
+Room = tuple[str, str]
+"""A namespace and a device: what has a budget of victims."""
+
+
+class Step(Enum):
+    """How far a victim has come."""
+
+    TERM_SENT = "term-sent"
+    CLIENT_SENT = "client-sent"
+    KILL_SENT = "kill-sent"
+    STUCK = "stuck"
+
+
+class Victim(Struct):
+    """What is being ended of a container, for the offence that began at `offence_since`.
+
+    `kills`: how often SIGKILL was sent, first at `killed_at`. `step_at`: when the last signal was sent.
+    """
+
+    unit: Unit
+    processes: tuple[Process, ...]
+    scope: Scope
+    is_mps: bool
+    offence_since: float
+    step: Step
+    step_at: float
+    kills: int = 0
+    killed_at: float = 0.0
+
+    def is_for(self, offence: Offence) -> bool:
+        """Whether it was chosen for this offence. One that has been paid for, or forgiven, gives no right to a signal."""
+        return offence.since == self.offence_since
+
+
+class History(Struct):
+    """Everything that one cycle leaves to the next.
+
+    `choices` when victims were chosen in a namespace on a device, within a minute; `strikes` the same for each owner, for as
+    long as strikes count; `legacies` debts of containers that have gone; `paused_since` since when the readings contradict
+    themselves; `empty` since when a device has been allocated without ever showing a process; `seen` the devices that have.
+    """
+
+    now: float | None = None
+    offences: Mapping[Unit, Offence] = field(default_factory=dict)
+    victims: Mapping[Unit, Victim] = field(default_factory=dict)
+    choices: Mapping[Room, tuple[float, ...]] = field(default_factory=dict)
+    strikes: Mapping[Owner, tuple[float, ...]] = field(default_factory=dict)
+    legacies: Mapping[tuple[Owner, str], Legacy] = field(default_factory=dict)
+    paused_since: float | None = None
+    empty: Mapping[str, float] = field(default_factory=dict)
+    seen: frozenset[str] = frozenset()
+
+
+class Ledger:
+    """A history, open for one cycle. `now` never goes back; a clock that stands still adds and takes nothing."""
+
+    def __init__(self, history: History, now: float, settings: Settings) -> None:
+        """Open the history at this time; times that are too old to matter are left out."""
+        self.settings = settings
+        self.now = now if history.now is None else max(now, history.now)
+        self.has_moved = history.now is None or now > history.now
+        self.offences = dict(history.offences)
+        self.victims = dict(history.victims)
+        self.choices = self._within(history.choices, MINUTE_SECONDS)
+        self.strikes = self._within(history.strikes, settings.strike_seconds)
+        self.legacies = {key: one for key, one in history.legacies.items() if remains(one, self.now) > 0}
+        self.paused_since = history.paused_since
+        self.empty = dict(history.empty)
+        self.seen = history.seen
+        self.verdicts: list[Verdict] = []
+        self._families: Mapping[Owner, Sequence[ContainerId]] | None = None
+
+    def _within(self, times: Mapping[_Key, tuple[float, ...]], seconds: float) -> dict[_Key, tuple[float, ...]]:
+        if not times:
+            return {}
+        recent = ((key, tuple(time for time in own if self.now - time < seconds)) for key, own in times.items())
+        return {key: own for key, own in recent if own}
+
+    def count(self, unit: Unit, members: tuple[Process, ...], cap: Cap, grants: Mapping[ContainerId, Grant]) -> Offence:
+        """A look at which the container is over its cap."""
+        former, owner = self.offences.get(unit), grants[unit.container].owner
+        if former is None:
+            offence = Offence.open(self.now, members, cap, owner, self._inherit(unit, owner))
+        else:
+            offence = former.over(self.now, members, cap, self.settings)
+        if self._families is None:
+            # Once a cycle: on a full node everybody may be over at once.
+            self._families = families(grants)
+        offence = self.offences[unit] = offence._replace(siblings=frozenset(self._families[owner]) - {unit.container})
+        return offence
+
+    def _inherit(self, unit: Unit, owner: Owner) -> float:
+        """What a container owes for one of its owner's that has gone before it came. The debt has one heir."""
+        legacy = self.legacies.get((owner, unit.device))
+        if legacy is None or unit.container in legacy.others:
+            return 0.0
+        del self.legacies[owner, unit.device]
+        return remains(legacy, self.now)
+
+    def pay(self, unit: Unit) -> None:
+        """A look at which an offender is within its cap."""
+        offence = self.offences[unit].calm(self.now, self.settings)
+        if offence is None:
+            del self.offences[unit]
+        else:
+            self.offences[unit] = offence
+
+    def forgive_all(self) -> None:
+        """Everybody's grace begins anew."""
+        self.offences = {
+            unit: offence.forgive(self.now, offence.cap, self.settings) for unit, offence in self.offences.items()
+        }
+
+    def bequeath(self, unit: Unit) -> None:
+        """The container is gone: what it owes is its owner's."""
+        offence = self.offences.pop(unit)
+        key = (offence.owner, unit.device)
+        self.legacies[key] = find_legacy(offence, self.legacies.get(key), self.now)
+
+    def is_taken(self, device: str) -> bool:
+        """Whether somebody is being ended on the device: whoever waits calmly, or does not die, keeps no other waiting."""
+        return any(victim.unit.device == device and self._is_pending(victim) for victim in self.victims.values())
+
+    def _is_pending(self, victim: Victim) -> bool:
+        offence = self.offences.get(victim.unit)
+        return victim.step is not Step.STUCK and (victim.step is Step.KILL_SENT or offence is None or not offence.is_calm)
+
+    def is_spent(self, room: Room) -> bool:
+        """Whether the namespace's budget for the device is used up for now."""
+        return len(self.choices.get(room, ())) >= self.settings.kills_per_minute
+
+    def served_at(self, room: Room) -> float:
+        """When a victim was last chosen there, within the last minute; 0 if none was."""
+        return max(self.choices.get(room, ()), default=0.0)
+
+    def choose(self, unit: Unit, owner: Owner) -> None:
+        """Note that a victim is chosen in this container."""
+        room = (owner.namespace, unit.device)
+        self.choices[room] = (*self.choices.get(room, ()), self.now)
+        self.strikes[owner] = (*self.strikes.get(owner, ()), self.now)
+
+    def close(self, grants: Mapping[ContainerId, Grant], places: Iterable[str]) -> History:
+        """What the next cycle needs to know: an offence of a container or on a device that is gone is soon forgotten."""
+        stale, known = self.settings.stale_seconds, frozenset(places) if self.offences else frozenset()
+        return History(
+            now=self.now,
+            offences={
+                unit: offence for unit, offence in self.offences.items()
+                if self.now - offence.known_at <= stale or (unit.container in grants and unit.device in known)
+            },
+            victims=self.victims,
+            choices=self.choices,
+            strikes=self.strikes,
+            legacies=self.legacies,
+            paused_since=self.paused_since,
+            empty=self.empty,
+            seen=self.seen,
+        )  # fmt: skip

@@ -1,0 +1,72 @@
+"""Pausing gpu-operator's GPU clients around a change that needs the GPU closed, and bringing them back in every way out.
+
+The former values are in the journal before the first label is touched, so a run that is killed leaves them to the next.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from gpushare_node.adapters.host.state_dir import FolderError, Journal
+from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.core.policy import Partitioner
+from gpushare_node.core.structs import replace
+from gpushare_node.reconcile.gpu_clients import PAUSED, mig_managers, running, to_pause, to_restore
+from gpushare_node.reconcile.run_context import Visit
+from gpushare_node.reporting.outcome import Halted, Lack
+from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.results import Status
+
+_LEAVE_SECONDS = 300.0
+"""How long clients may take to go: mig-manager's own patience."""
+
+
+@contextmanager
+def paused(visit: Visit, digest: str, *, is_needed: bool) -> Iterator[None]:
+    """Clients are away inside, and back after it. Halted with CLIENTS_RUNNING where they do not go."""
+    if not is_needed:
+        yield
+        return
+    try:
+        _pause(visit, digest)
+        yield
+    except BaseException:
+        # The API server may be what has failed; the journal knows, and the next run begins with it.
+        with suppress(ClusterError, FolderError):
+            restore(visit)
+        raise
+    restore(visit)
+
+
+def restore(visit: Visit) -> None:
+    """Bring back what was paused by this run or by one that was killed. ClusterError leaves it in the journal."""
+    journal = visit.site.folder.journal()
+    labels = to_restore(visit.cluster.node().labels, journal.paused if journal else {})
+    if labels:
+        visit.cluster.write_labels(labels)
+        visit.note("resume GPU clients", "node", Status.CHANGED, ", ".join(labels))
+    if journal is not None and journal.paused:
+        visit.site.folder.write_journal(replace(journal, paused={}))
+
+
+def recover(visit: Visit, partitioner: Partitioner) -> None:
+    """Restore after a crash. Where mig-manager runs or partitions, the pause is its own."""
+    if partitioner is Partitioner.GPUSHARE and not mig_managers(visit.cluster.pods()):
+        restore(visit)
+
+
+def _pause(visit: Visit, digest: str) -> None:
+    labels = to_pause(visit.cluster.node().labels)
+    if labels:
+        folder = visit.site.folder
+        journal = folder.journal() or Journal(policy_digest=digest, boot_id=visit.site.boot_id)
+        folder.write_journal(replace(journal, paused={**journal.paused, **labels}))
+        visit.cluster.write_labels(dict.fromkeys(labels, PAUSED))
+        visit.note("pause GPU clients", "node", Status.CHANGED, ", ".join(labels))
+    lack = visit.wait(lambda: _find_running(visit), _LEAVE_SECONDS)
+    if lack is not None:
+        raise Halted(lack.reason, lack.message, is_kept=True)
+
+
+def _find_running(visit: Visit) -> Lack | None:
+    pods = running(visit.cluster.pods())
+    return Lack(reason=Reason.CLIENTS_RUNNING, message=f"still on the node: {', '.join(pods)}") if pods else None

@@ -1,0 +1,61 @@
+"""Evictions: which pods can be moved away, asking for it, and whose controller only brings another one in their place."""
+
+from collections.abc import Iterable
+
+from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, Eviction
+from gpushare_node.core.structs import Struct, field
+from gpushare_node.reconcile.usage import Holder
+from gpushare_node.reporting.results import Result, Status
+
+
+class Evictions(Struct, frozen=False):
+    """The evictions of one run on its node. They end when the pods that were there at first have been moved.
+
+    A pod that tolerates our taint, as a DaemonSet's may, is followed by the next: to evict that one as well changes nothing.
+    """
+
+    _first: frozenset[str] | None = None
+    _moved: set[str] = field(default_factory=set)
+    """Controllers of which a pod was evicted."""
+    _told: set[str] = field(default_factory=set)
+
+    def ask(self, cluster: Cluster, holders: Iterable[Holder], platform: frozenset[str] | None) -> list[Result]:
+        """Ask for each that can be moved. A disruption budget may refuse: asked again at the next look. What is to be told."""
+        found = tuple(holders)
+        if self._first is None:
+            self._first = frozenset(holder.pod_uid for holder in found)
+        return [said for holder in found if self.can_move(holder, platform) for said in self._evict(cluster, holder)]
+
+    def can_move(self, holder: Holder, platform: frozenset[str] | None) -> bool:
+        """Whether an eviction makes room. The pods of these namespaces stay, and all where they are not known."""
+        if holder.pod is None or platform is None or holder.pod.namespace in platform:
+            return False
+        return not self._is_successor(holder)
+
+    def tell_successors(self, holders: Iterable[Holder]) -> str:
+        """Who brings pods back, as the end of a sentence; empty for nobody."""
+        owners = sorted({holder.pod.controller for holder in holders if holder.pod is not None and self._is_successor(holder)})
+        return f"; not evicted again, for {', '.join(owners)} brings it back" if owners else ""
+
+    def _is_successor(self, holder: Holder) -> bool:
+        return self._first is not None and holder.pod_uid not in self._first and _controller(holder) in self._moved
+
+    def _evict(self, cluster: Cluster, holder: Holder) -> list[Result]:
+        if holder.pod is None or holder.pod.is_terminating:
+            return []
+        try:
+            answer = cluster.evict(holder.pod)
+        except ClusterError as error:
+            return [Result(step="evict", target=holder.name, status=Status.FAILED, detail=str(error))]
+        if answer not in (Eviction.EVICTED, Eviction.FORBIDDEN) or holder.pod_uid in self._told:
+            return []
+        self._told.add(holder.pod_uid)
+        if answer is Eviction.FORBIDDEN:
+            return [Result(step="evict", target=holder.name, status=Status.FAILED, detail="the runtime may not end it")]
+        if holder.pod.controller:
+            self._moved.add(_controller(holder))
+        return [Result(step="evict", target=holder.name, status=Status.CHANGED, detail="it holds a GPU that is to be changed")]
+
+
+def _controller(holder: Holder) -> str:
+    return "" if holder.pod is None else f"{holder.pod.namespace}/{holder.pod.controller}"

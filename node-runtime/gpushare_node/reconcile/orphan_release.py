@@ -1,0 +1,48 @@
+"""Releasing a node of which the pool is gone, or by hand: exclusive again, and nothing of this project left on it.
+
+There is no policy but the one that the folder remembers. Where that is lost, the GPUs are taken for what they say they are.
+"""
+
+from gpushare_node.adapters.kube.cluster import POOL_LABEL
+from gpushare_node.core.policy import Partitioner
+from gpushare_node.reconcile.active_pool import find_owner
+from gpushare_node.reconcile.client_pause import restore
+from gpushare_node.reconcile.gpu_clients import mig_managers
+from gpushare_node.reconcile.release_node import leave
+from gpushare_node.reconcile.retry import repeat
+from gpushare_node.reconcile.retry_request import heed_retry
+from gpushare_node.reconcile.rollout_slot import Pace
+from gpushare_node.reconcile.run_context import Site, Visit
+from gpushare_node.reporting.outcome import Halted, Outcome
+from gpushare_node.reporting.reasons import Reason
+
+
+def run(site: Site, *, hold: bool = False) -> Outcome:
+    """Release the node. With `hold`, tenants are waited for until they have gone, and it stays when all is done.
+
+    A pool of which the pod is still on the node has it: its own runtime releases it. Errors as `loop.run`.
+    """
+    visit = Visit(site=site, pace=Pace(site.cluster, site.clock))
+    return repeat(visit, lambda: _attempt(visit), hold=hold)
+
+
+def _attempt(visit: Visit) -> Outcome:
+    former = visit.enforced = visit.former()
+    if visit.site.cluster is None:
+        return leave(visit, former, "")
+    node, pods = visit.cluster.node(), visit.cluster.pods()
+    heed_retry(visit, node)
+    pool = node.labels.get(POOL_LABEL)
+    if pool is None:
+        visit.let_go()
+        return Outcome(reason=Reason.RELEASED, message=Reason.RELEASED.value.means)
+    managers = mig_managers(pods)
+    is_ours = former is None or former.partitioner is Partitioner.GPUSHARE
+    if is_ours and managers:
+        raise Halted(Reason.MIG_MANAGER_PRESENT, f"on the node: {', '.join(managers)}")
+    owner = find_owner(node.labels, pods, "")
+    if owner is not None:
+        raise Halted(Reason.WAITING_FOR_POOL, f"pool {owner} has the node: its label and its pod are there")
+    if is_ours:
+        restore(visit)
+    return leave(visit, former, pool or "")

@@ -1,0 +1,122 @@
+"""The closed loop on a node: from the policy to a node that offers what the plan promises, or a reason why not.
+
+lock, refuse, leave or wait for another pool, driver, look, turn, taint, busy, pause, change, labels, plugin, untaint. Every
+way out leaves GPU clients running and the journal telling how far it came; a new run begins with what stands then.
+"""
+
+
+from gpushare_node.adapters.host.kubelet import CheckpointError
+from gpushare_node.adapters.kube.cluster import RELEASED_ANNOTATION, REPARTITIONING_TAINT, ClusterError, NodeView
+from gpushare_node.core.policy import Partitioner
+from gpushare_node.core.structs import replace
+from gpushare_node.gpus.advertised import find_lack, promised
+from gpushare_node.reconcile.active_pool import find_owner, is_leaving
+from gpushare_node.reconcile.client_pause import restore
+from gpushare_node.reconcile.converge import bring
+from gpushare_node.reconcile.desired_policy import Goal
+from gpushare_node.reconcile.gpu_clients import mig_managers
+from gpushare_node.reconcile.release_node import leave
+from gpushare_node.reconcile.retry import repeat
+from gpushare_node.reconcile.retry_request import heed_retry
+from gpushare_node.reconcile.rollout_slot import Pace
+from gpushare_node.reconcile.run_context import Site, Visit
+from gpushare_node.reporting.outcome import Halted, Outcome
+from gpushare_node.reporting.reasons import Reason
+
+
+def run(site: Site, goal: Goal, *, hold: bool = False) -> Outcome:
+    """Bring the node to the goal, or say why it is not there.
+
+    With `hold`, a reason that may pass is waited for, with the policy in force enforced meanwhile; without, it is returned.
+    FolderError where another runtime is at work; Stopped when the program is asked to end: what must not stay is put right
+    on the way out, and the journal has the rest.
+    """
+    # A run that does not stay cannot come back later: it waits for tenants at once.
+    drains_at = None if hold else site.clock.now()
+    visit = Visit(site=site, pace=Pace(site.cluster, site.clock), digest=goal.digest, drains_at=drains_at)
+    return repeat(visit, lambda: _attempt(visit, goal), hold=hold)
+
+
+def _attempt(visit: Visit, goal: Goal) -> Outcome:
+    if visit.site.cluster is None:
+        return bring(visit, goal, None)
+    visit.enforced = visit.former()
+    try:
+        node = visit.site.cluster.node()
+    except ClusterError as error:
+        return _bring_offline(visit, goal, error)
+    return _visit_node(visit, goal, node)
+
+
+def _visit_node(visit: Visit, goal: Goal, node: NodeView) -> Outcome:
+    """What the node is to us comes first: ours, somebody else's, or to be left."""
+    heed_retry(visit, node)
+    pods = visit.cluster.pods()
+    policy = goal.policy
+    managers = mig_managers(pods)
+    if policy.partitioner is Partitioner.GPUSHARE and not managers:
+        restore(visit)
+    if _may_have_turn(visit, node) and visit.pace.find():
+        # A run before this one was stopped, or failed: what it waited for is waited for, and its turn given back at the end.
+        visit.drains_at = visit.site.clock.now()
+    if is_leaving(node, is_selected=visit.cluster.selects(node)):
+        # What stands is the former policy's; how tenants are treated is the pool's word of today.
+        former = visit.former() or policy
+        keeper = former.pool if former.pool != policy.pool else None
+        return leave(visit, replace(former, rollout=policy.rollout), policy.pool, keeper=keeper, may_stay=True)
+    if policy.partitioner is Partitioner.GPUSHARE and managers:
+        raise Halted(Reason.MIG_MANAGER_PRESENT, f"on the node: {', '.join(managers)}")
+    owner = find_owner(node.labels, pods, policy.pool)
+    if owner is not None:
+        raise Halted(Reason.WAITING_FOR_POOL, f"pool {owner} has the node: its label and its pod are there")
+    if RELEASED_ANNOTATION in node.annotations:
+        visit.cluster.annotate({RELEASED_ANNOTATION: None})
+    return bring(visit, goal, node)
+
+
+def _may_have_turn(visit: Visit, node: NodeView) -> bool:
+    """Whether a run before this one can have left a turn. One that failed keeps it, though the former layout is offered."""
+    journal = visit.site.folder.journal()
+    has_failed = journal is not None and journal.attempts > 0
+    return has_failed or any(taint.key == REPARTITIONING_TAINT for taint in node.taints)
+
+
+def _bring_offline(visit: Visit, goal: Goal, error: ClusterError) -> Outcome:
+    """Without an answer of the API server: hardware goes on to what was begun or was in force; the rest follows later.
+
+    A new policy needs a turn and the taint first, so it waits. Whoever holds devices in kubelet's checkpoint counts as there.
+    """
+    folder = visit.site.folder
+    journal = folder.journal()
+    is_in_force = folder.policy() == goal.text
+    is_begun = journal is not None and journal.is_changing and journal.policy_digest == goal.digest
+    if not is_in_force and not is_begun:
+        raise Halted(Reason.PARTITIONING, f"a new policy waits for the API server: {error}")
+    visit.rest()
+    site = replace(visit.site, cluster=None)
+    alone = Visit(site=site, pace=Pace(None, site.clock), enforced=visit.enforced, results=visit.results, is_offline=True)
+    alone.is_patient = False
+    try:
+        outcome = bring(alone, goal, None)
+    finally:
+        alone.rest()
+    if not outcome.is_usable:
+        return outcome
+    if not is_in_force or not _is_registered(alone, goal):
+        text = f"the layout stands; labels wait for the API server: {error}"
+        return Outcome(reason=Reason.WAITING_FOR_PLUGIN, message=text)
+    return replace(outcome, message=f"{outcome.message} Labels were not looked at: {error}")
+
+
+def _is_registered(visit: Visit, goal: Goal) -> bool:
+    """Whether kubelet knows the devices that stand, as far as can be told without the API server."""
+    hardware = visit.site.open_hardware(goal.digest)
+    try:
+        devices = hardware.devices(hardware.look(goal.policy, frozenset()))
+        registered = visit.site.read_checkpoint().registered
+    except CheckpointError:
+        return False
+    finally:
+        hardware.close()
+    wanted = promised(goal.policy)
+    return find_lack(wanted, devices, registered, wanted) is None

@@ -1,0 +1,165 @@
+"""Who is in the way of a change: pods that hold devices, and processes; and which resources a new label takes away. Pure.
+
+A device is in use by a process on it *or* by a pod that has not ended and to which kubelet gave it: a pod that sleeps now
+would wake up with a UUID that is dead for ever.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from gpushare_node.adapters.host.kubelet import NO_CHECKPOINT, Checkpoint, is_gpu_resource
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PodView
+from gpushare_node.adapters.nvml.driver import Survey
+from gpushare_node.core.policy import Mode, Policy
+from gpushare_node.core.structs import Struct
+from gpushare_node.gpus.advertised import UUIDS, offered
+from gpushare_node.gpus.view import Sight
+from gpushare_node.partition.plan import GpuPlan
+
+_MOST_NAMED = 5
+_ANY, _UNTOLD = "any", "untold"
+_UNKNOWN = {
+    _ANY: f"{NO_CHECKPOINT}, and whoever asks for some may hold any",
+    _UNTOLD: "a pod that runs and asks for GPUs is not in kubelet's checkpoint, and may hold any",
+}
+"""The device of a pod of which it is not known what it holds, and why: no UUID, and so in the way of every GPU."""
+
+
+class Holder(Struct):
+    """A pod that holds devices. `pod` None: the API server could not be asked which pod it is, or whether it has ended."""
+
+    pod_uid: str
+    pod: PodView | None
+    devices: frozenset[str]
+    resources: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"pod uid {self.pod_uid}" if self.pod is None else f"pod {self.pod.namespace}/{self.pod.name}"
+
+    def may_hold(self, devices: Collection[str]) -> bool:
+        """Whether it holds one of these. An id that is no UUID, as some plugins' are, may be any device."""
+        return bool(devices) and not all(one.startswith(UUIDS) and one not in devices for one in self.devices)
+
+
+def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tuple[Holder, ...]:
+    """The pods that hold devices. The checkpoint must have been read before the pods: then no new pod is missed.
+
+    With pods unknown (None) every allocation counts; else those of pods that are gone or have ended do not: kubelet leaves
+    them standing. Of nvidia.com/ only GPUs count, not the devices of network plugins.
+
+    A node that is new has no checkpoint, and no pod that asks. A kubelet whose folder was emptied has none either until a
+    plugin registers anew, and its pods run on: from then on there is one that does not know of them.
+    """
+    if not checkpoint.is_there:
+        return _find_asking(pods or (), _ANY)
+    known = {uid: pod for pod in pods or () for uid in pod.uids}
+    found: dict[str, Holder] = {}
+    for one in checkpoint.allocations:
+        pod = known.get(one.pod_uid)
+        if not is_gpu_resource(one.resource) or (pods is not None and (pod is None or pod.has_ended)):
+            continue
+        before = found.get(one.pod_uid)
+        found[one.pod_uid] = Holder(
+            pod_uid=one.pod_uid,
+            pod=pod,
+            devices=(before.devices if before else frozenset()) | set(one.devices),
+            resources=(before.resources if before else frozenset()) | {one.resource},
+        )
+    untold = (pod for pod in pods or () if pod.phase == "Running" and found.keys().isdisjoint(pod.uids))
+    return (*found.values(), *_find_asking(untold, _UNTOLD))
+
+
+def _find_asking(pods: Iterable[PodView], device: str) -> tuple[Holder, ...]:
+    """Those who ask for GPUs, as holders of such a device."""
+    asking = ((pod, frozenset(filter(is_gpu_resource, pod.resources))) for pod in pods if not pod.has_ended)
+    return tuple(
+        Holder(pod_uid=pod.uids[0], pod=pod, devices=frozenset({device}), resources=resources)
+        for pod, resources in asking if resources
+    )  # fmt: skip
+
+
+def find_allocated(holders: Iterable[Holder]) -> frozenset[str]:
+    """The UUIDs that pods hold."""
+    return frozenset(device for holder in holders for device in holder.devices)
+
+
+class Obstacle(Struct):
+    """Who is in the way: holders, processes by pid on the GPUs, and a sentence that names both.
+
+    `devices` are those that nobody may hold, `resources` those whose holders a new label disturbs.
+    """
+
+    holders: tuple[Holder, ...]
+    message: str
+    devices: frozenset[str]
+    resources: frozenset[str]
+
+    def is_left_by(self, holders: Iterable[Holder]) -> bool:
+        """Whether pods were in the way, and none of these is."""
+        return bool(self.holders) and not _in_the_way(holders, self.devices, self.resources)
+
+
+def find_obstacle(sight: Sight, holders: Sequence[Holder], disturbed: Collection[str]) -> Obstacle | None:
+    """Who is in the way of what is planned, and of the resources that a new label takes away; None: nobody.
+
+    An MPS server is in nobody's way: it ends when its daemon learns of the new label, which `servers` sees to.
+    """
+    by_uuid = {survey.uuid: survey for survey in sight.surveys}
+    blocked = [gpu for gpu in sight.plan.gpus if gpu.uuid in sight.blocked]
+    disturbing = [gpu for gpu in sight.plan.gpus if gpu.needs_idle or gpu.needs_idle_gpu]
+    devices = frozenset(uuid for gpu in disturbing for uuid in _affected(gpu, by_uuid.get(gpu.uuid))) | sight.compute_modes
+    held = _in_the_way(holders, devices, disturbed)
+    if not held and not blocked:
+        return None
+    processes = [f"process {pid} on GPU {gpu.index}" for gpu in blocked for pid in _pids(gpu, by_uuid.get(gpu.uuid))]
+    names = [*(holder.name for holder in held), *([] if held else processes)]
+    text = _listing(names) or f"GPU {', '.join(str(gpu.index) for gpu in blocked)} is in use"
+    text += "".join(f"; {why}" for device, why in _UNKNOWN.items() if any(device in holder.devices for holder in held))
+    return Obstacle(holders=held, message=text, devices=devices, resources=frozenset(disturbed))
+
+
+def _in_the_way(holders: Iterable[Holder], devices: Collection[str], resources: Collection[str]) -> tuple[Holder, ...]:
+    return tuple(one for one in holders if one.may_hold(devices) or not one.resources.isdisjoint(resources))
+
+
+def _affected(gpu: GpuPlan, survey: Survey | None) -> tuple[str, ...]:
+    """The UUIDs that die with the plan of a GPU: those of the instances that go, or of all."""
+    if survey is None or survey.mig is None:
+        return (gpu.uuid,)
+    gone = {instance.gi_id for instance in gpu.needs_idle}
+    instances = [one for one in survey.mig.instances if gpu.needs_idle_gpu or one.gi_id in gone]
+    return (gpu.uuid, *(compute.uuid for one in instances for compute in one.compute if compute.uuid is not None))
+
+
+def _pids(gpu: GpuPlan, survey: Survey | None) -> list[int]:
+    """Those on the instances that go, and those of which the instance is unknown; of the whole GPU where its mode changes."""
+    gone = {instance.gi_id for instance in gpu.needs_idle}
+    pids = survey.pids if survey is not None else ()
+    return sorted({pid for gi_id, pid in pids if gpu.needs_idle_gpu or gi_id is None or gi_id in gone})
+
+
+def _listing(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
+def find_disturbed(
+    former: Policy | None, policy: Policy, labels: Mapping[str, str], allocatable: Mapping[str, int]
+) -> frozenset[str]:
+    """The resources whose holders suffer from the label alone: a name that goes, fewer replicas, anything about MPS.
+
+    Without a former policy of ours, what the node offers now tells. A label that is there already disturbs nobody any more.
+    """
+    if policy.profile and labels.get(PLUGIN_LABEL, "")[:-2] == policy.profile:
+        return frozenset()
+    now = dict(policy.resources)
+    if former is None:
+        return frozenset(name for name, count in offered(allocatable).items() if now.get(name, 0) < count)
+    if former.profile == policy.profile:
+        return frozenset()
+    if Mode.MPS in (former.mode, policy.mode):
+        # The control daemon starts anew with its config and takes every client with it.
+        return frozenset(name for name, _ in former.resources)
+    replicas = {(share.resource, share.profile): share.replicas for share in policy.shares}
+    return frozenset(one.resource for one in former.shares if replicas.get((one.resource, one.profile), 0) < one.replicas)

@@ -1,0 +1,115 @@
+"""Sentences: what tenants and operators read when a container is over its cap. Text only; tells nobody itself.
+
+Every sentence has the use and the cap, since when, and what happens next.
+"""
+
+from datetime import UTC, datetime
+from typing import assert_never
+
+from gpushare_node.guard.inputs import Cap
+from gpushare_node.guard.verdicts import Facts, Next
+
+_MIB = 1 << 20
+
+
+def over_cap(facts: Facts, container: str) -> str:
+    """The warning: how much of how much since when, and what comes if nothing changes."""
+    return _mark(facts, f"{_use(facts, container)}. {_what_next(facts)}")
+
+
+def ended(facts: Facts, container: str, pids: tuple[int, ...], signal: str) -> str:
+    """A step was taken: who was sent what, and what follows."""
+    who = _who(pids)
+    done = f"{who} would have been sent {signal}" if facts.dry_run else f"{who} has been sent {signal}"
+    return _mark(facts, f"{_use(facts, container)}: {done}. {_what_next(facts)}")
+
+
+def would_evict(facts: Facts, container: str) -> str:
+    """The pod would be evicted; said in a dry run."""
+    return _mark(facts, f"{_use(facts, container)}: its pod would be evicted.")
+
+
+def evicted(facts: Facts, container: str, *, is_forced: bool) -> str:
+    """The API server has agreed. `is_forced`: nobody asked the pod's disruption budget any more."""
+    how = "deleted, since its eviction was refused so often" if is_forced else "evicted"
+    return f"{_use(facts, container)}: its pod has been {how}."
+
+
+def not_evicted(facts: Facts, container: str, *, why: str) -> str:
+    """The API server has not agreed."""
+    return (
+        f"{_use(facts, container)}, but its pod could not be evicted: {why}. This is tried again; "
+        "refusals end with the pod's deletion, or with its processes killed (SIGKILL)."
+    )
+
+
+def not_ended(facts: Facts, container: str, pids: tuple[int, ...], why: str) -> str:
+    """A step that could not be taken."""
+    return _mark(facts, f"{_use(facts, container)}, but {_who(pids)} could not be ended: {why}.")
+
+
+def exempt(cap: Cap, device: str, container: str) -> str:
+    """A container that ran before there was a cap is told of it."""
+    return f"Container {container} may use {size(cap.bytes)} of {device}. {_exemption(cap)}"
+
+
+def size(amount_bytes: int) -> str:
+    """Bytes as people compare them with a cap: whole MiB, rounded up, so that what is over its cap never reads as equal."""
+    return f"{-(-amount_bytes // _MIB)} MiB"
+
+
+def _use(facts: Facts, container: str) -> str:
+    tolerance = f" (and {size(facts.cap.tolerance_bytes)} of tolerance)" if facts.cap.tolerance_bytes else ""
+    return (
+        f"Container {container} uses {size(facts.used_bytes)} of the {size(facts.cap.bytes)}{tolerance} that it may use "
+        f"of {facts.unit.device}, {'on and off ' if facts.has_paused else ''}for {_seconds(facts.since_seconds)}"
+    )
+
+
+def _what_next(facts: Facts) -> str:
+    if facts.next is Next.NOTHING:
+        return _exemption(facts.cap) or "Nothing further is done."
+    return f"{_step(facts.next)} {_when(facts.next_seconds)} unless it frees memory."
+
+
+def _exemption(cap: Cap) -> str:
+    """Why and how long nothing follows; empty where something does."""
+    if cap.exemption is None:
+        return ""
+    until = cap.exemption.until
+    if until is None:
+        return "It was started before there was a cap, so nothing is done as long as it runs."
+    date = datetime.fromtimestamp(until, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"It was started before there was a cap, so nothing is done until {date}; from then on the cap is enforced."
+
+
+def _step(following: Next) -> str:
+    match following:
+        case Next.NOTHING:
+            return ""
+        case Next.TERMINATE:
+            return "Its largest GPU process will be asked to end (SIGTERM)"
+        case Next.TERMINATE_CLIENT:
+            return "MPS will be told to end its client"
+        case Next.KILL:
+            return "What is left of it will be killed (SIGKILL)"
+        case Next.EVICT:
+            return "Its pod's eviction will be asked for"
+        case _:
+            assert_never(following)
+
+
+def _when(seconds: float | None) -> str:
+    return "at once" if not seconds else f"in {_seconds(seconds)}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f} s"
+
+
+def _who(pids: tuple[int, ...]) -> str:
+    return f"process {pids[0]}" if len(pids) == 1 else f"each of its {len(pids)} processes"
+
+
+def _mark(facts: Facts, text: str) -> str:
+    return f"Dry run: {text}" if facts.dry_run else text

@@ -1,0 +1,36 @@
+"""How a run on a node ends, and how a step says that it cannot go on. Values only."""
+
+
+from gpushare_node.core.structs import Struct
+from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.results import Result
+
+
+class Lack(Struct):
+    """Why something is not so yet. `is_stale`: the device plugin must enumerate again."""
+
+    reason: Reason
+    message: str
+    is_stale: bool = False
+
+
+class Outcome(Struct):
+    """The end of a run. `is_usable`: the node offers what it can and caps may be enforced under the new policy.
+
+    A node without one of its GPUs is usable, and its reason says what is missing.
+    """
+
+    reason: Reason
+    message: str
+    results: tuple[Result, ...] = ()
+    is_usable: bool = False
+
+
+class Halted(Exception):  # noqa: N818 - no error: a state of the node that may pass
+    """The run cannot go on now. `is_kept`: nothing was changed; what stood before stands."""
+
+    def __init__(self, reason: Reason, message: str, *, is_kept: bool = False) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.is_kept = is_kept

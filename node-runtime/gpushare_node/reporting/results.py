@@ -1,0 +1,31 @@
+"""What a command did, step by step, in Ansible's manner. Values only; `cli.recap` prints them."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from gpushare_node.core.structs import Struct
+
+
+class Status(StrEnum):
+    """OK: it was so already. CHANGED: it is so now; with `--check`, it would be. SKIPPED: not done, and why is said."""
+
+    OK = "ok"
+    CHANGED = "changed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class Result(Struct):
+    """One step. `target` is `GPU 3` or `node`; `before` and `after` are for `--diff`, lines of text."""
+
+    step: str
+    target: str
+    status: Status
+    detail: str = ""
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+def is_failed(results: Iterable[Result]) -> bool:
+    """Whether any step failed."""
+    return any(result.status is Status.FAILED for result in results)

@@ -6,7 +6,7 @@ was half of a node's start (docs/decisions.md).
 """
 
 from collections.abc import Callable, Mapping
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 _REQUIRED: Any = object()
@@ -30,8 +30,8 @@ class Struct:
     _fields: ClassVar[Mapping[str, _Field]] = {}
     _defaults: ClassVar[Mapping[str, Any]] = {}
     _factories: ClassVar[Mapping[str, Callable[[], Any]]] = {}
-    _content: "ClassVar[attrgetter[Any]]" = attrgetter("__class__")
-    """What makes two structs equal: class and fields."""
+    _content: "ClassVar[Callable[[Mapping[str, Any]], object]]" = len
+    """What makes two structs of a class equal, out of their fields by name."""
 
     def __init_subclass__(cls, *, frozen: bool = True) -> None:
         given = {name: cls.__dict__.get(name, _REQUIRED) for name in cls.__annotations__}
@@ -39,21 +39,22 @@ class Struct:
         cls._fields = {**cls._fields, **own}
         cls._defaults = {name: one.default for name, one in cls._fields.items() if one.default is not _REQUIRED}
         cls._factories = {name: one.default_factory for name, one in cls._fields.items() if one.default_factory}
-        cls._content = attrgetter("__class__", *(name for name, one in cls._fields.items() if one.compare))
+        compared = [name for name, one in cls._fields.items() if one.compare]
+        cls._content = staticmethod(itemgetter(*compared) if compared else len)
         if not frozen:
             cls.__setattr__ = object.__setattr__  # type: ignore[assignment, method-assign]
             cls.__delattr__ = object.__delattr__  # type: ignore[method-assign]
             cls.__hash__ = None  # type: ignore[assignment]
 
     def __init__(self, **values: Any) -> None:
-        own = self.__dict__
-        own.update(self._defaults)
-        own.update(values)
-        for name, make in self._factories.items():
-            if name not in values:
-                own[name] = make()
-        if own.keys() != self._fields.keys():
-            raise TypeError(f"{type(self).__name__} wants {', '.join(self._fields)}; given were {', '.join(values)}")
+        if values.keys() != self._fields.keys():
+            made = {name: make() for name, make in self._factories.items() if name not in values}
+            whole = {**self._defaults, **made, **values}
+            if whole.keys() != self._fields.keys():
+                raise TypeError(f"{type(self).__name__} wants {', '.join(self._fields)}; given were {', '.join(values)}")
+            values = whole
+        # The arguments become the fields as they are: a copy, or setting one after another, would cost as much again.
+        object.__setattr__(self, "__dict__", values)
         self.__post_init__()
 
     def __post_init__(self) -> None:
@@ -66,10 +67,10 @@ class Struct:
         raise AttributeError(f"{type(self).__name__}.{name}: a struct does not change")
 
     def __eq__(self, other: object) -> bool:
-        return self._content(self) == self._content(other) if type(other) is type(self) else NotImplemented
+        return self._content(self.__dict__) == self._content(other.__dict__) if type(other) is type(self) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._content(self))
+        return hash(self._content(self.__dict__))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={self.__dict__[name]!r}' for name in self._fields)})"

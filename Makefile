@@ -9,7 +9,7 @@ DEMO    = examples/01-heterogeneous
 # For the command line alone: some systems have an environment variable NAME.
 NAME    =
 ARGS    =
-CLUSTER = $(BIN)/python -m tests.cluster $(if $(NAME),--name $(NAME))
+CLUSTER = $(BIN)/python -m tests.e2e.cluster $(if $(NAME),--name $(NAME))
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # A cold `gpushare` without bytecode takes twice as long.
@@ -39,7 +39,7 @@ $(READY): pyproject.toml node-runtime/pyproject.toml
 demo: $(READY)  ## install, compile a heterogeneous cluster, draw its GPUs, render the chart with Helm
 	$(BIN)/gpushare compile $(DEMO)/intent.yaml -o build/demo
 	$(BIN)/gpushare show $(DEMO)/intent.yaml
-	$(BIN)/python -m tests.tools.helm template gpushare build/demo/chart --namespace gpu-system > build/demo-rendered.yaml
+	$(BIN)/python -m tests.support.helm template gpushare build/demo/chart --namespace gpu-system > build/demo-rendered.yaml
 	@grep -c '^kind:' build/demo-rendered.yaml | sed 's/$$/ objects rendered by Helm in build\/demo-rendered.yaml/'
 
 test: $(READY) lint  ## every suite that this machine can run, and what is left out and why
@@ -54,7 +54,7 @@ lint: $(READY)  ## ruff, mypy, yamllint
 	$(BIN)/yamllint --strict .
 
 golden: $(READY)  ## compile every example anew: the one way to change expected output
-	$(BIN)/python -m tests.golden.update
+	$(BIN)/python -m tests.compiler.golden.update
 
 upstream: $(READY)  ## what NVIDIA's charts make of their values, from NVIDIA=FOLDER with the charts, into profiles/upstream
 	$(BIN)/python -m tests.nvidia.update

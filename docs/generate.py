@@ -4,7 +4,8 @@ import re
 import sys
 from pathlib import Path
 
-from gpushare import catalog, facts, resources
+from gpushare.catalog import cards, facts
+from gpushare.core import resources
 from gpushare_node.reporting.reasons import CONDITION, Reason
 
 DOCS = Path(__file__).parent
@@ -29,7 +30,7 @@ def findings_page() -> str:
 def cards_page() -> str:
     """Every card with what matters for sharing; a question mark where a fact is not confirmed."""
     rows = []
-    for card in map(catalog.load, catalog.ids()):
+    for card in map(cards.load, cards.ids()):
         memory = "unknown" if card.memory_mib is None else f"{card.memory_mib} MiB"
         profiles = ", ".join(profile.name for profile in card.mig.profiles if not profile.has_attributes) if card.mig else "—"
         doubt = ", ".join(card.unconfirmed) or "—"
@@ -67,7 +68,7 @@ def failures_page() -> str:
 def numbered_tests() -> dict[int, list[str]]:
     """The tests of each number, each file with its tests. A name may carry several: `test_44_45_scrambled_rows_…`."""
     found: dict[int, list[str]] = {}
-    for path in sorted(path for room in ("node", "image", "cluster") for path in (TESTS / room).glob("test_*.py")):
+    for path in sorted(path for room in ("node", "e2e") for path in (TESTS / room).rglob("test_*.py")):
         tests = re.findall(r"^def (test_(?:case_)?((?:\d{1,3}_)+)[a-z]\w*)", path.read_text(), re.MULTILINE)
         for number in sorted({int(number) for _, numbers in tests for number in numbers.split("_") if number}):
             named = [f"`{name}`" for name, numbers in tests if str(number) in [one.lstrip("0") for one in numbers.split("_")]]

@@ -13,11 +13,12 @@ from tests import run
 from tests.bench import api_load, cluster_loop, hostile, intents, node_boot, node_enforce, node_guard, node_plan, solver
 from tests.bench.operator_sized_chart import write_chart
 from tests.nvidia import charts
-from tests.tools import helm
-from tests.tools.clone import copy_to
+from tests.support import helm
+from tests.support.clone import copy_to
+from tests.support.paths import ROOT
 
 ROUNDS = 15
-DEMO = Path(__file__).parents[2] / "examples" / "01-heterogeneous"
+DEMO = ROOT / "examples" / "01-heterogeneous"
 READ = "import sys, yaml; yaml.load(open(sys.argv[1], 'rb'), yaml.CSafeLoader)"
 
 

@@ -1,6 +1,6 @@
 """What the runtime asks of the API server: requests, watch events and bytes for each node, measured on a real API server.
 
-Nodes are simulated by `tests.scale.load`, which says what is real. `python -m tests.bench.api_load 1000`: one size alone.
+Nodes are simulated by `tests.e2e.scale.load`, which says what is real. `python -m tests.bench.api_load 1000`: one size alone.
 """
 
 import json
@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.cluster import Cluster
-from tests.scale.rollout import bundles, control_plane, inside, installed
+from tests.e2e.cluster.cluster import Cluster
+from tests.e2e.scale.rollout import bundles, control_plane, inside, installed
 
 SIZES = {200: (12.0, 12.0), 1000: (3.0, 3.0)}
 """Nodes, and how much faster than the server's own time passes, at rest and queued: as fast as two cores keep up with."""
@@ -28,7 +28,7 @@ def measure(cluster: Cluster, nodes: int, folder: Path) -> dict[str, Any]:
     with installed(cluster, former):
         rest, queue = SIZES.get(nodes, SIZES[1000])
         options = ("--nodes", nodes, "--rest-speed", rest, "--queue-speed", queue)
-        process = inside(cluster, "tests.scale.load", *options, former, new)
+        process = inside(cluster, "tests.e2e.scale.load", *options, former, new)
         assert process.stdin is not None
         assert process.stdout is not None
         for line in process.stdout:

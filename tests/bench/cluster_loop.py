@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.cluster.bundles import NAMESPACE
-from tests.cluster.lab import CONDITION, Lab, intent
-from tests.tools import helm
+from tests.e2e.cluster.bundles import NAMESPACE
+from tests.e2e.cluster.cluster_fixture import CONDITION, Lab, intent
+from tests.support import helm
 
 ROUNDS = 5
 BY_HAND = "1 to 2 minutes are reported for relabelling by hand"

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from tests.cli.test_hostile import HOSTILE, checked, pools
+from tests.compiler.cli.test_hostile import HOSTILE, checked, pools
 
 
 def main() -> None:

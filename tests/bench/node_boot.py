@@ -7,8 +7,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.node.silicon import Silicon
-from tests.rendering import compiled
+from tests.compiler.render import compiled
+from tests.support.fake_nvml import Silicon
 
 GPUS = 8
 ROUNDS = 15

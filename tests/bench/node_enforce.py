@@ -44,9 +44,9 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         # Not at the top: the parent only starts this and must not load a fake NVML.
-        from tests.node import enforcement
-        from tests.node.silicon import Silicon
-        from tests.node.victims import Ward, systemd_path
+        from tests.node.enforce import enforcement
+        from tests.support.fake_nvml import Silicon
+        from tests.support.process_fixtures import Ward, systemd_path
 
         os.environ["GPUSHARE_SILICON"] = ""
         self.silicon = Silicon.make(folder)

@@ -8,9 +8,9 @@ from gpushare_node.core.policy import Policy
 from gpushare_node.partition import plan
 from gpushare_node.partition.operations import DestroyInstance
 from gpushare_node.partition.state import State
-from tests.node import hardware
-from tests.node.pairs import Deck, Pair
-from tests.solver import known_cards
+from tests.compiler.mig import known_cards
+from tests.node.partition import builders
+from tests.node.partition.layout_pairs import Deck, Pair
 
 ROUNDS = 21
 GPUS = 16
@@ -18,8 +18,8 @@ GPUS = 16
 
 def node_of(pairs: list[Pair]) -> tuple[State, Policy]:
     """A node with a GPU for each pair."""
-    gpus = [hardware.gpu(pair.state.gpus[0].mig, index) for index, pair in enumerate(pairs)]
-    return hardware.state(*gpus), hardware.policy(*(pair.policy.gpus[0].instances for pair in pairs))
+    gpus = [builders.gpu(pair.state.gpus[0].mig, index) for index, pair in enumerate(pairs)]
+    return builders.state(*gpus), builders.policy(*(pair.policy.gpus[0].instances for pair in pairs))
 
 
 def milliseconds(state: State, policy: Policy) -> float:

@@ -9,8 +9,8 @@ from gpushare.catalog.cards import Geometry
 from gpushare.core.record import replace
 from gpushare.intent.types import Layout
 from gpushare.mig.grid import grid
-from tests.solver import brute, known_cards
-from tests.solver.test_legality import multisets
+from tests.compiler.mig import known_cards, reference_solver
+from tests.compiler.mig.test_legality import multisets
 
 ROUNDS = 7
 POOLS = 1000
@@ -35,15 +35,15 @@ def median_ms(job: Callable[[Deck], object]) -> float:
 
 def brute_judge(geometry: Geometry, wanted: list[Layout]) -> int:
     """How many of the layouts are legal, by listing everything that is."""
-    legal = {brute.multiset(placed) for placed in brute.placed_sets(geometry)}
+    legal = {reference_solver.multiset(placed) for placed in reference_solver.placed_sets(geometry)}
     return sum(frozenset(layout) in legal for layout in wanted)
 
 
-def brute_place(geometry: Geometry, layout: Layout) -> brute.Placed:
+def brute_place(geometry: Geometry, layout: Layout) -> reference_solver.Placed:
     """Some way to place a layout, by listing everything that its profiles allow."""
     names = {name for name, _ in layout}
-    every = brute.placed_sets(geometry, lambda profile: profile.name in names)
-    return next(placed for placed in every if brute.multiset(placed) == frozenset(layout))
+    every = reference_solver.placed_sets(geometry, lambda profile: profile.name in names)
+    return next(placed for placed in every if reference_solver.multiset(placed) == frozenset(layout))
 
 
 def main() -> int:

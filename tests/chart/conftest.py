@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.chart.bundles import Bundle
-from tests.tools import helm
+from tests.support import helm
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

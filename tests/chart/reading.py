@@ -3,7 +3,6 @@
 import copy
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -11,9 +10,10 @@ from ruamel.yaml import YAML
 from yamllint.config import YamlLintConfig
 
 from gpushare import __version__
+from tests.support.paths import ROOT
 
 Object = dict[str, Any]
-YAMLLINT = YamlLintConfig(file=str(Path(__file__).parents[2] / ".yamllint"))
+YAMLLINT = YamlLintConfig(file=str(ROOT / ".yamllint"))
 
 
 class _Strict(yaml.CSafeLoader):

@@ -15,8 +15,8 @@ from gpushare.pipeline import Compilation
 from tests.bench import intents
 from tests.chart.bundles import ODD
 from tests.chart.reading import YAMLLINT, as_plain, by_identity, documents, documents_1_2, is_hook
-from tests.golden.update import examples
-from tests.tools import go_yaml, helm
+from tests.compiler.golden.update import examples
+from tests.support import go_yaml, helm
 
 pytestmark = pytest.mark.helm
 

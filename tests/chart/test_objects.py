@@ -13,7 +13,7 @@ from gpushare_node.adapters.host import kubelet
 from gpushare_node.adapters.kube import uninstall
 from tests.chart.bundles import BUNDLES, DEVICE_PLUGIN, EXISTING, FIFTY, MIG_MANAGER, MODES, Bundle, admission, bundle, pool
 from tests.chart.reading import YAMLLINT, Object, by_identity, containers_of, documents, is_hook, pod_of
-from tests.tools import helm
+from tests.support import helm
 
 pytestmark = pytest.mark.helm
 

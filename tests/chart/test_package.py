@@ -11,7 +11,7 @@ import yaml
 from gpushare import __version__
 from gpushare.core import emit, resources
 from tests.chart.bundles import MODES, ONE
-from tests.tools import helm
+from tests.support import helm
 
 pytestmark = pytest.mark.helm
 every_major = pytest.mark.parametrize("major", helm.MAJORS)

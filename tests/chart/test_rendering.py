@@ -8,7 +8,7 @@ import pytest
 from gpushare.render import manifests
 from tests.chart.bundles import BUNDLES, FIFTY, HOSTLESS, MIRRORED, MODES, NAMESPACE, ODD, ODD_NAMES, Bundle, bundle, pool
 from tests.chart.reading import as_plain, by_identity, containers_of, documents, documents_1_2, is_hook, pod_of
-from tests.tools import go_yaml, helm
+from tests.support import go_yaml, helm
 
 pytestmark = pytest.mark.helm
 every_bundle = pytest.mark.parametrize("bundle", BUNDLES, ids=lambda bundle: bundle.name)

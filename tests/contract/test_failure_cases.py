@@ -1,9 +1,9 @@
 """docs/failure-cases.md is whole: each of its cases has a test that carries its number, or a reason why it has none."""
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 UNTESTED = {58}
 
 ROWS = {
@@ -24,6 +24,6 @@ def test_every_case_has_a_test_or_a_reason() -> None:
 
 
 def test_no_test_carries_a_number_that_is_no_case() -> None:
-    for path in (ROOT / "tests/node").glob("test_*.py"):
+    for path in (ROOT / "tests/node").rglob("test_*.py"):
         for number in re.findall(r"^def test_(?:case_)?(\d+)_[a-z]", path.read_text(), re.MULTILINE):
             assert int(number) in ROWS, f"{path.name}: {number}"

@@ -10,7 +10,7 @@ from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.core import emit
 from gpushare.core.diagnostics import is_error
-from tests.golden.update import examples
+from tests.compiler.golden.update import examples
 
 HEAD = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: c}\nspec:\n"
 RICH = HEAD + """

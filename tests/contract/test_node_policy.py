@@ -16,8 +16,9 @@ from gpushare.catalog import cards
 from gpushare.core.diagnostics import is_error
 from gpushare.reading import schema
 from gpushare_node.core import policy
+from tests.support.paths import ROOT
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 VALIDATOR = jsonschema.Draft7Validator(schema.load("node-policy.v1"))
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -129,7 +130,7 @@ def assert_same_verdict(document: Any) -> bool:
 
 @pytest.fixture(autouse=True)
 def fast_yaml(monkeypatch) -> None:
-    """libyaml reads the same values many times as fast; tests/node/test_policy.py has `yaml.safe_load` itself."""
+    """libyaml reads the same values many times as fast; tests/node/core/test_policy.py has `yaml.safe_load` itself."""
     monkeypatch.setattr(policy.yaml, "safe_load", lambda text: yaml.load(text, LOADER))
 
 

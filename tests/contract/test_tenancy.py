@@ -14,8 +14,9 @@ from gpushare.core import emit
 from gpushare.reading import schema
 from gpushare_node.core import tenancy
 from tests.contract.test_node_policy import VALUES, inner, places
+from tests.support.paths import ROOT
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 VALIDATOR = jsonschema.Draft7Validator(schema.load("tenancy.v1"))
 DOCUMENT = {
     "apiVersion": "gpushare.dev/v1",

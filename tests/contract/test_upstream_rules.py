@@ -16,9 +16,9 @@ from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.catalog import cards
 from gpushare.core.diagnostics import is_error
+from tests.compiler.golden.update import compiled, examples
 from tests.contract import upstream_validators as upstream
 from tests.contract.upstream_validators import Hardware
-from tests.golden.update import compiled, examples
 
 POOLS = {  # card, GPUs of a node, sharing
     "whole": ("t4", 4, "{mode: exclusive}"),

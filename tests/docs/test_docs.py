@@ -11,9 +11,9 @@ import pytest
 
 from gpushare import pipeline
 from gpushare.bundle import lock
-from tests.tools import helm
+from tests.support import helm
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = (page for page in sorted(ROOT.glob("examples/**/README.md")) if "bundle" not in page.parts)
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), *EXAMPLES,
          *(ROOT / room / "README.md" for room in ("charts/gpushare", "node-runtime", "profiles"))]

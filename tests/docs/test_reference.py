@@ -9,9 +9,8 @@ import pytest
 
 from gpushare.core import resources
 from gpushare.reading import schema
-from tests.contract.test_layers import COMPILER
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 INTENT = (ROOT / "docs/intent.md").read_text()
 SCHEMA = schema.load("intent.v1")
 BUNDLES = sorted(ROOT.glob("examples/*/bundle"))
@@ -85,12 +84,3 @@ def test_the_page_on_the_bundle_lists_every_file_of_an_example(bundle: Path) -> 
 @pytest.mark.parametrize("listed", shapes())
 def test_every_listed_file_is_in_some_example(listed: str) -> None:
     assert any(shapes()[listed].fullmatch(path) for bundle in BUNDLES for path in generated(bundle))
-
-
-def test_the_page_on_the_architecture_has_every_module_in_its_layer() -> None:
-    text = (ROOT / "docs/architecture.md").read_text()
-    rows = [row.split("|")[1:3] for row in re.findall(r"^\| \w+ \| `.*", text, re.MULTILINE)]
-    documented = {name.strip(): {module.rstrip("/") for module in re.findall(r"`([^`]+)`", modules)} for name, modules in rows}
-    package = resources.schema("intent.v1").parents[1]
-    there = {path.stem for path in package.iterdir() if path.is_file() or any(path.iterdir())} - {"__init__", "__main__"}
-    assert documented == {name: modules & there for name, modules in COMPILER.layers}

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.core.worker import Promise
-from tests.node.api_server import ApiServer
-from tests.node.enforcement import Stage, two_gpus
-from tests.node.kube_scene import Skips
-from tests.node.rig import Rig
-from tests.node.silicon import Silicon
-from tests.node.turns import On, runtimes
-from tests.node.victims import Ward, ward
+from tests.node.adapters.kube.kube_fixture import Skips
+from tests.node.adapters.kube.turns import On, runtimes
+from tests.node.enforce.enforcement import Stage, two_gpus
+from tests.node.enforce.rig import Rig
+from tests.support.fake_api.server import ApiServer
+from tests.support.fake_nvml import Silicon
+from tests.support.process_fixtures import Ward, ward
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from tests.nvidia import charts
-from tests.tools import helm
+from tests.support import helm
 
 _FIRST = 9_000_000
 _TYPED = re.compile(r'typeIs "(string|bool)" \.Values\.([A-Za-z0-9_.]+)')

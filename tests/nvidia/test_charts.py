@@ -15,7 +15,7 @@ from gpushare.catalog import upstream
 from gpushare.core import resources
 from tests.bench.figures import GPU_OPERATOR, figures
 from tests.chart.conftest import run_helm  # noqa: F401 - a fixture
-from tests.golden.update import examples
+from tests.compiler.golden.update import examples
 from tests.nvidia import charts, update
 
 pytestmark = [

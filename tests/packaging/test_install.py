@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.clone import copy_to
+from tests.support.clone import copy_to
 
 DATA = ["compiler/gpushare/schemas", "compiler/gpushare/findings", "profiles", "templates", "charts"]
 

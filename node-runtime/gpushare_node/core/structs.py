@@ -30,7 +30,7 @@ class Struct:
     _fields: ClassVar[Mapping[str, _Field]] = {}
     _defaults: ClassVar[Mapping[str, Any]] = {}
     _factories: ClassVar[Mapping[str, Callable[[], Any]]] = {}
-    _content: "ClassVar[Callable[[Mapping[str, Any]], object]]" = len
+    _content: ClassVar[Any] = len
     """What makes two structs of a class equal, out of their fields by name."""
 
     def __init_subclass__(cls, *, frozen: bool = True) -> None:
@@ -40,7 +40,7 @@ class Struct:
         cls._defaults = {name: one.default for name, one in cls._fields.items() if one.default is not _REQUIRED}
         cls._factories = {name: one.default_factory for name, one in cls._fields.items() if one.default_factory}
         compared = [name for name, one in cls._fields.items() if one.compare]
-        cls._content = staticmethod(itemgetter(*compared) if compared else len)
+        cls._content = itemgetter(*compared) if compared else len
         if not frozen:
             cls.__setattr__ = object.__setattr__  # type: ignore[assignment, method-assign]
             cls.__delattr__ = object.__delattr__  # type: ignore[method-assign]

@@ -1,6 +1,0 @@
-"""Builds the programs, and says where they are."""
-
-from tests.cluster.programs import programs
-
-for folder in programs():
-    print(folder)

@@ -1,0 +1,319 @@
+"""Writing a bundle: what is replaced, what is removed, and what is never touched."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from gpushare.bundle import lock, writer
+from gpushare.bundle.artifact import Artifact
+from gpushare.bundle.lock import EMPTY
+from gpushare.bundle.writer import ChangeKind, OutputError, exchange
+from tests.compiler.bundle.bundles import FOREIGN, NEW, OLD, bundle, found, lay, memory, texts
+
+
+def cannot_exchange(*_: object) -> None:
+    raise OSError(errno.ENOSYS, "not here")
+
+
+@pytest.fixture(params=["exchange", "in place"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways of replacing a folder must do the same."""
+    if request.param == "in place":
+        monkeypatch.setattr(exchange, "_exchange", cannot_exchange)
+    return str(request.param)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the old bundle and files of somebody else."""
+    target = tmp_path / "bundle"
+    lay(target, texts(OLD) | FOREIGN)
+    return target
+
+
+def kinds(changes: tuple[writer.Change, ...]) -> dict[str, str]:
+    return {change.path: change.kind.value for change in changes}
+
+
+def test_a_first_bundle_is_written_into_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    writer.write(bundle(OLD), tmp_path / "a" / "b", EMPTY)
+    assert found(tmp_path) == {f"a/b/{path}": text for path, text in texts(OLD).items()}
+
+
+def test_a_first_bundle_is_written_into_an_empty_folder_whose_mode_stays(tmp_path: Path) -> None:
+    target = tmp_path / "bundle"
+    target.mkdir()
+    target.chmod(0o2750)
+    writer.write(bundle(OLD), target, EMPTY)
+    assert found(tmp_path) == {f"bundle/{path}": text for path, text in texts(OLD).items()}
+    assert target.stat().st_mode & 0o7777 == 0o2750
+
+
+def test_the_new_bundle_replaces_the_old_one_and_leaves_foreign_files_alone(folder: Path, way: str) -> None:
+    inodes = {path: (folder / path).stat().st_ino for path in (*FOREIGN, "same.txt")}
+    own = folder.stat().st_ino
+    changes = writer.write(bundle(NEW), folder, memory(OLD))
+    assert (folder.stat().st_ino == own) is (way == "in place")
+    assert found(folder.parent) == {f"bundle/{path}": text for path, text in (texts(NEW) | FOREIGN).items()}
+    assert {path: (folder / path).stat().st_ino for path in inodes} == inodes
+    assert kinds(changes) == {
+        "README.md": "different",
+        "chart/values.yaml": "different",
+        "chart/files/policies/come.yaml": "missing",
+        "gpushare.lock.yaml": "different",
+        "chart/files/policies/gone.yaml": "stale",
+    }
+
+
+def test_a_second_write_changes_nothing(folder: Path, way: str) -> None:
+    writer.write(bundle(NEW), folder, memory(OLD))
+    before = {path: (folder / path).stat() for path in found(folder)}
+    assert writer.changes(bundle(NEW), folder) == ()
+    assert writer.write(bundle(NEW), folder, memory(NEW)) == ()
+    assert {path: (folder / path).stat() for path in found(folder)} == before
+
+
+def test_changes_tell_what_a_write_would_do_and_do_nothing(folder: Path) -> None:
+    before = found(folder.parent)
+    changes = writer.changes(bundle(NEW), folder)
+    assert found(folder.parent) == before
+    assert changes == writer.write(bundle(NEW), folder, memory(OLD))
+
+
+def test_a_folder_that_is_emptied_by_pruning_goes_and_one_with_foreign_files_stays(tmp_path: Path, way: str) -> None:
+    target = tmp_path / "bundle"
+    lay(target, texts(OLD | {"argocd/app.yaml": "x\n", "flux/release.yaml": "x\n"}) | {"flux/own.yaml": "mine\n"})
+    writer.write(bundle(OLD), target, memory(OLD | {"argocd/app.yaml": "x\n", "flux/release.yaml": "x\n"}))
+    assert not (target / "argocd").exists()
+    assert found(target / "flux") == {"own.yaml": "mine\n"}
+
+
+def test_a_generated_file_that_was_edited_is_written_again(folder: Path, way: str) -> None:
+    (folder / "README.md").write_text("edited by hand\n")
+    writer.write(bundle(OLD), folder, memory(OLD))
+    assert found(folder) == texts(OLD) | FOREIGN
+
+
+def test_a_stale_file_that_was_edited_is_kept_and_named(folder: Path, way: str) -> None:
+    (folder / "chart/files/policies/gone.yaml").write_text("edited by hand\n")
+    changes = writer.write(bundle(NEW), folder, memory(OLD))
+    assert found(folder) == texts(NEW) | FOREIGN | {"chart/files/policies/gone.yaml": "edited by hand\n"}
+    assert kinds(changes)["chart/files/policies/gone.yaml"] == ChangeKind.EDITED
+    assert writer.changes(bundle(NEW), folder) == ()
+
+
+def test_a_foreign_file_in_the_way_is_an_error_and_nothing_changes(tmp_path: Path, way: str) -> None:
+    lay(tmp_path, {"README.md": "my project\n"})
+    assert kinds(writer.changes(bundle(NEW), tmp_path))["README.md"] == ChangeKind.FOREIGN
+    with pytest.raises(OutputError, match=r"README\.md was not written by gpushare"):
+        writer.write(bundle(NEW), tmp_path, EMPTY)
+    assert found(tmp_path) == {"README.md": "my project\n"}
+
+
+def test_a_foreign_file_that_equals_ours_is_not_in_the_way(tmp_path: Path, way: str) -> None:
+    lay(tmp_path / "bundle", {"README.md": NEW["README.md"]})
+    writer.write(bundle(NEW), tmp_path / "bundle", EMPTY)
+    assert found(tmp_path / "bundle") == texts(NEW)
+
+
+@pytest.mark.parametrize("obstacle", ["chart", "chart/files/policies"])
+def test_a_file_where_a_folder_should_be_is_an_error_that_names_it(tmp_path: Path, obstacle: str, way: str) -> None:
+    lay(tmp_path / "bundle", {obstacle: "a file\n"})
+    with pytest.raises(OutputError, match=f"bundle/{obstacle} was not written by gpushare"):
+        writer.write(bundle(NEW), tmp_path / "bundle", EMPTY)
+    assert found(tmp_path) == {f"bundle/{obstacle}": "a file\n"}
+
+
+def test_a_folder_where_a_file_should_be_is_an_error_that_names_it(folder: Path, way: str) -> None:
+    (folder / "README.md").unlink()
+    lay(folder, {"README.md/inside.txt": "mine\n"})
+    before = found(folder)
+    with pytest.raises(OutputError, match=r"README\.md was not written by gpushare"):
+        writer.write(bundle(NEW), folder, memory(OLD))
+    assert found(folder.parent) == {f"bundle/{path}": text for path, text in before.items()}
+
+
+def test_a_file_instead_of_the_folder_is_an_error(tmp_path: Path) -> None:
+    lay(tmp_path, {"bundle": "a file\n"})
+    with pytest.raises(OutputError, match="is a file, not a folder"):
+        writer.write(bundle(NEW), tmp_path / "bundle", EMPTY)
+    assert found(tmp_path) == {"bundle": "a file\n"}
+
+
+def test_a_folder_that_is_a_link_is_written_where_it_leads(folder: Path, way: str) -> None:
+    link = folder.parent / "link"
+    link.symlink_to("bundle")
+    writer.write(bundle(NEW), link, memory(OLD))
+    assert link.is_symlink()
+    assert found(folder) == texts(NEW) | FOREIGN
+
+
+@pytest.mark.parametrize("linked", ["chart", "chart/files"])
+def test_nothing_is_written_through_a_link_to_a_folder(folder: Path, linked: str, way: str) -> None:
+    outside = folder.parent / "outside"
+    (folder / linked).rename(outside)
+    (folder / linked).symlink_to(outside)
+    before = found(folder.parent)
+    with pytest.raises(OutputError, match=f"{linked} was not written by gpushare"):
+        writer.write(bundle(NEW), folder, memory(OLD))
+    assert found(folder.parent) == before
+
+
+def test_nothing_is_removed_through_a_link_to_a_folder(tmp_path: Path, way: str) -> None:
+    target, outside = tmp_path / "bundle", tmp_path / "outside"
+    old = OLD | {"argocd/app.yaml": "x\n"}
+    lay(target, texts(OLD) | {lock.FILE: texts(old)[lock.FILE]})
+    lay(outside, {"app.yaml": "x\n"})
+    (target / "argocd").symlink_to(outside)
+    writer.write(bundle(OLD), target, memory(old))
+    assert found(outside) == {"app.yaml": "x\n"}
+    assert (target / "argocd").is_symlink()
+
+
+def test_a_file_of_ours_that_became_a_link_is_replaced_and_its_target_kept(folder: Path, way: str) -> None:
+    lay(folder.parent, {"target.txt": "somebody's\n"})
+    (folder / "README.md").unlink()
+    (folder / "README.md").symlink_to("../target.txt")
+    writer.write(bundle(NEW), folder, memory(OLD))
+    assert (folder.parent / "target.txt").read_text() == "somebody's\n"
+    assert found(folder) == texts(NEW) | FOREIGN
+
+
+def test_a_stale_file_that_became_a_link_is_kept(folder: Path, way: str) -> None:
+    gone = folder / "chart/files/policies/gone.yaml"
+    gone.unlink()
+    gone.symlink_to("/etc/hostname")
+    writer.write(bundle(NEW), folder, memory(OLD))
+    assert gone.readlink() == Path("/etc/hostname")
+
+
+def test_foreign_links_pipes_and_folders_survive_as_they_are(folder: Path, way: str) -> None:
+    (folder / "dangling").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe")
+    (folder / "empty").mkdir()
+    (folder / "empty").chmod(0o700)
+    (folder / "own").chmod(0o711)
+    writer.write(bundle(NEW), folder, memory(OLD))
+    assert (folder / "dangling").readlink() == Path("nowhere")
+    assert (folder / "pipe").is_fifo()
+    assert (folder / "empty").stat().st_mode & 0o777 == 0o700
+    assert (folder / "own").stat().st_mode & 0o777 == 0o711
+
+
+def test_modes_of_files_and_folders_stay_and_new_ones_follow_the_umask(folder: Path, way: str) -> None:
+    (folder / "README.md").chmod(0o600)
+    (folder / "chart").chmod(0o750)
+    folder.chmod(0o755)
+    before = os.umask(0o027)
+    try:
+        writer.write(bundle(NEW), folder, memory(OLD))
+    finally:
+        os.umask(before)
+    expected = {"README.md": 0o600, "chart": 0o750, "chart/files/policies/come.yaml": 0o640, ".": 0o755}
+    assert {path: (folder / path).stat().st_mode & 0o777 for path in expected} == expected
+
+
+def test_a_bundle_in_the_working_directory_is_replaced_without_taking_the_directory_away(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder / "chart")
+    writer.write(bundle(NEW), folder, memory(OLD))
+    assert found(Path("..")) == texts(NEW) | FOREIGN
+
+
+def test_a_folder_with_thousands_of_foreign_files_is_not_copied(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "MAX_FOREIGN", 2)
+    inode = folder.stat().st_ino
+    writer.write(bundle(NEW), folder, memory(OLD))
+    assert found(folder.parent) == {f"bundle/{path}": text for path, text in (texts(NEW) | FOREIGN).items()}
+    assert folder.stat().st_ino == inode
+
+
+def test_another_compile_in_between_is_noticed(folder: Path) -> None:
+    lay(folder, {lock.FILE: texts(OLD | {"more.txt": "x\n"})[lock.FILE]})
+    with pytest.raises(OutputError, match="changed by another compile"):
+        writer.write(bundle(NEW), folder, memory(OLD))
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "", "a//b"])
+def test_an_artifact_that_would_leave_the_bundle_is_a_bug_and_nothing_is_written(tmp_path: Path, path: str) -> None:
+    with pytest.raises(ValueError, match="not a path in a bundle"):
+        writer.write([Artifact(path=path, text="x")], tmp_path / "bundle", EMPTY)
+    assert found(tmp_path) == {}
+
+
+@pytest.mark.parametrize("path", ["../../outside.txt", "/OUTSIDE"])
+def test_a_hostile_lock_in_the_folder_removes_nothing_outside(folder: Path, path: str) -> None:
+    outside = folder.parent / "outside.txt"
+    outside.write_text("precious\n")
+    name = path.replace("/OUTSIDE", str(outside))
+    text = texts(OLD)[lock.FILE].replace("README.md:", f'"{name}":')
+    lay(folder, {lock.FILE: text})
+    assert not any(change.path == name for change in writer.changes(bundle(NEW), folder))
+    with pytest.raises(OutputError):
+        writer.write(bundle(NEW), folder, EMPTY)
+    assert outside.read_text() == "precious\n"
+
+
+def test_what_a_killed_run_left_beside_the_folder_is_cleaned_up(folder: Path) -> None:
+    lay(folder.parent / ".bundle.gpushare-12345", {"new/README.md": "half\n"})
+    lay(folder.parent / ".bundle.gpushare-mine", {"x": "not ours\n"})
+    writer.write(bundle(OLD), folder, memory(OLD))
+    assert sorted(path.name for path in folder.parent.iterdir()) == [".bundle.gpushare-mine", "bundle"]
+
+
+@pytest.mark.parametrize("name", [".bundle.gpushare-1", ".bundle.gpushare-1/new", ".bundle.gpushare-1/old"])
+def test_a_link_among_what_a_killed_run_left_is_not_followed(folder: Path, name: str) -> None:
+    outside = folder.parent / "outside"
+    lay(outside, {"new/x.txt": "precious\n", "old/x.txt": "precious\n", "x.txt": "precious\n"})
+    before = found(outside)
+    (folder.parent / name).parent.mkdir(exist_ok=True)
+    (folder.parent / name).symlink_to(outside)
+    writer.write(bundle(NEW), folder, memory(OLD))
+    assert found(outside) == before
+    assert found(folder) == texts(NEW) | FOREIGN
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_a_bundle_that_root_replaces_keeps_its_owner(folder: Path, way: str) -> None:
+    for path in (folder, folder / "chart", folder / "README.md", folder / "own"):
+        os.chown(path, 1234, 1234)
+    writer.write(bundle(NEW), folder, memory(OLD))
+    assert {(folder / path).stat().st_uid for path in (".", "chart", "README.md", "own")} == {1234}
+
+
+def test_what_appeared_in_the_old_tree_before_a_kill_is_brought_back(folder: Path) -> None:
+    writer.write(bundle(NEW), folder, memory(OLD))
+    lay(folder.parent / ".bundle.gpushare-12345" / "old", texts(OLD) | {"late/arrival.txt": "mine\n"})
+    writer.write(bundle(NEW), folder, memory(NEW))
+    assert found(folder.parent) == {
+        f"bundle/{path}": text for path, text in (texts(NEW) | FOREIGN | {"late/arrival.txt": "mine\n"}).items()
+    }
+
+
+def test_a_foreign_file_that_changed_while_the_folder_was_replaced_is_kept_aside(folder: Path) -> None:
+    writer.write(bundle(NEW), folder, memory(OLD))
+    aside = folder.parent / ".bundle.gpushare-12345" / "old"
+    lay(aside, {"kustomization.yaml": "newer\n"})
+    with pytest.raises(OutputError, match=r"kustomization\.yaml changed while"):
+        writer.write(bundle(NEW), folder, memory(NEW))
+    assert (aside / "kustomization.yaml").read_text() == "newer\n"
+
+
+def test_an_unfinished_replacement_in_place_is_finished_by_the_next_run_even_with_other_contents(folder: Path) -> None:
+    lay(folder, {"chart/files/policies/come.yaml": NEW["chart/files/policies/come.yaml"], "README.md": NEW["README.md"]})
+    lay(folder / ".gpushare-1", {f"new/{lock.FILE}": texts(NEW)[lock.FILE], "new/chart/values.yaml": "a: 2\n"})
+    other = NEW | {"chart/files/policies/come.yaml": "otherwise\n"}
+    writer.write(bundle(other), folder, memory(OLD))
+    assert found(folder.parent) == {f"bundle/{path}": text for path, text in (texts(other) | FOREIGN).items()}
+
+
+def test_the_lock_of_a_folder_is_read_or_missing_or_a_finding(folder: Path) -> None:
+    assert writer.remembered(folder) == memory(OLD)
+    assert writer.remembered(folder / "own") == EMPTY
+    lay(folder, {lock.FILE: texts(OLD)[lock.FILE].replace("kind: Lock", "kind: Look")})
+    broken = writer.remembered(folder)
+    assert not isinstance(broken, lock.Lock)
+    assert (broken.code, broken.file) == ("GS790", str(folder / lock.FILE))

@@ -1,0 +1,200 @@
+"""Facts about NVIDIA's charts: what a path means, what has no effect, and that the facts agree with each other."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gpushare.catalog import upstream
+from gpushare.catalog.upstream import Dropped, Known, OpenMap, Unknown
+from gpushare.core import resources
+from gpushare.reading import schema
+from tests.compiler.reading.test_schemas import ANNOTATIONS, subschemas
+
+STACKS = ("gpu-operator", "device-plugin")
+
+
+def judge(stack: str, dotted: str) -> Known | OpenMap | Dropped | Unknown:
+    return upstream.judge_path(upstream.chart(stack), tuple(dotted.split(".")))
+
+
+def test_charts_are_named_with_their_newest_release() -> None:
+    operator, plugin = map(upstream.chart, STACKS)
+    assert (operator.name, operator.version, operator.repository) == (
+        "gpu-operator", "v26.7.0", "https://helm.ngc.nvidia.com/nvidia")
+    assert (plugin.name, plugin.version, plugin.repository) == (
+        "nvidia-device-plugin", "0.20.0", "https://nvidia.github.io/k8s-device-plugin")
+
+
+def test_releases_tell_their_device_plugin() -> None:
+    operator = upstream.chart("gpu-operator")
+    assert operator.plugin_version("v26.3.3") == "v0.19.3"
+    assert [operator.plugin_version(release) for release in ("v1.0.0", "v24.3.9", "v26.3.4", "v26.7.0-rc.1", "v99.1.0")] == [
+        "v0.12.3", "v0.15.0", "v0.19.3", "v0.19.3", "v0.20.0"]
+    assert operator.known_versions[-1] == operator.version
+
+
+def test_releases_stand_in_their_order_and_so_do_their_plugins() -> None:
+    for stack in STACKS:
+        for column in zip(*upstream.chart(stack).releases, strict=True):
+            order = [upstream.version_order(version) for version in column]
+            assert order == sorted(order)
+
+
+@pytest.mark.parametrize(("earlier", "later"), [
+    ("v26.3.9", "v26.3.10"), ("v26.7.0", "v26.10.0"), ("v9.0.0", "v22.9.0"), ("v26.7.0-rc.1", "v26.7.0"),
+    ("1.0.0-rc.2", "1.0.0-rc.10"), ("1.0.0-1", "1.0.0-alpha"), ("1.0.0-alpha", "1.0.0-alpha.1"), ("0.19.3", "v0.20.0"),
+])
+def test_versions_compare_by_their_order(earlier: str, later: str) -> None:
+    assert upstream.version_order(earlier) < upstream.version_order(later)
+
+
+def test_a_stack_without_a_chart_is_refused() -> None:
+    with pytest.raises(KeyError):
+        upstream.chart("existing")
+
+
+@pytest.mark.parametrize(("stack", "dotted", "kind", "default"), [
+    ("gpu-operator", "mig.strategy", "string", "single"),
+    ("gpu-operator", "cdi.enabled", "boolean", True),
+    ("gpu-operator", "toolkit.env", "array", []),
+    ("gpu-operator", "daemonsets.labels", "object", {}),
+    ("gpu-operator", "devicePlugin.version", "string", "v0.20.0"),
+    ("device-plugin", "migStrategy", "string", None),
+    ("gpu-operator", "driver.upgradePolicy.maxUnavailable", ["integer", "string"], "25%"),
+    ("device-plugin", "image.repository", "string", "nvcr.io/nvidia/k8s-device-plugin"),
+    ("device-plugin", "gfd.enabled", "boolean", False),
+    ("device-plugin", "failOnInitError", "boolean", None),
+])
+def test_a_value_has_its_type_and_default(stack: str, dotted: str, kind: object, default: object) -> None:
+    fact = upstream.chart(stack).path(dotted)
+    assert fact is not None
+    assert (fact.schema["type"], fact.default, fact.declared) == (kind, default, True)
+    assert judge(stack, dotted) == Known(fact=fact)
+
+
+def test_a_value_has_the_words_and_numbers_that_the_api_server_takes() -> None:
+    operator = upstream.chart("gpu-operator")
+    mode, failures = operator.path("ccManager.defaultMode"), operator.path("driver.startupProbe.failureThreshold")
+    assert mode is not None
+    assert mode.schema["enum"] == ["on", "off", "devtools"]
+    assert failures is not None
+    assert (failures.schema["minimum"], failures.default) == (1, 120)
+
+
+def table(stack: str) -> dict[str, Any]:
+    text = (resources.upstream() / f"{upstream.FILES[stack]}.values.json").read_text()
+    return dict(json.loads(text))
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_switches_are_of_parts_that_are_known(stack: str) -> None:
+    chart = upstream.chart(stack)
+    for part, switches in upstream._read(f"{chart.name}.notes.yaml")["switches"].items():
+        assert isinstance(judge(stack, part), Known | OpenMap) or part in chart.subcharts
+        assert not [path for path in switches if chart.path(path) is None and path != "nfd.enabled"]
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_schema_of_values_takes_every_default_and_has_known_keywords_alone(stack: str) -> None:
+    chart, root = upstream.chart(stack), table(stack)
+    for part in subschemas(root):
+        known = {"$comment", *ANNOTATIONS, *schema.KEYWORDS}
+        assert set(part) <= known, set(part) - known
+        assert part.get("format") in {None, *schema.FORMATS}
+        assert not {"pattern", "format"} & part.keys() or "patternErrorMessage" in part or "pattern" in part
+        assert "$ref" not in part or part["$ref"].removeprefix("#/definitions/") in root["definitions"]
+    for fact in upstream.paths(chart.name).values():
+        assert upstream.violations(chart, fact, fact.default, ()) == [], fact.path
+
+
+def test_values_that_only_templates_read_are_known() -> None:
+    fact = upstream.chart("gpu-operator").path("dcgmExporter.config.name")
+    assert fact is not None
+    assert not fact.declared
+
+
+def test_sections_are_known_and_have_no_fact() -> None:
+    assert judge("gpu-operator", "driver") == Known(fact=None)
+    assert judge("gpu-operator", "driver.upgradePolicy.drain") == Known(fact=None)
+
+
+@pytest.mark.parametrize(("stack", "dotted", "above"), [
+    ("gpu-operator", "daemonsets.labels.team", "daemonsets.labels"),
+    ("gpu-operator", "operator.resources.limits.hugepages", "operator.resources"),
+    ("gpu-operator", "node-feature-discovery.worker.nodeSelector.zone", "node-feature-discovery"),
+    ("device-plugin", "nfd.worker.annotations", "nfd"),
+    ("device-plugin", "affinity.podAffinity", "affinity"),
+])
+def test_anything_goes_below_a_map_and_in_another_chart(stack: str, dotted: str, above: str) -> None:
+    assert judge(stack, dotted) == OpenMap(above=above)
+
+
+@pytest.mark.parametrize(("stack", "dotted", "replacement"), [
+    ("gpu-operator", "operator.defaultRuntime", "toolkit.env"),
+    ("gpu-operator", "driver.licensingConfig.configMapName", "driver.licensingConfig.secretName"),
+    ("gpu-operator", "devicePlugin.mps.root", None),
+    ("gpu-operator", "psp.enabled", "psa.enabled"),
+    ("gpu-operator", "node-feature-discovery.worker.options.sources", "node-feature-discovery.worker.config"),
+    ("device-plugin", "gfd.noTimestamp", "noTimestamp"),
+    ("device-plugin", "legacyDaemonsetAPI", None),
+])
+def test_what_has_no_effect_says_what_replaced_it(stack: str, dotted: str, replacement: str | None) -> None:
+    judgement = judge(stack, dotted)
+    assert isinstance(judgement, Dropped)
+    assert judgement.replacement == replacement
+    assert judgement.reason
+
+
+@pytest.mark.parametrize(("dotted", "nearest"), [
+    ("driver.enable", "driver.enabled"),
+    ("devicePlugin.config.nam", "devicePlugin.config.name"),
+    ("driver.enabled.deep", "driver.enabled"),
+    ("toolkit.env.0", "toolkit.env"),
+])
+def test_an_unknown_path_names_the_nearest(dotted: str, nearest: str) -> None:
+    judgement = judge("gpu-operator", dotted)
+    assert isinstance(judgement, Unknown)
+    assert judgement.nearest[0] == nearest
+
+
+def test_a_path_like_nothing_has_no_neighbours() -> None:
+    judgement = judge("gpu-operator", "zzzzzzzzzzzz")
+    assert isinstance(judgement, Unknown)
+    assert judgement.nearest == ()
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_what_replaced_a_dropped_value_is_known_and_the_dropped_one_is_not(stack: str) -> None:
+    chart = upstream.chart(stack)
+    dropped = upstream.dropped(chart.name)
+    assert dropped
+    for row in dropped.values():
+        assert chart.path(row.path) is None
+        if row.replacement:
+            assert isinstance(upstream.judge_path(chart, tuple(row.replacement.split("."))), Known)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_image_and_toleration_paths_are_values_of_the_chart(stack: str) -> None:
+    chart = upstream.chart(stack)
+    assert all(chart.path(path) for image in chart.images for path in image.values)
+    for path, default in chart.tolerations.items():
+        fact = chart.path(path)
+        assert fact is not None
+        assert fact.default == list(default)
+        assert all(toleration["operator"] in ("Exists", "Equal") for toleration in default)
+
+
+def test_images_are_split_as_their_values_are() -> None:
+    images = {image.section: image for image in upstream.chart("gpu-operator").images}
+    driver, nfd = images["driver"], images["node-feature-discovery.image"]
+    assert driver.values == {"driver.repository": "nvcr.io/nvidia", "driver.image": "driver", "driver.version": "595.91.07"}
+    assert nfd.values == {"node-feature-discovery.image.repository": "registry.k8s.io/nfd/node-feature-discovery",
+                          "node-feature-discovery.image.tag": "v0.19.0"}
+    assert images["operator"].tag is None
+    assert (images["dcgm"].installed, images["gfd"].installed) == (False, True)
+
+
+def test_the_operator_reserves_volume_names() -> None:
+    assert {"config", "mps-root", "host-sys"} <= set(upstream.chart("gpu-operator").reserved_volumes)

@@ -1,0 +1,188 @@
+"""`gpushare cards`, `explain`, `schema`, `init`, `completion`: what needs no intent."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from jsonschema import Draft7Validator
+
+from gpushare import mig, pipeline
+from gpushare.catalog import cards
+from gpushare.cli import COMPLETE_VARIABLE
+from gpushare.cli.commands import commands
+from gpushare.core import finding_texts
+from gpushare.core.diagnostics import is_error
+from gpushare.reading import schema
+from tests.compiler.cli.process import gpushare
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(commands, arguments, standalone_mode=False)
+
+
+def test_the_catalogue_is_a_table_within_the_terminal() -> None:
+    lines = run("cards").stdout.splitlines()
+    assert [line.split()[0] for line in lines[1 : 1 + len(cards.ids())]] == list(cards.ids())
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_doubts_are_marked_and_confirmed_facts_are_not() -> None:
+    rows = {line.split()[0]: line for line in run("cards").stdout.splitlines() if line}
+    assert "?" in rows["p100-pcie-16gb"]
+    assert "?" not in rows["t4"]
+    assert "ECC                  yes ?" in run("cards", "a30").stdout
+
+
+def test_the_cards_document_is_what_its_schema_says() -> None:
+    document = json.loads(run("cards", "--format", "json").stdout)
+    assert schema.accepts(schema.load("cards.v1"), document)
+    assert set(document["cards"]) == set(cards.ids())
+    assert not any("layouts" in card for card in document["cards"].values())
+
+
+@pytest.mark.parametrize("name", [name for name in cards.ids() if cards.load(name).mig])
+def test_one_card_has_every_layout_that_cannot_grow(name: str) -> None:
+    geometry = cards.load(name).mig
+    assert geometry is not None
+    document = json.loads(run("cards", name, "--format", "json").stdout)
+    assert schema.accepts(schema.load("cards.v1"), document)
+    layouts = [tuple(layout.items()) for layout in document["cards"][name]["layouts"]]
+    assert sorted(layouts) == sorted(mig.maximal_layouts(geometry))
+    attributes = [any(set("+-") & set(profile) for profile, _ in layout) for layout in layouts]
+    assert attributes == sorted(attributes)
+    sheet = run("cards", name).stdout
+    assert all(len(line) <= 80 for line in sheet.splitlines())
+    assert sheet.count("{") == len(layouts)
+
+
+def test_a_card_says_which_layouts_want_a_newer_driver() -> None:
+    document = json.loads(run("cards", "a100-sxm4-40gb", "--format", "json").stdout)
+    assert document["cards"]["a100-sxm4-40gb"]["mig"]["layoutDrivers"] == [
+        {"profiles": ["1g.5gb+me"], "minDriver": "470"},
+        {"profiles": ["4g.20gb", "3g.20gb"], "minDriver": "510"},
+        {"profiles": ["1g.10gb"], "minDriver": "525"},
+    ]
+    assert "4g.20gb with 3g.20gb from 510 on" in " ".join(run("cards", "a100-sxm4-40gb").stdout.split())
+    assert "drivers of layouts" not in run("cards", "h100-sxm5-80gb").stdout
+
+
+def test_an_unknown_card_is_a_wrong_call_with_the_nearest() -> None:
+    done = gpushare("cards", "a100")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean a100-pcie-40gb, a100-pcie-80gb, a100-sxm4-40gb, a100-sxm4-80gb?" in done.stderr
+
+
+def test_explain_lists_every_code_and_explains_each() -> None:
+    listed = [line.split()[0] for line in run("explain").stdout.splitlines()[1:]]
+    assert tuple(listed) == finding_texts.codes()
+    for code in listed:
+        shown = run("explain", code.lower()).stdout
+        assert shown.startswith(f"{code} ")
+        assert "```" not in shown
+
+
+def test_an_unknown_code_is_a_wrong_call() -> None:
+    done = gpushare("explain", "GS4O2")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["card", "cards", "findings", "intent", "lock", "node-policy", "offer", "plan", "tenancy"])
+def test_every_schema_is_printed_and_is_draft_07(name: str) -> None:
+    document = json.loads(run("schema", name).stdout)
+    Draft7Validator.check_schema(document)
+    assert document["$schema"] == "http://json-schema.org/draft-07/schema#"
+
+
+def test_the_intents_schema_is_the_default_and_an_unknown_one_a_wrong_call() -> None:
+    assert run("schema").stdout == run("schema", "intent").stdout
+    done = gpushare("schema", "intents")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean intent?" in done.stderr
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "time-slicing", "mps", "mig"])
+def test_the_starter_intent_compiles_for_every_card_that_can_do_the_mode(mode: str) -> None:
+    made = 0
+    for name in cards.ids():
+        card = cards.load(name)
+        if (mode == "mig" and card.mig is None) or (mode == "mps" and not card.mps_supported):
+            continue
+        text = run("init", "--mode", mode, "--card", name, "--name", "lab-1").stdout
+        findings = pipeline.check(text.encode(), "intent.yaml").findings
+        assert not [finding for finding in findings if is_error(finding)], (name, findings)
+        made += 1
+    assert made > 30
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "time-slicing", "mps", "mig"])
+def test_the_default_starter_intent_has_no_finding_at_all(mode: str) -> None:
+    assert pipeline.check(run("init", "--mode", mode).stdout.encode(), "intent.yaml").findings == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--name", "No Name"], "is no name for a cluster"),
+        (["--card", "a100"], "did you mean a100-pcie-40gb"),
+        (["--card", "t4", "--mode", "mig"], "Tesla T4 has no MIG"),
+        (["-o", "nowhere/intent.yaml"], "cannot write nowhere/intent.yaml"),
+    ],
+)
+def test_a_starter_that_cannot_be_is_refused(arguments: list[str], said: str, tmp_path: Path) -> None:
+    done = gpushare("init", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_a_starter_overwrites_only_when_told(tmp_path: Path) -> None:
+    intent = tmp_path / "intent.yaml"
+    assert gpushare("init", "-o", intent).returncode == 0
+    intent.write_text("mine")
+    refused = gpushare("init", "-o", intent)
+    assert refused.returncode == 2
+    assert "--force" in refused.stderr
+    assert intent.read_text() == "mine"
+    assert gpushare("init", "-o", intent, "--force").returncode == 0
+    assert "kind: ClusterIntent" in intent.read_text()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_names_the_program_and_its_variable(shell: str) -> None:
+    done = gpushare("completion", shell)
+    assert done.returncode == 0
+    assert COMPLETE_VARIABLE in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["gpushare", "comp"], {"compile", "completion"}),
+        (["gpushare", "cards", "a100-s"], {"a100-sxm4-40gb", "a100-sxm4-80gb"}),
+        (["gpushare", "explain", "gs40"], {code for code in finding_texts.codes() if code.startswith("GS40")}),
+        (["gpushare", "schema", "o"], {"offer"}),
+        (["gpushare", "init", "--card", "l40"], {"l40", "l40s"}),
+        (["gpushare", "check", "--format", "s"], {"sarif"}),
+    ],
+)
+def test_shells_complete_commands_cards_codes_and_schemas(words: list[str], expected: set[str]) -> None:
+    asked = {COMPLETE_VARIABLE: "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    done = gpushare(environment=asked)
+    assert {line.partition(",")[2] for line in done.stdout.splitlines()} == expected
+
+
+def test_the_bash_script_completes_in_a_real_bash(tmp_path: Path) -> None:
+    program = tmp_path / "gpushare"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gpushare "$@"\n')
+    program.chmod(0o755)
+    script = (
+        "source <(gpushare completion bash); COMP_WORDS=(gpushare schema no); COMP_CWORD=2; "
+        "_gpushare_completion gpushare; printf '%s\\n' \"${COMPREPLY[@]}\""
+    )
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "node-policy\n"

@@ -1,0 +1,51 @@
+"""What the calls of every day import, which is most of their time: counted, since no test asserts times."""
+
+import hashlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+from gpushare.bundle import artifact
+from tests.support.paths import ROOT
+
+INTENT = ROOT / "examples" / "01-heterogeneous" / "intent.yaml"
+NEEDLESS = {"click", "dataclasses", "hashlib", "importlib.metadata", "inspect", "jinja2", "jsonschema", "kubernetes"}
+"""Each is a twentieth of a cold compile or more, and nothing on the way needs it."""
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """Command → modules of its process."""
+    bundle = str(tmp_path_factory.mktemp("cold") / "bundle")
+    calls = {"check": [], "show": [], "compile": ["-o", bundle]}
+    found = {}
+    for command, rest in calls.items():
+        program = ("import sys, json; before = set(sys.modules)\n"
+                   f"sys.argv = ['gpushare', {command!r}, {str(INTENT)!r}, *{rest}]\n"
+                   "from gpushare.cli import call\nassert call() == 0\n"
+                   "print(json.dumps(sorted(set(sys.modules) - before)), file=sys.stderr)")
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        found[command] = set(json.loads(done.stderr.splitlines()[-1]))
+    return found
+
+
+def test_check_imports_nothing_that_compile_does_not(imported: dict[str, set[str]]) -> None:
+    assert imported["check"] - imported["compile"] == set()
+
+
+def test_show_imports_no_more_than_compile_and_what_draws(imported: dict[str, set[str]]) -> None:
+    own = {name for name in imported["show"] - imported["compile"] if name.startswith("gpushare")}
+    assert own <= {f"gpushare.cli.{name}" for name in ("plan_view", "memory_map", "card_view", "terminal", "card_facts")}
+    assert len(imported["show"]) <= len(imported["compile"])
+
+
+@pytest.mark.parametrize("command", ["check", "show", "compile"])
+def test_a_usual_call_imports_nothing_needless(command: str, imported: dict[str, set[str]]) -> None:
+    assert imported[command] & NEEDLESS == set()
+
+
+def test_the_digest_is_sha256_whoever_makes_it() -> None:
+    for content in (b"", b"abc", bytes(range(256)) * 1000):
+        assert artifact.hexdigest(content) == hashlib.sha256(content).hexdigest()

@@ -1,0 +1,135 @@
+"""`gpushare compile` and `gpushare show`: what is written, printed and refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpushare.reading import schema
+from tests.compiler.cli.process import gpushare
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_bundle_stands_beside_the_intent_and_a_second_run_changes_nothing(intents: Path) -> None:
+    first = gpushare("compile", intents / "good.yaml")
+    before = tree(intents / "bundle")
+    second = gpushare("compile", intents / "good.yaml")
+    assert (first.returncode, first.stderr) == (0, "")
+    assert f"{len(before)} files written, 0 unchanged, 0 removed" in first.stdout
+    assert "helm upgrade --install gpushare" in first.stdout
+    assert second.stdout == f"{intents}/bundle: compiled, no changes\n"
+    assert tree(intents / "bundle") == before
+
+
+def test_stdin_is_compiled_into_the_working_directory(intents: Path) -> None:
+    done = gpushare("compile", "-", stdin=(intents / "good.yaml").read_bytes(), cwd=intents)
+    assert done.returncode == 0
+    assert (intents / "bundle" / "chart" / "values.yaml").is_file()
+
+
+def test_what_changed_is_counted(intents: Path) -> None:
+    gpushare("compile", "good.yaml", "-o", "out", cwd=intents)
+    (intents / "out" / "images.txt").unlink()
+    everything = len(tree(intents / "out")) + 1
+    done = gpushare("compile", "good.yaml", "-o", "out", cwd=intents)
+    assert done.stdout.startswith(f"out: 1 file written, {everything - 1} unchanged, 0 removed\n")
+
+
+def test_check_tells_whether_the_bundle_is_current_and_writes_nothing(intents: Path) -> None:
+    missing = gpushare("compile", "--check", "good.yaml", cwd=intents)
+    assert missing.returncode == 3
+    assert "chart/Chart.yaml" in missing.stdout
+    assert not (intents / "bundle").exists()
+    gpushare("compile", "good.yaml", cwd=intents)
+    assert gpushare("compile", "--check", "good.yaml", cwd=intents).returncode == 0
+    (intents / "bundle" / "README.md").write_text("mine")
+    before = tree(intents / "bundle")
+    stale = gpushare("compile", "--check", "good.yaml", cwd=intents)
+    assert stale.returncode == 3
+    assert stale.stdout.splitlines()[1:] == ["  different README.md"]
+    assert tree(intents / "bundle") == before
+
+
+def test_manifests_are_objects_and_nothing_else(intents: Path) -> None:
+    done = gpushare("compile", "--manifests", "warning.yaml", cwd=intents)
+    objects = list(yaml.safe_load_all(done.stdout))
+    assert done.returncode == 0
+    assert "warning GS504" in done.stderr
+    assert objects[0]["kind"] == "Namespace"
+    assert {one["kind"] for one in objects} >= {"DaemonSet", "ConfigMap", "ResourceQuota", "ServiceAccount"}
+    assert not (intents / "bundle").exists()
+
+
+@pytest.mark.parametrize("style", ["text", "json", "sarif", "github"])
+def test_manifests_with_errors_leave_stdout_empty(style: str, intents: Path) -> None:
+    done = gpushare("compile", "--manifests", "--format", style, "bad.yaml", cwd=intents)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "GS402" in done.stderr
+
+
+def test_manifests_carry_the_profiles_that_the_lock_remembers(intents: Path) -> None:
+    gpushare("compile", "good.yaml", cwd=intents)
+    former = {profile.stem for profile in (intents / "bundle/chart/files/profiles").glob("time-slicing-*.yaml")}
+    (intents / "good.yaml").write_text((intents / "good.yaml").read_text().replace("replicas: 4", "replicas: 2"))
+    printed = gpushare("compile", "--manifests", "good.yaml", cwd=intents).stdout
+    assert former
+    assert all(f"{name}-a" in printed for name in former)
+
+
+def test_findings_for_programs_are_one_document_on_stdout(intents: Path) -> None:
+    for name, code in (("good", 0), ("warning", 0), ("bad", 1)):
+        for command in ("check", "compile"):
+            done = gpushare(command, "--format", "json", f"{name}.yaml", cwd=intents)
+            document = json.loads(done.stdout)
+            assert done.returncode == code
+            assert schema.accepts(schema.load("findings.v1"), document)
+            assert document["errors"] == (name == "bad")
+            assert document["warnings"] == (name == "warning")
+
+
+def test_a_goal_is_resolved_aloud(intents: Path) -> None:
+    text = (intents / "good.yaml").read_text()
+    start, end = text.index("        layouts:"), text.index("        replicas: {1g")
+    (intents / "goal.yaml").write_text(text[:start] + "        goal: balanced\n" + text[end:])
+    done = gpushare("compile", "goal.yaml", cwd=intents)
+    assert "goal of pool training: layout {3g.20gb: 1, 2g.10gb: 1, 1g.5gb: 2}, kept until" in done.stdout
+    assert "goal resolved to {3g.20gb: 1" in gpushare("show", "goal.yaml", cwd=intents).stdout
+
+
+def test_a_broken_lock_is_a_finding_with_its_place(intents: Path) -> None:
+    (intents / "bundle").mkdir()
+    (intents / "bundle" / "gpushare.lock.yaml").write_text("kind: Lock\nkind: Lock\n")
+    done = gpushare("compile", "good.yaml", cwd=intents)
+    assert done.returncode == 1
+    assert done.stderr.startswith("bundle/gpushare.lock.yaml:2:1: error GS790: ")
+    assert "    2 | kind: Lock\n      | ^^^^\n" in done.stderr
+
+
+def test_show_draws_to_scale_and_is_honest_about_what_is_left(intents: Path) -> None:
+    done = gpushare("show", "good.yaml", cwd=intents)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert "  GPU 0-2  unused: 1 of 8 memory slices, 1 of 7 compute slices" in lines
+    assert "  │1g.5gb×2│1g.5gb×2│1g.5gb×2│░░░░░░░░│              3g.20gb              │" in lines
+    assert "  GPU 3" in lines
+    row = next(line.split() for line in lines if line.startswith("  nvidia.com/gpu.shared"))
+    assert row == ["nvidia.com/gpu.shared", "8", "24", "15360Mi", "3072Mi"]
+    unknown = next(line.split() for line in lines if line.startswith("  nvidia.com/mig-3g.20gb"))
+    assert unknown[1:3] == ["3", "?"]
+
+
+def test_show_for_programs_is_the_offer_document(intents: Path) -> None:
+    document = json.loads(gpushare("show", "--format", "json", "good.yaml", cwd=intents).stdout)
+    assert schema.accepts(schema.load("offer.v1"), document)
+    assert document["pools"]["notebooks"]["resources"] == {"nvidia.com/gpu.shared": {"perNode": 8, "total": 24}}
+
+
+def test_show_of_an_intent_with_errors_shows_nothing(intents: Path) -> None:
+    done = gpushare("show", "bad.yaml", cwd=intents)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "GS402" in done.stderr

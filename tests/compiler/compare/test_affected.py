@@ -1,0 +1,149 @@
+"""What `plan` says of those who are affected: by whom, how, in which order, and how long nodes are out."""
+
+import copy
+from typing import Any
+
+import pytest
+import yaml
+
+from gpushare.cli import comparison_words as words
+from gpushare.cli.comparison_markdown import page
+from gpushare.compare.changes import Comparison
+from gpushare.compare.effects import EffectKind
+from gpushare.compare.files import Kind, SettingChange
+from tests.compiler.compare.test_invariant import BASE, INTENT, P, changed, comparison, compiled
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "kind"),
+    [
+        (f"{P}/enforcement/action", "kill", EffectKind.ENDED), (f"{P}/memory/cap", "2Gi", EffectKind.KEEPS_CAP),
+        ("spec/admission/enforce", "deny", EffectKind.REFUSED), ("spec/admission/enforce", "audit", EffectKind.ADMITTED),
+        (f"{P}/namespaces", ["atlas"], EffectKind.ADMITTED), ("spec/quotas/atlas/notebooks", 2, EffectKind.REFUSED),
+        ("spec/platform/driver/version", "580.95.05", EffectKind.DRIVER),
+        ("spec/platform/version", "v25.10.1", EffectKind.DRIVER),
+        ("spec/platform/values", {"toolkit": {"enabled": False}}, EffectKind.UPSTREAM),
+        (f"{P}/tolerations", [], EffectKind.RESTARTS), (f"{P}/namespaces", ["atlas", "cms", "lhcb"], EffectKind.ADMITTED),
+        ("spec/platform/stack", "existing", EffectKind.REINSTALLED), ("spec/namespace", "gpu", EffectKind.REINSTALLED),
+        ("spec/platform/registry", "mirror.example.org", EffectKind.RESTARTS),
+        (f"{P}/rollout/maxUnavailable", 2, EffectKind.ROLLOUT),
+        (f"{P}/enforcement/grace", "20s", EffectKind.ENFORCED), (f"{P}/enforcement/action", "none", EffectKind.ENFORCED),
+    ],
+)  # fmt: skip
+def test_who_is_affected_is_said(path: str, value: Any, kind: EffectKind) -> None:
+    told = comparison(BASE, compiled(changed(path, value)))
+    assert kind in {one.kind for one in told.effects}
+    if kind in (EffectKind.ENDED, EffectKind.REFUSED, EffectKind.REINSTALLED, EffectKind.DRIVER, EffectKind.UPSTREAM):
+        assert not told.is_configmap_only
+
+
+def test_of_a_stack_that_goes_nothing_is_said_to_start_anew() -> None:
+    told = {one.kind for one in comparison(BASE, compiled(changed("spec/platform/stack", "existing"))).effects}
+    assert EffectKind.REINSTALLED in told
+    assert not told & {EffectKind.UPSTREAM, EffectKind.DRIVER}
+
+
+def test_of_two_long_values_the_place_is_shown_where_they_differ() -> None:
+    toleration = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    before, after = ([toleration, {"key": key, "operator": "Exists"}] for key in ("one.example.org", "two.example.org"))
+    line = words.setting(SettingChange(path=("tolerations",), kind=Kind.CHANGED, before=before, after=after), "→")
+    assert "one.example.org" in line
+    assert "two.example.org" in line
+    assert words.setting(SettingChange(path=("a",), kind=Kind.CHANGED, before="nvidia", after=""), "→") == 'a: nvidia → ""'
+
+
+@pytest.mark.parametrize("mode", ["deny", "warn"])
+def test_another_namespace_restarts_nobody_and_makes_tenants_of_those_who_run_there(mode: str) -> None:
+    document = changed("spec/admission/enforce", mode)
+    other = copy.deepcopy(document)
+    other["spec"]["quotas"]["lhcb"] = {"slices": {"1g.5gb": 1}}
+    told = comparison(compiled(document), compiled(other)).effects
+    kinds = [EffectKind.REFUSED, EffectKind.ENDED] if mode == "deny" else [EffectKind.ADMITTED]
+    named = [(one.kind, one.pool, one.subject) for one in told if one.subject == "admission.tenants"]
+    assert named == [(kind, None, "admission.tenants") for kind in kinds]
+
+
+def test_what_stops_being_ended_is_said_in_the_other_direction() -> None:
+    told = comparison(compiled(changed(f"{P}/enforcement/action", "kill")), BASE)
+    assert EffectKind.SPARED in {one.kind for one in told.effects}
+
+
+@pytest.mark.parametrize(
+    ("rollout", "at_once", "rounds"),
+    [({"maxUnavailable": 5}, 5, 3), ({"maxUnavailable": "30%"}, 3, 4), ({"maxUnavailable": "1%"}, 1, 12)],
+)
+def test_how_long_nodes_are_out_comes_from_the_rollout(rollout: dict[str, Any], at_once: int, rounds: int) -> None:
+    document: Any = yaml.safe_load(INTENT)
+    document["spec"]["pools"]["notebooks"]["rollout"] = rollout
+    other = copy.deepcopy(document)
+    other["spec"]["pools"]["notebooks"]["sharing"]["replicas"] = 5
+    (only,) = comparison(compiled(document), compiled(other)).outages
+    assert (only.pool, only.nodes, only.at_once, only.rounds) == ("notebooks", 12, at_once, rounds)
+    assert (only.drain_seconds, only.on_busy) == (1800, "wait")
+
+
+def told_of(old: str, new: str) -> Comparison:
+    """A comparison of two sets of pools, by name."""
+    head = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: x}\nspec:\n  pools:\n"
+    sides = [compiled(yaml.safe_load(head + pools_)) for pools_ in (old, new)]
+    assert all(side.artifacts for side in sides), [side.findings for side in sides]
+    return comparison(*sides)
+
+
+SLICED = "sharing: {mode: time-slicing, replicas: 4}"
+MIG = "sharing: {mode: mig, layout: {1g.5gb: 7}}"
+
+
+def test_another_order_of_pools_moves_nodes() -> None:
+    pool = "    {}: {{card: a100-sxm4-40gb, gpusPerNode: 2, priority: {}, nodes: {{matchLabels: {{{}}}, expected: 4}}, {}}}\n"
+    first = pool.format("a", 1, "x: a", "sharing: {mode: exclusive}")
+    told = told_of(first + pool.format("b", 0, "z: b", MIG), first + pool.format("b", 2, "z: b", MIG))
+    assert all(one.selector_changes and one.touched is None for one in told.pools)
+    assert not told.is_configmap_only
+    assert {one.pool for one in told.outages} == {"a", "b"}
+
+
+def test_nodes_that_move_and_pools_that_are_replaced_go_out_of_service() -> None:
+    pool = "    {}: {{card: a100-sxm4-40gb, gpusPerNode: 2, nodes: {}, {}, rollout: {{maxUnavailable: 2}}}}\n"
+    old = pool.format("a", "{names: [n1, n2]}", SLICED) + pool.format("b", "{names: [n3]}", MIG)
+    new = pool.format("a", "{names: [n1]}", SLICED) + pool.format("b", "{names: [n2, n3]}", MIG)
+    (only,) = told_of(old, new).outages
+    assert (only.pool, only.nodes, only.at_once, only.seconds) == ("b", 1, 2, 60)
+    labels = "{matchLabels: {p: a}, expected: 5}"
+    (only,) = told_of(pool.format("a", labels, SLICED), pool.format("b", labels, MIG)).outages
+    assert (only.pool, only.nodes, only.seconds) == ("b", 5, 60)
+
+
+def test_nodes_that_go_to_no_pool_leave_in_the_turns_of_the_pool_that_they_leave() -> None:
+    pool = "    {}: {{card: a100-sxm4-40gb, gpusPerNode: 2, nodes: {}, {}, rollout: {{maxUnavailable: {}}}}}\n"
+    stays = pool.format("z", "{names: [n9]}", SLICED, 1)
+    labels = "{matchLabels: {p: a}, expected: 6}"
+    for nodes, count in ((labels, 6), ("{names: [n1, n2, n3]}", 3)):
+        for sharing, seconds in ((MIG, 60), (SLICED, 5)):
+            (only,) = told_of(stays + pool.format("a", nodes, sharing, 2), stays).outages
+            assert (only.pool, only.nodes, only.at_once, only.seconds, only.on_busy) == ("a", count, 2, seconds, "wait")
+    three, one = (stays + pool.format("a", names, MIG, 1) for names in ("{names: [n1, n2, n3]}", "{names: [n1]}"))
+    (only,) = told_of(three, one).outages
+    assert (only.pool, only.nodes, only.at_once, only.seconds) == ("a", 2, 1, 60)
+    assert told_of(stays + pool.format("a", labels, "sharing: {mode: exclusive}", 1), stays).outages == ()
+
+
+def test_the_page_for_a_merge_request_tells_the_operators_strategy() -> None:
+    pool = "    a: {{card: a100-sxm4-40gb, gpusPerNode: 2, nodes: {{names: [n1]}}, {}}}\n"
+    single = "sharing: {mode: mig, strategy: single, layout: {1g.5gb: 7}}"
+    told = page(told_of(pool.format(MIG), pool.format(single)))
+    assert "**gpu-operator** `mig.strategy mixed → single`: the operator restarts the device plugin of every node" in told
+    assert "mig.strategy" not in page(told_of(pool.format(MIG), pool.format("sharing: {mode: mig, layout: {2g.10gb: 3}}")))
+
+
+def test_a_pool_under_another_name_hides_nothing() -> None:
+    pool = "    {}: {{card: t4, gpusPerNode: 2, nodes: {{matchLabels: {{p: a}}, expected: 5}}, "
+    pool += "sharing: {{mode: time-slicing, replicas: 2}}, memory: {{cap: {}}}, {}}}\n"
+    told = told_of(
+        pool.format("a", "7Gi", "enforcement: {action: warn}"),
+        pool.format("b", "1Gi", "enforcement: {action: kill}, namespaces: [z]"),
+    )
+    kinds = {(one.pool, one.kind) for one in told.effects}
+    assert {("a", EffectKind.UNPLACED), ("b", EffectKind.KEEPS_CAP), ("b", EffectKind.ENDED)} <= kinds
+    assert "namespaces" in {one.subject for one in told.effects if one.pool == "b"}
+    assert told.outages == ()

@@ -1,0 +1,82 @@
+"""Every example is a promise: it compiles without an error, to exactly the bundle beside it, on every Python."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpushare.core.diagnostics import is_error
+from tests.compiler.golden.update import EXAMPLES, compiled, examples
+from tests.support.clone import copy_to
+
+IDS = [example.name for example in examples()]
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_there_are_at_least_ten_examples_each_with_a_short_readme() -> None:
+    assert len(IDS) >= 10
+    for example in examples():
+        lines = (example / "README.md").read_text().splitlines()
+        assert lines[0].startswith("# "), example.name
+        assert 5 <= len(lines) <= 16, f"{example.name}: README.md is to be about ten lines"
+
+
+@pytest.mark.parametrize("example", examples(), ids=IDS)
+def test_an_example_compiles_to_the_bundle_beside_it(example: Path) -> None:
+    compilation = compiled(example)
+    assert not [finding.message for finding in compilation.findings if is_error(finding)]
+    expected = files(example / "bundle")
+    actual = {artifact.path: artifact.text for artifact in compilation.artifacts}
+    assert sorted(actual) == sorted(expected), "run `make golden` if this is meant"
+    for path, text in actual.items():
+        assert text == expected[path], f"{path} differs: run `make golden` if this is meant"
+
+
+@pytest.mark.parametrize("example", examples(), ids=IDS)
+def test_an_example_passes_a_strict_check_and_says_which_warnings_it_means(example: Path) -> None:
+    compilation = compiled(example)
+    assert [(finding.code, finding.message) for finding in compilation.findings] == []
+    assert all(len(accepted.reason.split()) > 3 for accepted in compilation.accepted)
+
+
+def other_pythons() -> list[str]:
+    """Interpreters of another minor version than this one that start, from PATH and from pyenv's versions."""
+    folders = [Path(entry) for entry in os.environ.get("PATH", "").split(os.pathsep)]
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    folders += sorted(version / "bin" for version in pyenv.glob("3.*"))
+    found = {}
+    for minor in (11, 12, 13, 14):
+        for folder in folders:
+            program = folder / f"python3.{minor}"
+            if minor != sys.version_info.minor and minor not in found and program.is_file():
+                started = subprocess.run([program, "-c", ""], capture_output=True, check=False)
+                if started.returncode == 0:
+                    found[minor] = str(program)
+    return list(found.values())
+
+
+@pytest.mark.slow
+def test_another_python_another_locale_and_another_place_write_the_same_bytes(tmp_path: Path) -> None:
+    pythons = other_pythons() or [sys.executable]
+    source = copy_to(tmp_path / "gpushare")
+    print(f"compiling every example with {', '.join(pythons)}")
+    for number, python in enumerate(pythons):
+        place = tmp_path / f"elsewhere {number}"
+        shutil.copytree(EXAMPLES, place, ignore=shutil.ignore_patterns("bundle"))
+        venv = tmp_path / f"venv{number}"
+        subprocess.run([python, "-m", "venv", venv], check=True)
+        subprocess.run([venv / "bin" / "pip", "install", "-q", source], check=True)
+        elsewhere = {"LC_ALL": "C", "TZ": "Asia/Kathmandu", "PYTHONHASHSEED": "7", "HOME": str(tmp_path)}
+        environment = {"PATH": os.environ["PATH"], **elsewhere}
+        for example in examples():
+            intent = place / example.name / "intent.yaml"
+            command = [venv / "bin" / "gpushare", "compile", intent]
+            done = subprocess.run(command, capture_output=True, env=environment, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            assert files(intent.parent / "bundle") == files(example / "bundle"), example.name

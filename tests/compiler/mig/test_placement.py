@@ -1,0 +1,146 @@
+"""Where instances come to stand: always legal, as little moved as can be, the most choice left."""
+
+from collections import Counter, defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpushare import mig
+from gpushare.catalog.cards import Engines, Geometry, MigProfile, Placement
+from tests.compiler.mig import known_cards, reference_solver
+from tests.compiler.mig.random_cards import geometries
+
+
+@pytest.fixture(scope="module")
+def a100():
+    return known_cards.geometry(known_cards.A100)
+
+
+def ways_of(every) -> dict:
+    """Every layout → every way to place it."""
+    found = defaultdict(list)
+    for placed in sorted(every, key=sorted):
+        found[reference_solver.multiset(placed)].append(placed)
+    return found
+
+
+@pytest.fixture(scope="module")
+def ways(a100):
+    return ways_of(reference_solver.placed_sets(a100, known_cards.is_plain))
+
+
+def placed_as(instances) -> reference_solver.Placed:
+    return frozenset((instance.profile.name, instance.start, instance.size) for instance in instances)
+
+
+@pytest.mark.parametrize("card", known_cards.distinct())
+def test_every_legal_layout_is_placed_slice_by_slice_on_places_of_its_profiles(card):
+    geometry = known_cards.geometry(card)
+    for layout in {reference_solver.multiset(placed) for placed in reference_solver.placed_sets(geometry)}:
+        instances = mig.place(geometry, tuple(layout))
+        assert Counter(instance.profile.name for instance in instances) == dict(layout)
+        taken = [unit for instance in instances for unit in range(instance.start, instance.start + instance.size)]
+        assert len(taken) == len(set(taken))
+        assert set(taken) <= set(range(geometry.units))
+        for instance in instances:
+            assert instance.profile in geometry.profiles
+            assert (instance.start, instance.size) in {(place.start, place.size) for place in instance.profile.placements}
+        assert [instance.start for instance in instances] == sorted(instance.start for instance in instances)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("card", [known_cards.A100, "rtx-pro-6000-server"])
+def test_no_way_to_place_keeps_more_between_any_two_layouts(card):
+    geometry = known_cards.geometry(card)
+    ways = ways_of(reference_solver.placed_sets(geometry))
+    for old in ways.values():
+        keep = tuple((name, start) for name, start, _ in old[-1])
+        for new, possible in ways.items():
+            stayed = placed_as(mig.place(geometry, tuple(new), keep)) & old[-1]
+            assert len(stayed) == max(len(placed & old[-1]) for placed in possible)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@given(geometries(), st.data())
+def test_no_way_to_place_keeps_more_on_any_card_that_anyone_could_describe(geometry, data):
+    every = reference_solver.placed_sets(geometry)
+    old = data.draw(st.sampled_from(sorted(every, key=sorted)))
+    keep = {(name, start) for name, start, _ in old}
+    most = defaultdict(int)
+    for placed in every:
+        stayed = len({(name, start) for name, start, _ in placed} & keep)
+        most[reference_solver.multiset(placed)] = max(most[reference_solver.multiset(placed)], stayed)
+    for layout, stayed in most.items():
+        instances = mig.place(geometry, tuple(layout), tuple(sorted(keep)))
+        assert len({(instance.profile.name, instance.start) for instance in instances} & keep) == stayed
+
+
+def test_instances_with_attributes_are_kept_where_they_stand():
+    geometry = known_cards.geometry("rtx-pro-6000-server")
+    layout = (("1g.24gb+me", 1), ("1g.24gb", 2), ("1g.24gb-me", 1))
+    keep = (("1g.24gb-me", 0), ("1g.24gb+me", 6), ("1g.24gb", 9))
+    found = {(instance.profile.name, instance.start) for instance in mig.place(geometry, layout, keep)}
+    assert found == {*keep, ("1g.24gb", 3)}
+
+
+def test_what_is_kept_is_not_more_than_the_layout_has(a100):
+    keep = tuple(("1g.5gb", start) for start in range(7))
+    found = mig.place(a100, (("1g.5gb", 2), ("3g.20gb", 1)), keep)
+    assert [(instance.profile.name, instance.start) for instance in found] == [("1g.5gb", 0), ("1g.5gb", 1), ("3g.20gb", 4)]
+
+
+def test_kept_instances_that_the_layout_or_the_card_lacks_change_nothing(a100):
+    layout = (("2g.10gb", 1), ("1g.5gb", 3))
+    assert mig.place(a100, layout, (("9g.80gb", 0), ("7g.40gb", 0), ("2g.10gb", 5))) == mig.place(a100, layout)
+
+
+def test_no_way_to_place_leaves_more_choice_for_additions(a100, ways):
+    grown = defaultdict(set)
+    every = [placed for possible in ways.values() for placed in possible]
+    for bigger in every:
+        for placed in every:
+            if placed <= bigger:
+                grown[placed].add(reference_solver.multiset(bigger - placed))
+    for layout, possible in ways.items():
+        chosen = placed_as(mig.place(a100, tuple(layout)))
+        assert len(grown[chosen]) == max(len(grown[placed]) for placed in possible)
+
+
+@pytest.mark.parametrize(
+    ("layout", "starts"),
+    [
+        ((("3g.20gb", 1),), {"3g.20gb": [4]}),
+        ((("1g.5gb", 2), ("2g.10gb", 1), ("3g.20gb", 1)), {"2g.10gb": [0], "1g.5gb": [2, 3], "3g.20gb": [4]}),
+        ((("1g.5gb", 7),), {"1g.5gb": [0, 1, 2, 3, 4, 5, 6]}),
+        ((("2g.10gb", 2), ("1g.5gb", 3)), {"2g.10gb": [0, 2], "1g.5gb": [4, 5, 6]}),
+        ((), {}),
+    ],
+)
+def test_an_a100_is_placed_so(a100, layout, starts):
+    found = defaultdict(list)
+    for instance in mig.place(a100, layout):
+        found[instance.profile.name].append(instance.start)
+    assert found == starts
+
+
+def test_a_layout_is_placed_the_same_however_it_is_written(a100):
+    layout = (("1g.5gb", 2), ("2g.10gb", 1), ("3g.20gb", 1))
+    assert mig.place(a100, layout) == mig.place(a100, layout[::-1])
+
+
+def test_a_card_with_a_very_long_row_of_slices_is_placed_all_the_same():
+    places = tuple(Placement(start=start, size=1) for start in range(40))
+    row = MigProfile(
+        name="1g.1gb", nvml_enum=0, profile_id=0, compute_slices=1, memory_mib=None, max_count=40, placements=places,
+        engines=Engines(),
+    )
+    geometry = Geometry(units=40, max_instances=0, profiles=(row,), engine_totals=Engines())
+    starts = [instance.start for instance in mig.place(geometry, (("1g.1gb", 20),))]
+    assert len(starts) == len(set(starts)) == 20
+
+
+def test_what_is_not_legal_is_not_placed(a100):
+    assert mig.place(a100, (("3g.20gb", 2), ("1g.5gb", 1))) is None
+    assert mig.place(a100, (("9g.80gb", 1),)) is None

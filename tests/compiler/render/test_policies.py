@@ -1,0 +1,101 @@
+"""NodePolicies, pools.yaml and the Offer: the same plan in three forms."""
+
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gpushare.reading import schema
+from gpushare.render import offer, pools
+from tests.compiler.render.compiled import POOLS, compiled, document, files, intent
+
+
+def policy(pool: str, **wanted: str) -> Any:
+    return document(files(**wanted), f"chart/files/policies/{pool}.yaml")
+
+
+@pytest.mark.parametrize("pool", sorted(POOLS))
+@pytest.mark.parametrize("partitioner", ["gpushare", "mig-manager"])
+def test_every_policy_passes_the_schema_that_the_node_runtime_reads(pool: str, partitioner: str) -> None:
+    written = policy(pool, platform=f"{{partitioner: {partitioner}}}")
+    loaded = schema.load("node-policy.v1")
+    jsonschema.Draft7Validator.check_schema(loaded)
+    jsonschema.validate(written, loaded)
+    assert schema.accepts(loaded, written)
+
+
+def test_a_mig_policy_says_where_each_instance_stands_and_what_allocatable_must_show() -> None:
+    spec = policy("dense")["spec"]
+    assert [(group["indexes"], group["mig"], len(group["instances"])) for group in spec["gpus"]] == [
+        ([0, 1, 2], True, 5), ([3], False, 0),
+    ]  # fmt: skip
+    starts = [instance["start"] for instance in spec["gpus"][0]["instances"]]
+    assert starts == sorted(starts)
+    assert {instance["profileId"] for instance in spec["gpus"][0]["instances"]} == {14, 19}
+    assert spec["resources"] == {"nvidia.com/gpu": 1, "nvidia.com/mig-1g.5gb.shared": 18, "nvidia.com/mig-2g.10gb": 6}
+    shares = {share["resource"]: share for share in spec["shares"]}
+    assert shares["nvidia.com/mig-1g.5gb.shared"]["capMiB"] == (4864 - 256) // 2
+    assert shares["nvidia.com/mig-2g.10gb"]["capMiB"] is None
+    assert spec["migConfig"] is None
+
+
+def test_a_tolerance_in_percent_is_written_in_mib_of_the_cap() -> None:
+    share = policy("notebooks")["spec"]["shares"][0]
+    assert share["toleranceMiB"] == -(-share["capMiB"] * 5 // 100)
+
+
+def test_mig_manager_gets_a_config_for_every_pool_that_can_have_mig_and_all_disabled_always() -> None:
+    bundle = files(platform="{partitioner: mig-manager}")
+    config = document(bundle, "chart/files/mig-parted/config.yaml")
+    assert config["version"] == "v1"
+    names = {pool: document(bundle, f"chart/files/policies/{pool}.yaml")["spec"]["migConfig"] for pool in POOLS}
+    assert names == {"hpc": "all-disabled", "notebooks": None, "serving": None, "dense": names["dense"]}
+    assert set(config["mig-configs"]) == {"all-disabled", names["dense"]}
+    covered = [index for entry in config["mig-configs"][names["dense"]] for index in entry["devices"]]
+    assert sorted(covered) == [0, 1, 2, 3]
+    assert document(bundle, "chart/values.yaml")["migParted"] == {"enabled": True}
+    assert "all-disabled" in document(files("notebooks", platform="{partitioner: mig-manager}"),
+                                      "chart/files/mig-parted/config.yaml")["mig-configs"]
+
+
+def test_pools_yaml_is_the_document_that_plans_are_compared_by() -> None:
+    plan, bundle = compiled(intent(more="  quotas: {atlas: {hpc: 8}}\n"))
+    written = document(bundle, "nodes/pools.yaml")
+    assert written == pools.pools_document(plan)
+    assert written["quotas"] == {"atlas": {"requests.nvidia.com/gpu": 8}}
+    serving = written["pools"]["serving"]
+    key = serving["profile"]
+    assert serving["labels"] == {
+        "gpushare.dev/pool": ["serving"],
+        "gpushare.dev/profile": [key],
+        "nvidia.com/device-plugin.config": [f"{key}-a", f"{key}-b"],
+    }
+    assert serving["selector"] == {"matchLabels": {}, "matchExpressions": [], "names": ["n1", "n2"]}
+    assert serving["nodes"] == 2
+    assert serving["resources"] == {"nvidia.com/gpu.shared": {"perNode": 16, "total": 32}}
+    assert written["pools"]["notebooks"]["resources"]["nvidia.com/gpu.shared"] == {"perNode": 16, "total": None}
+
+
+def test_the_offer_has_the_public_field_names_and_one_device_for_each_instance() -> None:
+    plan, _ = compiled(intent("dense"))
+    document = offer.offer(plan)
+    assert (document["apiVersion"], document["kind"]) == ("gpushare.dev/v1", "Offer")
+    dense = document["pools"]["dense"]
+    assert list(dense) == ["card", "mode", "nodes", "gpusPerNode", "profile", "resources", "devices"]
+    assert len(dense["devices"]) == 3 * 5 + 1
+    assert dense["devices"][-1] == {
+        "gpu": 3, "resource": "nvidia.com/gpu", "profile": None, "start": 0, "size": 8,
+        "memoryMiB": plan.pools[0].card.memory_mib, "replicas": 1, "capMiB": None,
+    }  # fmt: skip
+
+
+def test_values_of_a_pool_say_what_its_pods_need() -> None:
+    values = document(files(), "chart/values.yaml")["pools"]
+    rights = {name: (pool["migCapable"], pool["mig"], pool["mps"], pool["evict"]) for name, pool in values.items()}
+    assert rights == {
+        "dense": (True, True, False, True),
+        "hpc": (True, False, False, True),
+        "notebooks": (False, False, False, True),
+        "serving": (False, False, True, True),
+    }
+    assert values["notebooks"]["tolerations"] == [{"key": "school", "operator": "Exists"}]

@@ -1,0 +1,103 @@
+"""What people read: the bundle's README and the cloud snippets."""
+
+import re
+
+import pytest
+import yaml
+
+from tests.compiler.render.compiled import POOLS, files
+
+
+def test_the_readme_has_a_row_for_each_resource_and_a_pod_for_each_pool() -> None:
+    text = files()["README.md"]
+    rows = [line for line in text.splitlines() if line.startswith("| [")]
+    assert [re.match(r"\| \[([\w-]+)\]", row)[1] for row in rows] == ["dense", "dense", "dense", "hpc", "notebooks", "serving"]
+    pods = [yaml.safe_load(block) for block in re.findall(r"\n\n((?:    .*\n)+)", text) if "kind: Pod" in block]
+    assert [pod["spec"]["nodeSelector"] for pod in pods] == [{"gpushare.dev/pool": name} for name in sorted(POOLS)]
+    assert pods[2]["spec"]["tolerations"] == [{"key": "school", "operator": "Exists"}]
+    assert pods[2]["spec"]["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu.shared": 1}}
+
+
+@pytest.mark.parametrize(
+    ("platform", "upstream"),
+    [
+        ("{}", "gpu-operator gpu-operator --repo https://helm.ngc.nvidia.com/nvidia --version v26.7.0"),
+        ("{stack: device-plugin}", "nvidia-device-plugin nvidia-device-plugin --repo https://nvidia.github.io/k8s-device-plugin"),
+        ("{stack: existing}", ""),
+    ],
+)
+def test_the_readme_installs_namespace_then_our_chart_then_upstreams(platform: str, upstream: str) -> None:
+    text = files("hpc", platform=platform)["README.md"]
+    at = [text.index(step) for step in ("kubectl apply -f namespace.yaml", "helm upgrade --install gpushare chart", upstream)]
+    assert at[:2] == sorted(at[:2])
+    assert not upstream or at[2] > at[1]
+
+
+@pytest.mark.parametrize(
+    ("platform", "name"),
+    [
+        ("{}", "nvidia"),
+        ("{values: {operator: {runtimeClass: other}}}", "other"),
+        ("{stack: device-plugin}", None),
+        ("{stack: device-plugin, values: {runtimeClassName: nvidia}}", "nvidia"),
+        ("{stack: existing}", None),
+    ],
+)
+def test_the_readmes_pod_has_the_runtime_class_that_the_stack_needs(platform: str, name: str | None) -> None:
+    section = files("hpc", platform=platform)["README.md"].partition("## hpc")[2].partition("##")[0]
+    (pod,) = re.findall(r"\n\n((?:    .*\n)+)", section)
+    assert yaml.safe_load(pod)["spec"].get("runtimeClassName") == name
+
+
+@pytest.mark.parametrize("platform", ["{}", "{registry: registry.example.org}", "{stack: existing}"])
+def test_the_readmes_image_is_listed(platform: str) -> None:
+    bundle = files("hpc", platform=platform)
+    (image,) = re.findall(r"image: (\S+)", bundle["README.md"])
+    assert image.strip('"') in bundle["images.txt"].splitlines()
+
+
+def test_the_readme_says_what_this_version_does_not_generate() -> None:
+    text = files("hpc")["README.md"].partition("## Not in this bundle yet")[2]
+    assert all(word in text for word in ("Monitoring", "Argo CD"))
+
+
+@pytest.mark.parametrize("pools", [("hpc",), ("serving", "dense")])
+def test_the_readme_says_when_the_operators_strategy_may_change(pools: tuple[str, ...]) -> None:
+    told = "An upgrade that empties it goes before our chart's"
+    assert told in files(*pools)["README.md"]
+    assert told not in files(*pools, platform="{stack: device-plugin}")["README.md"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "told"),
+    [
+        ("{}", False),
+        ("{values: {toolkit: {enabled: false}}}", True),
+        ("{stack: device-plugin}", True),
+        ("{stack: existing}", True),
+    ],
+)
+def test_the_readme_tells_of_the_hole_where_the_toolkit_is_not_ours(platform: str, told: bool) -> None:
+    assert ("The container toolkit's settings" in files("hpc", platform=platform)["README.md"]) is told
+
+
+@pytest.mark.parametrize(
+    ("label", "command"),
+    [
+        ("cloud.google.com/gke-nodepool", "gcloud container node-pools update gpus"),
+        ("eks.amazonaws.com/nodegroup", "--nodegroup-name gpus"),
+        ("kubernetes.azure.com/agentpool", "--name gpus"),
+        ("k8s.scaleway.com/pool-name", "scw k8s pool update"),
+        ("node.cluster.x-k8s.io/pool", "KubeadmConfigTemplate"),
+    ],
+)
+def test_a_pool_on_a_clouds_own_label_gets_the_command_for_the_start_up_taint(label: str, command: str) -> None:
+    expression = f"{{key: {label}, operator: In, values: [gpus]}}"
+    for nodes in (f"{{matchLabels: {{{label}: gpus}}}}", f"{{matchExpressions: [{expression}]}}"):
+        text = files("hpc", hpc=POOLS["hpc"].replace("{matchLabels: {p: hpc}, expected: 2}", nodes))["nodes/cloud.md"]
+        assert command in text
+        assert "gpushare.dev/not-ready" in text
+
+
+def test_other_labels_get_no_cloud_page() -> None:
+    assert "nodes/cloud.md" not in files()

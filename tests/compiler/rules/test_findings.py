@@ -1,0 +1,77 @@
+"""The registry of rules and the texts that explain codes: the two must agree."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gpushare import pipeline, rules
+from gpushare.core import resources
+from gpushare.core.diagnostics import Finding, Severity, is_error
+from gpushare.rules.sizes import SIZE_CODES
+from tests.compiler.rules.intents import judged, pool, written
+
+TEXTS = sorted(resources.findings().glob("GS*.md"))
+PACKAGE = Path(rules.__file__).parents[1]
+TOO_LARGE_FOR_A_PAGE = {"GS002", *SIZE_CODES}
+"""Codes about sizes: `test_sizes` and the tests of reading make texts that are large enough."""
+
+OF_OTHER_FILES = {"GS790", "GS791"}
+"""Codes that no intent can have: the lock file's, which the tests of output read."""
+
+
+def example(text: Path, heading: str) -> tuple[Finding, ...]:
+    """What a compile finds in the fenced block below a heading; a `bytes` block holds Python escapes."""
+    section = text.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2]
+    match = re.search(r"```(\w+)\n(.*?)```", section, re.DOTALL)
+    assert match, f"{text.name} has no block below {heading}"
+    kind, block = match.groups()
+    data = block.strip("\n").encode().decode("unicode_escape").encode("latin-1") if kind == "bytes" else block.encode()
+    return pipeline.check(data, "intent.yaml").findings
+
+
+def test_rules_stand_in_the_order_of_their_codes_and_each_code_once() -> None:
+    codes = [rule.code for rule in rules.RULES]
+    assert codes == sorted(set(codes))
+
+
+def test_every_code_that_the_sources_name_has_a_text_and_every_text_a_source() -> None:
+    named = {code for path in PACKAGE.rglob("*.py") for code in re.findall(r'"(GS\d{3})"', path.read_text(encoding="utf-8"))}
+    assert named == {text.stem for text in TEXTS}
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.stem)
+def test_a_text_has_its_title_its_severity_and_all_sections(text: Path) -> None:
+    lines = text.read_text(encoding="utf-8").splitlines()
+    assert re.fullmatch(rf"# {text.stem} \S.*", lines[0])
+    assert lines[2] in {f"Severity: {severity.value}" for severity in Severity}
+    headings = [line for line in lines if line.startswith("## ")]
+    assert headings == ["## What it means", "## Why it matters", "## Bad", "## Good"]
+
+
+@pytest.mark.parametrize(
+    "text", [text for text in TEXTS if text.stem not in TOO_LARGE_FOR_A_PAGE | OF_OTHER_FILES], ids=lambda text: text.stem
+)
+def test_the_bad_example_gives_the_code_with_its_severity(text: Path) -> None:
+    findings = [finding for finding in example(text, "Bad") if finding.code == text.stem]
+    assert findings
+    assert f"Severity: {findings[0].severity.value}" in text.read_text(encoding="utf-8")
+    assert all(finding.span for finding in findings)
+
+
+@pytest.mark.parametrize("text", [text for text in TEXTS if text.stem not in OF_OTHER_FILES], ids=lambda text: text.stem)
+def test_the_good_example_gives_neither_the_code_nor_an_error(text: Path) -> None:
+    assert not [finding for finding in example(text, "Good") if finding.code == text.stem or is_error(finding)]
+
+
+def test_a_code_is_shown_a_hundred_times_and_then_said_to_go_on() -> None:
+    names = ", ".join(f"Node_{number}" for number in range(250))
+    findings = judged(written(pool(nodes=f"{{names: [{names}]}}")))
+    assert [finding.code for finding in findings] == ["GS206"] * 101
+    assert findings[-1].message == "further findings of GS206 are not shown"
+
+
+def test_findings_come_in_the_order_of_codes_and_all_at_once() -> None:
+    bad = pool("Bad_Name", card="none-such", nodes="{names: [UPPER], expected: 3}")
+    codes = [finding.code for finding in judged(written(bad, kubernetes='"1.2"'))]
+    assert codes == ["GS201", "GS205", "GS206", "GS207", "GS702"]

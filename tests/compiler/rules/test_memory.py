@@ -1,0 +1,91 @@
+"""Rules on caps and on how they are held."""
+
+from typing import Any
+
+import pytest
+
+from gpushare.core.units import MIB, Share
+from gpushare.intent.types import CapWord, Exclusive, Mechanism, Mig, Mps, Pool, Sharing, TimeSlicing
+from gpushare.rules import enforcement as enforcement_rules
+from gpushare.rules import memory as memory_rules
+from tests.compiler.plan.builders import enforcement, findings, judged, memory, pool
+
+RULES = (*memory_rules.RULES, *enforcement_rules.RULES)
+T4_SLICED = TimeSlicing(replicas=4)
+SEVEN = Mig(wanted=(("1g.5gb", 7),))
+SEVEN_TWICE = Mig(wanted=(("1g.5gb", 7),), replicas=2)
+MIXED = Mig(wanted=(("2g.10gb", 2), ("1g.5gb", 3)), replicas=(("1g.5gb", 2),))
+CAP = "/memory/cap"
+
+
+def codes(one: Pool) -> list[str]:
+    return [code for code, *_ in findings(RULES, one)]
+
+
+@pytest.mark.parametrize(
+    ("cap_mib", "oversubscribe", "expected"),
+    [(3724, 100, []), (3725, 100, ["GS501"]), (4655, 125, []), (4656, 125, ["GS501"]), (3724, 99, ["GS501"])],
+)
+def test_caps_together_stay_within_what_is_usable(cap_mib: int, oversubscribe: int, expected: list[str]) -> None:
+    # 15360 MiB less 3 % is 14899.2 MiB.
+    one = pool(T4_SLICED, "t4", **memory(cap=cap_mib * MIB, oversubscribe_percent=oversubscribe))
+    assert findings(RULES, one) == [(code, CAP, "value") for code in expected]
+
+
+def test_what_would_fit_is_named() -> None:
+    (finding,) = judged(RULES, pool(T4_SLICED, "t4", **memory(cap=6 << 30)))
+    assert finding.message == "4 shares of 6Gi are more than the 14899Mi usable of Tesla T4"
+    assert finding.hints == ("the largest cap for 4 replicas is 3724Mi", "6Gi fits twice")
+
+
+def test_a_cap_of_several_profiles_is_reported_once_for_the_tightest() -> None:
+    both = Mig(wanted=(("2g.10gb", 2), ("1g.5gb", 3)), replicas=2)
+    (finding,) = judged(RULES, pool(both, **memory(cap=6 << 30)))
+    assert (finding.code, "1g.5gb" in finding.message) == ("GS501", True)
+
+
+def test_a_cap_by_profile_is_reported_at_its_profile() -> None:
+    one = pool(MIXED, **memory(cap=(("1g.5gb", 2305 * MIB),)))
+    assert findings(RULES, one) == [("GS501", f"{CAP}/1g.5gb", "value")]
+    assert findings(RULES, pool(MIXED, **memory(cap=(("1g.5gb", 2200 * MIB),)))) == []
+
+
+def test_a_reserve_of_ones_own_counts() -> None:
+    assert codes(pool(T4_SLICED, "t4", **memory(cap=3840 * MIB, reserve=Share(bytes=0)))) == []
+
+
+@pytest.mark.parametrize(
+    ("sharing", "cap", "path", "at"),
+    [
+        (Exclusive(), 8 << 30, CAP, "value"),
+        (Exclusive(), CapWord.NONE, CAP, "value"),
+        (SEVEN, CapWord.EVEN, CAP, "value"),
+        (MIXED, (("2g.10gb", 1 << 30),), f"{CAP}/2g.10gb", "key"),
+        (MIXED, (("3g.20gb", 1 << 30),), f"{CAP}/3g.20gb", "key"),
+        (T4_SLICED, (("1g.5gb", 1 << 30),), CAP, "value"),
+    ],
+)
+def test_a_cap_where_nothing_is_shared_is_refused(sharing: Sharing, cap: Any, path: str, at: str) -> None:
+    assert findings(RULES, pool(sharing, **memory(cap=cap))) == [("GS502", path, at)]
+
+
+@pytest.mark.parametrize("reserve", [Share(bytes=15360 * MIB), Share(bytes=15358 * MIB), Share(percent_hundredths=10_000)])
+def test_a_reserve_that_leaves_nothing_is_refused(reserve: Share) -> None:
+    one = pool(T4_SLICED, "t4", **memory(reserve=reserve))
+    assert findings(RULES, one) == [("GS509", "/memory/reserve", "value")]
+
+
+def test_a_bare_number_is_taken_for_a_forgotten_unit() -> None:
+    one = pool(T4_SLICED, "t4", **memory(cap=3500))
+    assert findings(RULES, one) == [("GS510", CAP, "value")]
+    assert judged(RULES, one)[0].hints == ("a bare number counts bytes; for MiB write 3500Mi",)
+
+
+@pytest.mark.parametrize(
+    ("card", "cap", "warns"),
+    [("l40s", 4 << 30, True), ("l40s", None, False), ("l40s", CapWord.NONE, False), ("p100-pcie-16gb", None, True)],
+)
+def test_a_cap_that_mps_alone_cannot_hold_warns(card: str, cap: Any, warns: bool) -> None:
+    one = pool(Mps(replicas=8), card, **memory(cap=cap), **enforcement(mechanism=Mechanism.MPS))
+    assert findings(RULES, one) == ([("GS511", "/enforcement/mechanism", "value")] if warns else [])
+    assert "GS511" not in codes(pool(Mps(replicas=8), card, **memory(cap=cap)))

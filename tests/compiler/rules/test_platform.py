@@ -1,0 +1,211 @@
+"""Rules on the platform and its versions: code, place and sentence."""
+
+import pytest
+
+from tests.compiler.rules.intents import codes, found, judged, one, pool, written
+
+A100 = "a100-sxm4-40gb"
+MIG = pool("training", card=A100, nodes="{names: [n1]}", sharing="{mode: mig, layout: {1g.5gb: 7}}")
+SINGLE = pool("single", card=A100, nodes="{names: [n2]}", sharing="{mode: mig, layout: {1g.5gb: 7}, strategy: single}")
+MPS = pool("serving", card="l40s", nodes="{names: [n3]}", sharing="{mode: mps, replicas: 8}")
+
+
+@pytest.mark.parametrize("stack", ["device-plugin", "existing"])
+@pytest.mark.parametrize(("field", "value"), [("driver", "{}"), ("partitioner", "mig-manager")])
+def test_what_only_the_operator_can_do_is_refused_elsewhere(stack: str, field: str, value: str) -> None:
+    assert one("GS701", platform=f"{{stack: {stack}, {field}: {value}}}")[0] == f"/spec/platform/{field}"
+    assert codes(platform=f"{{stack: gpu-operator, {field}: {value}}}") == []
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [("1.29", ["GS702"]), ("1.3", ["GS702"]), ("1.30", []), ("1.37", []), ("1.38", ["GS703"])],
+)
+def test_kubernetes_versions(version: str, expected: list[str]) -> None:
+    findings = judged(written(pool(), kubernetes=f'"{version}"'))
+    assert [finding.code for finding in findings] == expected
+    assert all(finding.path == ("spec", "kubernetes") for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("stack", "version", "expected"),
+    [
+        ("gpu-operator", "v26.7.0", []),
+        ("gpu-operator", "v26.3.3", ["GS705"]),
+        ("gpu-operator", "v99.0.0-rc.1", ["GS705"]),
+        ("gpu-operator", "26.7.0", ["GS704"]),
+        ("gpu-operator", "newest", ["GS704"]),
+        ("device-plugin", "0.20.0", []),
+        ("device-plugin", "v0.20.0", ["GS704"]),
+        ("device-plugin", "0.19.3", ["GS705"]),
+        ("existing", "v26.7.0", ["GS706"]),
+    ],
+)
+def test_versions_of_the_chart(stack: str, version: str, expected: list[str]) -> None:
+    findings = judged(written(pool(), platform=f"{{stack: {stack}, version: {version}, namespaces: [gpu-operator]}}"))
+    assert [finding.code for finding in findings] == expected
+    assert all(finding.path == ("spec", "platform", "version") for finding in findings)
+
+
+def test_values_without_a_chart_are_refused() -> None:
+    assert one("GS706", platform="{stack: existing, values: {a: 1}}")[0] == "/spec/platform/values"
+
+
+ATTRIBUTED = pool("video", card=A100, nodes="{names: [n1]}", sharing="{mode: mig, layout: {1g.5gb+me: 1}}")
+PACKED = pool(sharing="{mode: time-slicing, replicas: 4, placement: pack}")
+
+
+@pytest.mark.parametrize(
+    "platform",
+    [
+        "{version: v26.3.3}",
+        "{stack: device-plugin, version: 0.19.3}",
+        '{values: {devicePlugin: {version: v0.19.0}}}',
+        '{stack: device-plugin, values: {image: {tag: v0.19.0}}}',
+    ],
+)
+def test_an_older_plugin_can_neither_tell_attributes_nor_pack(platform: str) -> None:
+    assert one("GS707", ATTRIBUTED, platform=platform)[0] == "/spec/pools/video/sharing"
+    assert one("GS707", PACKED, platform=platform)[0] == "/spec/pools/notebooks/sharing/placement"
+    assert not found(written(pool(), platform=platform), "GS707")
+
+
+@pytest.mark.parametrize(
+    ("platform", "place"),
+    [
+        ("{version: v23.9.0}", "/spec/pools/serving/sharing/mode"),
+        ("{version: v23.9.1}", "/spec/pools/serving/sharing/mode"),
+        ("{version: v1.11.1}", "/spec/pools/serving/sharing/mode"),
+        ("{stack: device-plugin, version: 0.14.0}", "/spec/pools/serving/sharing/mode"),
+        ("{values: {devicePlugin: {version: v0.14.5}}}", "/spec/pools/serving/sharing/mode"),
+        ("{values: {devicePlugin: {version: v0.11.0}}}", "/spec/platform/values/devicePlugin/version"),
+    ],
+)
+def test_an_old_plugin_knows_no_mps(platform: str, place: str) -> None:
+    assert one("GS707", MPS, platform=platform)[0] == place
+
+
+@pytest.mark.parametrize("version", ["v26.3.1", "v26.3.4", "v26.6.0", "v25.10.0-rc.1", "v26.7.0-rc.2", "v2.0.0"])
+def test_a_release_that_is_not_known_counts_as_the_one_before_it(version: str) -> None:
+    assert one("GS707", PACKED, platform=f"{{version: {version}}}")[0] == "/spec/pools/notebooks/sharing/placement"
+
+
+@pytest.mark.parametrize("version", ["v26.7.1", "v26.10.0", "v27.1.0-rc.1", "v100.0.0"])
+def test_a_release_behind_the_newest_can_do_what_that_one_can(version: str) -> None:
+    assert not found(written(PACKED, ATTRIBUTED, platform=f"{{version: {version}}}"), "GS707")
+
+
+def test_the_newest_plugin_can_do_both() -> None:
+    assert codes(ATTRIBUTED) == []
+    assert codes(PACKED) == []
+
+
+@pytest.mark.parametrize(
+    ("platform", "place"),
+    [
+        ('{driver: {repository: "https://registry.example.org"}}', "driver/repository"),
+        ("{driver: {image: my/driver}}", "driver/image"),
+        ('{driver: {version: "595 91"}}', "driver/version"),
+        ("{imagePullSecrets: [good, Bad_Secret]}", "imagePullSecrets/1"),
+    ],
+)
+def test_names_that_nothing_can_be_pulled_with(platform: str, place: str) -> None:
+    assert one("GS712", platform=platform)[0] == f"/spec/platform/{place}"
+
+
+def test_names_that_images_are_pulled_with() -> None:
+    driver = '{repository: "registry.example.org:5000/nvidia", image: driver, version: "595.91.07"}'
+    assert codes(platform=f"{{driver: {driver}, imagePullSecrets: [mirror]}}") == []
+
+
+@pytest.mark.parametrize(
+    ("pools", "later"),
+    [((MIG, MPS), "serving"), ((MPS, MIG), "training"), ((MIG, SINGLE), "single"), ((pool(), MIG, MPS), "serving")],
+)
+def test_pools_that_need_different_strategies_are_reported_at_the_later(pools: tuple[str, ...], later: str) -> None:
+    path, _, message = one("GS713", *pools)
+    assert path == f"/spec/pools/{later}/sharing"
+    assert "left empty" in message
+
+
+@pytest.mark.parametrize("pools", [(MIG, pool()), (SINGLE, MPS), (MPS, pool())])
+def test_pools_that_agree_on_a_strategy(pools: tuple[str, ...]) -> None:
+    assert not found(written(*pools), "GS713")
+
+
+def test_without_the_operator_every_profile_states_its_strategy() -> None:
+    assert not found(written(MIG, MPS, platform="{stack: device-plugin}"), "GS713")
+
+
+def test_mig_manager_is_not_given_profiles_that_it_does_not_know() -> None:
+    edge = pool("edge", card="thor-igpu", sharing="{mode: mig, layout: {3g.0gb+gfx: 1}}")
+    assert one("GS714", edge, platform="{partitioner: mig-manager}")[0] == "/spec/pools/edge/sharing"
+    assert not found(written(edge), "GS714")
+    assert not found(written(MIG, platform="{partitioner: mig-manager}"), "GS714")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("monitoring", "{alerts: true}"),
+        ("gitops", "{argocd: {repoURL: 'https://git.example.org/gpu.git', path: a}}"),
+    ],
+)
+def test_parts_that_are_not_generated_are_said_so_where_they_stand(field: str, value: str) -> None:
+    assert one("GS715", **{field: value})[0] == f"/spec/{field}"
+
+
+def test_admission_and_namespaces_are_in_force() -> None:
+    assert not found(written(pool(namespaces="[atlas]"), admission="{enforce: deny}"), "GS715")
+
+
+def test_mig_beside_an_existing_operator_warns() -> None:
+    assert one("GS716", MIG, platform="{stack: existing}")[0] == "/spec/pools/training/sharing/mode"
+    assert codes(platform="{stack: existing, namespaces: [gpu-operator]}") == []
+
+
+def test_the_device_plugin_does_not_go_into_the_default_namespace() -> None:
+    assert one("GS717", namespace="default", platform="{stack: device-plugin}")[0] == "/spec/namespace"
+    assert codes(namespace="default") == []
+
+
+@pytest.mark.parametrize(
+    ("version", "too_old"), [("440.33.01", True), ("450.80.01", True), ("450.80.02", False), ("595.91.07", False)]
+)
+def test_a_driver_must_know_how_to_partition_the_card(version: str, too_old: bool) -> None:
+    places = [path for path, _, _ in found(written(MIG, platform=f'{{driver: {{version: "{version}"}}}}'), "GS718")]
+    assert places == (["/spec/platform/driver/version"] if too_old else [])
+
+
+@pytest.mark.parametrize(("version", "too_old"), [("570", False), ("570.133", False), ("570.86", True), ("565", True)])
+def test_a_branch_of_precompiled_drivers_is_not_older_than_its_releases(version: str, too_old: bool) -> None:
+    one = pool("training", card="b200-180gb", nodes="{names: [n1]}", sharing="{mode: mig, layout: {1g.23gb: 7}}")
+    platform = f'{{driver: {{version: "{version}"}}, values: {{driver: {{usePrecompiled: true}}}}}}'
+    assert ("GS718" in codes(one, platform=platform)) is too_old
+
+
+def test_a_driver_is_not_too_old_for_cards_that_are_not_partitioned() -> None:
+    assert codes(platform='{driver: {version: "440.33.01"}}') == []
+
+
+@pytest.mark.parametrize(
+    ("card", "layout", "version", "needed"),
+    [
+        (A100, "{1g.5gb+me: 1}", "460.106.00", "470"),
+        (A100, "{1g.5gb+me: 1}", "470.57.02", None),
+        (A100, "{4g.20gb: 1, 3g.20gb: 1}", "470.57.02", "510"),
+        (A100, "{4g.20gb: 1}", "470.57.02", None),
+        (A100, "{4g.20gb: 1, 3g.20gb: 1}", "510.39.01", None),
+        (A100, "{1g.10gb: 4}", "515.105.01", "525"),
+        (A100, "{1g.10gb: 4}", "525.60.13", None),
+        ("a30", "{2g.12gb+me: 1}", "515.105.01", "525"),
+        (A100, "{1g.10gb: 4}", "525", None),
+        (A100, "{1g.10gb: 4}", "515", "525"),
+    ],
+)
+def test_some_layouts_need_a_newer_driver_than_the_card(card: str, layout: str, version: str, needed: str | None) -> None:
+    one = pool("training", card=card, nodes="{names: [n1]}", sharing=f"{{mode: mig, layout: {layout}}}")
+    findings = [f for f in judged(written(one, platform=f'{{driver: {{version: "{version}"}}}}')) if f.code == "GS718"]
+    expected = [(f"that needs driver R{needed} or newer",)] if needed else []
+    assert [finding.hints for finding in findings] == expected
+    assert all("of pool training" in finding.message for finding in findings)

@@ -1,0 +1,130 @@
+"""A cluster as a whole: up, down, and what tests ask of it.
+
+Everything of a cluster carries its name: folder, network namespace, cgroups. So `down` finds it all again, also after a
+crash, and clusters of different names do not meet.
+"""
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.cluster import images
+from tests.e2e.cluster.control_plane import ControlPlane
+from tests.e2e.cluster.machine import PATIENCE, Cgroup, MachineError, Network, stop
+from tests.e2e.cluster.node import Driver, Node
+
+ROOT = Path("/var/tmp/gpushare-clusters")  # overlays need a real file system
+
+
+DEFAULT_NAME = "gpushare"
+
+
+class Cluster:
+    """A cluster of up to four real nodes; without nodes it has an API server and its controllers."""
+
+    def __init__(self, name: str = DEFAULT_NAME, nodes: int = 2) -> None:
+        self.name = name
+        self.folder = ROOT / name
+        self.network = Network(name)
+        self.nodes = tuple(Node(name, number, self.folder / f"node-{number + 1}", self.network) for number in range(nodes))
+        names = tuple(node.name for node in self.nodes)
+        self.control_plane = ControlPlane(self.folder / "control-plane", self.network, names)
+
+    @classmethod
+    def running(cls, name: str = DEFAULT_NAME) -> "Cluster":
+        """The cluster of that name, which runs. A reboot leaves its folder, and no network."""
+        cluster = cls(name)
+        for part in (cluster.control_plane, *cluster.nodes):
+            file = part.folder / "pids.json"
+            if not (file.is_file() and cluster.network.path.exists()):
+                raise MachineError(f"no cluster {name!r} runs: make cluster-up{cluster.chosen}")
+            part.pids = json.loads(file.read_text())
+        return cluster
+
+    @property
+    def chosen(self) -> str:
+        """How `make` is told of this cluster, if it has to be."""
+        return "" if self.name == DEFAULT_NAME else f" NAME={self.name}"
+
+    def up(self, driver: Callable[[Node], Driver] = lambda node: Driver()) -> None:
+        """Bring it up, from nothing; what a crash left of it goes first."""
+        self.down()
+        self.folder.mkdir(parents=True)
+        sandbox = images.pause(self.folder) if self.nodes else None
+        self.network.make()
+        self.control_plane.start()
+        for node in self.nodes:
+            node.start(driver(node))
+            node.load(sandbox)
+        runtime = {"kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"}
+        self.apply({"apiVersion": "node.k8s.io/v1", **runtime})
+        self.wait(lambda: all(self._is_ready(node.name) for node in self.nodes), "all nodes are ready")
+
+    def down(self) -> None:
+        """Leave nothing. Kubelets go first, or they start anew what is ended; etcd goes last: the API server waits for it."""
+        everything = set(self.network.processes())
+        for name in ("kubelet", "kube-scheduler", "kube-controller-manager", "kube-apiserver"):
+            stop([pid for pid in everything if _program_of(pid) == name], seconds=0)
+        cgroups = [Cgroup(f"{self.name}-{node.name}") for node in self.nodes]
+        deadline = time.monotonic() + PATIENCE
+        while left := set(self.network.processes()).union(*(cgroup.processes() for cgroup in cgroups)):
+            if time.monotonic() > deadline:
+                raise MachineError(f"does not end: {left}")
+            stop(sorted(left), seconds=0)
+        for cgroup in cgroups:
+            cgroup.remove()
+        self.network.remove()
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+        if ROOT.is_dir() and not any(ROOT.iterdir()):
+            ROOT.rmdir()
+
+    def kubectl(self, *arguments: str | Path, stdin: str | None = None, check: bool = True) -> str:
+        """kubectl as administrator; what it prints. MachineError with its words if it fails."""
+        done = self.try_kubectl(*arguments, stdin=stdin)
+        if check and done.returncode:
+            raise MachineError(f"kubectl {' '.join(map(str, arguments))}: {done.stderr.strip()}")
+        return done.stdout
+
+    def try_kubectl(self, *arguments: str | Path, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
+        """The same, for what may be refused."""
+        return self.control_plane.kubectl(*arguments, stdin=stdin)
+
+    def get(self, *arguments: str) -> Any:
+        """An object, or a list of them, as the API server has it."""
+        return json.loads(self.kubectl("get", *arguments, "--output", "json"))
+
+    def read(self, path: str, **query: str) -> Any:
+        """The same by its path, for waiting; None where there is no such thing."""
+        text = self.control_plane.read(path, **query)
+        return None if text is None else json.loads(text)
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        """Create or change objects, by server-side apply."""
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+        self.kubectl("apply", "--server-side", "--force-conflicts", "--filename", "-", stdin=text)
+
+    def wait(self, condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
+        """Until the condition holds; its value. MachineError that says what did not come true."""
+        deadline = time.monotonic() + seconds
+        while not (value := condition()):
+            if time.monotonic() > deadline:
+                raise MachineError(f"after {seconds:.0f} s it is not true that {what}")
+            time.sleep(0.1)
+        return value
+
+    def _is_ready(self, node: str) -> bool:
+        found = self.read(f"/api/v1/nodes/{node}")
+        conditions = found["status"].get("conditions", []) if found else []
+        return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def _program_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].rpartition(b"/")[2].decode()
+    except OSError:
+        return ""

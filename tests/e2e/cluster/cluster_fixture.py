@@ -1,0 +1,289 @@
+"""The whole loop at hand: a cluster with fake silicon, the release of a bundle on it, and what tests ask of both."""
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.cluster import images
+from tests.e2e.cluster.bundles import NAMESPACE, compiled, namespace
+from tests.e2e.cluster.cluster import Cluster
+from tests.e2e.cluster.fake_gpus import Fleet
+from tests.e2e.cluster.images import TENANT
+from tests.e2e.cluster.machine import PATIENCE, MachineError
+from tests.e2e.cluster.node import Node
+from tests.e2e.cluster.release import NAME, Release
+from tests.support.fake_nvml import Silicon
+
+POOL = "example.org/pool"
+"""The label by which the intents of these tests select nodes."""
+
+COURSE = "course"
+CONDITION = "GPUShareReady"
+NEVER = "86400"
+"""Seconds after which a tenant grows unasked: `let_grow` tells it when."""
+T4, A100 = ("t4", "t4"), ("a100-sxm4-40gb", "a100-sxm4-40gb")
+
+Object = dict[str, Any]
+
+
+def intent(**pools: str) -> str:
+    """An intent of these pools, each the text of its fields in YAML's flow style. A pool selects nodes by its name."""
+    common = f"nodes: {{matchLabels: {{{POOL}: %s}}}}, gpusPerNode: 2"
+    lines = [f"    {name}: {{{common % name}, {fields}}}" for name, fields in pools.items()]
+    head = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: tests}\nspec:\n  pools:\n"
+    return head + "\n".join(lines) + "\n"
+
+
+NOTEBOOKS = "card: t4, sharing: {mode: time-slicing, replicas: 4}, enforcement: {grace: 2s}"
+TRAINING = "card: a100-sxm4-40gb, sharing: {mode: mig, layout: {1g.5gb: 7}, replicas: {1g.5gb: 2}}, enforcement: {grace: 2s}"
+SHARED, SLICE = "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb.shared"
+
+
+class Lab:
+    """A cluster of nodes with two GPUs each, and one release."""
+
+    def __init__(self, name: str, nodes: int = 2) -> None:
+        self._scratch = tempfile.TemporaryDirectory(prefix=f"{name}-", dir="/var/tmp")
+        self.folder = Path(self._scratch.name)
+        self.fleet = Fleet(self.folder / "fleet", A100)
+        self.cluster = Cluster(name, nodes)
+        self.release = Release(self.cluster)
+        self.bundle: Path | None = None
+        self._bundles = 0
+
+    def up(self) -> None:
+        """Cluster, images and plugins."""
+        self.cluster.up(self.fleet.driver)
+        archives = (images.runtime(self.folder), images.tenant(self.folder))
+        for node in self.cluster.nodes:
+            for archive in archives:
+                node.load(archive)
+            self.fleet.start_plugin(self.cluster, node)
+        namespace(self.cluster, NAMESPACE, **{"pod-security.kubernetes.io/enforce": "privileged"})
+        namespace(self.cluster, COURSE)
+
+    def down(self) -> None:
+        """Leave nothing."""
+        self.cluster.down()
+        self._scratch.cleanup()
+
+    def clear(self) -> None:
+        """No release, no tenant, no mark on a node, as hard as it takes: what must be left behind is for tests to say."""
+        cluster = self.cluster
+        cluster.kubectl("delete", "pods", "--all", "--namespace", COURSE, "--grace-period=1")
+        for silicon in self.fleet.silicon.values():
+            silicon.heal()
+        if Release(cluster).is_there():
+            Release(cluster).helm("uninstall", NAME, "--no-hooks", "--wait", "--timeout", "60s")
+        cluster.kubectl("delete", "jobs,leases,pods", "--all", "--namespace", NAMESPACE, "--grace-period=1")
+        for node in cluster.nodes:
+            self._clear_node(node)
+        # What is compiled next is of no former generation.
+        shutil.rmtree(self.folder / "bundle", ignore_errors=True)
+
+    def _clear_node(self, node: Node) -> None:
+        gone = ("gpushare.dev/pool-", "gpushare.dev/profile-", "nvidia.com/device-plugin.config-", f"{POOL}-")
+        change = ("--type=strategic", "--patch")
+        self.cluster.kubectl("label", "node", node.name, *gone)
+        self.cluster.kubectl("annotate", "node", node.name, "gpushare.dev/release-", "gpushare.dev/released-")
+        self.cluster.kubectl("patch", "node", node.name, *change, '{"spec": {"taints": null}}')
+        if self.condition(node.name):
+            body = {"status": {"conditions": [{"$patch": "delete", "type": CONDITION}]}}
+            self.cluster.kubectl("patch", "node", node.name, "--subresource=status", *change, json.dumps(body))
+        folder = node.path("/var/lib/gpushare")
+        for path in folder.iterdir() if folder.is_dir() else ():
+            path.unlink()
+
+    # --- nodes ---
+
+    def node(self, name: str) -> Node:
+        """By name."""
+        return next(node for node in self.cluster.nodes if node.name == name)
+
+    def silicon(self, name: str) -> Silicon:
+        """A node's GPUs."""
+        return self.fleet.silicon[name]
+
+    def equip(self, name: str, cards: tuple[str, ...]) -> Silicon:
+        """Other GPUs, and the plugin anew. The node must not be in use."""
+        node = self.node(name)
+        self.fleet.stop_plugin(node)
+        silicon = self.fleet.equip(node, cards)
+        self.fleet.start_plugin(self.cluster, node)
+        return silicon
+
+    def reboot(self, name: str) -> None:
+        """The node starts again: no process, no GPU instance and nothing of the plugin is left, and the boot is another.
+
+        The machine's own boot id cannot be changed, so what the runtime remembers of the former boot is given another one.
+        """
+        node = self.node(name)
+        node.stop_kubelet()
+        self.fleet.stop_plugin(node)
+        node.stop_pods()
+        self.silicon(name).reboot()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        for file in node.path("/var/lib/gpushare").glob("*.json"):
+            file.write_text(file.read_text().replace(boot, "00000000-aaaa-4aaa-8aaa-000000000000"))
+        node.start_kubelet()
+        self.fleet.start_plugin(self.cluster, node)
+
+    def choose(self, **pools: str | None) -> None:
+        """Put nodes into pools: `node_1="notebooks"`; None takes the label away."""
+        for name, pool in pools.items():
+            label = f"{POOL}-" if pool is None else f"{POOL}={pool}"
+            self.cluster.kubectl("label", "node", name.replace("_", "-"), label, "--overwrite")
+
+    def state(self, name: str) -> Object:
+        """The node as the API server has it."""
+        return dict(self.cluster.read(f"/api/v1/nodes/{name}"))
+
+    def labels(self, name: str) -> Mapping[str, str]:
+        """The node's labels."""
+        return dict(self.state(name)["metadata"]["labels"])
+
+    def offer(self, name: str) -> dict[str, int]:
+        """The GPU resources of which the node offers any."""
+        allocatable = self.state(name)["status"]["allocatable"]
+        return {key: int(count) for key, count in allocatable.items() if key.startswith("nvidia.com/") and count != "0"}
+
+    def condition(self, name: str) -> Mapping[str, str]:
+        """Our condition of the node; empty if there is none."""
+        return next((one for one in self.state(name)["status"]["conditions"] if one["type"] == CONDITION), {})
+
+    def taints(self, name: str) -> set[str]:
+        """Keys of the node's taints."""
+        return {taint["key"] for taint in self.state(name)["spec"].get("taints", ())}
+
+    def await_reason(self, name: str, reason: str, seconds: float = PATIENCE) -> Mapping[str, str]:
+        """Until the node's condition has this reason; the condition."""
+        self.cluster.wait(lambda: self.condition(name).get("reason") == reason, f"{name} says {reason}", seconds)
+        return self.condition(name)
+
+    def await_offer(self, name: str, pool: str, seconds: float = PATIENCE) -> None:
+        """Until the node is of the pool, and ready."""
+
+        def is_there() -> bool:
+            state = self.state(name)
+            found = next((one for one in state["status"]["conditions"] if one["type"] == CONDITION), {})
+            is_of_pool = state["metadata"]["labels"].get("gpushare.dev/pool") == pool
+            return is_of_pool and found.get("reason") == "Ready" and not state["spec"].get("taints")
+
+        self.cluster.wait(is_there, f"{name} is of pool {pool} and ready", seconds)
+
+    # --- the release ---
+
+    def compile(self, text: str) -> Path:
+        """The intent's bundle, beside the one before: so it knows the former generations."""
+        self.bundle = compiled(text, self.folder / "bundle")
+        return self.bundle
+
+    def install(self, text: str, *arguments: str) -> None:
+        """Compile the intent and install or upgrade to it."""
+        self.release.install(self.compile(text), *arguments)
+
+    def pod_of(self, node: str) -> Object | None:
+        """The runtime's pod on the node: the youngest that is not ending."""
+        found = self.runtime_pods(node)
+        return found[-1] if found else None
+
+    def runtime_pods(self, node: str) -> list[Object]:
+        """All that are not ending, the oldest first."""
+        chosen = {"labelSelector": "app.kubernetes.io/component=node", "fieldSelector": f"spec.nodeName={node}"}
+        pods = self.cluster.read(f"/api/v1/namespaces/{NAMESPACE}/pods", **chosen)["items"]
+        living = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        return sorted(living, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+
+    def is_ready(self, node: str) -> bool:
+        """Whether the runtime's pod on the node is Ready."""
+        pod = self.pod_of(node)
+        conditions = pod["status"].get("conditions", ()) if pod else ()
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+    def log(self, node: str, container: str = "partition") -> str:
+        """What the runtime on the node has printed."""
+        pod = self.pod_of(node)
+        assert pod is not None
+        return self.cluster.kubectl("logs", pod["metadata"]["name"], "--namespace", NAMESPACE, "--container", container)
+
+    def turns(self) -> list[str]:
+        """The nodes that have a turn."""
+        items = self.cluster.read(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")["items"]
+        return [str(one["spec"]["holderIdentity"]) for one in items if "holderIdentity" in one["spec"]]
+
+    # --- tenants ---
+
+    def tenant(self, name: str, node: str, resource: str, *arguments: str, where: str = COURSE, **spec: Any) -> None:
+        """A pod with one share of the resource on the node; it holds GPU memory as the arguments say."""
+        self.start(name, node, resource, *arguments, where=where, **spec)
+        self.await_tenant(name, "ready", where=where)
+
+    def start(self, name: str, node: str, resource: str, *arguments: str, where: str = COURSE, **spec: Any) -> None:
+        """The same without waiting for it."""
+        container = {
+            "name": "work", "image": TENANT, "imagePullPolicy": "Never",
+            "args": ["--gpu", "$(NVIDIA_VISIBLE_DEVICES)", *arguments], "resources": {"limits": {resource: 1}},
+        }  # fmt: skip
+        pod = {"nodeSelector": {"kubernetes.io/hostname": node}, "containers": [container], "runtimeClassName": "nvidia",
+               "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, **spec}  # fmt: skip
+        self.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": where}, "spec": pod})
+
+    def await_tenant(self, name: str, word: str, where: str = COURSE, seconds: float = PATIENCE) -> None:
+        """Until it has said the word: `ready`, `grown`."""
+        self.cluster.wait(lambda: word in self.words(name, where), f"{name} is {word}", seconds)
+
+    def let_grow(self, node: str) -> None:
+        """Tell the tenants on the node that are to grow, and wait for it, to do so now."""
+        for pid in self.node(node).processes("--grow-after"):
+            os.kill(pid, signal.SIGUSR1)
+
+    def words(self, name: str, where: str = COURSE) -> str:
+        """What the pod has printed; nothing while it does not run."""
+        try:
+            text = self.cluster.control_plane.read(f"/api/v1/namespaces/{where}/pods/{name}/log")
+        except MachineError:
+            return ""
+        return (text or b"").decode()
+
+    def phase(self, name: str, where: str = COURSE) -> str:
+        """The pod's phase; `Gone` where there is no such pod."""
+        pod = self.cluster.read(f"/api/v1/namespaces/{where}/pods/{name}")
+        return str(pod["status"].get("phase")) if pod else "Gone"
+
+    def events(self, name: str, where: str = COURSE) -> list[tuple[str, str]]:
+        """Reason and message of the Events on the pod (or on a node, whose Events are in `default`)."""
+        chosen = {"fieldSelector": f"involvedObject.name={name}"}
+        items = self.cluster.read(f"/api/v1/namespaces/{where}/events", **chosen)["items"]
+        return [(str(one["reason"]), str(one["message"])) for one in items]
+
+    def dismiss(self, *names: str, where: str = COURSE) -> None:
+        """Take the pods away, and wait until they are gone."""
+        self.cluster.kubectl("delete", "pod", *names, "--namespace", where, "--ignore-not-found", "--grace-period=1")
+
+    # --- what must be left ---
+
+    def traces(self) -> list[str]:
+        """Everything of ours that is still to be found on nodes and in the cluster, in words."""
+        found: list[str] = []
+        for node in self.cluster.nodes:
+            state = self.state(node.name)
+            metadata = state["metadata"]
+            marks = [*metadata["labels"], *metadata.get("annotations", {})]
+            found += [f"{node.name}: {name}" for name in marks if "gpushare" in name or name.startswith("nvidia.com/")]
+            found += [f"{node.name}: taint {key}" for key in self.taints(node.name) if "gpushare" in key]
+            found += [f"{node.name}: condition {one['reason']}" for one in [self.condition(node.name)] if one]
+            folder = node.path("/var/lib/gpushare")
+            found += [f"{node.name}: {path}" for path in (folder.rglob("*") if folder.is_dir() else ())]
+            silicon = self.silicon(node.name)
+            found += [f"{node.name}: GPU {gpu} has MIG on" for gpu in range(len(self.fleet.cards)) if silicon.mode(gpu)[0]]
+        kinds = "daemonsets,pods,configmaps,serviceaccounts,roles,rolebindings,leases,jobs,resourcequotas,networkpolicies"
+        wide = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
+        for where in (("--all-namespaces", kinds), (wide,)):
+            names = self.cluster.kubectl("get", *where, "--output", "name").split()
+            found += [name for name in names if "gpushare" in name]
+        return found

@@ -1,0 +1,77 @@
+"""The clusters of the tests: one for each worker, brought up once, taken down at the end, whatever happened."""
+
+import fcntl
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.e2e.cluster.cluster import Cluster
+from tests.e2e.cluster.cluster_fixture import A100, NOTEBOOKS, T4, TRAINING, Lab, intent
+from tests.support import cache
+
+
+@contextmanager
+def claimed_name() -> Iterator[str]:
+    """A cluster's name that no other process has now. After a crash it is given again, and what was left is found by it."""
+    cache.root().mkdir(parents=True, exist_ok=True)
+    for number in itertools.count():
+        name = f"gpushare-tests-{number}"
+        with (cache.root() / f"{name}.claimed").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield name
+            return
+
+
+@pytest.fixture(scope="session")
+def stage() -> Iterator[Lab]:
+    """A running cluster of two nodes with fake silicon. Its own, so that one brought up by hand is left alone."""
+    with claimed_name() as name:
+        lab = Lab(name)
+        try:
+            lab.up()
+            yield lab
+        finally:
+            lab.down()
+
+
+@pytest.fixture(scope="session")
+def api() -> Iterator[Cluster]:
+    """An API server and its controllers, without nodes: up in seconds, for what it alone decides."""
+    with claimed_name() as name:
+        cluster = Cluster(name, nodes=0)
+        try:
+            cluster.up()
+            yield cluster
+        finally:
+            cluster.down()
+
+
+@pytest.fixture(scope="session")
+def cluster(stage: Lab) -> Cluster:
+    """The cluster alone, for what needs no silicon."""
+    return stage.cluster
+
+
+@pytest.fixture(scope="module")
+def lab(stage: Lab) -> Iterator[Lab]:
+    """The stage for a module that installs something: without a release, its nodes idle and in no pool, before and after."""
+    stage.clear()
+    yield stage
+    stage.clear()
+
+
+@pytest.fixture(scope="module")
+def pools(lab: Lab) -> Lab:
+    """A pool of time-sliced T4s on node-1, and one of time-sliced MIG instances of A100s on node-2."""
+    lab.equip("node-1", T4)
+    lab.equip("node-2", A100)
+    lab.choose(node_1="notebooks", node_2="training")
+    lab.install(intent(notebooks=NOTEBOOKS, training=TRAINING))
+    for node, pool in (("node-1", "notebooks"), ("node-2", "training")):
+        lab.await_offer(node, pool)
+    return lab

@@ -1,0 +1,63 @@
+"""Asking the API server as administrator, through `kubectl proxy`: for whoever asks again and again.
+
+A kubectl at every look takes more of the machine than the cluster does. The proxy's socket lies in a folder, and so is
+reached from every network namespace.
+"""
+
+import http.client
+import json
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlencode
+
+from tests.e2e.cluster.machine import MachineError
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=30)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What the API server says to a request."""
+
+    status: int
+    body: bytes
+    warnings: tuple[str, ...]
+
+    @property
+    def refusal(self) -> str:
+        """Its words against the request; empty if it has none."""
+        return "" if self.status < 300 else str(json.loads(self.body)["message"])
+
+
+def send(proxy: Path, method: str, path: str, body: str | None = None, form: str = "application/json") -> Answer:
+    """The answer to a request; MachineError where there is none."""
+    connection = _SocketConnection(proxy)
+    try:
+        connection.request(method, path, body, {"Content-Type": form})
+        answer = connection.getresponse()
+        warnings = tuple(answer.headers.get_all("Warning") or ())
+        return Answer(status=answer.status, body=answer.read(), warnings=warnings)
+    except OSError as error:
+        raise MachineError(f"{method} {path}: {error}") from error
+    finally:
+        connection.close()
+
+
+def read(proxy: Path, path: str, **query: str) -> bytes | None:
+    """What the API server has at the path; None where there is no such thing. MachineError."""
+    answer = send(proxy, "GET", f"{path}?{urlencode(query)}" if query else path)
+    if answer.status == 404:
+        return None
+    if answer.status != 200:
+        raise MachineError(f"GET {path}: {answer.status} {answer.body.decode(errors='replace')[:200]}")
+    return answer.body

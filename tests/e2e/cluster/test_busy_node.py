@@ -1,0 +1,59 @@
+"""A cluster of four real nodes, of which one is busy: only Leases pace changes, so it stands in no other's way."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.cluster.bundles import NAMESPACE
+from tests.e2e.cluster.cluster_fixture import A100, Lab, intent
+from tests.e2e.cluster.conftest import claimed_name
+from tests.e2e.cluster.test_changes import SHARED, await_offers, sleeper, slicing
+
+pytestmark = pytest.mark.cluster
+
+BUSY, IDLE = "node-1", ("node-2", "node-3", "node-4")
+ONE = ", rollout: {maxUnavailable: 1, onBusy: fail}"
+"""The busy node says so at once, and tries again: its pod waits, and is not Ready, for as long as the tenant stays."""
+
+
+@pytest.fixture(scope="module")
+def four() -> Iterator[Lab]:
+    """Four nodes in one pool, one of which has a tenant."""
+    with claimed_name() as name:
+        lab = Lab(name, nodes=4)
+        try:
+            lab.up()
+            for node in (BUSY, *IDLE):
+                lab.equip(node, A100)
+            lab.choose(node_1="training", node_2="training", node_3="training", node_4="training")
+            lab.install(intent(training=slicing(8, ONE)))
+            await_offers(lab, {SHARED: 16}, (BUSY, *IDLE), 240)
+            sleeper(lab, "asleep", BUSY, SHARED)
+            yield lab
+        finally:
+            lab.down()
+
+
+def test_82_a_busy_node_stops_no_idle_one(four: Lab) -> None:
+    """Its new pod comes first and waits; with a budget of one the DaemonSet would replace no other."""
+    cluster = four.cluster
+    before = four.pod_of(BUSY)
+    assert before is not None
+    four.install(intent(training=slicing(4, ONE)))
+    delete = ("delete", "pod", before["metadata"]["name"], "--namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
+    cluster.kubectl(*delete)
+    out = 0
+
+    def is_done() -> bool:
+        nonlocal out
+        out = max(out, sum(bool(four.taints(node)) for node in (BUSY, *IDLE)))
+        return all(four.offer(node) == {SHARED: 8} for node in IDLE)
+
+    cluster.wait(is_done, "the idle nodes offer the new shares", 240)
+    await_offers(four, {SHARED: 8}, IDLE, 120)
+    assert out == 1, "one at a time, by Leases"
+    four.await_reason(BUSY, "GPUBusy")
+    assert (four.offer(BUSY), four.phase("asleep")) == ({SHARED: 16}, "Running")
+    assert not four.is_ready(BUSY)
+    four.dismiss("asleep")
+    await_offers(four, {SHARED: 8}, (BUSY,), 240)

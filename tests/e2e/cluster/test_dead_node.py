@@ -1,0 +1,67 @@
+"""A node dies for good amid its change, with the pool's only turn: the others wait, until the documented way out is taken."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.cluster.bundles import NAMESPACE
+from tests.e2e.cluster.cluster_fixture import A100, Lab, intent
+from tests.e2e.cluster.test_changes import BOTH, SEVEN, SEVENS, THREE, THREES, await_offers, bring
+
+pytestmark = pytest.mark.cluster
+
+CREATE = "nvmlDeviceCreateGpuInstanceWithPlacement"
+
+
+@pytest.fixture(scope="module")
+def pool(lab: Lab) -> Lab:
+    """Both nodes in one pool of one turn."""
+    for node in BOTH:
+        lab.equip(node, A100)
+    lab.choose(node_1="training", node_2="training")
+    bring(lab, {SEVEN: 14}, SEVENS)
+    return lab
+
+
+@pytest.fixture(scope="module")
+def dead(pool: Lab) -> Iterator[str]:
+    """The node that died: the first to be changed, whichever that was. It comes back at the end."""
+    for node in BOTH:
+        pool.silicon(node).forget_calls()
+        pool.silicon(node).delay(CREATE, 110, times=1)
+    pool.install(intent(training=THREES))
+
+    def amid() -> list[str]:
+        return [node for node in BOTH if any(CREATE in call for call in pool.silicon(node).calls())]
+
+    [name] = pool.cluster.wait(amid, "a node is amid its change")
+    node = pool.node(name)
+    node.stop_kubelet()
+    pool.fleet.stop_plugin(node)
+    node.stop_pods()
+    for one in BOTH:
+        pool.silicon(one).heal()
+    yield name
+    node.start_kubelet()
+    pool.fleet.start_plugin(pool.cluster, node)
+    pool.cluster.wait(lambda: pool.cluster.try_kubectl("get", "node", name).returncode == 0, f"{name} is back")
+    pool.choose(**{name.replace("-", "_"): "training"})
+    await_offers(pool, {THREE: 6}, (name,))
+
+
+def test_while_the_dead_node_is_in_the_cluster_the_other_keeps_what_it_offers(pool: Lab, dead: str) -> None:
+    """The DaemonSet waits for the dead node's pod, and the queue for its turn."""
+    [other] = set(BOTH) - {dead}
+    assert pool.turns()[0] == dead
+    assert pool.offer(other) == {SEVEN: 14}
+    assert not pool.taints(other)
+
+
+def test_when_its_node_object_is_deleted_the_other_goes_on(pool: Lab, dead: str) -> None:
+    [other] = set(BOTH) - {dead}
+    pool.cluster.kubectl("delete", "node", dead)
+    # The garbage collector of pods does the same, up to a minute later.
+    here = ("--field-selector", f"spec.nodeName={dead}", "--namespace", NAMESPACE)
+    pool.cluster.kubectl("delete", "pods", *here, "--force", "--grace-period=0")
+    await_offers(pool, {THREE: 6}, (other,))
+    pool.cluster.wait(lambda: not pool.turns(), "both turns are over")

@@ -1,0 +1,117 @@
+"""The runtime is killed at every step of a change, on real nodes: each time kubelet's next start ends what was begun."""
+
+import itertools
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster.cluster_fixture import Lab, intent
+from tests.e2e.cluster.kill_on_write import Ambush, ambush
+from tests.e2e.cluster.test_changes import BOTH, await_offers, mig, sleeper
+
+pytestmark = pytest.mark.cluster
+
+ONE = ("a100-sxm4-40gb",)
+STAYS, SMALL, LARGE = "nvidia.com/mig-3g.20gb", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-2g.10gb"
+LAYOUTS = (("{3g.20gb: 1, 2g.10gb: 1}", {STAYS: 1, LARGE: 1}), ("{3g.20gb: 1, 1g.5gb: 1}", {STAYS: 1, SMALL: 1}))
+CALLS = 4
+"""Of a change between these layouts: one instance goes, from the inside out, and one is made."""
+
+
+def intended(layout: str) -> str:
+    """The intent of this layout, on one GPU a node."""
+    return intent(training=mig(layout, ", rollout: {maxUnavailable: 2}")).replace("gpusPerNode: 2", "gpusPerNode: 1")
+
+
+def change(lab: Lab) -> dict[str, int]:
+    """From the one layout to the other, whichever stands; what a node offers then."""
+    layout, offer = next((layout, offer) for layout, offer in LAYOUTS if offer != lab.offer("node-1"))
+    lab.install(intended(layout))
+    return offer
+
+
+@pytest.fixture(scope="module")
+def pool(lab: Lab) -> Iterator[Lab]:
+    """Both nodes, each with a tenant on the instance that all layouts have."""
+    for node in BOTH:
+        lab.equip(node, ONE)
+    lab.choose(node_1="training", node_2="training")
+    await_offers(lab, change(lab))
+    for node in BOTH:
+        lab.tenant(f"neighbour-{node}", node, STAYS, "--mib", "1000")
+    yield lab
+    lab.dismiss(*(f"neighbour-{node}" for node in BOTH))
+
+
+@pytest.fixture(scope="module")
+def laid(pool: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ambush]:
+    """An ambush at the API server."""
+    folder: Path = tmp_path_factory.mktemp("ambush")
+    with ambush(pool.cluster, folder) as laid:
+        yield laid
+
+
+def starts(lab: Lab, node: str) -> list[int]:
+    """How often `partition` and `enforce` of the node's runtime were started again."""
+    pod = lab.pod_of(node)
+    status = pod["status"] if pod else {}
+    return [one["restartCount"] for kind in ("initContainerStatuses", "containerStatuses") for one in status.get(kind, ())]
+
+
+WRITES = (("lease", 1), ("taints", 1), ("condition Partitioning", 1), ("labels", 1), ("taints", 2), ("lease", 2),
+          ("condition Ready", 1))  # fmt: skip
+"""All writes that a change needs, in their order. Between `taints` and `labels` is the driver's part."""
+
+DEATHS = tuple((number, when) for number in range(1, CALLS + 1) for when in ("before", "after"))
+
+
+@pytest.mark.parametrize(
+    ("write", "call"),
+    [pytest.param(write, call, id=f"{' '.join(map(str, write or ('no write',)))}, call {call[0]} {call[1]}")
+     for write, call in itertools.zip_longest(WRITES, DEATHS)],
+)  # fmt: skip
+def test_16_a_runtime_killed_at_any_step_of_a_change_ends_what_it_began(
+    pool: Lab, laid: Ambush, write: tuple[str, int] | None, call: tuple[int, str]
+) -> None:
+    """On the one node right before a write to the API server, on the other right before or after a call to the driver."""
+    silicon = pool.silicon("node-2")
+    silicon.forget_calls()
+    (silicon.kill_before if call[1] == "before" else silicon.kill_after)(call[0])
+    if write is not None:
+        laid.lay(pool.node("node-1"), *write)
+    await_offers(pool, change(pool))
+    assert [pool.phase(f"neighbour-{node}") for node in BOTH] == ["Running", "Running"]
+    assert not pool.turns()
+    assert laid.is_over
+    again = [[int(write is not None), 0], [1, 0]]
+    pool.cluster.wait(lambda: [starts(pool, node) for node in BOTH] == again, "kubelet has started each again, once")
+
+
+def test_16_a_runtime_killed_while_it_waits_goes_on_waiting(pool: Lab) -> None:
+    """On the one node for a tenant, on the other for the device plugin."""
+    before = pool.offer("node-1")
+    sleeper(pool, "asleep", "node-1", next(name for name in before if name != STAYS))
+    pool.fleet.stop_plugin(pool.node("node-2"))
+    try:
+        after = change(pool)
+        for name, reason in zip(BOTH, ("GPUBusy", "WaitingForPlugin"), strict=True):
+            pool.await_reason(name, reason)
+            [pid] = pool.node(name).processes("apply", "--hold")
+            os.kill(pid, signal.SIGKILL)
+            pool.cluster.wait(lambda name=name: starts(pool, name) == [1, 0], "kubelet has started it again")
+            pool.await_reason(name, reason)
+        assert "gpushare.dev/repartitioning" in pool.taints("node-2")
+        assert (pool.taints("node-1"), pool.offer("node-1")) == (set(), before), "it gives way to others"
+    finally:
+        pool.fleet.start_plugin(pool.cluster, pool.node("node-2"))
+        pool.dismiss("asleep")
+    await_offers(pool, after)
+
+
+def test_after_all_that_the_runtimes_run_on(pool: Lab) -> None:
+    for node in BOTH:
+        pool.cluster.wait(lambda node=node: pool.is_ready(node), f"the runtime on {node} is Ready")
+        assert starts(pool, node) == [1, 0]

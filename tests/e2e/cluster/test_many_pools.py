@@ -1,0 +1,62 @@
+"""Admission with two thousand pools, on a real API server: each for five namespaces, and with a long name."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.cluster.bundles import admitting
+from tests.e2e.cluster.cluster import Cluster
+from tests.e2e.cluster.pods import GPU, SHARED, SLICE, affinity, pod, refusal, term
+
+pytestmark = pytest.mark.cluster
+
+POOLS = 2000
+
+
+@pytest.fixture(scope="module")
+def policies(api: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("many")
+    with admitting(api, many(POOLS), folder, "--show-only", "templates/admission/pods.yaml"):
+        yield api
+
+
+def test_no_expression_comes_near_the_limit_of_its_length(policies: Cluster) -> None:
+    for item in policies.get("validatingadmissionpolicies")["items"]:
+        assert max(len(one["expression"]) for one in item["spec"].get("variables", ())) <= 100_000
+
+
+def test_a_pod_costs_what_it_costs_with_two_pools(policies: Cluster) -> None:
+    containers = 25
+    assert refusal(policies, pod(tuple({} for _ in range(containers)))) == ""
+    assert refusal(policies, pod(tuple({GPU: 1} for _ in range(containers)), where="course", choose=name(107))) == ""
+    assert "may not use pool" in refusal(policies, pod(({SHARED: 1},) * containers, choose=name(207)))
+    assert "may not use every pool" in refusal(policies, pod(({SLICE: 1},) * containers, where="course"))
+    named = [name(number) for number in range(100)]
+    assert "may not use pool" in refusal(
+        policies, pod(({SHARED: 1},) * containers, where="strangers", **affinity(term("In", *named)))
+    )
+    assert "a folder of the host" in refusal(policies, pod(where="course", volumes=[{"name": "v", "hostPath": {"path": "/"}}]))
+
+
+def name(number: int) -> str:
+    """A pool's, of 40 characters."""
+    return f"pool-{number:04}-of-a-department-with-a-long-name"
+
+
+def many(count: int) -> str:
+    """An intent of so many pools: shared, sliced and whole ones by turns, each for five namespaces of two hundred."""
+    sharing = (
+        "card: t4, sharing: {mode: time-slicing, replicas: 4}",
+        "card: a100-sxm4-40gb, sharing: {mode: mig, layout: {1g.5gb: 7}}",
+        "card: v100-pcie-32gb, sharing: {mode: exclusive}",
+    )
+    lines = []
+    for number in range(count):
+        namespaces = ", ".join(
+            ["course" if number % 100 == 7 else "physics", *(f"team-{(number + each) % 200}" for each in range(4))]
+        )
+        nodes = f"nodes: {{matchLabels: {{example.org/pool: p{number}}}}}, gpusPerNode: 1, namespaces: [{namespaces}]"
+        lines.append(f"    {name(number)}: {{{nodes}, {sharing[number % 3]}}}")
+    return (
+        "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: many}\nspec:\n  pools:\n" + "\n".join(lines) + "\n"
+    )

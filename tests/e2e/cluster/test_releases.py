@@ -1,0 +1,177 @@
+"""The chart's life: examples installed twice by both majors of Helm; upgrade, rollback, uninstall on nodes; Argo CD's way."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.cluster.bundles import NAMESPACE, namespace, rendered
+from tests.e2e.cluster.cluster_fixture import A100, SHARED, Lab, intent
+from tests.e2e.cluster.images import PAUSE
+from tests.e2e.cluster.release import IMAGE, Release
+from tests.e2e.cluster.test_changes import BOTH, SEVEN, SEVENS, await_offers, sleeper, slicing
+from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.cluster
+
+EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/intent.yaml"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_an_example_is_installed_by_both_majors_and_a_second_time_changes_nothing(lab: Lab, example: Path) -> None:
+    lab.clear()
+    bundle = lab.compile((example / "intent.yaml").read_text())
+    for name in yaml.safe_load((bundle / "chart" / "values.yaml").read_text())["quotas"]:
+        namespace(lab.cluster, name)
+    for major in (3, 4):
+        release = Release(lab.cluster, major)
+        release.install(bundle)
+        before = versions(lab)
+        release.install(bundle)
+        assert versions(lab) == before
+        release.uninstall("--no-hooks")
+
+
+def versions(lab: Lab) -> dict[str, str]:
+    """What the release's objects are, as far as their owners write them: their status is the controllers'."""
+    kinds = "daemonsets,configmaps,serviceaccounts,roles,rolebindings,resourcequotas"
+    wide = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
+    found = {}
+    for where in (("--all-namespaces", kinds), (wide,)):
+        for one in lab.cluster.get(*where, "--selector", "app.kubernetes.io/name=gpushare")["items"]:
+            name = f"{one['kind']} {one['metadata'].get('namespace', '')}/{one['metadata']['name']}"
+            parts = [one["metadata"].get("generation"), one["metadata"]["labels"], *map(one.get, ("spec", "data", "rules"))]
+            found[name] = json.dumps(parts)
+    return found
+
+
+@pytest.fixture
+def nodes(lab: Lab) -> Iterator[Lab]:
+    """Both nodes with A100s, in the pool `training` as soon as there is one."""
+    lab.clear()
+    for node in BOTH:
+        lab.equip(node, A100)
+    lab.choose(node_1="training", node_2="training")
+    yield lab
+    lab.release = Release(lab.cluster)
+
+
+QUICK = ", rollout: {maxUnavailable: 2}"
+FAST = SEVENS.replace("enforcement: {grace: 2s}", "rollout: {maxUnavailable: 2}")
+
+
+@pytest.mark.parametrize("major", [3, 4])
+def test_a_release_goes_up_and_back_and_leaves_nothing(nodes: Lab, major: int) -> None:
+    nodes.release = Release(nodes.cluster, major)
+    nodes.install(intent(training=slicing(4, QUICK)))
+    await_offers(nodes, {SHARED: 8})
+    nodes.install(intent(training=FAST))
+    await_offers(nodes, {SEVEN: 14})
+    nodes.release.rollback()
+    await_offers(nodes, {SHARED: 8})
+    nodes.release.uninstall()
+    assert nodes.traces() == []
+    nodes.cluster.wait(lambda: all(nodes.offer(node) == {"nvidia.com/gpu": 2} for node in BOTH), "nodes are exclusive again")
+
+
+def test_nodes_that_are_asked_to_let_go_do_so(nodes: Lab) -> None:
+    """By their own watch; `tests/node/adapters/kube/test_pods.py` has that they are told at once."""
+    nodes.install(intent(training=slicing(4, QUICK)))
+    await_offers(nodes, {SHARED: 8})
+    nodes.cluster.wait(lambda: all(map(nodes.is_ready, BOTH)), "the runtime's pods are Ready")
+    before = [pod["metadata"]["uid"] for node in BOTH for pod in nodes.runtime_pods(node)]
+    # A pod that lives, as that of the Job.
+    nodes.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asking", "namespace": NAMESPACE}, "spec": {
+        "containers": [{"name": "a", "image": PAUSE, "imagePullPolicy": "Never"}], "terminationGracePeriodSeconds": 1}})
+    uid = nodes.cluster.get("pod", "asking", "--namespace", NAMESPACE)["metadata"]["uid"]
+    nodes.cluster.kubectl("annotate", "node", *BOTH, f"gpushare.dev/release=asking/{uid}")
+
+    def living() -> list[str]:
+        return [pod["metadata"]["uid"] for node in BOTH for pod in nodes.runtime_pods(node)]
+
+    nodes.cluster.wait(lambda: not set(before) & set(living()), "both pods have begun to end")
+    released = "gpushare.dev/released"
+    nodes.cluster.wait(lambda: all(released in nodes.state(node)["metadata"]["annotations"] for node in BOTH), "both let go")
+
+
+def test_81_an_uninstallation_that_helm_gave_up_asks_nobody_any_more(nodes: Lab) -> None:
+    """It takes the Job's rights away, and the Job with them; the nodes see to the rest."""
+    nodes.install(intent(training=FAST), "--set", "uninstall.timeout=30m")
+    await_offers(nodes, {SEVEN: 14})
+    sleeper(nodes, "asleep", "node-1", SEVEN)
+    try:
+        assert nodes.release.try_helm("uninstall", "gpushare", "--timeout", "40s").returncode != 0
+        request = "gpushare.dev/release"
+        notes = [nodes.state(node)["metadata"].get("annotations", {}) for node in BOTH]
+        print("when Helm gave up:", [note.get(request) for note in notes])
+
+        def is_free() -> bool:
+            return not any(request in nodes.state(node)["metadata"].get("annotations", {}) for node in BOTH)
+
+        nodes.cluster.wait(is_free, "nobody is asked any more")
+        await_offers(nodes, {SEVEN: 14})
+        assert nodes.phase("asleep") == "Running"
+    finally:
+        nodes.dismiss("asleep")
+    nodes.release.uninstall("--no-hooks")
+    nodes.install(intent(training=FAST))
+    await_offers(nodes, {SEVEN: 14})
+    nodes.release.uninstall()
+    assert nodes.traces() == []
+
+
+def test_an_uninstallation_that_tenants_hold_up_names_the_node_and_changes_nothing(nodes: Lab) -> None:
+    nodes.install(intent(training=FAST), "--set", "uninstall.timeout=25s")
+    await_offers(nodes, {SEVEN: 14})
+    sleeper(nodes, "asleep", "node-1", SEVEN)
+    try:
+        assert nodes.release.try_helm("uninstall", "gpushare").returncode != 0
+        said = nodes.cluster.kubectl("logs", "job/gpushare-uninstall", "--namespace", NAMESPACE)
+        assert "node-1" in said
+        assert "gpushare.dev/release" not in nodes.state("node-1")["metadata"].get("annotations", {})
+        assert nodes.phase("asleep") == "Running"
+        assert nodes.offer("node-1") == {SEVEN: 14}
+    finally:
+        nodes.dismiss("asleep")
+    # Helm takes no upgrade any more, the release being in the midst of its end: it is to be ended again.
+    refused = nodes.release.try_helm("upgrade", "gpushare", str(nodes.compile(intent(training=FAST)) / "chart"))
+    assert refused.returncode != 0
+    print(refused.stderr)
+    nodes.release.uninstall()
+    assert nodes.traces() == []
+
+
+def sync(lab: Lab, bundle: Path) -> list[Any]:
+    """As Argo CD syncs: `helm template`, server-side apply with force, in its own name; what is gone is pruned."""
+    text = rendered(bundle, *IMAGE)
+    objects = [one for one in yaml.safe_load_all(text) if one and "helm.sh/hook" not in one["metadata"].get("annotations", {})]
+    for one in objects:
+        one["metadata"].setdefault("labels", {})["app.kubernetes.io/instance"] = "argo"
+    kept = {(one["kind"], one["metadata"]["name"]) for one in objects}
+    lab.cluster.kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=argocd-controller", "--filename", "-",
+                        stdin=yaml.safe_dump_all(objects))
+    for kind in ("daemonset", "configmap", "resourcequota"):
+        for one in lab.cluster.get(kind, "--all-namespaces", "--selector", "app.kubernetes.io/instance=argo")["items"]:
+            if (one["kind"], one["metadata"]["name"]) not in kept:
+                lab.cluster.kubectl("delete", kind, one["metadata"]["name"], "--namespace", one["metadata"]["namespace"])
+    return objects
+
+
+def test_argo_cd_syncs_twice_without_a_difference_and_prunes_a_pool(nodes: Lab) -> None:
+    nodes.choose(node_2="other")
+    bundle = nodes.compile(intent(training=FAST, other=slicing(4)))
+    objects = sync(nodes, bundle)
+    try:
+        await_offers(nodes, {SEVEN: 14}, ("node-1",))
+        await_offers(nodes, {SHARED: 8}, ("node-2",))
+        before = versions(nodes)
+        sync(nodes, bundle)
+        assert versions(nodes) == before
+        sync(nodes, nodes.compile(intent(training=FAST)))
+        nodes.cluster.wait(lambda: "gpushare.dev/pool" not in nodes.labels("node-2"), "node-2 is released")
+        assert nodes.offer("node-1") == {SEVEN: 14}
+    finally:
+        nodes.cluster.kubectl("delete", "--ignore-not-found", "--filename", "-", stdin=yaml.safe_dump_all(objects))

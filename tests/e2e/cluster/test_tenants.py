@@ -1,0 +1,104 @@
+"""Shares in use: tenants from the scheduler in real containers; one goes beyond its cap and dies, its neighbours live."""
+
+import pytest
+
+from tests.e2e.cluster.bundles import NAMESPACE
+from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED, SLICE, TRAINING, Lab, intent
+from tests.e2e.cluster.images import TENANT
+from tests.e2e.cluster.mps import Daemon
+
+pytestmark = pytest.mark.cluster
+
+ENDED = ("Failed", "Succeeded")
+
+
+def test_nodes_partition_themselves_and_offer_what_the_plan_promises(pools: Lab) -> None:
+    assert pools.offer("node-1") == {SHARED: 8}
+    assert pools.offer("node-2") == {SLICE: 28}
+    assert [len(pools.silicon("node-2").instances(gpu)) for gpu in (0, 1)] == [7, 7]
+    assert pools.condition("node-1")["status"] == "True"
+    assert not pools.taints("node-1") | pools.taints("node-2")
+    pools.cluster.wait(lambda: pools.is_ready("node-1") and pools.is_ready("node-2"), "the runtime's pods are Ready")
+
+
+def die_and_let_live(lab: Lab, node: str, resource: str, device: str, cap_mib: int) -> None:
+    """A neighbour within its cap, a platform pod without a share on the same device, and two that are over their caps."""
+    within, beyond = str(cap_mib - 200), str(cap_mib + 500)
+    grows = ("--mib", within, "--grow-to", beyond, "--grow-after", "2")
+    lab.tenant("neighbour", node, resource, "--mib", within)
+    agent = {"name": "agent", "image": TENANT, "imagePullPolicy": "Never", "args": ["--gpu", device, "--mib", "100"]}
+    lab.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "agent", "namespace": NAMESPACE}, "spec": {
+        "nodeSelector": {"kubernetes.io/hostname": node}, "runtimeClassName": "nvidia", "containers": [agent],
+        "restartPolicy": "Never", "terminationGracePeriodSeconds": 1}})
+    lab.await_tenant("agent", "ready", where=NAMESPACE)
+    # Neither a namespace of the platform nor a priority class is a licence to go beyond one's own share.
+    lab.tenant("system", node, resource, *grows, where=NAMESPACE, priorityClassName="system-node-critical")
+    lab.tenant("offender", node, resource, *grows)
+    try:
+        lab.cluster.wait(lambda: lab.phase("offender") in ENDED, "the offender is ended")
+        lab.cluster.wait(lambda: lab.phase("system", NAMESPACE) in ENDED, "so is the one in a namespace of the platform")
+        lab.cluster.wait(
+            lambda: any(f"{cap_mib + 500} MiB of the {cap_mib} MiB" in message for _, message in lab.events("offender")),
+            f"an Event on its pod says how much of what: {lab.events('offender')}",
+        )
+        assert lab.phase("neighbour") == "Running"
+        assert lab.phase("agent", NAMESPACE) == "Running"
+        assert not lab.events("neighbour") or all("MiB" not in message for _, message in lab.events("neighbour"))
+    finally:
+        lab.dismiss("neighbour", "offender")
+        lab.dismiss("system", "agent", where=NAMESPACE)
+
+
+def test_under_time_slicing_the_offender_dies_and_its_neighbours_live(pools: Lab) -> None:
+    die_and_let_live(pools, "node-1", SHARED, "0", 3724)
+
+
+def test_on_shared_mig_instances_the_offender_dies_and_its_neighbours_live(pools: Lab) -> None:
+    silicon = pools.silicon("node-2")
+    die_and_let_live(pools, "node-2", SLICE, silicon.mig_uuid(0, min(silicon.instances(0))[0]), 2304)
+
+
+def test_a_request_for_two_shares_is_refused_early(pools: Lab) -> None:
+    container = {"name": "work", "image": TENANT, "resources": {"limits": {SHARED: 2}}}
+    with pytest.raises(Exception, match="Write 1"):
+        pools.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "two", "namespace": "course"}, "spec": {
+            "containers": [container]}})
+
+
+def test_under_mps_the_daemon_is_asked_first_and_server_and_neighbours_live(pools: Lab) -> None:
+    """With a signal alone, work on the GPU could take every client of the server with it."""
+    mps = "card: t4, sharing: {mode: mps, replicas: 4}, enforcement: {grace: 2s}"
+    pools.install(intent(notebooks=mps, training=TRAINING))
+    label = "nvidia.com/device-plugin.config"
+    pools.cluster.wait(lambda: pools.labels("node-1")[label].startswith("mps-"), "node-1 is under MPS")
+    pools.await_offer("node-1", "notebooks")
+    assert pools.offer("node-1") == {SHARED: 8}
+    daemon = Daemon(pools, "node-1")
+    try:
+        pools.tenant("neighbour", "node-1", SHARED, "--mib", "3000", "--kind", "mps")
+        pools.tenant("offender", "node-1", SHARED, "--mib", "3000", "--kind", "mps", "--grow-to", "4300", "--grow-after", "4",
+                     "--on-term", "ignore")
+        daemon.connect("neighbour", "offender")
+        [offender] = daemon.pids("offender")
+        pools.cluster.wait(lambda: pools.phase("offender") == "Failed", "the offender is ended")
+        assert daemon.terminated() == [offender]
+        assert pools.phase("neighbour") == "Running"
+        assert daemon.serves()
+        told = "4300 MiB of the"
+        pools.cluster.wait(lambda: any(told in message for _, message in pools.events("offender")), "an Event says so")
+    finally:
+        pools.dismiss("neighbour", "offender")
+
+
+def test_76_after_its_tenants_a_node_under_mps_changes_its_mode(pools: Lab) -> None:
+    """The server outlives its clients; its daemon ends it only when the label is another."""
+    silicon, label = pools.silicon("node-1"), "nvidia.com/device-plugin.config"
+    assert silicon.compute_mode(0) == 3
+    with Daemon(pools, "node-1").held():
+        pools.install(intent(notebooks=NOTEBOOKS, training=TRAINING))
+        pools.cluster.wait(lambda: not pools.labels("node-1")[label].startswith("mps-"), "the label goes first")
+        assert "gpushare.dev/repartitioning" in pools.taints("node-1")
+        assert silicon.compute_mode(0) == 3
+    pools.await_offer("node-1", "notebooks")
+    assert silicon.compute_mode(0) == 0
+    assert pools.offer("node-1") == {SHARED: 8}

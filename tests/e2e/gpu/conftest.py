@@ -1,0 +1,37 @@
+"""A real driver's session, and one whole GPU. What is off with the machine fails here, in words: nothing is skipped."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from gpushare_node.adapters.nvml.driver import Survey
+from gpushare_node.adapters.nvml.session import Session
+from tests.e2e.gpu.calls import Calls
+
+
+@pytest.fixture(scope="module")
+def calls() -> Calls:
+    return Calls()
+
+
+@pytest.fixture(scope="module")
+def session(calls: Calls) -> Iterator[Session]:
+    made = Session.open(calls.observe)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def surveys(session: Session) -> tuple[Survey, ...]:
+    found = session.survey()
+    assert found, "the driver shows no GPU"
+    assert [survey.fault for survey in found] == [None] * len(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(surveys: tuple[Survey, ...]) -> Survey:
+    """A GPU that is not under MIG. Its mode is not ours to change."""
+    found = [survey for survey in surveys if survey.mig is None or not survey.mig.current]
+    assert found, "every GPU here is under MIG; these tests take a whole one"
+    return found[0]

@@ -1,0 +1,87 @@
+"""A real CUDA process over its cap is warned, asked to end and killed; one beside it, under its cap, lives on.
+
+Driver, processes, memory and signals are real. Made up are the cgroups of the two, and what API server and kubelet know.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.nvml.driver import Survey
+from gpushare_node.adapters.nvml.session import Session
+from tests.e2e.gpu.cuda import hold
+from tests.node.enforce.enforcement import Stage, await_end, container_id, lives, pod_uid
+from tests.support.process_fixtures import Ward, systemd_path, ward
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.gpu
+
+CAP_MIB = 2048
+GREEDY_MIB, MODEST_MIB = 3072, 256
+"""A context takes some hundred MiB beside."""
+
+STEPS = ["GPUMemoryOverCap", "GPUProcessKilled", "GPUProcessKilled"]
+MOST_CYCLES = 20
+
+
+class Node:
+    """What the stage must know of the GPUs."""
+
+    def __init__(self, uuid: str) -> None:
+        self._uuid = uuid
+
+    def uuid(self, _gpu: int) -> str:
+        return self._uuid
+
+
+@pytest.fixture
+def started() -> Iterator[Ward]:
+    with ward() as everyone:
+        yield everyone
+
+
+@pytest.fixture
+def stage(tmp_path: Path, whole: Survey, started: Ward) -> Iterator[Stage]:
+    # The watcher alone: a limit of the driver's would be set on cgroups that are made up.
+    made = Stage(tmp_path, Node(whole.uuid), started, deadline=30.0, share={"capMiB": CAP_MIB},
+                 enforcement={"mechanism": "watcher"})  # fmt: skip
+    yield made
+    made.watch.close()
+
+
+def place(stage: Stage, number: int, pid: int) -> None:
+    """Show the process in this pod's container."""
+    stage.mirror.show(pid, systemd_path(pod_uid(number), container_id(number)))
+
+
+def test_a_real_process_over_its_cap_is_killed_and_its_neighbour_lives(
+    stage: Stage, whole: Survey, session: Session, started: Ward
+) -> None:
+    before = session.census(whole.uuid)
+    assert before.total_bytes is not None
+    assert before.used_bytes is not None
+    free_mib = (before.total_bytes - before.used_bytes) >> 20
+    assert free_mib > 2 * (GREEDY_MIB + MODEST_MIB), f"GPU {whole.index} has only {free_mib} MiB free"
+    stage.admit(1, "greedy")
+    stage.admit(2, "modest")
+    greedy = hold(started, whole.uuid, GREEDY_MIB, is_deaf=True)
+    modest = hold(started, whole.uuid, MODEST_MIB)
+    place(stage, 1, greedy)
+    place(stage, 2, modest)
+    named = {row.pid: row.used_bytes for row in session.census(whole.uuid).rows or ()}
+    assert {greedy, modest} <= set(named), f"the driver has {sorted(named)}, not {greedy} and {modest}: another PID namespace?"
+    assert (named[greedy] or 0) >> 20 >= GREEDY_MIB, "the driver does not tell what a process uses"
+    assert (named[modest] or 0) >> 20 < CAP_MIB
+    for _ in range(MOST_CYCLES):
+        stage.run()
+        if len(stage.told.reasons("greedy")) == len(STEPS):
+            break
+    await_end(greedy)
+    wait_for(lambda: greedy not in {row.pid for row in session.census(whole.uuid).rows or ()})
+    stage.run(2)
+    print("\n".join(event.message for event in stage.told.events))
+    assert stage.told.reasons("greedy") == STEPS
+    assert stage.metric("kills_total{") == ['kills_total{signal="SIGKILL",outcome="exited_kill"} 1']
+    assert lives(modest)
+    assert stage.told.reasons("modest") == []

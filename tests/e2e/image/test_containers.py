@@ -1,0 +1,231 @@
+"""The image at work: the chart's own container holds a real tenant's container to its cap, and nobody else is touched."""
+
+import json
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.compiler.render import compiled
+from tests.e2e.image import containers
+from tests.e2e.image.building import built
+from tests.e2e.image.containers import Container, loaded, mounts, of_one_program, running
+from tests.support import helm
+from tests.support.fake_api.server import ApiServer
+from tests.support.fake_nvml import Silicon
+from tests.support.fake_nvml.build import library, tenant
+from tests.support.waiting import PATIENCE, wait_for
+
+pytestmark = [pytest.mark.image, pytest.mark.slow]
+
+NODE = "node-1"
+MOST_RESIDENT_MIB = 64
+SHARED = "nvidia.com/gpu.shared"
+POOL = (
+    "{card: a100-sxm4-40gb, nodes: {matchLabels: {p: x}}, gpusPerNode: 2, sharing: {mode: time-slicing, replicas: 10},"
+    " enforcement: {grace: 1s}}"
+)
+LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+STATE = "/dev/nvidia-silicon"
+"""In a tenant the state file lies where a driver's device would: that is how a process is known to use a GPU."""
+
+OFFENDER, NEIGHBOUR, SYSTEM = (f"{digit * 8}-aaaa-4aaa-8aaa-{digit * 12}" for digit in "123")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """What compile and Helm make of a pool of time-sliced GPUs."""
+
+    policy: str
+    enforce: dict[str, Any]
+    host_pid: bool
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[str]:
+    with loaded(built()) as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def program() -> Iterator[str]:
+    with of_one_program(tenant()) as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    folder = tmp_path_factory.mktemp("bundle")
+    files = compiled.files("notebooks", notebooks=POOL)
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    command = [helm.helm(), "template", "gpushare", folder / "chart", "--namespace", "gpu-system"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    documents = [one for one in yaml.safe_load_all(printed) if one]
+    [pod] = [one["spec"]["template"]["spec"] for one in documents
+             if one["kind"] == "DaemonSet" and one["metadata"]["name"] == "gpushare-notebooks"]  # fmt: skip
+    [enforce] = pod["containers"]
+    return Bundle(policy=files["chart/files/policies/notebooks.yaml"], enforce=enforce, host_pid=pod["hostPID"])
+
+
+@dataclass(kw_only=True)
+class Node:
+    """A node of fake GPUs and real containers."""
+
+    folder: Path
+    silicon: Silicon
+    api: ApiServer
+    stack: ExitStack
+    program: str
+
+    @property
+    def state(self) -> Path:
+        return Path(self.silicon.environment["GPUSHARE_SILICON"])
+
+    def tenant(self, *arguments: str, parent: str = "", user: int = 0) -> Container:
+        """A container that uses GPU 0, in this cgroup; ready when this returns."""
+        options = [f"--env=GPUSHARE_SILICON={STATE}", f"--user={user}", *mounts({STATE: self.state})]
+        options += [f"--cgroup-parent={parent}"] if parent else []
+        container = self.stack.enter_context(running(self.program, "/program", "--gpu", "0", *arguments, options=options))
+        wait_for(lambda: "ready" in container.logs())
+        return container
+
+    def pod(self, name: str, uid: str, container: Container, **more: Any) -> None:
+        """What the API server knows of it."""
+        ids = {"main": f"containerd://{container.id}"}
+        self.api.add_pod(name, namespace=more.pop("namespace", "team"), node=NODE, uid=uid, containers=ids, **more)
+
+    def allocate(self, *uids: str) -> None:
+        """One share of GPU 0 to each, as kubelet writes it down."""
+        ids = [[f"{self.silicon.uuid(gpu)}::{number}" for number in range(10)] for gpu in (0, 1)]
+        entries = [
+            {"PodUID": uid, "ContainerName": "main", "ResourceName": SHARED, "DeviceIDs": {"-1": [share]}}
+            for uid, share in zip(uids, ids[0], strict=False)
+        ]
+        registered = {SHARED: ids[0] + ids[1]}
+        text = json.dumps({"Data": {"PodDeviceEntries": entries, "RegisteredDevices": registered}, "Checksum": 0})
+        (self.folder / "kubelet" / "kubelet_internal_checkpoint").write_text(text)
+
+    def runtime(self, image: str, bundle: Bundle, *, without: str = "") -> Container:
+        """The runtime's container, with what the chart gives it and no more; `without` one of its capabilities."""
+        security = bundle.enforce["securityContext"]
+        environment = {"NODE_NAME": NODE, "POD_NAME": "runtime", "POD_NAMESPACE": "gpu-system", "POD_UID": "9",
+                       "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": self.api.url.rpartition(":")[2],
+                       "GPUSHARE_SILICON": "/silicon"}  # fmt: skip
+        places = {"/var/lib/gpushare": self.folder / "state", "/silicon": self.state}
+        fixed = {"/var/lib/kubelet/device-plugins": self.folder / "kubelet", "/etc/gpushare": self.folder / "policy",
+                 "/var/run/secrets/kubernetes.io/serviceaccount": self.folder / "account", LIBRARY: library()}  # fmt: skip
+        options = [
+            *(["--pid=host"] if bundle.host_pid else []),
+            *(["--read-only", "--read-only-tmpfs=false", "--tmpfs=/tmp"] if security["readOnlyRootFilesystem"] else []),
+            *([] if security["allowPrivilegeEscalation"] else ["--security-opt=no-new-privileges"]),
+            *(f"--cap-drop={name}" for name in security["capabilities"]["drop"]),
+            *(f"--cap-add={name}" for name in security["capabilities"]["add"] if name != without),
+            f"--user={security['runAsUser']}",
+            *(f"--env={name}={value}" for name, value in environment.items()),
+            *mounts(places), *mounts(fixed, "ro"), "--entrypoint=[]",
+        ]  # fmt: skip
+        return self.stack.enter_context(running(image, *bundle.enforce["command"], "--port", "9499", options=options))
+
+
+@pytest.fixture
+def node(tmp_path: Path, program: str, bundle: Bundle) -> Iterator[Node]:
+    for name in ("state", "kubelet", "policy", "account"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "policy" / "policy.yaml").write_text(bundle.policy)
+    (tmp_path / "account" / "token").write_text("token")
+    certificate, key = tmp_path / "account" / "ca.crt", tmp_path / "key"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
+         "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    silicon = Silicon.make(tmp_path, ("a100-sxm4-40gb",) * 2)
+    with ApiServer(token="token", certificate=(certificate, key)) as api, ExitStack() as stack:
+        api.add_node(NODE, labels={"p": "x", "gpushare.dev/pool": "notebooks"})
+        yield Node(folder=tmp_path, silicon=silicon, api=api, stack=stack, program=program)
+
+
+def resident_mib(container: Container) -> float:
+    text = Path(f"/proc/{container.pid}/status").read_text()
+    return int(text.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def pod_cgroup(uid: str, quality: str = "burstable") -> str:
+    return f"/kubepods/{quality}/pod{uid}"
+
+
+def test_a_tenant_over_its_cap_is_killed_and_nobody_else_is_touched(node: Node, image: str, bundle: Bundle) -> None:
+    assert bundle.enforce["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["KILL", "SYS_PTRACE"]}
+    greed = ("--mib", "1000", "--grow-to", "9000", "--grow-after", "4", "--on-term", "ignore")
+    offender = node.tenant(*greed, parent=pod_cgroup(OFFENDER))
+    neighbour = node.tenant("--mib", "3000", parent=pod_cgroup(NEIGHBOUR))
+    system = node.tenant("--mib", "8000", parent=pod_cgroup(SYSTEM, "besteffort"))
+    server = node.tenant("--mib", "15000", "--comm", "nvidia-cuda-mps-server")
+    node.pod("greedy", OFFENDER, offender)
+    node.pod("modest", NEIGHBOUR, neighbour)
+    node.pod("exporter", SYSTEM, system, namespace="kube-system", priority_class="system-node-critical")
+    node.allocate(OFFENDER, NEIGHBOUR)
+    runtime = node.runtime(image, bundle)
+    wait_for(lambda: not offender.is_running())
+    assert offender.exit_code() == 128 + 9
+    time.sleep(3)  # Three more cycles: whoever is touched wrongly would be by now.
+    assert all(other.is_running() for other in (neighbour, system, server, runtime))
+    wait_for(lambda: {"GPUMemoryOverCap", "GPUProcessKilled"} <= {event["reason"] for event in node.api.events("team")})
+    assert resident_mib(runtime) < MOST_RESIDENT_MIB
+    told = [json.loads(line) for line in runtime.logs().splitlines()]
+    kills = [line for line in told if line.get("event") == "kill"]
+    assert {line["pod"] for line in kills} == {"greedy"}
+    assert {(line["signal"], line["outcome"]) for line in kills} >= {("SIGTERM", "sent"), ("SIGKILL", "exited_kill")}
+    assert all(line["node"] == NODE and line["pool"] == "notebooks" for line in told[1:])
+
+
+def test_43_without_the_right_to_kill_it_says_so_and_harms_nobody(node: Node, image: str, bundle: Bundle) -> None:
+    # Somebody else's processes: to its own user's, root's, it needs no capability.
+    greed = ("--mib", "9000", "--on-term", "ignore")
+    offender = node.tenant(*greed, parent=pod_cgroup(OFFENDER), user=1000)
+    neighbour = node.tenant("--mib", "3000", parent=pod_cgroup(NEIGHBOUR), user=1001)
+    node.pod("greedy", OFFENDER, offender)
+    node.pod("modest", NEIGHBOUR, neighbour)
+    node.allocate(OFFENDER, NEIGHBOUR)
+    runtime = node.runtime(image, bundle, without="KILL")
+    wait_for(lambda: "GPUProcessKillFailed" in [event["reason"] for event in node.api.events("team")])
+    time.sleep(3)  # Three more cycles: it goes on to watch, and tries nobody else.
+    assert all(one.is_running() for one in (offender, neighbour, runtime))
+    told = [event["reason"] for event in node.api.events("team")]
+    assert "GPUProcessKilled" not in told
+    with urllib.request.urlopen("http://127.0.0.1:9499/metrics", timeout=PATIENCE) as answer:
+        kills = [line for line in answer.read().decode().splitlines() if line.startswith("gpushare_kills_total{")]
+    assert kills == ['gpushare_kills_total{signal="SIGTERM",outcome="eperm"} 1']
+    assert {line["pod"] for line in map(json.loads, runtime.logs().splitlines()) if line.get("event") == "kill"} == {"greedy"}
+
+
+def test_the_runtime_in_its_container_says_its_version_and_what_is_on_the_hardware(node: Node, image: str) -> None:
+    version = containers.run(image, "--version")
+    options = ["--env=GPUSHARE_SILICON=/silicon", *mounts({"/silicon": node.state}), *mounts({LIBRARY: library()}, "ro")]
+    exported = containers.run(image, "export", options=options)
+    assert (version.returncode, version.stdout) == (0, "gpushare-node 0.1.0\n"), version.stderr
+    assert exported.returncode == 0, exported.stderr
+    assert [gpu["uuid"] for gpu in yaml.safe_load(exported.stdout)["gpus"]] == [node.silicon.uuid(0), node.silicon.uuid(1)]
+
+
+def test_without_a_driver_it_says_so(image: str) -> None:
+    done = containers.run(image, "export")
+    assert done.returncode == 69
+    assert done.stderr.startswith("gpushare-node: the driver does not answer: ")
+
+
+def test_the_runtime_asked_to_end_ends_well(node: Node, image: str, bundle: Bundle) -> None:
+    node.allocate()
+    runtime = node.runtime(image, bundle)
+    wait_for(lambda: "holding containers" in runtime.logs())
+    containers.podman("kill", "--signal=TERM", runtime.id)
+    assert runtime.exit_code() == 0, runtime.logs()

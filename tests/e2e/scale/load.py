@@ -1,0 +1,310 @@
+"""What N nodes ask of the API server: at rest, after the server was restarted, and queued for a turn; figures as lines of JSON.
+
+`python -m tests.e2e.scale.load --nodes N --rest-speed S --queue-speed S FORMER NEW`, two bundles of one pool. Real: the API
+server, its controllers, the DaemonSet; of the runtime enforcement's cycle with its upkeep, its watches of the API server, the
+closed loop, all requests. Simulated: silicon that never changes, the rhythm of looks, and kubelet, which writes its node's
+status every five minutes. Time passes S times as fast as the server's own. For the restart it writes `restart`, and reads a
+line when that is done. KUBECONFIG names the server, which has FORMER's objects.
+"""
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gpushare_node.adapters.host.kubelet import Checkpoint
+from gpushare_node.adapters.host.state_dir import Folder, Published
+from gpushare_node.adapters.host.tenancy import TenancyFile
+from gpushare_node.adapters.kube.api_endpoint import Address, find_address
+from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.adapters.kube.connection import APPLY_PATCH, STRATEGIC_PATCH, Connection, Json, Request
+from gpushare_node.adapters.kube.events import Events
+from gpushare_node.adapters.kube.node_client import Server
+from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.pod_informer import OwnNode, Pods
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.cli.wiring import OwnMarks
+from gpushare_node.core.clock import Stopped, SystemClock
+from gpushare_node.core.policy import Policy, read
+from gpushare_node.enforce.enforcer import Setting, Watch, Worlds
+from gpushare_node.enforce.loop import Loop
+from gpushare_node.enforce.metrics import Figures
+from gpushare_node.enforce.node_monitor import Upkeep
+from gpushare_node.gpus.hardware import Hardware
+from gpushare_node.gpus.view import see
+from gpushare_node.reconcile import reconcile
+from gpushare_node.reconcile.desired_policy import Goal
+from gpushare_node.reconcile.node_labels import wanted
+from gpushare_node.reconcile.run_context import Site
+from gpushare_node.reporting.metrics import Registry
+from tests.e2e.scale.nodes import NODES, laden, standing
+from tests.e2e.scale.simulation import NAMESPACE, POOL, await_daemonset
+from tests.e2e.scale.still import MACHINE, Soon, StillDriver, StillWatched
+from tests.e2e.scale.traffic import FastTime, Observed, Traffic
+
+_PURPOSE = "load"
+_LOOK_SECONDS = 60.0
+"""Between two looks of one node. The real second between them changes no request, for none is made in a cycle."""
+_KUBELET_SECONDS = 300.0
+"""Kubelet's `nodeStatusReportFrequency`, where nothing has changed."""
+_WARM_SECONDS, _REST_SECONDS = 900.0, 660.0
+"""Until nodes that started together do little at once any more; as long as a condition goes without its heartbeat."""
+_ARRIVAL_SECONDS, _QUEUE_SECONDS = 60.0, 660.0
+"""A node that waits begins anew after ten minutes."""
+_RESTART_SECONDS = 60.0
+_STEPPERS = 16
+"""A look waits for the requests that it makes."""
+
+
+@dataclass(kw_only=True)
+class Node:
+    """One node's connection and folder, and the policy that is in force there."""
+
+    name: str
+    folder: Folder
+    clock: FastTime
+    connection: Observed
+    policy: Policy
+
+    @property
+    def uuid(self) -> str:
+        """Its GPU's."""
+        return f"GPU-{self.name}"
+
+    @property
+    def published(self) -> Published:
+        """What its label says."""
+        return Published(key=f"{self.policy.profile}-a", devices=frozenset({self.uuid}))
+
+    def object(self, number: int) -> Json:
+        """As the API server has it, brought to the policy."""
+        counts = {name: str(count) for name, count in self.policy.resources}
+        labels = {"example.org/pool": POOL, **wanted(self.policy, self.published)}
+        return laden(number, _PURPOSE, labels, capacity=counts, allocatable=counts)
+
+    def server(self) -> tuple[Server, Events]:
+        """Its part of the API server."""
+        place = Place(node=self.name, namespace=NAMESPACE, pod=f"pod-{self.name}", pod_uid=self.name, pool=POOL)
+        events = Events(self.connection, place, self.clock)
+        return Server(self.connection, place, self.clock, events, self.folder), events
+
+    def rest(self) -> Callable[[], None]:
+        """`enforce`, as `cli.enforce` puts it together; one look."""
+        server, events = self.server()
+        marks = OwnMarks(server=server)
+        pods = Pods(self.connection, self.name, self.clock)
+        worlds = Worlds(
+            driver=StillWatched(StillDriver(self.uuid, self.policy)), processes=LinuxProcesses(), pods=pods, cluster=server,
+            folder=self.folder, clock=self.clock, tenants=TenancyFile(None, NAMESPACE), marks=marks,
+            checkpoint=lambda: Checkpoint(allocations=(), registered={}),
+        )  # fmt: skip
+        setting = Setting(policy=self.policy, policy_digest="none", node=self.name)
+        watch = Watch(worlds=worlds, setting=setting, figures=Figures(Registry()), errands=Soon(), mps_errands=Soon())
+        upkeep = Upkeep(
+            watch=watch, cluster=server, labels=wanted(self.policy, self.published), boot_id="none",
+            plan=lambda surveys: see(surveys, self.policy, allocated=frozenset(), pending_modes={}).plan,
+        )  # fmt: skip
+        marks.node = OwnNode(self.connection, self.name, self.clock, upkeep.stir)
+        looks = Loop(watch=watch, upkeep=upkeep, clock=self.clock)
+        pods.start()
+        marks.node.start()
+
+        def look() -> None:
+            looks.step()
+            events.deliver()
+
+        return look
+
+    def queue(self, text: str) -> None:
+        """The init container under another policy, until all are asked to end."""
+        server, _ = self.server()
+        policy = read(text)
+        site = Site(
+            open_hardware=lambda digest: Hardware(
+                open_driver=lambda: StillDriver(self.uuid, policy), folder=self.folder, clock=self.clock, policy_digest=digest,
+                machine=MACHINE,
+            ),
+            cluster=server, folder=self.folder, clock=self.clock, report=lambda _: None, boot_id=MACHINE.boot_id,
+            read_checkpoint=lambda: Checkpoint(allocations=(), registered={}), open_watch=lambda _: self,
+        )  # fmt: skip
+        Pods(self.connection, self.name, self.clock).start()
+        self.clock.sleep(random.uniform(0.0, _ARRIVAL_SECONDS))
+        reconcile.run(site, Goal(policy=policy, text=text), hold=True)
+
+    def cycle(self) -> None:
+        """The former policy stays enforced while it waits, which asks the API server for nothing but the pods."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(kw_only=True)
+class Crowd:
+    """All nodes, and who works beside them."""
+
+    nodes: list[Node]
+    address: Address
+    clock: FastTime
+    traffic: Traffic
+
+    def measure(self, seconds: float) -> dict[str, Any]:
+        """What is asked from now on, a node and second. Bookmarks come by the server's clock."""
+        self.traffic.take()
+        self._late.clear()
+        begun, real = self.clock.now(), time.monotonic()
+        self.clock.sleep(seconds)
+        node_seconds = (self.clock.now() - begun) * len(self.nodes)
+        return self._figures(self.traffic.take(), node_seconds, (time.monotonic() - real) * len(self.nodes))
+
+    def _figures(self, taken: Traffic, node_seconds: float, real: float) -> dict[str, Any]:
+        return {
+            "requests": taken.requests.total() / node_seconds, "events": taken.events / node_seconds,
+            "bookmarks": taken.bookmarks / real, "bytes": taken.received / node_seconds,
+            # How far the machine falls behind the time that is simulated: what is late is asked less often.
+            "late": sum(self._late) / max(1, len(self._late)),
+            "kinds": taken.kinds(node_seconds),
+        }  # fmt: skip
+
+    def rest(self) -> dict[str, Any]:
+        """All enforce; kubelets write."""
+        looks = [node.rest() for node in self.nodes]
+        random.shuffle(looks)
+        kubelets = [partial(self._write_status, node) for node in self.nodes]
+        for number in range(_STEPPERS):
+            for jobs, seconds in ((looks, _LOOK_SECONDS), (kubelets, _KUBELET_SECONDS)):
+                self._start(partial(self._go_round, jobs[number::_STEPPERS], seconds))
+        self.clock.sleep(_WARM_SECONDS)
+        return self.measure(_REST_SECONDS)
+
+    def restart(self) -> dict[str, Any]:
+        """What the first minute after a restart costs each node, and what had not been answered before."""
+        self.clock.set_speed(1.0)
+        self.traffic.take()
+        _say({"restart": len(self.nodes)})
+        sys.stdin.readline()
+        self.clock.sleep(_RESTART_SECONDS)
+        taken = self.traffic.take()
+        each = {"requests": taken.requests.total(), "unanswered": taken.unanswered, "bytes": taken.received}
+        return {name: count / len(self.nodes) for name, count in each.items()} | {"kinds": taken.kinds(len(self.nodes))}
+
+    def queue(self, text: str) -> dict[str, Any]:
+        """All wait for a turn, which other nodes hold."""
+        for node in self.nodes:
+            self._start(lambda one=node: one.queue(text))
+        self._start(lambda: self._go_round([self._renew], 300.0))
+        self._start(lambda: self._go_round([lambda: None], 1.0))
+        self.clock.sleep(2 * _ARRIVAL_SECONDS)
+        return self.measure(_QUEUE_SECONDS)
+
+    def _go_round(self, jobs: list[Callable[[], None]], seconds: float) -> None:
+        """Each once in so many seconds, one after the other; who is late does not stop for it."""
+        due = self.clock.now()
+        while jobs:
+            for job in jobs:
+                due += seconds / len(jobs)
+                self.clock.sleep(due - self.clock.now())
+                self._late.append(max(0.0, self.clock.now() - due))
+                job()
+
+    def _write_status(self, node: Node) -> None:
+        """Kubelet's own heartbeat; its connection is none of ours."""
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        self._write(Request(method="PATCH", path=f"{NODES}/{node.name}/status", body={"status": {"conditions": [ready]}},
+                            content_type=STRATEGIC_PATCH))  # fmt: skip
+
+    def _renew(self) -> None:
+        """Other nodes have all turns, and are not done."""
+        for slot in range(max(1, (len(self.nodes) + 1) // 10)):
+            now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
+            spec = {"holderIdentity": f"laden-{len(self.nodes):05}", "renewTime": now}
+            name = f"gpushare-{POOL}.{slot}"
+            body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
+            path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{name}"
+            query = {"fieldManager": "simulation", "force": "true"}
+            self._write(Request(method="PATCH", path=path, query=query, body=body, content_type=APPLY_PATCH))
+
+    def _write(self, request: Request) -> None:
+        try:
+            self._plain.ask(request)
+        except ClusterError as error:
+            print(f"simulated: {error}", file=sys.stderr)
+
+    def __post_init__(self) -> None:
+        self._plain = Connection(self.address, SystemClock())
+        self._late: list[float] = []
+
+    def _start(self, job: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                job()
+            except Stopped:
+                return
+
+        threading.Thread(target=run, daemon=True).start()
+
+
+@contextmanager
+def crowd(chosen: argparse.Namespace, text: str, address: Address, speed: float, scratch: Path) -> Iterator[Crowd]:
+    """The nodes under that policy, until what is measured is measured."""
+    clock, traffic, policy = FastTime(speed), Traffic(), read(text)
+    nodes = []
+    for number in range(chosen.nodes):
+        folder, connection = Folder(scratch / f"{speed}-{number}"), Observed(address, clock, traffic)
+        node = Node(name=f"laden-{number:05}", folder=folder, clock=clock, connection=connection, policy=policy)
+        with folder.lock():
+            folder.keep_policy(text)
+            folder.keep_profile(node.published.key, node.published.devices)
+        nodes.append(node)
+    try:
+        yield Crowd(nodes=nodes, address=address, clock=clock, traffic=traffic)
+    finally:
+        clock.stop()
+
+
+def _say(document: object) -> None:
+    print(json.dumps(document), flush=True)
+
+
+def main() -> None:
+    """Measure one after the other."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nodes", type=int, required=True)
+    parser.add_argument("--rest-speed", type=float, required=True)
+    parser.add_argument("--queue-speed", type=float, required=True)
+    parser.add_argument("bundles", nargs=2, type=Path)
+    chosen = parser.parse_args()
+    threading.stack_size(512 * 1024)
+    address = find_address(os.environ)
+    former, new = (_policy(bundle) for bundle in chosen.bundles)
+    connection = Connection(address, SystemClock())
+    with tempfile.TemporaryDirectory() as scratch, crowd(chosen, former, address, chosen.rest_speed, Path(scratch)) as resting:
+        objects = [one.object(number) for number, one in enumerate(resting.nodes)]
+        objects.append(laden(chosen.nodes, _PURPOSE, objects[0]["metadata"]["labels"]))
+        with standing(connection, _PURPOSE, objects):
+            await_daemonset(connection, len(objects))
+            _say({"rest": resting.rest()})
+            _say({"restarted": resting.restart()})
+            resting.clock.stop()
+            with crowd(chosen, former, address, chosen.queue_speed, Path(scratch)) as waiting:
+                _say({"queue": waiting.queue(new)})
+
+
+def _policy(bundle: Path) -> str:
+    [path] = (bundle / "chart" / "files" / "policies").glob("*.yaml")
+    return path.read_text()
+
+
+if __name__ == "__main__":
+    main()
+    # Threads wait for the API server in watches.
+    os._exit(0)

@@ -1,0 +1,178 @@
+"""Who is a tenant is read while enforcement runs: from a file that comes, changes, breaks and goes without a restart."""
+
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from gpushare_node.adapters.host.tenancy import TenancyFile
+from gpushare_node.adapters.kube.cluster import PodView
+from gpushare_node.cli.run import Run
+from gpushare_node.cli.wiring import tenancy_file
+from gpushare_node.core.tenancy import AdmissionMode
+from gpushare_node.reconcile.eviction import Evictions
+from gpushare_node.reconcile.usage import Holder
+from gpushare_node.reporting.reasons import Reason
+from tests.node.enforce.enforcement import Stage, await_end, lives, tenancy_text
+from tests.support.fake_nvml import Silicon
+from tests.support.process_fixtures import Ward
+
+
+def broken(path: Path, how: str) -> None:
+    """What may have become of the file."""
+    match how:
+        case "missing":
+            path.unlink()
+        case "unreadable":
+            path.unlink()
+            path.mkdir()
+        case "empty":
+            path.write_text("")
+        case "cut off":
+            path.write_text(path.read_text()[:-20])
+        case "too large":
+            path.write_text(path.read_text() + " " * (1 << 20))
+        case "not UTF-8":
+            path.write_bytes(b"\xff")
+        case "another kind":
+            path.write_text(path.read_text().replace("Tenancy", "Tenants"))
+
+
+BROKEN = pytest.mark.parametrize(
+    "how", ["missing", "unreadable", "empty", "cut off", "too large", "not UTF-8", "another kind"])
+
+
+def projected(folder: Path, text: str) -> Path:
+    """The file as kubelet projects it: a link by way of `..data`, which another text replaces in one step."""
+    number = len(list(folder.glob("..20*")))
+    (folder / f"..20{number}").mkdir()
+    (folder / f"..20{number}" / "tenancy.json").write_text(text)
+    (folder / "..data_tmp").symlink_to(f"..20{number}")
+    (folder / "..data_tmp").rename(folder / "..data")
+    link = folder / "tenancy.json"
+    if not link.is_symlink():
+        link.symlink_to("..data/tenancy.json")
+    return link
+
+
+def test_another_projection_is_seen_and_the_same_one_is_not_read_again(tmp_path: Path) -> None:
+    path = projected(tmp_path, tenancy_text(tenantNamespaces=["atlas"]))
+    file = TenancyFile(path, "gpushare")
+    first = file.find()
+    assert first.tenant_namespaces == {"atlas"}
+    assert first.platform == {"gpu-operator", "gpushare", "kube-system"}
+    assert file.find() is first
+    projected(tmp_path, tenancy_text(tenantNamespaces=["cms"]))
+    assert file.find().tenant_namespaces == {"cms"}
+
+
+def test_a_name_with_line_feeds_in_the_file_forges_no_line_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "tenancy.json"
+    path.write_text(json.dumps(json.loads(tenancy_text()) | {"a\nforged": 1}))
+    TenancyFile(path, "gpushare").find()
+    path.write_text(tenancy_text(scope="a\nforged"))
+    TenancyFile(path, "gpushare").find()
+    assert len(caplog.messages) == 2
+    assert "\n" not in "".join(caplog.messages)
+
+
+@BROKEN
+def test_104_a_file_that_breaks_leaves_the_last_known_one_and_is_told(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "tenancy.json"
+    path.write_text(tenancy_text())
+    file = TenancyFile(path, "gpushare")
+    known = file.find()
+    broken(path, how)
+    assert file.find() == file.find() == known
+    assert file.problem.startswith(f"{path}: ")
+    path.rmdir() if path.is_dir() else None
+    path.write_text(tenancy_text(admission="warn"))
+    assert file.find().admission is AdmissionMode.WARN
+    assert file.problem == ""
+
+
+@BROKEN
+def test_104_without_a_file_at_the_start_nobody_is_a_stray_until_there_is_one(
+    tmp_path: Path, two: Silicon, started: Ward, how: str
+) -> None:
+    stage = Stage(tmp_path, two, started)
+    broken(stage.tenancy, how)
+    stage.admit(1, "wanderer")
+    pid = stage.begin(1, 600, gpu=1)
+    stage.run(30)
+    assert lives(pid)
+    assert stage.told.reasons("wanderer") == ["GPUNotAllocated"]
+    told = stage.watch.reason()
+    assert told is not None
+    assert told[0] is Reason.TENANCY_UNKNOWN
+    stage.tenancy.rmdir() if stage.tenancy.is_dir() else None
+    stage.tenancy.write_text(tenancy_text())
+    stage.run(12)
+    await_end(pid)
+    assert stage.watch.reason() is None
+
+
+def test_104_caps_are_held_without_a_file(tmp_path: Path, two: Silicon, started: Ward) -> None:
+    stage = Stage(tmp_path, two, started)
+    stage.tenancy.unlink()
+    stage.admit(1, "offender")
+    pid = stage.begin(1, 5000)
+    stage.run(12)
+    await_end(pid)
+
+
+@pytest.mark.parametrize("change", [{"admission": "deny"}, {"scope": "cluster"}, {"tenantNamespaces": ["team", "elsewhere"]}])
+def test_who_becomes_a_tenant_while_it_runs_is_one_without_a_restart(
+    tmp_path: Path, two: Silicon, started: Ward, change: dict[str, object]
+) -> None:
+    before = {"admission": "warn"} if "admission" in change else {}
+    stage = Stage(tmp_path, two, started, tenancy=before)
+    stage.arrive(1, "wanderer", namespace="team" if before else "elsewhere")
+    stage.admit(2, "somebody")
+    pid, owner = stage.begin(1, 600, gpu=1), stage.begin(2, 4000)
+    stage.run(12)
+    assert lives(pid)
+    stage.tenancy.write_text(tenancy_text(**before | change))
+    stage.run(12)
+    await_end(pid)
+    assert lives(owner)
+
+
+def test_who_becomes_the_platform_while_it_runs_is_left_alone(tmp_path: Path, two: Silicon, started: Ward) -> None:
+    stage = Stage(tmp_path, two, started)
+    stage.tenancy.write_text(tenancy_text(platformNamespaces=["team"]))
+    stage.arrive(1, "wanderer")
+    stage.list.age_seconds = 100.0
+    pid = stage.begin(1, 600, gpu=1)
+    stage.run(3)
+    stage.list.age_seconds = 0.0
+    stage.run(30)
+    assert lives(pid)
+    assert stage.told.events == []
+
+
+def test_as_long_as_nobody_has_said_who_the_platform_is_nobody_is_evicted(tmp_path: Path) -> None:
+    file = TenancyFile(tmp_path / "tenancy.json", "gpushare")
+    assert file.platform() is None
+    pod = PodView(
+        uids=("u1",), namespace="monitoring", name="dcgm", labels={}, phase="Running", is_terminating=False, owner="",
+        containers={},
+    )  # fmt: skip
+    holder = Holder(pod_uid="u1", pod=pod, devices=frozenset({"GPU-1"}), resources=frozenset({"nvidia.com/gpu"}))
+    assert not Evictions().can_move(holder, file.platform())
+    projected(tmp_path, tenancy_text(platformNamespaces=["monitoring"]))
+    assert not Evictions().can_move(holder, file.platform())
+    projected(tmp_path, tenancy_text())
+    assert Evictions().can_move(holder, file.platform())
+    (tmp_path / "tenancy.json").unlink()
+    assert Evictions().can_move(holder, file.platform()), "the last known list holds"
+
+
+def test_the_release_of_a_node_reads_who_the_platform_is_where_the_chart_mounts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_NAMESPACE", "gpushare")
+    seen: list[Path] = []
+    monkeypatch.setattr(TenancyFile, "_renew", lambda _, path: seen.append(path))
+    tenancy_file(cast("Run", Namespace(arguments=Namespace(standalone=False)))).find()
+    assert seen == [Path("/etc/gpushare/tenancy.json")]

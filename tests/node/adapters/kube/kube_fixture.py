@@ -1,0 +1,66 @@
+"""What the tests of the API server's side share: a clock that only sleeping moves, and the parts connected to the double."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from gpushare_node.adapters.kube.api_endpoint import from_kubeconfig, in_cluster
+from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.kube.events import Events
+from gpushare_node.adapters.kube.node_client import Server
+from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.rollout_queue import Memory
+from gpushare_node.core.clock import Stopped
+from tests.support.fake_api.server import ApiServer
+from tests.support.waiting import wait_for
+
+
+class Skips:
+    """Time goes by as somebody sleeps, at once. With a limit it stops the sleeper there."""
+
+    def __init__(self, limit_seconds: float = float("inf")) -> None:
+        self.seconds = 1000.0
+        self.pauses: list[float] = []
+        self.on_sleep: Callable[[], object] = lambda: None
+        self.is_stopped = threading.Event()
+        self._limit = self.seconds + limit_seconds
+
+    def now(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        if self.is_stopped.is_set() or self.seconds >= self._limit:
+            raise Stopped
+        self.pauses.append(seconds)
+        self.seconds += seconds
+        self.on_sleep()
+
+    def stop(self) -> None:
+        self.is_stopped.set()
+
+
+def place(node: str = "n1", pool: str = "train") -> Place:
+    return Place(node=node, namespace="gpushare", pod=f"gpushare-{pool}-{node}", pod_uid=f"uid-{node}", pool=pool)
+
+
+def connection(api: ApiServer, folder: Path, clock: Skips | None = None) -> Connection:
+    """As in a pod: by a service account's folder."""
+    (folder / "token").write_text(api.token or "token")
+    return Connection(in_cluster(api.url, folder), clock or Skips())
+
+
+def by_kubeconfig(api: ApiServer, folder: Path, clock: Skips | None = None) -> Connection:
+    return Connection(from_kubeconfig(api.kubeconfig(folder / "kubeconfig")["KUBECONFIG"]), clock or Skips())
+
+
+def server(
+    api: ApiServer, folder: Path, clock: Skips | None = None, *, node: str = "n1", memory: Memory | None = None
+) -> Server:
+    clock = clock or Skips()
+    wire = connection(api, folder, clock)
+    return Server(wire, place(node), clock, Events(wire, place(node), clock), memory)
+
+
+def await_that(holds: Callable[[], bool]) -> None:
+    """Wait, in real time, for what another thread is about to do."""
+    wait_for(holds)

@@ -1,0 +1,219 @@
+"""Requests over real HTTP: credentials, what is repeated and what is not, what comes back as an error."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.kube.api_endpoint import find_address, in_cluster
+from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.adapters.kube.connection import TOTAL_SECONDS, Connection, Request
+from tests.node.adapters.kube.kube_fixture import Skips, by_kubeconfig, connection
+from tests.support.fake_api.server import ApiServer
+
+NODE = "/api/v1/nodes/n1"
+
+
+@pytest.fixture
+def one(api: ApiServer) -> ApiServer:
+    api.add_node("n1")
+    return api
+
+
+@pytest.mark.parametrize("connect", [connection, by_kubeconfig])
+def test_a_pod_and_a_kubeconfig_reach_the_server(
+    one: ApiServer, tmp_path: Path, connect: Callable[[ApiServer, Path], Connection],
+) -> None:
+    one.token = "secret"
+    wire = connect(one, tmp_path)
+    assert wire.get(NODE)["metadata"]["name"] == "n1"
+    wire.close()
+
+
+def test_57_a_token_that_was_replaced_is_used_at_once(one: ApiServer, tmp_path: Path) -> None:
+    one.token = "first"
+    wire = connection(one, tmp_path)
+    wire.get(NODE)
+    one.token = "second"
+    with pytest.raises(ClusterError) as told:
+        wire.get(NODE)
+    assert told.value.status == 401
+    (tmp_path / "token").write_text("second\n")
+    assert wire.get(NODE)["kind"] == "Node"
+    wire.close()
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_57_what_may_pass_is_asked_again(one: ApiServer, tmp_path: Path, status: int) -> None:
+    one.fail("GET /api/v1/nodes", status, times=2)
+    clock = Skips()
+    wire = connection(one, tmp_path, clock)
+    assert wire.get(NODE)["kind"] == "Node"
+    assert 0.2 <= clock.pauses[0] < clock.pauses[1] <= 0.8
+    wire.close()
+
+
+def test_57_the_pause_that_the_server_asks_for_is_kept(one: ApiServer, tmp_path: Path) -> None:
+    one.fail("GET", 429, times=1, retry_after=4)
+    clock = Skips()
+    wire = connection(one, tmp_path, clock)
+    wire.get(NODE)
+    assert clock.pauses == [4.0]
+    wire.close()
+
+
+def test_57_nobody_waits_longer_for_a_request_than_its_bound(one: ApiServer, tmp_path: Path) -> None:
+    one.fail("GET", 429, retry_after=600)
+    clock = Skips()
+    wire = connection(one, tmp_path, clock)
+    with pytest.raises(ClusterError) as told:
+        wire.get(NODE)
+    assert told.value.status == 429
+    assert sum(clock.pauses) < TOTAL_SECONDS
+    wire.close()
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422])
+def test_a_refusal_is_told_with_the_servers_words_and_not_repeated(one: ApiServer, tmp_path: Path, status: int) -> None:
+    one.fail("GET", status)
+    wire = connection(one, tmp_path)
+    with pytest.raises(ClusterError, match=rf"GET {NODE}: {status} injected") as told:
+        wire.get(NODE)
+    assert told.value.status == status
+    assert len(one.requests) == 1
+    wire.close()
+
+
+def test_57_silence_ends_as_an_error_without_a_status(one: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one.hang("GET", times=3)
+    wire = connection(one, tmp_path)
+    with monkeypatch.context() as hasty:
+        hasty.setattr("gpushare_node.adapters.kube.connection.READ_SECONDS", 0.05)
+        with pytest.raises(ClusterError, match="timed out") as told:
+            wire.get(NODE)
+    assert told.value.status is None
+    assert wire.get(NODE)["kind"] == "Node"
+    wire.close()
+
+
+def test_29_a_server_that_is_down_is_an_error_and_is_found_again(one: ApiServer, tmp_path: Path) -> None:
+    wire = connection(one, tmp_path)
+    wire.get(NODE)
+    one.down()
+    with pytest.raises(ClusterError) as told:
+        wire.get(NODE)
+    assert told.value.status is None
+    one.up()
+    assert wire.get(NODE)["kind"] == "Node"
+    wire.close()
+
+
+def test_a_lost_answer_repeats_only_what_may_be_done_twice(one: ApiServer, tmp_path: Path) -> None:
+    wire = connection(one, tmp_path)
+    one.lose("PATCH")
+    body = {"metadata": {"labels": {"a": "b"}}}
+    wire.ask(Request(method="PATCH", path=NODE, body=body, content_type="application/merge-patch+json"))
+    one.lose("POST")
+    lease = Request(method="POST", path="/apis/coordination.k8s.io/v1/namespaces/x/leases", is_repeatable=False,
+                    body={"metadata": {"name": "one"}, "spec": {}})
+    with pytest.raises(ClusterError):
+        wire.ask(lease)
+    assert [method for method, _ in one.requests] == ["PATCH", "PATCH", "POST"]
+    wire.close()
+
+
+def test_connections_are_used_again(one: ApiServer, tmp_path: Path) -> None:
+    wire = connection(one, tmp_path)
+    for _ in range(5):
+        wire.get(NODE)
+    one.fail("GET", 404, times=1)
+    with pytest.raises(ClusterError):
+        wire.get(NODE)
+    wire.get(NODE)
+    assert one.connections == 1
+    wire.close()
+
+
+def test_many_threads_share_the_connections_without_complaints(
+    one: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture,
+) -> None:
+    wire = connection(one, tmp_path)
+    one.hang(NODE, seconds=0.05)
+    threads = [threading.Thread(target=wire.get, args=(NODE,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert caplog.records == []
+    wire.get(NODE)
+    assert one.connections == 4
+    wire.close()
+
+
+def test_an_answer_that_is_no_json_object_is_an_error(one: ApiServer, tmp_path: Path) -> None:
+    wire = Connection(in_cluster(one.url + "/odd", _account(tmp_path)), Skips())
+    one.garble("/odd", b"<html>")
+    with pytest.raises(ClusterError, match="no JSON"):
+        wire.get(NODE)
+    wire.close()
+
+
+def test_tls_is_checked_against_the_clusters_ca_and_a_new_ca_is_read(tmp_path: Path) -> None:
+    certificate = _certificate(tmp_path / "server")
+    other = _certificate(tmp_path / "other")
+    with ApiServer(certificate=certificate) as api:
+        api.add_node("n1")
+        folder = _account(tmp_path)
+        (folder / "ca.crt").write_text(other[0].read_text())
+        port = api.url.rpartition(":")[2]
+        environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": port}
+        wire = Connection(find_address(environ, folder), Skips())
+        with pytest.raises(ClusterError, match=r"(?i)certificate"):
+            wire.get(NODE)
+        (folder / "ca.crt").write_text(certificate[0].read_text())
+        assert wire.get(NODE)["kind"] == "Node"
+        wire.close()
+
+
+def test_an_ipv6_service_address_stands_in_brackets(tmp_path: Path) -> None:
+    address = find_address({"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}, tmp_path)
+    assert address.url == "https://[fd00::1]:443"
+
+
+@pytest.mark.parametrize("environ", [{}, {"KUBECONFIG": "/nowhere/config"}])
+def test_without_a_cluster_the_error_says_so(environ: dict[str, str]) -> None:
+    with pytest.raises(ClusterError, match=r"KUBECONFIG|kubeconfig"):
+        find_address(environ)
+
+
+def test_neither_the_official_client_nor_its_models_are_loaded_in_a_pod(one: ApiServer, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("token")
+    program = f"""
+import pathlib, sys
+from gpushare_node.core.clock import SystemClock
+from gpushare_node.adapters.kube.api_endpoint import in_cluster
+from gpushare_node.adapters.kube.connection import Connection
+import gpushare_node.adapters.kube.node_client, gpushare_node.adapters.kube.pod_informer
+wire = Connection(in_cluster({one.url!r}, pathlib.Path({str(tmp_path)!r})), SystemClock())
+assert "urllib3" not in sys.modules
+assert wire.get({NODE!r})["kind"] == "Node"
+assert "kubernetes" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def _account(folder: Path) -> Path:
+    (folder / "token").write_text("token")
+    return folder
+
+
+def _certificate(path: Path) -> tuple[Path, Path]:
+    certificate, key = path.with_suffix(".crt"), path.with_suffix(".key")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
+         "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
+        check=True, capture_output=True)
+    return certificate, key

@@ -1,0 +1,139 @@
+"""What is told: once, counted, in the right namespace, never in anybody's way."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.kube.cluster import Event, EventType, PodView
+from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.kube.events import MOST_AT_ONCE, MOST_WAITING, Events
+from gpushare_node.core.structs import replace
+from tests.node.adapters.kube.kube_fixture import Skips, connection, place
+from tests.support.fake_api.server import ApiServer
+
+POD = PodView(uids=("uid-p",), namespace="team-a", name="notebook", labels={}, phase="Running", is_terminating=False,
+              owner="", containers={})
+KILLED = Event(type=EventType.WARNING, reason="GPUProcessKilled", message="used 9000 of 8192 MiB", pod=POD)
+DONE = Event(type=EventType.NORMAL, reason="Partitioned", message="7 instances")
+
+
+@pytest.fixture
+def wire(api: ApiServer, tmp_path: Path) -> Iterator[Connection]:
+    made = connection(api, tmp_path)
+    yield made
+    made.close()
+
+
+def make(wire: Connection, clock: Skips | None = None) -> Events:
+    return Events(wire, place(), clock or Skips())
+
+
+def test_an_event_stands_on_its_pod_or_on_the_node_as_kubectl_looks_for_it(api: ApiServer, wire: Connection) -> None:
+    events = make(wire)
+    events.add(KILLED)
+    events.add(DONE)
+    assert events.drain(5)
+    (pod,), (node,) = api.events("team-a"), api.events("default")
+    about = {"apiVersion": "v1", "kind": "Pod", "namespace": "team-a", "name": "notebook", "uid": "uid-p"}
+    assert pod["involvedObject"] == about
+    assert node["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "n1"}
+    assert (pod["type"], pod["reason"], pod["message"], pod["count"]) == ("Warning", KILLED.reason, KILLED.message, 1)
+    assert pod["source"] == {"component": "gpushare-node", "host": "n1"}
+
+
+def test_equal_events_are_one_that_counts_also_after_a_restart(api: ApiServer, wire: Connection) -> None:
+    events = make(wire)
+    for _ in range(3):
+        events.add(KILLED)
+    assert events.drain(5)
+    events.add(KILLED)
+    assert events.drain(5)
+    again = make(wire)
+    again.add(KILLED)
+    again.add(KILLED)
+    assert again.drain(5)
+    (event,) = api.events()
+    assert event["count"] == 6
+
+
+def test_an_event_that_the_server_has_forgotten_is_made_anew(api: ApiServer, wire: Connection) -> None:
+    events = make(wire)
+    events.add(DONE)
+    assert events.drain(5)
+    api.remove("events", api.events()[0]["metadata"]["name"], namespace="default")
+    events.add(DONE)
+    assert events.drain(5)
+    assert api.events()[0]["count"] == 1
+
+
+def test_70_without_the_right_to_write_events_they_are_counted_and_let_go(api: ApiServer, wire: Connection) -> None:
+    api.fail("/events", 403)
+    events = make(wire)
+    events.add(KILLED)
+    events.add(DONE)
+    assert events.drain(5)
+    assert (events.told().refused, events.told().told) == (2, 0)
+    assert len(api.requests) == 2
+
+
+def test_29_while_the_server_is_down_events_wait_and_pauses_grow(api: ApiServer, wire: Connection) -> None:
+    clock = Skips(limit_seconds=600)
+    events = make(wire, clock)
+    events.add(KILLED)
+    api.down()
+    events.run()
+    waits = [pause for pause in clock.pauses if pause >= 1.0]
+    assert waits[0] <= 2.0
+    assert max(waits) > 30.0
+    assert max(waits) <= 60.0
+    api.up()
+    assert events.drain(5)
+    assert api.events()[0]["count"] == 1
+
+
+def test_a_lost_answer_makes_no_second_event(api: ApiServer, wire: Connection) -> None:
+    events = make(wire)
+    events.add(KILLED)
+    api.lose("POST")
+    assert events.drain(30)
+    assert len(api.events()) == 1
+
+
+def test_too_many_cost_the_chattiest_its_oldest_and_nobody_else_anything(api: ApiServer, wire: Connection) -> None:
+    events = make(wire)
+    events.add(DONE)
+    events.add(KILLED)
+    noisy = replace(POD, uids=("uid-noisy",), name="noisy")
+    for number in range(MOST_WAITING + 50):
+        events.add(replace(KILLED, pod=noisy, message=f"{number}"))
+    assert events.told().dropped == 52
+    assert events.drain(5)
+    assert len(api.events()) == MOST_WAITING
+    messages = {event["message"] for event in api.events()}
+    assert {DONE.message, KILLED.message, f"{MOST_WAITING + 49}"} <= messages
+    assert "0" not in messages
+
+
+def test_in_the_long_run_one_event_a_second_is_told(api: ApiServer, wire: Connection) -> None:
+    clock = Skips(limit_seconds=20)
+    events = make(wire, clock)
+    for number in range(100):
+        events.add(replace(DONE, message=f"{number}"))
+    events.run()
+    assert MOST_AT_ONCE + 18 <= len(api.events()) <= MOST_AT_ONCE + 22
+
+
+def test_adding_never_waits_for_the_server(api: ApiServer, wire: Connection) -> None:
+    api.hang("/events")
+    make(wire).add(KILLED)
+    assert api.requests == []
+
+
+def test_names_are_valid_for_the_longest_pods(api: ApiServer, wire: Connection) -> None:
+    events = make(wire)
+    events.add(replace(KILLED, pod=replace(POD, name="a" * 229 + "." + "b" * 23)))
+    assert events.drain(5)
+    name = api.events()[0]["metadata"]["name"]
+    assert len(name) <= 253
+    assert ".." not in name

@@ -1,0 +1,249 @@
+"""What is written on the node: labels with owners, taints without harm to others, one condition, and never more than needed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.kube.cluster import ClusterError, EventType, Taint
+from gpushare_node.adapters.kube.cluster import Event as Told
+from gpushare_node.adapters.kube.node_client import HEARTBEAT_SECONDS, Server
+from gpushare_node.reporting.reasons import Reason
+from tests.node.adapters.kube.kube_fixture import Skips, server
+from tests.support.fake_api.patches import merge
+from tests.support.fake_api.server import ApiServer
+
+LABELS = {"gpushare.dev/pool": "train", "gpushare.dev/profile": "mig-0a1b2c3d"}
+FOREIGN = {"key": "maintenance", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+OURS = Taint(key="gpushare.dev/repartitioning", effect="NoSchedule")
+
+
+@pytest.fixture
+def here(api: ApiServer, tmp_path: Path, clock: Skips) -> Iterator[Server]:
+    api.add_node("n1", labels={"team": "a"}, taints=[FOREIGN], allocatable={"nvidia.com/gpu": 8, "example.com/x": 1})
+    made = server(api, tmp_path, clock)
+    yield made
+    made.close()
+
+
+def test_the_node_is_seen_as_it_is(api: ApiServer, here: Server) -> None:
+    node = here.node()
+    assert (node.name, node.uid) == ("n1", api.node("n1")["metadata"]["uid"])
+    assert node.allocatable == {"nvidia.com/gpu": 8}
+    assert node.taints == (Taint(key="maintenance", effect="NoExecute"),)
+    assert node.labels["team"] == "a"
+    assert not node.is_unschedulable
+
+
+def test_labels_are_owned_exactly(api: ApiServer, here: Server) -> None:
+    here.apply_labels({**LABELS, "nvidia.com/mig.config": "x"})
+    here.apply_labels(LABELS)
+    node = here.node()
+    assert node.labels == {"kubernetes.io/hostname": "n1", "team": "a", **LABELS}
+    assert node.owners == dict.fromkeys(LABELS, "gpushare")
+    here.apply_labels({})
+    assert api.node("n1")["metadata"]["labels"] == {"kubernetes.io/hostname": "n1", "team": "a"}
+
+
+def test_a_label_that_somebody_else_wrote_over_tells_its_owner_and_is_taken_back(api: ApiServer, here: Server) -> None:
+    here.apply_labels(LABELS)
+    api.patch("nodes", "n1", {"metadata": {"labels": {"gpushare.dev/profile": "other"}}}, manager="kubectl-label")
+    assert here.node().owners["gpushare.dev/profile"] == "kubectl-label"
+    here.apply_labels(LABELS)
+    assert here.node().labels["gpushare.dev/profile"] == "mig-0a1b2c3d"
+    assert here.node().owners["gpushare.dev/profile"] == "gpushare"
+
+
+def test_a_label_that_another_manager_applied_too_stays_when_we_let_go(api: ApiServer, here: Server) -> None:
+    here.apply_labels(LABELS)
+    api.apply("nodes", "n1", {"metadata": {"labels": {"gpushare.dev/pool": "train"}}}, manager="terraform")
+    assert here.node().owners["gpushare.dev/pool"] == "gpushare"
+    here.apply_labels({})
+    assert here.node().labels["gpushare.dev/pool"] == "train"
+    assert here.node().owners == {"gpushare.dev/pool": "terraform"}
+
+
+def test_applying_labels_never_makes_a_node_that_is_gone(api: ApiServer, here: Server) -> None:
+    api.before("PATCH /api/v1/nodes", lambda: api.remove("nodes", "n1"))
+    with pytest.raises(ClusterError, match="uid mismatch"):
+        here.apply_labels(LABELS)
+    assert api.all("nodes") == []
+
+
+def test_applying_labels_never_touches_a_new_node_of_the_same_name(api: ApiServer, here: Server) -> None:
+    def replace() -> None:
+        api.remove("nodes", "n1")
+        api.add_node("n1")
+
+    api.before("PATCH /api/v1/nodes", replace)
+    with pytest.raises(ClusterError, match="immutable"):
+        here.apply_labels(LABELS)
+    assert "gpushare.dev/pool" not in api.node("n1")["metadata"]["labels"]
+
+
+def test_nothing_is_written_that_is_so_already(api: ApiServer, here: Server) -> None:
+    def write_everything() -> None:
+        here.apply_labels(LABELS)
+        here.write_labels({"nvidia.com/gpu.deploy.dcgm": "paused", "absent": None})
+        here.annotate({"gpushare.dev/released": "exclusive", "absent": None})
+        here.change_taints(add=[OURS], remove=["gpushare.dev/not-ready"])
+        here.set_condition(Reason.PARTITIONING, "two GPUs")
+
+    write_everything()
+    before = api.writes()
+    assert len(before) == 5
+    write_everything()
+    assert api.writes() == before
+
+
+def test_others_labels_are_written_without_being_owned_by_our_applies(api: ApiServer, here: Server) -> None:
+    here.write_labels({"nvidia.com/gpu.deploy.dcgm": "paused"})
+    here.apply_labels(LABELS)
+    here.apply_labels({})
+    assert here.node().labels["nvidia.com/gpu.deploy.dcgm"] == "paused"
+    here.write_labels({"nvidia.com/gpu.deploy.dcgm": None})
+    assert "nvidia.com/gpu.deploy.dcgm" not in here.node().labels
+
+
+def test_taints_of_others_keep_their_order_and_all_their_fields(api: ApiServer, here: Server) -> None:
+    here.change_taints(add=[OURS])
+    here.change_taints(add=[Taint(key="gpushare.dev/not-ready", effect="NoSchedule", value="a")])
+    here.change_taints(add=[Taint(key="gpushare.dev/not-ready", effect="NoSchedule", value="b")], remove=[OURS.key])
+    ours = {"key": "gpushare.dev/not-ready", "effect": "NoSchedule", "value": "b"}
+    assert api.node("n1")["spec"]["taints"] == [FOREIGN, ours]
+    here.change_taints(remove=["gpushare.dev/not-ready"])
+    assert api.node("n1")["spec"]["taints"] == [FOREIGN]
+
+
+def test_a_taint_that_somebody_adds_between_reading_and_writing_is_not_lost(api: ApiServer, here: Server) -> None:
+    other = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
+    api.before("PATCH /api/v1/nodes", lambda: api.edit("nodes", "n1", lambda node: node["spec"]["taints"].append(other)))
+    here.change_taints(add=[OURS])
+    assert api.node("n1")["spec"]["taints"] == [FOREIGN, other, {"key": OURS.key, "effect": "NoSchedule"}]
+
+
+def test_what_kubelet_writes_meanwhile_is_no_obstacle(api: ApiServer, here: Server) -> None:
+    other = {"type": "Ready", "status": "True"}
+    api.before("PATCH /api/v1/nodes", lambda: api.edit("nodes", "n1", lambda node: node["status"].update(conditions=[other])))
+    here.change_taints(add=[OURS])
+    assert len(api.writes()) == 1
+
+
+def test_a_node_without_taints_gets_one_unless_somebody_was_faster(api: ApiServer, here: Server) -> None:
+    other = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
+    api.edit("nodes", "n1", lambda node: node["spec"].pop("taints"))
+    api.before("PATCH /api/v1/nodes", lambda: api.edit("nodes", "n1", lambda node: node["spec"].update(taints=[other])))
+    here.change_taints(add=[OURS])
+    assert api.node("n1")["spec"]["taints"] == [other, {"key": OURS.key, "effect": "NoSchedule"}]
+
+
+def test_a_node_whose_taints_change_all_the_time_ends_in_an_error_not_in_a_loop(api: ApiServer, here: Server) -> None:
+    def touch() -> None:
+        other = {"key": "example.org/other", "effect": "NoSchedule", "value": api.node("n1")["metadata"]["resourceVersion"]}
+        api.edit("nodes", "n1", lambda node: node["spec"].update(taints=[FOREIGN, other]))
+
+    api.before("PATCH /api/v1/nodes", touch, times=-1)
+    with pytest.raises(ClusterError, match="422"):
+        here.change_taints(add=[OURS])
+    assert len(api.writes()) == 5
+
+
+def test_a_taint_that_the_server_refuses_for_itself_is_not_tried_again(api: ApiServer, here: Server) -> None:
+    api.fail("PATCH /api/v1/nodes", 422)
+    with pytest.raises(ClusterError, match="422"):
+        here.change_taints(add=[OURS])
+    assert len(api.writes()) == 1
+
+
+def test_the_condition_moves_its_time_only_when_its_status_changes(api: ApiServer, here: Server) -> None:
+    here.set_condition(Reason.PARTITIONING, "one")
+    api.edit("nodes", "n1", lambda node: node["status"]["conditions"][-1].update(lastTransitionTime="2020-01-01T00:00:00Z"))
+    here.set_condition(Reason.WAITING_FOR_PLUGIN, "two")
+    assert api.condition("n1") == {**(api.condition("n1") or {}), "status": "False", "reason": "WaitingForPlugin",
+                                   "message": "two", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+    here.set_condition(Reason.READY, "")
+    now = api.condition("n1") or {}
+    assert (now["status"], now["reason"]) == ("True", "Ready")
+    assert now["lastTransitionTime"] > "2020"
+    assert api.condition("n1", "Ready") is not None
+
+
+def test_the_condition_beats_every_ten_minutes_and_asks_nothing_between(api: ApiServer, here: Server, clock: Skips) -> None:
+    here.set_condition(Reason.READY, "")
+    since = (api.condition("n1") or {})["lastTransitionTime"]
+    api.forget_requests()
+    for _ in range(599):
+        clock.seconds += 1
+        here.set_condition(Reason.READY, "")
+    assert api.requests == []
+    clock.seconds += HEARTBEAT_SECONDS
+    here.set_condition(Reason.READY, "")
+    assert [method for method, _ in api.requests] == ["PATCH"]
+    assert (api.condition("n1") or {})["lastTransitionTime"] == since
+
+
+def test_a_restarted_runtime_does_not_say_again_what_stands(api: ApiServer, here: Server, tmp_path: Path) -> None:
+    here.set_condition(Reason.READY, "")
+    api.forget_requests()
+    again = server(api, tmp_path)
+    again.set_condition(Reason.READY, "")
+    assert api.writes() == []
+    again.close()
+
+
+def test_the_condition_goes_and_the_others_stay(api: ApiServer, here: Server) -> None:
+    here.set_condition(Reason.RELEASED, "")
+    here.clear_condition()
+    assert api.condition("n1") is None
+    assert api.condition("n1", "Ready") is not None
+    api.forget_requests()
+    here.clear_condition()
+    assert api.writes() == []
+
+
+def test_29_what_could_not_be_written_is_written_when_the_server_is_back(api: ApiServer, here: Server) -> None:
+    api.down()
+    with pytest.raises(ClusterError):
+        here.set_condition(Reason.READY, "")
+    here.tell(Told(type=EventType.NORMAL, reason="Partitioned", message="all"))
+    api.up()
+    here.set_condition(Reason.READY, "")
+    assert (api.condition("n1") or {})["reason"] == "Ready"
+
+
+def test_the_own_pod_is_deleted_and_no_successor_of_its_name(api: ApiServer, here: Server) -> None:
+    api.add_pod("gpushare-train-n1", namespace="gpushare", node="n1", uid="uid-n1")
+    here.delete_own_pod()
+    assert here.pods() == ()
+    here.delete_own_pod()
+    api.add_pod("gpushare-train-n1", namespace="gpushare", node="n1", uid="another")
+    here.delete_own_pod()
+    assert len(here.pods()) == 1
+
+
+def test_a_daemonset_that_is_gone_or_going_selects_nothing(api: ApiServer, here: Server) -> None:
+    assert not here.selects(here.node())
+    api.add_daemonset("gpushare-train", terms=[{"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]}])
+    assert here.selects(here.node())
+    gone = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    api.edit("daemonsets", "gpushare-train", lambda one: one.update(merge(one, gone)), namespace="gpushare")
+    assert not here.selects(here.node())
+
+
+def test_an_error_of_the_server_is_not_taken_for_a_missing_daemonset(api: ApiServer, here: Server) -> None:
+    api.fail("daemonsets", 403)
+    with pytest.raises(ClusterError):
+        here.selects(here.node())
+
+
+def test_a_rollout_of_one_node_takes_eight_writes(api: ApiServer, here: Server) -> None:
+    assert here.take_turn(1).is_held
+    here.change_taints(add=[OURS])
+    here.set_condition(Reason.PARTITIONING, "")
+    here.apply_labels(LABELS)
+    here.set_condition(Reason.WAITING_FOR_PLUGIN, "")
+    here.change_taints(remove=[OURS.key, "gpushare.dev/not-ready"])
+    here.set_condition(Reason.READY, "")
+    here.renew_turn()
+    here.end_turn()
+    assert len(api.writes()) == 8

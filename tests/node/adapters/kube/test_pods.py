@@ -1,0 +1,297 @@
+"""The pods and the node, watched over real HTTP, through everything that can happen to a watch."""
+
+import gc
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from gpushare_node.adapters.kube.cluster import PodView
+from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.kube.informer import LONGEST_PAUSE_SECONDS, RELIST_SECONDS, START_SECONDS
+from gpushare_node.adapters.kube.pod_identity import find_place
+from gpushare_node.adapters.kube.pod_informer import OwnNode, Pods
+from gpushare_node.adapters.kube.views import view_pod
+from gpushare_node.cli.wiring import News
+from gpushare_node.core.clock import SystemClock
+from tests.node.adapters.kube.kube_fixture import Skips, await_that, connection
+from tests.support.fake_api.server import ApiServer
+from tests.support.waiting import PATIENCE
+
+
+class Quick(SystemClock):
+    """Real time, and pauses that are over at once; they are noted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        super().sleep(min(seconds, 0.01))
+
+
+@pytest.fixture
+def clock() -> Quick:
+    return Quick()
+
+
+@pytest.fixture
+def wire(api: ApiServer, tmp_path: Path) -> Iterator[Connection]:
+    made = connection(api, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def pods(api: ApiServer, wire: Connection, clock: Quick) -> Iterator[Pods]:
+    """Watched, until the test ends."""
+    api.add_pod("first", node="n1", uid="u1")
+    api.add_pod("elsewhere", node="n2")
+    made = Pods(wire, "n1", clock)
+    thread = made.start()
+    yield made
+    clock.stop()
+    api.down()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+def names(pods: Pods) -> set[str]:
+    return {pod.name for pod in pods.pods()}
+
+
+def find(pods: Pods, uid: str) -> PodView:
+    pod = pods.find(uid)
+    assert pod is not None
+    return pod
+
+
+def is_open(pods: Pods) -> bool:
+    return pods.age_seconds == 0.0
+
+
+def test_pods_of_the_node_come_and_change_and_go(api: ApiServer, pods: Pods) -> None:
+    await_that(lambda: names(pods) == {"first"})
+    api.add_pod("second", node="n1", uid="u2", containers={"main": "containerd://" + "a" * 64}, phase="Pending")
+    api.add_pod("other", node="n2")
+    await_that(lambda: names(pods) == {"first", "second"})
+    api.patch("pods", "second", {"status": {"phase": "Failed"}}, manager="kubelet", namespace="default")
+    await_that(lambda: (pod := pods.find("u2")) is not None and pod.has_ended)
+    api.remove("pods", "first", namespace="default")
+    await_that(lambda: names(pods) == {"second"})
+    assert pods.find("u1") is None
+
+
+def test_56_a_containers_id_that_comes_late_comes(api: ApiServer, pods: Pods) -> None:
+    api.add_pod("late", node="n1", uid="u2", containers={"main": ""})
+    await_that(lambda: pods.find("u2") is not None)
+    assert find(pods, "u2").containers == {}
+    status = {"containerStatuses": [{"name": "main", "containerID": "cri-o://" + "b" * 64}],
+              "ephemeralContainerStatuses": [{"name": "debug", "containerID": "containerd://" + "c" * 64}]}
+    api.patch("pods", "late", {"status": status}, manager="kubelet", namespace="default")
+    await_that(lambda: find(pods, "u2").containers == {"b" * 64: "main", "c" * 64: "debug"})
+
+
+def test_when_a_container_was_started_is_told_while_it_runs() -> None:
+    states = ({"running": {"startedAt": "2026-11-22T08:00:00Z"}}, {"terminated": {"startedAt": "2026-11-22T08:00:00Z"}}, {},
+              {"running": {"startedAt": "soon"}}, {"running": {}})
+    statuses = [{"name": f"c{at}", "containerID": f"containerd://{at}", "state": state} for at, state in enumerate(states)]
+    metadata = {"uid": "u", "namespace": "n", "name": "p"}
+    assert view_pod({"metadata": metadata, "status": {"containerStatuses": statuses}}).started == {"0": 1795334400.0}
+
+
+def test_54_a_static_pod_is_found_by_both_of_its_uids(api: ApiServer, pods: Pods) -> None:
+    hashed = "0123456789abcdef0123456789abcdef"
+    api.add_pod("etcd-n1", namespace="kube-system", node="n1", uid="mirror", annotations={
+        "kubernetes.io/config.hash": hashed, "kubernetes.io/config.mirror": hashed})
+    await_that(lambda: pods.find("mirror") is not None)
+    pod = pods.find(hashed)
+    assert pod is pods.find("mirror")
+    assert pod is not None
+    assert pod.uids == ("mirror", hashed)
+    api.remove("pods", "etcd-n1", namespace="kube-system")
+    await_that(lambda: pods.find(hashed) is None)
+
+
+def test_54_a_tenant_that_writes_a_neighbours_uid_into_its_annotations_hides_nobody(api: ApiServer, pods: Pods) -> None:
+    await_that(lambda: pods.find("u1") is not None)
+    forged = {"kubernetes.io/config.hash": "u1"}
+    api.add_pod("forger", node="n1", uid="f", annotations=forged)
+    api.add_pod("false-mirror", node="n1", uid="g", annotations={**forged, "kubernetes.io/config.mirror": "u1"})
+    await_that(lambda: pods.find("g") is not None)
+    assert find(pods, "u1").name == "first"
+    assert find(pods, "f").uids == ("f",)
+
+
+def test_55_a_pod_that_is_terminating_is_told_so_until_it_is_gone(api: ApiServer, pods: Pods) -> None:
+    await_that(lambda: pods.find("u1") is not None)
+    api.patch("pods", "first", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, manager="x", namespace="default")
+    await_that(lambda: find(pods, "u1").is_terminating)
+
+
+def test_a_pod_is_told_with_its_controller(api: ApiServer, pods: Pods) -> None:
+    owner = {"kind": "DaemonSet", "name": "plugin", "uid": "d", "controller": True}
+    api.add_pod("plugin", namespace="gpu", node="n1", uid="u2", owner=owner)
+    await_that(lambda: pods.find("u2") is not None)
+    assert find(pods, "u2").owner == "d"
+
+
+@pytest.mark.parametrize("by_event", [True, False])
+def test_57_after_410_the_list_is_read_anew_apart_from_the_others(
+    api: ApiServer, pods: Pods, clock: Quick, by_event: bool,
+) -> None:
+    await_that(lambda: is_open(pods))
+    api.gone_by_event = by_event
+    api.fail("watch=1", 500, times=1)
+    api.cut()
+    api.forget()
+    api.remove("pods", "first", namespace="default")
+    api.add_pod("second", node="n1")
+    api.forget()
+    await_that(lambda: names(pods) == {"second"})
+    assert all(pause <= max(RELIST_SECONDS, LONGEST_PAUSE_SECONDS) for pause in clock.pauses)
+
+
+def test_57_a_watch_that_is_cut_goes_on_where_it_was(api: ApiServer, pods: Pods) -> None:
+    await_that(lambda: is_open(pods))
+    api.bookmark()
+    api.forget_requests()
+    api.cut()
+    api.add_pod("second", node="n1")
+    await_that(lambda: names(pods) == {"first", "second"})
+    assert all("watch=1" in line for line in api.lines)
+
+
+def test_a_bookmark_saves_the_list_when_the_history_before_it_is_gone(api: ApiServer, pods: Pods) -> None:
+    await_that(lambda: is_open(pods))
+    version = str(api.store.version + 1)
+    api.bookmark()
+    await_that(lambda: pods.watching.version == version)
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+def test_57_what_was_known_is_kept_while_the_server_fails_and_its_age_grows(
+    api: ApiServer, pods: Pods, clock: Quick, status: int,
+) -> None:
+    await_that(lambda: is_open(pods))
+    api.fail("/api/v1/pods", status)
+    api.cut()
+    await_that(lambda: pods.watching.errors >= 3)
+    assert names(pods) == {"first"}
+    assert 0 < pods.age_seconds < 5
+    api.heal()
+    await_that(lambda: is_open(pods))
+
+
+def test_57_a_server_that_is_away_is_asked_ever_more_rarely(api: ApiServer, wire: Connection) -> None:
+    clock = Skips(limit_seconds=300)
+    api.down()
+    pods = Pods(wire, "n1", clock)
+    pods.watching.run()
+    start, *pauses = clock.pauses
+    assert start <= START_SECONDS
+    assert max(pauses) <= LONGEST_PAUSE_SECONDS
+    assert max(pauses) > LONGEST_PAUSE_SECONDS / 2
+    assert len(pauses) < 30
+    assert pods.age_seconds == float("inf")
+    assert pods.pods() == ()
+
+
+def test_a_watch_that_ends_at_once_every_time_is_not_asked_for_without_pauses(api: ApiServer, wire: Connection) -> None:
+    clock = Skips(limit_seconds=200)
+    api.garble("watch=1", b"")
+    Pods(wire, "n1", clock).watching.run()
+    assert len(api.requests) < 25
+
+
+def test_nodes_that_start_together_do_not_ask_together(api: ApiServer, wire: Connection) -> None:
+    api.down()
+    starts = []
+    for number in range(200):
+        clock = Skips(limit_seconds=0.001)
+        Pods(wire, f"n{number}", clock).watching.run()
+        starts.append(clock.pauses[0])
+    starts.sort()
+    assert max(sum(1 for one in starts if begin <= one < begin + 0.1) for begin in starts) < 30
+
+
+def test_an_object_that_cannot_be_read_does_not_end_the_watch(api: ApiServer, wire: Connection, pods: Pods) -> None:
+    await_that(lambda: is_open(pods))
+    api.garble("/api/v1/pods", json.dumps({"metadata": {}, "items": [{}]}).encode(), times=3)
+    api.forget()
+    api.add_pod("second", node="n1")
+    await_that(lambda: names(pods) == {"first", "second"})
+
+
+def test_only_views_are_kept_of_many_pods(api: ApiServer, wire: Connection) -> None:
+    for number in range(50):
+        api.add_pod(f"p{number}", node="n1", annotations={"big": "x" * 20_000})
+    pods = Pods(wire, "n1", Skips(limit_seconds=1))
+    api.fail("watch=1", 500)
+    pods.watching.run()
+    gc.collect()
+    assert len(pods.pods()) == 50
+    assert "x" * 20_000 not in repr(pods.pods())
+
+
+def test_the_own_node_is_told_of_when_its_marks_differ_and_only_then(api: ApiServer, wire: Connection) -> None:
+    api.add_node("n1")
+    api.add_node("n2")
+    clock = Quick()
+    told = threading.Semaphore(0)
+    watched = OwnNode(wire, "n1", clock, told.release)
+    thread = watched.start()
+    assert told.acquire(timeout=PATIENCE)
+    await_that(lambda: watched.watching.age_seconds == 0)
+    api.patch("nodes", "n1", {"status": {"nodeInfo": {"bootID": "x"}}}, manager="kubelet")
+    api.patch("nodes", "n1", {"metadata": {"annotations": {"theirs": "x"}}}, manager="x")
+    api.patch("nodes", "n2", {"metadata": {"labels": {"a": "b"}}}, manager="x")
+    asked = ({"annotations": {name: "requested"}} for name in ("gpushare.dev/release", "gpushare.dev/retry"))
+    for change in ({"labels": {"team": "b"}}, *asked):
+        api.patch("nodes", "n1", {"metadata": change}, manager="x")
+        assert told.acquire(timeout=PATIENCE)
+    # What is told is told in order: had the others been told, these were too many.
+    assert not told.acquire(blocking=False)
+    clock.stop()
+    api.down()
+    thread.join(PATIENCE)
+
+
+def test_103_a_node_that_is_watched_has_news_once_and_without_a_watch_always_may(api: ApiServer, wire: Connection) -> None:
+    api.add_node("n1")
+    clock = Quick()
+    news = News(api=SimpleNamespace(connection=wire, place=SimpleNamespace(node="n1")), clock=clock)
+    assert news.has_come()
+    await_that(lambda: not news.has_come())
+    api.patch("nodes", "n1", {"metadata": {"annotations": {"gpushare.dev/retry": "now"}}}, manager="x")
+    await_that(news.has_come)
+    assert not news.has_come()
+    api.down()
+    await_that(lambda: news.has_come() and news.has_come())
+    clock.stop()
+
+
+def test_of_the_own_node_nothing_but_metadata_is_asked_for(api: ApiServer, wire: Connection) -> None:
+    """The whole object, with its images and conditions, would come with each of kubelet's heartbeats."""
+    api.add_node("n1")
+    clock, told = Quick(), threading.Semaphore(0)
+    thread = OwnNode(wire, "n1", clock, told.release).start()
+    assert told.acquire(timeout=PATIENCE)
+    await_that(lambda: any("watch=1" in line for line in api.lines))
+    assert all("as=PartialObjectMetadata" in form for form in api.forms)
+    api.patch("nodes", "n1", {"metadata": {"labels": {"team": "b"}}}, manager="x")
+    assert told.acquire(timeout=PATIENCE), "metadata is enough"
+    clock.stop()
+    api.down()
+    thread.join(PATIENCE)
+
+
+def test_the_place_is_what_the_pods_environment_says() -> None:
+    environ = {"NODE_NAME": "n1", "POD_NAME": "p", "POD_NAMESPACE": "ns", "POD_UID": "u"}
+    place = find_place(environ, "train")
+    assert (place.node, place.pod, place.namespace, place.pod_uid) == ("n1", "p", "ns", "u")
+    assert find_place({}, "").node

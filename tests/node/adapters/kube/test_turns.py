@@ -1,0 +1,185 @@
+"""The pool's turns: who has one, who waits, and what a node that waits or is changed costs the API server."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.adapters.kube.rollout_queue import (
+    ASK_SECONDS,
+    DURATION_SECONDS,
+    MAX_POLL_SECONDS,
+    POLL_SECONDS,
+    RENEW_SECONDS,
+)
+from tests.node.adapters.kube.kube_fixture import Skips
+from tests.node.adapters.kube.turns import On, has_turn, holders, takes, verbs
+from tests.support.fake_api.server import ApiServer
+
+
+def test_as_many_nodes_have_a_turn_as_the_limit_says(api: ApiServer, on: On) -> None:
+    assert [takes(on(f"n{number}"), 3) for number in range(5)] == [True, True, True, False, False]
+    assert sorted(holders(api)) == ["gpushare-train.0", "gpushare-train.1", "gpushare-train.2"]
+    assert sorted(holders(api).values()) == ["n0", "n1", "n2"]
+
+
+def test_a_turn_that_is_given_back_is_free(api: ApiServer, on: On) -> None:
+    first, second = on("n1"), on("n2")
+    assert has_turn(first)
+    assert not has_turn(second)
+    first.end_turn()
+    assert api.leases() == []
+    assert has_turn(second)
+
+
+@pytest.mark.parametrize("waiting", [1, 200])
+def test_what_a_waiting_node_costs_does_not_grow_with_the_number_of_those_that_wait(
+    api: ApiServer, on: On, clock: Skips, waiting: int,
+) -> None:
+    clock.on_sleep = lambda: setattr(clock, "seconds", 1000.0)
+    api.add_daemonset("gpushare-train", desired=100)
+    for number in range(10):
+        takes(on(f"holder{number}"), "10%")
+    others = [on(f"n{number}") for number in range(waiting)]
+    for one in others:
+        assert not has_turn(one, "10%")
+    api.forget_requests()
+    for _ in range(10):
+        turn = others[0].take_turn("10%")
+        assert not turn.is_held
+        assert 0.75 * POLL_SECONDS <= turn.pause_seconds <= POLL_SECONDS
+    asked = [(method, path.partition("?")[0].rpartition("/")[2]) for method, path in api.requests]
+    assert len(asked) == 10
+    assert all(method == "GET" and name.startswith("gpushare-train.") for method, name in asked), "one Lease, by its name"
+
+
+def test_a_node_waits_and_is_changed_for_two_writes(api: ApiServer, on: On, clock: Skips) -> None:
+    first, second = on("n1"), on("n2")
+    first.take_turn(1)
+    api.forget_requests()
+    for _ in range(1000):
+        clock.seconds += 100
+        first.renew_turn()
+        assert not has_turn(second)
+    first.end_turn()
+    assert has_turn(second)
+    second.renew_turn()
+    second.end_turn()
+    assert verbs(api).count("PUT") == 1000 * 100 // RENEW_SECONDS, "of the first, and no other"
+    assert [verb for verb in verbs(api) if verb != "PUT"] == ["DELETE", "POST", "DELETE"]
+
+
+def test_who_loses_the_race_for_a_slot_waits_twice_as_long_each_time(api: ApiServer, on: On, clock: Skips) -> None:
+    """On a slow API server many see the same slot free: that must not cost more and more writes."""
+    one, pauses = on("n1"), []
+    for number in range(8):
+        rival = on(f"rival{number}")
+        api.before("POST", lambda rival=rival: has_turn(rival))
+        pauses.append(one.take_turn(1).pause_seconds)
+        rival.end_turn()
+    assert all(0.75 * POLL_SECONDS * 2 ** min(lost, 4) <= pause for lost, pause in enumerate(pauses, start=1))
+    assert max(pauses) <= MAX_POLL_SECONDS
+    assert takes(one, 1)
+
+
+def test_a_slot_that_another_node_has_just_taken_costs_no_write(api: ApiServer, on: On) -> None:
+    """What is read from a cache may be a moment old."""
+    one, rival = on("n1"), on("n2")
+    api.add_daemonset("gpushare-train")
+    looks = itertools.count()
+    api.before("daemonsets", lambda: next(looks) == 1 and has_turn(rival), times=9)  # when its owner is read
+    assert not has_turn(one)
+    assert list(holders(api).values()) == ["n2"]
+    assert verbs(api).count("POST") == 1
+
+
+def test_nodes_that_start_together_look_apart(api: ApiServer, on: On, clock: Skips) -> None:
+    api.add_daemonset("gpushare-train", desired=1000)
+    for number in range(20):
+        has_turn(on(f"n{number}"), "10%")
+    assert len({round(pause, 3) for pause in clock.pauses}) >= 10
+    assert max(clock.pauses) <= 10
+
+
+def test_a_new_pod_finds_the_turn_that_its_node_has(api: ApiServer, on: On) -> None:
+    assert takes(on("n1"), 50)
+    assert on("n1").find_turn()
+    assert has_turn(on("n1"), 50)
+    assert not on("n3").find_turn()
+    assert len(holders(api)) == 1
+
+
+def test_a_pod_that_died_before_it_took_its_turn_finds_none(api: ApiServer, on: On, tmp_path: Path) -> None:
+    Folder(tmp_path / "n1").keep_turn("gpushare-train.0")
+    has_turn(on("n2"))
+    assert not on("n1").find_turn()
+    assert Folder(tmp_path / "n1").turn() is None
+
+
+def test_the_turn_of_another_pool_is_not_this_ones(api: ApiServer, on: On, tmp_path: Path) -> None:
+    Folder(tmp_path / "n1").keep_turn("gpushare-train-b.0")
+    api.forget_requests()
+    assert not on("n1").find_turn()
+    assert api.requests == []
+
+
+def test_who_finds_its_turn_again_says_at_once_that_it_lives(api: ApiServer, on: On, clock: Skips) -> None:
+    on("n1").take_turn(1)
+    second = on("n2")
+    second.take_turn(1)
+    clock.seconds += DURATION_SECONDS - 1
+    assert has_turn(on("n1"))
+    clock.seconds += 2
+    assert not has_turn(second)
+
+
+def test_who_slept_says_that_it_lives_before_it_goes_on(api: ApiServer, on: On, clock: Skips) -> None:
+    first, second = on("n1"), on("n2")
+    first.take_turn(1)
+    second.take_turn(1)
+    clock.seconds += DURATION_SECONDS - 1
+    api.forget_requests()
+    assert has_turn(first)
+    assert verbs(api) == ["PUT"]
+    clock.seconds += 2
+    assert not has_turn(second)
+
+
+def test_a_lost_answer_makes_no_second_turn(api: ApiServer, on: On) -> None:
+    first = on("n1")
+    api.lose("POST")
+    with pytest.raises(ClusterError):
+        first.take_turn(1)
+    assert takes(first, 5)
+    assert list(holders(api)) == ["gpushare-train.0"]
+
+
+@pytest.mark.parametrize("content", [{}, {"spec": {}}, {"spec": None}, {"spec": {"holderIdentity": ""}}])
+def test_a_lease_that_stands_for_no_node_is_a_free_slot(api: ApiServer, on: On, content: dict[str, object]) -> None:
+    api.add("leases", "gpushare-train.0", {"metadata": {}, **content}, namespace="gpushare")
+    assert has_turn(on("n1"))
+    assert holders(api) == {"gpushare-train.0": "n1"}
+
+
+def test_a_lease_goes_with_its_daemonset(api: ApiServer, on: On) -> None:
+    daemonset = api.add_daemonset("gpushare-train")
+    takes(on("n1"), 9)
+    for lease in api.leases():
+        (owner,) = lease["metadata"]["ownerReferences"]
+        assert owner == {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "gpushare-train",
+                         "uid": daemonset["metadata"]["uid"], "blockOwnerDeletion": False}
+
+
+def test_without_an_answer_there_is_no_turn(api: ApiServer, on: On) -> None:
+    first = on("n1")
+    api.fail("leases", 403)
+    with pytest.raises(ClusterError):
+        first.take_turn(1)
+
+
+def test_the_pauses_of_the_protocol_fit_each_other() -> None:
+    """A holder that misses two renewals has not expired, and a node that lost every race still looks before it does."""
+    assert POLL_SECONDS < ASK_SECONDS < MAX_POLL_SECONDS < 2 * RENEW_SECONDS < DURATION_SECONDS
+

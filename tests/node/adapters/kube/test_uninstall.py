@@ -1,0 +1,188 @@
+"""The uninstall Job: every node is asked and waited for, then the DaemonSets go; or else everything is as it was."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.kube.uninstall import Uninstall
+from tests.node.adapters.kube.kube_fixture import Skips, connection
+from tests.support.fake_api.server import ApiServer
+
+REQUEST = "gpushare-uninstall-x/uid-x"
+LABELS = {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"}
+
+
+@pytest.fixture
+def wire(api: ApiServer, tmp_path: Path, clock: Skips) -> Iterator[Connection]:
+    owner = api.add_daemonset("gpushare-train", labels=LABELS)["metadata"]["uid"]
+    for name in ("n1", "n2", "n3"):
+        api.add_node(name, labels={"gpushare.dev/pool": "train"})
+        api.add_pod(f"gpushare-train-{name}", namespace="gpushare", node=name, labels=LABELS,
+                    owner={"kind": "DaemonSet", "name": "gpushare-train", "uid": owner, "controller": True})
+    api.add_node("cpu")
+    made = connection(api, tmp_path, clock)
+    yield made
+    made.close()
+
+
+def annotations(api: ApiServer, name: str) -> dict[str, str]:
+    found: dict[str, str] = api.node(name)["metadata"]["annotations"]
+    return found
+
+
+def answer(api: ApiServer, name: str) -> None:
+    """What the node's runtime does when it is asked."""
+    if annotations(api, name).get("gpushare.dev/release") == REQUEST:
+        released = {"labels": {"gpushare.dev/pool": None}, "annotations": {"gpushare.dev/released": "exclusive"}}
+        api.patch("nodes", name, {"metadata": released}, manager="gpushare-node")
+
+
+def run(wire: Connection, clock: Skips) -> tuple[Uninstall, list[str]]:
+    said: list[str] = []
+    return Uninstall(wire, "gpushare", REQUEST, clock, said.append), said
+
+
+def test_all_nodes_answer_then_the_daemonsets_go_and_the_annotations_last(
+    api: ApiServer, wire: Connection, clock: Skips,
+) -> None:
+    clock.on_sleep = lambda: [answer(api, name) for name in ("n1", "n2", "n3")]
+    uninstall, _ = run(wire, clock)
+    done = uninstall.run(timeout_seconds=600, goes_on=False)
+    assert (done.is_done, done.released, done.silent, done.remaining) == (True, ("n1", "n2", "n3"), (), ())
+    assert api.all("daemonsets") == []
+    assert [annotations(api, name) for name in ("n1", "n2", "n3", "cpu")] == [{}] * 4
+    deleted = api.requests.index(("DELETE", "/apis/apps/v1/namespaces/gpushare/daemonsets/gpushare-train"))
+    assert all(method == "GET" or path.startswith("/api/v1/nodes") for method, path in api.requests[deleted + 1:])
+    assert ("PATCH", "/api/v1/nodes/cpu") not in api.requests
+
+
+def test_a_node_that_does_not_answer_is_named_and_everything_stays(api: ApiServer, wire: Connection, clock: Skips) -> None:
+    clock.on_sleep = lambda: answer(api, "n1")
+    uninstall, said = run(wire, clock)
+    done = uninstall.run(timeout_seconds=60, goes_on=False)
+    assert (done.is_done, done.released, done.silent) == (False, ("n1",), ("n2", "n3"))
+    assert 60 <= sum(clock.pauses) <= 66
+    assert len(api.all("daemonsets")) == 1
+    assert [annotations(api, name) for name in ("n2", "n3")] == [{}, {}]
+    assert "n2, n3" in said[-1]
+
+
+def test_told_to_go_on_it_does_so_without_them(api: ApiServer, wire: Connection, clock: Skips) -> None:
+    uninstall, _ = run(wire, clock)
+    done = uninstall.run(timeout_seconds=60, goes_on=True)
+    assert (done.is_done, done.silent) == (True, ("n1", "n2", "n3"))
+    assert api.all("daemonsets") == []
+    assert annotations(api, "n1") == {}
+
+
+def test_an_answer_of_another_day_does_not_count(api: ApiServer, wire: Connection, clock: Skips) -> None:
+    api.patch("nodes", "n1", {"metadata": {"annotations": {"gpushare.dev/released": "exclusive"}}}, manager="x")
+    clock.on_sleep = lambda: [answer(api, name) for name in ("n2", "n3")]
+    uninstall, _ = run(wire, clock)
+    assert uninstall.run(timeout_seconds=60, goes_on=False).silent == ("n1",)
+
+
+def test_a_node_that_is_being_brought_to_its_layout_for_the_first_time_is_asked(
+    api: ApiServer, wire: Connection, clock: Skips,
+) -> None:
+    api.add_node("new", taints=[{"key": "gpushare.dev/repartitioning", "effect": "NoSchedule"}])
+    api.add_pod("gpushare-train-new", namespace="gpushare", node="new", labels=LABELS)
+    clock.on_sleep = lambda: [answer(api, name) for name in ("n1", "n2", "n3")]
+    uninstall, _ = run(wire, clock)
+    assert uninstall.run(timeout_seconds=60, goes_on=False).silent == ("new",)
+
+
+def test_a_node_that_is_deleted_meanwhile_is_not_waited_for(api: ApiServer, wire: Connection, clock: Skips) -> None:
+    def act() -> None:
+        for name in ("n1", "n2"):
+            answer(api, name)
+        if any(node["metadata"]["name"] == "n3" for node in api.all("nodes")):
+            api.remove("nodes", "n3")
+
+    clock.on_sleep = act
+    uninstall, _ = run(wire, clock)
+    assert uninstall.run(timeout_seconds=60, goes_on=False).is_done
+
+
+def test_the_request_stands_while_a_runtime_still_ends(api: ApiServer, wire: Connection, clock: Skips) -> None:
+    api.lingers = True
+    pods = [pod["metadata"]["name"] for pod in api.all("pods")]
+
+    def act() -> None:
+        for name in ("n1", "n2", "n3"):
+            answer(api, name)
+        if any(one["metadata"].get("deletionTimestamp") for one in api.all("daemonsets")) and pods:
+            assert annotations(api, "n1")["gpushare.dev/release"] == REQUEST
+            api.remove("pods", pods.pop(), namespace="gpushare")
+
+    clock.on_sleep = act
+    uninstall, _ = run(wire, clock)
+    assert uninstall.run(timeout_seconds=600, goes_on=False).remaining == ()
+    assert pods == []
+    assert annotations(api, "n1") == {}
+
+
+def test_a_server_that_fails_half_way_leaves_no_request_behind(api: ApiServer, wire: Connection, clock: Skips) -> None:
+    clock.on_sleep = lambda: api.fail("GET", 403)
+    uninstall, _ = run(wire, clock)
+    with pytest.raises(ClusterError):
+        uninstall.run(timeout_seconds=600, goes_on=False)
+    assert [annotations(api, name) for name in ("n1", "n2", "n3")] == [{}] * 3
+    assert len(api.all("daemonsets")) == 1
+
+
+def test_a_server_that_is_away_for_a_while_is_asked_again(api: ApiServer, wire: Connection, clock: Skips) -> None:
+    api.fail("GET /api/v1/nodes", 503, times=6)
+    clock.on_sleep = lambda: [answer(api, name) for name in ("n1", "n2", "n3")]
+    uninstall, said = run(wire, clock)
+    assert uninstall.run(timeout_seconds=600, goes_on=False).is_done
+    assert any("looking again" in line for line in said)
+
+
+def test_without_an_answer_of_the_server_nothing_is_uninstalled(api: ApiServer, wire: Connection, clock: Skips) -> None:
+    api.fail("GET /api/v1/nodes", 503)
+    uninstall, _ = run(wire, clock)
+    with pytest.raises(ClusterError):
+        uninstall.run(timeout_seconds=60, goes_on=True)
+    assert len(api.all("daemonsets")) == 1
+
+
+def test_the_job_ends_at_once_when_its_rights_are_taken(api: ApiServer, wire: Connection, clock: Skips) -> None:
+    """Helm has given up. That its pod has ended is what tells the nodes."""
+    clock.on_sleep = lambda: api.fail(" ", 403)
+    uninstall, _ = run(wire, clock)
+    with pytest.raises(ClusterError):
+        uninstall.run(timeout_seconds=600, goes_on=False)
+    assert sum(clock.pauses) < 10
+    assert len([line for line in api.requests if line[0] == "PATCH"]) == 3 + 1, "the first refusal is enough"
+
+
+def test_a_release_that_was_installed_anew_meanwhile_is_not_uninstalled(
+    api: ApiServer, wire: Connection, clock: Skips,
+) -> None:
+    def act() -> None:
+        if len(clock.pauses) == 2:
+            api.remove("daemonsets", "gpushare-train", namespace="gpushare")
+            api.add_daemonset("gpushare-train", labels=LABELS)
+
+    clock.on_sleep = act
+    uninstall, _ = run(wire, clock)
+    done = uninstall.run(timeout_seconds=600, goes_on=True)
+    assert (done.is_done, done.is_replaced) == (False, True)
+    assert len(api.all("daemonsets")) == 1
+    assert annotations(api, "n2") == {}
+
+
+def test_nodes_are_read_in_pages_and_without_what_is_in_them(api: ApiServer, wire: Connection, clock: Skips) -> None:
+    for number in range(600):
+        api.add_node(f"more-{number}", labels={"gpushare.dev/pool": "train"})
+    clock.on_sleep = lambda: [answer(api, node["metadata"]["name"]) for node in api.all("nodes")]
+    uninstall, _ = run(wire, clock)
+    assert len(uninstall.run(timeout_seconds=600, goes_on=False).released) == 603
+    lists = [form for (method, path), form in zip(api.requests, api.forms, strict=True)
+             if method == "GET" and path.partition("?")[0] in {"/api/v1/nodes", "/apis/apps/v1/namespaces/gpushare/daemonsets"}]
+    assert len(lists) > 3
+    assert all("as=PartialObjectMetadataList" in form for form in lists)

@@ -1,0 +1,58 @@
+"""What the tests of the pool's turns share: runtimes of nodes that want one, and who has which."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.kube import rollout_queue
+from gpushare_node.adapters.kube.node_client import Server
+from tests.node.adapters.kube.kube_fixture import Skips, server
+from tests.support.fake_api.refusals import Refusal
+from tests.support.fake_api.server import ApiServer
+
+On = Callable[[str], Server]
+
+
+@contextmanager
+def runtimes(api: ApiServer, folder: Path, clock: Skips) -> Iterator[On]:
+    """The runtime of the node of that name, started anew; what its folder remembers is its own.
+
+    Slots are looked at one after the other in place of at random.
+    """
+    made: list[Server] = []
+    looks = itertools.count()
+
+    def start(node: str) -> Server:
+        with suppress(Refusal):
+            api.add_node(node)
+        made.append(server(api, folder, clock, node=node, memory=Folder(folder / node)))
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rollout_queue.random, "randrange", lambda slots: next(looks) % slots)
+        yield start
+    for one in made:
+        one.close()
+
+
+def has_turn(one: Server, limit: int | str = 1) -> bool:
+    return one.take_turn(limit).is_held
+
+
+def takes(one: Server, limit: int | str) -> bool:
+    """Whether it finds a free slot, if it looks at every slot a few times."""
+    tries = 3 * limit if isinstance(limit, int) else 60
+    return any(has_turn(one, limit) for _ in range(tries))
+
+
+def verbs(api: ApiServer) -> list[str]:
+    return [method for method, _ in api.writes("leases")]
+
+
+def holders(api: ApiServer) -> dict[str, str]:
+    return {one["metadata"]["name"]: one["spec"]["holderIdentity"] for one in api.leases() if "holderIdentity" in one["spec"]}
+

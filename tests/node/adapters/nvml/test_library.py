@@ -1,0 +1,158 @@
+"""The library: how calls fail, what is told of them, and what of pynvml's inside we lean on."""
+
+import ctypes
+from collections.abc import Callable
+
+import pynvml
+import pytest
+
+from gpushare_node.adapters.nvml.driver import Code, DriverError
+from gpushare_node.adapters.nvml.library import Library
+from gpushare_node.adapters.nvml.process_lists import DETAILED, PLAIN
+from gpushare_node.adapters.nvml.quirks import scrambles_lists
+from gpushare_node.adapters.nvml.session import Session
+from tests.support.fake_nvml import Silicon
+from tests.support.paths import ROOT
+
+PACKAGE = ROOT / "node-runtime" / "gpushare_node"
+
+
+def refusal(call: Callable[[], object]) -> tuple[str, int]:
+    with pytest.raises(DriverError) as caught:
+        call()
+    return caught.value.call, caught.value.code
+
+
+def test_pynvml_is_imported_in_one_module_only() -> None:
+    importing = [path.name for path in PACKAGE.rglob("*.py") if "import pynvml" in path.read_text()]
+    assert importing == ["library.py"]
+
+
+def test_pynvml_still_has_what_we_use_of_its_inside() -> None:
+    for name in ("nvmlLib", "NVMLError", "NVMLLibraryMismatchError", "NVML_GPU_INSTANCE_PROFILE_COUNT", "nvmlMemory_v2",
+                 "NVML_COMPUTE_INSTANCE_PROFILE_COUNT", "c_nvmlGpuInstance_t", "c_nvmlComputeInstance_t",
+                 "nvmlProcessDetailList_v1", "c_nvmlGpuInstancePlacement_t", "c_nvmlProcessDetailList_t",
+                 "c_nvmlProcessDetail_v1_t"):  # fmt: skip
+        assert hasattr(pynvml, name), f"pynvml has no {name} any more: gpushare_node/adapters/nvml must be changed"
+
+
+@pytest.mark.parametrize(
+    ("record", "structure", "fields"),
+    [
+        (PLAIN, pynvml.c_nvmlProcessInfo_v3_t, ("pid", "usedGpuMemory", "gpuInstanceId", "computeInstanceId")),
+        (PLAIN, pynvml.c_nvmlProcessInfo_v2_t, ("pid", "usedGpuMemory", "gpuInstanceId", "computeInstanceId")),
+        (DETAILED, pynvml.c_nvmlProcessDetail_v1_t,
+         ("pid", "usedGpuMemory", "gpuInstanceId", "computeInstanceId", "usedGpuCcProtectedMemory")),
+    ],
+)  # fmt: skip
+def test_our_records_are_pynvmls(record: object, structure: type, fields: tuple[str, ...]) -> None:
+    values = tuple(range(1, len(fields) + 1))
+    packed = bytes(structure(**dict(zip(fields, values, strict=True))))
+    assert (len(packed), record.unpack(packed)) == (record.size, values)
+
+
+def test_an_error_is_told_by_call_and_code_without_asking_the_library(silicon: Silicon) -> None:
+    session = Session.open()
+    silicon.fail("nvmlSystemGetNVMLVersion", 19)
+    silicon.delay("nvmlErrorString", 60)
+    silicon.fail("nvmlDeviceGetCount_v2", 4711)
+    assert refusal(session.versions) == ("nvmlSystemGetNVMLVersion", Code.IN_USE)
+    with pytest.raises(DriverError, match=r"^nvmlDeviceGetCount: NVML error 4711$"):
+        session.survey()
+
+
+def test_a_library_that_is_not_there_is_code_12(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_library(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr(pynvml, "nvmlLib", None)
+    monkeypatch.setattr(pynvml, "CDLL", no_library)
+    pynvml._nvmlGetFunctionPointer_cache.clear()
+    assert refusal(Session.open) == ("nvmlInit", Code.LIBRARY_NOT_FOUND)
+
+
+@pytest.mark.parametrize("code", [Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH, Code.NO_PERMISSION])
+def test_22_a_driver_that_is_not_ready_is_told_by_its_code_and_opens_later(silicon: Silicon, code: Code) -> None:
+    silicon.unload(code)
+    assert refusal(Session.open) == ("nvmlInit", code)
+    silicon.reload()
+    assert Session.open().versions().driver == "580.95.05"
+
+
+def test_what_pynvml_or_the_driver_lacks_is_code_13(silicon: Silicon) -> None:
+    library = Library()
+    library.call("nvmlInit")
+    assert refusal(lambda: library.call("nvmlSomethingNewer")) == ("nvmlSomethingNewer", Code.FUNCTION_NOT_FOUND)
+    assert refusal(lambda: library.call("nvmlSystemGetHicVersion"))[1] == Code.FUNCTION_NOT_FOUND
+    assert library.raw("nvmlSomethingNewer") == Code.FUNCTION_NOT_FOUND
+    assert not library.has("nvmlSystemGetHicVersion")
+    assert library.has("nvmlSystemGetDriverVersion")
+
+
+def test_51_pynvmls_error_of_another_kind_is_code_13_too(silicon: Silicon) -> None:
+    library = Library()
+    library.call("nvmlInit")
+    handle = library.call("nvmlDeviceGetHandleByIndex", 0)
+    silicon.miss("nvmlDeviceGetComputeRunningProcesses_v3")
+    unversioned = "nvmlDeviceGetComputeRunningProcesses"
+    assert refusal(lambda: library.call(unversioned, handle)) == (unversioned, Code.FUNCTION_NOT_FOUND)
+
+
+def test_text_that_is_no_text_is_an_error(silicon: Silicon) -> None:
+    session = Session.open()
+    silicon._state.driver = b"\xff\xfe"
+    assert refusal(session.versions) == ("nvmlSystemGetDriverVersion", Code.UNKNOWN)
+
+
+def test_every_call_is_told_with_its_time_and_its_code(silicon: Silicon) -> None:
+    told: list[tuple[str, float, int | None]] = []
+    session = Session.open(lambda *call: told.append(call))
+    silicon.delay("nvmlSystemGetDriverVersion", 0.02, times=1)
+    session.versions()
+    times = {name: (seconds, code) for name, seconds, code in told}
+    silicon.fail("nvmlDeviceGetComputeRunningProcesses_v3", 999)
+    refusal(lambda: session.census(silicon.uuid(0)))
+    codes = {name: code for name, _, code in told}
+    assert times["nvmlSystemGetDriverVersion"][0] >= 0.02
+    assert times["nvmlSystemGetDriverVersion"][1] is None
+    assert codes["nvmlDeviceGetComputeRunningProcesses_v3"] == Code.UNKNOWN
+
+
+def test_waiting_for_events_is_not_told_as_a_slow_call(silicon: Silicon) -> None:
+    told: list[str] = []
+    session = Session.open(lambda name, *_: told.append(name))
+    assert session.next_xid(1) is None
+    assert "nvmlEventSetWait_v2" not in told
+
+
+@pytest.mark.parametrize(
+    ("driver", "scrambles"),
+    [
+        ("525.147.05", False), ("530.30.02", True), ("530", True), ("535.54.03", True), ("535.129.03", True), ("535.154", True),
+        ("535.154.04", True), ("535.154.05", False), ("535.161.08", False), ("550.54.14", False), ("580.95.05", False),
+        ("470.57.02", False), ("", True), ("535.x", True), ("N/A", True), ("٥٣٥.1", True),
+    ],
+)  # fmt: skip
+def test_drivers_whose_lists_are_scrambled_are_known_by_version(driver: str, scrambles: bool) -> None:
+    assert scrambles_lists(driver) is scrambles
+
+
+def test_a_session_ends_once_and_leaves_no_init_behind(silicon: Silicon) -> None:
+    session, other = Session.open(), Session.open()
+    session.next_xid(1)
+    session.close()
+    session.close()
+    assert other.versions().nvml
+    other.close()
+    count = ctypes.c_uint()
+    assert pynvml.nvmlLib.nvmlDeviceGetCount_v2(ctypes.byref(count)) == Code.UNINITIALIZED
+
+
+def test_closing_does_not_fail_even_if_the_driver_refuses(silicon: Silicon) -> None:
+    session = Session.open()
+    session.next_xid(1)
+    silicon.fail("nvmlEventSetFree", 999)
+    silicon.fail("nvmlShutdown", 999)
+    session.close()
+    silicon.heal()
+    assert Session.open().versions().driver == "580.95.05"

@@ -1,0 +1,342 @@
+"""The census: rows as the driver has them, junk included; and that nothing kept between cycles outlives its truth."""
+
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from gpushare_node.adapters.nvml import process_lists
+from gpushare_node.adapters.nvml.driver import Code, DriverError
+from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.guard.process_list import Distrust, Instance, Kind, Row, sift
+from tests.support.fake_nvml import Silicon
+
+PID = 4_300_001
+NONE = 0xFFFFFFFF
+UNKNOWN = (1 << 64) - 1
+MIB = 1 << 20
+
+
+def census_code(session: Session, uuid: str) -> int:
+    with pytest.raises(DriverError) as caught:
+        session.census(uuid)
+    return caught.value.code
+
+
+def old_driver(folder: Path, monkeypatch: pytest.MonkeyPatch, driver: str) -> Silicon:
+    monkeypatch.setenv("GPUSHARE_SILICON", "")
+    silicon = Silicon.make(folder, driver=driver)
+    silicon.load()
+    return silicon
+
+
+def calls_of(session: Session, uuid: str, told: list[str]) -> list[str]:
+    told.clear()
+    session.census(uuid)
+    return list(told)
+
+
+def test_a_gpu_comes_with_its_rows_and_its_memory(silicon: Silicon) -> None:
+    silicon.put(0, PID, 1000)
+    silicon.put(0, PID + 1, 500, kind="graphics")
+    silicon.put(0, PID + 2, 300, kind="mps")
+    silicon.unattributed(0, 70)
+    device = Session.open(pid_max=99).census(silicon.uuid(0))
+    assert device.rows == (
+        Row(pid=PID, used_bytes=1000 * MIB),
+        Row(pid=PID + 2, used_bytes=300 * MIB),
+        Row(pid=PID + 1, used_bytes=500 * MIB, kind=Kind.GRAPHICS),
+        Row(pid=PID + 2, used_bytes=300 * MIB, kind=Kind.MPS),
+    )
+    assert (device.uuid, device.instances, device.pid_max) == (silicon.uuid(0), None, 99)
+    assert device.used_bytes == 1870 * MIB, "without the driver's reserve"
+
+
+def test_61_a_process_in_two_lists_is_there_twice_and_told_apart_by_its_list(silicon: Silicon) -> None:
+    silicon.put(0, PID, 1000)
+    silicon.put(0, PID, 1000, kind="graphics")
+    rows = Session.open().census(silicon.uuid(0)).rows
+    assert rows is not None
+    assert [(row.pid, row.kind) for row in rows] == [(PID, Kind.COMPUTE), (PID, Kind.GRAPHICS)]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(1184, 0, NONE, NONE), (16040, 4_294_967_295, 16040, 0)],
+        [(0, PID, NONE, NONE)],
+        [(3_221_225_472, PID, NONE, NONE)],
+        [(PID, 1000 * MIB, 7, 7)],
+        [(PID, 1 << 60, NONE, NONE)],
+    ],
+)
+def test_44_45_scrambled_rows_arrive_as_they_are_and_are_not_believed(
+    silicon: Silicon, rows: list[tuple[int, int, int, int]]
+) -> None:
+    silicon.put_raw(0, rows)
+    device = Session.open().census(silicon.uuid(0))
+    assert device.rows is not None
+    assert [(row.pid, row.used_bytes) for row in device.rows] == [(pid, used) for pid, used, _, _ in rows]
+    assert isinstance(sift(device), Distrust)
+
+
+def test_46_unknown_memory_is_neither_zero_nor_much(silicon: Silicon) -> None:
+    silicon.put(0, PID, None)
+    silicon.put_raw(0, [(PID + 1, UNKNOWN, NONE, NONE)])
+    rows = Session.open().census(silicon.uuid(0)).rows
+    assert rows is not None
+    assert [row.used_bytes for row in rows] == [None, None]
+
+
+def test_49_a_list_longer_than_the_buffer_is_read_whole(silicon: Silicon) -> None:
+    session = Session.open()
+    silicon.put_raw(0, [(PID + number, 2 * MIB, NONE, NONE) for number in range(700)])
+    rows = session.census(silicon.uuid(0)).rows
+    assert rows is not None
+    assert [row.pid for row in rows] == [PID + number for number in range(700)]
+
+
+@pytest.mark.parametrize("driver", ["580.95.05", "535.129.03"])
+def test_49_a_list_that_grows_while_it_is_read_is_read_again_and_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: str
+) -> None:
+    silicon = old_driver(tmp_path, monkeypatch, driver)
+    session = Session.open()
+    silicon.put(0, PID, 100)
+    silicon.race(0, 3)
+    assert session.census(silicon.uuid(0)).rows == (Row(pid=PID, used_bytes=100 * MIB),)
+    silicon.race(0, 100)
+    assert census_code(session, silicon.uuid(0)) == Code.INSUFFICIENT_SIZE
+
+
+def test_49_a_list_that_the_driver_has_cut_is_not_believed(silicon: Silicon) -> None:
+    silicon.put_raw(0, [(PID + number, 2 * MIB, NONE, NONE) for number in range(1200)])
+    device = Session.open().census(silicon.uuid(0))
+    assert device.rows is not None
+    assert len(device.rows) == 950
+    assert sift(device) is Distrust.TOO_MANY
+
+
+def test_more_rows_than_there_was_room_for_are_no_success(silicon: Silicon, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(_handle: object, count: object, _buffer: object) -> int:
+        count._obj.value = 1 << 30
+        return 0
+
+    session = Session.open()
+    monkeypatch.setattr(pynvml.nvmlLib, "nvmlDeviceGetComputeRunningProcesses_v3", answer)
+    assert census_code(session, silicon.uuid(0)) == Code.INSUFFICIENT_SIZE
+
+
+def test_50_a_gpu_that_is_lost_fails_alone_and_comes_back(silicon: Silicon) -> None:
+    session = Session.open()
+    silicon.put(0, PID, 100)
+    before = session.census(silicon.uuid(0))
+    silicon.lose(0)
+    assert census_code(session, silicon.uuid(0)) == Code.GPU_IS_LOST
+    assert session.census(silicon.uuid(1)).rows == ()
+    silicon.find(0)
+    assert session.census(silicon.uuid(0)) == before
+
+
+def test_50_a_gpu_that_has_failed_is_looked_up_anew(silicon: Silicon) -> None:
+    told: list[str] = []
+    session = Session.open(lambda name, *_: told.append(name))
+    session.census(silicon.uuid(0))
+    assert "nvmlDeviceGetHandleByUUID" not in calls_of(session, silicon.uuid(0), told)
+    silicon.fail("nvmlDeviceGetMemoryInfo_v2", Code.UNKNOWN, times=1)
+    assert census_code(session, silicon.uuid(0)) == Code.UNKNOWN
+    assert "nvmlDeviceGetHandleByUUID" in calls_of(session, silicon.uuid(0), told)
+
+
+@pytest.mark.parametrize("code", [Code.FUNCTION_NOT_FOUND, Code.NOT_SUPPORTED])
+@pytest.mark.parametrize("word", ["MPSCompute", "Graphics"])
+def test_51_a_driver_without_one_of_the_lists_gives_the_others(silicon: Silicon, word: str, code: Code) -> None:
+    told: list[str] = []
+    session = Session.open(lambda name, *_: told.append(name))
+    silicon.put(0, PID, 100)
+    silicon.fail(f"nvmlDeviceGet{word}RunningProcesses_v3", code)
+    for _ in range(2):
+        assert session.census(silicon.uuid(0)).rows == (Row(pid=PID, used_bytes=100 * MIB),)
+    assert any(word in call for call in calls_of(session, silicon.uuid(0), told)) is (code == Code.NOT_SUPPORTED)
+
+
+def test_51_a_driver_without_the_newest_list_is_asked_for_the_one_before(
+    silicon: Silicon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silicon.put(0, PID, 100)
+    older = pynvml.nvmlLib.nvmlDeviceGetComputeRunningProcesses_v3
+    monkeypatch.setitem(process_lists._SYMBOLS, Kind.COMPUTE, ("nvmlDeviceGetComputeRunningProcesses_v9", "older"))
+    monkeypatch.setattr(pynvml.nvmlLib, "older", older, raising=False)
+    assert Session.open().census(silicon.uuid(0)).rows == (Row(pid=PID, used_bytes=100 * MIB),)
+
+
+def test_51_a_driver_without_any_compute_list_cannot_be_read(silicon: Silicon) -> None:
+    silicon.miss("nvmlDeviceGetComputeRunningProcesses_v3")
+    silicon.load()
+    assert census_code(Session.open(), silicon.uuid(0)) == Code.FUNCTION_NOT_FOUND
+
+
+def test_44_a_driver_that_may_scramble_is_asked_for_the_list_that_tells_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silicon = old_driver(tmp_path, monkeypatch, "535.129.03")
+    silicon.put(0, PID, 100)
+    silicon.put(0, PID + 1, None, kind="mps")
+    told: list[str] = []
+    session = Session.open(lambda name, *_: told.append(name))
+    assert session.census(silicon.uuid(0)).rows == (
+        Row(pid=PID, used_bytes=100 * MIB), Row(pid=PID + 1, used_bytes=None), Row(pid=PID + 1, used_bytes=None, kind=Kind.MPS),
+    )  # fmt: skip
+    assert not [name for name in told if "RunningProcesses" in name]
+    assert session.unreliable() == frozenset()
+
+
+@pytest.mark.parametrize("code", [Code.FUNCTION_NOT_FOUND, Code.NOT_SUPPORTED, Code.INVALID_ARGUMENT, 25])
+def test_44_a_driver_that_may_scramble_and_has_no_other_list_is_called_unreliable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    silicon = old_driver(tmp_path, monkeypatch, "535.54.03")
+    silicon.fail("nvmlDeviceGetRunningProcessDetailList", code, gpu=0)
+    silicon.put(0, PID, 100)
+    session = Session.open()
+    for gpu in (0, 1):
+        session.census(silicon.uuid(gpu))
+    assert session.census(silicon.uuid(0)).rows == (Row(pid=PID, used_bytes=100 * MIB),)
+    assert session.unreliable() == {silicon.uuid(0)}
+
+
+def test_a_new_driver_is_never_unreliable(silicon: Silicon) -> None:
+    session = Session.open()
+    session.census(silicon.uuid(0))
+    assert session.unreliable() == frozenset()
+
+
+@pytest.mark.parametrize("total", [0, UNKNOWN])
+def test_memory_that_the_driver_does_not_know_is_unknown(silicon: Silicon, total: int) -> None:
+    silicon._state.gpus[0].memory_bytes = total
+    device = Session.open().census(silicon.uuid(0))
+    assert device.total_bytes is None
+    assert sift(device) is Distrust.TOTAL_UNKNOWN
+
+
+def test_an_old_driver_tells_the_total_and_not_what_is_allocated(silicon: Silicon) -> None:
+    whole = Session.open().census(silicon.uuid(0))
+    silicon.miss("nvmlDeviceGetMemoryInfo_v2")
+    device = Session.open().census(silicon.uuid(0))
+    assert (device.total_bytes, device.used_bytes) == (whole.total_bytes, None)
+
+
+def test_rows_that_have_not_changed_are_not_made_again_and_those_that_have_are(silicon: Silicon) -> None:
+    session = Session.open()
+    silicon.put(0, PID, 100)
+    first = session.census(silicon.uuid(0)).rows
+    again = session.census(silicon.uuid(0)).rows
+    assert first is not None
+    assert again is not None
+    assert again[0] is first[0]
+    silicon.put(0, PID, 101)
+    assert session.census(silicon.uuid(0)).rows == (Row(pid=PID, used_bytes=101 * MIB),)
+    silicon.clear(0)
+    assert session.census(silicon.uuid(0)).rows == ()
+
+
+def mig_node(silicon: Silicon) -> tuple[Session, int, int]:
+    silicon.set_mode(0, True)
+    first, second = silicon.add_instance(0, 9, 4), silicon.add_instance(0, 9, 0)
+    return Session.open(), first, second
+
+
+def test_60_instances_are_devices_of_their_own(silicon: Silicon) -> None:
+    session, first, second = mig_node(silicon)
+    silicon.put(0, PID, 100, gi=first)
+    silicon.put(0, PID + 1, 200, gi=second)
+    device = session.census(silicon.uuid(0))
+    assert device.rows == (
+        Row(pid=PID, used_bytes=100 * MIB, gpu_instance=first), Row(pid=PID + 1, used_bytes=200 * MIB, gpu_instance=second),
+    )  # fmt: skip
+    assert device.instances is not None
+    assert {number: one.uuid for number, one in device.instances.items()} == {
+        first: silicon.mig_uuid(0, first), second: silicon.mig_uuid(0, second)
+    }  # fmt: skip
+    assert device.total_bytes is not None
+    for one in device.instances.values():
+        assert one.total_bytes is not None
+        assert 0.4 < one.total_bytes / device.total_bytes < 0.55
+
+
+def test_60_lists_that_only_the_privileged_get_for_the_whole_gpu_are_read_by_instance(silicon: Silicon) -> None:
+    session, first, second = mig_node(silicon)
+    silicon.put(0, PID, 100, gi=first)
+    silicon.put(0, PID + 1, 200, gi=second)
+    whole = session.census(silicon.uuid(0))
+    silicon.fail("nvmlDeviceGetComputeRunningProcesses_v3", Code.NO_PERMISSION, times=1)
+    assert session.census(silicon.uuid(0)) == whole
+    assert session.census(silicon.uuid(0)) == whole
+
+
+def test_60_memory_that_only_the_privileged_see_does_not_blind_the_instances(silicon: Silicon) -> None:
+    session, first, _ = mig_node(silicon)
+    session.census(silicon.uuid(0))
+    silicon.fail("nvmlDeviceGetMemoryInfo_v2", Code.NO_PERMISSION)
+    device = session.census(silicon.uuid(0))
+    assert device.total_bytes is None
+    assert device.instances is not None
+    assert device.instances[first].total_bytes is not None
+
+
+def test_no_mig_device_is_walked_while_nothing_changes(silicon: Silicon) -> None:
+    told: list[str] = []
+    silicon.set_mode(0, True)
+    silicon.add_instance(0, 9, 4)
+    session = Session.open(lambda name, *_: told.append(name))
+    assert "nvmlDeviceGetMigDeviceHandleByIndex" in calls_of(session, silicon.uuid(0), told)
+    assert "nvmlDeviceGetMigDeviceHandleByIndex" not in calls_of(session, silicon.uuid(0), told)
+    session.refresh()
+    assert told.count("nvmlDeviceGetMigMode") == 0, "a refresh makes no call itself"
+    assert "nvmlDeviceGetMigDeviceHandleByIndex" in calls_of(session, silicon.uuid(0), told)
+
+
+def test_an_instance_made_anew_under_the_same_id_is_never_taken_for_the_former(silicon: Silicon) -> None:
+    session, first, _ = mig_node(silicon)
+    former = silicon.mig_uuid(0, first)
+    session.census(silicon.uuid(0))
+    other = Session.open()
+    other.destroy_compute(silicon.uuid(0), first, 0)
+    other.create_compute(silicon.uuid(0), first)
+    assert silicon.mig_uuid(0, first) != former
+    instances = session.census(silicon.uuid(0)).instances
+    assert instances is not None
+    assert instances[first].uuid == silicon.mig_uuid(0, first)
+
+
+def test_an_instance_that_is_new_is_found_by_its_first_process(silicon: Silicon) -> None:
+    silicon.set_mode(0, True)
+    session = Session.open()
+    assert session.census(silicon.uuid(0)).instances == {}
+    gi = silicon.add_instance(0, 9, 4)
+    silicon.put(0, PID, 100, gi=gi)
+    device = session.census(silicon.uuid(0))
+    assert device.instances is not None
+    assert device.instances[gi].uuid == silicon.mig_uuid(0, gi)
+
+
+def test_rows_of_instances_that_do_not_exist_have_mig_devices_walked_once(silicon: Silicon) -> None:
+    told: list[str] = []
+    silicon.set_mode(0, True)
+    silicon.add_instance(0, 9, 4)
+    session = Session.open(lambda name, *_: told.append(name))
+    session.census(silicon.uuid(0))
+    silicon.put_raw(0, [(PID, 100 * MIB, 12, 0)])
+    assert "nvmlDeviceGetMigDeviceHandleByIndex" in calls_of(session, silicon.uuid(0), told)
+    assert "nvmlDeviceGetMigDeviceHandleByIndex" not in calls_of(session, silicon.uuid(0), told)
+    assert sift(session.census(silicon.uuid(0))) is Distrust.BAD_INSTANCE
+
+
+def test_an_instance_in_pieces_is_known_by_its_first(silicon: Silicon) -> None:
+    silicon.set_mode(0, True)
+    gi = silicon.add_instance(0, 9, 4, cis=3)
+    instances = Session.open().census(silicon.uuid(0)).instances
+    assert instances is not None
+    assert instances.keys() == {gi}
+    assert isinstance(instances[gi], Instance)
+    assert instances[gi].uuid == silicon.mig_uuid(0, gi, 0)

@@ -1,0 +1,101 @@
+"""What this program may do to others, and how a security module's refusal is told from a missing capability."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.procs.capabilities import Rights, own_rights
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.processes import Sent, Signal
+from gpushare_node.core.structs import replace
+from gpushare_node.reporting.reasons import Reason
+from tests.node.enforce.enforcement import Stage
+from tests.support.process_fixtures import OBEDIENT, Mirror, Ward, needs_root, systemd_path
+
+
+def proc(folder: Path, capabilities: str, profile: str | None) -> Path:
+    (folder / "self/attr").mkdir(parents=True)
+    (folder / "self/status").write_text(f"Name:\tx\nCapEff:\t{capabilities}\n")
+    if profile is not None:
+        (folder / "self/attr/current").write_text(profile)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("profile", "shown"),
+    [
+        (None, None), ("", None), ("unconfined\n", None), ("kernel", None), ("docker-default (complain)\n", None),
+        ("cri-containerd.apparmor.d (enforce)\n", "cri-containerd.apparmor.d (enforce)"),
+        ("system_u:system_r:spc_t:s0\0", None), ("unconfined_u:unconfined_r:unconfined_t:s0-s0:c0.c1023\0", None),
+        ("system_u:system_r:container_t:s0:c1,c2\0", "system_u:system_r:container_t:s0:c1,c2"),
+    ],
+)  # fmt: skip
+def test_80_a_profile_that_confines_us_is_known_at_the_start(tmp_path: Path, profile: str | None, shown: str | None) -> None:
+    assert own_rights(proc(tmp_path, "0000000000080020", profile)) == Rights(may_kill=True, profile=shown)
+
+
+@pytest.mark.parametrize(("capabilities", "may_kill"), [("0000000000000020", True), ("0000000000080000", False), ("0", False)])
+def test_a_missing_capability_is_known_at_the_start(tmp_path: Path, capabilities: str, *, may_kill: bool) -> None:
+    assert own_rights(proc(tmp_path, capabilities, None)).may_kill is may_kill
+
+
+def test_without_proc_nothing_is_claimed(tmp_path: Path) -> None:
+    assert own_rights(tmp_path) == Rights(may_kill=None, profile=None)
+
+
+@needs_root
+def test_the_real_kernel_tells_a_process_without_the_capability() -> None:
+    code = "from gpushare_node.adapters.procs.capabilities import own_rights; print(own_rights().may_kill)"
+    command = ["setpriv", "--bounding-set=-kill", "--inh-caps=-kill", sys.executable, "-c", code]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
+@pytest.mark.parametrize("pidfd", [True, False])
+def test_80_a_security_modules_refusal_is_told_from_a_missing_capability(
+    tmp_path: Path, started: Ward, monkeypatch: pytest.MonkeyPatch, number: int, *, pidfd: bool
+) -> None:
+    def refuse(error: int) -> Callable[..., int]:
+        def call(*_: object) -> int:
+            raise OSError(error, os.strerror(error))
+        return call
+
+    monkeypatch.setattr(os, "kill", refuse(number))
+    monkeypatch.setattr(signal, "pidfd_send_signal", refuse(number))
+    if not pidfd:
+        monkeypatch.setattr(os, "pidfd_open", refuse(errno.ENOSYS))
+    mirror = Mirror(tmp_path)
+    processes = LinuxProcesses(mirror.root)
+    pid = mirror.show(started.pid(OBEDIENT), systemd_path())
+    seen = processes.look([pid])[pid]
+    assert processes.send(seen, Signal.TERM) is (Sent.DENIED if number == errno.EACCES else Sent.REFUSED)
+
+
+def test_80_a_missing_capability_and_a_refusing_module_are_reasons_of_their_own(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.watch.setting = replace(stage.watch.setting, rights=Rights(may_kill=False))
+    stage.run(1)
+    found = stage.watch.reason()
+    assert found is not None
+    assert found[0] is Reason.CAPABILITY_MISSING
+    stage.watch.setting = replace(stage.watch.setting, rights=Rights(may_kill=True, profile="docker-default (enforce)"))
+    monkeypatch.setattr(stage.processes, "send", lambda *_: Sent.DENIED)
+    stage.admit(1, "untouchable")
+    stage.begin(1, 5000)
+    stage.run(30)
+    found = stage.watch.reason()
+    assert found is not None
+    assert found[0] is Reason.SIGNALS_DENIED
+    assert "docker-default (enforce)" in found[1]
+    assert stage.told.reasons("untouchable")[:2] == ["GPUMemoryOverCap", "GPUProcessKillFailed"]
+    assert "AppArmor" in stage.told.events[1].message
+    assert stage.metric('kills_suppressed_total{reason="security-module"}')
+    assert [pod.name for pod in stage.told.evicted] == ["untouchable"]
+    assert stage.told.forced == 1

@@ -1,0 +1,242 @@
+"""The guard's whole ladder against real processes: only the rows of the GPU are made up."""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.processes import Sent, Signal
+from gpushare_node.core.structs import replace
+from gpushare_node.guard.evaluate import judge
+from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
+from gpushare_node.guard.inputs import Cap, Grant, Reading, Settings
+from gpushare_node.guard.process_list import Device, Row
+from gpushare_node.guard.state import History
+from gpushare_node.guard.verdicts import Kill, Reason, Report, Scope, Terminate, Verdict
+from tests.support.process_fixtures import (
+    CHANGING,
+    CONTAINER_A,
+    CONTAINER_B,
+    DEAF,
+    GRACEFUL,
+    NEGLIGENT,
+    OBEDIENT,
+    POD_B,
+    Mirror,
+    Ward,
+    await_exit,
+    children,
+    needs_root,
+    said,
+    systemd_path,
+    tell,
+)
+from tests.support.waiting import PATIENCE, wait_for
+
+GIB = 1 << 30
+CAP = Cap(bytes=4 * GIB, grace_seconds=0.1)
+OWNER = Owner(namespace="team", uid="controller")
+CYCLE_SECONDS = 0.02
+HASTY = Settings(interval_seconds=CYCLE_SECONDS, samples=2, exit_seconds=0.2, stuck_seconds=1.0)
+PATIENT = Settings(interval_seconds=CYCLE_SECONDS, samples=2, exit_seconds=PATIENCE)
+"""For victims that end when they are asked to, which takes them as long as the machine needs."""
+
+
+@dataclass(kw_only=True)
+class Node:
+    """One GPU whose rows say what `used` says for as long as the driver would: until a process has ended, zombies left out.
+
+    For the ladder time passes by cycles: what the machine takes for one is no part of it.
+    """
+
+    mirror: Mirror
+    settings: Settings = HASTY
+    used: dict[int, int] = field(default_factory=dict)
+    history: History = field(default_factory=History)
+    told: list[Verdict] = field(default_factory=list)
+    sent: list[tuple[int, Signal, Sent]] = field(default_factory=list)
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.processes = LinuxProcesses(self.mirror.root)
+
+    def run(self, pid: int, used: int, path: str | None = None) -> int:
+        self.used[self.mirror.show(pid, path or systemd_path())] = used
+        return pid
+
+    def cycle(self) -> None:
+        """Read, judge, act, as the agent does."""
+        looked = self.processes.look(self.used)
+        alive = {pid: seen for pid, seen in looked.items() if not self.processes.has_ended(seen)}
+        self.identities = {
+            pid: Process(
+                pid=pid, start_time=seen.start_time, cgroup=seen.cgroup, container=next(iter(seen.candidates), None),
+                kind=ProcessKind.TENANT if seen.candidates else ProcessKind.UNKNOWN,
+            )
+            for pid, seen in alive.items()
+        }  # fmt: skip
+        rows = tuple(Row(pid=pid, used_bytes=self.used[pid]) for pid in alive)
+        containers = {process.container for process in self.identities.values() if process.container is not None}
+        grants = {container: Grant(owner=OWNER, devices=frozenset({"GPU-0"}), caps={"GPU-0": CAP}) for container in containers}
+        device = Device(uuid="GPU-0", total_bytes=40 * GIB, rows=rows)
+        reading = Reading(devices=(device,), identities=self.identities, grants=grants)
+        verdicts, self.history = judge(reading, self.history, self.now, self.settings)
+        for verdict in verdicts:
+            self.act(verdict)
+        self.told += verdicts
+
+    def act(self, verdict: Verdict) -> None:
+        if not isinstance(verdict, Terminate | Kill):
+            return
+        signal = Signal.TERM if isinstance(verdict, Terminate) else Signal.KILL
+        seen = self.processes.look([process.pid for process in verdict.processes])
+        whom = [seen[process.pid] for process in verdict.processes]
+        if verdict.scope is Scope.CONTAINER:
+            whom = list(self.processes.members(whom[0]))
+        self.sent += [(one.pid, signal, self.processes.send(one, signal)) for one in whom]
+
+    def until(self, condition: Callable[[], object]) -> None:
+        """Cycles until it is true."""
+
+        def cycle() -> bool:
+            if not condition():
+                self.cycle()
+                self.now += CYCLE_SECONDS
+            return bool(condition())
+
+        wait_for(cycle, f"it, with {self.sent} sent,")
+
+    def is_alive(self, pid: int) -> bool:
+        return not self.processes.has_ended(self.processes.look([pid])[pid])
+
+    def heard(self, reason: Reason) -> bool:
+        return any(isinstance(verdict, Report) and verdict.reason is reason for verdict in self.told)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(mirror=Mirror(tmp_path))
+
+
+def pids(sent: Iterable[tuple[int, Signal, Sent]]) -> list[tuple[int, str]]:
+    return [(pid, signal.name) for pid, signal, outcome in sent if outcome is Sent.SENT]
+
+
+def test_36_who_handles_sigterm_ends_in_its_own_way_and_is_not_killed(node: Node, started: Ward) -> None:
+    node.settings = PATIENT
+    process = started.start(GRACEFUL)
+    assert said(process) == "ready"
+    neighbour = node.run(started.pid(GRACEFUL), 3 * GIB, systemd_path(POD_B, CONTAINER_B))
+    node.run(process.pid, 9 * GIB)
+    node.until(lambda: node.heard(Reason.GONE))
+    assert process.wait(PATIENCE) == 7
+    assert pids(node.sent) == [(process.pid, "TERM")]
+    assert node.is_alive(neighbour)
+
+
+def test_37_who_ignores_sigterm_is_killed(node: Node, started: Ward) -> None:
+    pid = node.run(started.pid(DEAF), 9 * GIB)
+    node.until(lambda: node.heard(Reason.GONE))
+    assert pids(node.sent) == [(pid, "TERM"), (pid, "KILL")]
+    await_exit(pid)
+
+
+@needs_root
+def test_37_the_first_process_of_a_namespace_is_killed(node: Node, started: Ward) -> None:
+    outer = started.run("unshare", "-pf", "--kill-child", "sleep", "30").pid
+    wait_for(lambda: children(outer))
+    (inner,) = children(outer)
+    node.run(inner, 9 * GIB)
+    node.until(lambda: node.heard(Reason.GONE))
+    assert pids(node.sent) == [(inner, "TERM"), (inner, "KILL")]
+
+
+def test_38_who_frees_memory_after_sigterm_is_spared(node: Node, started: Ward) -> None:
+    pid = node.run(started.pid(DEAF), 9 * GIB)
+    node.until(lambda: node.sent)
+    node.used[pid] = 3 * GIB
+    node.until(lambda: node.heard(Reason.SPARED))
+    later = node.now + 2 * HASTY.exit_seconds
+    node.until(lambda: node.now > later)
+    assert pids(node.sent) == [(pid, "TERM")]
+    assert node.is_alive(pid)
+
+
+def test_39_a_pid_that_passes_to_a_neighbour_between_sample_and_signal_is_sent_nothing(
+    node: Node, started: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = node.run(started.pid(OBEDIENT), 9 * GIB)
+    opened = os.pidfd_open
+
+    def pass_on(number: int) -> int:
+        node.mirror.show(number, systemd_path(POD_B, CONTAINER_B))
+        return opened(number)
+
+    monkeypatch.setattr(os, "pidfd_open", pass_on)
+    node.until(lambda: node.sent)
+    assert node.sent == [(pid, Signal.TERM, Sent.REUSED)]
+
+
+def test_40_who_execs_within_the_ladder_is_killed_all_the_same(node: Node, started: Ward) -> None:
+    process = started.start("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + CHANGING)
+    assert said(process) == "ready"
+    node.run(process.pid, 9 * GIB)
+    node.until(lambda: node.sent)
+    tell(process, "go")
+    node.until(lambda: node.heard(Reason.GONE))
+    assert pids(node.sent) == [(process.pid, "TERM"), (process.pid, "KILL")]
+
+
+def test_41_a_victim_that_nobody_reaps_is_gone(node: Node, started: Ward) -> None:
+    node.settings = PATIENT
+    child = node.run(int(said(started.start(NEGLIGENT))), 9 * GIB)
+    node.until(lambda: node.heard(Reason.GONE))
+    assert pids(node.sent) == [(child, "TERM")]
+    assert Path(f"/proc/{child}/stat").read_text().split()[2] == "Z"
+
+
+def test_34_of_two_processes_that_are_over_together_the_larger_is_ended(node: Node, started: Ward) -> None:
+    node.settings = PATIENT
+    small, large = (node.run(started.pid(OBEDIENT), used) for used in (2 * GIB, 3 * GIB))
+    node.until(lambda: node.heard(Reason.GONE))
+    assert pids(node.sent) == [(large, "TERM")]
+    assert node.is_alive(small)
+
+
+def test_35_a_container_that_begins_anew_each_time_is_ended_as_a_whole_with_those_that_have_no_row(
+    node: Node, started: Ward
+) -> None:
+    node.settings = replace(PATIENT, strikes=2)
+    idle = node.mirror.show(started.pid(OBEDIENT), f"{systemd_path()}/sub")
+    neighbour = node.run(started.pid(OBEDIENT), 3 * GIB, systemd_path(POD_B, CONTAINER_B))
+    for _ in range(3):
+        pid = node.run(started.pid(OBEDIENT), 9 * GIB)
+        node.until(lambda pid=pid: (pid, "TERM") in pids(node.sent))
+        await_exit(pid)
+    scopes = [verdict.scope for verdict in node.told if isinstance(verdict, Terminate)]
+    assert scopes == [Scope.PROCESSES, Scope.PROCESSES, Scope.CONTAINER]
+    assert (idle, "TERM") in pids(node.sent)
+    assert neighbour not in {pid for pid, _ in pids(node.sent)}
+    assert node.is_alive(neighbour)
+    await_exit(idle)
+
+
+def test_66_a_dry_run_is_told_and_not_carried_out(node: Node, started: Ward) -> None:
+    """The guard marks the verdicts; who carries them out leaves marked ones alone, as here."""
+    node.settings = replace(HASTY, dry_run=True)
+    pid = node.run(started.pid(OBEDIENT), 9 * GIB)
+    node.act = lambda verdict: None
+    node.until(lambda: any(isinstance(verdict, Kill) for verdict in node.told))
+    assert all(verdict.facts.dry_run for verdict in node.told if isinstance(verdict, Terminate | Kill))
+    assert node.is_alive(pid)
+
+
+def test_the_container_named_is_the_one_of_the_cgroup(node: Node, started: Ward) -> None:
+    node.run(started.pid(OBEDIENT), 9 * GIB)
+    node.cycle()
+    (process,) = node.identities.values()
+    assert isinstance(process.container, ContainerId)
+    assert process.container.container == CONTAINER_A

@@ -1,0 +1,319 @@
+"""What is read of /proc: real processes, and files that are made up where reality cannot be had on demand."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.processes import GpuUse, Processes
+from gpushare_node.guard.identity import ContainerId
+from tests.support.hung_mount import unanswering
+from tests.support.process_fixtures import (
+    CONTAINER_A,
+    CONTAINER_B,
+    HOPPING,
+    NAMED,
+    NEGLIGENT,
+    OBEDIENT,
+    POD_A,
+    POD_B,
+    Mirror,
+    Ward,
+    await_exit,
+    children,
+    needs_root,
+    said,
+    stat_line,
+    systemd_path,
+)
+from tests.support.waiting import wait_for
+
+A = ContainerId(pod_uid=POD_A, container=CONTAINER_A)
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Mirror:
+    return Mirror(tmp_path)
+
+
+def test_a_real_process_is_seen_with_its_start_time_and_cgroup(started: Ward) -> None:
+    processes: Processes = LinuxProcesses()
+    pid = started.pid(OBEDIENT)
+    seen = processes.look([pid])[pid]
+    assert seen.start_time > processes.look([os.getppid()])[os.getppid()].start_time
+    assert (seen.candidates, seen.is_kernel) == ((), False)
+    assert seen.cgroup in Path(f"/proc/{pid}/cgroup").read_text()
+
+
+def test_the_process_ids_of_this_machine_are_recognised_as_the_hosts_or_not() -> None:
+    assert LinuxProcesses().sees_host() == (Path("/proc/self/ns/pid").readlink().name == "pid:[4026531836]")
+
+
+def test_52_a_pid_namespace_that_is_not_the_first_is_not_the_hosts(mirror: Mirror) -> None:
+    assert LinuxProcesses(mirror.root).sees_host()
+    namespace = mirror.root / "self/ns/pid"
+    namespace.unlink()
+    assert not LinuxProcesses(mirror.root).sees_host()
+    namespace.symlink_to("pid:[4026532999]")
+    assert not LinuxProcesses(mirror.root).sees_host()
+
+
+def test_52_without_the_hosts_processes_a_row_names_nobody(mirror: Mirror) -> None:
+    assert LinuxProcesses(mirror.root).look([4321, 1 << 22]) == {}
+
+
+@needs_root
+def test_52_a_process_in_a_namespace_of_its_own_sees_that_it_is_not_on_the_host() -> None:
+    program = "from gpushare_node.adapters.procs.linux import LinuxProcesses; print(LinuxProcesses().sees_host())"
+    command = ["unshare", "-pf", "--mount-proc", sys.executable, "-c", program]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "False"
+
+
+def test_the_largest_pid_is_the_kernels_or_the_largest_that_any_kernel_has(mirror: Mirror) -> None:
+    assert LinuxProcesses().pid_max() == int(Path("/proc/sys/kernel/pid_max").read_text())
+    (mirror.root / "sys/kernel/pid_max").write_text("32768\n")
+    assert LinuxProcesses(mirror.root).pid_max() == 32768
+    (mirror.root / "sys/kernel/pid_max").write_text("many\n")
+    assert LinuxProcesses(mirror.root).pid_max() == 1 << 22
+    (mirror.root / "sys/kernel/pid_max").unlink()
+    assert LinuxProcesses(mirror.root).pid_max() == 1 << 22
+
+
+@pytest.mark.parametrize("comm", ["a) S 1 2 3", ")", "((", "x\ny) Z 0", "1 2 3 (", "\udcff"])
+def test_the_start_time_is_counted_from_the_last_bracket(mirror: Mirror, comm: str) -> None:
+    line = stat_line(500, comm=comm, start_time=777).encode("utf-8", "surrogateescape")
+    mirror.show(500, systemd_path())
+    mirror.fake(500, "stat", line)
+    assert LinuxProcesses(mirror.root).look([500])[500].start_time == 777
+
+
+@pytest.mark.parametrize("line", ["", "500", "500 (x)", "500 (x) S 1 2", stat_line(500).replace("1000", "soon"), "\0" * 900])
+def test_a_stat_line_that_makes_no_sense_is_nobody(mirror: Mirror, line: str) -> None:
+    mirror.show(500, systemd_path())
+    mirror.fake(500, "stat", line)
+    assert LinuxProcesses(mirror.root).look([500]) == {}
+
+
+@given(st.binary(max_size=1200))
+def test_any_stat_line_at_all_raises_nothing(tmp_path_factory: pytest.TempPathFactory, line: bytes) -> None:
+    mirror = Mirror(tmp_path_factory.mktemp("proc"))
+    mirror.show(500, systemd_path())
+    mirror.fake(500, "stat", line)
+    LinuxProcesses(mirror.root).look([500])
+
+
+def test_47_a_kernel_thread_is_told_by_the_kernels_own_flag(mirror: Mirror) -> None:
+    mirror.show(500, "/")
+    mirror.fake(500, "stat", stat_line(500, comm="kworker/0:1-events", flags=0x00208040))
+    assert LinuxProcesses(mirror.root).look([500])[500].is_kernel
+    kthreadd = LinuxProcesses().look([2]).get(2)
+    assert kthreadd is None or kthreadd.is_kernel
+
+
+def test_a_pid_that_is_reused_is_read_anew_and_one_that_is_not_is_read_once(mirror: Mirror) -> None:
+    processes = LinuxProcesses(mirror.root)
+    mirror.show(500, systemd_path())
+    mirror.fake(500, "stat", stat_line(500))
+    first = processes.look([500])[500]
+    mirror.show(500, systemd_path(POD_B, CONTAINER_B))
+    assert processes.look([500])[500] is first
+    mirror.fake(500, "stat", stat_line(500, start_time=1001))
+    assert processes.look([500])[500].candidates[0].pod_uid == POD_B
+
+
+def test_what_is_no_longer_asked_for_is_forgotten(mirror: Mirror) -> None:
+    processes = LinuxProcesses(mirror.root)
+    for pid in (500, 501):
+        mirror.show(pid, systemd_path())
+        mirror.fake(pid, "stat", stat_line(pid))
+    former = processes.look([500, 501])
+    for _ in range(200):
+        assert processes.look([501])[501] is former[501]
+    mirror.show(500, systemd_path(POD_B, CONTAINER_B))
+    assert processes.look([500])[500].candidates[0].pod_uid == POD_B
+
+
+def test_a_process_that_ends_between_two_reads_is_nobody(mirror: Mirror) -> None:
+    mirror.show(4_000_500, systemd_path())
+    mirror.fake(4_000_500, "stat", stat_line(4_000_500))
+    (mirror.root / "4000500/cgroup").unlink()
+    assert LinuxProcesses(mirror.root).look([4_000_500]) == {}
+    assert LinuxProcesses(mirror.root).portrait(4_000_500) is None
+    assert LinuxProcesses(mirror.root).uses_gpu(4_000_500) is GpuUse.UNREADABLE
+
+
+def test_members_are_all_who_are_in_the_container_or_below_and_nobody_else(mirror: Mirror, started: Ward) -> None:
+    processes = LinuxProcesses(mirror.root)
+    pids = [started.pid(OBEDIENT) for _ in range(4)]
+    for pid, path in zip(pids, [systemd_path(), f"{systemd_path()}/a/b", systemd_path(container=CONTAINER_B),
+                                f"{systemd_path(POD_B, CONTAINER_B)}{systemd_path()}"], strict=True):  # fmt: skip
+        mirror.show(pid, path)
+    seen = processes.look(pids)
+    assert {member.pid for member in processes.members(seen[pids[0]])} == {pids[0], pids[1]}
+    assert {member.pid for member in processes.members(seen[pids[3]])} == {pids[3]}
+    os.kill(pids[1], 9)
+    await_exit(pids[1])
+    assert {member.pid for member in processes.members(seen[pids[0]])} == {pids[0]}
+
+
+def test_a_process_outside_pods_has_no_members_not_even_itself(mirror: Mirror, started: Ward) -> None:
+    pid = mirror.show(started.pid(OBEDIENT), "/system.slice/sshd.service")
+    processes = LinuxProcesses(mirror.root)
+    assert processes.members(processes.look([pid])[pid]) == ()
+
+
+def test_those_in_our_own_container_are_in_none(tmp_path: Path, started: Ward) -> None:
+    mirror = Mirror(tmp_path, own=f"0::{systemd_path()}\n")
+    pid, neighbour = started.pid(OBEDIENT), started.pid(OBEDIENT)
+    mirror.show(pid, f"{systemd_path()}/sub")
+    mirror.show(neighbour, systemd_path(container=CONTAINER_B))
+    seen = LinuxProcesses(mirror.root).look([pid, neighbour])
+    assert seen[pid].candidates == ()
+    assert seen[neighbour].candidates == (ContainerId(pod_uid=POD_A, container=CONTAINER_B),)
+
+
+def test_a_gpu_process_is_told_by_what_it_has_mapped(mirror: Mirror, started: Ward) -> None:
+    pid = mirror.show(started.pid(OBEDIENT), systemd_path())
+    processes = LinuxProcesses(mirror.root)
+    assert processes.uses_gpu(pid) is GpuUse.NO
+    filler = b"7f00-7f01 r-xp 00000000 08:01 1 /usr/lib/x.so\n" * 3000
+    for place in (1, 65_530, 65_536, 130_000):
+        mirror.fake(pid, "maps", filler[:place] + b"/dev/nvidia0" + filler[place:])
+        assert processes.uses_gpu(pid) is GpuUse.YES
+    mirror.fake(pid, "maps", filler)
+    assert processes.uses_gpu(pid) is GpuUse.NO
+    (mirror.root / f"{pid}/maps").unlink()
+    assert processes.uses_gpu(pid) is GpuUse.UNREADABLE
+
+
+def test_78_open_files_that_cannot_be_listed_acquit_nobody(mirror: Mirror, started: Ward) -> None:
+    pid = mirror.show(started.pid(OBEDIENT), systemd_path())
+    (mirror.root / f"{pid}/fd").unlink()
+    assert LinuxProcesses(mirror.root).uses_gpu(pid) is GpuUse.UNREADABLE
+
+
+@needs_root
+def test_78_a_process_of_another_user_is_not_acquitted_by_the_rights_that_the_chart_gives() -> None:
+    """With KILL and SYS_PTRACE the memory map of another user's process can be read, its open files cannot."""
+    victim = subprocess.Popen(["sleep", "60"], user=65534, group=65534)
+    code = (
+        "from gpushare_node.adapters.procs.linux import LinuxProcesses\n"
+        f"assert open('/proc/{victim.pid}/maps').read(1)\n"
+        f"print(LinuxProcesses().uses_gpu({victim.pid}).value)"
+    )
+    rights = "-all,+kill,+sys_ptrace"
+    command = ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}", sys.executable, "-c", code]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    finally:
+        victim.kill()
+        victim.wait()
+    assert answer.strip() == "unreadable"
+
+
+@needs_root
+def test_79_a_file_whose_server_does_not_answer_delays_nobody(mirror: Mirror, tmp_path: Path, started: Ward) -> None:
+    """A real FUSE mount: its server lets the folder be opened and never answers again."""
+    processes, threads = LinuxProcesses(mirror.root), threading.active_count()
+    other = mirror.show(started.pid(OBEDIENT), systemd_path())
+    with unanswering(tmp_path / "mount") as holder:
+        pid = mirror.show(holder, systemd_path())
+        assert processes.uses_gpu(pid) is GpuUse.UNREADABLE
+        assert processes.uses_gpu(other) is GpuUse.NO
+        answers = {processes.uses_gpu(pid) for _ in range(5)}
+        assert answers == {GpuUse.UNREADABLE}
+        assert threading.active_count() - threads <= 4
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (b"python3", "python3"),
+        (b"two words", "two words"),
+        ("dämon".encode(), "dämon"),
+        (b"a\nkilled: b", "a?killed: b"),
+        (b"\x1b[31mred\x1b[0m", "?[31mred?[0m"),
+        (b'"},{"x":"', '"},{"x":"'),
+        ("\u202egnp".encode(), "?gnp"),
+        (b"\xff\xfe\r\x00", "\ufffd\ufffd?"),
+        ("a\u2028b\u0085c".encode(), "a?b?c"),
+    ],
+)  # fmt: skip
+def test_74_a_name_that_steers_terminals_or_breaks_lines_is_made_harmless(started: Ward, name: bytes, shown: str) -> None:
+    pid = started.pid(NAMED, name.hex())
+    assert Path(f"/proc/{pid}/comm").read_bytes() == name.split(b"\0")[0] + b"\n"
+    portrait = LinuxProcesses().portrait(pid)
+    assert portrait is not None
+    assert portrait.comm == shown
+    assert (portrait.uid, portrait.namespace_pids) == (os.getuid(), (pid,))
+
+
+def test_74_a_name_is_cut_and_cannot_forge_a_line_of_the_status(mirror: Mirror, started: Ward) -> None:
+    pid = started.pid(NAMED, b"\nUid:\t0\t0\t0\t0".hex())
+    mirror.show(pid, systemd_path())
+    mirror.fake(pid, "comm", "x" * 500 + "\n")
+    portrait = LinuxProcesses(mirror.root).portrait(pid)
+    assert portrait is not None
+    assert (portrait.comm, portrait.uid) == ("x" * 64, os.getuid())
+
+
+@needs_root
+def test_a_process_in_namespaces_is_told_with_its_pid_in_each(started: Ward) -> None:
+    outer = started.run("unshare", "-pf", "--kill-child", "sleep", "30").pid
+    wait_for(lambda: children(outer))
+    (inner,) = children(outer)
+    portrait = LinuxProcesses().portrait(inner)
+    assert portrait is not None
+    assert portrait.namespace_pids == (inner, 1)
+
+
+def test_41_a_zombie_has_ended_though_nobody_reaps_it(started: Ward) -> None:
+    processes = LinuxProcesses()
+    child = int(said(started.start(NEGLIGENT)))
+    seen = processes.look([child])[child]
+    assert not processes.has_ended(seen)
+    os.kill(child, 9)
+    await_exit(child)
+    assert Path(f"/proc/{child}/stat").read_text().split()[2] == "Z"
+    assert processes.has_ended(seen)
+
+
+def test_a_process_whose_first_thread_has_ended_lives_on(started: Ward) -> None:
+    code = (
+        "import ctypes, threading, time\n"
+        "threading.Thread(target=lambda: (print('ready', flush=True), time.sleep(3600))).start()\n"
+        "ctypes.CDLL(None).syscall(ctypes.c_long(60), 0)"
+    )
+    pid = started.pid(code)
+    processes = LinuxProcesses()
+    wait_for(lambda: Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z")
+    assert not processes.has_ended(processes.look([pid])[pid])
+    os.kill(pid, 9)
+    await_exit(pid)
+    assert processes.has_ended(processes.look([pid])[pid])
+
+
+def test_a_process_that_was_reaped_or_whose_pid_was_reused_has_ended(mirror: Mirror, started: Ward) -> None:
+    processes = LinuxProcesses(mirror.root)
+    process = started.start(OBEDIENT)
+    mirror.show(process.pid, systemd_path())
+    seen = processes.look([process.pid])[process.pid]
+    mirror.fake(process.pid, "stat", stat_line(process.pid, start_time=seen.start_time + 1))
+    assert processes.has_ended(seen)
+    process.kill()
+    process.wait()
+    assert LinuxProcesses().has_ended(seen)
+
+
+def test_one_that_moves_from_pid_to_pid_never_breaks_the_search(started: Ward) -> None:
+    started.start(HOPPING)
+    processes = LinuxProcesses()
+    for _ in range(50):
+        processes.look(processes.pids())

@@ -1,0 +1,352 @@
+"""The MPS control program: a real executable that keeps to the dialogue, hangs, refuses or talks nonsense."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.mps import MpsControl, is_server
+from gpushare_node.adapters.procs.mps_cli import ControlProgram, MpsError
+from gpushare_node.adapters.procs.processes import Portrait, Seen
+from gpushare_node.guard.identity import Process
+from gpushare_node.guard.process_list import Mps
+from tests.support.process_fixtures import CONTAINER_B, NAMED, OBEDIENT, POD_B, Mirror, Ward, open_files, systemd_path
+from tests.support.waiting import PATIENCE
+
+PROGRAM = """#!/bin/sh
+cd "$CUDA_MPS_PIPE_DIRECTORY" || exit 9
+read -r command first second
+echo "$command $first $second" >> log
+[ -e hang ] && { sleep 600 & wait; }
+[ -e deaf ] && { trap '' TERM HUP; exec 2>&1; sleep 600; }
+[ -e endless ] && exec yes
+[ -e exit ] && exit "$(cat exit)"
+case $command in
+get_server_list) cat servers ;;
+get_client_list) cat "clients-$first" 2>/dev/null || echo "Server $first not found" ;;
+get_default_active_thread_percentage) cat percentage ;;
+get_default_device_pinned_mem_limit) cat "limit-$first" ;;
+terminate_client)
+    [ -e only-said ] && { cat only-said; exit 0; }
+    grep -vx "$second" "clients-$first" > left; mv left "clients-$first"
+    [ -e consent ] && cat consent ;;
+*) echo "Unknown command" ;;
+esac
+exit 0
+"""
+
+
+class Daemon:
+    """What the program answers for one pipe directory."""
+
+    def __init__(self, pipe: Path) -> None:
+        pipe.mkdir(parents=True)
+        self.pipe = pipe
+        self.write("percentage", "25.0\n")
+        self.write("servers", "")
+        self.write("log", "")
+
+    def write(self, name: str, text: str) -> None:
+        (self.pipe / name).write_text(text)
+
+    def serve(self, server: int, *clients: int) -> None:
+        with (self.pipe / "servers").open("a") as file:
+            file.write(f"{server}\n")
+        self.write(f"clients-{server}", "".join(f"{client}\n" for client in clients))
+
+    def log(self) -> list[str]:
+        return [line.strip() for line in (self.pipe / "log").read_text().splitlines()]
+
+    def terminations(self) -> list[str]:
+        return [line for line in self.log() if line.startswith("terminate_client")]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    file = tmp_path / "control"
+    file.write_text(PROGRAM)
+    file.chmod(0o755)
+    return str(file)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Daemon:
+    return Daemon(tmp_path / "mps/nvidia.com/gpu/pipe")
+
+
+@pytest.fixture
+def control(daemon: Daemon, program: str) -> ControlProgram:
+    return ControlProgram(daemon.pipe, program=program, timeout_seconds=PATIENCE)
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Mirror:
+    root = tmp_path / "proc"
+    root.mkdir()
+    return Mirror(root)
+
+
+@pytest.fixture
+def mps(tmp_path: Path, program: str, mirror: Mirror) -> MpsControl:
+    """Tenants are the processes in pods; whoever is outside is the host's own."""
+    return MpsControl(
+        LinuxProcesses(mirror.root), is_system=lambda seen: not seen.candidates, root=tmp_path / "mps", program=program,
+        timeout_seconds=PATIENCE,
+    )
+
+
+def serve(daemon: Daemon, mirror: Mirror, started: Ward, *clients: int, path: str = "/system.slice/mps.service") -> int:
+    """A root's process of the server's name, outside pods."""
+    server = mirror.show(started.pid(NAMED, b"nvidia-cuda-mps-server".hex()), path)
+    mirror.fake(server, "status", f"Name:\tx\nUid:\t0\t0\t0\t0\nNSpid:\t{server}\n")
+    daemon.serve(server, *clients)
+    return server
+
+
+def tenant(mirror: Mirror, started: Ward) -> Process:
+    pid = mirror.show(started.pid(OBEDIENT), systemd_path())
+    seen = LinuxProcesses(mirror.root).look([pid])[pid]
+    return Process(pid=pid, start_time=seen.start_time, cgroup=seen.cgroup, container=seen.candidates[0])
+
+
+def test_the_dialogue_of_a_daemon_that_keeps_to_it(control: ControlProgram, daemon: Daemon) -> None:
+    daemon.serve(100, 7, 8)
+    daemon.serve(200)
+    assert control.answers()
+    assert control.servers() == (100, 200)
+    assert (control.clients(100), control.clients(200)) == ((7, 8), ())
+    assert control.terminate(100, 7)
+    assert control.clients(100) == (8,)
+
+
+@pytest.mark.parametrize("consent", ["success", "Client 7 terminated", "0", ""])
+def test_62_a_client_that_is_no_longer_listed_was_ended_whatever_the_words(
+    control: ControlProgram, daemon: Daemon, consent: str
+) -> None:
+    daemon.serve(100, 7)
+    daemon.write("consent", consent)
+    assert control.terminate(100, 7)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    ["Failed to terminate client", "CUDA_ERROR_MPS_RPC_FAILURE", "client 7 not found", "terminated: no, error 3", "", "0"],
+)
+def test_62_an_exit_code_of_0_is_no_success(control: ControlProgram, daemon: Daemon, refusal: str) -> None:
+    daemon.serve(100, 7)
+    daemon.write("only-said", refusal)
+    assert not control.terminate(100, 7)
+
+
+def test_62_a_client_whose_end_was_said_may_still_be_listed(control: ControlProgram, daemon: Daemon) -> None:
+    daemon.serve(100, 7)
+    daemon.write("only-said", "Successfully terminated client 7")
+    assert control.terminate(100, 7)
+
+
+def test_62_an_answer_without_an_end_is_not_gathered(control: ControlProgram, daemon: Daemon) -> None:
+    daemon.write("endless", "")
+    with pytest.raises(MpsError, match="without an end"):
+        control.ask("get_server_list")
+
+
+@pytest.mark.parametrize(("fault", "seconds", "words"), [
+    ("hang", 0.3, "no answer within 0.3 s"), ("deaf", 0.3, "no answer within 0.3 s"),
+    ("endless", PATIENCE, "without an end"), ("exit", PATIENCE, "exit code 3"),
+])  # fmt: skip
+def test_62_a_daemon_that_hangs_or_talks_without_end_is_an_error_in_bounded_time(
+    daemon: Daemon, program: str, fault: str, seconds: float, words: str
+) -> None:
+    """Left alone, one that hangs would do so for ten minutes."""
+    control = ControlProgram(daemon.pipe, program=program, timeout_seconds=seconds)
+    daemon.write(fault, "3")
+    for ask in (control.servers, lambda: control.clients(1), lambda: control.terminate(1, 2), lambda: control.limit_mib(0)):
+        with pytest.raises(MpsError, match=words):
+            ask()
+    assert not control.answers()
+
+
+@pytest.mark.parametrize("answer", ["no servers\n", "12 x\n", "-5\n", "٣\n", "\x00\xff\n", "12;13"])
+def test_62_nonsense_in_place_of_a_list_is_an_error(control: ControlProgram, daemon: Daemon, answer: str) -> None:
+    daemon.write("servers", answer)
+    with pytest.raises(MpsError):
+        control.servers()
+
+
+def test_62_a_program_that_is_not_there_or_may_not_be_run_is_an_error(daemon: Daemon, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no program")
+    for name in ("missing", "text"):
+        control = ControlProgram(daemon.pipe, program=str(tmp_path / name))
+        with pytest.raises(MpsError, match="cannot be started"):
+            control.servers()
+        assert not control.answers()
+
+
+def test_no_descriptor_and_no_process_is_left_by_any_dialogue(daemon: Daemon, program: str) -> None:
+    control = ControlProgram(daemon.pipe, program=program, timeout_seconds=2.0)
+    before = open_files()
+    for fault in (None, "hang", "endless", "exit"):
+        if fault:
+            daemon.write(fault, "3")
+        control.answers()
+    assert open_files() == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.mark.parametrize(
+    ("answer", "mib"),
+    [("4096M", 4096), ("4G", 4096), ("4GB\n", 4096), ("0.5G", 512), ("10240 MiB", 10240), ("device 0: 2G", 2048), ("", None),
+     ("none", None), ("1G 2G", None), ("4096", None), ("GPU-4a1c: 1G", 1024)],
+)  # fmt: skip
+def test_the_limit_of_a_device_is_read_in_mib(control: ControlProgram, daemon: Daemon, answer: str, mib: int | None) -> None:
+    daemon.write("limit-GPU-1", answer)
+    assert control.limit_mib("GPU-1") == mib
+
+
+def test_of_several_daemons_the_weakest_limit_counts(mps: MpsControl, daemon: Daemon, tmp_path: Path) -> None:
+    other = Daemon(tmp_path / "mps/nvidia.com/gpu.shared/pipe")
+    daemon.write("limit-0", "4G")
+    other.write("limit-0", "8G")
+    assert mps.limit_mib(0) == 8192
+    other.write("limit-0", "")
+    assert mps.limit_mib(0) is None
+    other.write("limit-0", "8G")
+    other.write("exit", "1")
+    assert mps.limit_mib(0) is None
+
+
+def test_without_pipe_directories_there_is_no_mps(mps: MpsControl) -> None:
+    assert (mps.state(), mps.limit_mib(0)) == (Mps.OFF, None)
+
+
+def test_mps_is_reachable_when_every_daemon_answers(mps: MpsControl, daemon: Daemon, tmp_path: Path) -> None:
+    assert mps.state() is Mps.REACHABLE
+    Daemon(tmp_path / "mps/flat/pipe").write("percentage", "cannot connect\n")
+    assert mps.state() is Mps.UNREACHABLE
+
+
+def test_62_a_client_is_ended_at_the_server_that_has_it(mps: MpsControl, daemon: Daemon, mirror: Mirror, started: Ward) -> None:
+    victim, neighbour = tenant(mirror, started), tenant(mirror, started)
+    serve(daemon, mirror, started)
+    server = serve(daemon, mirror, started, neighbour.pid, victim.pid)
+    assert mps.terminate([victim]) == {victim}
+    assert daemon.terminations() == [f"terminate_client {server} {victim.pid}"]
+
+
+def test_62_a_client_of_the_second_daemon_is_found_though_the_first_is_broken(
+    mps: MpsControl, daemon: Daemon, mirror: Mirror, started: Ward, tmp_path: Path
+) -> None:
+    daemon.write("exit", "1")
+    second = Daemon(tmp_path / "mps/nvidia.com/gpu.shared/pipe")
+    victim = tenant(mirror, started)
+    server = serve(second, mirror, started, victim.pid)
+    assert mps.terminate([victim]) == {victim}
+    assert second.terminations() == [f"terminate_client {server} {victim.pid}"]
+
+
+def test_62_whose_end_is_refused_or_who_is_no_client_is_not_confirmed(
+    mps: MpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+) -> None:
+    victim, stranger = tenant(mirror, started), tenant(mirror, started)
+    serve(daemon, mirror, started, victim.pid)
+    daemon.write("only-said", "failure: client is busy")
+    assert mps.terminate([victim, stranger]) == frozenset()
+    assert len(daemon.terminations()) == 1
+
+
+def test_39_a_client_whose_pid_was_reused_is_not_ended(mps: MpsControl, daemon: Daemon, mirror: Mirror, started: Ward) -> None:
+    victim = tenant(mirror, started)
+    serve(daemon, mirror, started, victim.pid)
+    former = Process(pid=victim.pid, start_time=victim.start_time - 1, cgroup=victim.cgroup, container=victim.container)
+    assert mps.terminate([former]) == frozenset()
+    assert daemon.terminations() == []
+
+
+def put_in_namespace(mirror: Mirror, pid: int, inner: int, namespace: str) -> None:
+    """Show the process as one of a pid namespace below ours."""
+    mirror.fake(pid, "status", f"Name:\tx\nUid:\t0\t0\t0\t0\nNSpid:\t{pid}\t{inner}\n")
+    (mirror.root / f"{pid}/ns").unlink(missing_ok=True)
+    (mirror.root / f"{pid}/ns").mkdir()
+    (mirror.root / f"{pid}/ns/pid").symlink_to(f"pid:[{namespace}]")
+
+
+def test_62_in_another_pid_namespace_the_pids_are_the_daemons(
+    mps: MpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+) -> None:
+    server = mirror.show(started.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
+    victim = tenant(mirror, started)
+    put_in_namespace(mirror, server, 12, "5")
+    put_in_namespace(mirror, victim.pid, 34, "5")
+    daemon.serve(12, 34, victim.pid)
+    assert mps.terminate([victim]) == {victim}
+    assert daemon.terminations() == ["terminate_client 12 34"]
+
+
+def test_62_where_two_servers_go_by_one_pid_nobody_is_ended(
+    mps: MpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+) -> None:
+    victim = tenant(mirror, started)
+    put_in_namespace(mirror, victim.pid, 34, "5")
+    for _ in range(2):
+        server = mirror.show(started.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
+        put_in_namespace(mirror, server, 12, "5")
+    daemon.serve(12, 34)
+    assert mps.terminate([victim]) == frozenset()
+    assert daemon.terminations() == []
+
+
+def test_62_a_client_in_a_namespace_beside_the_daemons_is_left_alone_for_its_pid_is_anothers_there(
+    mps: MpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+) -> None:
+    server = mirror.show(started.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
+    victim = tenant(mirror, started)
+    put_in_namespace(mirror, server, 12, "5")
+    put_in_namespace(mirror, victim.pid, 34, "6")
+    daemon.serve(12, 34, victim.pid)
+    assert mps.terminate([victim]) == frozenset()
+    assert daemon.terminations() == []
+
+
+def test_62_a_server_that_cannot_be_recognised_is_not_spoken_to_about_clients(
+    mps: MpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+) -> None:
+    """A tenant poses as the server, so that our pid would be taken for the daemon's."""
+    victim = tenant(mirror, started)
+    serve(daemon, mirror, started, victim.pid, path=systemd_path(POD_B, CONTAINER_B))
+    assert mps.terminate([victim]) == frozenset()
+    assert daemon.terminations() == []
+
+
+@pytest.mark.parametrize(
+    ("comm", "uid", "is_tenant", "expected"),
+    [
+        ("nvidia-cuda-mps", 0, False, True),
+        ("nvidia-cuda-mps-server", 0, False, True),
+        ("nvidia-cuda-mps", 0, True, False),
+        ("nvidia-cuda-mps", 1000, False, False),
+        ("nvidia-cuda-mps", None, False, False),
+        ("python3", 0, False, False),
+        ("nvidia-cuda-mp", 0, False, False),
+    ],
+)
+def test_63_a_server_is_roots_of_that_name_and_no_tenants(comm: str, uid: int | None, is_tenant: bool, expected: bool) -> None:
+    assert is_server(Portrait(comm=comm, uid=uid, namespace_pids=(500,)), is_tenant=is_tenant) is expected
+    assert not is_server(None, is_tenant=is_tenant)
+
+
+def test_63_a_real_process_of_that_name_is_a_server_on_the_host_and_none_in_a_tenants_pod(
+    mirror: Mirror, started: Ward
+) -> None:
+    processes = LinuxProcesses(mirror.root)
+
+    def is_one(seen: Seen) -> bool:
+        return is_server(processes.portrait(seen.pid), is_tenant=bool(seen.candidates))
+
+    pid = started.pid(NAMED, b"nvidia-cuda-mps-server".hex())
+    mirror.show(pid, "/system.slice/mps.service")
+    mirror.fake(pid, "status", "Uid:\t0\t0\t0\t0\nNSpid:\t5\n")
+    assert is_one(processes.look([pid])[pid])
+    mirror.show(pid, systemd_path())
+    assert not is_one(LinuxProcesses(mirror.root).look([pid])[pid])

@@ -1,0 +1,147 @@
+"""Real cgroups in whatever hierarchy this machine lets us write to, and real processes in them. As root."""
+
+import contextlib
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.processes import Sent, Signal
+from gpushare_node.guard.identity import ContainerId
+from tests.support.process_fixtures import (
+    CONTAINER_A,
+    CONTAINER_B,
+    DEAF,
+    HOPPING,
+    OBEDIENT,
+    POD_A,
+    POD_B,
+    Ward,
+    await_exit,
+    systemd_path,
+    ward,
+)
+from tests.support.waiting import wait_for
+
+
+def hierarchies() -> list[Path]:
+    """Where cgroups are mounted: the unified hierarchy and systemd's named one need no controller."""
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    fields = [line.split() for line in mounts]
+    unified = [Path(line[4]) for line in fields if " - cgroup2 " in " ".join(line)]
+    named = [Path(line[4]) for line in fields if re.search(r" - cgroup .*name=", " ".join(line))]
+    return [mount for mount in (*unified, *named) if os.access(mount, os.W_OK)]
+
+
+class Groups:
+    """Cgroups of our own, below a root that only this test run uses."""
+
+    def __init__(self, mount: Path) -> None:
+        self.mount = mount
+        self._made: list[Path] = []
+
+    def put(self, pid: int, path: str) -> None:
+        group = self.mount / path.lstrip("/")
+        missing = [folder for folder in (group, *group.parents) if not folder.exists()]
+        for folder in reversed(missing):
+            folder.mkdir()
+            self._made.append(folder)
+        (group / "cgroup.procs").write_text(f"{pid}\n")
+
+    def remove(self) -> None:
+        for folder in reversed(self._made):
+            for pid in (folder / "cgroup.procs").read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), 9)
+            wait_for(lambda folder=folder: not (folder / "cgroup.procs").read_text().split())
+            folder.rmdir()
+
+
+@pytest.fixture(params=hierarchies() or [None], ids=str)
+def groups(request: pytest.FixtureRequest) -> Iterator[Groups]:
+    if request.param is None:
+        pytest.skip("no cgroup hierarchy can be written to here")
+    made = Groups(request.param)
+    try:
+        yield made
+    finally:
+        made.remove()
+
+
+@pytest.fixture
+def started(groups: Groups) -> Iterator[Ward]:
+    """Ends before the cgroups are removed."""
+    with ward() as everyone:
+        yield everyone
+
+
+def kubelet(pod: str = POD_A, container: str = CONTAINER_A) -> str:
+    """A path as kubelet makes it, below a root that is this run's alone."""
+    return f"/test{os.getpid()}{systemd_path(pod, container)}"
+
+
+def test_a_process_is_found_in_the_container_that_the_kernel_has_it_in(groups: Groups, started: Ward) -> None:
+    pid = started.pid(OBEDIENT)
+    groups.put(pid, kubelet())
+    seen = LinuxProcesses().look([pid])[pid]
+    assert (seen.candidates, seen.cgroup) == ((ContainerId(pod_uid=POD_A, container=CONTAINER_A),), kubelet())
+
+
+def test_a_tenant_with_cgroups_of_its_own_named_like_a_neighbours_remains_itself(groups: Groups, started: Ward) -> None:
+    pid = started.pid(OBEDIENT)
+    groups.put(pid, kubelet())
+    processes = LinuxProcesses()
+    before = processes.look([pid])[pid]
+    groups.put(pid, f"{kubelet()}{kubelet(POD_B, CONTAINER_B)}")
+    after = LinuxProcesses().look([pid])[pid]
+    assert after.candidates == before.candidates
+    assert after.cgroup == before.cgroup
+    assert processes.send(before, Signal.KILL) is Sent.SENT
+    await_exit(pid)
+
+
+def test_one_that_was_moved_to_another_container_is_sent_nothing(groups: Groups, started: Ward) -> None:
+    pid = started.pid(OBEDIENT)
+    groups.put(pid, kubelet())
+    processes = LinuxProcesses()
+    seen = processes.look([pid])[pid]
+    groups.put(pid, kubelet(POD_B, CONTAINER_B))
+    assert processes.send(seen, Signal.KILL) is Sent.REUSED
+    assert not processes.has_ended(seen)
+
+
+def test_35_a_container_that_forks_all_the_time_is_ended_to_the_last(groups: Groups, started: Ward) -> None:
+    leader, neighbour = started.pid(DEAF), started.pid(OBEDIENT)
+    groups.put(leader, kubelet())
+    groups.put(neighbour, kubelet(POD_B, CONTAINER_B))
+    for _ in range(5):
+        groups.put(started.start(HOPPING).pid, f"{kubelet()}/job")
+    processes = LinuxProcesses()
+    seen = processes.look([leader])[leader]
+
+    groups_of_tenant = [groups.mount / path.lstrip("/") / "cgroup.procs" for path in (kubelet(), f"{kubelet()}/job")]
+
+    def is_over() -> bool:
+        """One more pass; a fork may always slip through the last one, so passes go on until the kernel lists nobody."""
+        for member in processes.members(seen):
+            processes.send(member, Signal.KILL)
+        return not any(group.read_text().split() for group in groups_of_tenant)
+
+    wait_for(is_over)
+    assert not processes.has_ended(processes.look([neighbour])[neighbour])
+
+
+def test_members_hold_while_processes_come_and_go(groups: Groups, started: Ward) -> None:
+    steady = {started.pid(OBEDIENT) for _ in range(3)}
+    for pid in steady:
+        groups.put(pid, kubelet())
+    groups.put(started.start(HOPPING).pid, kubelet(POD_B, CONTAINER_B))
+    processes, threads = LinuxProcesses(), threading.active_count()
+    seen = processes.look(steady)[min(steady)]
+    for _ in range(30):
+        assert {member.pid for member in processes.members(seen)} == steady
+    assert threading.active_count() == threads

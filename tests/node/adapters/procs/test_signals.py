@@ -1,0 +1,314 @@
+"""Signals to real processes: the one that was meant, or nobody."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.procs import signals
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.processes import Seen, Sent, Signal
+from gpushare_node.core.structs import replace
+from tests.support.process_fixtures import (
+    CHANGING,
+    CONTAINER_B,
+    DEAF,
+    GRACEFUL,
+    NEGLIGENT,
+    OBEDIENT,
+    POD_B,
+    Mirror,
+    Ward,
+    await_exit,
+    children,
+    needs_root,
+    open_files,
+    said,
+    stat_line,
+    systemd_path,
+    tell,
+)
+from tests.support.waiting import PATIENCE, wait_for
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Mirror:
+    return Mirror(tmp_path)
+
+
+@pytest.fixture
+def processes(mirror: Mirror) -> LinuxProcesses:
+    return LinuxProcesses(mirror.root)
+
+
+@pytest.fixture(params=["pidfd", "no pidfd_open", "no pidfd_send_signal"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Kernels and seccomp profiles without pidfd answer ENOSYS or EPERM."""
+    def refuse(number: int) -> Callable[..., int]:
+        def call(*_: object) -> int:
+            raise OSError(number, os.strerror(number))
+        return call
+
+    if request.param == "no pidfd_open":
+        monkeypatch.setattr(os, "pidfd_open", refuse(errno.ENOSYS))
+    elif request.param == "no pidfd_send_signal":
+        monkeypatch.setattr(signal, "pidfd_send_signal", refuse(errno.EPERM))
+    return str(request.param)
+
+
+def look(processes: LinuxProcesses, pid: int) -> Seen:
+    return processes.look([pid])[pid]
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_signal_reaches_the_process_that_was_seen(way: str, mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
+    process = started.start(GRACEFUL)
+    assert said(process) == "ready"
+    seen = look(processes, mirror.show(process.pid, systemd_path()))
+    assert processes.send(seen, Signal.TERM) is Sent.SENT
+    assert process.wait(PATIENCE) == 7
+    assert processes.has_ended(seen)
+    assert processes.send(seen, Signal.KILL) is Sent.GONE
+
+
+def test_37_sigkill_ends_one_that_is_deaf_to_sigterm(
+    way: str, mirror: Mirror, processes: LinuxProcesses, started: Ward
+) -> None:
+    pid = started.pid(DEAF)
+    seen = look(processes, mirror.show(pid, systemd_path()))
+    assert processes.send(seen, Signal.TERM) is Sent.SENT
+    assert not processes.has_ended(seen)
+    assert processes.send(seen, Signal.KILL) is Sent.SENT
+    await_exit(pid)
+
+
+@needs_root
+def test_37_the_first_process_of_a_pid_namespace_needs_sigkill(
+    mirror: Mirror, processes: LinuxProcesses, started: Ward
+) -> None:
+    outer = started.run("unshare", "-pf", "--kill-child", "sleep", "30").pid
+    wait_for(lambda: children(outer))
+    (inner,) = children(outer)
+    wait_for(lambda: Path(f"/proc/{inner}/comm").read_text() == "sleep\n")
+    seen = look(processes, mirror.show(inner, systemd_path()))
+    assert processes.send(seen, Signal.TERM) is Sent.SENT
+    with pytest.raises(AssertionError, match="never came true"):
+        await_exit(inner, 0.2)
+    assert processes.send(seen, Signal.KILL) is Sent.SENT
+    await_exit(inner)
+
+
+def test_39_a_pid_that_was_reused_is_sent_nothing(way: str, mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
+    pid = started.pid(OBEDIENT)
+    seen = look(processes, mirror.show(pid, systemd_path()))
+    assert processes.send(replace(seen, start_time=seen.start_time - 1), Signal.KILL) is Sent.REUSED
+    assert is_alive(pid)
+
+
+def test_39_a_pid_that_is_reused_while_it_is_being_opened_is_sent_nothing(
+    mirror: Mirror, processes: LinuxProcesses, started: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = started.pid(OBEDIENT)
+    seen = look(processes, mirror.show(pid, systemd_path()))
+    opened = os.pidfd_open
+
+    def reuse(number: int) -> int:
+        mirror.fake(number, "stat", stat_line(number, start_time=seen.start_time + 1))
+        return opened(number)
+
+    monkeypatch.setattr(os, "pidfd_open", reuse)
+    assert processes.send(seen, Signal.KILL) is Sent.REUSED
+    assert is_alive(pid)
+
+
+def test_one_that_is_in_another_container_now_is_sent_nothing(
+    way: str, mirror: Mirror, processes: LinuxProcesses, started: Ward
+) -> None:
+    pid = started.pid(OBEDIENT)
+    seen = look(processes, mirror.show(pid, systemd_path()))
+    for path in (systemd_path(POD_B), systemd_path(container=CONTAINER_B), "/system.slice/sshd.service"):
+        mirror.show(pid, path)
+        assert processes.send(seen, Signal.KILL) is Sent.REUSED
+    assert is_alive(pid)
+
+
+def test_one_that_moves_within_its_container_cannot_escape(mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
+    pid = started.pid(OBEDIENT)
+    seen = look(processes, mirror.show(pid, systemd_path()))
+    mirror.show(pid, f"{systemd_path()}/kubepods{systemd_path(POD_B, CONTAINER_B)}")
+    assert processes.send(seen, Signal.KILL) is Sent.SENT
+    await_exit(pid)
+
+
+def test_40_exec_changes_nothing_of_who_a_process_is(mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
+    process = started.start(CHANGING)
+    assert said(process) == "ready"
+    seen = look(processes, mirror.show(process.pid, systemd_path()))
+    before = processes.portrait(process.pid)
+    tell(process, "go")
+    wait_for(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
+    assert look(processes, process.pid) == seen
+    assert processes.portrait(process.pid) != before
+    assert processes.send(seen, Signal.KILL) is Sent.SENT
+    await_exit(process.pid)
+
+
+def test_41_a_zombie_is_gone_and_sent_nothing(way: str, mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
+    child = mirror.show(int(said(started.start(NEGLIGENT))), systemd_path())
+    seen = look(processes, child)
+    assert processes.send(seen, Signal.KILL) is Sent.SENT
+    await_exit(child)
+    assert processes.send(seen, Signal.KILL) is Sent.GONE
+    assert processes.has_ended(seen)
+
+
+@needs_root
+@pytest.mark.parametrize("drop", ["os.setuid(65534)", "drop(5)"], ids=["another user", "without CAP_KILL"])
+def test_43_who_may_not_signal_is_told_so(mirror: Mirror, started: Ward, drop: str) -> None:
+    """A process apart gives up its rights, CAP_KILL alone (number 5) or all of them, and then tries."""
+    pid = started.pid(OBEDIENT)
+    mirror.show(pid, systemd_path())
+    for folder in (mirror.root, *mirror.root.parents):
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(0o755)
+    code = f"""
+import ctypes, os, struct, sys
+from pathlib import Path
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.processes import Signal
+
+def drop(capability):
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(8, 1, 0, 0, 0)
+    os.setresuid(65534, 65534, 65534)
+    header = struct.pack("Ii", 0x20080522, 0)
+    sets = ctypes.create_string_buffer(24)
+    assert libc.capget(header, sets) == 0
+    words = list(struct.unpack("6I", sets.raw))
+    words[0] = words[1] & ~(1 << capability)
+    words[1] = words[0]
+    assert libc.capset(header, struct.pack("6I", *words)) == 0
+
+processes = LinuxProcesses(Path(sys.argv[1]))
+seen = processes.look([int(sys.argv[2])])[int(sys.argv[2])]
+{drop}
+print(processes.send(seen, Signal.KILL).value)
+"""
+    told = subprocess.run([sys.executable, "-c", code, str(mirror.root), str(pid)], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "refused"
+    assert is_alive(pid)
+
+
+@pytest.mark.parametrize("whose", [-1, 0, 1, 2, None])
+def test_47_init_kthreadd_and_ourselves_are_sent_nothing_whoever_asks(
+    way: str, mirror: Mirror, processes: LinuxProcesses, monkeypatch: pytest.MonkeyPatch, whose: int | None
+) -> None:
+    pid = os.getpid() if whose is None else whose
+    sent: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda number, _: sent.append(number))
+    monkeypatch.setattr(signal, "pidfd_send_signal", lambda *_: sent.append(pid))
+    mirror.show(pid, systemd_path())
+    mirror.fake(pid, "stat", stat_line(pid))
+    assert processes.send(look(processes, pid), Signal.KILL) is Sent.REFUSED
+    assert sent == []
+
+
+def test_47_nobody_of_our_own_process_group_is_sent_anything(mirror: Mirror, processes: LinuxProcesses) -> None:
+    with subprocess.Popen(["sleep", "30"]) as child:
+        try:
+            seen = look(processes, mirror.show(child.pid, systemd_path()))
+            assert processes.send(seen, Signal.KILL) is Sent.REFUSED
+            assert is_alive(child.pid)
+        finally:
+            child.kill()
+
+
+def test_47_a_kernel_thread_is_sent_nothing(mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
+    pid = mirror.show(started.pid(OBEDIENT), systemd_path())
+    mirror.fake(pid, "stat", stat_line(pid, flags=0x00200000))
+    assert processes.send(look(processes, pid), Signal.KILL) is Sent.REFUSED
+    assert is_alive(pid)
+
+
+@pytest.mark.parametrize("path", ["/system.slice/sshd.service", "/", f"/machine.slice/libpod-{CONTAINER_B}.scope"])
+def test_a_process_outside_pods_is_sent_nothing_whoever_asks(
+    mirror: Mirror, processes: LinuxProcesses, started: Ward, path: str
+) -> None:
+    pid = mirror.show(started.pid(OBEDIENT), path)
+    assert processes.send(look(processes, pid), Signal.KILL) is Sent.REFUSED
+    assert is_alive(pid)
+
+
+def test_our_own_container_is_sent_nothing(tmp_path: Path, started: Ward) -> None:
+    mirror = Mirror(tmp_path, own=f"0::{systemd_path()}\n")
+    pid = mirror.show(started.pid(OBEDIENT), f"{systemd_path()}/sub")
+    processes = LinuxProcesses(mirror.root)
+    assert processes.send(look(processes, pid), Signal.KILL) is Sent.REFUSED
+    forged = replace(look(processes, pid), candidates=look_as_neighbour(tmp_path, pid).candidates)
+    assert processes.send(forged, Signal.KILL) is Sent.REUSED
+    assert is_alive(pid)
+
+
+def look_as_neighbour(root: Path, pid: int) -> Seen:
+    """How somebody in no container sees it."""
+    (root / "self/cgroup").write_text("0::/\n")
+    return look(LinuxProcesses(root), pid)
+
+
+def test_the_number_of_a_mere_thread_is_nobody(mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
+    code = "import threading, time\nthreading.Thread(target=time.sleep, args=(30,)).start()\nprint('ready', flush=True)"
+    pid = started.pid(code)
+    (thread,) = (int(task.name) for task in Path(f"/proc/{pid}/task").iterdir() if task.name != str(pid))
+    seen = look(processes, mirror.show(thread, systemd_path()))
+    assert processes.send(seen, Signal.KILL) is Sent.REUSED
+    assert is_alive(pid)
+
+
+def test_no_descriptor_is_left_open_by_any_outcome(mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
+    pid = started.pid(DEAF)
+    seen = look(processes, mirror.show(pid, systemd_path()))
+    before = open_files()
+    for one in (seen, replace(seen, start_time=1), replace(seen, cgroup="/")):
+        processes.send(one, Signal.TERM)
+    processes.members(seen)
+    processes.uses_gpu(pid)
+    processes.portrait(pid)
+    assert open_files() == before
+
+
+def test_without_free_descriptors_nothing_is_sent(
+    mirror: Mirror, processes: LinuxProcesses, started: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = started.pid(OBEDIENT)
+    seen = look(processes, mirror.show(pid, systemd_path()))
+
+    def exhausted(_: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "pidfd_open", exhausted)
+    assert processes.send(seen, Signal.KILL) is Sent.REFUSED
+    assert is_alive(pid)
+
+
+def test_the_look_comes_after_the_process_is_held(monkeypatch: pytest.MonkeyPatch, started: Ward) -> None:
+    order: list[str] = []
+    threads = threading.active_count()
+    opened, pid = os.pidfd_open, started.pid(OBEDIENT)
+    monkeypatch.setattr(os, "pidfd_open", lambda number: order.append("held") or opened(number))
+
+    def objection() -> Sent:
+        order.append("looked")
+        return Sent.REUSED
+
+    assert signals.deliver(pid, Signal.KILL, objection) is Sent.REUSED
+    assert order == ["held", "looked"]
+    assert threading.active_count() == threads

@@ -1,0 +1,62 @@
+"""What `apply --check` and `assert` make of devices that kubelet has given to pods: as processes, without an API server."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.node.cli.test_command import Desk, Done
+from tests.support.waiting import PATIENCE
+
+PROGRAM = """import functools, pathlib, sys
+from gpushare_node.cli import checkpoint_devices, main
+checkpoint_devices.read_checkpoint = functools.partial(checkpoint_devices.read_checkpoint, pathlib.Path(sys.argv[1]))
+sys.exit(main(sys.argv[2:]))"""
+"""The command, with kubelet's folder elsewhere: the real place is not a test's to write to."""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def run(desk: Desk, *arguments: str) -> Done:
+    command = [sys.executable, "-c", PROGRAM, str(desk.folder / "checkpoint"), *arguments, "--policy", str(desk.policy),
+               "--standalone", "--state-dir", str(desk.folder / "state")]  # fmt: skip
+    return subprocess.run(command, env=desk.environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
+
+
+def give(desk: Desk, *ids: str) -> None:
+    entry = {"PodUID": "u", "ContainerName": "main", "ResourceName": "nvidia.com/gpu", "DeviceIDs": {"0": list(ids)}}
+    (desk.folder / "checkpoint").write_text(json.dumps({"Data": {"PodDeviceEntries": [entry], "RegisteredDevices": {}}}))
+
+
+def test_08_a_check_leaves_a_gpu_alone_that_kubelet_gave_away_and_says_what_it_does_not_know(desk: Desk) -> None:
+    give(desk, desk.silicon.uuid(0))
+    done = run(desk, "apply", "--check")
+    assert "skipped GPU 0   layout: in use by a pod to which kubelet gave it" in done.stdout
+    assert "create" not in done.stdout
+    assert "no API server was asked" in done.stdout
+    compared = run(desk, "assert")
+    assert (compared.returncode, "skipped GPU 0" in compared.stdout) == (1, True)
+
+
+def test_08_a_gpu_that_need_not_change_may_be_held_by_anybody(desk: Desk) -> None:
+    give(desk, desk.silicon.uuid(1))
+    done = run(desk, "apply", "--check")
+    assert "changed GPU 0   create 3g.20gb" in done.stdout
+    assert "no API server" not in done.stdout
+
+
+def test_25_a_checkpoint_that_cannot_be_read_is_said_and_the_comparison_stands(desk: Desk) -> None:
+    (desk.folder / "checkpoint").write_text("{")
+    done = run(desk, "apply", "--check")
+    assert "Which pods hold GPUs is not known, so nothing would be changed: " in done.stdout
+    assert run(desk, "assert").returncode == 1
+
+
+def test_112_a_check_says_that_a_run_without_a_checkpoint_would_change_nothing(desk: Desk) -> None:
+    done = run(desk, "apply", "--check")
+    assert "Which pods hold GPUs is not known, so nothing would be changed: kubelet has no checkpoint" in done.stdout

@@ -1,0 +1,100 @@
+"""`release --all-nodes` as the chart's Job starts it: a process, its output, its exit code, what it leaves on the cluster."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.fake_api.server import ApiServer
+from tests.support.waiting import PATIENCE, wait_for
+
+LABELS = {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"}
+PROGRAM = """import sys
+from gpushare_node.cli import main
+from gpushare_node.adapters.kube import uninstall
+uninstall.POLL_SECONDS = 0.05
+sys.exit(main(sys.argv[1:]))"""
+"""The command, which looks more often than a Job need."""
+
+
+@pytest.fixture
+def cluster(api: ApiServer) -> Iterator[ApiServer]:
+    """Two nodes with a runtime each."""
+    owner = api.add_daemonset("gpushare-train", labels=LABELS)["metadata"]["uid"]
+    for name in ("n1", "n2"):
+        api.add_node(name, labels={"gpushare.dev/pool": "train"})
+        api.add_pod(f"gpushare-train-{name}", namespace="gpushare", node=name, labels=LABELS,
+                    owner={"kind": "DaemonSet", "name": "gpushare-train", "uid": owner, "controller": True})  # fmt: skip
+    return api
+
+
+def start(cluster: ApiServer, folder: Path, *arguments: str) -> "subprocess.Popen[str]":
+    pod = {"POD_NAMESPACE": "gpushare", "POD_NAME": "gpushare-uninstall-x", "POD_UID": "uid-x", "NODE_NAME": "n1"}
+    environment = os.environ | cluster.kubeconfig(folder / "kubeconfig") | pod
+    command = [sys.executable, "-c", PROGRAM, "release", "--all-nodes", *arguments]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def asked(cluster: ApiServer) -> list[str]:
+    """The nodes on which a request stands."""
+    return [node["metadata"]["name"] for node in cluster.all("nodes")
+            if "gpushare.dev/release" in node["metadata"]["annotations"]]  # fmt: skip
+
+
+def answer(cluster: ApiServer, *names: str) -> None:
+    """What the runtime of a node does once it is asked."""
+    wait_for(lambda: set(asked(cluster)) >= set(names))
+    for name in names:
+        cluster.patch("nodes", name, {"metadata": {"annotations": {"gpushare.dev/released": "exclusive"}}}, manager="runtime")
+
+
+def test_when_all_nodes_have_answered_the_daemonsets_go(cluster: ApiServer, tmp_path: Path) -> None:
+    with start(cluster, tmp_path) as job:
+        answer(cluster, "n1", "n2")
+        out, _ = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 0
+    assert "changed n1      release\nchanged n2      release\n" in out
+    assert "ok=0 changed=2 failed=0 skipped=0\nAll nodes are released.\n" in out
+    assert (cluster.all("daemonsets"), asked(cluster)) == ([], [])
+
+
+def test_a_node_that_does_not_answer_in_time_is_named_and_nothing_is_uninstalled(cluster: ApiServer, tmp_path: Path) -> None:
+    with start(cluster, tmp_path, "--timeout", "5s", "--format", "json") as job:
+        answer(cluster, "n1")
+        out, err = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 1
+    document = json.loads(out)
+    assert [(one["target"], one["status"]) for one in document["results"]] == [("n1", "changed"), ("n2", "failed")]
+    assert document["message"] == "Nodes did not answer; nothing was uninstalled."
+    assert "waiting for 1 of 2 nodes: n2" in err
+    assert (len(cluster.all("daemonsets")), asked(cluster)) == (1, [])
+
+
+def test_told_to_go_on_it_uninstalls_and_still_names_the_silent_ones(cluster: ApiServer, tmp_path: Path) -> None:
+    with start(cluster, tmp_path, "--timeout", "0s", "--go-on") as job:
+        out, _ = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 0
+    assert "failed  n1      release: did not answer in time" in out
+    assert "All nodes are released" not in out
+    assert (cluster.all("daemonsets"), asked(cluster)) == ([], [])
+
+
+def test_without_the_right_to_look_it_says_so(cluster: ApiServer, tmp_path: Path) -> None:
+    cluster.fail("GET", 403)
+    with start(cluster, tmp_path) as job:
+        _, err = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 2
+    assert err.startswith("gpushare-node: ")
+    assert "403" in err
+
+
+def test_a_job_that_is_asked_to_end_takes_its_requests_back(cluster: ApiServer, tmp_path: Path) -> None:
+    with start(cluster, tmp_path) as job:
+        wait_for(lambda: len(asked(cluster)) == 2)
+        job.terminate()
+        assert job.wait(PATIENCE) == 143
+    assert (len(cluster.all("daemonsets")), asked(cluster)) == (1, [])

@@ -1,0 +1,103 @@
+"""A policy that the command cannot read, as that of a later release: what it holds meanwhile, and how it ends."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.host.state_dir import Folder
+from tests.node.cli.test_command import Desk
+from tests.support.fake_api.server import ApiServer
+from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE, wait_for
+
+PROGRAM = """import sys
+from gpushare_node.cli import main, refusal
+refusal._LOOK_SECONDS = 0.2
+sys.exit(main(sys.argv[1:]))"""
+"""The command, which looks at its policy more often than a node need."""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def in_the_next_form(policy: str) -> str:
+    return policy.replace("gpushare.dev/v1", "gpushare.dev/v2")
+
+
+@contextmanager
+def started(argv: list[str], environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    """A program that is gone when the test is."""
+    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def start(desk: Desk, api: ApiServer, command: str, *more: str) -> AbstractContextManager["subprocess.Popen[str]"]:
+    """With a policy in force, and one of the next form given."""
+    good = desk.policy.read_text()
+    Folder(desk.folder / "state").keep_policy(good)
+    desk.policy.write_text(in_the_next_form(good))
+    files = ["--policy", str(desk.policy), "--state-dir", str(desk.folder / "state")]
+    return started([sys.executable, "-c", PROGRAM, command, *files, *more], in_a_pod(desk, api))
+
+
+def said(api: ApiServer) -> tuple[str, str]:
+    condition = api.condition("node-1") or {"reason": "", "message": ""}
+    return condition["reason"], condition["message"]
+
+
+def in_a_pod(desk: Desk, api: ApiServer) -> dict[str, str]:
+    api.add_node("node-1", labels={"gpushare.dev/pool": "dense"})
+    api.add_pod("runtime", namespace="gpushare", node="node-1", uid="9")
+    api.add_daemonset("gpushare-dense")
+    return desk.environment | api.kubeconfig(desk.folder / "kubeconfig") | {
+        "NODE_NAME": "node-1", "POD_NAME": "runtime", "POD_NAMESPACE": "gpushare", "POD_UID": "9"}
+
+
+def test_102_enforce_holds_the_policy_in_force_until_the_given_one_can_be_read(desk: Desk, api: ApiServer) -> None:
+    good = desk.policy.read_text()
+    with start(desk, api, "enforce", "--port", str(free_port())) as running:
+        wait_for(lambda: said(api)[0] == "PolicyInvalid")
+        assert "v1, not 'gpushare.dev/v2'" in said(api)[1]
+        assert running.poll() is None
+        desk.policy.write_text(good)
+        _, errors = running.communicate(timeout=PATIENCE)
+    assert running.returncode == 70
+    assert [text in errors for text in ("the policy in force is held to", "starts anew with it")] == [True, True]
+
+
+def test_102_enforce_gives_a_node_up_whose_release_is_asked_for_though_its_policy_cannot_be_read(
+    desk: Desk, api: ApiServer
+) -> None:
+    with start(desk, api, "enforce", "--port", str(free_port())):
+        wait_for(lambda: said(api)[0] == "PolicyInvalid")
+        api.patch("nodes", "node-1", {"metadata": {"annotations": {"gpushare.dev/release": api.asking()}}}, manager="job")
+        wait_for(lambda: all(pod["metadata"]["name"] != "runtime" for pod in api.all("pods", namespace="gpushare")))
+
+
+def test_102_apply_holds_the_policy_in_force_until_the_given_one_can_be_read(desk: Desk, api: ApiServer) -> None:
+    good = desk.policy.read_text()
+    with start(desk, api, "apply", "--hold") as running:
+        wait_for(lambda: said(api)[0] == "PolicyInvalid")
+        assert running.poll() is None
+        desk.policy.write_text(good)
+        wait_for(lambda: said(api)[0] not in {"PolicyInvalid", ""})
+        running.send_signal(signal.SIGTERM)
+        running.communicate(timeout=PATIENCE)
+
+
+def test_102_apply_releases_a_node_though_its_policy_cannot_be_read(desk: Desk, api: ApiServer) -> None:
+    request = api.asking()
+    with start(desk, api, "apply", "--hold"):
+        api.patch("nodes", "node-1", {"metadata": {"annotations": {"gpushare.dev/release": request}}}, manager="job")
+        wait_for(lambda: "gpushare.dev/released" in api.node("node-1")["metadata"]["annotations"])
+        wait_for(lambda: Folder(desk.folder / "state").policy() is None)

@@ -1,0 +1,141 @@
+"""Reading a policy: what it becomes, and where and how it is refused."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from gpushare_node.core.policy import Action, Mode, OnBusy, PolicyError, WantedInstance, read
+from tests.support.paths import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+def document() -> Any:
+    return yaml.safe_load((EXAMPLES / "04-a100-training-mig/bundle/chart/files/policies/balanced.yaml").read_text())
+
+
+def at(path: tuple[str | int, ...], value: object) -> str:
+    """The document's text with one value changed."""
+    whole = inner = document()
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = value
+    return yaml.safe_dump(whole)
+
+
+def refused(text: str) -> PolicyError:
+    with pytest.raises(PolicyError) as raised:
+        read(text)
+    return raised.value
+
+
+def test_a_policy_becomes_values_with_one_entry_for_each_gpu() -> None:
+    policy = read(yaml.safe_dump(document()))
+    assert (policy.pool, policy.cluster, policy.mode) == ("balanced", "training", Mode.MIG)
+    assert (policy.card.id, policy.card.memory_mib) == ("a100-sxm4-80gb", 81920)
+    assert [gpu.index for gpu in policy.gpus] == list(range(8))
+    assert policy.gpus[7].instances[0] == WantedInstance(profile="2g.20gb", profile_id=14, start=0, size=2)
+    assert dict(policy.resources)["nvidia.com/mig-1g.10gb"] == 16
+    assert policy.enforcement.action is Action(document()["spec"]["enforcement"]["action"])
+    assert policy.rollout.on_busy is OnBusy(document()["spec"]["rollout"]["onBusy"])
+    assert hash(policy) == hash(read(yaml.safe_dump(document())))
+
+
+REFUSED = [
+    ((), "- a list", ".", "must be a mapping"),
+    (("spec", "mode"), "vgpu", "spec.mode", "must be one of exclusive, time-slicing, mps, mig, not 'vgpu'"),
+    (("spec", "gpusPerNode"), 17, "spec.gpusPerNode", "must be at most 16, not 17"),
+    (("spec", "gpusPerNode"), True, "spec.gpusPerNode", "must be a whole number, not true"),
+    (("spec", "gpusPerNode"), 7, "spec.gpus[0].indexes[7]", "must be below gpusPerNode, which is 7, not 7"),
+    (("spec", "gpus", 0, "indexes"), [0, 1, 1], "spec.gpus[0].indexes[2]", "must stand here once in all groups together"),
+    (("spec", "gpus", 0, "indexes"), [0, 1, 2, 3, 4, 7], "spec.gpus", "must say what becomes of GPU 5, 6"),
+    (("spec", "gpus", 0, "mig"), False, "spec.gpus[0].mig", "must be true exactly where instances are listed, not false"),
+    (("spec", "gpus", 0, "instances"), [], "spec.gpus[0].mig", "must be true exactly where instances are listed, not true"),
+    (("spec", "gpus", 0, "instances", 1, "start"), -1, "spec.gpus[0].instances[1].start", "must be 0 or more, not -1"),
+    (("spec", "gpus", 0, "instances", 1, "size"), {}, "spec.gpus[0].instances[1].size", "must be a whole number, not a"),
+    (("spec", "resources", "nvidia.com/gpu"), 0, "spec.resources['nvidia.com/gpu']", "must be 1 or more, not 0"),
+    (("spec", "resources", 7), 1, "spec.resources[7]", "must have text for its key"),
+    (("spec", "card", "pciDeviceIds"), ["20B010DE"], "spec.card.pciDeviceIds[0]", "must match 0x[0-9A-F]{8}"),
+    (("spec", "rollout", "maxUnavailable"), "0%", "spec.rollout.maxUnavailable", "must match [1-9][0-9]*%"),
+    (("spec", "namespaces"), ["a", None], "spec.namespaces[1]", "must be text, not null"),
+    (("metadata", "name"), "training\n", "metadata.name", "must match"),
+    (("spec", "card", "id"), "x" * 9, None, ""),
+    (("spec", "card", "id"), "", "spec.card.id", "must not be empty, not ''"),
+    (("spec", "migConfig"), "x" * 64, "spec.migConfig", "must have at most 63 characters"),
+    (("spec", "profile"), "x" * 999, "spec.profile", "…'"),
+    (("apiVersion",), "gpushare.dev/v2", "apiVersion", "must be one of gpushare.dev/v1, not 'gpushare.dev/v2'"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "where", "message"), REFUSED, ids=[f"{row[0]}={row[1]!s:.9}" for row in REFUSED])
+def test_a_refusal_says_where_and_what_instead(path, value, where, message) -> None:
+    text = at(path, value) if path else yaml.safe_dump(value)
+    if where is None:
+        assert read(text).card.id == value
+        return
+    error = refused(text)
+    assert error.path == where
+    assert message in error.message
+    assert str(error) == f"{error.path}: {error.message}"
+    assert len(str(error)) < 250
+
+
+def test_a_missing_field_is_named_where_it_should_stand() -> None:
+    whole = document()
+    del whole["spec"]["rollout"]["onBusy"]
+    error = refused(yaml.safe_dump(whole))
+    assert (error.path, error.message) == ("spec.rollout.onBusy", "is missing")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "a: b: c", "\t", "a: !!bool x", "a: !!int ''", "a: 2000-13-01", "!!python/object/apply:os.system [ls]", "a: &a [*a]",
+     "a: !!timestamp x", "[" * 3000, "x: 1\n---\ny: 2", "\x00", "", "? [1]\n: 2", "<<: 3", "!!set {a}", "a: " + "9" * 5000,
+     "a: 0001-01-01 00:00:00 +23:59", "a: !!binary é"],
+    ids=lambda text: repr(text[:12]),
+)  # fmt: skip
+def test_text_that_is_no_policy_at_all_is_one_policy_error_and_never_another_exception(text: str) -> None:
+    refused(text)
+
+
+@pytest.mark.parametrize("opener", ["[", "{a: ", "- ", "? "])
+def test_116_a_text_of_any_depth_is_refused_and_ends_no_program(opener: str) -> None:
+    error = refused(opener * 99_999)
+    assert error.message == "is not YAML: nested more than 100 deep"
+
+
+def test_a_value_that_contains_itself_is_refused_like_any_other() -> None:
+    text = yaml.safe_dump(document()).replace("namespaces: []", "namespaces: &a [*a]")
+    error = refused(text)
+    assert (error.path, error.message) == ("spec.namespaces[0]", "must be text, not a list of 1 items")
+
+
+def test_fields_of_a_later_release_are_ignored_and_named() -> None:
+    whole = document()
+    whole["spec"]["fabric"] = {"partition": 1}
+    whole["spec"]["gpus"][0]["colour"] = "red"
+    whole["spec"]["rollout"]["odd key"] = 1
+    policy = read(yaml.safe_dump(whole))
+    assert policy == read(yaml.safe_dump(document()))
+    assert set(policy.ignored) == {"spec.fabric", "spec.gpus[0].colour", "spec.rollout['odd key']"}
+    assert read(yaml.safe_dump(document())).ignored == ()
+
+
+def test_a_policy_of_the_release_before_is_read_without_the_fields_that_came_later() -> None:
+    whole = document()
+    del whole["spec"]["enforcement"]["noticeSeconds"]
+    assert read(yaml.safe_dump(whole)).enforcement.notice_seconds is None
+
+
+def test_a_policy_that_still_says_who_is_a_tenant_is_read_without_that_and_says_so() -> None:
+    whole = document()
+    whole["spec"]["tenancy"] = {"scope": "cluster", "admission": "deny", "platformNamespaces": [], "tenantNamespaces": ["a"]}
+    policy = read(yaml.safe_dump(whole))
+    assert policy == read(yaml.safe_dump(document()))
+    assert policy.ignored == ("spec.tenancy",)
+
+
+def test_what_changes_the_meaning_of_a_known_field_is_no_addition() -> None:
+    for path, value in ((("spec", "mode"), "vgpu"), (("apiVersion",), "gpushare.dev/v2")):
+        refused(at(path, value))

@@ -1,0 +1,255 @@
+"""A node for enforcement's tests: fake GPUs under the real pynvml, real processes in made-up cgroups, and a clock in the hand.
+
+What the API server would be told is collected; `Stage.run` makes cycles a second apart.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpushare_node.adapters.host.kubelet import read_checkpoint
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.tenancy import TenancyFile
+from gpushare_node.adapters.kube import cluster
+from gpushare_node.adapters.kube.cluster import Event, Eviction, PodView
+from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.adapters.nvml.supervised_driver import Watched
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.core.policy import Policy, read
+from gpushare_node.enforce.enforcer import Setting, Watch, Worlds
+from gpushare_node.enforce.metrics import Figures
+from gpushare_node.guard.inputs import Settings
+from gpushare_node.reporting.metrics import Registry
+from tests.support.fake_nvml import Silicon
+from tests.support.process_fixtures import OBEDIENT, Mirror, Ward, systemd_path
+from tests.support.waiting import wait_for
+
+NODE, NAMESPACE = "node-1", "gpushare"
+SHARED = "nvidia.com/gpu.shared"
+CAP_MIB = 4096
+NOON = 1.5e9
+"""The date at which `Stage`'s clock would show nothing."""
+YOUNG, OLD = NOON + 1700, 1e9
+"""When containers were started that are younger, or older, than any cap of these tests."""
+
+MAPPED = "7f0000000000-7f0000001000 rw-s 00000000 00:06 1 /dev/nvidia0\n"
+"""What the memory map of a process that uses a GPU has in it."""
+
+
+def policy(**changes: Any) -> Policy:
+    """The policy of this text."""
+    return read(policy_text(**changes))
+
+
+def policy_text(**changes: Any) -> str:
+    """Two A100 in ten shares each under a cap of 4096 MiB; `changes` replace parts of the spec."""
+    share = {
+        "resource": SHARED, "profile": None, "replicas": 10, "memoryMiB": 40960, "capMiB": CAP_MIB, "toleranceMiB": 0,
+    }  # fmt: skip
+    spec: dict[str, Any] = {
+        "card": {"id": "a100-sxm4-40gb", "name": "NVIDIA A100-SXM4-40GB", "pciDeviceIds": ["0x20B010DE"], "memoryMiB": 40960},
+        "gpusPerNode": 2, "mode": "time-slicing", "stack": "gpu-operator", "partitioner": "gpushare",
+        "profile": "time-slicing-01234567", "migConfig": None,
+        "gpus": [{"indexes": [0, 1], "mig": False, "instances": []}], "resources": {SHARED: 20},
+        "shares": [share | changes.pop("share", {})],
+        "enforcement": {"action": "kill", "graceSeconds": 2, "mechanism": "auto"} | changes.pop("enforcement", {}),
+        "rollout": {"maxUnavailable": 1, "onBusy": "wait", "drainTimeoutSeconds": 60}, "namespaces": [],
+    }  # fmt: skip
+    document = {
+        "apiVersion": "gpushare.dev/v1", "kind": "NodePolicy", "metadata": {"name": "pool", "cluster": "lab"},
+        "spec": spec | changes,
+    }  # fmt: skip
+    return json.dumps(document)
+
+
+def tenancy_text(**changes: Any) -> str:
+    """Tenants in the namespace `team`; `changes` replace parts of the spec."""
+    spec = {
+        "scope": "tenants", "admission": "deny", "platformNamespaces": ["gpu-operator", "kube-system"],
+        "tenantNamespaces": ["team"],
+    }  # fmt: skip
+    return json.dumps({"apiVersion": "gpushare.dev/v1", "kind": "Tenancy", "spec": spec | changes})
+
+
+class Hand:
+    """A clock that only the test moves."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += max(0.0, seconds)
+
+
+@dataclass(kw_only=True)
+class Told:
+    """What a cluster would have been told."""
+
+    events: list[Event] = field(default_factory=list)
+    evicted: list[PodView] = field(default_factory=list)
+    forced: int = 0
+    answer: Eviction = Eviction.EVICTED
+
+    def tell(self, event: Event) -> None:
+        self.events.append(event)
+
+    def told(self) -> cluster.Told:
+        return cluster.Told(told=len(self.events))
+
+    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
+        self.evicted.append(pod)
+        self.forced += is_forced
+        return self.answer
+
+    def reasons(self, name: str | None = None) -> list[str]:
+        """The reasons of the Events, of one pod or of all."""
+        return [event.reason for event in self.events if name is None or (event.pod is not None and event.pod.name == name)]
+
+
+class PodList:
+    """The pods as a cache has them."""
+
+    def __init__(self) -> None:
+        self.known: tuple[PodView, ...] = ()
+        self.age_seconds = 0.0
+
+    def pods(self) -> tuple[PodView, ...]:
+        return tuple(self.known)
+
+
+def pod(name: str, number: int, **changes: Any) -> PodView:
+    """A pod with one container `main`; its ids follow from the number."""
+    fields: dict[str, Any] = {
+        "uids": (pod_uid(number),), "namespace": "team", "name": name, "labels": {}, "phase": "Running",
+        "is_terminating": False, "owner": "", "containers": {container_id(number): "main"},
+        "started": {container_id(number): YOUNG},
+    }  # fmt: skip
+    return PodView(**fields | changes)
+
+
+def pod_uid(number: int) -> str:
+    return f"{number:08x}-0000-4000-8000-000000000000"
+
+
+def container_id(number: int) -> str:
+    return f"{number:064x}"
+
+
+class Soon:
+    """Errands that are run at once."""
+
+    def send(self, errand: Any) -> bool:
+        errand()
+        return True
+
+
+class Stage:
+    """The node. `silicon` and `started` come from fixtures."""
+
+    def __init__(self, folder: Path, silicon: Silicon, started: Ward, **changes: Any) -> None:
+        (folder / "proc").mkdir()
+        self.silicon, self.started = silicon, started
+        self.mirror = Mirror(folder / "proc")
+        self.clock, self.told, self.list = Hand(), changes.pop("told", None) or Told(), PodList()
+        self.checkpoint = folder / "kubelet_internal_checkpoint"
+        self.folder = Folder(folder / "state")
+        (folder / "state").mkdir()
+        self.entries: list[dict[str, Any]] = []
+        self.has_begun = False
+        self.settings: Settings = changes.pop("settings", Settings())
+        self.mps: Any = changes.pop("mps", None)
+        self.errands: Any = changes.pop("errands", Soon())
+        self.marks: Any = changes.pop("marks", None)
+        self.deadline: float = changes.pop("deadline", 30.0)
+        self.tenancy = folder / "tenancy.json"
+        self.tenancy.write_text(tenancy_text(**changes.pop("tenancy", {})))
+        self.ahead = 0.0
+        """Of the right date."""
+        self.policy = policy(**changes)
+        self.watch = self.start()
+
+    def start(self) -> Watch:
+        """A new watch, as after a restart. The former session stays open: ending it waits a second for its listener."""
+        self.processes = LinuxProcesses(self.mirror.root)
+        self.figures = Figures(Registry())
+        self.driver = Watched(
+            lambda: Session.open(self.figures.observe_call), clock=self.clock, deadline_seconds=self.deadline)
+        worlds = Worlds(
+            driver=self.driver, processes=self.processes, pods=self.list, cluster=self.told, folder=self.folder,
+            clock=self.clock, tenants=TenancyFile(self.tenancy, NAMESPACE), mps=self.mps,
+            checkpoint=lambda: read_checkpoint(self.checkpoint), marks=self.marks,
+            wall=lambda: NOON + self.clock.now() + self.ahead,
+        )  # fmt: skip
+        setting = Setting(policy=self.policy, policy_digest="d1", node=NODE, settings=self.settings)
+        self.watch = Watch(
+            worlds=worlds, setting=setting, figures=self.figures, errands=self.errands, mps_errands=Soon(),
+        )  # fmt: skip
+        return self.watch
+
+    def arrive(self, number: int, name: str, **changes: Any) -> None:
+        """A pod comes to the node and is given nothing."""
+        self.list.known = (*self.list.known, pod(name, number, **changes))
+
+    def admit(self, number: int, name: str, gpu: int = 0, *, replicas: int = 1, **changes: Any) -> None:
+        """A pod comes to the node and is given replicas of a GPU."""
+        self.arrive(number, name, **changes)
+        self.allocate(number, SHARED, [f"{self.silicon.uuid(gpu)}::{number * 100 + one}" for one in range(replicas)])
+
+    def allocate(self, number: int, resource: str, ids: list[str]) -> None:
+        """Kubelet writes down what it gave to a pod's container."""
+        self.entries.append({
+            "PodUID": pod_uid(number), "ContainerName": "main", "ResourceName": resource, "DeviceIDs": {"-1": ids},
+        })  # fmt: skip
+        self.checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": self.entries, "RegisteredDevices": {}}}))
+
+    def begin(self, number: int | None, used_mib: int | None, code: str = OBEDIENT, *, gpu: int = 0, **where: Any) -> int:
+        """A real process of this pod's container (None: of none) begins to use a GPU; its pid."""
+        pid, container = self.started.pid(code), where.pop("container", number)
+        path = "/system.slice/some.service" if number is None else systemd_path(pod_uid(number), container_id(container))
+        self.mirror.show(pid, path)
+        self.mirror.fake(pid, "maps", MAPPED)
+        self.silicon.put(gpu, pid, used_mib, **where)
+        self.has_begun = used_mib is None or used_mib > CAP_MIB
+        return pid
+
+    def run(self, cycles: int = 1, seconds: float = 1.0) -> None:
+        """That many cycles, each after this time; one more for who has just begun: time counts between two looks."""
+        cycles, self.has_begun = cycles + self.has_begun, False
+        for _ in range(cycles):
+            self.clock.time += seconds
+            self.watch.cycle()
+
+    def metric(self, start: str) -> list[str]:
+        """The lines of the metrics that begin so, without the prefix."""
+        lines = self.figures.registry.text().splitlines()
+        return [line.removeprefix("gpushare_") for line in lines if line.startswith(f"gpushare_{start}")]
+
+
+def lives(pid: int) -> bool:
+    """Whether a process of ours still runs; a zombie does not."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def await_end(pid: int) -> None:
+    """Until the process has ended."""
+    wait_for(lambda: not lives(pid), f"the end of {pid}")
+
+
+@contextmanager
+def two_gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Silicon]:
+    """Two idle A100, loaded into this process's pynvml."""
+    monkeypatch.setenv("GPUSHARE_SILICON", "")  # so that what `load` sets is undone
+    made = Silicon.make(folder, ("a100-sxm4-40gb",) * 2)
+    made.load()
+    try:
+        yield made
+    finally:
+        made.heal()

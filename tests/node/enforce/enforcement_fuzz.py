@@ -1,0 +1,352 @@
+"""A node under siege: the whole watch over real processes, a driver that says anything, and an oracle that knows the truth.
+
+Pids are real ones, and pass from one owner to the next; owners move between cgroups, come and go in the API server's list, lose
+their GPU and get it back, also between judgement and signal. Lists are true, scrambled, or plausible lies about innocents.
+Nothing that the watch sends arrives: it is held against what the node is like at that very moment.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from gpushare_node.adapters.host.kubelet import Allocation, Checkpoint
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.tenancy import TenancyFile
+from gpushare_node.adapters.kube.cluster import Eviction, PodView
+from gpushare_node.adapters.nvml.driver import Survey, Versions
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.processes import GpuUse
+from gpushare_node.core.structs import replace
+from gpushare_node.enforce.enforcer import Setting, Watch, Worlds
+from gpushare_node.enforce.metrics import Figures
+from gpushare_node.guard.identity import Process
+from gpushare_node.guard.inputs import Settings
+from gpushare_node.guard.process_list import Device, Kind, Mps, Row
+from gpushare_node.reporting.metrics import Registry
+from tests.node.enforce.enforcement import (
+    CAP_MIB,
+    MAPPED,
+    NAMESPACE,
+    NODE,
+    NOON,
+    SHARED,
+    YOUNG,
+    Hand,
+    PodList,
+    Soon,
+    Told,
+    container_id,
+    pod,
+    pod_uid,
+    tenancy_text,
+)
+from tests.node.enforce.enforcement import policy as policy_of
+from tests.support.process_fixtures import Mirror, stat_line, systemd_path
+
+MIB = 1 << 20
+TOTAL = 163840 * MIB
+GPUS = tuple(f"GPU-{number:08d}-0000-0000-0000-000000000000" for number in range(8))
+TENANTS = range(1, 31)
+UNKNOWN = range(31, 36)
+SYSTEM = {41: {"namespace": "kube-system"}, 42: {"namespace": "gpu-operator"}, 43: {"namespace": NAMESPACE}}
+DEFIANT = 44
+"""A tenant that is over its cap for three quarters of the time, deaf to SIGTERM, and begins anew whenever it is killed."""
+
+HOST, KERNEL, SERVER = "host", "kernel", "server"
+PLACES: tuple[Any, ...] = (*TENANTS, *TENANTS, *TENANTS, *UNKNOWN, *SYSTEM, HOST, KERNEL, SERVER)
+USES = (0, 300, 500, 900, 1500, 2500, 4500)
+SETTINGS = Settings(exit_seconds=2, stuck_seconds=5, kills_per_minute=100_000, strikes=3)
+
+
+@dataclass(kw_only=True)
+class Being:
+    """Who has a pid now: `home` is the number of a pod's container, or one of HOST, KERNEL, SERVER."""
+
+    home: Any
+    start_time: int
+    uses: dict[str, int]
+    has_gpu: bool = True
+
+
+class Driver:
+    """What `Watched` is to the watch; lists are the siege's."""
+
+    def __init__(self, census: Callable[[], Mapping[str, Device]]) -> None:
+        self._census = census
+
+    def ask(self, name: str, _question: object) -> Any:
+        if name == "has_memory_limits":
+            return False
+        surveys = tuple(Survey(index=index, uuid=uuid, name="NVIDIA A100-SXM4-40GB") for index, uuid in enumerate(GPUS))
+        return Versions(driver="580.95.05", nvml="13.580.95.05", cuda=None), surveys
+
+    def ask_patiently(self, name: str, question: object, *, wait_seconds: float) -> Any:
+        return self.ask(name, question)
+
+    def census(self, _uuids: Iterable[str]) -> Mapping[str, Device]:
+        return self._census()
+
+    def unreliable(self) -> frozenset[str]:
+        return frozenset()
+
+    def refresh(self) -> None:
+        """Nothing is kept."""
+
+
+class Asked(Told):
+    """A cluster that says yes to every eviction, and whose pods stay."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: dict[str, str] = {}
+
+    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
+        """`asked` has a letter for each request: b while the pod's budget counts, f where it does not."""
+        self.asked[pod.uids[0]] = self.asked.get(pod.uids[0], "") + ("f" if is_forced else "b")
+        return Eviction.EVICTED
+
+    def is_in_vain(self, uid: str) -> bool:
+        """Whether it was asked for six times, of which three or more heeded the pod's budget before others did not.
+
+        A pod on two GPUs is asked for twice at once, so that its budget may be asked a fourth time.
+        """
+        return re.search("b{4,}f{2,}$|b{3}f{3,}$", self.asked.get(uid, "")) is not None
+
+
+@dataclass(kw_only=True)
+class Siege:
+    """`pids` are real processes that are nobody's else."""
+
+    folder: Path
+    pids: tuple[int, ...]
+    rng: Random
+    mode: str = "time-slicing"
+    admission: str = "none"
+    rows: int = 0
+    starts: int = 0
+    sent: dict[str, int] = field(default_factory=dict)
+    raw: int = 0
+    beings: dict[int, Being] = field(default_factory=dict)
+    shown: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    lying: set[str] = field(default_factory=set)
+    confirmed: frozenset[Process] = frozenset()
+    defied_at: float = 0.0
+    defied: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        (self.folder / "proc").mkdir()
+        (self.folder / "state").mkdir()
+        self.mirror = Mirror(self.folder / "proc")
+        self.given = {number: frozenset(self.rng.sample(GPUS, 2)) for number in (*TENANTS, *UNKNOWN, DEFIANT)}
+        numbers = (*TENANTS, *SYSTEM, DEFIANT)
+        self.all_pods = {number: pod(f"pod-{number}", number, **SYSTEM.get(number, {})) for number in numbers}
+        self.clock, self.list, self.told = Hand(), PodList(), Asked()
+        self.list.known = tuple(self.all_pods.values())
+        self.last_shown = {one.uids[0]: one for one in self.list.known}
+        for pid in self.pids[1:]:
+            self.born(pid)
+        self.defy()
+        self.processes = LinuxProcesses(self.mirror.root)
+        self._uses_gpu = self.processes.uses_gpu
+        self.processes.uses_gpu = self._meddle
+        tenancy = self.folder / "tenancy.json"
+        tenancy.write_text(tenancy_text(admission=self.admission))
+        worlds = Worlds(
+            driver=Driver(self.census), processes=self.processes, pods=self.list, cluster=self.told,
+            folder=Folder(self.folder / "state"), clock=self.clock, checkpoint=self.checkpoint,
+            mps=self if self.mode == "mps" else None, tenants=TenancyFile(tenancy, NAMESPACE),
+            wall=lambda: NOON + self.clock.now(),
+        )  # fmt: skip
+        policy = policy_of(
+            enforcement={"graceSeconds": 0, "mechanism": "watcher"}, mode=self.mode, profile=f"{self.mode}-01234567",
+            gpusPerNode=8, gpus=[{"indexes": list(range(8)), "mig": False, "instances": []}],
+        )  # fmt: skip
+        setting = Setting(policy=policy, policy_digest="d", node=NODE, settings=SETTINGS)
+        self.figures = Figures(Registry())
+        self.watch = Watch(worlds=worlds, setting=setting, figures=self.figures, errands=Soon(), mps_errands=Soon())
+
+    # The node.
+
+    def born(self, pid: int) -> None:
+        """The pid is somebody else's from now on."""
+        self.starts += 1
+        home = self.rng.choice(PLACES)
+        likely = (*sorted(self.given.get(home, ())), self.rng.choice(GPUS))
+        uses = {gpu: self.rng.choice(USES) for gpu in likely if self.rng.random() < 0.7}
+        self.beings[pid] = Being(home=home, start_time=self.starts, uses=uses)
+        name = "nvidia-cuda-mps-server" if home == SERVER else "python3"
+        flags = 0x00200000 if home == KERNEL else 0
+        self.mirror.show(pid, self.path(home))
+        self.mirror.fake(pid, "stat", stat_line(pid, start_time=self.starts, flags=flags))
+        self.mirror.fake(pid, "comm", f"{name[:15]}\n")
+        self.mirror.fake(pid, "maps", MAPPED)
+        self.mirror.open_nothing(pid)
+
+    def defy(self) -> None:
+        """The defiant tenant's process begins, with its first pid."""
+        pid = self.pids[0]
+        self.starts += 1
+        self.beings[pid] = Being(home=DEFIANT, start_time=self.starts, uses={})
+        self.mirror.show(pid, systemd_path(pod_uid(DEFIANT), container_id(DEFIANT)))
+        self.mirror.fake(pid, "stat", stat_line(pid, start_time=self.starts))
+        self.mirror.fake(pid, "comm", "python3\n")
+        self.mirror.fake(pid, "maps", MAPPED)
+        self.mirror.open_nothing(pid)
+        self.defied_at = self.clock.time
+
+    def path(self, home: Any) -> str:
+        if isinstance(home, str):
+            return "/" if home == KERNEL else "/system.slice/some.service"
+        path = systemd_path(pod_uid(home), container_id(home))
+        # Some make cgroups of their own and call them like a neighbour's.
+        return path + self.rng.choice(("", "", "/init.scope", systemd_path(pod_uid(2), container_id(2))))
+
+    def move(self, pid: int) -> None:
+        being = self.beings[pid]
+        if being.home != KERNEL:
+            being.home = self.rng.choice([place for place in PLACES if place not in (KERNEL, SERVER)])
+            self.mirror.show(pid, self.path(being.home))
+
+    def tend(self) -> None:
+        """Something happens to somebody."""
+        pid, event = self.rng.choice(self.pids[1:]), self.rng.randrange(100)
+        being = self.beings[pid]
+        if event < 60:
+            being.uses = {gpu: self.rng.choice(USES) for gpu in being.uses}
+        elif event < 75:
+            self.born(pid)
+        elif event < 85:
+            self.move(pid)
+        elif event < 90:
+            being.has_gpu = not being.has_gpu
+            self.mirror.fake(pid, "maps", MAPPED if being.has_gpu else "")
+        elif event < 97:
+            hidden = self.rng.sample(sorted(self.all_pods.keys() - {DEFIANT}), 3)
+            self.list.known = tuple(one for number, one in self.all_pods.items() if number not in hidden)
+        else:
+            self.list.known = tuple(self._renamed(number, one) for number, one in self.all_pods.items())
+
+    def _renamed(self, number: int, one: PodView) -> PodView:
+        """The pod with its container, or with the next run of it."""
+        is_restarted = number != DEFIANT and self.rng.random() < 0.1
+        return replace(one, containers={container_id(number + 500 if is_restarted else number): "main"}, started={
+            container_id(either): YOUNG for either in (number, number + 500)})  # fmt: skip
+
+    def checkpoint(self) -> Checkpoint:
+        ids = {number: tuple(f"{gpu}::{number}" for gpu in sorted(gpus)) for number, gpus in self.given.items()}
+        allocations = (
+            Allocation(pod_uid=pod_uid(number), container="main", resource=SHARED, ids=own) for number, own in ids.items())
+        return Checkpoint(registered={}, allocations=tuple(allocations))
+
+    def _meddle(self, pid: int) -> GpuUse:
+        """Between judgement and signal, things happen too."""
+        if self.rng.random() < 0.1 and pid != self.pids[0]:
+            self.born(pid) if self.rng.random() < 0.5 else self.move(pid)
+        return self._uses_gpu(pid)
+
+    # The driver.
+
+    def census(self) -> Mapping[str, Device]:
+        self.lying.clear()
+        self.shown = {gpu: self.list_of(gpu) for gpu in GPUS}
+        self.rows += sum(len(rows) for rows in self.shown.values())
+        return {gpu: Device(uuid=gpu, total_bytes=TOTAL, rows=rows) for gpu, rows in self.shown.items()}
+
+    def list_of(self, gpu: str) -> tuple[Row, ...]:
+        true = tuple(Row(pid=pid, used_bytes=being.uses[gpu] * MIB) for pid, being in self.beings.items() if gpu in being.uses)
+        rows = self._add_strangers(true)
+        event = self.rng.randrange(20)
+        if event == 0:
+            self.lying.add(gpu)
+            return (*rows, Row(pid=self.rng.choice((0, 1, 2, 1 << 23, 0xFFFFFFFF)), used_bytes=1184))
+        if event == 1:
+            self.lying.add(gpu)
+            return tuple(Row(pid=(row.used_bytes or 0) & 0xFFFFFFFF, used_bytes=row.pid) for row in rows)
+        if event == 2:
+            # Nobody can tell this from the truth, and the next list says something else.
+            liars = [row.used_bytes for row in rows]
+            self.rng.shuffle(liars)
+            return tuple(Row(pid=row.pid, used_bytes=used) for row, used in zip(rows, liars, strict=True))
+        if event == 3:
+            return tuple(Row(pid=row.pid, used_bytes=None) if self.rng.random() < 0.2 else row for row in rows)
+        return rows
+
+    def _add_strangers(self, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        """Ourselves, pids of nobody, and lists that overlap."""
+        nobody = (1 << 22) - self.rng.randrange(9)
+        strangers = (Row(pid=os.getpid(), used_bytes=900 * MIB), Row(pid=nobody, used_bytes=300 * MIB))
+        again = tuple(Row(pid=row.pid, used_bytes=row.used_bytes, kind=Kind.GRAPHICS) for row in rows[:3])
+        return (*rows, *self.rng.sample(strangers, self.rng.randrange(3)), *again)
+
+    # MPS, that ends every second client.
+
+    def state(self) -> Mps:
+        return Mps.REACHABLE
+
+    def limit_mib(self, _device: int | str) -> int | None:
+        return CAP_MIB
+
+    def terminate(self, victims: Iterable[Process]) -> frozenset[Process]:
+        chosen = frozenset(victims)
+        for victim in chosen:
+            being = self.beings[victim.pid]
+            if being.start_time == victim.start_time:
+                self.check(victim.pid, "terminate_client")
+        self.confirmed |= {victim for victim in chosen if self.rng.random() < 0.5}
+        return chosen & self.confirmed
+
+    # The oracle.
+
+    def take(self, held: int, number: int) -> None:
+        """In place of pidfd_send_signal: who would be hit, and whether it may be."""
+        fields = dict(line.split(":\t", 1) for line in Path(f"/proc/self/fdinfo/{held}").read_text().splitlines())
+        pid, name = int(fields["Pid"]), {15: "SIGTERM", 9: "SIGKILL"}[number]
+        self.check(pid, name)
+        if pid == self.pids[0]:
+            if number == 9:
+                self.defied.append(self.clock.time - self.defied_at)
+                self.defy()
+        elif self.rng.random() < (0.9 if number == 9 else 0.3):
+            self.born(pid)
+
+    def check(self, pid: int, name: str) -> None:
+        """The process is of a container of a pod as the API server last showed it, and over its cap on one of its own GPUs."""
+        being = self.beings[pid]
+        assert being.home in (*TENANTS, DEFIANT), f"{name} to {being}"
+        own = self.last_shown[pod_uid(being.home)]
+        assert container_id(being.home) in own.containers, f"{name} to an unknown container's"
+        caps = {gpu: CAP_MIB if gpu in self.given[being.home] else 0 for gpu in self.fenced(being.home) - self.lying}
+        assert any(self.used_mib(being.home, gpu) > cap for gpu, cap in caps.items()), f"{name} to {being}: not over"
+        if self.mode == "mps" and name == "SIGKILL":
+            confirmed = {(one.pid, one.start_time) for one in self.confirmed}
+            is_left = self.told.is_in_vain(pod_uid(being.home))
+            assert is_left or (pid, being.start_time) in confirmed, "a raw SIGKILL under MPS"
+            self.raw += (pid, being.start_time) not in confirmed
+        self.sent[name] = self.sent.get(name, 0) + 1
+
+    def fenced(self, home: int) -> frozenset[str]:
+        """The GPUs on which the container has a cap: where admission refuses strays, one of nothing on those of others."""
+        return frozenset(GPUS) if self.admission == "deny" else self.given[home]
+
+    def used_mib(self, home: int, gpu: str) -> float:
+        """What the container uses there, if the list is taken at its word."""
+        uses: dict[int, int] = {}
+        for row in self.shown[gpu]:
+            if row.pid in self.homes and self.homes[row.pid] == home:
+                uses[row.pid] = max(uses.get(row.pid, 0), row.used_bytes or 0)
+        return sum(uses.values()) / MIB
+
+    def cycle(self) -> None:
+        """Life goes on, and the watch looks."""
+        for _ in range(self.rng.randrange(8)):
+            self.tend()
+        is_over = self.clock.time % 8 < 6
+        self.beings[self.pids[0]].uses = {min(self.given[DEFIANT]): 9000 if is_over else 300}
+        self.homes = {pid: being.home for pid, being in self.beings.items()}
+        self.clock.time += 1
+        self.last_shown.update((one.uids[0], one) for one in self.list.known)
+        self.watch.cycle()

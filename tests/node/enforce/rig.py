@@ -1,0 +1,88 @@
+"""A stage with upkeep and loop, and the part of the API server that upkeep asks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, ClusterError, NodeView
+from gpushare_node.enforce.loop import Loop
+from gpushare_node.enforce.node_monitor import Upkeep
+from gpushare_node.gpus.view import see
+from gpushare_node.partition.plan import PartitionPlan
+from gpushare_node.reporting.reasons import Reason
+from tests.node.enforce.enforcement import Stage, Told
+from tests.support.fake_nvml import Silicon
+from tests.support.process_fixtures import Ward
+
+LABELS = {POOL_LABEL: "pool", PLUGIN_LABEL: "time-slicing-01234567-a"}
+
+
+VIEW = NodeView(
+    name="node-1", uid="u", resource_version="1", labels=LABELS, annotations={}, taints=(), allocatable={},
+    is_unschedulable=False,
+)  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class Api(Told):
+    """The part of the API server that upkeep asks."""
+
+    view: NodeView = VIEW
+    is_selected: bool = True
+    is_down: bool = False
+    said: list[tuple[Reason, str]] = field(default_factory=list)
+    applied: list[Mapping[str, str]] = field(default_factory=list)
+    deleted: int = 0
+
+    def node(self) -> NodeView:
+        self._answer()
+        return self.view
+
+    def selects(self, _node: NodeView) -> bool:
+        return self.is_selected
+
+    def apply_labels(self, labels: Mapping[str, str]) -> None:
+        self._answer()
+        self.applied.append(labels)
+
+    def set_condition(self, reason: Reason, message: str) -> None:
+        self._answer()
+        self.said.append((reason, message))
+
+    def delete_own_pod(self) -> None:
+        self._answer()
+        self.deleted += 1
+
+    def evict(self, pod: Any, *, is_forced: bool = False) -> Any:
+        self._answer()
+        return super().evict(pod, is_forced=is_forced)
+
+    def _answer(self) -> None:
+        if self.is_down:
+            raise ClusterError("GET node", None, "gone")
+
+
+class Rig:
+    """A stage with upkeep and loop."""
+
+    def __init__(self, folder: Path, two: Silicon, started: Ward, **changes: Any) -> None:
+        self.stage = Stage(folder, two, started, **changes)
+        self.api = Api()
+        self.stage.told = self.api
+        self.start()
+
+    def start(self) -> None:
+        watch = self.stage.start()
+        self.upkeep = Upkeep(
+            watch=watch, cluster=self.api, labels=LABELS, plan=self.plan, boot_id="b1")
+        clock = self.stage.clock
+        self.loop = Loop(watch=watch, upkeep=self.upkeep, clock=clock, pause=clock.sleep, spread=lambda: 1.0)
+
+    def plan(self, surveys: Any) -> PartitionPlan:
+        return see(surveys, self.stage.policy, allocated=frozenset(), pending_modes={}).plan
+
+    def run(self, cycles: int) -> None:
+        for _ in range(cycles):
+            self.stage.clock.time += 1
+            self.loop.step()

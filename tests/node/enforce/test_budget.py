@@ -1,0 +1,50 @@
+"""A full node costs in proportion to its processes. `make bench` has the figures; this only stops a blow-up."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.node.enforce.enforcement import Stage, container_id, pod_uid
+from tests.support.costs import grows_in_line
+from tests.support.fake_nvml import Silicon
+from tests.support.process_fixtures import Ward, stat_line, systemd_path
+
+GPUS, EACH = 8, 500
+PID = 1_000_000
+NO_INSTANCE = 0xFFFFFFFF
+
+
+@pytest.mark.slow
+def test_72_a_cycle_over_500_processes_on_each_of_8_gpus_costs_in_proportion(
+    tmp_path: Path, silicon: Silicon, started: Ward
+) -> None:
+    gpus = [{"indexes": list(range(GPUS)), "mig": False, "instances": []}]
+    stage = Stage(tmp_path, silicon, started, gpusPerNode=GPUS, gpus=gpus)
+    for number in range(GPUS * EACH):
+        stage.mirror.show(PID + number, systemd_path(pod_uid(number % 80), container_id(number % 80)))
+        stage.mirror.fake(PID + number, "stat", stat_line(PID + number))
+    for pod in range(80):
+        stage.admit(pod, f"pod-{pod}", pod % GPUS)
+    uses = itertools.count(40)
+
+    def job(each: int) -> Callable[[], None]:
+        def cycle() -> None:
+            show(silicon, next(uses), each)
+            stage.run()
+
+        return cycle
+
+    assert grows_in_line(job, EACH)
+    job(EACH)()
+    assert len(stage.metric("container_gpu_memory_used_bytes{")) == 80
+
+
+def show(silicon: Silicon, used_mib: int, each: int) -> None:
+    """Every process uses so much now: what has not changed since the last look would cost less."""
+    for gpu in range(GPUS):
+        silicon.clear(gpu)
+        silicon.unattributed(gpu, used_mib)
+        mine = range(PID + gpu, PID + GPUS * each, GPUS)
+        silicon.put_raw(gpu, [(pid, used_mib << 20, NO_INSTANCE, NO_INSTANCE) for pid in mine])

@@ -1,0 +1,160 @@
+"""The date jumps by a year, forward or back, while something is waited for or exempt: nothing ends early or late."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.kube import slots
+from gpushare_node.core.policy import OnBusy
+from gpushare_node.reporting.reasons import Reason
+from tests.node.enforce.enforcement import NOON, OLD, Stage, await_end, container_id, lives
+from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig, rollout, take_turn
+from tests.support.fake_api.server import ApiServer
+from tests.support.fake_nvml import Silicon
+from tests.support.process_fixtures import Ward
+
+DAY = 86400
+YEAR = 365.0 * DAY
+WANTED = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.WAIT, drain_timeout_seconds=900)
+Jump = Callable[[float], None]
+
+
+@pytest.fixture
+def node(tmp_path: Path, api: ApiServer) -> LoopNode:
+    made = LoopNode(tmp_path, api)
+    assert made.run(mig(SEVEN)).reason is Reason.READY
+    return made
+
+
+@pytest.fixture
+def jump(monkeypatch: pytest.MonkeyPatch) -> Jump:
+    """Puts the date forward or back."""
+
+    def put(seconds: float) -> None:
+        date = time.gmtime(1_800_000_000 + seconds)
+        monkeypatch.setattr(time, "time", lambda: 1_800_000_000 + seconds)
+        monkeypatch.setattr(slots, "now_text", lambda: time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", date))
+
+    return put
+
+
+def waiting_for_a_turn(node: LoopNode) -> tuple[float, float]:
+    """The node that holds it died; its Lease expires after fifteen minutes."""
+    take_turn(node, "n2")
+    return 880, 960
+
+
+def draining(node: LoopNode) -> tuple[float, float]:
+    """A tenant that ends after twenty minutes, while the node gives way and then drains."""
+    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    return 1200, 1260
+
+
+def backing_off(node: LoopNode) -> tuple[float, float]:
+    """Three attempts have failed: the next comes five minutes later, when the run looks again."""
+    for _ in range(3):
+        node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999, times=1)
+        assert node.run(WANTED).reason is Reason.ROLLED_BACK
+    return 300, 600
+
+
+@pytest.mark.parametrize("seconds", [YEAR, -YEAR], ids=["forward", "back"])
+@pytest.mark.parametrize("stage", [waiting_for_a_turn, draining, backing_off], ids=lambda one: one.__name__)
+def test_106_no_wait_is_timed_by_the_date(node: LoopNode, jump: Jump, stage: Callable[[LoopNode], tuple[float, float]],
+                                          seconds: float) -> None:  # fmt: skip
+    jump(0)
+    earliest, latest = stage(node)
+    start = node.clock.now()
+
+    def pass_by(now: float) -> None:
+        if now - start > 100:
+            jump(seconds)
+        if now - start > 1200 and node.entries:
+            node.entries.clear()
+            node.publish()
+
+    node.on_tick = pass_by
+    assert node.run(WANTED, hold=True).reason is Reason.READY
+    assert earliest <= node.clock.now() - start <= latest
+    assert (node.gpus.stands(0), node.taints(), node.holds_turn()) == (set(TWO), set(), False)
+
+
+@pytest.mark.parametrize("notice", [None, DAY], ids=["for its life", "for a day"])
+@pytest.mark.parametrize("seconds", [YEAR, -YEAR], ids=["forward", "back"])
+def test_107_a_date_that_is_put_right_within_minutes_ends_no_exemption(
+    tmp_path: Path, two: Silicon, started: Ward, seconds: float, notice: int | None
+) -> None:
+    stage = Stage(tmp_path, two, started, enforcement={"noticeSeconds": notice})
+    stage.admit(1, "early", started={container_id(1): OLD})
+    pid = stage.begin(1, 5000)
+    stage.run(10)
+    stage.ahead = seconds
+    stage.run(60)
+    stage.ahead = 0.0
+    stage.run(60)
+    assert lives(pid)
+
+
+def test_107_a_date_that_stays_is_believed(tmp_path: Path, two: Silicon, started: Ward) -> None:
+    stage = Stage(tmp_path, two, started, enforcement={"noticeSeconds": DAY})
+    stage.admit(1, "early", started={container_id(1): OLD})
+    pid = stage.begin(1, 5000)
+    stage.run(10)
+    stage.ahead = YEAR
+    stage.run(700)
+    await_end(pid)
+
+
+def test_113_who_ran_before_a_clock_that_is_behind_at_the_first_cap_is_exempt_and_nobody_else(
+    tmp_path: Path, two: Silicon, started: Ward
+) -> None:
+    stage = Stage(tmp_path, two, started)
+    stage.ahead = -YEAR
+    stage.start()
+    stage.admit(1, "early", started={container_id(1): NOON})
+    stage.admit(2, "late", started={container_id(2): NOON + 1001 - YEAR})
+    early, late = stage.begin(1, 5000), stage.begin(2, 5000)
+    stage.run(10)
+    await_end(late)
+    stage.ahead = 0.0
+    stage.admit(3, "later")
+    later = stage.begin(3, 5000)
+    stage.run(700)
+    await_end(later)
+    assert lives(early)
+
+
+@pytest.mark.parametrize("is_rebooted", [True, False], ids=["at a boot", "while it runs"])
+def test_113_a_clock_that_falls_behind_a_cap_exempts_nobody(
+    tmp_path: Path, two: Silicon, started: Ward, *, is_rebooted: bool
+) -> None:
+    """Dead batteries: the date is that of long ago until the network has told it."""
+    stage = Stage(tmp_path, two, started)
+    stage.run(5)
+    stage.ahead = -YEAR
+    if is_rebooted:
+        stage.start()
+    stage.admit(1, "new", started={container_id(1): NOON + stage.clock.now() - YEAR})
+    new = stage.begin(1, 5000)
+    stage.run(10)
+    await_end(new)
+
+
+def test_113_a_notice_that_was_given_by_a_clock_that_was_ahead_is_no_longer_than_any(
+    tmp_path: Path, two: Silicon, started: Ward
+) -> None:
+    stage = Stage(tmp_path, two, started, enforcement={"noticeSeconds": DAY})
+    stage.ahead = YEAR
+    stage.start()
+    stage.admit(1, "early", started={container_id(1): OLD})
+    pid = stage.begin(1, 5000)
+    stage.run(10)
+    stage.ahead = 0.0
+    stage.start()
+    stage.run(10)
+    assert lives(pid)
+    stage.clock.time += DAY
+    stage.run(20)
+    await_end(pid)

@@ -1,0 +1,245 @@
+"""What a container may use: allocations, pods and the pool's shares become caps, and nobody's is lowered while it runs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpushare_node.adapters.host.kubelet import Allocation
+from gpushare_node.adapters.host.state_dir import KeptCap, KeptContainer
+from gpushare_node.adapters.nvml.driver import ComputeInstance, GpuInstance, MigSurvey, Survey
+from gpushare_node.core import tenancy
+from gpushare_node.enforce.grants import Granted, by_container, grant, profiles, terms
+from gpushare_node.enforce.wall_clock import Dates
+from gpushare_node.guard.identity import ContainerId, Owner
+from gpushare_node.guard.inputs import Action, Cap
+from gpushare_node.partition.state import Fault, FaultKind, Placement, Profile
+from tests.node.enforce.enforcement import (
+    SHARED,
+    Hand,
+    Stage,
+    await_end,
+    container_id,
+    lives,
+    pod,
+    pod_uid,
+    policy,
+    tenancy_text,
+)
+from tests.support.fake_nvml import Silicon
+from tests.support.process_fixtures import Ward, systemd_path
+
+MIB = 1 << 20
+WHOLE = {"GPU-a": None, "GPU-b": None}
+TENANCY = tenancy.read(tenancy_text())
+NOW = 1.5e9
+FIRST = {SHARED: int(NOW)}
+DATES = Dates(clock=Hand(), wall=lambda: NOW)
+
+
+def granted(
+    *ids: str, kept: dict[str, KeptContainer] | None = None, resource: str = SHARED, profile: Any = WHOLE,
+    pod_changes: dict[str, Any] | None = None, **changes: Any
+) -> Granted:  # fmt: skip
+    """The grants of one pod's container that holds these ids."""
+    allocations = by_container([Allocation(pod_uid=pod_uid(1), container="main", resource=resource, ids=ids)])
+    now = terms(policy(**changes), TENANCY, profile, FIRST, DATES)
+    return grant([pod("one", 1, **pod_changes or {})], allocations, now, kept or {})
+
+
+def cap(found: Granted, device: str = "GPU-a") -> Cap | None:
+    return found.grants[ContainerId(pod_uid=pod_uid(1), container=container_id(1))].caps.get(device)
+
+
+def kept(cap_mib: int | None, tolerance_mib: int = 0, *, number: int = 1) -> dict[str, KeptContainer]:
+    """What is remembered of the container of this number, in the first pod."""
+    size = None if cap_mib is None else cap_mib * MIB
+    own = KeptCap(device="GPU-a", cap_bytes=size, tolerance_bytes=tolerance_mib * MIB)
+    return {container_id(number): KeptContainer(pod_uid=pod_uid(1), name="main", caps=(own,))}
+
+
+def test_75_two_replicas_of_one_gpu_are_two_slices_and_two_tolerances() -> None:
+    found = granted("GPU-a::3", "GPU-a::7", share={"toleranceMiB": 10})
+    assert cap(found) == Cap(bytes=8192 * MIB, tolerance_bytes=20 * MIB, action=Action.KILL, grace_seconds=2)
+
+
+def test_59_replicas_of_two_gpus_are_a_cap_on_each() -> None:
+    found = granted("GPU-a::3", "GPU-b::7")
+    assert [cap(found, device).bytes for device in WHOLE] == [4096 * MIB, 4096 * MIB]
+
+
+def test_a_share_without_a_cap_gives_none_and_is_remembered_as_none() -> None:
+    found = granted("GPU-a::3", share={"capMiB": None})
+    assert cap(found) is None
+    assert found.kept == kept(None)
+    assert found.doubts == ()
+
+
+@pytest.mark.parametrize(("former", "now"), [(6000, 6000), (3000, 4096)])
+def test_a_container_keeps_the_cap_of_its_start_unless_it_is_raised(former: int, now: int) -> None:
+    found = cap(granted("GPU-a::3", kept=kept(former)))
+    assert found is not None
+    assert found.bytes == now * MIB
+
+
+def test_of_two_caps_the_one_that_allows_more_with_its_tolerance_holds() -> None:
+    found = cap(granted("GPU-a::3", kept=kept(4000, 200)))
+    assert found is not None
+    assert found.limit_bytes == 4200 * MIB
+
+
+def test_a_cap_that_is_taken_away_is_gone_at_once() -> None:
+    assert cap(granted("GPU-a::3", kept=kept(3000), share={"capMiB": None})) is None
+
+
+@pytest.mark.parametrize(
+    ("resource", "profile"), [("nvidia.com/gpu", WHOLE), (SHARED, {"GPU-b": None}), (SHARED, {"GPU-a": "1g.5gb"})]
+)
+def test_what_is_not_known_gives_no_cap_and_is_said_but_a_kept_cap_stays(resource: str, profile: dict[str, str | None]) -> None:
+    found = granted("GPU-a::3", resource=resource, profile=profile)
+    assert cap(found) is None
+    assert found.kept == {}
+    assert found.doubts[0].startswith("team/one, container main: ")
+    held = granted("GPU-a::3", resource=resource, profile=profile, kept=kept(3000))
+    assert cap(held) == Cap(bytes=3000 * MIB, grace_seconds=2)
+    assert held.kept == kept(3000)
+    assert held.doubts == ()
+
+
+def test_a_container_that_was_given_nothing_has_a_grant_of_no_device() -> None:
+    found = grant([pod("one", 1)], {}, terms(policy(), TENANCY, WHOLE, FIRST, DATES), {})
+    assert [(one.devices, one.caps) for one in found.grants.values()] == [(frozenset(), {})]
+
+
+def test_what_is_remembered_of_containers_that_are_gone_is_forgotten() -> None:
+    assert grant([], {}, terms(policy(), TENANCY, WHOLE, FIRST, DATES), kept(3000)).kept == {}
+
+
+def test_containers_of_pods_that_have_ended_have_no_grant() -> None:
+    assert granted("GPU-a::3", pod_changes={"phase": "Succeeded", "started": {}}).grants == {}
+
+
+def test_55_a_container_that_still_runs_in_a_pod_that_has_failed_keeps_its_cap() -> None:
+    """A pod over its deadline, or evicted for want of disk, has failed at once and ends in its own time."""
+    running = {"phase": "Failed", "started": {container_id(1): 1000.0}}
+    assert cap(granted("GPU-a::3", pod_changes=running)) is not None
+
+
+def test_55_a_pod_that_is_ending_has_the_cap_of_any_other() -> None:
+    assert cap(granted("GPU-a::3", pod_changes={"is_terminating": True})) == cap(granted("GPU-a::3"))
+
+
+def test_54_a_static_pod_is_granted_under_the_uid_that_cgroups_know() -> None:
+    mirror = "0123456789abcdef0123456789abcdef"
+    found = granted("GPU-a::3", pod_changes={"uids": (pod_uid(1), mirror)})
+    assert {container.pod_uid for container in found.grants} == {pod_uid(1), mirror}
+
+
+def survey(**changes: Any) -> Survey:
+    instances = tuple(
+        GpuInstance(gi_id=gi, profile_id=19, start=gi, size=1, compute=tuple(
+            ComputeInstance(ci_id=ci, is_whole=count == 1, uuid=f"MIG-{gi}-{ci}") for ci in range(count)))
+        for gi, count in ((1, 1), (2, 2))
+    )  # fmt: skip
+    names = (Profile(id=19, name=changes.pop("name", "1g.5gb"), placements=(Placement(start=0, size=1),)),)
+    fields: dict[str, Any] = {"mig": MigSurvey(current=True, pending=True, instances=instances, profiles=names)}
+    return Survey(index=0, uuid="GPU-a", name="A100", **fields | changes)
+
+
+def test_60_a_mig_device_is_known_by_its_profile_and_a_split_one_is_nobodys() -> None:
+    assert profiles([survey()], policy()) == {"MIG-1-0": "1g.5gb"}
+
+
+def test_a_driver_without_names_is_understood_through_the_policys_ids() -> None:
+    gpus = [{"indexes": [0, 1], "mig": True, "instances": [{"profile": "1g.5gb", "profileId": 19, "start": 0, "size": 1}]}]
+    assert profiles([survey(name=None)], policy(mode="mig", gpus=gpus)) == {"MIG-1-0": "1g.5gb"}
+    assert profiles([survey(name=None)], policy()) == {}
+
+
+def test_without_mig_the_gpu_is_the_device_and_one_with_a_fault_is_none() -> None:
+    assert profiles([survey(mig=None)], policy()) == {"GPU-a": None}
+    assert profiles([survey(fault=Fault(kind=FaultKind.LOST, detail="gone"))], policy()) == {}
+
+
+def test_a_lower_cap_holds_for_containers_that_start_later_also_after_a_restart(
+    tmp_path: Path, two: Silicon, started: Ward
+) -> None:
+    stage = Stage(tmp_path, two, started)
+    stage.admit(1, "early")
+    early = stage.begin(1, 4000)
+    stage.run(2)
+    stage.policy = policy(share={"capMiB": 2048})
+    stage.start()
+    stage.admit(2, "late")
+    late = stage.begin(2, 4000)
+    stage.run(10)
+    await_end(late)
+    assert lives(early)
+
+
+def test_caps_that_cannot_be_written_hold_all_the_same(tmp_path: Path, two: Silicon, started: Ward) -> None:
+    stage = Stage(tmp_path, two, started)
+    (tmp_path / "state").rmdir()
+    (tmp_path / "state").write_text("no folder")
+    stage.admit(1, "greedy")
+    pid = stage.begin(1, 5000)
+    stage.run(6)
+    await_end(pid)
+
+
+def test_a_checkpoint_that_cannot_be_read_changes_nothing_for_those_who_are_known(
+    tmp_path: Path, two: Silicon, started: Ward
+) -> None:
+    stage = Stage(tmp_path, two, started)
+    stage.admit(1, "known")
+    stage.run(1)
+    stage.checkpoint.write_text(json.dumps({"Data": 3}))
+    known = stage.begin(1, 5000)
+    stage.run(30)
+    await_end(known)
+
+
+def test_54_a_static_pods_process_is_found_under_the_hash_of_its_file(tmp_path: Path, two: Silicon, started: Ward) -> None:
+    stage = Stage(tmp_path, two, started)
+    hashed = "0123456789abcdef0123456789abcdef"
+    stage.admit(1, "static", uids=(pod_uid(1), hashed))
+    pid = stage.begin(1, 5000)
+    stage.mirror.show(pid, systemd_path(hashed, container_id(1)))
+    stage.run(6)
+    await_end(pid)
+
+
+def test_60_a_container_is_held_to_its_cap_on_its_mig_instance_and_the_other_instance_is_not_its_business(
+    tmp_path: Path, two: Silicon, started: Ward
+) -> None:
+    for _ in range(2):
+        two.set_mode(0, current=True)
+    first, second = two.add_instance(0, 14, 0), two.add_instance(0, 14, 2)
+    resource = "nvidia.com/mig-2g.10gb.shared"
+    gpus = [
+        {"indexes": [0], "mig": True, "instances": [
+            {"profile": "2g.10gb", "profileId": 14, "start": start, "size": 2} for start in (0, 2)]},
+        {"indexes": [1], "mig": False, "instances": []},
+    ]  # fmt: skip
+    stage = Stage(
+        tmp_path, two, started, mode="mig", profile="mig-01234567", gpus=gpus,
+        share={"resource": resource, "profile": "2g.10gb", "replicas": 2, "memoryMiB": 9856},
+    )  # fmt: skip
+    for number, instance in ((1, first), (2, second)):
+        stage.list.known = (*stage.list.known, pod(f"on-{number}", number))
+        stage.allocate(number, resource, [f"{two.mig_uuid(0, instance)}::0"])
+    greedy, modest = stage.begin(1, 5000, gi=first), stage.begin(2, 4000, gi=second)
+    stage.run(6)
+    await_end(greedy)
+    stage.run(10)
+    assert lives(modest)
+    assert stage.told.reasons("on-2") == []
+
+
+def test_a_containers_owner_is_its_pods_controller_and_without_one_the_pod_itself() -> None:
+    pods = (pod("replica", 1, owner="controller"), pod("bare", 2, namespace="other"))
+    granted = grant(pods, {}, terms(policy(), TENANCY, {}, FIRST, DATES), {})
+    assert {one.owner for one in granted.grants.values()} == {
+        Owner(namespace="team", uid="controller"), Owner(namespace="other", uid=pod_uid(2))
+    }  # fmt: skip

@@ -1,0 +1,249 @@
+"""From the driver's list to the signal, with real processes: who goes over its cap is ended, and nobody else."""
+
+import json
+import logging
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.procs.processes import Sent
+from gpushare_node.guard.inputs import Settings
+from tests.node.enforce.enforcement import MAPPED, Stage, await_end, container_id, lives, pod_uid
+from tests.support.fake_nvml import Silicon
+from tests.support.process_fixtures import CHANGING, DEAF, GRACEFUL, NAMED, OBEDIENT, Ward, said, systemd_path, tell
+from tests.support.waiting import wait_for
+
+
+def test_36_who_is_over_its_cap_is_warned_then_asked_to_end_and_the_events_say_it_all(stage: Stage) -> None:
+    stage.admit(1, "greedy")
+    pid = stage.begin(1, 5000, GRACEFUL)
+    stage.run(3)
+    assert stage.told.reasons("greedy") == ["GPUMemoryOverCap"]
+    for part in ("5000 MiB of the 4096 MiB", "for 3 s", "SIGTERM", "in 2 s"):
+        assert part in stage.told.events[0].message
+    stage.run(2)
+    await_end(pid)
+    stage.run(2)
+    assert stage.told.reasons("greedy") == ["GPUMemoryOverCap", "GPUProcessKilled"]
+    assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="exited_term"} 1']
+
+
+def test_37_who_ignores_sigterm_is_killed_after_its_time(stage: Stage) -> None:
+    stage.admit(1, "deaf")
+    pid = stage.begin(1, 5000, DEAF)
+    stage.run(9)
+    assert lives(pid)
+    stage.run(1)
+    await_end(pid)
+    stage.run(1)
+    assert stage.metric("kills_total{") == ['kills_total{signal="SIGKILL",outcome="exited_kill"} 1']
+    assert stage.told.reasons("deaf") == ["GPUMemoryOverCap", "GPUProcessKilled", "GPUProcessKilled"]
+
+
+def test_38_who_frees_memory_after_sigterm_is_not_killed(stage: Stage) -> None:
+    stage.admit(1, "sorry")
+    pid = stage.begin(1, 5000, DEAF)
+    stage.run(5)
+    stage.silicon.put(0, pid, 1000)
+    stage.run(20)
+    assert lives(pid)
+    assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="spared"} 1']
+
+
+def test_34_of_two_processes_that_are_over_together_the_larger_one_goes(stage: Stage) -> None:
+    stage.admit(1, "pair")
+    small, large = stage.begin(1, 2000), stage.begin(1, 3000)
+    stage.run(6)
+    await_end(large)
+    stage.run(5)
+    assert lives(small)
+
+
+def test_35_a_container_that_keeps_forking_is_ended_as_a_whole_with_those_that_have_no_gpu(stage: Stage) -> None:
+    stage.admit(1, "storm")
+    parent = stage.begin(1, 0, OBEDIENT)
+    stage.silicon.take(0, parent)
+    for _ in range(3):
+        pid = stage.begin(1, 5000)
+        stage.run(5)
+        await_end(pid)
+        stage.run(2)
+    assert lives(parent)
+    stage.begin(1, 5000)
+    stage.run(5)
+    await_end(parent)
+
+
+def test_who_owes_is_looked_at_in_each_cycle_and_is_nobody_elses_debtor(stage: Stage) -> None:
+    """Others are looked at in one cycle of sixty: a pid that passes to somebody else must not take its debt along."""
+    for number, name in ((1, "over"), (2, "calm"), (3, "heir")):
+        stage.admit(number, name)
+    pid, calm = stage.begin(1, 5000), stage.begin(2, 100)
+    stage.run(1)
+    looked: list[int] = []
+    look = stage.processes.look
+
+    def note(pids: Collection[int]) -> object:
+        looked.extend(pids)
+        return look(pids)
+
+    stage.processes.look = note
+    stage.run(2)
+    assert looked.count(pid) == 2
+    assert looked.count(calm) <= 1
+    stage.mirror.show(pid, systemd_path(pod_uid(3), container_id(3)))
+    stage.run(2)
+    assert lives(pid)
+    assert stage.metric("kills_total{") == []
+
+
+def test_39_a_process_that_became_somebody_elses_before_the_signal_gets_none(stage: Stage) -> None:
+    stage.admit(1, "gone")
+    stage.admit(2, "heir")
+    pid = stage.begin(1, 5000)
+    stage.run(4)
+    look = stage.processes.look
+
+    def stale(pids: object) -> object:
+        """/proc as it was when the list was read; between that and the signal the pid passes to another container."""
+        seen = look(pids)
+        stage.mirror.show(pid, systemd_path(pod_uid(2), container_id(2)))
+        return seen
+
+    stage.processes.look = stale
+    stage.run(1)
+    assert lives(pid)
+    assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="reused"} 1']
+
+
+def test_40_exec_does_not_shed_an_offence(stage: Stage) -> None:
+    stage.admit(1, "other")
+    process = stage.started.start(CHANGING)
+    assert said(process) == "ready"
+    stage.mirror.show(process.pid, systemd_path(pod_uid(1), container_id(1)))
+    stage.mirror.fake(process.pid, "maps", MAPPED)
+    stage.silicon.put(0, process.pid, 5000)
+    stage.run(5)
+    tell(process, "now")
+    wait_for(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
+    stage.run(1)
+    await_end(process.pid)
+
+
+def test_41_a_victim_that_nobody_reaps_counts_as_gone(stage: Stage) -> None:
+    stage.admit(1, "zombie")
+    pid = stage.begin(1, 5000)
+    stage.run(5)
+    await_end(pid)
+    assert Path(f"/proc/{pid}").exists()
+    stage.run(2)
+    assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="exited_term"} 1']
+    assert not stage.watch.has_victims
+
+
+def test_42_a_victim_that_does_not_die_is_told_once_and_keeps_others_waiting_for_two_signals(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr(stage.processes, "send", lambda _, signal: sent.append(signal.value) or Sent.SENT)
+    stage.admit(1, "stuck")
+    stage.admit(2, "next")
+    stage.begin(1, 6000)
+    stage.begin(2, 5000)
+    stage.run(39)
+    assert "GPUProcessKilled" not in stage.told.reasons("next")
+    stage.run(60)
+    assert sent.count("SIGKILL") >= 4
+    assert stage.metric("stuck_processes ") == ["stuck_processes 2"]
+    assert stage.told.reasons("stuck").count("GPUProcessKilled") == 2
+    assert stage.told.reasons("stuck").count("GPUProcessKillFailed") == 1
+    assert any("D state" in event.message for event in stage.told.events)
+    assert "GPUProcessKilled" in stage.told.reasons("next")
+
+
+def test_43_a_refused_signal_is_told_and_not_tried_again_for_a_while(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(stage.processes, "send", lambda seen, signal: asked.append((seen.pid, signal)) or Sent.REFUSED)
+    stage.admit(1, "untouchable")
+    pid = stage.begin(1, 5000)
+    stage.run(30)
+    assert [one for one, _ in asked] == [pid]
+    assert stage.told.reasons("untouchable")[:2] == ["GPUMemoryOverCap", "GPUProcessKillFailed"]
+    assert "capability KILL" in stage.told.events[1].message
+    assert stage.metric('kills_suppressed_total{reason="no-permission"}')
+
+
+def test_47_a_process_without_a_gpu_in_its_memory_is_not_signalled_whatever_the_list_says(stage: Stage) -> None:
+    stage.admit(1, "innocent")
+    pid = stage.begin(1, 5000)
+    stage.mirror.fake(pid, "maps", "7f0000000000-7f0000001000 r--p 00000000 08:01 1 /usr/lib/libc.so.6\n")
+    stage.run(60)
+    assert lives(pid)
+    assert stage.metric('kills_suppressed_total{reason="no-gpu"}')
+
+
+@pytest.mark.parametrize("action", ["kill", "evict"])
+def test_66_a_dry_run_says_everything_and_does_nothing(tmp_path: Path, two: Silicon, started: Ward, action: str) -> None:
+    stage = Stage(tmp_path, two, started, settings=Settings(dry_run=True), enforcement={"action": action})
+    stage.admit(1, "greedy")
+    pid = stage.begin(1, 5000)
+    stage.run(30)
+    assert lives(pid)
+    assert stage.told.evicted == []
+    assert len(stage.told.events) >= 2
+    assert all(event.message.startswith("Dry run: ") for event in stage.told.events)
+
+
+def test_68_an_agent_that_starts_anew_in_the_grace_counts_anew_and_kills_once(stage: Stage) -> None:
+    stage.admit(1, "deaf")
+    pid = stage.begin(1, 5000, DEAF)
+    stage.run(6)
+    stage.watch.close()
+    stage.start()
+    stage.run(10)
+    assert lives(pid)
+    stage.run(1)
+    await_end(pid)
+    stage.run(2)
+    assert stage.metric("kills_total{") == ['kills_total{signal="SIGKILL",outcome="exited_kill"} 1']
+
+
+def test_74_a_name_with_line_feeds_and_quotes_stays_inside_its_line_of_the_log(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "gpushare.enforce")
+    stage.admit(1, "forger")
+    pid = stage.started.pid(NAMED, b'\n{"a":"b\\\x1b[2J'.hex())
+    stage.mirror.show(pid, systemd_path(pod_uid(1), container_id(1)))
+    stage.mirror.fake(pid, "maps", MAPPED)
+    stage.silicon.put(0, pid, 5000)
+    stage.run(6)
+    lines = [record.getMessage() for record in caplog.records if record.name == "gpushare.enforce"]
+    assert lines
+    for text in lines:
+        assert "\n" not in text
+        assert "\x1b" not in text
+        assert json.loads(text)["event"] in ("kill", "GPUMemoryOverCap", "GPUProcessKilled")
+
+
+def test_the_record_of_a_kill_has_everything(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "gpushare.enforce")
+    stage.admit(1, "greedy")
+    pid = stage.begin(1, 5000)
+    stage.run(5)
+    await_end(pid)
+    stage.run(2)
+    lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "gpushare.enforce"]
+    records = [line for line in lines if line["event"] == "kill"]
+    assert [record["outcome"] for record in records] == ["sent", "exited_term"]
+    expected = {
+        "node": "node-1", "policy": "d1", "gpu": stage.silicon.uuid(0), "gpu_instance": None, "namespace": "team",
+        "pod": "greedy", "pod_uid": pod_uid(1), "container": "main", "container_id": container_id(1), "pid": pid, "uid": 0,
+        "used_bytes": 5000 << 20, "container_used_bytes": 5000 << 20, "cap_bytes": 4096 << 20, "samples": 6,
+        "tolerance_bytes": 0, "signal": "SIGTERM", "dry_run": False,
+    }  # fmt: skip
+    assert expected.items() <= records[1].items()
+    assert records[1]["since_signal_seconds"] == 1.0
+    assert records[1]["namespace_pids"][-1:] == [pid]
+    assert records[1]["comm"].startswith("python")

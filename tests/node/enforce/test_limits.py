@@ -1,0 +1,85 @@
+"""The driver's own limits: where they are set, and when they are lifted."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpushare_node.core.structs import replace
+from gpushare_node.guard.inputs import Settings
+from tests.node.enforce.enforcement import Stage, await_end
+from tests.node.enforce.rig import Rig
+from tests.support.fake_nvml import Silicon
+from tests.support.process_fixtures import Ward
+
+
+def test_55_the_driver_holds_caps_where_it_can_until_processes_are_gone(tmp_path: Path, two: Silicon, started: Ward) -> None:
+    two.offer_limits()
+    two.load()
+    rig = Rig(tmp_path, two, started)
+    rig.stage.admit(1, "modest")
+    pid = rig.stage.begin(1, 3000)
+    rig.run(2)
+    cgroup = rig.stage.processes.look([pid])[pid].cgroup
+    assert two.limits(0) == {cgroup: 4096 << 20}
+    assert 'enforcement_tier{tier="driver"} 1' in rig.stage.metric("enforcement_tier{")
+    rig.stage.list.known = (replace(rig.stage.list.known[0], is_terminating=True),)
+    rig.run(2)
+    assert two.limits(0) == {cgroup: 4096 << 20}
+    rig.stage.list.known = ()
+    rig.run(2)
+    assert two.limits(0) == {cgroup: 4096 << 20}
+    two.take(0, pid)
+    rig.run(2)
+    assert cgroup not in two.limits(0) or two.limits(0)[cgroup] == (1 << 64) - 1
+
+
+@pytest.mark.parametrize("changes", [{"enforcement": {"mechanism": "watcher"}}, {"enforcement": {"action": "warn"}}])
+def test_the_driver_holds_no_cap_that_the_policy_does_not_want_held_so(
+    tmp_path: Path, two: Silicon, started: Ward, changes: dict[str, Any]
+) -> None:
+    two.offer_limits()
+    two.load()
+    rig = Rig(tmp_path, two, started, **changes)
+    rig.stage.admit(1, "modest")
+    rig.stage.begin(1, 3000)
+    rig.run(3)
+    assert two.limits(0) == {}
+
+
+def test_a_driver_that_refuses_a_limit_leaves_the_cap_to_the_watcher(tmp_path: Path, two: Silicon, started: Ward) -> None:
+    two.offer_limits()
+    two.load()
+    two.fail("nvmlDeviceSetMemoryLimits_v1", 3)
+    rig = Rig(tmp_path, two, started)
+    rig.stage.admit(1, "greedy")
+    pid = rig.stage.begin(1, 5000)
+    rig.run(6)
+    await_end(pid)
+    assert rig.stage.metric("enforcement_tier{") == ['enforcement_tier{tier="watcher"} 1']
+
+
+def test_66_a_dry_run_sets_no_limit_of_the_drivers(tmp_path: Path, two: Silicon, started: Ward) -> None:
+    two.offer_limits()
+    two.load()
+    stage = Stage(tmp_path, two, started, settings=Settings(dry_run=True))
+    stage.admit(1, "modest")
+    stage.begin(1, 3000)
+    stage.run(3)
+    assert two.limits(0) == {}
+
+
+def test_the_drivers_limits_are_lifted_when_the_node_leaves_and_only_then(tmp_path: Path, two: Silicon, started: Ward) -> None:
+    two.offer_limits()
+    two.load()
+    stage = Stage(tmp_path, two, started)
+    stage.admit(1, "modest")
+    stage.begin(1, 3000)
+    stage.run(3)
+    assert set(two.limits(0).values()) == {4096 << 20}
+    stage.watch.close()
+    assert set(two.limits(0).values()) == {4096 << 20}
+    stage.start()
+    stage.run(3)
+    stage.watch.close(is_leaving=True)
+    assert set(two.limits(0).values()) <= {(1 << 64) - 1}

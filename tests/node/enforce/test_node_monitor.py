@@ -1,0 +1,187 @@
+"""What enforcement does beside the caps: the condition, drift and its repair, labels, leaving, and XIDs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, RELEASE_ANNOTATION
+from gpushare_node.core.structs import replace
+from gpushare_node.reporting.reasons import Reason
+from tests.node.adapters.kube.kube_fixture import server
+from tests.node.enforce.enforcement import await_end
+from tests.node.enforce.rig import LABELS, Rig
+from tests.support.fake_api.server import ApiServer
+from tests.support.fake_nvml import Silicon
+from tests.support.process_fixtures import Ward
+from tests.support.waiting import wait_for
+
+
+def test_a_node_where_all_is_well_says_ready_and_again_once_a_minute(rig: Rig) -> None:
+    rig.run(150)
+    assert rig.api.said == [(Reason.READY, Reason.READY.value.means)] * 3
+    assert rig.api.deleted == 0
+
+
+@pytest.fixture
+def mig(tmp_path: Path, two: Silicon, started: Ward) -> Rig:
+    """A node whose first GPU has the two instances that its policy wants."""
+    two.set_mode(0, current=True)
+    for start in (0, 2):
+        two.add_instance(0, 14, start)
+    gpus = [
+        {"indexes": [0], "mig": True, "instances": [
+            {"profile": "2g.10gb", "profileId": 14, "start": start, "size": 2} for start in (0, 2)]},
+        {"indexes": [1], "mig": False, "instances": []},
+    ]  # fmt: skip
+    return Rig(tmp_path, two, started, mode="mig", profile="mig-01234567", gpus=gpus)
+
+
+def test_drift_is_said_and_repaired_once_not_again_and_again(mig: Rig, two: Silicon) -> None:
+    mig.run(31)
+    assert mig.api.said[-1][0] is Reason.READY
+    two.add_instance(0, 14, 4)
+    mig.run(70)
+    assert mig.api.said[-1] == (Reason.DRIFTED, "GPU 0 is not as the policy says any more.")
+    assert mig.api.deleted == 1
+    assert "GPULayoutDrifted" in mig.api.reasons()
+    mig.start()
+    mig.run(200)
+    assert mig.api.deleted == 1
+    mig.stage.clock.time += 3600
+    mig.run(1)
+    assert mig.api.deleted == 2
+
+
+def test_a_change_of_mode_that_shows_only_once_repairs_nothing(rig: Rig, two: Silicon) -> None:
+    rig.run(31)
+    two.set_mode(1, current=False, pending=True)
+    rig.run(30)
+    assert rig.upkeep.reason(0)[0] is Reason.PENDING_FOREIGN_CHANGE
+    two.set_mode(1, current=False, pending=False)
+    rig.run(90)
+    assert rig.api.deleted == 0
+    assert rig.api.said[-1][0] is Reason.READY
+
+
+def test_a_gpu_that_somebody_switched_under_our_session_is_repaired_too(rig: Rig, two: Silicon) -> None:
+    rig.run(31)
+    two.set_mode(1, current=True)
+
+    def is_repaired() -> bool:
+        rig.run(31)
+        return rig.api.deleted == 1
+
+    wait_for(is_repaired)
+
+
+def test_a_repair_that_cannot_be_remembered_is_not_asked_for(rig: Rig, two: Silicon, tmp_path: Path) -> None:
+    two.set_mode(1, current=True)
+    (tmp_path / "state").rmdir()
+    (tmp_path / "state").write_text("no folder")
+    rig.run(120)
+    assert rig.api.deleted == 0
+
+
+@pytest.mark.parametrize("reason", ["release", "pool", "selector"])
+def test_a_node_that_is_to_leave_deletes_the_runtimes_pod(rig: Rig, reason: str) -> None:
+    rig.run(1)
+    match reason:
+        case "release":
+            rig.api.view = replace(rig.api.view, annotations={RELEASE_ANNOTATION: "requested"})
+        case "pool":
+            rig.api.view = replace(rig.api.view, labels={**LABELS, POOL_LABEL: "other"})
+        case _:
+            rig.api.is_selected = False
+    rig.upkeep.stir()
+    rig.run(2)
+    assert rig.api.deleted == 1
+    assert rig.api.said[-1][0] is Reason.RELEASING
+
+
+def test_a_node_that_nobody_changes_is_looked_at_every_ten_minutes_at_most(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    node = rig.api.node
+    monkeypatch.setattr(rig.api, "node", lambda: looks.append(1) or node())
+    rig.run(290)
+    assert len(looks) == 1
+    rig.run(320)
+    assert len(looks) == 2
+
+
+def test_a_look_that_failed_is_repeated_soon(rig: Rig) -> None:
+    rig.api.is_down = True
+    rig.run(1)
+    rig.api.is_down = False
+    rig.api.is_selected = False
+    rig.run(17)
+    assert rig.api.deleted == 1
+
+
+def test_a_node_that_changes_is_looked_at_with_the_next_cycle_and_not_before_its_time_otherwise(rig: Rig) -> None:
+    rig.run(2)
+    rig.api.view = replace(rig.api.view, annotations={RELEASE_ANNOTATION: "requested"})
+    rig.run(5)
+    assert rig.api.deleted == 0
+    rig.upkeep.stir()
+    rig.run(1)
+    assert rig.api.deleted == 1
+
+
+def test_what_partition_has_said_is_not_written_again(rig: Rig, api: ApiServer, tmp_path: Path) -> None:
+    """Both say Ready in the same words, so the condition of a node that starts again is left as it is."""
+    api.add_node("n1", labels=LABELS)
+    api.add_daemonset("gpushare-train")
+    (tmp_path / "account").mkdir()
+    partition, enforce = (server(api, tmp_path / "account") for _ in range(2))
+    partition.set_condition(Reason.READY, Reason.READY.value.means)
+    api.forget_requests()
+    rig.upkeep.cluster = enforce
+    rig.run(70)
+    assert ("GET", "/api/v1/nodes/n1") in api.requests
+    assert api.writes() == []
+    partition.close()
+    enforce.close()
+
+
+def test_a_label_that_was_removed_is_put_right_and_nobody_is_blamed(rig: Rig) -> None:
+    """A pool's runtime that hands the node over removes labels, and the API server does not keep who did."""
+    rig.api.view = replace(rig.api.view, labels={PLUGIN_LABEL: LABELS[PLUGIN_LABEL]}, owners={PLUGIN_LABEL: "gpushare"})
+    rig.run(1)
+    assert rig.api.applied == [LABELS]
+    assert rig.api.said[-1] == (Reason.LABEL_CONFLICT, f"Labels of the runtime are put right: {POOL_LABEL} was removed.")
+
+
+def test_a_label_that_somebody_rewrites_is_put_right_once_a_minute_and_named(rig: Rig) -> None:
+    rig.api.view = replace(rig.api.view, labels={**LABELS, PLUGIN_LABEL: "theirs"}, owners={PLUGIN_LABEL: "kubectl"})
+    rig.run(59)
+    assert rig.api.applied == [LABELS]
+    assert rig.api.said[-1][0] is Reason.LABEL_CONFLICT
+    assert "by kubectl" in rig.api.said[-1][1]
+    rig.run(20)
+    assert len(rig.api.applied) == 2
+    assert rig.stage.metric("label_conflicts_total ") == ["label_conflicts_total 2"]
+
+
+def test_69_an_xid_after_a_kill_of_ours_is_no_fault_and_others_are_told(rig: Rig, two: Silicon) -> None:
+    rig.stage.admit(1, "greedy")
+    pid = rig.stage.begin(1, 5000)
+    rig.run(6)
+    await_end(pid)
+    _hear(rig, two, [(0, 43), (0, 45), (1, 43), (0, 79)])
+    told = [event.message for event in rig.api.events if event.reason == "GPUXid"]
+    assert [text.split()[4] for text in told] == ["43", "79"]
+    assert two.uuid(1) in told[0]
+
+
+def _hear(rig: Rig, two: Silicon, xids: list[tuple[int, int]]) -> list[Any]:
+    """What upkeep has heard, once the driver has told all of these."""
+    for gpu, xid in xids:
+        two.xid(gpu, xid)
+
+    def has_heard_all() -> bool:
+        rig.run(1)
+        return len(rig.upkeep.recent) == len(xids)
+
+    wait_for(has_heard_all)
+    return list(rig.upkeep.recent)

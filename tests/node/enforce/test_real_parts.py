@@ -1,0 +1,325 @@
+"""Enforcement with every part real that can be: driver session, processes, threads, clock, and the API over HTTP."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpushare_node.adapters.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION
+from gpushare_node.adapters.kube.events import Events
+from gpushare_node.adapters.kube.node_client import Server
+from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.pod_informer import Pods
+from gpushare_node.adapters.procs.mps import MpsControl
+from gpushare_node.core.clock import SystemClock, wall_seconds
+from gpushare_node.core.structs import replace
+from gpushare_node.enforce import inventory, node_monitor
+from gpushare_node.enforce.loop import Loop
+from gpushare_node.enforce.node_monitor import Upkeep
+from gpushare_node.enforce.work_queue import Errands
+from gpushare_node.gpus.view import see
+from gpushare_node.guard.inputs import Settings
+from tests.node.adapters.kube.kube_fixture import await_that, connection
+from tests.node.adapters.procs import test_mps_cli as mps_double
+from tests.node.adapters.procs.test_real_cgroups import Groups, hierarchies
+from tests.node.enforce.enforcement import NODE, NOON, Stage, await_end, container_id, lives, pod_uid, policy_text
+from tests.support.fake_api.server import ApiServer
+from tests.support.fake_nvml import Silicon
+from tests.support.ports import free_port
+from tests.support.process_fixtures import DEAF, Ward, said, systemd_path
+from tests.support.waiting import PATIENCE, wait_for
+
+PATIENT = Settings(interval_seconds=0.05, exit_seconds=PATIENCE, client_seconds=1.0)
+"""Who ends when asked to is not killed, however long the machine takes for it."""
+HASTY = replace(PATIENT, exit_seconds=0.3)
+AT_ONCE = {"graceSeconds": 0}
+PLACE = Place(node=NODE, namespace="gpushare", pod="runtime", pod_uid="own", pool="pool")
+
+
+class Quick(SystemClock):
+    """Real time; pauses are short."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(min(seconds, 0.05))
+
+
+class House(Stage):
+    """A node whose API server is reached over HTTP. `Loop` runs in a thread of its own."""
+
+    def __init__(self, folder: Path, silicon: Silicon, started: Ward, api: ApiServer, **changes: Any) -> None:
+        self.api = api
+        changes = {"settings": PATIENT, "errands": Errands(), "deadline": 5.0} | changes
+        changes["enforcement"] = AT_ONCE | changes.get("enforcement", {})
+        self.wire = connection(api, folder, Quick())
+        self.quick = Quick()
+        self.events = Events(self.wire, PLACE, self.quick)
+        self.pod_list = Pods(self.wire, NODE, self.quick)
+        self.pod_list.start()
+        threading.Thread(target=self.events.run, daemon=True).start()
+        super().__init__(folder, silicon, started, **changes)
+
+    def start(self) -> Any:
+        self.clock = SystemClock()
+        # The API server's double starts containers by the real date.
+        self.ahead = wall_seconds() - self.clock.now() - NOON
+        self.list = self.pod_list
+        self.told = Server(self.wire, PLACE, self.quick, self.events)
+        watch = super().start()
+        self.upkeep = Upkeep(
+            watch=watch, cluster=self.told, labels={POOL_LABEL: "pool"}, boot_id="b1",
+            plan=lambda surveys: see(surveys, self.policy, allocated=frozenset(), pending_modes={}).plan,
+        )  # fmt: skip
+        self.loop = Loop(watch=watch, upkeep=self.upkeep, clock=self.clock)
+        return watch
+
+    def arrive(self, number: int, name: str) -> None:
+        """A pod is bound to this node, and kubelet gives it a replica."""
+        self.api.add_pod(
+            name, namespace="team", node=NODE, uid=pod_uid(number), containers={"main": f"containerd://{container_id(number)}"})
+        self.allocate(number, "nvidia.com/gpu.shared", [f"{self.silicon.uuid(0)}::{number}"])
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self.loop.run)
+        thread.start()
+        try:
+            yield
+        finally:
+            self.clock.stop()
+            thread.join(PATIENCE)
+            self.quick.stop()
+            assert not thread.is_alive()
+
+    def reasons(self) -> list[str]:
+        return [event["reason"] for event in self.api.events("team")]
+
+
+@pytest.fixture
+def open_house(
+    tmp_path: Path, two: Silicon, started: Ward, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., House]:
+    monkeypatch.setattr(node_monitor, "_NODE_SECONDS", 0.1)
+    monkeypatch.setattr(node_monitor, "_SAY_SECONDS", 0.2)
+    api.add_node(NODE, labels={POOL_LABEL: "pool", "gpu": "yes"})
+    api.add_daemonset("gpushare-pool")
+    api.add_pod("runtime", namespace="gpushare", node=NODE, uid="own")
+    return lambda **changes: House(tmp_path, two, started, api, **changes)
+
+
+def test_the_victims_pod_has_the_events_and_the_node_its_condition(open_house: Callable[..., House], api: ApiServer) -> None:
+    house = open_house()
+    house.arrive(1, "greedy")
+    pid = house.begin(1, 5000)
+    with house.running():
+        await_end(pid)
+        await_that(lambda: sorted(house.reasons()) == ["GPUMemoryOverCap", "GPUProcessKilled"])
+        await_that(lambda: (api.condition(NODE) or {}).get("reason") == "Ready")
+    events = api.events("team")
+    assert all("uses 5000 MiB of the 4096 MiB" in event["message"] for event in events)
+    assert {(event["involvedObject"]["name"], event["involvedObject"]["uid"]) for event in events} == {("greedy", pod_uid(1))}
+
+
+def test_57_70_without_an_api_server_kills_go_on_and_what_happened_is_told_when_it_is_back(
+    open_house: Callable[..., House], api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inventory, "STALE_SECONDS", 0.3)
+    house = open_house()
+    house.arrive(1, "known")
+    with house.running():
+        wait_for(lambda: house.watch.inventory.grants)
+        api.down()
+        wait_for(lambda: house.pod_list.age_seconds > 0.3)
+        house.api.add_pod("new", namespace="team", node=NODE, uid=pod_uid(2),
+                          containers={"main": f"containerd://{container_id(2)}"})  # fmt: skip
+        house.allocate(2, "nvidia.com/gpu.shared", [f"{house.silicon.uuid(0)}::2"])
+        known, new = house.begin(1, 5000), house.begin(2, 6000)
+        await_end(known)
+        assert lives(new)
+        assert house.reasons() == []
+        api.up()
+        await_end(new)
+        await_that(lambda: house.reasons().count("GPUProcessKilled") == 2)
+        await_that(lambda: bool(house.metric('api_errors_total{op="node"}')))
+
+
+def test_70_a_missing_right_to_write_events_stops_no_kill_and_is_a_metric(
+    open_house: Callable[..., House], api: ApiServer
+) -> None:
+    api.fail("/events", 403)
+    house = open_house()
+    house.arrive(1, "greedy")
+    pid = house.begin(1, 5000)
+    with house.running():
+        await_end(pid)
+        wait_for(lambda: 'events_total{outcome="refused"} 2' in house.metric("events_total"))
+    assert house.reasons() == []
+
+
+@pytest.mark.parametrize("why", ["release", "pool", "selector", "drift"])
+def test_the_runtimes_own_pod_goes_when_the_node_leaves_or_drifts(
+    open_house: Callable[..., House], api: ApiServer, two: Silicon, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    monkeypatch.setattr(inventory, "SURVEY_SECONDS", 0.1)
+    house = open_house()
+    with house.running():
+        await_that(lambda: (api.condition(NODE) or {}).get("reason") == "Ready")
+        match why:
+            case "release":
+                api.patch("nodes", NODE, {"metadata": {"annotations": {RELEASE_ANNOTATION: api.asking()}}}, manager="job")
+            case "pool":
+                api.patch("nodes", NODE, {"metadata": {"labels": {POOL_LABEL: "other"}}}, manager="admin")
+            case "selector":
+                api.remove("daemonsets", "gpushare-pool", namespace="gpushare")
+            case _:
+                two.set_mode(1, current=True)
+        await_that(lambda: ("DELETE", "/api/v1/namespaces/gpushare/pods/runtime") in api.requests)
+    assert api.writes(f"/api/v1/nodes/{NODE}") == [("PATCH", f"/api/v1/nodes/{NODE}/status")] * len(api.writes(NODE))
+
+
+def test_an_eviction_that_a_budget_refuses_is_asked_for_again(open_house: Callable[..., House], api: ApiServer) -> None:
+    api.eviction_budget = 0
+    house = open_house(settings=replace(PATIENT, retry_seconds=0.2), enforcement={"action": "evict"})
+    house.arrive(1, "greedy")
+    pid = house.begin(1, 5000)
+    with house.running():
+        wait_for(lambda: house.metric('evictions_total{outcome="refused"}'))
+        api.eviction_budget = 1
+        wait_for(lambda: house.metric('evictions_total{outcome="evicted"} 1'))
+        await_that(lambda: "greedy" not in {pod.name for pod in house.pod_list.pods()})
+    assert lives(pid)
+
+
+def test_62_an_mps_client_is_ended_through_the_control_program(
+    open_house: Callable[..., House], tmp_path: Path, started: Ward
+) -> None:
+    program = tmp_path / "control"
+    program.write_text(mps_double.PROGRAM)
+    program.chmod(0o755)
+    daemon = mps_double.Daemon(tmp_path / "mps/nvidia.com/gpu.shared/pipe")
+    daemon.write("consent", "success\n")
+    house = open_house(mode="mps", profile="mps-01234567", settings=HASTY)
+    for uuid in (house.silicon.uuid(gpu) for gpu in (0, 1)):
+        daemon.write(f"limit-{uuid}", "4096M\n")
+    house.mps = MpsControl(
+        house.processes, is_system=lambda seen: not seen.candidates, root=tmp_path / "mps", program=str(program))
+    house.start()
+    house.arrive(1, "client")
+    victim, neighbour = house.begin(1, 5000, DEAF), house.begin(None, 3000)
+    server = mps_double.serve(daemon, house.mirror, started, victim, neighbour)
+    with house.running():
+        await_end(victim)
+        wait_for(lambda: house.metric('enforcement_tier{tier="mps"} 1'))
+    assert daemon.terminations() == [f"terminate_client {server} {victim}"]
+    assert lives(neighbour)
+    assert lives(server)
+
+
+PROGRAM = """
+import sys
+from gpushare_node.core.structs import replace
+from pathlib import Path
+from gpushare_node.cli import main, wiring
+from gpushare_node.adapters.host import kubelet
+from gpushare_node.adapters.procs import linux
+kubelet.read_checkpoint.__defaults__ = (Path(sys.argv[1]),)
+linux.NVIDIA_MAJOR = 1
+wiring.DEFAULTS = replace(wiring.DEFAULTS, exit_seconds=float(sys.argv[2]))
+sys.exit(main(sys.argv[3:]))
+"""
+HOLDING = f"keep = open('/dev/null')\n{DEAF}"
+"""Holds a device open, for a real one needs a driver, and does not heed SIGTERM."""
+
+
+@pytest.fixture
+def groups() -> Iterator[Groups]:
+    found = hierarchies()
+    if not found:
+        pytest.skip("no cgroup hierarchy can be written to here")
+    made = Groups(found[0])
+    try:
+        yield made
+    finally:
+        made.remove()
+
+
+class Program:
+    """`gpushare-node enforce` as a process, over the real /proc, and one tenant in a real cgroup that is over its cap."""
+
+    def __init__(self, folder: Path, two: Silicon, api: ApiServer, groups: Groups) -> None:
+        self.folder, self.two, self.api, self.groups = folder, two, api, groups
+        (folder / "policy.json").write_text(policy_text(enforcement=AT_ONCE))
+        entry = {"PodUID": pod_uid(1), "ContainerName": "main", "ResourceName": "nvidia.com/gpu.shared",
+                 "DeviceIDs": {"-1": [f"{two.uuid(0)}::1"]}}  # fmt: skip
+        data = {"Data": {"PodDeviceEntries": [entry], "RegisteredDevices": {}}}
+        (folder / "checkpoint").write_text(json.dumps(data))
+        api.add_node(NODE, labels={POOL_LABEL: "pool"})
+        api.add_daemonset("gpushare-pool")
+        api.add_pod("greedy", namespace="team", node=NODE, uid=pod_uid(1),
+                    containers={"main": f"containerd://{container_id(1)}"})  # fmt: skip
+
+    def begin(self, started: Ward) -> int:
+        process = started.start(HOLDING)
+        assert said(process) == "ready"
+        path = f"/test{os.getpid()}{systemd_path(pod_uid(1), container_id(1))}"
+        self.groups.put(process.pid, path)
+        self.two.put(0, process.pid, 5000)
+        return process.pid
+
+    def start(self, exit_seconds: float) -> "subprocess.Popen[str]":
+        environment = os.environ | self.two.environment | self.api.kubeconfig(self.folder / "kubeconfig") | {
+            "NODE_NAME": NODE, "POD_NAME": "runtime", "POD_NAMESPACE": "gpushare", "POD_UID": "own"}
+        command = [
+            sys.executable, "-c", PROGRAM, str(self.folder / "checkpoint"), str(exit_seconds), "enforce", "--policy",
+            str(self.folder / "policy.json"), "--state-dir", str(self.folder / "kept"), "--interval", "100ms", "--port",
+            str(free_port()),
+        ]  # fmt: skip
+        return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def told(self, reason: str, part: str) -> bool:
+        events = self.api.events("team")
+        return any(event["reason"] == reason and part in event["message"] for event in events)
+
+
+@pytest.mark.slow
+def test_sigterm_sees_to_the_victim_within_the_grace_and_ends_well(
+    tmp_path: Path, two: Silicon, api: ApiServer, groups: Groups, started: Ward
+) -> None:
+    program = Program(tmp_path, two, api, groups)
+    pid = program.begin(started)
+    running = program.start(2.0)
+    wait_for(lambda: program.told("GPUProcessKilled", "SIGTERM"))
+    running.send_signal(signal.SIGTERM)
+    _, errors = running.communicate(timeout=PATIENCE)
+    assert running.returncode == 0, errors
+    await_end(pid)
+    assert program.told("GPUProcessKilled", "SIGKILL")
+    assert not program.told("GPUKillsPaused", "")
+
+
+@pytest.mark.slow
+def test_68_a_runtime_that_is_killed_in_the_grace_counts_anew_and_kills_once(
+    tmp_path: Path, two: Silicon, api: ApiServer, groups: Groups, started: Ward
+) -> None:
+    program = Program(tmp_path, two, api, groups)
+    pid = program.begin(started)
+    first = program.start(PATIENCE)
+    wait_for(lambda: program.told("GPUProcessKilled", "SIGTERM"))
+    first.kill()
+    first.communicate()
+    assert lives(pid)
+    second = program.start(0.5)
+    await_end(pid)
+    wait_for(lambda: program.told("GPUProcessKilled", "SIGKILL"))
+    second.terminate()
+    _, errors = second.communicate(timeout=PATIENCE)
+    assert second.returncode == 0, errors
+    kills = [line for line in errors.splitlines() if '\\"exited_kill\\"' in line or '"exited_kill"' in line]
+    assert len(kills) <= 1

@@ -1,0 +1,115 @@
+"""When a run begins and begins again: a driver that is not there yet, attempts that failed, and what begins them anew."""
+
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.host.state_dir import Journal
+from gpushare_node.adapters.nvml.driver import Code
+from gpushare_node.core.structs import replace
+from gpushare_node.reporting.reasons import Reason
+from tests.node.gpus.gpu_node import CREATE, MIXED, OTHER, SEVEN, GpuNode, policy
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSHARE_SILICON", "")  # so that what loading the GPUs sets is undone
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> GpuNode:
+    return GpuNode(tmp_path)
+
+
+def test_21_a_driver_that_comes_late_is_waited_for(node: GpuNode) -> None:
+    node.silicon.unload()
+    node.clock.at = lambda time: node.silicon.reload() if time >= 30 else None
+    said: list[str] = []
+    assert node.hardware().wait(600, said.append) is None
+    assert node.clock.slept == [1, 2, 4, 8, 16]
+    assert said[0] == "nvmlInit: driver not loaded (9)"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "waited"),
+    [(9, Reason.WAITING_FOR_DRIVER, 600), (18, Reason.DRIVER_MISMATCH, 600), (4, Reason.NO_PERMISSION, 0)],
+)
+def test_21_22_a_driver_that_never_answers_has_its_reason(node: GpuNode, code: int, reason: Reason, waited: int) -> None:
+    node.silicon.unload(code)
+    assert node.hardware().wait(600, lambda _: None) is reason
+    assert node.clock.time == waited
+
+
+def test_26_another_policy_half_way_is_brought_to_its_end(node: GpuNode) -> None:
+    node.stand(0, *MIXED)
+    node.silicon.kill_after(2)
+    assert node.run_to_death(policy(SEVEN))
+    node.digest = "digest-2"
+    assert node.run(policy(OTHER)).reason is None
+    assert node.stands(0) == set(OTHER)
+
+
+def fail_often(node: GpuNode) -> None:
+    """Three attempts in a row, and a driver that goes on refusing."""
+    node.stand(0, *MIXED)
+    for _ in range(3):
+        node.silicon.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1)
+        assert node.run(policy(OTHER)).reason is Reason.ROLLED_BACK
+    node.silicon.forget_calls()
+
+
+def test_26_after_three_failures_pauses_come_first_and_they_double(node: GpuNode) -> None:
+    fail_often(node)
+    change = node.run(policy(OTHER))
+    assert change.reason is Reason.PARTITION_FAILED
+    assert "3 attempts have failed under this policy and driver; the next begins 5 minutes after the last" in change.message
+    assert node.silicon.calls() == []
+    assert node.run(policy(MIXED)).reason is None, "what stands is as wanted: nothing is tried"
+
+
+def test_94_attempts_go_on_without_end_at_growing_pauses(node: GpuNode) -> None:
+    fail_often(node)
+    begun = []
+    while len(begun) < 10:
+        node.clock.time += 60
+        node.silicon.heal()
+        node.silicon.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1)
+        if node.run(policy(OTHER)).reason is Reason.ROLLED_BACK:
+            begun.append(node.clock.time)
+    pauses = [(later - sooner) / 60 for sooner, later in zip([0.0, *begun], begun, strict=False)]
+    assert pauses == [5, 10, 20, 40, 80, 160, 320, 360, 360, 360]
+    node.clock.time += 6 * 3600
+    node.silicon.heal()
+    assert node.run(policy(OTHER)).reason is None
+    assert node.folder.journal() is None
+
+
+def test_26_another_policy_begins_anew(node: GpuNode) -> None:
+    fail_often(node)
+    node.digest = "digest-2"
+    assert node.run(policy(OTHER)).reason is None
+
+
+def test_94_another_driver_begins_anew(node: GpuNode) -> None:
+    fail_often(node)
+    assert node.run(policy(OTHER)).reason is Reason.PARTITION_FAILED
+    journal = node.folder.journal()
+    assert journal is not None
+    node.folder.write_journal(replace(journal, driver="570.86.15"))
+    assert node.run(policy(OTHER)).reason is None
+
+
+@pytest.mark.parametrize("at", [10**9, 0], ids=["a clock that went back", "long ago"])
+def test_94_a_time_that_cannot_be_stops_no_attempt(node: GpuNode, at: int) -> None:
+    fail_often(node)
+    node.clock.time = 10_000
+    journal = node.folder.journal()
+    assert journal is not None
+    node.folder.write_journal(replace(journal, failed_at_seconds=at, attempts=3))
+    assert node.run(policy(OTHER)).reason is None
+
+
+def test_26_a_boot_begins_anew(node: GpuNode) -> None:
+    node.folder.write_journal(Journal(policy_digest=node.digest, boot_id="boot-0", attempts=3))
+    assert node.run(policy(SEVEN)).reason is None
+

@@ -1,0 +1,157 @@
+"""Case 16: the program dies by SIGKILL at any change to the driver; its next start ends in the wanted layout.
+
+What may stay, stays: the same instance with the same UUID and its process. The run after that changes nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.core.policy import Policy
+from gpushare_node.reporting.reasons import Reason
+from tests.node.gpus.gpu_node import A100, H100, SEVEN, GpuNode, policy
+
+TENANT = 4_000_001
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """`prepare` returns what must stay: gpu, GPU instance, UUID."""
+
+    cards: tuple[str, ...]
+    wanted: Policy
+    changes: int
+    prepare: Callable[[GpuNode], list[tuple[int, int, str]]] = lambda _: []
+
+
+def tenants(node: GpuNode, gpu: int, *starts: int) -> Iterator[tuple[int, int, str]]:
+    for start in starts:
+        gi = node.gi_at(gpu, start)
+        node.silicon.put(gpu, TENANT + start, 500, gi=gi)
+        yield gpu, gi, node.silicon.mig_uuid(gpu, gi)
+
+
+def relayout(node: GpuNode) -> list[tuple[int, int, str]]:
+    node.stand(0, ("3g.20gb", 4), ("2g.10gb", 0), ("1g.5gb", 2), ("1g.5gb", 3))
+    return list(tenants(node, 0, 4, 2))
+
+
+def full(node: GpuNode) -> list[tuple[int, int, str]]:
+    node.stand(0, *SEVEN)
+    return []
+
+
+def two(node: GpuNode) -> list[tuple[int, int, str]]:
+    node.stand(0, ("4g.20gb", 0), ("3g.20gb", 4))
+    return list(tenants(node, 0, 4))
+
+
+SCENES = {
+    "a100 from whole to seven": Scene(cards=(A100,), wanted=policy(SEVEN), changes=15),
+    "a100 to another layout beside tenants": Scene(
+        cards=(A100,), prepare=relayout, changes=6,
+        wanted=policy((("3g.20gb", 4), *(("1g.5gb", start) for start in range(4))))),
+    "a100 from seven to whole": Scene(cards=(A100,), prepare=full, wanted=policy(()), changes=15),
+    "h100 from whole to three": Scene(
+        cards=(H100,), changes=7, wanted=policy((("3g.40gb", 0), ("1g.10gb", 4), ("1g.10gb+me", 5)), card=H100)),
+    "two a100": Scene(
+        cards=(A100, A100), prepare=two, changes=9,
+        wanted=policy((("3g.20gb", 4), ("2g.10gb", 0), ("2g.10gb", 2)), (("7g.40gb", 0),))),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSHARE_SILICON", "")  # so that what loading the GPUs sets is undone
+
+
+def die_and_start_again(folder: Path, scene: Scene, number: int, *, is_after: bool) -> None:
+    node = GpuNode(folder, *scene.cards)
+    stays = scene.prepare(node)
+    (node.silicon.kill_after if is_after else node.silicon.kill_before)(number)
+    assert node.run_to_death(scene.wanted) == 9, "the call of this number was never made"
+    change = node.run(scene.wanted)
+    assert change.reason is None, change.message
+    for gpu, gi, uuid in stays:
+        assert node.silicon.mig_uuid(gpu, gi) == uuid
+    for gpu, wanted in enumerate(scene.wanted.gpus):
+        own = node.silicon.instances(gpu)
+        assert sorted(profile for _, profile, *_ in own) == sorted(one.profile_id for one in wanted.instances)
+        assert all(computes == 1 for *_, computes in own)
+        assert node.silicon.mode(gpu) == (bool(wanted.instances),) * 2
+    assert node.folder.journal() is None
+    node.silicon.forget_calls()
+    assert node.run(scene.wanted).reason is None
+    assert node.silicon.calls() == []
+
+
+@pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
+def test_16_the_matrix_below_covers_every_change(tmp_path: Path, scene: Scene) -> None:
+    node = GpuNode(tmp_path, *scene.cards)
+    scene.prepare(node)
+    assert node.run(scene.wanted).reason is None
+    assert len(node.silicon.calls()) == scene.changes
+
+
+@pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
+def test_16_the_next_start_goes_on_from_where_the_last_one_died(tmp_path: Path, scene: Scene, is_after: bool) -> None:
+    die_and_start_again(tmp_path, scene, 2, is_after=is_after)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("scene", "number"),
+    [
+        pytest.param(scene, number, id=f"{name}, {number}")
+        for name, scene in SCENES.items()
+        for number in range(1, scene.changes + 1)
+    ],
+)
+def test_16_from_every_single_change(tmp_path: Path, scene: Scene, number: int, is_after: bool) -> None:
+    die_and_start_again(tmp_path, scene, number, is_after=is_after)
+
+
+@pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("number", range(4, 8))
+def test_16_death_on_the_way_back_ends_in_the_wanted_layout_too(tmp_path: Path, number: int, is_after: bool) -> None:
+    """The fourth call fails; the fifth takes away what it was for; with the sixth and seventh the former instance is back."""
+    scene = SCENES["a100 to another layout beside tenants"]
+    node = GpuNode(tmp_path, *scene.cards)
+    stays = scene.prepare(node)
+    node.silicon.fail("nvmlGpuInstanceCreateComputeInstance", 23, times=1)
+    (node.silicon.kill_after if is_after else node.silicon.kill_before)(number)
+    assert node.run_to_death(scene.wanted) == 9, "the call of this number was never made"
+    node.silicon.heal()
+    change = node.run(scene.wanted)
+    assert change.reason is None, change.message
+    assert len(node.silicon.instances(0)) == 5
+    assert [node.silicon.mig_uuid(gpu, gi) for gpu, gi, _ in stays] == [uuid for *_, uuid in stays]
+
+
+def test_16_a_mode_that_was_asked_for_before_the_death_is_known_as_ours(tmp_path: Path) -> None:
+    node = GpuNode(tmp_path)
+    node.silicon.reset_blocked(0, 16, 1)
+    node.silicon.kill_after(1)
+    assert node.run_to_death(policy(SEVEN)) == 9
+    assert node.silicon.mode(0) == (False, True)
+    assert node.run(policy(())).reason is None, "calls off what it asked for itself"
+    assert node.silicon.mode(0) == (False, False)
+
+
+def test_16_what_a_dead_run_left_goes_back_to_what_stood_before_it(tmp_path: Path) -> None:
+    node = GpuNode(tmp_path)
+    scene = SCENES["a100 to another layout beside tenants"]
+    stays = scene.prepare(node)
+    former = node.stands(0)
+    node.silicon.kill_after(4)
+    assert node.run_to_death(scene.wanted) == 9
+    assert node.stands(0) != former
+    node.silicon.fail("nvmlGpuInstanceCreateComputeInstance", 23, times=1)
+    change = node.run(scene.wanted)
+    assert change.reason is Reason.ROLLED_BACK, change.message
+    assert node.stands(0) == former
+    assert [node.silicon.mig_uuid(gpu, gi) for gpu, gi, _ in stays] == [uuid for *_, uuid in stays]

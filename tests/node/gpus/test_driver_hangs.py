@@ -1,0 +1,135 @@
+"""A call into the driver that does not come back: the run ends with a reason, and the program can end."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.host import programs
+from gpushare_node.adapters.host.programs import Program
+from gpushare_node.adapters.nvml.driver import Code, DriverError
+from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.adapters.nvml.timeouts import Bounded
+from gpushare_node.core.clock import SystemClock
+from gpushare_node.gpus.hardware import Hardware
+from gpushare_node.reporting.reasons import Reason
+from tests.node.gpus.gpu_node import A100
+from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig
+from tests.support.fake_api.server import ApiServer
+from tests.support.fake_nvml import Silicon
+from tests.support.waiting import PATIENCE, wait_for
+
+DEADLINE = 3.0
+
+
+class HangingNode(LoopNode):
+    """Its runtime waits some seconds for the driver, not a minute."""
+
+    def __init__(self, folder: Path, api: ApiServer) -> None:
+        super().__init__(folder, api, A100, A100)
+        self.bounded = Bounded(Session.open, self.clock, look_seconds=DEADLINE, change_seconds=DEADLINE)
+
+    def _hardware(self, digest: str) -> Hardware:
+        own = super()._hardware(digest)
+        own._connection._open = self.bounded.open
+        return own
+
+
+@pytest.fixture
+def node(tmp_path: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("GPUSHARE_SILICON", "")
+    made = HangingNode(tmp_path, api)
+    yield made
+    made.silicon.heal()
+
+
+def test_a_look_that_hangs_is_given_up_and_nothing_is_asked_behind_it(silicon: Silicon, given_up: list[float]) -> None:
+    bounded = Bounded(Session.open, SystemClock(), look_seconds=DEADLINE, change_seconds=DEADLINE)
+    driver = bounded.open()
+    assert len(driver.survey()) == 8
+    silicon.delay("nvmlDeviceGetCount_v2", 600)
+    for ask in (driver.survey, driver.versions, bounded.open, driver.close):
+        with pytest.raises(DriverError) as caught:
+            ask()
+        assert caught.value.code == Code.TIMEOUT
+    assert given_up == [DEADLINE], "only the first one is waited for"
+
+
+def test_when_the_call_has_come_back_after_all_a_new_session_can_be_opened(silicon: Silicon) -> None:
+    bounded = Bounded(Session.open, SystemClock(), look_seconds=DEADLINE, change_seconds=DEADLINE)
+    driver = bounded.open()
+    silicon.delay("nvmlDeviceGetCount_v2", 600)
+    with pytest.raises(DriverError):
+        driver.survey()
+    silicon.heal()
+
+    def opens() -> bool:
+        try:
+            return len(bounded.open().survey()) == 8
+        except DriverError:
+            return False
+
+    wait_for(opens)
+    with pytest.raises(DriverError):
+        driver.survey()
+
+
+def test_what_the_driver_refuses_is_raised_as_before(silicon: Silicon) -> None:
+    driver = Bounded(Session.open, SystemClock()).open()
+    silicon.fail("nvmlDeviceSetMigMode", 4)
+    with pytest.raises(DriverError) as caught:
+        driver.set_mig(silicon.uuid(0), enabled=True)
+    assert caught.value.code == Code.NO_PERMISSION
+
+
+def test_a_driver_that_hangs_before_anything_is_changed_is_the_reason(node: HangingNode) -> None:
+    node.silicon.delay("nvmlDeviceGetCount_v2", 600)
+    outcome = node.run(mig(SEVEN, SEVEN))
+    assert (outcome.reason, node.condition()) == (Reason.DRIVER_HUNG, "DriverHung")
+    assert node.silicon.calls() == []
+
+
+def test_a_driver_that_hangs_in_a_change_is_the_reason_and_the_next_run_ends_it(node: HangingNode) -> None:
+    node.run(mig(TWO, TWO))
+    node.silicon.delay("nvmlGpuInstanceCreateComputeInstance", 60, after=3)
+    outcome = node.run(mig(SEVEN, SEVEN, key="mig-00000002"))
+    assert outcome.reason is Reason.DRIVER_HUNG, outcome.message
+    assert node.taints(), "half of a layout takes no pods"
+    assert node.folder.journal().is_changing
+    assert node.run(mig(SEVEN, SEVEN, key="mig-00000002")).reason is Reason.DRIVER_HUNG
+    node.silicon.heal()
+    wait_for(lambda: not node.bounded._worker.is_busy)
+    assert node.run(mig(SEVEN, SEVEN, key="mig-00000002")).reason is Reason.READY
+    assert (node.taints(), node.gpus.stands(0), node.gpus.stands(1)) == (set(), set(SEVEN), set(SEVEN))
+
+
+def test_the_program_ends_while_a_call_hangs(silicon: Silicon) -> None:
+    code = """
+from gpushare_node.core.clock import SystemClock
+from gpushare_node.adapters.nvml.timeouts import Bounded
+from gpushare_node.adapters.nvml.driver import DriverError
+from gpushare_node.adapters.nvml.session import Session
+bounded = Bounded(Session.open, SystemClock())
+driver = bounded.open()
+bounded._look_seconds = 0.2
+try:
+    driver.survey()
+except DriverError as error:
+    print(error.code)
+"""
+    silicon.delay("nvmlDeviceGetCount_v2", 600)
+    program = subprocess.run([sys.executable, "-c", code], env=silicon.environment, capture_output=True, text=True, check=True,
+                             timeout=PATIENCE)  # fmt: skip
+    assert program.stdout == "10\n"
+
+
+def test_a_program_that_even_a_kill_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[subprocess.Popen[bytes]] = []
+    kill = subprocess.Popen.kill
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda own: killed.append(own))  # noqa: PLW0108 - binds
+    monkeypatch.setattr(programs, "_DEATH_SECONDS", 0.1)
+    assert Program(root=Path("/"), path="/bin/sleep").run(("30",), 0.3) == "sleep did not end within 0.3 seconds"
+    (one,) = killed
+    kill(one)
+    one.wait()

@@ -1,0 +1,124 @@
+"""Every call to the driver failing with every code that it can return, at every time: named, and put right by the next run."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.nvml.driver import Code, DriverError
+from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.results import Status, is_failed
+from tests.node.gpus.gpu_node import A100, SEVEN, GpuNode, policy
+from tests.support.paths import ROOT
+from tests.support.waiting import PATIENCE
+
+MUTATING = ("nvmlDeviceSetMigMode", "nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlGpuInstanceCreateComputeInstance",
+            "nvmlGpuInstanceDestroy", "nvmlComputeInstanceDestroy")  # fmt: skip
+READING = ("nvmlDeviceGetMigMode", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetGpuInstances", "nvmlGpuInstanceGetInfo",
+           "nvmlDeviceGetGpuInstancePossiblePlacements_v2", "nvmlGpuInstanceGetComputeInstances")  # fmt: skip
+FORMER = (("3g.20gb", 4), ("2g.10gb", 0), ("1g.5gb", 2))
+WANTED = (("3g.20gb", 4), ("1g.5gb", 0), ("1g.5gb", 1), ("1g.5gb", 2))
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSHARE_SILICON", "")  # so that what loading the GPUs sets is undone
+
+
+def run_with_a_fault(folder: Path, call: str, code: Code, after: int) -> None:
+    """Two GPUs, one to be divided anew beside a tenant, one to be made whole; faults strike the first alone."""
+    node = GpuNode(folder, A100, A100)
+    gi = node.stand(0, *FORMER)
+    node.stand(1, *SEVEN)
+    node.silicon.put(0, 4_000_001, 500, gi=gi[4])
+    uuid = node.silicon.mig_uuid(0, gi[4])
+    wanted = policy(WANTED, ())
+    own = node.hardware()
+    sight = own.look(wanted)
+    node.silicon.fail(call, code, times=1, after=after, gpu=0)
+    change = own.change(wanted, sight, frozenset(), node.results.append)
+    own.close()
+    if change.reason is None:
+        assert node.stands(0) == set(WANTED), "what was not in the way of the change is no failure"
+    else:
+        assert is_failed(node.results) or any(one.status is Status.SKIPPED for one in node.results)
+        assert "GPU 0" in change.message
+    if change.reason is Reason.ROLLED_BACK:
+        assert node.stands(0) == set(FORMER)
+    is_session_over = code in (Code.UNINITIALIZED, Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH)
+    assert node.silicon.mode(1) == (False, False) or is_session_over, "the other GPU is done"
+    node.silicon.heal()
+    assert node.run(wanted).reason is None, "the next run puts it right"
+    assert node.stands(0) == set(WANTED)
+    assert node.silicon.mig_uuid(0, gi[4]) == uuid, "the tenant's instance was never touched"
+    assert node.folder.journal() is None
+
+
+@pytest.mark.parametrize("code", [Code.IN_USE, Code.UNKNOWN, Code.GPU_IS_LOST, Code.UNINITIALIZED, Code.RESET_REQUIRED])
+@pytest.mark.parametrize("call", MUTATING)
+def test_a_call_that_changes_something_fails(tmp_path: Path, call: str, code: Code) -> None:
+    run_with_a_fault(tmp_path, call, code, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", list(Code))
+@pytest.mark.parametrize("call", MUTATING + READING)
+@pytest.mark.parametrize("after", range(2))
+def test_any_call_fails_with_any_code(tmp_path: Path, call: str, code: Code, after: int) -> None:
+    run_with_a_fault(tmp_path, call, code, after)
+
+
+@pytest.mark.parametrize("code", [Code.DRIVER_NOT_LOADED, Code.UNKNOWN])
+def test_a_driver_that_does_not_answer_at_all_is_an_error_of_looking(tmp_path: Path, code: Code) -> None:
+    node = GpuNode(tmp_path)
+    node.silicon.unload(code)
+    with pytest.raises(DriverError):
+        node.look(policy(SEVEN))
+
+
+PROGRAM = """
+import signal, sys
+from pathlib import Path
+from gpushare_node.gpus.hardware import Hardware
+from gpushare_node.core.clock import Stopped, SystemClock
+from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.nvml.session import Session
+from tests.node.gpu_node import SEVEN, policy
+
+clock = SystemClock()
+signal.signal(signal.SIGTERM, lambda *_: clock.stop())
+own = Hardware(open_driver=Session.open, folder=Folder(Path(sys.argv[1])), clock=clock, policy_digest="digest-1")
+try:
+    wanted = policy(SEVEN)
+    own.change(wanted, own.look(wanted), frozenset(), lambda result: print(result.step, flush=True))
+except Stopped:
+    sys.exit(143)
+"""
+
+
+def test_sigterm_finishes_the_step_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    node = GpuNode(tmp_path)
+    node.silicon.delay("nvmlGpuInstanceCreateComputeInstance", 0.3)
+    root = ROOT
+    own = os.environ | node.silicon.environment | {"PYTHONPATH": f"{root}:{root / 'node-runtime'}:{root / 'compiler'}"}
+    command = [sys.executable, "-c", PROGRAM, str(node.folder.path)]
+    with subprocess.Popen(command, env=own, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        while not program.stdout.readline().startswith("create"):
+            assert program.poll() is None
+        program.send_signal(signal.SIGTERM)
+        program.communicate(timeout=PATIENCE)
+    assert program.returncode == 143
+    assert 0 < len(node.silicon.instances(0)) < 7
+    assert all(computes == 1 for *_, computes in node.silicon.instances(0)), "the step was finished"
+    journal = Folder(node.folder.path).journal()
+    assert journal is not None
+    assert journal.is_changing
+    node.silicon.heal()
+    assert node.run(policy(SEVEN)).reason is None
+    assert node.stands(0) == set(SEVEN)
+    assert node.folder.journal() is None

@@ -1,0 +1,109 @@
+"""Which programs use the GPUs besides tenants' pods: MPS servers, and whoever keeps a GPU open; with real processes."""
+
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.host.devices import Machine
+from gpushare_node.adapters.kube.cluster import PodView
+from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.processes import Seen
+from gpushare_node.gpus.programs import with_programs
+from gpushare_node.reporting.reasons import Reason
+from tests.node.gpus.gpu_node import SEVEN, GpuNode, policy
+from tests.support.process_fixtures import CONTAINER_B, NAMED, OBEDIENT, POD_A, POD_B, Mirror, Ward, systemd_path
+
+MAPPED = "7f00-7f01 rw-s 00000000 00:05 1 /dev/nvidia0\n"
+
+
+def pod(uid: str, name: str) -> PodView:
+    return PodView(
+        uids=(uid,), namespace="gpu-operator", name=name, labels={}, phase="Running", is_terminating=False,
+        owner="", containers={},
+    )  # fmt: skip
+
+
+def machine(mirror: Mirror, *pods: PodView) -> Machine:
+    """One on which only the processes of known pods, and those of the host, are the cluster's own."""
+
+    def is_system(seen: Seen, known: object) -> bool:
+        uids = {one.pod_uid for one in seen.candidates}
+        return not uids or any(uids & set(one.uids) for one in pods)
+
+    plain = Machine(boot_id="boot-1", reset=lambda _: "there is no nvidia-smi on the host", make_nodes=lambda: None)
+    return with_programs(plain, LinuxProcesses(mirror.root), pods=lambda: pods, is_system=is_system)
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Mirror:
+    root = tmp_path / "proc"
+    root.mkdir()
+    return Mirror(root)
+
+
+def test_76_a_server_is_told_as_enforcement_tells_it(mirror: Mirror, started: Ward) -> None:
+    name = b"nvidia-cuda-mps-server".hex()
+    mine = mirror.show(started.pid(NAMED, name), systemd_path())
+    tenants = mirror.show(started.pid(NAMED, name), systemd_path(POD_B, CONTAINER_B))
+    other = mirror.show(started.pid(OBEDIENT), "/system.slice/agent.service")
+    users = mirror.show(started.pid(NAMED, name), "/system.slice/mps.service")
+    for pid, uid in ((mine, 0), (tenants, 0), (other, 0), (users, 1000)):
+        mirror.fake(pid, "status", f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t5\n")
+    assert machine(mirror, pod(POD_A, "mps")).find_servers({mine, tenants, other, users}) == {mine}
+
+
+def test_77_who_keeps_a_gpu_open_is_named_with_its_pod(mirror: Mirror, started: Ward) -> None:
+    dcgm = mirror.show(started.pid(NAMED, b"nv-hostengine".hex()), systemd_path())
+    daemon = mirror.show(started.pid(NAMED, b"nvsm".hex()), "/system.slice/nvsm.service")
+    mirror.show(started.pid(OBEDIENT), systemd_path(POD_B, CONTAINER_B))
+    for pid in (dcgm, daemon):
+        mirror.fake(pid, "maps", MAPPED)
+    names = machine(mirror, pod(POD_A, "nvidia-dcgm-x")).name_openers()
+    assert set(names) == {
+        f"process {dcgm} (nv-hostengine) of pod gpu-operator/nvidia-dcgm-x",
+        f"process {daemon} (nvsm) of the host's nvsm.service",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("cgroup", "told"), [
+    ("/system.slice/nvidia-dcgm.service", " of the host's nvidia-dcgm.service"),
+    ("/../../../system.slice/nvsm.service/worker", " of the host's nvsm.service"),
+    ("/system.slice/system-nvsm.slice/nvsm@1.service", " of the host's nvsm@1.service"),
+    ("/user.slice/user-1000.slice/user@1000.service/app.slice/nvsm.service", ""),
+    ("/system.slice/a\x1b[2J.service", ""),
+    ("/init.scope", ""),
+])  # fmt: skip
+def test_96_a_service_of_the_host_is_named_as_systemd_knows_it(mirror: Mirror, started: Ward, cgroup: str, told: str) -> None:
+    pid = mirror.show(started.pid(NAMED, b"nv-hostengine".hex()), cgroup)
+    mirror.fake(pid, "maps", MAPPED)
+    assert machine(mirror).name_openers() == (f"process {pid} (nv-hostengine){told}",)
+
+
+def test_96_services_of_a_dgx_keep_the_mode_until_somebody_stops_them(tmp_path: Path) -> None:
+    """They are no pods and no label pauses them: nothing is broken, they are named, and the next run goes through."""
+    node = GpuNode(tmp_path)
+    node.openers = tuple(f"process 812 of the host's {service}" for service in ("nvidia-dcgm.service", "nvsm.service"))
+    node.silicon.reset_blocked(0, 19, -1)
+    change = node.run(policy(SEVEN))
+    assert change.reason is Reason.CLIENTS_RUNNING
+    assert all(service in change.message for service in ("nvidia-dcgm.service", "nvsm.service"))
+    assert "systemctl stop" in change.reason.value.way_out
+    assert node.silicon.mode(0)[0] == 0
+    node.openers = ()
+    node.silicon.reset_blocked(0, 19, 0)
+    assert node.run(policy(SEVEN)).reason is None
+    assert node.stands(0) == set(SEVEN)
+
+
+@pytest.mark.parametrize(("openers", "told"), [
+    ((), "/proc shows no process of it"),
+    (("process 812 (nvsm)", "process 4711 (dcgm) of pod gpu-operator/dcgm-x"), "(nvsm), process 4711 (dcgm) of pod"),
+    (tuple(f"process {pid}" for pid in range(8)), "process 4 and 3 more"),
+], ids=["nobody", "two", "many"])  # fmt: skip
+def test_77_clients_that_stay_are_named(tmp_path: Path, openers: tuple[str, ...], told: str) -> None:
+    node = GpuNode(tmp_path)
+    node.openers = openers
+    node.silicon.reset_blocked(0, 19, -1)
+    change = node.run(policy(SEVEN))
+    assert change.reason is Reason.CLIENTS_RUNNING
+    assert told in change.message

@@ -1,0 +1,166 @@
+"""Whose turn it is: budgets of namespaces, the oldest offence first, strikes of owners, and readings that cannot be true."""
+
+from random import Random
+
+import pytest
+
+from gpushare_node.core.structs import replace
+from gpushare_node.guard.identity import Owner, Process
+from gpushare_node.guard.inputs import Grant, Settings
+from gpushare_node.guard.process_list import Device, Row
+from gpushare_node.guard.verdicts import Reason, Report, Scope, Terminate, Verdict
+from tests.node.guard.guard_fixture import CAP, GIB, GPU, Node, reasons, signalled, steps, tenant
+
+SMALL = replace(CAP, bytes=GIB)
+DECOYS = 12
+
+
+def join(node: Node, pid: int, name: str, namespace: str, *, uid: str = "", used: int = 2 * GIB, gpu: str = GPU) -> Process:
+    """A container of this owner appears."""
+    process = tenant(pid, name)
+    assert process.container is not None
+    own = Owner(namespace=namespace, uid=uid or name)
+    node.grants[process.container] = Grant(owner=own, devices=frozenset(node.gpus), caps=dict.fromkeys(node.gpus, node.cap))
+    return node.run(process, used, gpu=gpu)
+
+
+def leave(node: Node, process: Process) -> None:
+    """Its container ends with it."""
+    node.end(process.pid)
+    if process.container is not None:
+        node.grants.pop(process.container, None)
+
+
+class Decoys:
+    """Containers in three namespaces that go up and down, end so long after they were asked to, and come again."""
+
+    def __init__(self, node: Node, deaf_seconds: float) -> None:
+        self.node, self.deaf_seconds, self.rng = node, deaf_seconds, Random(5)
+        self.number = 1000
+        self.alive: dict[int, Process] = {}
+        self.asked: dict[int, float] = {}
+
+    def cycle(self) -> list[Process]:
+        """One look; who is signalled."""
+        while len(self.alive) < DECOYS:
+            self.number += 1
+            self.alive[self.number] = join(self.node, self.number, f"d{self.number}", f"evil-{self.number % 3}")
+        for pid in self.alive:
+            self.node.used[GPU][pid] = self.rng.choice((2, 2, 2, 0)) * GIB
+        chosen = signalled(self.node.cycle())
+        for process in chosen:
+            self.asked.setdefault(process.pid, self.node.now)
+        for pid in [pid for pid in self.alive if self.node.now - self.asked.get(pid, self.node.now) >= self.deaf_seconds > 0]:
+            leave(self.node, self.alive.pop(pid))
+        return chosen
+
+
+@pytest.mark.parametrize("deaf_seconds", [0.5, 7])
+def test_87_decoys_that_come_again_and_again_delay_an_offender_elsewhere_by_no_minute(deaf_seconds: float) -> None:
+    node = Node(cap=SMALL)
+    decoys = Decoys(node, deaf_seconds)
+    for _ in range(120):
+        decoys.cycle()
+    assert len(decoys.asked) > 6
+    began = node.now
+    offender = join(node, 500, "offender", "fourth")
+    while node.now < began + 1 + 13 + 60:
+        if offender in decoys.cycle():
+            return
+    raise AssertionError("the offender was not asked to end")
+
+
+def test_87_among_offenders_of_one_namespace_the_oldest_offence_comes_first() -> None:
+    node = Node(cap=SMALL)
+    first = join(node, 500, "old", "team")
+    node.cycles(5)
+    for number in range(5):
+        join(node, 600 + number, f"young{number}", "team", used=3 * GIB)
+    assert signalled(node.cycles(20))[0] == first
+
+
+def test_87_a_spent_budget_is_of_one_namespace_on_one_device() -> None:
+    node = Node(gpus=(GPU, "GPU-1"), cap=replace(SMALL, grace_seconds=0), settings=Settings(kills_per_minute=1))
+    gone = join(node, 500, "a", "team")
+    node.until(Terminate)
+    leave(node, gone)
+    waiting = join(node, 501, "b", "team")
+    others = {join(node, 502, "c", "other"), join(node, 503, "d", "team", gpu="GPU-1")}
+    verdicts = node.cycles(20)
+    assert set(signalled(verdicts)) == others
+    spent = [verdict for verdict in verdicts if isinstance(verdict, Report) and verdict.reason is Reason.BUDGET_SPENT]
+    assert {report.unit.container for report in spent if report.unit is not None} == {waiting.container}
+
+
+def test_87_an_owner_that_starts_new_containers_keeps_its_strikes() -> None:
+    node = Node(cap=replace(SMALL, grace_seconds=0))
+    scopes = []
+    for number in range(4):
+        process = join(node, 500 + number, f"run{number}", "team", uid="deployment")
+        terminate = node.until(Terminate)
+        assert isinstance(terminate, Terminate)
+        scopes.append(terminate.scope)
+        leave(node, process)
+        node.cycles(30)
+    assert scopes == [Scope.PROCESSES] * 3 + [Scope.CONTAINER]
+
+
+def crowded() -> Node:
+    """Eight GPUs with a container each, of another namespace each, within their caps."""
+    node = Node(gpus=tuple(f"GPU-{number}" for number in range(8)))
+    for number, gpu in enumerate(node.gpus):
+        node.run(tenant(500 + number, f"t{number}"), 3 * GIB, gpu=gpu)
+    return node
+
+
+def look(node: Node, scrambled: int) -> tuple[Verdict, ...]:
+    """A look at which the driver doubles each row of so many devices, and says truly how much of each is in use."""
+    devices = {}
+    for number, gpu in enumerate(node.gpus):
+        uses = {pid: own or 0 for pid, own in node.used.get(gpu, {}).items()}
+        factor, used = 2 if number < scrambled else 1, sum(uses.values())
+        rows = tuple(Row(pid=pid, used_bytes=own * factor) for pid, own in uses.items())
+        devices[f"gpu{number}"] = Device(
+            uuid=gpu, total_bytes=40 * GIB, rows=rows, used_bytes=used, used_before_bytes=used)
+    return node.cycle(**devices)
+
+
+def looks(node: Node, scrambled: int, count: int) -> list[Verdict]:
+    """So many looks."""
+    return [verdict for _ in range(count) for verdict in look(node, scrambled)]
+
+
+def test_87_a_driver_that_scrambles_eight_gpus_kills_nobody() -> None:
+    verdicts = looks(crowded(), 8, 100)
+    assert steps(verdicts) == []
+    assert Reason.DISTRUSTED in reasons(verdicts)
+
+
+def test_87_readings_that_accuse_several_namespaces_stop_all_and_the_first_true_one_begins_the_grace_anew() -> None:
+    node = crowded()
+    node.used["GPU-7"][507] = 9 * GIB
+    verdicts = looks(node, 3, 60)
+    assert steps(verdicts) == ["Warn"]
+    assert Reason.CONTRADICTED in reasons(verdicts)
+    later = looks(node, 0, 9)
+    assert steps(later) == ["Warn"]
+    later += looks(node, 0, 2)
+    assert set(signalled(later)) == {tenant(507, "t7")}
+    assert Reason.CONTRADICTED not in reasons(later)
+
+
+def test_87_one_namespace_whose_rows_contradict_their_device_stops_nobody_elsewhere() -> None:
+    node = crowded()
+    node.used["GPU-7"][507] = 9 * GIB
+    verdicts = looks(node, 1, 20)
+    assert Reason.CONTRADICTED not in reasons(verdicts)
+    assert set(signalled(verdicts)) == {tenant(507, "t7")}
+
+
+def test_87_single_contradictions_win_no_time_for_anybody() -> None:
+    node = crowded()
+    node.used["GPU-7"][507] = 9 * GIB
+    verdicts: list[Verdict] = []
+    for second in range(17):
+        verdicts += look(node, 3 if second % 5 == 3 else 0)
+    assert set(signalled(verdicts)) == {tenant(507, "t7")}

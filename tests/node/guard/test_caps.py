@@ -1,0 +1,254 @@
+"""When a container is over its cap, for how long, and what it is told before anything happens."""
+
+import pytest
+
+from gpushare_node.core.structs import replace
+from gpushare_node.guard.inputs import Action, Cap
+from gpushare_node.guard.verdicts import Evict, Next, Observe, Reason, State, Terminate, Warn
+from tests.node.guard.guard_fixture import CAP, GIB, GPU, OTHER, Node, container, reasons, signalled, states, steps, tenant
+
+TOLERANT = Cap(bytes=4 * GIB, tolerance_bytes=GIB)
+
+
+@pytest.mark.parametrize(
+    ("cap", "used", "is_over"),
+    [(CAP, 4 * GIB - 1, False), (CAP, 4 * GIB, False), (CAP, 4 * GIB + 1, True),
+     (TOLERANT, 5 * GIB, False), (TOLERANT, 5 * GIB + 1, True)],
+    ids=["under", "at the cap", "over by a byte", "at the tolerance", "over the tolerance"],
+)
+def test_32_the_cap_and_its_tolerance_are_allowed_to_the_byte(cap: Cap, used: int, *, is_over: bool) -> None:
+    node = Node(cap=cap)
+    node.run(tenant(500), used)
+    assert (steps(node.cycles(40))[:1] == ["Warn"]) is is_over
+
+
+def test_32_three_intervals_over_the_cap_warn_and_say_what_comes() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    for _ in range(3):
+        assert states(node.cycle()) == {"a": State.OVER}
+    warn, observed = node.cycle()
+    assert isinstance(warn, Warn)
+    facts = warn.facts
+    assert (facts.used_bytes, facts.cap, facts.since_seconds) == (9 * GIB, CAP, 3.0)
+    assert (facts.next, facts.next_seconds, facts.dry_run) == (Next.TERMINATE, 10.0, False)
+    assert observed == Observe(unit=facts.unit, state=State.WARNED, used_bytes=9 * GIB, cap=CAP, since_seconds=3.0)
+
+
+def test_the_grace_passes_between_the_warning_and_the_first_signal() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    assert steps(node.cycles(13)) == ["Warn"]
+    assert steps(node.cycle()) == ["Terminate"]
+
+
+def test_33_spikes_that_calm_pays_for_are_no_offence() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    for _ in range(30):
+        assert steps(node.cycles(3)) == []
+        node.used[GPU][500] = 3 * GIB
+        node.cycles(8)
+        assert states(node.cycle()) == {"a": State.OK}
+        node.used[GPU][500] = 9 * GIB
+
+
+def test_33_an_offender_that_is_calm_for_a_while_still_owes() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    node.cycles(5)
+    node.used[GPU][500] = 3 * GIB
+    assert states(node.cycle()) == {"a": State.WARNED}
+    assert states(node.cycles(20)) == {"a": State.OK}
+
+
+def test_33_an_unknown_sample_neither_counts_nor_resets() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    node.cycles(3)
+    node.used[GPU][500] = None
+    assert states(node.cycle()) == {"a": State.UNKNOWN}
+    assert steps(node.cycles(5)) == []
+    node.used[GPU][500] = 9 * GIB
+    assert steps(node.cycle()) == []
+    assert steps(node.cycle()) == ["Warn"]
+
+
+def test_a_hidden_process_of_the_offender_does_not_make_it_calm() -> None:
+    node = Node()
+    hidden = node.run(tenant(500), 3 * GIB)
+    node.run(tenant(501), 3 * GIB)
+    node.cycles(3)
+    del node.processes[500]
+    assert states(node.cycle()) == {"a": State.UNKNOWN}
+    node.processes[500] = hidden
+    assert steps(node.cycles(2)) == ["Warn"]
+
+
+def test_86_time_between_two_looks_counts_for_at_most_two_intervals() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    node.cycle()
+    assert steps(node.cycle(seconds=3600)) == []
+    assert steps(node.cycle(seconds=1)) == ["Warn"]
+    assert set(steps(node.cycles(4, seconds=3600))) == {"Warn"}
+    assert "Terminate" in steps(node.cycle(seconds=3600))
+
+
+@pytest.mark.parametrize("change", [{"bytes": 3 * GIB}, {"action": Action.EVICT}, {"grace_seconds": 11}])
+def test_86_another_cap_or_action_begins_the_grace_anew_with_a_new_warning(change: dict[str, object]) -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    assert steps(node.cycles(13)) == ["Warn"]
+    cap = replace(CAP, **change)
+    node.grants = {one: replace(grant, caps={GPU: cap}) for one, grant in node.grants.items()}
+    assert steps(node.cycles(int(cap.grace_seconds))) == ["Warn"]
+    assert steps(node.cycle()) == ["Evict" if cap.action is Action.EVICT else "Terminate"]
+
+
+def test_67_a_clock_that_goes_back_or_stands_still_gives_no_samples_and_no_signals() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    node.cycles(13)
+    verdicts = node.cycle(seconds=-3600) + node.cycles(100, seconds=0)
+    assert steps(verdicts) == []
+    node.now += 3600
+    assert steps(node.cycle()) == ["Terminate"]
+
+
+def test_34_the_sum_of_a_containers_processes_counts_and_the_largest_is_the_victim() -> None:
+    node = Node()
+    node.run(tenant(500), 2 * GIB)
+    node.run(tenant(501), 3 * GIB)
+    node.run(tenant(600, "b"), 4 * GIB)
+    assert signalled(node.cycles(14)) == [tenant(501)]
+
+
+def test_34_of_equal_processes_the_youngest_is_the_victim() -> None:
+    node = Node()
+    node.run(tenant(500, start_time=1000), 3 * GIB)
+    node.run(tenant(501, start_time=3000), 3 * GIB)
+    node.run(tenant(502, start_time=2000), 3 * GIB)
+    assert signalled(node.cycles(14)) == [tenant(501, start_time=3000)]
+
+
+def test_59_each_device_of_a_container_has_its_own_cap() -> None:
+    node = Node(gpus=(GPU, OTHER))
+    node.run(tenant(500), 3 * GIB)
+    node.run(tenant(500), 3 * GIB, gpu=OTHER)
+    assert steps(node.cycles(30)) == []
+    node.used[OTHER][500] = 5 * GIB
+    terminate = node.until(Terminate)
+    assert isinstance(terminate, Terminate)
+    assert terminate.facts.unit.device == OTHER
+
+
+def test_59_a_container_on_a_device_that_it_was_not_given_is_reported_and_let_be() -> None:
+    node = Node()
+    node.run(tenant(500), 3 * GIB)
+    node.gpus = (GPU, OTHER)
+    node.used[OTHER] = {500: 30 * GIB}
+    verdicts = node.cycles(30)
+    assert Reason.STRAY in reasons(verdicts)
+    assert steps(verdicts) == []
+
+
+def stray() -> Node:
+    """A container on a device that it was not given, where that has a cap of nothing."""
+    node = Node()
+    node.run(tenant(500), 3 * GIB)
+    node.gpus = (GPU, OTHER)
+    node.used[OTHER] = {500: 2 * GIB}
+    own = node.grants[container("a")]
+    node.grants[container("a")] = replace(own, stray_cap=Cap(bytes=0, grace_seconds=0))
+    return node
+
+
+def test_59_a_stray_has_cap_zero_where_that_is_said() -> None:
+    node = stray()
+    node.is_allocation_known = True
+    terminate = node.until(Terminate, limit=4)
+    assert isinstance(terminate, Terminate)
+    assert (terminate.facts.unit.device, terminate.facts.cap.bytes) == (OTHER, 0)
+
+
+def test_59_while_it_is_not_known_who_was_given_what_nobody_is_a_stray() -> None:
+    node = stray()
+    verdicts = node.cycles(60)
+    assert steps(verdicts) == []
+    assert Reason.STRAY in reasons(verdicts)
+    node.is_allocation_known = True
+    assert steps(node.cycles(2)) == []
+    node.is_allocation_known = False
+    assert steps(node.cycles(60)) == []
+
+
+def test_55_56_a_container_that_the_api_does_not_know_is_not_judged() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    grants, node.grants = node.grants, {}
+    verdicts = node.cycles(30)
+    assert steps(verdicts) == []
+    assert Reason.STRAY not in reasons(verdicts)
+    node.grants = grants
+    assert signalled(node.cycles(14)) == [tenant(500)]
+
+
+def test_57_a_cap_that_is_lost_for_a_while_keeps_the_offence_open_and_sends_nothing() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    node.cycles(13)
+    grants, node.grants = node.grants, {}
+    assert steps(node.cycles(20)) == []
+    node.grants = grants
+    assert steps(node.cycle()) == []
+    assert steps(node.cycle()) == ["Terminate"]
+
+
+def test_a_container_keeps_the_cap_of_its_start_beside_one_that_was_started_under_a_lower_one() -> None:
+    node = Node()
+    node.run(tenant(500, "old"), 6 * GIB, cap=Cap(bytes=8 * GIB))
+    node.run(tenant(600, "new"), 6 * GIB, cap=Cap(bytes=4 * GIB))
+    assert {process.pid for process in signalled(node.cycles(30))} == {600}
+
+
+def test_75_a_container_with_two_replicas_has_the_sum_of_their_caps() -> None:
+    node = Node()
+    node.run(tenant(500), 8 * GIB, cap=replace(CAP, bytes=2 * CAP.bytes))
+    assert steps(node.cycles(30)) == []
+    node.used[GPU][500] = 8 * GIB + 1
+    assert steps(node.cycles(4)) == ["Warn"]
+
+
+def test_action_none_only_observes() -> None:
+    node = Node(cap=replace(CAP, action=Action.NONE))
+    node.run(tenant(500), 9 * GIB)
+    verdicts = node.cycles(60)
+    assert steps(verdicts) == []
+    assert states(verdicts[-1:]) == {"a": State.OVER}
+
+
+def test_action_warn_warns_and_reminds() -> None:
+    node = Node(cap=replace(CAP, action=Action.WARN))
+    node.run(tenant(500), 9 * GIB)
+    verdicts = node.cycles(304)
+    warnings = [verdict for verdict in verdicts if isinstance(verdict, Warn)]
+    assert steps(verdicts) == ["Warn", "Warn"]
+    assert [(warn.facts.next, warn.facts.next_seconds) for warn in warnings] == [(Next.NOTHING, None)] * 2
+
+
+def test_action_evict_warns_then_evicts_and_asks_again_while_the_pod_stays() -> None:
+    node = Node(cap=replace(CAP, action=Action.EVICT))
+    node.run(tenant(500), 9 * GIB)
+    assert steps(node.cycles(13)) == ["Warn"]
+    evict = node.cycle()[0]
+    assert isinstance(evict, Evict)
+    assert evict.facts.since_seconds == 13.0
+    assert steps(node.cycles(29)) == []
+    assert steps(node.cycle()) == ["Evict"]
+
+
+def test_grace_zero_warns_and_signals_in_one_cycle() -> None:
+    node = Node(cap=replace(CAP, grace_seconds=0))
+    node.run(tenant(500), 9 * GIB)
+    assert steps(node.cycles(4)) == ["Warn", "Terminate"]

@@ -1,0 +1,259 @@
+"""Duty cycles: who is over its cap for half of the time is ended in time, who is for a quarter never, at any period.
+
+The truth is the curve of the memory that a simulated program uses, looked at as often as the loop does, at random moments. What
+the guard thinks of it is not asked: only when it signals whom.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from gpushare_node.core.structs import replace
+from gpushare_node.guard.identity import Owner, Process
+from gpushare_node.guard.inputs import Cap, Grant, Settings
+from gpushare_node.guard.verdicts import Kill, Terminate, Verdict
+from tests.node.guard.guard_fixture import CAP, GIB, GPU, Node, owner, signalled, steps, tenant
+
+HIGH, LOW = 30 * GIB, GIB
+CLOSE, SPREAD = 0.25, (0.5, 1.5)
+"""As in the loop: looks are so much closer while somebody owes, and come so early or late."""
+
+SIGNAL_SECONDS = 5 + 2
+"""From SIGTERM to SIGKILL, and the looks that both wait for."""
+
+UNGUIDED = settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+"""Examples are not made smaller: who chooses the moments of the looks may fool anybody, so they stay random."""
+
+Curve = Callable[[float], bool]
+
+
+@dataclass(kw_only=True)
+class Program:
+    """One program whose use follows a curve; `deaf` to SIGTERM. Looks go on until it is killed or the time is over."""
+
+    curve: Curve
+    rng: Random
+    cap: Cap = CAP
+    asked: Settings = field(default_factory=Settings)
+
+    def ended_after(self, seconds: float) -> float | None:
+        """When SIGKILL was sent, from the first moment over the cap on; None if that did not happen by then."""
+        node = Node(cap=self.cap, settings=self.asked)
+        node.run(tenant(500), LOW)
+        start, at = node.now, 0.0
+        while at < seconds:
+            nominal = self.asked.interval_seconds
+            pace = nominal * CLOSE if node.history.offences else nominal
+            at += pace * self.rng.uniform(*SPREAD)
+            node.used[GPU][500] = HIGH if self.curve(at) else LOW
+            verdicts = node.cycle(seconds=start + at - node.now)
+            if any(isinstance(verdict, Terminate | Kill) for verdict in verdicts):
+                assert self.curve(at), "a signal while it was within its cap"
+            if any(isinstance(verdict, Kill) for verdict in verdicts):
+                return at
+        return None
+
+
+def wave(over: float, calm: float, shift: float = 0.0) -> Curve:
+    """Over the cap for so long, then within it for so long, and so on."""
+    return lambda at: (at + shift) % (over + calm) < over
+
+
+def bound(cap: Cap, asked: Settings) -> float:
+    """What is promised to neighbours of an offender."""
+    return 4 * asked.patience_seconds(cap) + asked.exit_seconds
+
+
+@given(
+    over=st.floats(3.0, 60.0), share=st.floats(0.5, 1.0), grace=st.sampled_from([0.0, 5.0, 10.0, 45.0]),
+    seed=st.integers(0, 1 << 32),
+)  # fmt: skip
+@UNGUIDED
+def test_86_who_is_over_for_half_of_the_time_is_ended_within_four_times_its_patience(
+    *, over: float, share: float, grace: float, seed: int
+) -> None:
+    cap, asked = replace(CAP, grace_seconds=grace), Settings()
+    calm = over * (1 - share) / share
+    # SIGKILL waits for a look over the cap: at worst one calm, and a few looks.
+    most = bound(cap, asked) + calm + 2 * asked.interval_seconds
+    ended = Program(curve=wave(over, calm), rng=Random(seed), cap=cap, asked=asked).ended_after(most)
+    assert ended is not None
+
+
+@given(over=st.floats(0.02, 3.0), share=st.floats(0.5, 1.0), seed=st.integers(0, 1 << 32))
+@UNGUIDED
+def test_86_who_goes_up_and_down_faster_is_ended_too_only_later(
+    *, over: float, share: float, seed: int
+) -> None:
+    most = 30 * Settings().patience_seconds(CAP) + SIGNAL_SECONDS
+    assert Program(curve=wave(over, over * (1 - share) / share), rng=Random(seed)).ended_after(most) is not None
+
+
+@given(over=st.floats(0.02, 12.9), share=st.floats(0.01, 0.25), seed=st.integers(0, 1 << 32))
+@UNGUIDED
+def test_86_who_is_over_for_a_quarter_of_the_time_is_never_ended(*, over: float, share: float, seed: int) -> None:
+    program = Program(curve=wave(over, over * (1 - share) / share, over / 2), rng=Random(seed))
+    assert program.ended_after(1200) is None
+
+
+def test_86_calm_that_nobody_saw_pays_as_little_as_time_over_the_cap_that_nobody_saw_counts() -> None:
+    """Looks are four seconds apart where the driver is slow; whoever is over for half of the time must not gain by it."""
+    node = Node()
+    node.run(tenant(500), LOW)
+    verdicts: list[Verdict] = []
+    for look in range(60):
+        node.used[GPU][500] = HIGH if look % 8 < 4 else LOW
+        verdicts += node.cycle(seconds=4)
+    assert "Terminate" in steps(verdicts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("over", [0.05, 0.3, 0.7, 1.0, 2.0, 5.0, 12.9])
+def test_86_a_quarter_is_never_ended_in_two_days(over: float) -> None:
+    assert Program(curve=wave(over, 3 * over), rng=Random(7)).ended_after(2 * 24 * 3600 / 10) is None
+
+
+@pytest.mark.parametrize("pattern", ["oooooooooooo.", "ooooooooooooooooo.", "oo.", "o."])
+def test_86_a_calm_look_in_between_resets_nothing(pattern: str) -> None:
+    over, calm = float(pattern.count("o")), float(pattern.count("."))
+    ended = Program(curve=wave(over, calm), rng=Random(1)).ended_after(4 * 13 + SIGNAL_SECONDS)
+    assert ended is not None
+
+
+def test_86_half_of_the_time_at_one_look_a_second_is_not_seen_in_time() -> None:
+    """Why looks are closer while somebody owes: of five seconds over the cap a look a second sees four."""
+    node = Node()
+    node.run(tenant(500), LOW)
+    verdicts: list[Verdict] = []
+    for second in range(52):
+        node.used[GPU][500] = HIGH if second % 4 < 2 else LOW
+        verdicts += node.cycle()
+    assert signalled(verdicts) == []
+
+
+def test_86_containers_that_are_replaced_just_in_time_owe_for_those_before_them() -> None:
+    node = Node()
+    told: list[str] = []
+    for number in range(5):
+        process = run_of_all(node, number)
+        told += steps(node.cycles(12))
+        remove(node, process)
+        told += steps(node.cycle())
+    assert "Kill" in told
+
+
+def run_of_all(node: Node, number: int) -> Process:
+    """The next container of an owner that has its containers started anew."""
+    process = tenant(500 + number, f"run-{number}")
+    assert process.container is not None
+    node.grants[process.container] = Grant(owner=owner("all"), devices=frozenset({GPU}), caps={GPU: node.cap})
+    return node.run(process, HIGH)
+
+
+def remove(node: Node, process: Process) -> None:
+    """Its container is gone with it."""
+    node.end(process.pid)
+    if process.container is not None:
+        del node.grants[process.container]
+
+
+@given(owed=st.integers(1, 12), gap=st.integers(1, 40), is_read=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_86_what_is_inherited_is_paid_back_by_calm_at_half_its_length_and_not_longer(
+    *, owed: int, gap: int, is_read: bool
+) -> None:
+    """Also while the device cannot be read: nobody of the owner's is there who could be over."""
+    node = Node()
+    former = run_of_all(node, 1)
+    node.cycles(owed + 1)
+    remove(node, former)
+    node.cycle()
+    unread = replace(node.device(GPU), rows=None)
+    for _ in range(gap - 1):
+        node.cycle(**({} if is_read else {"gpu0": unread}))
+    run_of_all(node, 2)
+    inherited = max(owed - gap / 2, 0.0)
+    looks = math.ceil(13 - inherited)
+    assert "Terminate" not in steps(node.cycles(looks))
+    assert "Terminate" in steps(node.cycle())
+    assert node.history.legacies == {}
+
+
+@given(life=st.floats(7.0, 60.0), gap=st.floats(0.1, 2.0), seed=st.integers(0, 1 << 32))
+@UNGUIDED
+def test_86_whoever_has_its_containers_started_anew_is_ended_in_the_promised_time(
+    *, life: float, gap: float, seed: int
+) -> None:
+    """Deaf to SIGTERM, too: what lives long enough for both signals meets both."""
+    node, rng, number = Node(), Random(seed), 0
+    start, process = node.now, None
+    while node.now - start < bound(CAP, Settings()) + life:
+        at = node.now - start + rng.uniform(*SPREAD) * CLOSE
+        is_up = at % (life + gap) < life
+        if process is not None and (not is_up or at // (life + gap) >= number):
+            remove(node, process)
+            process = None
+        if is_up and process is None:
+            number = int(at // (life + gap)) + 1
+            process = run_of_all(node, number)
+        if "Kill" in steps(node.cycle(seconds=start + at - node.now)):
+            return
+    raise AssertionError("never killed")
+
+
+def test_86_a_container_that_appears_as_the_last_one_of_its_pod_goes_owes_for_it() -> None:
+    """Kubelet tells of both at once: the status of a container that is started again has the new run's id."""
+    node = Node()
+    for number in range(2):
+        process = run_of_all(node, number)
+        told = steps(node.cycles(13))
+        remove(node, process)
+    assert "Kill" in told
+
+
+@pytest.mark.parametrize(("namespace", "looks"), [("ns-all", 3), ("elsewhere", 14)], ids=["of its namespace", "of another"])
+@pytest.mark.parametrize("used", [HIGH, LOW], ids=["over", "within"])
+def test_86_another_controllers_uid_in_a_pod_ends_nobody_within_its_cap_and_nobody_in_another_namespace(
+    namespace: str, looks: int, used: int
+) -> None:
+    """Anybody who may make a pod may write any controller's uid into it. Within a namespace that trust is shared."""
+    node = Node()
+    forger = run_of_all(node, 1)
+    assert forger.container is not None
+    forged = Owner(namespace=namespace, uid=owner("all").uid)
+    node.grants[forger.container] = replace(node.grants[forger.container], owner=forged)
+    node.cycles(13)
+    remove(node, forger)
+    node.cycle()
+    node.used[GPU][run_of_all(node, 2).pid] = used
+    assert signalled(node.cycles(looks - 1)) == []
+    assert len(signalled(node.cycle())) == (used == HIGH)
+
+
+def test_86_a_sibling_that_was_there_before_does_not_owe_for_another() -> None:
+    node = Node()
+    first, sibling = run_of_all(node, 1), run_of_all(node, 2)
+    node.used[GPU][sibling.pid] = LOW
+    node.cycles(13)
+    remove(node, first)
+    node.cycle()
+    node.used[GPU][sibling.pid] = HIGH
+    assert steps(node.cycles(3)) == []
+
+
+def test_86_what_containers_that_are_gone_owed_is_forgotten_when_it_would_be_paid() -> None:
+    node = Node()
+    for number in range(200):
+        node.run(tenant(500 + number, f"c{number}"), HIGH)
+        node.cycles(5)
+        node.end(500 + number)
+        node.grants.clear()
+        node.cycle()
+    assert len(node.history.legacies) <= 3
+    node.cycles(60)
+    assert (node.history.offences, node.history.legacies, node.history.victims) == ({}, {}, {})

@@ -1,0 +1,344 @@
+"""From SIGTERM to the end: what stops the ladder, what it waits for, and whom it may name."""
+
+import pytest
+
+from gpushare_node.core.structs import replace
+from gpushare_node.guard.identity import Owner, Process, ProcessKind
+from gpushare_node.guard.inputs import Action, Grant, Settings
+from gpushare_node.guard.process_list import Device, Row
+from gpushare_node.guard.state import History
+from gpushare_node.guard.verdicts import Kill, Next, Reason, Scope, State, Terminate, Verdict
+from tests.node.guard.guard_fixture import CAP, GIB, GPU, OTHER, Node, reasons, signalled, states, steps, stranger, tenant
+
+
+def terminated(used: int = 9 * GIB) -> Node:
+    """A node whose one tenant has just been sent SIGTERM."""
+    node = Node()
+    node.run(tenant(500), used)
+    node.until(Terminate)
+    return node
+
+
+def test_37_who_ignores_sigterm_is_killed_when_the_time_is_over() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    verdicts = node.cycles(19)
+    assert steps(verdicts) == ["Warn", "Terminate", "Kill"]
+    terminate, kill = (verdict for verdict in verdicts if isinstance(verdict, Terminate | Kill))
+    assert (terminate.facts.next, terminate.facts.next_seconds) == (Next.KILL, 5)
+    assert (kill.facts.next, kill.facts.next_seconds, kill.facts.since_seconds) == (Next.NOTHING, None, 18.0)
+    assert terminate.processes == kill.processes == (tenant(500),)
+
+
+def test_36_who_ends_on_sigterm_is_not_killed() -> None:
+    node = terminated()
+    node.end(500)
+    verdicts = node.cycles(30)
+    assert steps(verdicts) == []
+    assert Reason.GONE in reasons(verdicts)
+    assert (node.history.victims, node.history.offences) == ({}, {})
+
+
+def test_38_who_stays_below_the_cap_after_sigterm_is_spared() -> None:
+    node = terminated()
+    node.used[GPU][500] = 4 * GIB
+    verdicts = node.cycles(28)
+    assert Reason.SPARED in reasons(verdicts)
+    assert (node.history.victims, node.history.offences) == ({}, {})
+    node.used[GPU][500] = 9 * GIB
+    assert steps(node.cycles(13)) == ["Warn"]
+
+
+def test_86_who_drops_below_the_cap_for_a_look_after_sigterm_is_killed_when_it_is_over_again() -> None:
+    node = terminated()
+    node.used[GPU][500] = 4 * GIB
+    assert steps(node.cycles(20)) == []
+    node.used[GPU][500] = 9 * GIB
+    assert steps(node.cycle()) == ["Kill"]
+
+
+def test_86_sigterm_lapses_after_a_minute_of_calm_however_large_the_debt() -> None:
+    node = Node(cap=replace(CAP, grace_seconds=200))
+    node.run(tenant(500), 9 * GIB)
+    node.until(Terminate, limit=300)
+    node.used[GPU][500] = 4 * GIB
+    assert Reason.SPARED not in reasons(node.cycles(60))
+    assert Reason.SPARED in reasons(node.cycle())
+    node.used[GPU][500] = 9 * GIB
+    assert steps(node.cycles(100))[0] != "Kill"
+
+
+def test_86_who_owes_much_pays_within_twice_its_patience() -> None:
+    node = Node(cap=replace(CAP, action=Action.WARN))
+    node.run(tenant(500), 9 * GIB)
+    node.cycles(1000)
+    node.used[GPU][500] = 4 * GIB
+    node.cycles(2 * 26 + 1)
+    assert node.history.offences != {}
+    node.cycle()
+    assert node.history.offences == {}
+
+
+def test_86_one_who_waits_calmly_after_sigterm_keeps_no_other_waiting() -> None:
+    node = terminated()
+    node.used[GPU][500] = 4 * GIB
+    node.run(tenant(600, "b"), 9 * GIB)
+    assert signalled(node.cycles(15)) == [tenant(600, "b")]
+
+
+def test_38_who_drops_below_the_cap_after_the_warning_is_sent_nothing() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    assert steps(node.cycles(13)) == ["Warn"]
+    node.used[GPU][500] = 4 * GIB
+    assert steps(node.cycles(60)) == []
+
+
+def test_no_signal_while_the_use_is_unknown() -> None:
+    node = terminated()
+    node.used[GPU][500] = None
+    assert steps(node.cycles(30)) == []
+    node.used[GPU][500] = 9 * GIB
+    assert steps(node.cycle()) == ["Kill"]
+
+
+def test_no_signal_while_the_rows_are_implausible() -> None:
+    node = terminated()
+    bad = Device(uuid=GPU, total_bytes=40 * GIB, rows=(Row(pid=0, used_bytes=1), Row(pid=500, used_bytes=9 * GIB)))
+    assert steps([verdict for _ in range(30) for verdict in node.cycle(gpu0=bad)]) == []
+    assert steps(node.cycle()) == ["Kill"]
+
+
+def test_39_a_reused_pid_is_not_signalled_and_the_victim_counts_as_gone() -> None:
+    node = terminated()
+    node.processes[500] = tenant(500, start_time=2000)
+    node.used[GPU][500] = 4 * GIB
+    verdicts = node.cycles(20)
+    assert Reason.GONE in reasons(verdicts)
+    assert signalled(verdicts) == []
+
+
+def test_86_a_container_that_is_over_with_its_next_process_owes_what_it_owed() -> None:
+    node = terminated()
+    node.processes[500] = tenant(500, start_time=2000)
+    verdicts = node.cycle()
+    assert Reason.GONE in reasons(verdicts)
+    assert signalled(verdicts) == [tenant(500, start_time=2000)]
+
+
+def test_39_a_pid_reused_by_a_neighbour_is_not_signalled() -> None:
+    node = terminated()
+    node.processes[500] = tenant(500, "b", start_time=2000)
+    node.used[GPU][500] = 4 * GIB
+    assert signalled(node.cycles(40)) == []
+
+
+def test_a_process_that_moved_to_another_cgroup_is_let_go_and_judged_anew() -> None:
+    node = terminated()
+    node.processes[500] = moved = tenant(500, cgroup="/kubepods/poda/a/init.scope")
+    verdicts = node.cycle()
+    assert Reason.LOST in reasons(verdicts)
+    assert signalled(verdicts) == [moved]
+
+
+def test_86_a_process_that_moves_after_each_sigterm_is_ended_with_its_container() -> None:
+    node = terminated()
+    for number in range(3):
+        node.processes[500] = tenant(500, cgroup=f"/kubepods/poda/a/{number}")
+        node.cycles(2)
+    kill = node.until(Kill, limit=8)
+    assert isinstance(kill, Kill)
+    assert kill.scope is Scope.CONTAINER
+
+
+def test_40_exec_during_the_ladder_keeps_the_identity_so_the_kill_follows() -> None:
+    node = terminated()
+    node.processes[500] = replace(node.processes[500])
+    assert signalled(node.cycles(5)) == [tenant(500)]
+
+
+def test_a_victim_that_cannot_be_recognised_is_waited_for() -> None:
+    node = terminated()
+    victim = node.processes.pop(500)
+    assert steps(node.cycles(30)) == []
+    node.processes[500] = victim
+    assert steps(node.cycle()) == ["Kill"]
+
+
+def test_a_victim_that_is_not_recognised_for_too_long_is_let_go() -> None:
+    node = terminated()
+    del node.processes[500]
+    verdicts = node.cycles(70)
+    assert Reason.LOST in reasons(verdicts)
+    assert node.history.victims == {}
+
+
+def test_41_a_zombie_without_a_row_is_gone() -> None:
+    node = terminated()
+    node.cycles(5)
+    del node.used[GPU][500]
+    assert Reason.GONE in reasons(node.cycle())
+
+
+def test_42_a_victim_in_d_state_is_stuck_and_has_no_successor_on_its_device() -> None:
+    node = Node(gpus=(GPU, OTHER))
+    node.run(tenant(500), 9 * GIB)
+    node.until(Kill)
+    node.run(tenant(600, "b"), 8 * GIB)
+    node.run(tenant(700, "c"), 8 * GIB, gpu=OTHER)
+    verdicts = node.cycles(29)
+    assert {process.pid for process in signalled(verdicts)} == {700}
+    assert Reason.STUCK not in reasons(verdicts)
+    verdicts = node.cycles(2)
+    assert Reason.STUCK in reasons(verdicts)
+    assert states(verdicts)["a"] is State.STUCK
+    assert [process.pid for process in signalled(verdicts)] == [500, 600]
+
+
+def test_89_sigkill_is_sent_again_while_it_does_not_end_a_process_and_not_to_a_calm_one() -> None:
+    node = terminated()
+    kills = [verdict for verdict in node.cycles(5 + 4 * 30) if isinstance(verdict, Kill)]
+    assert [kill.is_repeated for kill in kills] == [False, True, True, True, True]
+    node.used[GPU][500] = 4 * GIB
+    assert steps(node.cycles(100)) == []
+
+
+def test_89_a_debt_that_has_been_paid_gives_no_right_to_sigkill_again() -> None:
+    """It was calm for so long that it owes nothing; then it is an offender like others, with a warning and a grace."""
+    node = terminated()
+    node.until(Kill)
+    node.used[GPU][500] = 4 * GIB
+    node.cycles(40)
+    assert node.history.offences == {}
+    node.used[GPU][500] = 9 * GIB
+    assert steps(node.cycles(3)) == []
+    node.run(tenant(501), 5 * GIB)
+    assert steps(node.cycles(10)) == ["Warn"]
+    assert steps(node.cycles(30)) == ["Terminate", "Kill"]
+
+
+def test_89_a_killed_process_that_cannot_be_seen_any_more_keeps_nobody_waiting_either() -> None:
+    node = terminated()
+    node.until(Kill)
+    node.processes.pop(500)
+    node.run(tenant(600, "b"), 8 * GIB)
+    assert signalled(node.cycles(59)) == []
+    assert signalled(node.cycles(2)) == [tenant(600, "b")]
+
+
+def test_one_victim_at_a_time_on_a_device_and_the_worst_first() -> None:
+    node = Node()
+    node.run(tenant(500, "a"), 5 * GIB)
+    node.run(tenant(600, "b"), 9 * GIB)
+    verdicts = node.cycles(15)
+    assert signalled(verdicts) == [tenant(600, "b")]
+    node.end(600)
+    assert signalled(node.cycles(2)) == [tenant(500, "a")]
+
+
+def test_a_process_on_two_devices_is_ended_once() -> None:
+    node = Node(gpus=(GPU, OTHER))
+    node.run(tenant(500), 9 * GIB)
+    node.run(tenant(500), 9 * GIB, gpu=OTHER)
+    assert steps(node.cycles(20)) == ["Warn", "Warn", "Terminate", "Kill"]
+
+
+def test_35_a_container_that_keeps_forking_is_ended_as_a_whole() -> None:
+    node = Node(cap=replace(CAP, grace_seconds=0))
+    choices: list[Terminate] = []
+    for pid in range(500, 508):
+        node.run(tenant(pid), 3 * GIB)
+    for _ in range(10):
+        new = [verdict for verdict in node.cycle() if isinstance(verdict, Terminate)]
+        choices += new
+        node.end(*(process.pid for terminate in new for process in terminate.processes))
+    assert [choice.scope for choice in choices] == [Scope.PROCESSES] * 3 + [Scope.CONTAINER]
+    assert len(choices[-1].processes) > 1
+
+
+def test_35_the_kill_of_a_container_names_those_who_live_then() -> None:
+    node = Node(cap=replace(CAP, grace_seconds=0), settings=Settings(strikes=0))
+    node.run(tenant(500), 9 * GIB)
+    node.until(Terminate)
+    node.end(500)
+    node.run(tenant(501), 9 * GIB)
+    kill = node.until(Kill)
+    assert isinstance(kill, Kill)
+    assert (kill.scope, kill.processes) == (Scope.CONTAINER, (tenant(501),))
+
+
+def test_65_a_namespace_loses_so_many_a_minute_on_a_device_and_no_more() -> None:
+    node = Node(cap=replace(CAP, grace_seconds=0, bytes=GIB))
+    for number in range(8):
+        process = tenant(500 + number, f"t{number}")
+        own = Owner(namespace="team", uid=f"u{number}")
+        node.grants[process.container] = Grant(owner=own, devices=frozenset({GPU}), caps={GPU: node.cap})
+        node.run(process, 2 * GIB)
+    ended: list[Process] = []
+    verdicts: list[Verdict] = []
+    for _ in range(40):
+        verdicts += node.cycle()
+        ended += signalled(verdicts[-40:])
+        node.end(*(process.pid for process in ended))
+    assert len(set(ended)) == 6
+    assert Reason.BUDGET_SPENT in reasons(verdicts)
+    later = node.cycles(30)
+    assert Reason.BUDGET_SPENT not in reasons(later[-9:])
+    assert len(signalled(later)) > 0
+
+
+def test_65_victims_that_were_chosen_are_still_ended_when_the_budget_is_spent() -> None:
+    node = Node(settings=Settings(kills_per_minute=1))
+    node.run(tenant(500), 9 * GIB)
+    assert steps(node.cycles(19)) == ["Warn", "Terminate", "Kill"]
+
+
+@pytest.mark.parametrize(
+    ("action", "told"), [(Action.KILL, ["Warn", "Terminate", "Kill"]), (Action.EVICT, ["Warn", "Evict"])], ids=["kill", "evict"]
+)
+def test_66_a_dry_run_tells_everything_once_and_marks_it(action: Action, told: list[str]) -> None:
+    node = Node(cap=replace(CAP, action=action), settings=Settings(dry_run=True))
+    node.run(tenant(500), 9 * GIB)
+    verdicts = node.cycles(200)
+    assert steps(verdicts) == told
+    assert {verdict.facts.dry_run for verdict in verdicts if hasattr(verdict, "facts")} == {True}
+    assert Reason.STUCK not in reasons(verdicts)
+
+
+def test_66_a_dry_run_goes_on_to_the_next_offender_of_the_device() -> None:
+    node = Node(settings=Settings(dry_run=True))
+    node.run(tenant(500, "a"), 9 * GIB)
+    node.run(tenant(600, "b"), 8 * GIB)
+    assert [process.pid for process in signalled(node.cycles(60))] == [500, 500, 600, 600]
+
+
+def test_68_an_agent_that_restarts_in_the_ladder_counts_anew_and_kills_once() -> None:
+    node = terminated()
+    node.history = History()
+    verdicts = node.cycles(45)
+    assert steps(verdicts) == ["Warn", "Terminate", "Kill"]
+    assert signalled(verdicts) == [tenant(500)] * 2
+
+
+def test_a_victim_on_a_device_that_left_the_node_is_forgotten() -> None:
+    node = terminated()
+    node.cycles(6)
+    assert len(node.history.victims) == 1
+    node.gpus = (OTHER,)
+    node.cycles(70)
+    assert node.history.victims == {}
+
+
+def test_after_a_long_gap_a_victim_that_is_still_over_is_killed() -> None:
+    node = terminated()
+    assert steps(node.cycle(seconds=61)) == ["Kill"]
+
+
+def test_a_pid_reused_by_a_stranger_does_not_hide_that_the_offender_is_calm() -> None:
+    node = Node()
+    node.run(tenant(500), 3 * GIB)
+    node.run(tenant(501), 3 * GIB)
+    node.cycles(12)
+    node.processes[501] = stranger(501, ProcessKind.UNKNOWN, start_time=2000)
+    node.cycle()
+    assert [offence.is_calm for offence in node.history.offences.values()] == [True]

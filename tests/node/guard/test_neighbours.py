@@ -1,0 +1,183 @@
+"""Who is never a victim: neighbours, system pods, the MPS server, processes outside pods. And how MPS clients are ended."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import gpushare_node.guard
+from gpushare_node.core.structs import replace
+from gpushare_node.guard.identity import ProcessKind
+from gpushare_node.guard.inputs import Action, Reading, Settings
+from gpushare_node.guard.process_list import Device, Kind, Mps, Row
+from gpushare_node.guard.verdicts import Evict, Kill, Next, Reason, Report, Scope, Terminate, TerminateClient, Verdict, Warn
+from tests.node.guard.guard_fixture import CAP, GIB, GPU, Node, container, reasons, signalled, steps, stranger, tenant
+
+
+@pytest.mark.parametrize("kind", [ProcessKind.SYSTEM, ProcessKind.MPS_SERVER, ProcessKind.UNKNOWN])
+def test_64_who_is_no_tenant_is_never_signalled(kind: ProcessKind) -> None:
+    node = Node()
+    node.run(tenant(500), GIB)
+    node.run(stranger(700, kind, container("a")), 20 * GIB)
+    node.run(stranger(701, kind), 18 * GIB)
+    assert steps(node.cycles(60)) == []
+
+
+def test_63_only_the_kind_spares_the_mps_server_so_a_tenant_cannot_pose_as_one() -> None:
+    node = Node()
+    node.run(stranger(700, ProcessKind.MPS_SERVER), 20 * GIB)
+    node.run(tenant(500), 9 * GIB)
+    assert signalled(node.cycles(14)) == [tenant(500)]
+
+
+def test_a_process_without_a_pod_is_reported() -> None:
+    node = Node()
+    orphan = node.run(stranger(700, ProcessKind.UNKNOWN), 20 * GIB)
+    reports = [verdict for verdict in node.cycle() if isinstance(verdict, Report) and verdict.reason is Reason.ORPHAN]
+    assert [report.processes for report in reports] == [(orphan,)]
+
+
+def test_52_when_no_process_is_recognised_that_is_said_and_nobody_is_signalled() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    node.processes.clear()
+    verdicts = node.cycles(60)
+    assert steps(verdicts) == []
+    assert Reason.UNRESOLVED in reasons(verdicts)
+
+
+def test_an_identity_filed_under_another_pid_is_not_believed() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    node.processes[500] = tenant(501)
+    assert steps(node.cycles(60)) == []
+
+
+def test_a_neighbour_with_a_huge_unrecognised_process_changes_nothing_for_a_flapping_tenant() -> None:
+    node = Node()
+    node.run(stranger(700, ProcessKind.UNKNOWN), 20 * GIB)
+    node.run(tenant(500), 9 * GIB)
+    for _ in range(20):
+        assert steps(node.cycles(2)) == []
+        node.used[GPU][500] = 3 * GIB
+        assert steps(node.cycles(6)) == []
+        node.used[GPU][500] = 9 * GIB
+
+
+def client_node(mps: Mps, **settings: Action | bool) -> Node:
+    node = Node(mps=mps, settings=Settings(**settings))
+    node.run(tenant(500), 9 * GIB)
+    return node
+
+
+def test_62_an_mps_client_is_asked_then_ended_by_mps_and_killed_only_after_its_yes() -> None:
+    node = client_node(Mps.REACHABLE)
+    verdicts = node.cycles(19)
+    assert steps(verdicts) == ["Warn", "Terminate", "TerminateClient"]
+    nexts = [verdict.facts.next for verdict in verdicts if isinstance(verdict, Warn | Terminate | TerminateClient)]
+    assert nexts == [Next.TERMINATE, Next.TERMINATE_CLIENT, Next.KILL]
+    node.terminated = frozenset({tenant(500)})
+    assert steps(node.cycle()) == ["Kill"]
+
+
+def test_62_when_mps_does_not_end_its_client_the_pod_is_evicted_and_nobody_killed() -> None:
+    verdicts = client_node(Mps.REACHABLE).cycles(40)
+    assert steps(verdicts) == ["Warn", "Terminate", "TerminateClient", "Evict"]
+    assert Reason.MPS_REFUSED in reasons(verdicts)
+
+
+def test_62_without_a_way_to_mps_the_pod_is_evicted_without_any_signal() -> None:
+    verdicts = client_node(Mps.UNREACHABLE).cycles(20)
+    assert steps(verdicts) == ["Warn", "Evict"]
+    assert Reason.MPS_REFUSED in reasons(verdicts)
+
+
+def test_62_without_a_way_to_mps_a_warning_may_be_all() -> None:
+    assert steps(client_node(Mps.UNREACHABLE, mps_fallback=Action.WARN).cycles(60)) == ["Warn"]
+
+
+def test_62_a_client_of_an_mps_server_of_ones_own_ends_with_its_whole_container() -> None:
+    """Outside pools under MPS a row in the MPS list means that a tenant has started a server itself: no reason to spare it."""
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    node.run(tenant(501), 0)
+    listed = (Row(pid=500, used_bytes=9 * GIB), Row(pid=500, used_bytes=9 * GIB, kind=Kind.MPS), Row(pid=501, used_bytes=0))
+    device = Device(uuid=GPU, total_bytes=40 * GIB, rows=listed)
+    verdicts = [verdict for _ in range(20) for verdict in node.cycle(gpu0=device)]
+    assert steps(verdicts) == ["Warn", "Terminate", "Kill"]
+    assert {verdict.scope for verdict in verdicts if isinstance(verdict, Terminate | Kill)} == {Scope.CONTAINER}
+    assert set(signalled(verdicts)) == {tenant(500), tenant(501)}
+
+
+@pytest.mark.parametrize("mps", [Mps.REACHABLE, Mps.UNREACHABLE, Mps.OFF])
+def test_62_who_cannot_be_evicted_ends_by_signals_under_mps_too(mps: Mps) -> None:
+    node = client_node(mps)
+    node.unevictable = frozenset({container("a")})
+    verdicts = node.cycles(20)
+    assert steps(verdicts) == ["Warn", "Terminate", "Kill"]
+    assert {verdict.scope for verdict in verdicts if isinstance(verdict, Terminate | Kill)} == {Scope.CONTAINER}
+
+
+def test_62_action_evict_ends_by_signals_where_the_pod_cannot_be_evicted() -> None:
+    node = Node(cap=replace(CAP, action=Action.EVICT))
+    node.run(tenant(500), 9 * GIB)
+    assert steps(node.cycles(14)) == ["Warn", "Evict"]
+    node.unevictable = frozenset({container("a")})
+    assert steps(node.cycles(6)) == ["Terminate", "Kill"]
+
+
+def test_62_an_mps_container_that_keeps_forking_is_evicted_and_not_killed_as_a_whole() -> None:
+    node = Node(mps=Mps.REACHABLE, cap=replace(CAP, grace_seconds=0), settings=Settings(strikes=0))
+    node.run(tenant(500), 9 * GIB)
+    assert steps(node.cycles(20)) == ["Warn", "Evict"]
+
+
+def test_62_mps_that_is_lost_after_sigterm_leads_to_eviction() -> None:
+    node = client_node(Mps.REACHABLE)
+    node.until(Terminate)
+    node.mps = Mps.UNREACHABLE
+    assert steps(node.cycles(20)) == ["Evict"]
+
+
+def test_a_client_that_becomes_one_after_sigterm_is_not_killed_raw() -> None:
+    node = client_node(Mps.OFF)
+    node.until(Terminate)
+    node.mps = Mps.REACHABLE
+    assert steps(node.cycles(5)) == ["TerminateClient"]
+
+
+def test_62_a_dry_run_shows_the_whole_mps_ladder() -> None:
+    assert steps(client_node(Mps.REACHABLE, dry_run=True).cycles(60)) == ["Warn", "Terminate", "TerminateClient", "Kill"]
+
+
+def test_the_same_reading_and_history_give_the_same_verdicts() -> None:
+    node = Node()
+    for number in range(8):
+        node.run(tenant(500 + number, f"t{number}"), 4 * GIB + number)
+    node.cycles(12)
+    device = node.device(GPU)
+    reading = Reading(devices=(device,), identities=node.processes, grants=node.grants)
+    judge = gpushare_node.guard.evaluate.judge
+    assert judge(reading, node.history, 2000.0) == judge(reading, node.history, 2000.0)
+
+
+PURE = sorted(path.stem for path in Path(gpushare_node.guard.__file__).parent.glob("*.py") if path.stem != "__init__")
+
+
+@pytest.mark.parametrize("module", PURE)
+def test_67_the_guard_imports_neither_a_clock_nor_the_outside_world(module: str) -> None:
+    tree = ast.parse((Path(gpushare_node.guard.__file__).parent / f"{module}.py").read_text())
+    names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    plain = {"collections.abc", "enum", "gpushare_node.core.structs", "operator", "typing"}
+    assert names <= plain | {f"gpushare_node.guard.{own}" for own in PURE}
+
+
+def test_everything_that_a_step_needs_is_in_its_verdict() -> None:
+    node = Node()
+    victim = node.run(tenant(500), 9 * GIB)
+    verdicts: list[Verdict] = [node.until(Warn), node.until(Terminate), node.until(Kill)]
+    for verdict in verdicts:
+        assert isinstance(verdict, Warn | Terminate | Kill | Evict)
+        assert verdict.facts.unit.container == victim.container
+        assert (verdict.facts.unit.device, verdict.facts.used_bytes, verdict.facts.cap) == (GPU, 9 * GIB, CAP)

@@ -1,0 +1,91 @@
+"""GPUs and policies for the tests of partitioning: real geometries of the catalogue, as NVML would report them."""
+
+from collections.abc import Iterable
+
+from gpushare.catalog.cards import Geometry
+from gpushare_node.core.policy import (
+    Action,
+    Card,
+    Enforcement,
+    Mechanism,
+    Mode,
+    OnBusy,
+    Partitioner,
+    Policy,
+    Rollout,
+    Share,
+    Stack,
+    WantedGpu,
+    WantedInstance,
+)
+from gpushare_node.partition.state import Gpu, Instance, Mig, Placement, Profile, State
+from tests.compiler.mig import known_cards
+
+CARD = Card(id="a100-sxm4-40gb", name="NVIDIA A100-SXM4-40GB", pci_device_ids=("0x20B010DE",), memory_mib=40537)
+
+Stands = tuple[str, int]
+"""A profile name and a start."""
+
+
+def table(geometry: Geometry) -> tuple[Profile, ...]:
+    """The card's profiles as NVML lists them."""
+    return tuple(
+        Profile(
+            id=profile.nvml_enum if profile.profile_id is None else profile.profile_id,
+            name=profile.name,
+            placements=tuple(Placement(start=place.start, size=place.size) for place in profile.placements),
+        )
+        for profile in geometry.profiles
+    )
+
+
+A100 = table(known_cards.geometry(known_cards.A100))
+
+
+def instance(name: str, start: int, gi_id: int = 1, *, profiles=A100, is_whole: bool = True, is_busy: bool = False) -> Instance:
+    """An instance of a profile at a place that the profile has."""
+    profile = next(one for one in profiles if one.name == name)
+    size = next(place.size for place in profile.placements if place.start == start)
+    return Instance(gi_id=gi_id, profile_id=profile.id, start=start, size=size, is_whole=is_whole, is_busy=is_busy)
+
+
+def instances(*standing: Stands, profiles=A100) -> tuple[Instance, ...]:
+    """Idle instances with ids from 1 on."""
+    return tuple(instance(name, start, number + 1, profiles=profiles) for number, (name, start) in enumerate(standing))
+
+
+def mig(*standing: Instance, current=True, pending=None, profiles=A100, is_pending_ours=False) -> Mig:
+    """The MIG side of a GPU; nothing is pending unless told."""
+    pending = current if pending is None else pending
+    return Mig(current=current, pending=pending, is_pending_ours=is_pending_ours, instances=standing, profiles=profiles)
+
+
+def gpu(own: Mig | None, index: int = 0, **changed) -> Gpu:
+    """An idle GPU of CARD."""
+    fields = {"name": CARD.name, "pci_device_id": "0x20B010DE", "memory_mib": 40960, "is_busy": False, "fault": None}
+    return Gpu(index=index, uuid=f"GPU-{index}", mig=own, **(fields | changed))
+
+
+def state(*gpus: Gpu) -> State:
+    return State(gpus=gpus)
+
+
+def wanted(*standing: Stands, profiles=A100) -> tuple[WantedInstance, ...]:
+    """Instances as a policy asks for them."""
+    found = [(name, instance(name, start, profiles=profiles)) for name, start in standing]
+    return tuple(
+        WantedInstance(profile=name, profile_id=one.profile_id, start=one.start, size=one.size) for name, one in found
+    )
+
+
+def policy(*layouts: Iterable[WantedInstance], card: Card = CARD) -> Policy:
+    """A policy with one GPU for each layout."""
+    return Policy(
+        pool="training", cluster="physics", card=card, mode=Mode.MIG, stack=Stack.GPU_OPERATOR,
+        partitioner=Partitioner.GPUSHARE, profile="mig-01234567", mig_config=None,
+        namespaces=(), resources=(("nvidia.com/gpu", 1),),
+        gpus=tuple(WantedGpu(index=index, instances=tuple(layout)) for index, layout in enumerate(layouts)),
+        shares=(Share(resource="nvidia.com/gpu", profile=None, replicas=1, memory_mib=None, cap_mib=None, tolerance_mib=0),),
+        enforcement=Enforcement(action=Action.KILL, grace_seconds=10, mechanism=Mechanism.AUTO),
+        rollout=Rollout(max_unavailable=1, on_busy=OnBusy.WAIT, drain_timeout_seconds=1800),
+    )  # fmt: skip

@@ -1,0 +1,265 @@
+"""Single situations of partitioning. Numbers are those of the partition's failure cases."""
+
+from itertools import permutations
+
+import pytest
+
+from gpushare_node.core.structs import replace
+from gpushare_node.partition import Reason, plan
+from gpushare_node.partition.layout import PlacementDifference, ProfileIdDifference
+from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig
+from gpushare_node.partition.state import Fault, FaultKind, Placement, Profile
+from tests.node.partition.builders import A100, CARD, gpu, instance, instances, mig, policy, state, wanted
+from tests.node.partition.simulator import run
+
+BALANCED = (("3g.20gb", 4), ("2g.10gb", 0), ("1g.5gb", 2), ("1g.5gb", 3))
+
+
+def only(state, policy):
+    planned = plan(state, policy)
+    assert planned.unfit == ()
+    (one,) = planned.gpus
+    return one
+
+
+def refusal(state, policy):
+    planned = plan(state, policy)
+    assert planned.operations == ()
+    (one,) = planned.unfit
+    return one
+
+
+def test_case_1_a_gpu_without_mig_that_shall_have_none_is_left_alone() -> None:
+    one = only(state(gpu(None)), policy(()))
+    assert (one.operations, one.needs_idle_gpu, one.is_blocked, one.is_final) == ((), False, False, True)
+
+
+def test_case_2_a_gpu_without_mig_that_shall_have_instances_is_an_invalid_layout() -> None:
+    assert refusal(state(gpu(None)), policy(wanted(("7g.40gb", 0)))).reason is Reason.INVALID_LAYOUT
+
+
+def test_case_3_what_is_there_already_needs_nothing_and_nobody_must_be_idle() -> None:
+    standing = [replace(one, is_busy=True) for one in instances(*BALANCED)]
+    one = only(state(gpu(mig(*standing), is_busy=True)), policy(wanted(*BALANCED)))
+    assert (one.operations, one.needs_idle, one.needs_idle_gpu, one.is_blocked) == ((), (), False, False)
+
+
+def test_case_4_the_right_instances_at_other_places_need_nothing() -> None:
+    elsewhere = instances(("1g.5gb", 4), ("1g.5gb", 6), ("2g.10gb", 2))
+    here = wanted(("2g.10gb", 0), ("1g.5gb", 2), ("1g.5gb", 3))
+    assert only(state(gpu(mig(*elsewhere))), policy(here)).operations == ()
+    assert only(state(gpu(mig(*elsewhere))), policy(here[:2])).operations != ()
+
+
+@pytest.mark.parametrize("order", list(permutations(BALANCED)), ids=lambda order: "-".join(name[:2] for name, _ in order))
+def test_case_5_the_order_in_which_the_policy_lists_instances_does_not_matter(order) -> None:
+    one = only(state(gpu(mig())), policy(wanted(*order)))
+    assert {(step.start, step.size) for step in one.operations} == {(4, 4), (0, 2), (2, 1), (3, 1)}
+    assert run(state(gpu(mig())), one.operations).gpus[0].mig.instances
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [[("1g.5gb", 0)] * 8, [("3g.20gb", 0), ("3g.20gb", 4), ("1g.5gb", 0)], [("4g.20gb", 0)] * 2],
+    ids=["eight-1g", "two-3g-and-1g", "two-4g"],
+)
+@pytest.mark.parametrize("current", [True, False])
+def test_case_6_a_layout_that_the_driver_cannot_place_is_refused_before_anything_is_touched(layout, current) -> None:
+    found = refusal(state(gpu(mig(*instances(("7g.40gb", 0)), current=current))), policy(wanted(*layout)))
+    assert found.reason is Reason.INVALID_LAYOUT
+    assert f"{len(layout) if len(set(layout)) == 1 else 2} {layout[0][0]}" in found.detail
+
+
+def test_case_7_an_instance_in_use_stays_where_it_is_and_others_come_beside_it() -> None:
+    running = instance("3g.20gb", 0, 5, is_busy=True)
+    idle = instance("3g.20gb", 4, 6)
+    before = state(gpu(mig(idle, running)))
+    small = [("1g.5gb", 0), ("1g.5gb", 1), ("1g.5gb", 2)]
+    one = only(before, policy(wanted(("3g.20gb", 4), *small)))
+    assert (one.is_blocked, one.needs_idle) == (False, (idle,))
+    assert running in run(before, one.operations).gpus[0].mig.instances
+
+
+def test_of_equal_choices_the_one_that_disturbs_the_fewest_tenants_is_taken() -> None:
+    seven = [instance("1g.5gb", start, start + 1, is_busy=start in (1, 4, 6)) for start in range(7)]
+    one = only(state(gpu(mig(*seven))), policy(wanted(("1g.5gb", 0), ("1g.5gb", 2), ("1g.5gb", 3))))
+    assert [step.instance.start for step in one.operations] == [0, 2, 3, 5]
+    assert not one.is_blocked
+
+
+def test_case_8_a_tenant_in_the_way_blocks_its_own_gpu_only() -> None:
+    whole = replace(instances(("7g.40gb", 0))[0], is_busy=True)
+    before = state(gpu(mig(whole), 0), gpu(mig(*instances(("7g.40gb", 0))), 1))
+    planned = plan(before, policy(wanted(*BALANCED), wanted(*BALANCED)))
+    assert [one.is_blocked for one in planned.gpus] == [True, False]
+    assert [one.needs_idle for one in planned.gpus] == [(whole,), (replace(whole, is_busy=False),)]
+    assert run(before, planned.gpus[1].operations).gpus[0] == before.gpus[0]
+
+
+def test_a_client_that_sits_on_no_known_instance_blocks_whatever_goes_but_not_what_only_comes() -> None:
+    half = instances(("3g.20gb", 0))
+    going = only(state(gpu(mig(*half), is_busy=True)), policy(wanted(("4g.20gb", 0))))
+    coming = only(state(gpu(mig(*half), is_busy=True)), policy(wanted(("3g.20gb", 0), ("3g.20gb", 4))))
+    assert (going.is_blocked, coming.is_blocked) == (True, False)
+
+
+@pytest.mark.parametrize("is_busy", [True, False])
+def test_a_change_of_mode_needs_the_whole_gpu_idle(is_busy) -> None:
+    one = only(state(gpu(mig(current=False), is_busy=is_busy)), policy(wanted(("7g.40gb", 0))))
+    assert (one.needs_idle_gpu, one.is_blocked) == (True, is_busy)
+    assert isinstance(one.operations[0], EnableMig)
+    off = only(state(gpu(mig(replace(instances(("1g.5gb", 0))[0], is_busy=is_busy)))), policy(()))
+    assert (off.needs_idle_gpu, off.is_blocked) == (True, is_busy)
+    assert isinstance(off.operations[-1], DisableMig)
+
+
+def test_calling_off_a_pending_switch_needs_the_whole_gpu_idle_with_all_that_stays_on_it() -> None:
+    running = replace(instances(("7g.40gb", 0))[0], is_busy=True)
+    own = mig(running, pending=False, is_pending_ours=True)
+    one = only(state(gpu(own)), policy(wanted(("7g.40gb", 0))))
+    assert (one.operations, one.is_blocked) == ((EnableMig(uuid="GPU-0"),), True)
+
+
+def test_instances_that_a_driver_still_lists_with_mig_off_are_nothing() -> None:
+    one = only(state(gpu(mig(*instances(("1g.5gb", 0)), current=False))), policy(wanted(("1g.5gb", 0))))
+    assert [type(step) for step in one.operations] == [EnableMig, CreateInstance]
+
+
+@pytest.mark.parametrize("layout", [(), wanted(("7g.40gb", 0))], ids=["off", "on"])
+def test_case_11_a_pending_change_to_what_nobody_here_wants_is_somebody_elses(layout) -> None:
+    own = mig(current=bool(layout), pending=not layout)
+    assert refusal(state(gpu(own)), policy(layout)).reason is Reason.PENDING_FOREIGN_CHANGE
+    ours = only(state(gpu(replace(own, is_pending_ours=True))), policy(layout))
+    assert isinstance(ours.operations[0], EnableMig if layout else DisableMig), "what this program asked for it may call off"
+    assert ours.needs_idle_gpu
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_case_11_a_pending_change_to_what_is_wanted_is_carried_through(is_on) -> None:
+    own = mig(current=not is_on, pending=is_on)
+    one = only(state(gpu(own)), policy(wanted(("7g.40gb", 0)) if is_on else ()))
+    assert isinstance(one.operations[0], EnableMig if is_on else DisableMig)
+
+
+def test_case_17_an_instance_without_compute_instance_goes_even_where_the_same_one_is_wanted() -> None:
+    orphan = instance("3g.20gb", 4, 3, is_whole=False)
+    one = only(state(gpu(mig(orphan))), policy(wanted(("3g.20gb", 4))))
+    assert [type(step) for step in one.operations] == [DestroyInstance, CreateInstance]
+
+
+def test_case_18_an_instance_that_somebody_split_goes_and_its_tenants_are_waited_for() -> None:
+    split = instance("7g.40gb", 0, 2, is_whole=False, is_busy=True)
+    one = only(state(gpu(mig(split))), policy(wanted(("7g.40gb", 0))))
+    assert one.operations[0] == DestroyInstance(uuid="GPU-0", instance=split)
+    assert one.is_blocked
+
+
+@pytest.mark.parametrize(("kind", "reason"), [(FaultKind.LOST, Reason.GPU_LOST), (FaultKind.UNREADABLE, Reason.GPU_UNREADABLE)])
+def test_case_20_one_bad_gpu_of_eight_stops_no_other(kind, reason) -> None:
+    gpus = [gpu(mig(), index) for index in range(8)]
+    gpus[3] = gpu(None, 3, name="", fault=Fault(kind=kind, detail="GetMigMode: GPU is lost"))
+    planned = plan(state(*gpus), policy(*[wanted(*BALANCED)] * 8))
+    assert [(one.index, one.reason, one.detail) for one in planned.unfit] == [(3, reason, "GetMigMode: GPU is lost")]
+    assert [one.index for one in planned.gpus] == [0, 1, 2, 4, 5, 6, 7]
+    assert len(planned.operations) == 7 * 4
+
+
+def test_case_23_a_driver_that_knows_fewer_profiles_makes_the_layout_invalid_and_names_the_profile() -> None:
+    older = tuple(profile for profile in A100 if profile.name != "1g.10gb")
+    found = refusal(state(gpu(mig(profiles=older))), policy(wanted(("1g.10gb", 0))))
+    assert found.reason is Reason.INVALID_LAYOUT
+    assert "1g.10gb" in found.detail
+
+
+def test_case_23_a_driver_without_names_is_asked_by_id() -> None:
+    nameless = tuple(replace(profile, name=None) for profile in A100)
+    one = only(state(gpu(mig(profiles=nameless))), policy(wanted(*BALANCED)))
+    assert len(one.operations) == 4
+    unknown = tuple(replace(instance, profile_id=None) for instance in wanted(*BALANCED))
+    assert refusal(state(gpu(mig(profiles=nameless))), policy(unknown)).reason is Reason.INVALID_LAYOUT
+
+
+def test_an_id_under_which_the_driver_has_another_name_is_not_taken() -> None:
+    renamed = tuple(replace(profile, name=f"{profile.name}+new") for profile in A100)
+    assert refusal(state(gpu(mig(profiles=renamed))), policy(wanted(("7g.40gb", 0)))).reason is Reason.INVALID_LAYOUT
+
+
+def test_case_27_no_instances_wanted_means_mig_off_never_mig_on_and_empty() -> None:
+    assert only(state(gpu(mig())), policy(())).operations == (DisableMig(uuid="GPU-0"),)
+
+
+def test_mig_that_is_on_without_any_profile_is_unreadable() -> None:
+    found = refusal(state(gpu(mig(profiles=()))), policy(wanted(("7g.40gb", 0))))
+    assert found.reason is Reason.GPU_UNREADABLE
+
+
+def test_the_drivers_table_wins_over_the_policys_and_each_difference_is_told_once() -> None:
+    moved = tuple(
+        replace(one, id=77, placements=(Placement(start=2, size=3),)) if one.name == "3g.20gb" else one for one in A100
+    )
+    one = only(state(gpu(mig(profiles=moved))), policy(wanted(("3g.20gb", 4), ("1g.5gb", 2), ("1g.5gb", 6))))
+    made = [(step.profile_id, step.start, step.size) for step in one.operations]
+    assert made == [(19, 0, 1), (77, 2, 3), (19, 6, 1)], "what the policy says holds where it can: 1g.5gb at 6"
+    assert one.differences == (
+        ProfileIdDifference(profile="3g.20gb", policy=9, driver=77),
+        PlacementDifference(
+            profile="3g.20gb", policy=Placement(start=4, size=4), driver=(Placement(start=2, size=3),)
+        ),
+    )
+
+
+def test_a_profile_without_id_in_the_policy_is_no_difference() -> None:
+    unknown = tuple(replace(one, profile_id=None) for one in wanted(*BALANCED))
+    assert only(state(gpu(mig())), policy(unknown)).differences == ()
+
+
+def test_what_stands_may_stay_even_where_the_table_has_no_such_place() -> None:
+    table = tuple(Profile(id=one.id, name=one.name, placements=one.placements[-1:]) for one in A100)
+    one = only(state(gpu(mig(*instances(("3g.20gb", 0)), profiles=table))), policy(wanted(("3g.20gb", 0))))
+    assert one.operations == ()
+    assert len(one.differences) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_right"),
+    [
+        ({"pci_device_id": None, "memory_mib": None}, True),
+        ({"name": "A100-SXM4-40GB", "pci_device_id": None}, True),
+        ({"name": "Graphics Device"}, True),
+        ({"name": "Graphics Device", "memory_mib": None}, True),
+        ({"name": "Graphics Device", "memory_mib": 81920}, False),
+        ({"name": "NVIDIA A100-SXM4-80GB", "pci_device_id": "0x20B210DE"}, False),
+        ({"name": "", "pci_device_id": None}, False),
+    ],
+)
+def test_a_card_is_known_by_its_name_or_by_its_id_and_memory_together(changed, is_right) -> None:
+    planned = plan(state(gpu(mig(), **changed)), policy(wanted(*BALANCED)))
+    assert [one.reason for one in planned.unfit] == ([] if is_right else [Reason.CARD_MISMATCH])
+
+
+def test_the_wrong_card_is_left_alone_in_every_mode() -> None:
+    other = replace(CARD, name="NVIDIA L4", pci_device_ids=())
+    found = refusal(state(gpu(mig(*instances(("7g.40gb", 0))))), policy((), card=other))
+    assert found.reason is Reason.CARD_MISMATCH
+    assert "NVIDIA L4" in found.detail
+
+
+@pytest.mark.parametrize("present", [range(3), range(1, 4), range(5)], ids=["too-few", "first-is-gone", "too-many"])
+def test_with_another_number_of_gpus_those_that_become_the_same_go_ahead(present) -> None:
+    planned = plan(state(*(gpu(mig(), index) for index in present)), policy(*[wanted(("7g.40gb", 0))] * 4))
+    assert [one.index for one in planned.gpus] == sorted(set(present) & set(range(4)))
+    unfit = [(one.index, one.reason) for one in planned.unfit]
+    assert unfit == [(index, Reason.GPU_COUNT_MISMATCH) for index in sorted(set(present) ^ set(range(4)))]
+
+
+def test_with_another_number_of_gpus_unlike_layouts_touch_nothing_since_indexes_may_have_shifted() -> None:
+    layouts = [wanted(("7g.40gb", 0)), wanted(*BALANCED), wanted(*BALANCED)]
+    planned = plan(state(gpu(mig(), 0), gpu(mig(), 1)), policy(*layouts))
+    assert planned.gpus == ()
+    assert [(one.index, one.reason) for one in planned.unfit] == [(index, Reason.GPU_COUNT_MISMATCH) for index in range(3)]
+
+
+def test_a_lost_gpu_is_called_lost_even_where_the_number_of_gpus_is_wrong() -> None:
+    lost = gpu(None, 0, fault=Fault(kind=FaultKind.LOST, detail="gone"))
+    planned = plan(state(lost), policy(wanted(("7g.40gb", 0)), wanted(*BALANCED)))
+    assert [one.reason for one in planned.unfit] == [Reason.GPU_LOST, Reason.GPU_COUNT_MISMATCH]

@@ -1,0 +1,52 @@
+"""The plan held against plain enumeration: every state of a card against everything that can be wanted of it."""
+
+import pytest
+
+from gpushare_node.partition import plan
+from gpushare_node.partition.operations import DestroyInstance
+from tests.compiler.mig import known_cards
+from tests.node.partition.layout_pairs import Deck, as_wanted
+from tests.node.partition.simulator import simulate
+
+A100_PAIRS = 723 * 77
+"""Ways in which instances without attributes can stand on an A100, 1g.10gb included, and layouts to be wanted of it."""
+
+
+def assert_right(deck: Deck, every: int = 1) -> int:
+    number = 0
+    for number, pair in enumerate(deck.pairs(every), 1):
+        (planned,) = plan(pair.state, pair.policy).gpus
+        assert not planned.differences
+        assert planned.is_final
+        assert sum(isinstance(operation, DestroyInstance) for operation in planned.operations) == pair.fewest
+        state = pair.state
+        for operation in planned.operations:
+            state = simulate(state, operation)
+            # A card has limits of which the driver's table says nothing: engines, instances of a profile.
+            assert deck.stands(state.gpus[0]) in deck.placed
+        assert as_wanted(state, pair.policy)
+        if number % 10 == 0:
+            assert plan(state, pair.policy).operations == ()
+    return number
+
+
+@pytest.mark.slow
+def test_on_an_a100_no_choice_destroys_fewer_and_every_step_is_legal_for_all_pairs() -> None:
+    """Cases 3, 4, 5 and 7 of the partition's failure cases, for every pair that an A100 can come to."""
+    assert assert_right(Deck(known_cards.A100)) == A100_PAIRS
+
+
+def test_the_same_for_every_thirtieth_pair_of_an_a100() -> None:
+    assert assert_right(Deck(known_cards.A100), every=30) == A100_PAIRS // 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("card", "every"), [("h100-sxm5-80gb", 20), ("rtx-pro-6000-server", 5), ("a30", 1)])
+def test_the_same_with_attributes_where_engines_limit_what_may_stand(card: str, every: int) -> None:
+    """Case 23: NVML's own count of instances is not asked, so that an A30 that reports it wrongly is no case at all."""
+    assert assert_right(Deck(card, lambda profile: True), every) > 500
+
+
+@pytest.mark.parametrize("card", ["a30", "rtx-pro-6000-server"])
+def test_the_same_for_all_pairs_of_cards_with_four_slices(card: str) -> None:
+    assert assert_right(Deck(card)) == 26 * 9

@@ -1,0 +1,115 @@
+"""Arbitrary hardware and arbitrary tables: a plan always comes, is always legal, and no other one destroys less."""
+
+from itertools import combinations, product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpushare_node.core.policy import WantedInstance
+from gpushare_node.partition import Reason, plan
+from gpushare_node.partition.operations import DestroyInstance
+from gpushare_node.partition.state import Fault, FaultKind, Instance, Mig, Placement, Profile
+from tests.node.partition.builders import A100, gpu, policy, state
+from tests.node.partition.simulator import run
+
+NUMBERS = st.integers(-3, 14)
+SLICES = st.integers(0, 5)
+SIZES = st.integers(1, 3)
+
+
+def of_slices(start: int, size: int) -> set[int]:
+    return set(range(start, start + size))
+
+
+@st.composite
+def tables(draw) -> tuple[Profile, ...]:
+    """Up to three profiles with up to four places each, on a row of at most eight slices."""
+    places = st.lists(st.builds(Placement, start=SLICES, size=SIZES), max_size=4, unique=True)
+    number = draw(st.integers(1, 3))
+    return tuple(Profile(id=one, name=f"p{one}", placements=tuple(draw(places))) for one in range(number))
+
+
+@st.composite
+def standings(draw, table: tuple[Profile, ...]) -> tuple[Instance, ...]:
+    """Instances at places of the table, none on another's slices; some of them are broken."""
+    chosen: list[Instance] = []
+    every = [(profile.id, place) for profile in table for place in profile.placements]
+    for number, (profile_id, place) in enumerate(draw(st.permutations(every))):
+        taken = {unit for one in chosen for unit in of_slices(one.start, one.size)}
+        if draw(st.booleans()) and not taken & of_slices(place.start, place.size):
+            chosen.append(Instance(gi_id=number, profile_id=profile_id, start=place.start, size=place.size,
+                                   is_whole=draw(st.integers(0, 4)) > 0, is_busy=False))  # fmt: skip
+    return tuple(chosen)
+
+
+def most_kept(table: tuple[Profile, ...], wanted: list[int], standing: tuple[Instance, ...]) -> int | None:
+    """By trying every place for every wanted instance; None if they have no places together."""
+    whole = {(one.profile_id, one.start, one.size) for one in standing if one.is_whole}
+    best = None
+    for choice in product(*([(one, at.start, at.size) for at in table[one].placements] for one in wanted)):
+        if all(not of_slices(*a[1:]) & of_slices(*b[1:]) for a, b in combinations(choice, 2)):
+            best = max(best or 0, len(whole & set(choice)))
+    return best
+
+
+@given(st.data())
+def test_with_any_table_the_plan_keeps_the_most_that_any_choice_keeps(data) -> None:
+    table = data.draw(tables())
+    standing = data.draw(standings(table))
+    wanted = data.draw(st.lists(st.integers(0, len(table) - 1), min_size=1, max_size=5))
+    asked = [WantedInstance(profile=f"p{one}", profile_id=one, start=data.draw(SLICES), size=1) for one in wanted]
+    before = state(gpu(Mig(current=True, pending=True, instances=standing, profiles=table)))
+    planned = plan(before, policy(asked))
+    best = most_kept(table, wanted, standing)
+    if best is None:
+        assert [one.reason for one in planned.unfit] == [Reason.INVALID_LAYOUT]
+        return
+    (one,) = planned.gpus
+    destroyed = [step for step in one.operations if isinstance(step, DestroyInstance)]
+    assert len(destroyed) == len(standing) - best
+    after = run(before, one.operations)
+    assert sorted(one.profile_id for one in after.gpus[0].mig.instances) == sorted(wanted)
+    assert all(one.is_whole for one in after.gpus[0].mig.instances)
+    assert plan(after, policy(asked)).operations == ()
+
+
+JUNK_INSTANCES = st.builds(
+    Instance, gi_id=NUMBERS, profile_id=st.sampled_from([0, 5, 9, 14, 19, 99, -1]), start=NUMBERS | st.just(10**12),
+    size=NUMBERS, is_whole=st.booleans(), is_busy=st.booleans(),
+)  # fmt: skip
+JUNK_PROFILES = st.sampled_from(A100) | st.builds(
+    Profile, id=NUMBERS, name=st.none() | st.sampled_from(["1g.5gb", "3g.20gb", ""]),
+    placements=st.lists(st.builds(Placement, start=NUMBERS, size=NUMBERS), max_size=5).map(tuple),
+)  # fmt: skip
+JUNK_MIG = st.builds(
+    Mig, current=st.booleans(), pending=st.booleans(), is_pending_ours=st.booleans(),
+    instances=st.lists(JUNK_INSTANCES, max_size=9).map(tuple), profiles=st.lists(JUNK_PROFILES, max_size=9).map(tuple),
+)  # fmt: skip
+JUNK_GPUS = st.builds(
+    gpu, JUNK_MIG | JUNK_MIG | st.none(), st.integers(0, 4), is_busy=st.booleans(), memory_mib=st.none() | NUMBERS,
+    name=st.sampled_from(["NVIDIA A100-SXM4-40GB"] * 5 + ["", "Tesla T4"]),
+    fault=st.sampled_from([None] * 5 + [Fault(kind=kind, detail="nvml") for kind in FaultKind]),
+)  # fmt: skip
+WANTED = st.builds(
+    WantedInstance, profile=st.sampled_from(["1g.5gb", "3g.20gb", "7g.40gb", "9g"]), profile_id=st.none() | st.integers(0, 20),
+    start=st.integers(0, 9), size=st.integers(1, 9),
+)  # fmt: skip
+
+
+@given(
+    st.lists(JUNK_GPUS, max_size=5, unique_by=lambda one: one.index),
+    st.lists(st.lists(WANTED, max_size=9).map(tuple), min_size=1, max_size=4),
+)
+def test_whatever_the_hardware_says_every_gpu_gets_a_plan_of_its_own_or_a_reason(gpus, layouts) -> None:
+    planned = plan(state(*gpus), policy(*layouts))
+    indexes = [one.index for one in (*planned.gpus, *planned.unfit)]
+    assert sorted(indexes) == sorted({one.index for one in gpus} | set(range(len(layouts))))
+    for one in planned.gpus:
+        (own,) = [own for own in gpus if own.index == one.index]
+        assert {step.uuid for step in one.operations} <= {own.uuid}
+        standing = own.mig.instances if own.mig and own.mig.current else ()
+        gone = [step.instance for step in one.operations if isinstance(step, DestroyInstance)]
+        assert sorted(gone, key=repr) == sorted(one.needs_idle, key=repr)
+        assert all(gone.count(instance) <= standing.count(instance) for instance in gone)
+        if any(instance.is_busy for instance in gone):
+            assert one.is_blocked

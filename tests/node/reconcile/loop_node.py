@@ -1,0 +1,349 @@
+"""A whole node for the closed loop: fake GPUs, an API server over HTTP, a folder, and a device plugin like upstream's.
+
+The plugin enumerates only when its label's value changes or it starts anew, writes kubelet's checkpoint, and sets allocatable.
+Time passes only where the runtime sleeps; the plugin acts then.
+"""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import urllib3
+import yaml
+
+from gpushare_node.adapters.host.devices import Machine
+from gpushare_node.adapters.host.kubelet import read_checkpoint
+from gpushare_node.adapters.kube.api_endpoint import Address
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, PodView
+from gpushare_node.adapters.kube.connection import Connection, Request
+from gpushare_node.adapters.kube.events import Events
+from gpushare_node.adapters.kube.node_client import Server
+from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.views import view_pod
+from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.core.policy import Mode, Policy, Share
+from gpushare_node.core.structs import replace
+from gpushare_node.gpus.hardware import Hardware
+from gpushare_node.reconcile import orphan_release, reconcile
+from gpushare_node.reconcile.desired_policy import Goal
+from gpushare_node.reconcile.run_context import Site
+from gpushare_node.reporting.outcome import Outcome
+from gpushare_node.reporting.results import Result, Status
+from tests.node.gpus import gpu_node
+from tests.node.gpus.gpu_node import A100, IDS, GpuNode
+from tests.support.fake_api.server import ApiServer
+
+NAME = "n1"
+PLUGIN_POD = "nvidia-device-plugin-x"
+DEPLOY = "nvidia.com/gpu.deploy.device-plugin"
+
+SEVEN = tuple(("1g.5gb", start) for start in range(7))
+TWO = (("3g.20gb", 0), ("3g.20gb", 4))
+
+
+def mig(*layouts: Any, pool: str = "training", key: str = "mig-00000001", card: str = A100, **changed: Any) -> Policy:
+    """A MIG policy that promises what its layouts have."""
+    made = gpu_node.policy(*layouts, card=card)
+    names = [name for layout in layouts for name, _ in layout] or ["nvidia.com/gpu"]
+    counts = {f"nvidia.com/mig-{name}": names.count(name) for name in dict.fromkeys(names)}
+    shares = tuple(_share(f"nvidia.com/mig-{name}", name, 1) for name in dict.fromkeys(names))
+    return replace(made, pool=pool, profile=key, resources=tuple(counts.items()), shares=shares, **changed)
+
+
+def whole(
+    count: int = 1, *, replicas: int = 1, pool: str = "training", mode: Mode | None = None, key: str = "", card: str = A100
+) -> Policy:
+    """Whole GPUs, shared by time-slicing or MPS where there is more than one replica."""
+    mode = mode or (Mode.EXCLUSIVE if replicas == 1 else Mode.TIME_SLICING)
+    name = "nvidia.com/gpu" if replicas == 1 else "nvidia.com/gpu.shared"
+    made = gpu_node.policy(*((),) * count, card=card)
+    return replace(made, pool=pool, mode=mode, profile=key or f"{mode}-{replicas:08x}", resources=((name, count * replicas),),
+                   shares=(_share(name, None, replicas),))  # fmt: skip
+
+
+def rollout(policy: Policy, **changed: Any) -> Policy:
+    return replace(policy, rollout=replace(policy.rollout, **changed))
+
+
+def _share(resource: str, profile: str | None, replicas: int) -> Share:
+    return Share(resource=resource, profile=profile, replicas=replicas, memory_mib=None, cap_mib=None, tolerance_mib=0)
+
+
+def text_of(policy: Policy) -> str:
+    """The policy as a bundle carries it."""
+    one = policy
+    return yaml.safe_dump({
+        "apiVersion": "gpushare.dev/v1", "kind": "NodePolicy", "metadata": {"name": one.pool, "cluster": one.cluster},
+        "spec": {
+            "card": {"id": one.card.id, "name": one.card.name, "pciDeviceIds": list(one.card.pci_device_ids),
+                     "memoryMiB": one.card.memory_mib},
+            "gpusPerNode": len(one.gpus), "mode": str(one.mode), "stack": str(one.stack),
+            "partitioner": str(one.partitioner), "profile": one.profile, "migConfig": one.mig_config,
+            "gpus": [{"indexes": [gpu.index], "mig": bool(gpu.instances), "instances": [
+                {"profile": each.profile, "profileId": each.profile_id, "start": each.start, "size": each.size}
+                for each in gpu.instances]} for gpu in one.gpus],
+            "resources": dict(one.resources),
+            "shares": [{"resource": each.resource, "profile": each.profile, "replicas": each.replicas, "memoryMiB": None,
+                        "capMiB": None, "toleranceMiB": 0} for each in one.shares],
+            "enforcement": {"action": "kill", "graceSeconds": 10, "mechanism": "auto"},
+            "rollout": {"maxUnavailable": one.rollout.max_unavailable, "onBusy": str(one.rollout.on_busy),
+                        "drainTimeoutSeconds": one.rollout.drain_timeout_seconds},
+            "namespaces": [],
+        },
+    })  # fmt: skip
+
+
+TURN = "gpushare-training.0"
+"""The pool's only turn."""
+
+
+def take_turn(node: "LoopNode", name: str = "n2") -> None:
+    """Another node of the pool has the only turn; or this one, since a run before."""
+    if name == NAME:
+        node.folder.keep_turn(TURN)
+    else:
+        node.api.add_node(name)
+    spec = {"holderIdentity": name, "leaseDurationSeconds": 900}
+    node.api.add("leases", TURN, {"metadata": {"labels": {POOL_LABEL: "training"}}, "spec": spec}, namespace="gpushare")
+
+
+class Watch:
+    """What is enforced while the runtime waits."""
+
+    def __init__(self, policy: Policy, log: list[str]) -> None:
+        self.policy, self._log = policy, log
+        log.append(f"open {policy.profile}")
+
+    def cycle(self) -> None:
+        self._log.append(f"cycle {self.policy.profile}")
+
+    def close(self) -> None:
+        self._log.append(f"close {self.policy.profile}")
+
+
+class LoopNode:
+    """One node of the pool `training`. Every `run` is a new start of the program."""
+
+    def __init__(self, folder: Path, api: ApiServer, *gpus: str) -> None:
+        self.api = api
+        self.gpus = GpuNode(folder, *gpus)
+        self.count = len(gpus) or 1
+        self.clock = self.gpus.clock
+        self.clock.at = self._tick
+        self.silicon = self.gpus.silicon
+        self.folder = self.gpus.folder
+        self.checkpoint = folder / "kubelet_internal_checkpoint"
+        self.known: dict[str, Policy] = {}
+        self.entries: list[dict[str, Any]] = []
+        self.registered: dict[str, list[str]] = {}
+        self.watched: list[str] = []
+        self._seen: object = None
+        self.followed: Callable[[], Sequence[PodView] | None] = self._followed
+        self.results: list[Result] = []
+        self.starts = 0
+        """How often the plugin has started, or begun anew: each time it makes its socket."""
+        self.mps: set[int] = set()
+        self.is_mps_deaf = False
+        self.is_plugin_dead = False
+        self.is_plugin_deaf = False
+        self.on_tick: Callable[[float], None] = lambda _: None
+        self.before_step: Callable[[Result], None] = lambda _: None
+        self._enumerated: str | None = None
+        self.events: Events | None = None
+        terms = [[{"key": "role", "operator": "In", "values": ["gpu"]}],
+                 [{"key": POOL_LABEL, "operator": "In", "values": ["training"]}]]  # fmt: skip
+        if not self.api.all("daemonsets", namespace="gpushare"):
+            self.api.add_daemonset("gpushare-training", terms=[{"matchExpressions": each} for each in terms])
+        self.api.add_node(NAME, labels={"role": "gpu", DEPLOY: "true"})
+        self.enumerate()
+
+    # The runtime.
+
+    def run(self, policy: Policy, *, hold: bool = False, cluster: bool = True) -> Outcome:
+        """One start of `partition`."""
+        self.known[policy.profile] = policy
+        return reconcile.run(self.site(policy.pool, cluster=cluster), Goal(policy=policy, text=text_of(policy)), hold=hold)
+
+    def release(self, *, cluster: bool = True, hold: bool = False) -> Outcome:
+        return orphan_release.run(self.site("", cluster=cluster), hold=hold)
+
+    def site(self, pool: str, *, cluster: bool = True) -> Site:
+        self.results = []
+        return Site(
+            open_hardware=self._hardware, cluster=self.server(pool) if cluster else None, folder=self.folder,
+            clock=self.clock, report=self._report, read_checkpoint=lambda: read_checkpoint(self.checkpoint),
+            boot_id=self.gpus.boot_id, open_watch=lambda policy: Watch(policy, self.watched),
+            has_news=self._has_news, followed=self.followed,
+            plugin_sockets=lambda: frozenset({("nvidia-gpu.sock", 1, self.starts)}),
+        )  # fmt: skip
+
+    def _has_news(self) -> bool:
+        """As a run in a pod watches its node: its labels and annotations alone, and the unknown while the watch is closed."""
+        if not self.api_is_up():
+            return True
+        before, self._seen = self._seen, (self.labels(), self.annotations())
+        return before != self._seen
+
+    def _followed(self) -> list[PodView] | None:
+        """As a run in a pod watches the node's pods."""
+        if not self.api_is_up():
+            return None
+        return [view_pod(one) for one in self.api.all("pods") if one["spec"].get("nodeName") == NAME]
+
+    def server(self, pool: str = "training") -> Server:
+        address = Address(url=self.api.url, headers=dict, open_pool=lambda: urllib3.PoolManager(retries=False))
+        place = Place(node=NAME, namespace="gpushare", pod="partition-x", pod_uid="uid-x", pool=pool)
+        connection = Connection(address, self.clock)
+        self.events = Events(connection, place, self.clock)
+        return Server(connection, place, self.clock, self.events, self.folder)
+
+    def _hardware(self, digest: str) -> Hardware:
+        machine = Machine(
+            boot_id=self.gpus.boot_id, reset=lambda _: "there is no nvidia-smi", make_nodes=lambda: None,
+            find_servers=lambda pids: frozenset(self.mps & set(pids)),
+        )  # fmt: skip
+        return Hardware(open_driver=Session.open, folder=self.folder, clock=self.clock, policy_digest=digest, machine=machine)
+
+    def _report(self, result: Result) -> None:
+        self.results.append(result)
+        self.before_step(result)
+
+    # The device plugin and kubelet.
+
+    def _tick(self, time: float = 0.0) -> None:
+        self.on_tick(time)
+        if not self.api_is_up():
+            return
+        labels = self.labels()
+        if self.mps and not self.is_mps_deaf and not labels.get(PLUGIN_LABEL, "").startswith("mps"):
+            self.stop_mps()
+        if labels.get(DEPLOY) != "true":
+            self._enumerated = None
+            if any(pod["metadata"]["name"] == PLUGIN_POD for pod in self.api.all("pods", namespace="gpu-operator")):
+                self.api.remove("pods", PLUGIN_POD, namespace="gpu-operator")
+        elif not self.is_plugin_dead and labels.get(PLUGIN_LABEL, "") != self._enumerated and not self.is_plugin_deaf:
+            self.enumerate()
+
+    def api_is_up(self) -> bool:
+        return self.api._listener is not None
+
+    def enumerate(self) -> None:
+        """The plugin starts, or is told that its label has changed."""
+        self.starts += 1
+        self._enumerated = self.labels().get(PLUGIN_LABEL, "")
+        policy = self.known.get(self._enumerated[:-2])
+        shares = {share.profile: share for share in policy.shares} if policy else {}
+        self.registered = {}
+        for gpu in range(self.count):
+            for profile, uuid in self._devices(gpu):
+                plain = "nvidia.com/gpu" if profile is None else f"nvidia.com/mig-{profile}"
+                share = shares.get(profile) or _share(plain, profile, 1)
+                ids = [uuid] if share.replicas == 1 else [f"{uuid}::{number}" for number in range(share.replicas)]
+                self.registered.setdefault(share.resource, []).extend(ids)
+        self.publish()
+
+    def serve_mps(self, *pids: int) -> None:
+        """The MPS daemon's: a server on each GPU, whose last client has gone, and the compute mode."""
+        self.mps = set(pids)
+        for gpu, pid in enumerate(pids):
+            self.silicon.set_compute_mode(gpu, 3)
+            self.silicon.put(gpu, pid, 30)
+
+    def stop_mps(self) -> None:
+        """The daemon stops its servers. One that is killed leaves the compute mode."""
+        for gpu, pid in enumerate(sorted(self.mps)):
+            self.silicon.take(gpu, pid)
+        self.mps = set()
+
+    def publish(self) -> None:
+        """Kubelet writes down and offers what is registered."""
+        counts = {name: len(ids) for name, ids in self.registered.items()}
+
+        def offer(node: Any) -> None:
+            shown = node["status"]["allocatable"]
+            shown |= {name: "0" for name in shown if name.startswith("nvidia.com/")}
+            shown |= {name: str(count) for name, count in counts.items()}
+
+        self.api.edit("nodes", NAME, offer)
+        data = {"PodDeviceEntries": self.entries or None, "RegisteredDevices": self.registered}
+        self.checkpoint.write_text(json.dumps({"Data": data, "Checksum": 1}))
+
+    def _devices(self, gpu: int) -> list[tuple[str | None, str]]:
+        if not self.silicon.mode(gpu)[0]:
+            return [(None, self.silicon.uuid(gpu))]
+        names = {number: name for name, number in IDS.items()}
+        return [(names[one], self.silicon.mig_uuid(gpu, gi)) for gi, one, *_ in self.silicon.instances(gpu)]
+
+    def tenant(self, name: str, device: str, resource: str = "nvidia.com/gpu", **more: Any) -> None:
+        """A pod that sleeps, with a device."""
+        self.api.add_pod(name, **{"namespace": "science"} | more, node=NAME, uid=f"uid-{name}")
+        entry = {"PodUID": f"uid-{name}", "ContainerName": "main", "ResourceName": resource, "DeviceIDs": {"0": [device]},
+                 "AllocResp": ""}  # fmt: skip
+        self.entries.append(entry)
+        self.publish()
+
+    def runtime_pod(self, pool: str) -> None:
+        """A pod of our DaemonSet for that pool."""
+        labels = {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node", POOL_LABEL: pool}
+        self.api.add_pod(f"gpushare-{pool}-x", namespace="gpushare", node=NAME, labels=labels)
+
+    # What is seen.
+
+    def labels(self) -> dict[str, str]:
+        return dict(self.api.node(NAME)["metadata"]["labels"])
+
+    def label(self, **labels: str | None) -> None:
+        """Labels as somebody else writes them."""
+
+        def change(node: Any) -> None:
+            for name, value in labels.items():
+                node["metadata"]["labels"].pop(name, None)
+                if value is not None:
+                    node["metadata"]["labels"][name] = value
+
+        self.api.edit("nodes", NAME, change)
+
+    def annotate(self, name: str, value: str | None) -> None:
+        def change(node: Any) -> None:
+            node["metadata"]["annotations"].pop(name, None)
+            if value is not None:
+                node["metadata"]["annotations"][name] = value
+
+        self.api.edit("nodes", NAME, change)
+
+    def annotations(self) -> dict[str, str]:
+        return dict(self.api.node(NAME)["metadata"]["annotations"])
+
+    def taints(self) -> set[str]:
+        return {taint["key"] for taint in self.api.node(NAME)["spec"].get("taints") or ()}
+
+    def condition(self) -> str | None:
+        found = self.api.condition(NAME)
+        return None if found is None else found["reason"]
+
+    def holds_turn(self) -> bool:
+        return any(lease["spec"].get("holderIdentity") == NAME for lease in self.api.leases("gpushare"))
+
+    def changed(self) -> list[str]:
+        return [one.step for one in self.results if one.status is Status.CHANGED]
+
+    def dies_at(self, number: int, policy: Policy) -> bool:
+        """Run in a process of its own, gone just before its write to the API server of this number. Whether it came so far."""
+        child = os.fork()
+        if child == 0:
+            writes = iter(range(number))
+
+            def ask(own: Connection, request: Request, ask: Any = Connection.ask) -> Any:
+                if request.method != "GET" and next(writes, None) is None:
+                    os._exit(9)
+                return ask(own, request)
+
+            Connection.ask = ask
+            self.silicon.load()
+            try:
+                self.run(policy)
+            finally:
+                os._exit(0)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9

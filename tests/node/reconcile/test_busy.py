@@ -1,0 +1,322 @@
+"""Tenants in the way: they are waited for, evicted or respected, and the former layout, policy and offer are kept."""
+
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.kube import rollout_queue
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT
+from gpushare_node.core.clock import Stopped
+from gpushare_node.core.policy import Mode, OnBusy
+from gpushare_node.reporting.reasons import Reason
+from tests.node.reconcile.loop_node import NAME, SEVEN, TURN, TWO, LoopNode, mig, rollout, take_turn, text_of, whole
+from tests.support.fake_api.server import ApiServer
+
+EXPORTER = {"kind": "DaemonSet", "name": "exporter", "controller": True}
+WORKERS = {"kind": "ReplicaSet", "name": "workers", "controller": True}
+
+
+@pytest.fixture
+def node(tmp_path: Path, api: ApiServer) -> LoopNode:
+    return LoopNode(tmp_path, api)
+
+
+def busy(node: LoopNode, **more) -> str:
+    """Seven instances in force, and a pod that sleeps on the one at 0, outside TWO's reach nowhere."""
+    node.run(mig(SEVEN))
+    return busy_now(node, **more)
+
+
+def busy_now(node: LoopNode, **more) -> str:
+    uuid = node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0))
+    node.tenant("sleeper", uuid, "nvidia.com/mig-1g.5gb", **more)
+    return uuid
+
+
+def test_08_a_sleeping_pod_is_waited_for_and_what_stood_is_kept(node: LoopNode) -> None:
+    busy(node)
+    node.silicon.forget_calls()
+    outcome = node.run(rollout(mig(TWO), drain_timeout_seconds=30))
+    assert outcome.reason is Reason.GPU_BUSY
+    assert "science/sleeper" in outcome.message
+    assert node.silicon.calls() == []
+    assert node.taints() == set()
+    assert node.labels()[PLUGIN_LABEL] == "mig-00000001-a"
+    assert node.folder.policy() == text_of(mig(SEVEN))
+    assert node.condition() == "GPUBusy"
+    assert not node.holds_turn()
+
+
+@pytest.mark.parametrize("arrival", [0.0, 0.095])
+def test_while_it_waits_the_former_policy_is_enforced_once_a_second(
+    node: LoopNode, monkeypatch: pytest.MonkeyPatch, arrival: float
+) -> None:
+    monkeypatch.setattr(rollout_queue, "spread", lambda *_: arrival)
+    busy(node)
+    seen = []
+    node.on_tick = lambda _: seen.append(REPARTITIONING_TAINT in node.taints())
+    node.run(rollout(mig(TWO, key="mig-00000002"), drain_timeout_seconds=30))
+    assert node.watched[0] == "open mig-00000001"
+    assert node.watched.count("cycle mig-00000001") == 30
+    assert node.watched[-1] == "close mig-00000001"
+    assert all(seen[1:]), "after it took its turn"
+
+
+def test_a_pod_that_goes_in_time_lets_the_change_happen(node: LoopNode) -> None:
+    busy(node)
+    node.on_tick = lambda time: time > 40 and node.api.edit(
+        "pods", "sleeper", lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")
+    assert node.run(mig(TWO)).reason is Reason.READY
+    assert node.gpus.stands(0) == set(TWO)
+    assert "close mig-00000001" in node.watched
+
+
+def test_a_pod_that_has_ended_or_is_gone_is_in_nobodys_way(node: LoopNode) -> None:
+    busy(node, phase="Failed")
+    node.entries.append({**node.entries[0], "PodUID": "long-gone"})
+    node.publish()
+    assert node.run(mig(TWO)).reason is Reason.READY
+
+
+def test_fail_says_so_at_once_without_a_taint_or_a_turn(node: LoopNode) -> None:
+    busy(node)
+    node.api.forget_requests()
+    before = node.clock.now()
+    assert node.run(rollout(mig(TWO), on_busy=OnBusy.FAIL)).reason is Reason.GPU_BUSY
+    assert node.clock.now() == before
+    assert node.api.writes("leases") == []
+    assert [path for _, path in node.api.writes() if not path.endswith("/status")] == []
+
+
+def test_evict_asks_for_it_until_the_budget_allows_it(node: LoopNode) -> None:
+    busy(node)
+    node.api.eviction_budget = 0
+    node.on_tick = lambda time: time > 20 and setattr(node.api, "eviction_budget", 1)
+    assert node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT)).reason is Reason.READY
+    assert len(node.api.writes("eviction")) > 1
+    assert "evict" in node.changed()
+
+
+def test_the_platforms_pods_are_never_evicted(node: LoopNode) -> None:
+    busy(node, namespace="kube-system")
+    outcome = node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT, drain_timeout_seconds=10))
+    assert outcome.reason is Reason.GPU_BUSY
+    assert node.api.writes("eviction") == []
+
+
+def test_a_system_pods_priority_class_keeps_nobody_on_a_gpu_that_is_to_be_changed(node: LoopNode) -> None:
+    busy(node, priority_class="system-node-critical")
+    assert node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT, drain_timeout_seconds=10)).reason is Reason.READY
+
+
+def test_a_process_of_no_pod_is_in_the_way_too(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    node.silicon.put(0, 4711, 100, gi=node.gpus.gi_at(0, 0))
+    outcome = node.run(rollout(mig(TWO), drain_timeout_seconds=10))
+    assert (outcome.reason, "4711" in outcome.message) == (Reason.GPU_BUSY, True)
+    assert node.labels()["nvidia.com/gpu.deploy.device-plugin"] == "true"
+    assert node.taints() == set()
+
+
+def test_instances_that_stay_disturb_nobody(node: LoopNode) -> None:
+    node.run(mig((("3g.20gb", 0), ("1g.5gb", 4))))
+    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-3g.20gb")
+    outcome = node.run(mig((("3g.20gb", 0), ("2g.10gb", 4)), key="mig-00000002"))
+    assert outcome.reason is Reason.READY
+
+
+def test_08_on_a_node_that_offers_nothing_the_other_gpus_are_done(tmp_path: Path, api: ApiServer) -> None:
+    node = LoopNode(tmp_path, api, "a100-sxm4-40gb", "a100-sxm4-40gb")
+    api.edit("nodes", NAME, lambda one: one["status"]["allocatable"].clear())
+    node.silicon.put(0, 4711, 100)
+    outcome = node.run(rollout(mig(SEVEN, SEVEN), drain_timeout_seconds=0))
+    assert (outcome.reason, outcome.is_usable) == (Reason.GPU_BUSY, False)
+    assert (node.gpus.stands(0), node.gpus.stands(1)) == (set(), set(SEVEN))
+    assert node.taints() == {REPARTITIONING_TAINT}
+
+
+@pytest.mark.parametrize(("former", "policy", "disturbs"), [
+    (whole(replicas=4), whole(replicas=2), True),
+    (whole(replicas=2), whole(replicas=4), False),
+    (whole(), whole(replicas=4), True),
+    (whole(replicas=4), whole(replicas=8, mode=Mode.MPS), True),
+], ids=["fewer replicas", "more replicas", "another name", "mps"])  # fmt: skip
+def test_a_label_alone_disturbs_tenants_just_as_a_layout_does(node: LoopNode, former, policy, disturbs) -> None:
+    node.run(former)
+    node.tenant("sleeper", f"{node.silicon.uuid(0)}::0", former.resources[0][0])
+    node.api.forget_requests()
+    outcome = node.run(rollout(policy, drain_timeout_seconds=10))
+    assert outcome.reason is (Reason.GPU_BUSY if disturbs else Reason.READY)
+    assert node.api.writes("leases"), "the plugin starts anew"
+
+
+def test_a_first_install_that_takes_away_what_the_node_offers_waits_for_its_tenants(node: LoopNode) -> None:
+    node.tenant("sleeper", node.silicon.uuid(0))
+    assert node.run(rollout(whole(replicas=4), drain_timeout_seconds=10)).reason is Reason.GPU_BUSY
+
+
+def test_90_a_busy_node_gives_way_then_drains_once_and_then_waits_without_a_taint(node: LoopNode) -> None:
+    """No turn and no taint for as long as the drain may take; then both; and after that, in vain, neither."""
+    busy(node)
+    seen: dict[float, tuple[bool, bool]] = {}
+    start = node.clock.now()
+
+    def watch(time: float) -> None:
+        seen[time - start] = (REPARTITIONING_TAINT in node.taints(), node.holds_turn())
+        if time > start + 400 and node.entries:
+            node.entries.clear()
+            node.publish()
+
+    node.on_tick = watch
+    assert node.run(rollout(mig(TWO), drain_timeout_seconds=40), hold=True).reason is Reason.READY
+    assert {both for time, both in seen.items() if time < 40} == {(False, False)}
+    assert {both for time, both in seen.items() if 42 < time < 78} == {(True, True)}
+    assert {both for time, both in seen.items() if 85 < time < 400} == {(False, False)}
+    assert sum(line.startswith("cycle") for line in node.watched) > 390, "the former caps are held all the time"
+
+
+def test_90_a_busy_node_is_changed_as_soon_as_its_tenants_have_gone(node: LoopNode) -> None:
+    busy(node)
+    node.on_tick = lambda time: time > 100 and node.entries and (node.entries.clear(), node.publish())
+    assert node.run(mig(TWO), hold=True).reason is Reason.READY
+    assert node.clock.now() < 150
+
+
+@pytest.mark.parametrize("leaves", ["ends", "is deleted"])
+def test_111_hours_after_a_drain_in_vain_it_starts_as_soon_as_the_tenants_have_gone(node: LoopNode, leaves: str) -> None:
+    """Kubelet goes on to list what it gave to pods that have ended: the file is no news of it."""
+    busy(node)
+    start = node.clock.now()
+
+    def end(time: float) -> None:
+        if time > start + 7000 and leaves == "ends":
+            node.api.edit("pods", "sleeper", lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")
+        elif time > start + 7000 and any(pod["metadata"]["name"] == "sleeper" for pod in node.api.all("pods")):
+            node.api.remove("pods", "sleeper", namespace="science")
+
+    node.on_tick = end
+    assert node.run(rollout(mig(TWO), drain_timeout_seconds=60), hold=True).reason is Reason.READY
+    assert node.clock.now() - start < 7030
+
+
+def test_111_one_tenant_after_the_other_costs_no_attempt_as_long_as_one_is_there(node: LoopNode) -> None:
+    """Each comes before the one before it has ended."""
+    uuid = busy(node)
+    start, number = node.clock.now(), 0
+
+    def relay(time: float) -> None:
+        nonlocal number
+        if time - start > 1000 + 20 * number:
+            number += 1
+            node.tenant(f"next-{number}", uuid, "nvidia.com/mig-1g.5gb")
+            node.api.edit("pods", f"next-{number - 1}" if number > 1 else "sleeper",
+                          lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")  # fmt: skip
+        if time - start < 1000:
+            node.api.forget_requests()
+        node.clock.is_stopped = time - start > 4000
+
+    node.on_tick = relay
+    with pytest.raises(Stopped):
+        node.run(rollout(mig(TWO), drain_timeout_seconds=60), hold=True)
+    assert len([path for _, path in node.api.requests if "leases" not in path]) <= 0.02 * 3000
+
+
+def test_111_pods_that_are_followed_wrongly_cost_ever_fewer_attempts(node: LoopNode) -> None:
+    """A watch that shows nobody, and looks alive, while the API server itself shows the tenant."""
+    busy(node)
+    node.followed = list
+    start = node.clock.now()
+
+    def count(time: float) -> None:
+        if time - start < 3600:
+            node.api.forget_requests()
+        node.clock.is_stopped = time - start > 4 * 3600
+
+    node.on_tick = count
+    with pytest.raises(Stopped):
+        node.run(rollout(mig(TWO), drain_timeout_seconds=60), hold=True)
+    assert len(node.api.requests) <= 0.02 * 3 * 3600
+
+
+def test_117_where_pods_cannot_be_followed_it_makes_attempts_as_after_any_other_trouble(node: LoopNode) -> None:
+    """Requests are answered, and somebody between ends every watch at once."""
+    busy(node)
+    node.followed = lambda: None
+    start = node.clock.now()
+    node.on_tick = lambda time: time > start + 150 and node.api.edit(
+        "pods", "sleeper", lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")
+    assert node.run(rollout(mig(TWO), drain_timeout_seconds=30), hold=True).reason is Reason.READY
+    assert node.clock.now() - start < 350
+
+
+def test_90_tenants_that_come_while_a_node_waits_for_its_turn_cost_the_others_nothing(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    take_turn(node)
+    node.api.forget_requests()
+
+    def come(time: float) -> None:
+        if time > 20 and not node.entries:
+            busy_now(node)
+            node.api.remove("leases", TURN, namespace="gpushare")
+        node.clock.is_stopped = time > 600
+
+    node.on_tick = come
+    with pytest.raises(Stopped):
+        node.run(mig(TWO), hold=True)
+    assert (node.holds_turn(), node.taints(), node.condition()) == (False, set(), "GPUBusy")
+
+
+@pytest.mark.parametrize(("more", "drains"), [({}, True), ({"namespace": "kube-system"}, False)])
+def test_90_what_can_be_moved_is_moved_at_once_and_what_cannot_is_given_way(node: LoopNode, more, drains: bool) -> None:
+    busy(node, **more)
+    node.on_tick = lambda time: setattr(node.clock, "is_stopped", time > 300)
+    wanted = rollout(mig(TWO), on_busy=OnBusy.EVICT)
+    if drains:
+        assert node.run(wanted, hold=True).reason is Reason.READY
+        return
+    with pytest.raises(Stopped):
+        node.run(wanted, hold=True)
+    assert (node.api.writes("eviction"), node.holds_turn(), node.taints()) == ([], False, set())
+
+
+def test_90_a_drain_that_was_cut_off_goes_on(node: LoopNode) -> None:
+    busy(node)
+    wanted = rollout(mig(TWO), drain_timeout_seconds=600)
+    node.on_tick = lambda time: setattr(node.clock, "is_stopped", REPARTITIONING_TAINT in node.taints() and time > 900)
+    with pytest.raises(Stopped):
+        node.run(wanted, hold=True)
+    node.clock.is_stopped = False
+    node.api.edit("nodes", NAME, lambda one: one["spec"].update(taints=[{"key": REPARTITIONING_TAINT, "effect": "NoSchedule"}]))
+    take_turn(node, NAME)
+    start, seen = node.clock.now(), []
+    node.on_tick = lambda time: (seen.append(node.holds_turn()), setattr(node.clock, "is_stopped", time > start + 300))
+    with pytest.raises(Stopped):
+        node.run(wanted, hold=True)
+    assert all(seen[:300]), "no second time of giving way"
+
+
+def test_93_a_pod_that_its_controller_brings_back_is_evicted_once(node: LoopNode) -> None:
+    uuid = busy(node, owner=EXPORTER)
+    asked = []
+
+    def bring_back(_: float) -> None:
+        gone = len(node.api.writes("eviction"))
+        if gone > len(asked):
+            asked.append(gone)
+            node.entries.clear()
+            node.tenant(f"again-{gone}", uuid, "nvidia.com/mig-1g.5gb", owner=EXPORTER)
+
+    node.on_tick = bring_back
+    outcome = node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT, drain_timeout_seconds=1800))
+    assert outcome.reason is Reason.GPU_BUSY
+    assert "DaemonSet/exporter brings it back" in outcome.message
+    assert len(node.api.writes("eviction")) == 1
+
+
+def test_93_every_pod_of_a_controller_that_was_there_is_evicted(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    for start in range(3):
+        uuid = node.silicon.mig_uuid(0, node.gpus.gi_at(0, start))
+        node.tenant(f"worker-{start}", uuid, "nvidia.com/mig-1g.5gb", owner=WORKERS)
+    assert node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT)).reason is Reason.READY
+    assert len(node.api.writes("eviction")) == 3

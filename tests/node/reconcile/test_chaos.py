@@ -1,0 +1,84 @@
+"""Lives of a node, made up at random: whatever happens to it, nobody is harmed, nothing is lied about, and it recovers.
+
+`chaos_node` holds what must never happen, at every change; `chaos_life` what may, and how each life must end. A failure tells
+the number of the life, with what has happened in it.
+"""
+
+import shutil
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from gpushare_node.reporting.reasons import Reason
+from tests.node.reconcile.chaos_adapters import run_until_killed
+from tests.node.reconcile.chaos_scenario import Life
+from tests.node.reconcile.loop_node import DEPLOY, TWO, LoopNode, mig
+from tests.support.fake_api.server import ApiServer
+
+QUICK, MANY, LOT = 200, 2000, 25
+
+
+def live_through(folder: Path, numbers: range) -> None:
+    for number in numbers:
+        life = Life(folder / str(number), number)
+        try:
+            life.live()
+        except BaseException as error:
+            what = "\n".join(life.happened)
+            raise AssertionError(f"life {number}: {error!r}\n{what}") from error
+        shutil.rmtree(folder / str(number))
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSHARE_SILICON", "")  # so that what loading the GPUs sets is undone
+
+
+@pytest.mark.parametrize("first", range(0, QUICK, LOT))
+def test_whatever_happens_nobody_is_harmed_and_the_node_recovers(tmp_path: Path, first: int) -> None:
+    live_through(tmp_path, range(first, first + LOT))
+
+
+def die_and_recover(folder: Path, api: ApiServer, number: int) -> bool:
+    """A tenant works on what both layouts have while the program is really killed. Whether it came so far as that."""
+    node = LoopNode(folder, api)
+    wanted = mig((("3g.20gb", 4), *(("1g.5gb", start) for start in range(4))), key="mig-00000002")
+    node.run(mig(TWO))
+    gi = node.gpus.gi_at(0, 4)
+    uuid = node.silicon.mig_uuid(0, gi)
+    node.tenant("tenant", uuid, "nvidia.com/mig-3g.20gb")
+    node.silicon.put(0, 4_000_001, 100, gi=gi)
+    is_killed = run_until_killed(node, wanted, number)
+    outcome = node.run(wanted)
+    assert outcome.reason is Reason.READY, (number, outcome.message)
+    assert node.silicon.mig_uuid(0, gi) == uuid, number
+    assert (node.taints(), node.labels()[DEPLOY], node.holds_turn(), node.folder.journal()) == (set(), "true", False, None)
+    node.silicon.forget_calls()
+    api.forget_requests()
+    assert node.run(wanted).reason is Reason.READY
+    assert (node.silicon.calls(), api.writes()) == ([], [])
+    return is_killed
+
+
+@pytest.mark.parametrize("number", Random(16).sample(range(30), 6))
+def test_16_really_killed_at_any_effect_the_next_run_converges_and_the_tenant_lives(
+    tmp_path: Path, api: ApiServer, number: int
+) -> None:
+    assert die_and_recover(tmp_path, api, number)
+
+
+@pytest.mark.slow
+def test_16_really_killed_at_every_effect(tmp_path: Path) -> None:
+    for number in range(100):
+        with ApiServer() as api:
+            if not die_and_recover(tmp_path / str(number), api, number):
+                assert number > 25
+                return
+    pytest.fail("the run never came to its end")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(QUICK, MANY, LOT))
+def test_whatever_happens_in_many_more_lives(tmp_path: Path, first: int) -> None:
+    live_through(tmp_path, range(first, first + LOT))

@@ -1,0 +1,138 @@
+"""Kubelet's checkpoint of devices is not there: a node that is new, or one whose folder somebody emptied under its pods."""
+
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.core.policy import OnBusy
+from gpushare_node.reporting.reasons import Reason
+from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, text_of
+from tests.support.fake_api.server import ApiServer
+
+WANTED = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.FAIL)
+
+
+@pytest.fixture
+def node(tmp_path: Path, api: ApiServer) -> LoopNode:
+    return LoopNode(tmp_path, api)
+
+
+def forget(node: LoopNode) -> None:
+    """The file is gone; kubelet writes another with the next registration or allocation."""
+    node.checkpoint.unlink()
+    node.silicon.forget_calls()
+
+
+def test_101_without_a_checkpoint_a_pod_that_asks_for_gpus_may_hold_any(node: LoopNode) -> None:
+    """The pod sleeps: the driver shows no process of it."""
+    node.run(mig(SEVEN))
+    node.api.add_pod("sleeper", namespace="science", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
+    forget(node)
+    outcome = node.run(WANTED)
+    assert (outcome.reason, "science/sleeper" in outcome.message) == (Reason.GPU_BUSY, True)
+    assert (node.silicon.calls(), node.gpus.stands(0), node.taints()) == ([], set(SEVEN), set())
+
+
+def test_118_a_pod_that_runs_and_is_not_in_the_checkpoint_may_hold_any(node: LoopNode) -> None:
+    """Kubelet has lost its file and written another with the plugin's next registration; the pod sleeps."""
+    node.run(mig(SEVEN))
+    node.api.add_pod("sleeper", namespace="science", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
+    node.silicon.forget_calls()
+    outcome = node.run(WANTED)
+    assert (outcome.reason, "science/sleeper" in outcome.message) == (Reason.GPU_BUSY, True)
+    assert "is not in kubelet's checkpoint" in outcome.message
+    assert (node.silicon.calls(), node.gpus.stands(0), node.taints()) == ([], set(SEVEN), set())
+
+
+def test_118_a_pod_that_does_not_run_yet_holds_nothing_that_the_checkpoint_does_not_say(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    node.api.add_pod("next", namespace="science", node=NAME, phase="Pending", limits={"nvidia.com/mig-1g.5gb": 1})
+    assert node.run(WANTED).reason is Reason.READY
+
+
+def test_101_it_goes_on_as_soon_as_that_pod_has_ended(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    node.api.add_pod("sleeper", namespace="science", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
+    forget(node)
+
+    def end(time: float) -> None:
+        if time > 400:
+            node.api.edit("pods", "sleeper", lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")
+
+    node.on_tick = end
+    assert node.run(WANTED, hold=True).reason is Reason.READY
+    assert (node.gpus.stands(0), node.taints()) == (set(TWO), set())
+
+
+@pytest.mark.parametrize("limits", [{}, {"nvidia.com/gpu": 0}, {"nvidia.com/hostdev": 1}], ids=["none", "zero", "a nic"])
+def test_101_a_node_that_is_new_has_no_checkpoint_and_nobody_who_asks_for_gpus(node: LoopNode, limits: dict[str, int]) -> None:
+    node.api.add_pod("agent", namespace="kube-system", node=NAME, limits=limits)
+    forget(node)
+    assert node.run(mig(SEVEN)).reason is Reason.READY
+
+
+def test_101_a_process_on_a_gpu_is_in_the_way_as_ever(node: LoopNode) -> None:
+    node.silicon.put(0, 4711, 100)
+    forget(node)
+    assert node.run(rollout(mig(SEVEN), on_busy=OnBusy.FAIL)).reason is Reason.GPU_BUSY
+    assert node.silicon.calls() == []
+
+
+def test_101_without_a_checkpoint_and_without_the_api_server_nothing_is_destroyed(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    node.folder.keep_policy(text_of(mig(TWO)))
+    forget(node)
+    node.api.down()
+    outcome = node.run(mig(TWO))
+    assert (outcome.reason, "does not answer" in outcome.message) == (Reason.GPU_BUSY, True)
+    assert node.silicon.calls() == []
+
+
+def never_registered(node: LoopNode) -> None:
+    """No plugin has registered yet, and a pod that names the node itself is there: kubelet lets it in."""
+    node.api.edit("nodes", NAME, lambda one: one["status"]["allocatable"].clear())
+    node.api.add_pod("early", namespace="science", node=NAME, phase="Pending", limits={"nvidia.com/gpu": 1})
+    forget(node)
+
+
+def test_110_a_pod_that_asks_where_no_plugin_has_registered_is_evicted_like_a_tenant(node: LoopNode) -> None:
+    never_registered(node)
+    assert node.run(rollout(mig(SEVEN), on_busy=OnBusy.EVICT)).reason is Reason.READY
+    assert [path.split("/")[-2] for _, path in node.api.writes("eviction")] == ["early"]
+    assert node.gpus.stands(0) == set(SEVEN)
+
+
+def test_110_under_wait_it_is_waited_for_and_named_with_the_reason(node: LoopNode) -> None:
+    never_registered(node)
+    outcome = node.run(rollout(mig(SEVEN), drain_timeout_seconds=60))
+    assert outcome.reason is Reason.GPU_BUSY
+    assert outcome.message.startswith("in the way: pod science/early; kubelet has no checkpoint")
+    assert (node.silicon.calls(), node.taints()) == ([], set())
+
+
+def test_110_where_nothing_of_its_is_destroyed_nobody_is_waited_for(node: LoopNode) -> None:
+    node.run(mig((("3g.20gb", 0),)))
+    never_registered(node)
+    assert node.run(rollout(mig((("3g.20gb", 0), ("3g.20gb", 4))), on_busy=OnBusy.FAIL)).reason is Reason.READY
+
+
+def test_110_the_platforms_pod_is_waited_for_and_not_evicted(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    node.api.add_pod("exporter", namespace="kube-system", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
+    forget(node)
+    outcome = node.run(rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.EVICT, drain_timeout_seconds=10))
+    assert (outcome.reason, node.api.writes("eviction"), node.gpus.stands(0)) == (Reason.GPU_BUSY, [], set(SEVEN))
+
+
+def test_112_by_hand_a_lost_checkpoint_is_not_nobody(node: LoopNode) -> None:
+    """Without an API server nobody can say who asks for GPUs."""
+    node.run(mig(SEVEN))
+    forget(node)
+    outcome = node.run(mig(TWO), cluster=False)
+    assert (outcome.reason, "no API server is asked" in outcome.message) == (Reason.GPU_BUSY, True)
+    assert node.silicon.calls() == []
+
+
+def test_112_by_hand_where_no_kubelet_runs_nobody_holds_a_gpu(node: LoopNode, tmp_path: Path) -> None:
+    node.checkpoint = tmp_path / "device-plugins" / "kubelet_internal_checkpoint"
+    assert node.run(mig(SEVEN), cluster=False).reason is Reason.READY

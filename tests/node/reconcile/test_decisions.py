@@ -1,0 +1,132 @@
+"""The loop's pure decisions: names and flips, what is offered, who is disturbed, which pods and labels count."""
+
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.host.kubelet import Allocation, Checkpoint, is_gpu_resource
+from gpushare_node.adapters.host.state_dir import Published
+from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PodView
+from gpushare_node.core.policy import Partitioner, read
+from gpushare_node.gpus.advertised import find_dead, find_lack, promised
+from gpushare_node.reconcile import node_labels
+from gpushare_node.reconcile.active_pool import find_heir, find_owner
+from gpushare_node.reconcile.gpu_clients import to_pause, to_restore
+from gpushare_node.reconcile.usage import find_allocated, find_disturbed, find_holders
+from gpushare_node.reporting.reasons import Reason
+from tests.node.reconcile.loop_node import SEVEN, mig, replace, whole
+from tests.support.paths import ROOT
+
+EXAMPLES = sorted((ROOT / "examples").glob("*/bundle/chart/files/policies/*.yaml"))
+ONE, OTHER = frozenset({"MIG-1"}), frozenset({"MIG-2"})
+KEY = "mig-00000001"
+
+
+def pod(name: str, *, phase: str = "Running", uid: str = "", **pod_labels: str) -> PodView:
+    return PodView(uids=(uid or name,), namespace="n", name=name, labels=pod_labels, phase=phase, is_terminating=False,
+                   owner="", containers={})  # fmt: skip
+
+
+def runtime_pod(pool: str, **changed: str) -> PodView:
+    own = {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node", POOL_LABEL: pool}
+    return replace(pod(f"gpushare-{pool}", **changed), labels=own)
+
+
+@pytest.mark.parametrize(("last", "label", "key"), [
+    (None, "", "a"),
+    (None, f"{KEY}-b", "b"),
+    (Published(key=f"{KEY}-b", devices=ONE), "", "b"),
+    (Published(key=f"{KEY}-a", devices=OTHER), f"{KEY}-a", "b"),
+    (Published(key=f"{KEY}-b", devices=OTHER), f"{KEY}-b", "a"),
+    (Published(key="mps-00000001-b", devices=ONE), "mps-00000001-b", "a"),
+], ids=["first", "folder lost", "as before", "other devices", "and back", "another profile"])  # fmt: skip
+def test_a_profile_takes_its_other_name_when_only_the_devices_are_others(last, label, key) -> None:
+    assert node_labels.publish(last, label, KEY, ONE) == Published(key=f"{KEY}-{key}", devices=ONE)
+
+
+def test_labels_of_a_pool_are_few_and_mig_managers_only_where_it_partitions() -> None:
+    published = Published(key=f"{KEY}-a", devices=ONE)
+    own = {POOL_LABEL: "training", PROFILE_LABEL: KEY, PLUGIN_LABEL: f"{KEY}-a"}
+    assert node_labels.wanted(mig(SEVEN), published) == own
+    theirs = replace(mig(SEVEN), partitioner=Partitioner.MIG_MANAGER, mig_config="mig-f59e014c")
+    assert node_labels.wanted(theirs, published) == own | {MIG_LABEL: "mig-f59e014c"}
+
+
+def test_only_labels_that_are_ours_are_withdrawn() -> None:
+    here = {POOL_LABEL: "training", PLUGIN_LABEL: "admin", MIG_LABEL: "all-disabled", "role": "gpu"}
+    assert node_labels.standing(here, {PLUGIN_LABEL: "kubectl", MIG_LABEL: "gpu-operator"}) == {POOL_LABEL: "training"}
+    assert not node_labels.must_apply({POOL_LABEL: "training"}, here, {MIG_LABEL: "gpu-operator"})
+    assert node_labels.must_apply({POOL_LABEL: "training"}, here, {MIG_LABEL: "gpushare"})
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parents[4].name}/{path.stem}")
+def test_promises_are_worked_out_as_the_compiler_does(path: Path) -> None:
+    policy = read(path.read_text())
+    assert promised(policy) == dict(policy.resources)
+    assert promised(policy, range(len(policy.gpus))) == {}
+
+
+def test_a_missing_gpu_takes_its_share_of_the_promise_along() -> None:
+    assert promised(mig(SEVEN, SEVEN), {1}) == {"nvidia.com/mig-1g.5gb": 7}
+    assert promised(whole(2, replicas=4), {0}) == {"nvidia.com/gpu.shared": 4}
+
+
+WANTED = {"nvidia.com/gpu.shared": 2}
+IDS = {"nvidia.com/gpu.shared": frozenset({"GPU-1::0", "GPU-1::1"})}
+
+
+@pytest.mark.parametrize(("registered", "allocatable", "reason", "is_stale"), [
+    (IDS, WANTED, None, False),
+    (IDS | {"nvidia.com/gpu": frozenset()}, WANTED | {"nvidia.com/gpu": 0, "nvidia.com/hostdev": 4}, None, False),
+    ({}, {}, Reason.WAITING_FOR_PLUGIN, True),
+    ({"nvidia.com/gpu.shared": frozenset({"GPU-2::0", "GPU-2::1"})}, WANTED, Reason.WAITING_FOR_PLUGIN, True),
+    ({"nvidia.com/gpu.shared": frozenset({"GPU-1::0"})}, WANTED, Reason.WRONG_RESOURCES, False),
+    ({"nvidia.com/gpu": frozenset({"GPU-1"})}, {"nvidia.com/gpu": 1}, Reason.WRONG_RESOURCES, False),
+    (IDS, {"nvidia.com/gpu.shared": 1}, Reason.WRONG_RESOURCES, False),
+    (IDS, WANTED | {"nvidia.com/gpu": 1}, Reason.WRONG_RESOURCES, False),
+    ({"nvidia.com/gpu.shared": frozenset({"nvidia0/vgpu0", "nvidia0/vgpu1"})}, WANTED, None, False),
+], ids=["right", "others", "none", "dead", "few replicas", "not shared", "kubelet late", "one more", "gke"])  # fmt: skip
+def test_an_offer_is_right_when_ids_and_counts_are_and_nothing_else_is_sold(registered, allocatable, reason, is_stale) -> None:
+    lack = find_lack(WANTED, frozenset({"GPU-1"}), registered, allocatable)
+    found = (None, False) if lack is None else (lack.reason, lack.is_stale)
+    assert found == (reason, is_stale)
+
+
+def test_gpu_resources_are_told_from_other_resources_of_the_maker() -> None:
+    assert [name for name in ("gpu", "gpu.shared", "mig-1g.5gb.me", "hostdev", "sriov_rdma_vf") if
+            is_gpu_resource(f"nvidia.com/{name}")] == ["gpu", "gpu.shared", "mig-1g.5gb.me"]  # fmt: skip
+    assert find_dead({"nvidia.com/gpu": frozenset({"GPU-9::1", "nvidia0"})}, frozenset({"GPU-1"})) == ("GPU-9",)
+
+
+def test_an_mps_client_suffers_from_every_change_and_others_from_what_they_lose() -> None:
+    mps = whole(replicas=4)
+    assert find_disturbed(mig(SEVEN), mig(SEVEN), {}, {}) == frozenset()
+    assert find_disturbed(None, whole(), {}, {"nvidia.com/gpu": 1, "nvidia.com/hostdev": 3}) == frozenset()
+    assert find_disturbed(None, whole(replicas=2), {}, {"nvidia.com/gpu": 1}) == {"nvidia.com/gpu"}
+    assert find_disturbed(mps, whole(), {PLUGIN_LABEL: f"{whole().profile}-a"}, {}) == frozenset(), "it is there already"
+
+
+def test_a_pod_holds_what_kubelet_gave_it_until_it_has_ended() -> None:
+    def given(uid: str) -> Allocation:
+        return Allocation(pod_uid=uid, container="main", resource="nvidia.com/gpu", ids=(f"GPU-{uid}::1",))
+
+    checkpoint = Checkpoint(allocations=tuple(map(given, ("runs", "ended", "gone", "hash"))), registered={})
+    pods = [pod("runs"), pod("ended", phase="Failed"), replace(pod("static"), uids=("mirror", "hash"))]
+    assert find_allocated(find_holders(checkpoint, pods)) == {"GPU-runs", "GPU-hash"}
+    assert find_allocated(find_holders(checkpoint, None)) == {"GPU-runs", "GPU-ended", "GPU-gone", "GPU-hash"}
+
+
+def test_only_labels_that_are_true_are_paused_and_only_paused_ones_restored() -> None:
+    plugin, dcgm, gfd = (f"nvidia.com/gpu.deploy.{one}" for one in ("device-plugin", "dcgm", "gpu-feature-discovery"))
+    assert to_pause({plugin: "true", dcgm: "false", "nvidia.com/gpu.deploy.driver": "true"}) == {plugin: "true"}
+    now = {plugin: "paused-for-mig-change", dcgm: "false", gfd: "paused-for-mig-change_paused-for-driver-upgrade"}
+    assert to_restore(now, {plugin: "true", dcgm: "true"}) == {plugin: "true"}
+
+
+def test_a_node_is_its_owners_while_label_and_pod_are_there() -> None:
+    assert find_owner({POOL_LABEL: "old"}, [runtime_pod("old")], "new") == "old"
+    assert find_owner({POOL_LABEL: "old"}, [runtime_pod("new")], "new") is None
+    assert find_owner({POOL_LABEL: "old"}, [runtime_pod("old", phase="Failed")], "new") is None
+    assert find_owner({POOL_LABEL: "new"}, [runtime_pod("old")], "new") is None
+    assert find_heir([runtime_pod("old"), runtime_pod("new"), pod("other")], "old") == "new"
+    assert find_heir([runtime_pod("old")], "old") is None

@@ -1,0 +1,117 @@
+"""What a fleet meets in its first month: late ConfigMaps, budgets that never allow, re-imaged nodes, clocks that jump."""
+
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.host.state_dir import Journal
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
+from gpushare_node.core.policy import OnBusy
+from gpushare_node.reporting.reasons import Reason
+from tests.node.reconcile.loop_node import DEPLOY, SEVEN, TURN, TWO, LoopNode, mig, rollout, text_of
+from tests.support.fake_api.server import ApiServer
+
+
+@pytest.fixture
+def node(tmp_path: Path, api: ApiServer) -> LoopNode:
+    return LoopNode(tmp_path, api)
+
+
+@pytest.mark.parametrize("seconds", [70, 200, 900])
+def test_98_a_label_that_outruns_the_configmap_ends_ready_and_no_pod_comes_before(node: LoopNode, seconds: int) -> None:
+    """config-manager exits until kubelet has projected the profile; then it applies its default first, and the label's last."""
+    node.run(mig(SEVEN))
+    node.is_plugin_deaf = True
+    start, seen = node.clock.now(), []
+
+    def project(time: float) -> None:
+        if node.labels()[PLUGIN_LABEL].startswith("mig-00000002"):
+            seen.append((REPARTITIONING_TAINT in node.taints(), node.condition()))
+        if node.is_plugin_deaf and time - start > seconds:
+            node.registered = {"nvidia.com/gpu": [node.silicon.uuid(0)]}
+            node.publish()
+            node.is_plugin_deaf = False
+
+    node.on_tick = project
+    assert node.run(mig(TWO, key="mig-00000002"), hold=True).reason is Reason.READY
+    assert (node.gpus.stands(0), node.taints()) == (set(TWO), set())
+    assert {is_tainted for is_tainted, _ in seen} == {True}
+    assert seen[-1][1] in {"WaitingForPlugin", "WrongResources", "Partitioning"}
+
+
+def test_99_a_budget_that_never_allows_leaves_the_tenant_its_layout_and_others_the_turn(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    uuid = node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0))
+    node.tenant("guarded", uuid, "nvidia.com/mig-1g.5gb")
+    node.api.eviction_budget = 0
+    node.silicon.forget_calls()
+    node.api.forget_requests()
+    wanted = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.EVICT, drain_timeout_seconds=600)
+    outcome = node.run(wanted)
+    assert (outcome.reason, "science/guarded" in outcome.message) == (Reason.GPU_BUSY, True)
+    assert node.silicon.calls() == []
+    assert (node.taints(), node.holds_turn(), node.labels()[PLUGIN_LABEL]) == (set(), False, "mig-00000001-a")
+    assert len(node.api.writes("eviction")) <= 600 / 5 + 10, "asked no faster than the node is looked at"
+    assert not [method for method, path in node.api.writes("pods") if method == "DELETE"]
+
+
+def test_100_a_reimaged_node_whose_hardware_is_right_is_only_verified(node: LoopNode) -> None:
+    """The folder is empty, the instances stand, and a tenant works on one."""
+    node.run(mig(SEVEN))
+    uuid = node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0))
+    node.tenant("worker", uuid, "nvidia.com/mig-1g.5gb")
+    for path in node.folder.path.iterdir():
+        path.unlink()
+    node.silicon.forget_calls()
+    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert (node.silicon.calls(), node.taints(), node.folder.policy()) == ([], set(), text_of(mig(SEVEN)))
+
+
+def test_100_a_reimaged_node_with_another_layout_waits_for_who_works_on_it(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    uuid = node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0))
+    node.tenant("worker", uuid, "nvidia.com/mig-1g.5gb")
+    for path in node.folder.path.iterdir():
+        path.unlink()
+    wanted = rollout(mig(TWO, key="mig-00000002"), drain_timeout_seconds=30)
+    assert node.run(wanted).reason is Reason.GPU_BUSY
+    assert node.gpus.stands(0) == set(SEVEN)
+    node.entries.clear()
+    node.publish()
+    assert node.run(wanted).reason is Reason.READY
+    assert (node.gpus.stands(0), node.taints()) == (set(TWO), set())
+
+
+def test_100_the_folder_of_another_node_decides_nothing_about_this_ones_hardware(node: LoopNode) -> None:
+    """An image taken from a node in the middle of a change: its policy, its journal, its turn."""
+    node.folder.keep_policy(text_of(mig(TWO, pool="other", key="mig-00000009")))
+    node.folder.keep_profile("mig-00000009-b", frozenset({"MIG-of-another-node"}))
+    node.folder.keep_turn("gpushare-other.0")
+    node.folder.write_journal(Journal(
+        policy_digest="another", boot_id="another", attempts=3, is_changing=True, paused={DEPLOY: "true"},
+    ))  # fmt: skip
+    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert (node.gpus.stands(0), node.taints(), node.holds_turn()) == (set(SEVEN), set(), False)
+    assert (node.folder.policy(), node.folder.journal()) == (text_of(mig(SEVEN)), None)
+    assert node.labels()[DEPLOY] == "true"
+
+
+def test_100_a_node_that_is_renamed_amid_its_turn_waits_for_nobody_that_is_gone(node: LoopNode) -> None:
+    """Folder and hardware are the same; Node object, labels and taints are new. The turn is that of the former name."""
+    node.run(mig(SEVEN))
+    spec = {"holderIdentity": "former-name", "leaseDurationSeconds": 900}
+    node.api.add("leases", TURN, {"metadata": {"labels": {POOL_LABEL: "training"}}, "spec": spec}, namespace="gpushare")
+    node.folder.keep_turn(TURN)
+    node.label(**{POOL_LABEL: None, PLUGIN_LABEL: None})
+    start = node.clock.now()
+    assert node.run(mig(TWO, key="mig-00000002"), hold=True).reason is Reason.READY
+    assert node.clock.now() - start < 300, "whose node is not there any more has no turn"
+    assert (node.gpus.stands(0), node.taints(), node.holds_turn()) == (set(TWO), set(), False)
+
+
+@pytest.mark.parametrize("text", ["", "x", "/", "./x", "../x", "a/b/c", "a b/c", "a?b/c", "%/c", "ä/c", "A" * 5000 + "/c"],
+                         ids=range(11))  # fmt: skip
+def test_108_what_somebody_wrote_where_releases_are_asked_for_is_no_request(node: LoopNode, text: str) -> None:
+    node.annotate("gpushare.dev/release", text)
+    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert "gpushare.dev/release" not in node.annotations()

@@ -1,0 +1,89 @@
+"""A pool whose nodes mig-manager partitions: it is asked by its label, watched, and never taken at its word."""
+
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.kube.cluster import MIG_LABEL
+from gpushare_node.core.policy import Partitioner, Policy
+from gpushare_node.reporting.reasons import Reason
+from tests.node.gpus.gpu_node import IDS
+from tests.node.reconcile.loop_node import DEPLOY, NAME, SEVEN, LoopNode, mig, replace, whole
+from tests.support.fake_api.server import ApiServer
+
+STATE = "nvidia.com/mig.config.state"
+
+
+@pytest.fixture
+def node(tmp_path: Path, api: ApiServer) -> LoopNode:
+    made = LoopNode(tmp_path, api)
+    made.api.add_pod("mig-manager-x", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-mig-manager"})
+    return made
+
+
+def policy() -> Policy:
+    return replace(mig(SEVEN), partitioner=Partitioner.MIG_MANAGER, mig_config="mig-f59e014c")
+
+
+def manage(node: LoopNode, state: str = "success", *, is_done: bool = True) -> None:
+    """mig-manager, which is at work for a minute."""
+    began = []
+
+    def act(time: float) -> None:
+        if node.labels().get(MIG_LABEL) != "mig-f59e014c":
+            return
+        began.append(time)
+        if time - began[0] < 60:
+            node.label(**{STATE: "pending"})
+        elif node.labels()[STATE] == "pending":
+            if is_done:
+                node.silicon.set_mode(0, True)
+                for name, start in SEVEN:
+                    node.silicon.add_instance(0, IDS[name], start)
+                node.enumerate()
+            node.label(**{STATE: state})
+
+    node.on_tick = act
+
+
+def test_it_is_asked_and_the_node_verified(node: LoopNode) -> None:
+    node.label(**{STATE: "success"})
+    manage(node)
+    outcome = node.run(policy())
+    assert outcome.reason is Reason.READY
+    assert node.silicon.calls() == []
+    assert node.labels()[MIG_LABEL] == "mig-f59e014c"
+    assert node.labels()[DEPLOY] == "true"
+    assert node.taints() == set()
+
+
+def test_the_driver_is_in_nobodys_hands_while_it_works(node: LoopNode) -> None:
+    node.run(whole())
+    node.watched.clear()
+    manage(node)
+    assert node.run(policy()).reason is Reason.READY
+    assert node.watched == [], "whoever enforces holds the driver, and a mode change waits for it"
+
+
+def test_its_failure_is_told(node: LoopNode) -> None:
+    manage(node, "failed", is_done=False)
+    outcome = node.run(policy())
+    assert (outcome.reason, "failed" in outcome.message) == (Reason.PARTITION_FAILED, True)
+
+
+def test_its_word_is_not_taken_for_it(node: LoopNode) -> None:
+    manage(node, is_done=False)
+    assert node.run(policy()).reason is Reason.PARTITION_FAILED
+
+
+def test_that_it_hangs_is_told_in_the_end(node: LoopNode) -> None:
+    node.on_tick = lambda _: node.label(**{STATE: "pending"})
+    outcome = node.run(policy())
+    assert not outcome.is_usable
+    assert "pending" in outcome.message
+
+
+def test_its_pause_of_clients_is_its_own(node: LoopNode) -> None:
+    node.label(**{DEPLOY: "paused-for-mig-change"})
+    node.run(replace(whole(), partitioner=Partitioner.MIG_MANAGER, mig_config="all-disabled"))
+    assert node.labels()[DEPLOY] == "paused-for-mig-change"

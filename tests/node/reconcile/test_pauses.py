@@ -1,0 +1,110 @@
+"""The pauses of a run that stays: what ends them, also where its own node's labels and annotations do not tell."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.kube.cluster import RELEASE_ANNOTATION, RETRY_ANNOTATION
+from gpushare_node.core.clock import Stopped
+from gpushare_node.core.policy import OnBusy, Policy
+from gpushare_node.reporting.outcome import Outcome
+from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.results import Result
+from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig, rollout
+from tests.support.fake_api.server import ApiServer
+
+WANTED = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.WAIT, drain_timeout_seconds=60)
+
+
+@pytest.fixture
+def node(tmp_path: Path, api: ApiServer) -> LoopNode:
+    made = LoopNode(tmp_path, api)
+    made.run(mig(SEVEN))
+    return made
+
+
+def stay(node: LoopNode, policy: Policy, seconds: float, at: Callable[[float], None] = lambda _: None) -> Outcome | None:
+    """A run that stays for so long at most. `at` is told the seconds since the beginning."""
+    start = node.clock.now()
+
+    def tick(time: float) -> None:
+        at(time - start)
+        node.clock.is_stopped = time - start > seconds
+
+    node.on_tick = tick
+    try:
+        return node.run(policy, hold=True)
+    except Stopped:
+        return None
+
+
+def busy(node: LoopNode) -> None:
+    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+
+
+def test_109_an_api_server_that_answers_again_ends_the_pause(node: LoopNode) -> None:
+    """The watch is open again before the next look, so that it has no news to tell."""
+    busy(node)
+    back: list[float] = []
+    tried: list[float] = []
+
+    def at(time: float) -> None:
+        if node.api_is_up() and 1000 < time < 1700:
+            node.api.down()
+        elif time > 1700 and not back:
+            back.append(time)
+            node.entries.clear()
+            node.api.up()
+            node.publish()
+            node.api.forget_requests()
+        if back and not tried and any("/api/v1/pods" in path for _, path in node.api.requests):
+            tried.append(time)
+
+    stay(node, WANTED, 2600, at)
+    assert tried[0] - back[0] < 60
+
+
+def test_109_a_release_that_is_taken_back_amid_the_leave_wedges_nobody(node: LoopNode) -> None:
+    node.annotate(RELEASE_ANNOTATION, node.api.asking())
+
+    def take_back(result: Result) -> None:
+        if result.step == "labels":
+            node.annotate(RELEASE_ANNOTATION, None)
+
+    node.before_step = take_back
+    outcome = stay(node, mig(SEVEN), 600)
+    assert outcome is not None
+    assert outcome.reason is Reason.READY
+    assert node.gpus.stands(0) == set(SEVEN)
+
+
+def test_109_a_retry_that_is_asked_for_amid_an_attempt_is_heeded_soon_after_it(node: LoopNode) -> None:
+    busy(node)
+    asked: list[float] = []
+    heeded: list[float] = []
+
+    def at(time: float) -> None:
+        if time > 900 and not asked and node.taints():
+            asked.append(time)
+            node.annotate(RETRY_ANNOTATION, "yes")
+        elif asked and not heeded and RETRY_ANNOTATION not in node.annotations():
+            heeded.append(time)
+
+    stay(node, rollout(WANTED, drain_timeout_seconds=600), 2400, at)
+    # What is left of the attempt, and a minute.
+    assert heeded[0] - asked[0] < 720
+
+
+def test_109_who_hands_a_node_over_holds_nobody_to_caps_any_more(node: LoopNode) -> None:
+    node.label(role=None)
+    node.runtime_pod("other")
+    node.watched.clear()
+    stay(node, mig(SEVEN), 120)
+    assert node.watched == []
+
+
+def test_103_a_released_node_asks_little_for_as_long_as_the_uninstallation_takes(node: LoopNode) -> None:
+    node.annotate(RELEASE_ANNOTATION, node.api.asking())
+    stay(node, mig(SEVEN), 1300, lambda time: node.api.forget_requests() if time < 100 else None)
+    assert len(node.api.requests) / 1200 < 0.1

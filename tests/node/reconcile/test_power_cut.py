@@ -1,0 +1,62 @@
+"""The power of a whole pool goes and comes back: every node recovers by itself, at once, behind nobody's turn."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.reporting.reasons import Reason
+from tests.node.reconcile import loop_node
+from tests.node.reconcile.loop_node import SEVEN, LoopNode, mig, rollout, take_turn
+from tests.support.fake_api.server import ApiServer
+
+NODES = 12
+OUTAGE_SECONDS = 300.0
+WANTED = rollout(mig(SEVEN), max_unavailable=1)
+
+
+class Pool:
+    """Nodes of one pool. They share the API server and nothing else, so each is run for itself, in a time of its own."""
+
+    def __init__(self, folder: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self.api = api
+        self._nodes: dict[str, LoopNode] = {}
+        for name in (f"n{number}" for number in range(NODES)):
+            monkeypatch.setattr(loop_node, "NAME", name)
+            self._nodes[name] = LoopNode(folder / name, api)
+
+    def __iter__(self) -> Iterator[LoopNode]:
+        """Each node, as the one whose program runs."""
+        for name, node in self._nodes.items():
+            self._monkeypatch.setattr(loop_node, "NAME", name)
+            node.silicon.load()
+            yield node
+
+
+@pytest.fixture
+def pool(tmp_path: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Pool:
+    made = Pool(tmp_path, api, monkeypatch)
+    for node in made:
+        assert node.run(WANTED).reason is Reason.READY
+    return made
+
+
+def test_105_a_whole_pool_recovers_in_the_time_of_one_node(pool: Pool) -> None:
+    """The mode is lost with the instances, as on Hopper. A node that had the only turn is gone; the API server is late."""
+    for node in pool:
+        node.gpus.reboot()
+        node.silicon.set_mode(0, False)
+        node.enumerate()
+    take_turn(node, "lost")
+    pool.api.forget_requests()
+    seconds = []
+    for node in pool:
+        begun = node.clock.now()
+        pool.api.down()
+        node.on_tick = lambda time, begun=begun: time > begun + OUTAGE_SECONDS and pool.api.up()
+        assert node.run(WANTED, hold=True).reason is Reason.READY
+        assert (node.gpus.stands(0), node.taints()) == (set(SEVEN), set())
+        seconds.append(node.clock.now() - begun)
+    assert pool.api.writes("leases") == []
+    assert max(seconds) <= OUTAGE_SECONDS + 120

@@ -1,0 +1,289 @@
+"""Leaving a pool: exclusive again, or handed over as it is; on the uninstall Job's request; of pools that are gone; by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.kube.cluster import (
+    PLUGIN_LABEL,
+    POOL_LABEL,
+    PROFILE_LABEL,
+    RELEASE_ANNOTATION,
+    RELEASED_ANNOTATION,
+    REPARTITIONING_TAINT,
+)
+from gpushare_node.reporting.reasons import Reason
+from tests.node.reconcile.loop_node import DEPLOY, NAME, SEVEN, TWO, LoopNode, mig, rollout, whole
+from tests.support.fake_api.server import ApiServer
+
+OURS = {POOL_LABEL, PROFILE_LABEL, PLUGIN_LABEL}
+
+
+@pytest.fixture
+def node(tmp_path: Path, api: ApiServer) -> LoopNode:
+    made = LoopNode(tmp_path, api)
+    made.run(mig(SEVEN))
+    return made
+
+
+def is_clean(node: LoopNode) -> bool:
+    marks = OURS & node.labels().keys(), node.taints(), node.condition(), list(node.folder.path.glob("*.json"))
+    return not any(marks) and node.silicon.mode(0) == (False, False) and node.labels()[DEPLOY] == "true"
+
+
+def test_a_node_that_is_no_longer_selected_becomes_exclusive(node: LoopNode) -> None:
+    node.label(role="cpu")
+    assert node.run(mig(SEVEN)).reason is Reason.RELEASED
+    assert is_clean(node)
+    assert node.api.node(NAME)["status"]["allocatable"]["nvidia.com/gpu"] == "1"
+
+
+@pytest.mark.parametrize("dies", ["at the driver", "before the API server hears of it"])
+def test_a_node_that_fails_at_its_first_installation_is_found_and_cleaned_when_its_pool_goes(
+    tmp_path: Path, api: ApiServer, dies: str,
+) -> None:
+    fresh = LoopNode(tmp_path, api)
+    fresh.silicon.fail("nvmlDeviceSetMigMode", 999)
+    if dies != "at the driver":
+        api.fail("/status", 500, times=-1)
+    fresh.run(mig(SEVEN))
+    assert (fresh.taints(), fresh.labels()[POOL_LABEL]) == ({REPARTITIONING_TAINT}, "training")
+    fresh.silicon.heal()
+    api.heal()
+    assert fresh.release().reason is Reason.RELEASED
+    assert is_clean(fresh)
+
+
+def test_the_pool_label_goes_last(node: LoopNode) -> None:
+    node.label(role="cpu")
+    node.api.forget_requests()
+    node.run(mig(SEVEN))
+    last = [body for (method, path), body in zip(node.api.requests, node.api.bodies, strict=True) if method == "PATCH"][-1]
+    assert last["metadata"]["labels"] == {POOL_LABEL: None}
+    assert node.api.writes()[-1] == ("PATCH", f"/api/v1/nodes/{NAME}")
+
+
+def test_a_second_leaving_writes_nothing_to_the_node(node: LoopNode) -> None:
+    node.label(role="cpu")
+    node.run(mig(SEVEN))
+    node.api.forget_requests()
+    node.silicon.forget_calls()
+    assert node.run(mig(SEVEN)).reason is Reason.RELEASED
+    assert (node.api.writes(), node.silicon.calls()) == ([], [])
+
+
+def test_tenants_are_waited_for_as_the_pool_says(node: LoopNode) -> None:
+    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    node.label(role="cpu")
+    outcome = node.run(rollout(mig(SEVEN), drain_timeout_seconds=10))
+    assert outcome.reason is Reason.GPU_BUSY
+    assert node.gpus.stands(0) == set(SEVEN)
+    assert node.labels()[POOL_LABEL] == "training"
+    assert node.taints() == set()
+
+
+def test_another_pool_takes_the_gpus_as_they_are(node: LoopNode) -> None:
+    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    node.label(role="other")
+    node.runtime_pod("next")
+    node.silicon.forget_calls()
+    assert node.run(mig(SEVEN)).reason is Reason.RELEASED
+    assert node.silicon.calls() == []
+    assert OURS & node.labels().keys() == {PLUGIN_LABEL}, "else the plugin would sell whole GPUs meanwhile"
+    assert node.folder.policy() is not None
+    other = {"key": "role", "operator": "In", "values": ["other"]}
+    node.api.add_daemonset("gpushare-next", terms=[{"matchExpressions": [other]}])
+    six = (*SEVEN[:4], ("3g.20gb", 4))
+    outcome = node.run(mig(six, pool="next", key="mig-00000009"))
+    assert outcome.reason is Reason.READY
+    assert node.labels()[POOL_LABEL] == "next"
+    assert node.gpus.stands(0) == set(six)
+
+
+@pytest.mark.parametrize("profile", ["mig-00000009", "mig-00000001"])
+def test_labels_that_the_next_pool_sets_at_once_are_not_taken_away(node: LoopNode, profile: str) -> None:
+    """Its runtime takes the node as soon as the pool's label is gone, and applies labels under the same name as ours."""
+    node.label(role="other")
+    node.runtime_pod("next")
+    theirs = {POOL_LABEL: "next", PROFILE_LABEL: profile, PLUGIN_LABEL: f"{profile}-a"}
+    patch, look = f"PATCH /api/v1/nodes/{NAME}?fieldManager=gpushare", f"GET /api/v1/nodes/{NAME}"
+    node.api.before(patch, lambda: node.api.before(look, lambda: node.server("next").apply_labels(theirs)))
+    node.run(mig(SEVEN))
+    assert {name: node.labels().get(name) for name in theirs} == theirs
+
+
+def test_a_node_that_is_another_pools_already_is_not_touched(node: LoopNode) -> None:
+    node.label(role="other", **{POOL_LABEL: "next"})
+    node.api.forget_requests()
+    assert node.run(mig(SEVEN)).reason is Reason.RELEASED
+    assert node.gpus.stands(0) == set(SEVEN)
+    assert node.api.writes() == []
+
+
+def test_a_label_alone_takes_nothing_from_the_pool_whose_layout_stands(node: LoopNode) -> None:
+    """That pool's pod is away at this moment: it is the label that brings the next."""
+    own = {"key": POOL_LABEL, "operator": "In", "values": ["next"]}
+    node.api.add_daemonset("gpushare-next", terms=[{"matchExpressions": [own]}])
+    node.label(**{POOL_LABEL: "next"})
+    node.silicon.forget_calls()
+    assert node.run(mig(TWO, pool="next", key="mig-00000009")).reason is Reason.RELEASED
+    assert node.silicon.calls() == []
+    assert node.labels()[POOL_LABEL] == "training"
+    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.silicon.calls() == []
+
+
+def test_a_request_is_answered_before_the_pool_label_goes(node: LoopNode) -> None:
+    node.annotate(RELEASE_ANNOTATION, node.api.asking())
+    node.api.forget_requests()
+    assert node.run(mig(SEVEN)).reason is Reason.RELEASED
+    assert is_clean(node)
+    assert node.annotations()[RELEASED_ANNOTATION] == "exclusive"
+    assert node.api.writes("leases") == [], "an uninstall is not paced"
+
+
+def test_a_run_that_holds_stays_released_until_the_request_is_taken_back(node: LoopNode) -> None:
+    node.annotate(RELEASE_ANNOTATION, node.api.asking())
+    quiet = []
+
+    def take_back(time: float) -> None:
+        if 1000 < time < 2000:
+            quiet.append((list(node.api.writes()), list(node.watched)))
+        if time > 2000:
+            node.annotate(RELEASE_ANNOTATION, None)
+
+    node.on_tick = take_back
+    assert node.run(mig(SEVEN), hold=True).reason is Reason.READY
+    assert quiet[0] == quiet[-1], "neither the node is written nor is anybody held to a cap"
+    assert RELEASED_ANNOTATION not in node.annotations()
+    assert node.gpus.stands(0) == set(SEVEN)
+
+
+@pytest.mark.parametrize("end", ["it failed", "it is gone", "it is ending", "another of its name", "by hand"])
+def test_81_a_request_that_was_broken_off_is_none_and_is_taken_away(node: LoopNode, end: str) -> None:
+    request = node.api.asking()
+    name, _, uid = request.partition("/")
+    job = {"namespace": "gpushare"}
+    match end:
+        case "it failed":
+            node.api.edit("pods", name, lambda pod: pod["status"].update(phase="Failed"), **job)
+        case "it is gone":
+            node.api.remove("pods", name, **job)
+        case "it is ending":
+            node.api.edit("pods", name, lambda pod: pod["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"), **job)
+        case "another of its name":
+            request = f"{name}/another-{uid}"
+        case _:
+            request = "requested"
+    node.annotate(RELEASE_ANNOTATION, request)
+    node.annotate(RELEASED_ANNOTATION, "exclusive")
+    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.annotations().keys().isdisjoint({RELEASE_ANNOTATION, RELEASED_ANNOTATION})
+
+
+def test_81_a_node_that_was_released_comes_back_when_the_job_dies(node: LoopNode) -> None:
+    request = node.api.asking()
+    node.annotate(RELEASE_ANNOTATION, request)
+    seen = []
+
+    def die(time: float) -> None:
+        if time > 2000 and not seen:
+            seen.append(node.gpus.stands(0))
+            name = request.partition("/")[0]
+            node.api.edit("pods", name, lambda pod: pod["status"].update(phase="Failed"), namespace="gpushare")
+
+    node.on_tick = die
+    assert node.run(mig(SEVEN), hold=True).reason is Reason.READY
+    assert seen == [set()]
+    assert node.gpus.stands(0) == set(SEVEN)
+    assert RELEASE_ANNOTATION not in node.annotations()
+
+
+def test_81_a_request_of_the_next_job_is_not_taken_away_with_the_former(node: LoopNode) -> None:
+    node.annotate(RELEASE_ANNOTATION, "gpushare-uninstall-y/uid-of-a-former-job")
+    request = node.api.asking()
+    node.api.before(f"PATCH /api/v1/nodes/{NAME}", lambda: node.annotate(RELEASE_ANNOTATION, request))
+    node.server().node()
+    assert node.server().node().annotations[RELEASE_ANNOTATION] == request
+
+
+def test_a_request_interrupts_the_wait_for_tenants(node: LoopNode) -> None:
+    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    start = node.clock.now()
+    node.on_tick = lambda time: time > start + 60 and node.annotate(RELEASE_ANNOTATION, node.api.asking())
+    outcome = node.run(mig(TWO))
+    assert outcome.reason is Reason.RELEASING
+    assert node.clock.now() - start < 90
+    assert node.taints() == set()
+    assert not node.holds_turn()
+
+
+@pytest.mark.parametrize("taken_back", ["the request", "the label"])
+def test_81_a_release_that_is_taken_back_while_tenants_are_waited_for_is_called_off(node: LoopNode, taken_back: str) -> None:
+    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    request, role, start = node.api.asking(), node.labels()["role"], node.clock.now()
+    if taken_back == "the request":
+        node.annotate(RELEASE_ANNOTATION, request)
+    else:
+        node.label(role="cpu")
+
+    def take_back(time: float) -> None:
+        if time < start + 60:
+            return
+        node.on_tick = lambda _: None
+        if taken_back == "the label":
+            node.label(role=role)
+        else:
+            node.api.remove("pods", request.partition("/")[0], namespace="gpushare")
+
+    node.on_tick = take_back
+    assert node.run(mig(SEVEN), hold=True).reason is Reason.READY
+    assert node.clock.now() - start < 120
+    assert node.taints() == set()
+    assert RELEASE_ANNOTATION not in node.annotations()
+    assert node.gpus.stands(0) == set(SEVEN)
+
+
+def test_the_pool_of_a_node_that_is_gone_is_released_by_what_the_folder_remembers(node: LoopNode) -> None:
+    node.api.remove("daemonsets", "gpushare-training", namespace="gpushare")
+    assert node.release().reason is Reason.RELEASED
+    assert is_clean(node)
+
+
+def test_with_the_folder_lost_the_gpus_say_what_they_are(node: LoopNode) -> None:
+    node.folder.remove()
+    assert node.release().reason is Reason.RELEASED
+    assert is_clean(node)
+
+
+def test_a_vanished_pools_pod_that_is_still_there_is_waited_for(node: LoopNode) -> None:
+    node.runtime_pod("training")
+    assert node.release().reason is Reason.WAITING_FOR_POOL
+    assert node.gpus.stands(0) == set(SEVEN)
+
+
+def test_a_shared_node_is_not_released_under_its_tenants(tmp_path: Path, api: ApiServer) -> None:
+    node = LoopNode(tmp_path, api)
+    node.run(whole(replicas=4))
+    node.tenant("sleeper", f"{node.silicon.uuid(0)}::0", "nvidia.com/gpu.shared")
+    node.label(role="cpu")
+    assert node.run(rollout(whole(replicas=4), drain_timeout_seconds=10)).reason is Reason.GPU_BUSY
+    assert node.labels()[PLUGIN_LABEL] == "time-slicing-00000004-a"
+
+
+def test_by_hand_hardware_and_folder_are_released(node: LoopNode) -> None:
+    node.api.forget_requests()
+    assert node.release(cluster=False).reason is Reason.RELEASED
+    assert node.silicon.mode(0) == (False, False)
+    assert not list(node.folder.path.glob("*.json"))
+    assert node.api.requests == []
+
+
+def test_19_hardware_that_cannot_be_released_keeps_its_taint_and_its_pool(node: LoopNode) -> None:
+    node.silicon.fail("nvmlGpuInstanceDestroy", 999)
+    node.label(role="cpu")
+    outcome = node.run(mig(SEVEN))
+    assert outcome.reason is not Reason.RELEASED
+    assert "cannot leave" in outcome.message
+    assert node.labels()[POOL_LABEL] == "training"
+    assert REPARTITIONING_TAINT in node.taints()

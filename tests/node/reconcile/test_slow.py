@@ -1,0 +1,93 @@
+"""A machine on which everything takes its time: what lasts long for that reason alone costs no write."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.host.kubelet import Checkpoint
+from gpushare_node.core.structs import replace
+from gpushare_node.reconcile.rollout_slot import Pace
+from gpushare_node.reconcile.run_context import Site, Visit
+from gpushare_node.reporting.outcome import Lack
+from gpushare_node.reporting.reasons import Reason
+from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig
+from tests.support.fake_api.server import ApiServer
+
+PLUGIN_TICKS = 8
+
+
+class SlowNode(LoopNode):
+    """Each look at kubelet's checkpoint takes so many seconds, and the plugin needs some of the runtime's pauses."""
+
+    def __init__(self, folder: Path, api: ApiServer, look_seconds: float) -> None:
+        super().__init__(folder, api)
+        self.look_seconds = look_seconds
+
+    def site(self, pool: str, *, cluster: bool = True) -> Site:
+        site = super().site(pool, cluster=cluster)
+
+        def read() -> Checkpoint:
+            self.clock.time += self.look_seconds
+            return site.read_checkpoint()
+
+        return replace(site, read_checkpoint=read)
+
+    def delay_plugin(self) -> None:
+        """It takes its label up only so many ticks from now."""
+        left = PLUGIN_TICKS
+
+        def tick(_: float) -> None:
+            nonlocal left
+            left -= 1
+            self.is_plugin_deaf = left > 0
+
+        self.on_tick = tick
+
+
+def writes_of_a_change(folder: Path, look_seconds: float) -> list[tuple[str, str]]:
+    with ApiServer() as api:
+        node = SlowNode(folder, api, look_seconds)
+        node.run(mig(SEVEN))
+        node.delay_plugin()
+        api.forget_requests()
+        assert node.run(mig(TWO, key="mig-00000002")).reason is Reason.READY
+        return api.writes()
+
+
+@pytest.mark.usefixtures("_environment")
+def test_a_slow_machine_writes_no_more_than_a_fast_one(tmp_path: Path) -> None:
+    assert writes_of_a_change(tmp_path / "slow", 15.0) == writes_of_a_change(tmp_path / "fast", 0.0)
+
+
+@pytest.fixture
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSHARE_SILICON", "")  # so that what loading the GPUs sets is undone
+
+
+@pytest.fixture
+def said(tmp_path: Path, api: ApiServer) -> Callable[[Callable[[], Lack]], list[str]]:
+    """The messages of the condition while it is waited five minutes for something that is lacking all the time."""
+    node = LoopNode(tmp_path, api)
+
+    def wait(find: Callable[[], Lack]) -> list[str]:
+        site = node.site("training")
+        visit = Visit(site=site, pace=Pace(site.cluster, site.clock))
+        told: list[str] = []
+        node.on_tick = lambda _: told.append(api.condition("n1")["message"]) if api.condition("n1") else None
+        visit.wait(find, 300.0)
+        return list(dict.fromkeys(told))
+
+    return wait
+
+
+def test_a_lack_that_is_another_at_every_look_is_told_every_twenty_seconds(
+    said: Callable[[Callable[[], Lack]], list[str]]
+) -> None:
+    looks = iter(range(1000))
+    told = said(lambda: Lack(reason=Reason.WRONG_RESOURCES, message=f"{next(looks)} instead of 1000"))
+    assert 300 / 25 - 1 <= len(told) <= 300 / 20
+
+
+def test_what_lasts_is_told_once(said: Callable[[Callable[[], Lack]], list[str]]) -> None:
+    assert said(lambda: Lack(reason=Reason.WAITING_FOR_PLUGIN, message="it is not there")) == ["it is not there"]

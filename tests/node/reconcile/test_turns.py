@@ -1,0 +1,211 @@
+"""Who may be changed, and when: turns, other pools, mig-manager, and the ways out of each."""
+
+from pathlib import Path
+
+import pytest
+
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
+from gpushare_node.core.policy import OnBusy
+from gpushare_node.reporting.reasons import Reason
+from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, take_turn, text_of, whole
+from tests.support.fake_api.server import ApiServer
+
+
+@pytest.fixture
+def node(tmp_path: Path, api: ApiServer) -> LoopNode:
+    return LoopNode(tmp_path, api)
+
+
+def test_without_a_turn_nothing_is_tainted_and_nothing_changed(node: LoopNode) -> None:
+    take_turn(node)
+    outcome = node.run(mig(SEVEN))
+    assert outcome.reason is Reason.WAITING_FOR_TURN
+    assert node.silicon.calls() == []
+    assert node.taints() == set()
+
+
+def test_a_node_that_offers_nothing_takes_no_turn(node: LoopNode) -> None:
+    take_turn(node)
+    node.api.edit("nodes", NAME, lambda one: one["status"]["allocatable"].clear())
+    assert node.run(mig(SEVEN)).reason is Reason.READY
+
+
+def test_what_only_has_to_be_verified_takes_no_turn(node: LoopNode) -> None:
+    node.run(whole())
+    node.api.forget_requests()
+    take_turn(node)
+    assert node.run(whole()).reason is Reason.READY
+
+
+def test_a_new_config_of_the_plugin_takes_a_turn_though_it_disturbs_nobody(node: LoopNode) -> None:
+    """While the plugin starts anew the node offers nothing: not all nodes of a pool at once."""
+    node.run(whole(replicas=2))
+    take_turn(node)
+    before = node.labels()[PLUGIN_LABEL]
+    assert node.run(whole(replicas=4)).reason is Reason.WAITING_FOR_TURN
+    assert node.labels()[PLUGIN_LABEL] == before
+    node.api.remove("leases", "gpushare-training.0", namespace="gpushare")
+    assert node.run(whole(replicas=4)).reason is Reason.READY
+    assert (node.taints(), node.holds_turn()) == (set(), False)
+
+
+def test_a_label_that_somebody_took_is_put_right_without_a_turn(node: LoopNode) -> None:
+    node.run(whole(replicas=2))
+    take_turn(node)
+    node.label(**{PLUGIN_LABEL: None})
+    assert node.run(whole(replicas=2)).reason is Reason.READY
+
+
+def test_a_turn_that_becomes_free_is_taken(node: LoopNode) -> None:
+    take_turn(node)
+
+    def give_back(time: float) -> None:
+        if time > 100 and [one["spec"]["holderIdentity"] for one in node.api.leases()] == ["n2"]:
+            node.api.remove("leases", "gpushare-training.0", namespace="gpushare")
+
+    node.on_tick = give_back
+    assert node.run(mig(SEVEN), hold=True).reason is Reason.READY
+    assert node.clock.now() > 100
+
+
+@pytest.mark.parametrize(("free_at", "says_so"), [(5, False), (100, True)])
+def test_that_a_node_waits_for_its_turn_is_told_once_it_has_lasted(node: LoopNode, free_at: float, says_so: bool) -> None:
+    """A pool of hundreds of nodes: whose turn comes at once writes nothing of it."""
+    node.run(whole(replicas=2))
+    take_turn(node)
+    said: list[tuple[float, str | None]] = []
+    begun = node.clock.now()
+
+    def look(time: float) -> None:
+        said.append((time - begun, node.condition()))
+        if time - begun > free_at and node.api.leases() and not node.holds_turn():
+            node.api.remove("leases", "gpushare-training.0", namespace="gpushare")
+
+    node.on_tick = look
+    assert node.run(whole(replicas=4), hold=True).reason is Reason.READY
+    told_at = [time for time, reason in said if reason == "WaitingForTurn"]
+    assert bool(told_at) is says_so
+    assert not told_at or 20 <= told_at[0] <= 23
+
+
+def test_a_node_that_fails_keeps_its_turn(node: LoopNode) -> None:
+    node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999)
+    outcome = node.run(mig(SEVEN))
+    assert outcome.reason in (Reason.ROLLED_BACK, Reason.PARTITION_FAILED)
+    assert node.holds_turn()
+
+
+def test_a_rolled_back_node_offers_its_former_layout_again_and_takes_pods(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    node.silicon.fail("nvmlGpuInstanceCreateComputeInstance", 999, times=1)
+    outcome = node.run(mig(TWO, key="mig-00000002"))
+    assert outcome.reason is Reason.ROLLED_BACK
+    assert node.gpus.stands(0) == set(SEVEN)
+    assert node.labels()[PLUGIN_LABEL] == "mig-00000001-b"
+    assert node.folder.policy() == text_of(mig(SEVEN))
+    assert node.taints() == set()
+    assert node.holds_turn()
+
+
+def test_31_a_mig_manager_pod_is_a_refusal(node: LoopNode) -> None:
+    node.api.add_pod("mig-manager-x", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-mig-manager"})
+    outcome = node.run(mig(SEVEN))
+    assert outcome.reason is Reason.MIG_MANAGER_PRESENT
+    assert "gpu-operator/mig-manager-x" in outcome.message
+    assert node.silicon.calls() == []
+    assert node.taints() == set()
+
+
+def test_31_its_label_alone_is_no_reason(node: LoopNode) -> None:
+    node.label(**{"nvidia.com/mig.config": "all-disabled"})
+    node.api.add_pod("gone", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-mig-manager"}, phase="Succeeded")
+    assert node.run(mig(SEVEN)).reason is Reason.READY
+
+
+def test_a_node_of_another_pool_is_waited_for_until_its_pod_has_gone(node: LoopNode) -> None:
+    node.label(**{POOL_LABEL: "old"})
+    node.runtime_pod("old")
+    outcome = node.run(mig(SEVEN))
+    assert (outcome.reason, "old" in outcome.message) == (Reason.WAITING_FOR_POOL, True)
+    assert node.silicon.calls() == []
+    assert node.labels()[POOL_LABEL] == "old"
+    assert node.condition() is None, "the condition is its owner's"
+
+    def let_go(time: float) -> None:
+        if time > 100 and node.labels().get(POOL_LABEL) == "old":
+            node.label(**{POOL_LABEL: None})
+
+    node.on_tick = let_go
+    assert node.run(mig(SEVEN), hold=True).reason is Reason.READY
+    assert node.labels()[POOL_LABEL] == "training"
+
+
+def test_a_label_without_a_pod_is_taken_over(node: LoopNode) -> None:
+    node.label(**{POOL_LABEL: "vanished"})
+    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.labels()[POOL_LABEL] == "training"
+
+
+def test_a_turn_is_renewed_while_tenants_are_waited_for(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    node.api.forget_requests()
+    node.run(rollout(mig(TWO), drain_timeout_seconds=700))
+    assert [method for method, _ in node.api.writes("leases")] == ["POST", "PUT", "PUT", "DELETE"]
+
+
+def test_91_what_a_reboot_took_is_made_again_behind_nobody(node: LoopNode) -> None:
+    """Hopper loses the mode as well. What the plugin would offer meanwhile is whole GPUs."""
+    node.run(mig(SEVEN))
+    node.gpus.reboot()
+    node.silicon.set_mode(0, False)
+    node.enumerate()
+    take_turn(node)
+    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert (node.gpus.stands(0), node.taints()) == (set(SEVEN), set())
+
+
+def test_91_a_repair_queues_behind_nobody_though_caps_have_changed_since(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    node.gpus.reboot()
+    node.silicon.set_mode(0, False)
+    node.enumerate()
+    take_turn(node)
+    assert node.run(rollout(mig(SEVEN), max_unavailable=2)).reason is Reason.READY
+
+
+@pytest.mark.parametrize("is_busy", [True, False])
+def test_91_a_node_whose_layout_is_gone_takes_no_pods_while_it_queues_for_another(node: LoopNode, is_busy: bool) -> None:
+    node.run(mig(SEVEN))
+    node.gpus.reboot()
+    node.silicon.set_mode(0, False)
+    node.enumerate()
+    take_turn(node)
+    if is_busy:
+        node.tenant("sleeper", node.silicon.uuid(0))
+    outcome = node.run(rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.FAIL))
+    assert outcome.reason is (Reason.GPU_BUSY if is_busy else Reason.WAITING_FOR_TURN)
+    assert node.taints() == {REPARTITIONING_TAINT}
+
+
+def test_91_a_repair_that_fails_keeps_pods_away_and_stops_nobody(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    node.gpus.reboot()
+    node.silicon.set_mode(0, False)
+    node.enumerate()
+    node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999)
+    assert node.run(mig(SEVEN)).reason is Reason.ROLLED_BACK
+    assert (node.taints(), node.holds_turn()) == ({REPARTITIONING_TAINT}, False)
+
+
+def test_92_a_turn_is_renewed_while_the_driver_loads(node: LoopNode) -> None:
+    """A driver's container compiles for minutes; the turn of a run that was killed expires after fifteen."""
+    node.run(mig(SEVEN))
+    take_turn(node, NAME)
+    node.api.edit("nodes", NAME, lambda one: one["spec"].update(taints=[{"key": REPARTITIONING_TAINT, "effect": "NoSchedule"}]))
+    node.silicon.unload()
+    node.api.forget_requests()
+    node.on_tick = lambda time: time > 595 and node.silicon.reload()
+    assert node.run(mig(TWO, key="mig-00000002")).reason is Reason.READY
+    renewals = [method for method, _ in node.api.writes("leases")]
+    assert renewals == ["PUT", "PUT", "DELETE"]

@@ -1,0 +1,103 @@
+"""The text that Prometheus reads, and the server that gives it out."""
+
+import contextlib
+import http.client
+import math
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from gpushare_node.enforce.http import HttpServer, Pages
+from gpushare_node.reporting.metrics import Registry
+from tests.support.waiting import PATIENCE, wait_for
+
+
+def test_every_kind_is_written_as_prometheus_reads_it() -> None:
+    registry = Registry()
+    registry.counter("kills_total", "Kills.", "signal").add("SIGTERM", by=2)
+    registry.gauge("free", "A line\nand a \\.").set(0.5)
+    registry.gathered("age", "Age.", "pod", gather=lambda: [(("a",), math.inf)])
+    seconds = registry.histogram("seconds", "Time.", "call", bounds=(0.1, 1))
+    for value in (0.1, 0.5, 7):
+        seconds.observe(value, "list")
+    assert registry.text().splitlines() == [
+        "# HELP gpushare_kills_total Kills.", "# TYPE gpushare_kills_total counter", 'gpushare_kills_total{signal="SIGTERM"} 2',
+        r"# HELP gpushare_free A line\nand a \\.", "# TYPE gpushare_free gauge", "gpushare_free 0.5",
+        "# HELP gpushare_age Age.", "# TYPE gpushare_age gauge", 'gpushare_age{pod="a"} +Inf',
+        "# HELP gpushare_seconds Time.", "# TYPE gpushare_seconds histogram",
+        'gpushare_seconds_bucket{call="list",le="0.1"} 1', 'gpushare_seconds_bucket{call="list",le="1"} 2',
+        'gpushare_seconds_bucket{call="list",le="+Inf"} 3', 'gpushare_seconds_sum{call="list"} 7.6',
+        'gpushare_seconds_count{call="list"} 3',
+    ]  # fmt: skip
+
+
+def test_a_label_cannot_break_out_of_its_quotes() -> None:
+    registry = Registry()
+    registry.gauge("used", "Use.", "pod").set(1, 'a"} 9\nevil{b="\\')
+    assert registry.text().splitlines()[2:] == [r'gpushare_used{pod="a\"} 9\nevil{b=\"\\"} 1']
+
+
+def test_73_series_that_are_replaced_vanish() -> None:
+    registry = Registry()
+    gauge = registry.gauge("used", "Use.", "pod")
+    gauge.replace([(("a",), 1), (("b",), 2)])
+    gauge.replace([(("b",), 3)])
+    assert registry.text().splitlines()[2:] == ['gpushare_used{pod="b"} 3']
+
+
+def test_a_wrong_number_of_labels_and_a_name_twice_are_refused() -> None:
+    registry = Registry()
+    with pytest.raises(ValueError, match="labels"):
+        registry.counter("a_total", "A.", "x").add()
+    with pytest.raises(ValueError, match="already"):
+        registry.gauge("a_total", "A.")
+
+
+def broken() -> str:
+    raise RuntimeError("secret")
+
+
+@pytest.fixture
+def server() -> Iterator[HttpServer]:
+    made = HttpServer(
+        Pages(metrics=lambda: "gpushare_up 1\n", health=lambda: (False, "the driver hangs"), readiness=lambda: (True, "ok")),
+        address="127.0.0.1", port=0,
+    )  # fmt: skip
+    made.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+def ask(server: HttpServer, path: str, method: str = "GET") -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=PATIENCE)
+    connection.request(method, path)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
+
+
+def test_the_three_pages_are_there_and_nothing_else(server: HttpServer) -> None:
+    assert ask(server, "/metrics") == (200, "gpushare_up 1\n")
+    assert ask(server, "/healthz") == (503, "the driver hangs\n")
+    assert ask(server, "/readyz?verbose") == (200, "ok\n")
+    assert ask(server, "/../etc/passwd") == (404, "not found\n")
+    assert ask(server, "/metrics", "POST")[0] == 501
+
+
+def test_what_goes_wrong_inside_stays_inside(server: HttpServer) -> None:
+    server.pages = Pages(metrics=broken, health=lambda: (True, ""), readiness=lambda: (True, ""))
+    assert ask(server, "/metrics") == (500, "internal error\n")
+
+
+def test_many_who_never_finish_their_request_keep_nobody_out(server: HttpServer) -> None:
+    before = set(threading.enumerate())
+    with contextlib.ExitStack() as slow:
+        for _ in range(80):
+            slow.enter_context(socket.create_connection(server.server_address[:2])).sendall(b"GET /met")
+        assert ask(server, "/readyz")[0] == 200
+        # Whoever was shown the door takes a moment to go.
+        wait_for(lambda: len(set(threading.enumerate()) - before) <= 32)

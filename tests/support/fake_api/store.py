@@ -1,0 +1,159 @@
+"""The objects of the API server's double: versions, selectors, the history that watches follow. No HTTP."""
+
+import copy
+import datetime
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.fake_api.refusals import Refusal, conflict, expired, not_found
+
+Object = dict[str, Any]
+Key = tuple[str, str, str]
+"""Plural, namespace (empty: of the cluster), name."""
+KINDS = {"nodes": ("v1", "Node"), "pods": ("v1", "Pod"), "events": ("v1", "Event"),
+         "leases": ("coordination.k8s.io/v1", "Lease"), "daemonsets": ("apps/v1", "DaemonSet")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One write. `before` None: made; `after` None: gone."""
+
+    version: int
+    plural: str
+    before: Object | None
+    after: Object | None
+
+
+def now_text() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Store:
+    """All objects. `changed` is notified at every write, and guards everything."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition(threading.RLock())
+        self.version = 1000
+        self.oldest = 0
+        self.bookmarks = 0
+        self._objects: dict[Key, Object] = {}
+        self._changes: list[Change] = []
+
+    def find(self, key: Key) -> Object:
+        with self.changed:
+            if key not in self._objects:
+                raise not_found(key[0], key[2])
+            return copy.deepcopy(self._objects[key])
+
+    def select(self, plural: str, namespace: str, chosen: Callable[[Object], bool]) -> tuple[list[Object], int]:
+        with self.changed:
+            found = [copy.deepcopy(thing) for (kind, place, _), thing in sorted(self._objects.items())
+                     if kind == plural and namespace in {"", place} and chosen(thing)]
+            return found, self.version
+
+    def create(self, key: Key, thing: Object) -> Object:
+        with self.changed:
+            if key in self._objects:
+                raise Refusal(409, "AlreadyExists", f'{key[0]} "{key[2]}" already exists')
+            version, kind = KINDS[key[0]]
+            metadata = {**thing.get("metadata", {}), "name": key[2]}
+            metadata.setdefault("uid", str(uuid.uuid4()))
+            metadata.setdefault("creationTimestamp", now_text())
+            if key[1]:
+                metadata["namespace"] = key[1]
+            return self._put(key, {**copy.deepcopy(thing), "apiVersion": version, "kind": kind, "metadata": metadata})
+
+    def change(self, key: Key, change: Callable[[Object], Object]) -> Object:
+        """Read, change, write, as one. The same again is no write; a version that the change carries must be the one there."""
+        with self.changed:
+            before = self.find(key)
+            after = change(copy.deepcopy(before))
+            wanted = after["metadata"].get("resourceVersion")
+            if wanted and wanted != before["metadata"]["resourceVersion"]:
+                raise conflict("the object has been modified; please apply your changes to the latest version and try again")
+            after["metadata"] = {**after["metadata"], "resourceVersion": before["metadata"]["resourceVersion"]}
+            return before if after == before else self._put(key, after)
+
+    def drop(self, key: Key) -> Object:
+        with self.changed:
+            before = self.find(key)
+            del self._objects[key]
+            self._note(Change(version=self.version + 1, plural=key[0], before=before, after=None))
+            return before
+
+    def since(self, plural: str, version: int) -> tuple[list[Change], int]:
+        """What was written after that version, and the version now. 410 if that has been forgotten."""
+        with self.changed:
+            if version < self.oldest:
+                raise expired(version)
+            return [one for one in self._changes if one.plural == plural and one.version > version], self.version
+
+    def forget(self) -> None:
+        """Compact: watches from before now get 410."""
+        with self.changed:
+            self.version += 1
+            self.oldest = self.version
+            self._changes.clear()
+            self.changed.notify_all()
+
+    def bookmark(self) -> None:
+        """Send a bookmark on every watch that allows it."""
+        with self.changed:
+            self.version += 1
+            self.bookmarks += 1
+            self.changed.notify_all()
+
+    def _put(self, key: Key, thing: Object) -> Object:
+        before = self._objects.get(key)
+        thing["metadata"]["resourceVersion"] = str(self.version + 1)
+        if not (thing.get("spec") or {}).get("taints", True):
+            del thing["spec"]["taints"]  # as Go leaves out what is empty
+        self._objects[key] = thing
+        self._note(Change(version=self.version + 1, plural=key[0], before=before, after=copy.deepcopy(thing)))
+        return copy.deepcopy(thing)
+
+    def _note(self, change: Change) -> None:
+        self.version = change.version
+        self._changes.append(change)
+        self.changed.notify_all()
+
+
+def chooser(query: Mapping[str, str]) -> Callable[[Object], bool]:
+    """What the two selectors of a query choose. Field selectors: metadata.name and spec.nodeName, as = or !=."""
+    labels = [one for one in query.get("labelSelector", "").split(",") if one]
+    fields = [one for one in query.get("fieldSelector", "").split(",") if one]
+
+    def chosen(thing: Object) -> bool:
+        have = thing["metadata"].get("labels") or {}
+        values = {"metadata.name": thing["metadata"]["name"], "metadata.namespace": thing["metadata"].get("namespace", ""),
+                  "spec.nodeName": (thing.get("spec") or {}).get("nodeName", ""),
+                  "status.phase": thing.get("status", {}).get("phase", "")}
+        return all(_holds(have, one) for one in labels) and all(_holds(values, one, closed=True) for one in fields)
+
+    return chosen
+
+
+def _holds(have: Mapping[str, str], requirement: str, *, closed: bool = False) -> bool:
+    if "!=" in requirement:
+        key, value = requirement.split("!=")
+        return have.get(key) != value
+    if "=" in requirement:
+        key, value = requirement.replace("==", "=").split("=")
+        if closed and key not in have:
+            raise Refusal(400, "BadRequest", f"field label not supported: {key}")
+        return have.get(key) == value
+    return requirement[1:] not in have if requirement.startswith("!") else requirement in have
+
+
+def event_of(change: Change, chosen: Callable[[Object], bool]) -> tuple[str, Object] | None:
+    """What a watch with that selector sees of a change: leaving the selection is DELETED, entering it ADDED."""
+    was = change.before is not None and chosen(change.before)
+    if change.after is not None and chosen(change.after):
+        return ("MODIFIED" if was else "ADDED"), change.after
+    if not was or change.before is None:
+        return None
+    gone = change.after if change.after is not None else change.before
+    return "DELETED", {**gone, "metadata": {**gone["metadata"], "resourceVersion": str(change.version)}}

@@ -1,6 +1,6 @@
-"""Sentences: what tenants and operators read when a container is over its cap. Text only; tells nobody itself.
+"""Messages that tenants and operators read when a container is over its cap. Text only; sends nothing.
 
-Every sentence has the use and the cap, since when, and what happens next.
+Every message states the usage and the cap, for how long, and what happens next.
 """
 
 from datetime import UTC, datetime
@@ -31,21 +31,21 @@ def would_evict(facts: Facts, container: str) -> str:
 
 def evicted(facts: Facts, container: str, *, is_forced: bool) -> str:
     """The API server has agreed. `is_forced`: nobody asked the pod's disruption budget any more."""
-    how = "deleted, since its eviction was refused so often" if is_forced else "evicted"
+    how = "deleted, because its eviction was refused too often" if is_forced else "evicted"
     return f"{_use(facts, container)}: its pod has been {how}."
 
 
 def not_evicted(facts: Facts, container: str, *, why: str) -> str:
     """The API server has not agreed."""
     return (
-        f"{_use(facts, container)}, but its pod could not be evicted: {why}. This is tried again; "
-        "refusals end with the pod's deletion, or with its processes killed (SIGKILL)."
+        f"{_use(facts, container)}, but its pod could not be evicted: {why}. The eviction is retried; "
+        "if it keeps being refused, the pod is deleted or its processes are killed (SIGKILL)."
     )
 
 
 def not_ended(facts: Facts, container: str, pids: tuple[int, ...], why: str) -> str:
     """A step that could not be taken."""
-    return _mark(facts, f"{_use(facts, container)}, but {_who(pids)} could not be ended: {why}.")
+    return _mark(facts, f"{_use(facts, container)}, but {_who(pids)} could not be terminated: {why}.")
 
 
 def exempt(cap: Cap, device: str, container: str) -> str:
@@ -68,7 +68,7 @@ def _use(facts: Facts, container: str) -> str:
 
 def _what_next(facts: Facts) -> str:
     if facts.next is Next.NOTHING:
-        return _exemption(facts.cap) or "Nothing further is done."
+        return _exemption(facts.cap) or "No further action follows."
     return f"{_step(facts.next)} {_when(facts.next_seconds)} unless it frees memory."
 
 
@@ -78,9 +78,9 @@ def _exemption(cap: Cap) -> str:
         return ""
     until = cap.exemption.until
     if until is None:
-        return "It was started before there was a cap, so nothing is done as long as it runs."
+        return "It was started before the cap existed, so the cap is not enforced on it."
     date = datetime.fromtimestamp(until, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return f"It was started before there was a cap, so nothing is done until {date}; from then on the cap is enforced."
+    return f"It was started before the cap existed; the cap is enforced from {date}."
 
 
 def _step(following: Next) -> str:
@@ -88,13 +88,13 @@ def _step(following: Next) -> str:
         case Next.NOTHING:
             return ""
         case Next.TERMINATE:
-            return "Its largest GPU process will be asked to end (SIGTERM)"
+            return "Its largest GPU process will be terminated (SIGTERM)"
         case Next.TERMINATE_CLIENT:
-            return "MPS will be told to end its client"
+            return "MPS will terminate its client"
         case Next.KILL:
-            return "What is left of it will be killed (SIGKILL)"
+            return "Its remaining processes will be killed (SIGKILL)"
         case Next.EVICT:
-            return "Its pod's eviction will be asked for"
+            return "Its pod will be evicted"
         case _:
             assert_never(following)
 

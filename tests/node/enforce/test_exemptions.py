@@ -67,7 +67,7 @@ def test_83_whoever_ran_before_the_first_cap_is_warned_as_long_as_it_runs(tmp_pa
     assert lives(pid)
     assert stage.told.reasons("early")[:2] == ["GPUMemoryCapNotice", "GPUMemoryOverCap"]
     told = [event.message for event in stage.told.events if event.pod is not None and event.pod.name == "early"]
-    assert all("nothing is done as long as it runs" in text for text in told)
+    assert all("the cap is not enforced on it" in text for text in told)
     assert exempt_until(stage) == ["+Inf"]
     assert stage.told.reasons("late")[0] == "GPUMemoryOverCap"
 

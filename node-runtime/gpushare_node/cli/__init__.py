@@ -46,8 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.FAILED
     except Exception as error:
-        _LOG.exception("an error of the program itself")
-        return _refuse(run, f"an error of the program itself: {type(error).__name__}: {error}", Exit.INTERNAL)
+        _LOG.exception("internal error")
+        return _refuse(run, f"internal error: {type(error).__name__}: {error}", Exit.INTERNAL)
 
 
 def _perform(run: Run) -> int:

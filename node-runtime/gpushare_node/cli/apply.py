@@ -80,7 +80,7 @@ def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int
 
 
 def _check(run: Run, given: Goal, printer: Printer) -> int:
-    """What the run would do to the hardware; nothing is done, and no API server is asked."""
+    """What the run would do to the hardware; nothing is done, and no API server is used."""
     hardware = Hardware(
         open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest,
         machine=machine(None, tenancy_file(run)),
@@ -103,6 +103,6 @@ def _check(run: Run, given: Goal, printer: Printer) -> int:
 def _doubts(sight: Sight, held: Held) -> Iterator[str]:
     """What a run would know better than a check."""
     if held.problem and not sight.is_as_wanted:
-        yield f"Which pods hold GPUs is not known, so nothing would be changed: {held.problem}"
+        yield f"It is unknown which pods hold GPUs, so nothing would be changed: {held.problem}"
     if held.devices and sight.blocked:
-        yield "What kubelet's checkpoint gives to pods counts as in use, though they may have ended: no API server was asked."
+        yield "All devices in kubelet's checkpoint count as in use, although their pods may have ended: no API server was used."

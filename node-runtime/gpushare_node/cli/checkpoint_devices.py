@@ -14,11 +14,11 @@ class Held(Struct):
 
 
 def find_held() -> Held:
-    """What the checkpoint says. Pods that have ended linger in it, and count as long as no API server is asked."""
+    """What the checkpoint says. Pods that have ended linger in it, and count as long as no API server is used."""
     try:
         checkpoint = read_checkpoint()
     except CheckpointError as error:
         return Held(devices=frozenset(), problem=str(error))
     if not checkpoint.is_there and checkpoint.has_kubelet:
-        return Held(devices=frozenset(), problem=f"{NO_CHECKPOINT}, and no API server is asked")
+        return Held(devices=frozenset(), problem=f"{NO_CHECKPOINT}, and no API server is used")
     return Held(devices=find_allocated(find_holders(checkpoint, None)))

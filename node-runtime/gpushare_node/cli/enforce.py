@@ -42,7 +42,7 @@ def enforce(run: Run) -> int:
     watch = watches.open(given.policy, given.digest, marks)
     watch.figures.build.set(1, __version__, "", "")
     if watch.setting.rights.profile is not None:
-        _LOG.warning("the profile %s confines the runtime: signals may be refused", watch.setting.rights.profile)
+        _LOG.warning("the profile %s confines the runtime: signals may be blocked", watch.setting.rights.profile)
     upkeep = None if api is None or arguments.once else _upkeep(run, given, watch, api, refusal)
     loop = Loop(watch=watch, upkeep=upkeep, clock=run.clock)
     if refusal:
@@ -56,7 +56,7 @@ def enforce(run: Run) -> int:
         return _look_once(loop)
     pages = HttpServer(loop.pages(), port=arguments.port)
     pages.start()
-    _LOG.info("holding containers to the caps of pool %s", given.policy.pool)
+    _LOG.info("enforcing the caps of pool %s", given.policy.pool)
     try:
         return loop.run()
     finally:
@@ -73,7 +73,7 @@ def _read(run: Run) -> tuple[Goal, str]:
         former = find_former(run)
         if former is None or run.arguments.once:
             raise
-        _LOG.error("%s; the policy in force is held to", error)
+        _LOG.error("%s; the policy in force stays in force", error)
         return former, str(error)
 
 

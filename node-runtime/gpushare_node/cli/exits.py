@@ -4,11 +4,11 @@ from enum import IntEnum
 
 MEANINGS = """\
 exit status:
-  0    done; it is as the policy says
-  1    a step failed, or it is not as the policy says
+  0    done; the node matches the policy
+  1    a step failed, or the node does not match the policy
   2    the policy or the command line is wrong, or (assert) nobody can tell; nothing was touched
   69   the driver does not answer
-  70   an error of the program itself; the log has it
+  70   internal error; the log has it
   75   another gpushare-node is at work here; try again later
   130  stopped by SIGINT before the end
   143  stopped by SIGTERM before the end"""

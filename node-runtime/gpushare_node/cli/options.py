@@ -22,7 +22,7 @@ def duration(text: str) -> float:
     """Seconds of `500ms`, `1s`, `10m` or `1h`."""
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration: write 500ms, 1s, 10m or 1h")
+        raise argparse.ArgumentTypeError(f"invalid duration {text!r}: write 500ms, 1s, 10m or 1h")
     return float(found[1]) * _SECONDS[found[2]]
 
 
@@ -35,22 +35,22 @@ def _interval(text: str) -> float:
 
 def _port(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port")
+        raise argparse.ArgumentTypeError(f"invalid port {text!r}")
     return int(text)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpushare-node", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=MEANINGS,
-        description="Brings the GPUs of this node to its pool's policy, and holds containers to their caps.",
+        description="Applies the pool's policy to this node's GPUs, and enforces the memory caps of containers.",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"gpushare-node {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    _add_apply(_add(commands, "apply", "bring the GPUs to the policy, and say so when it is true"))
-    _add_assert(_add(commands, "assert", "does the node match the policy? exit 0: yes, 1: no, 2: nobody can tell"))
+    _add_apply(_add(commands, "apply", "apply the policy to the GPUs; report Ready once the node matches it"))
+    _add_assert(_add(commands, "assert", "does the node match the policy? exit 0: yes, 1: no, 2: unknown"))
     _add_export(_add(commands, "export", "print what is on the GPUs, placements included"))
-    _add_enforce(_add(commands, "enforce", "watch GPU processes and hold containers to their caps; never changes hardware"))
-    _add_release(_add(commands, "release", "make the GPUs exclusive again, and take away our labels and files"))
+    _add_enforce(_add(commands, "enforce", "watch GPU processes and enforce the caps of containers; never changes hardware"))
+    _add_release(_add(commands, "release", "make the GPUs exclusive again, and remove the runtime's labels and files"))
     return parser
 
 
@@ -64,7 +64,7 @@ def _add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: 
 def _add_apply(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser)
     _add_check(parser)
-    parser.add_argument("--hold", action="store_true", help="as long as it cannot be changed, hold the caps of before")
+    parser.add_argument("--hold", action="store_true", help="while blocked, keep enforcing the previous caps")
     parser.add_argument("--driver-timeout", type=duration, default=600.0, metavar="TIME", help="to wait for the driver (10m)")
     _add_common(parser)
 
@@ -82,7 +82,7 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 def _add_enforce(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser)
     parser.add_argument("--interval", type=_interval, default=1.0, metavar="TIME", help="between two looks (1s)")
-    parser.add_argument("--once", action="store_true", help="one look, then end: nobody is judged by one look")
+    parser.add_argument("--once", action="store_true", help="one look, then exit: nothing is terminated after one look")
     parser.add_argument("--dry-run", action="store_true", help="decide and report, and send no signal")
     parser.add_argument("--port", type=_port, default=PORT, help=f"of /metrics, /healthz and /readyz ({PORT})")
     _add_state(parser)
@@ -90,9 +90,9 @@ def _add_enforce(parser: argparse.ArgumentParser) -> None:
 
 def _add_release(parser: argparse.ArgumentParser) -> None:
     _add_standalone(parser)
-    parser.add_argument("--all-nodes", action="store_true", help="ask every node to release, and wait; for the uninstall job")
+    parser.add_argument("--all-nodes", action="store_true", help="request every node's release and wait; for the uninstall Job")
     parser.add_argument("--timeout", type=duration, default=180.0, metavar="TIME", help="of --all-nodes (3m)")
-    parser.add_argument("--go-on", action="store_true", help="with --all-nodes: uninstall although nodes do not answer")
+    parser.add_argument("--go-on", action="store_true", help="with --all-nodes: uninstall even if nodes do not answer")
     _add_common(parser)
 
 
@@ -102,7 +102,7 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_standalone(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--standalone", action="store_true", help="ask no API server")
+    parser.add_argument("--standalone", action="store_true", help="use no API server")
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:

@@ -26,11 +26,11 @@ def read_policy(name: str) -> Goal:
     except PolicyError as error:
         message = f"{error.path}: {error.message}"
     except UnicodeDecodeError as error:
-        message = f"is not UTF-8: byte {error.start} begins no character"
+        message = f"is not UTF-8: byte {error.start} is not the start of a character"
     except OSError as error:
         message = f"cannot be read: {error.strerror}"
     except _TooLargeError:
-        message = f"is larger than {MOST_BYTES >> 20} MiB: no policy is"
+        message = f"is larger than {MOST_BYTES >> 20} MiB, the limit of a policy"
     raise PolicyFileError(f"{shown}: {escape(message)}")
 
 

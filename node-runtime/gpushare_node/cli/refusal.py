@@ -54,7 +54,7 @@ def read_or_hold(run: Run) -> Goal:
         former = find_former(run)
         if former is None:
             raise
-        _LOG.error("%s; the policy in force is held to", error)
+        _LOG.error("%s; the policy in force stays in force", error)
     watch: Watch | None = None
     api = Api.find(run, former.policy.pool)
     api.start()

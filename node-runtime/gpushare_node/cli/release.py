@@ -33,7 +33,7 @@ def _release_all(run: Run, printer: Printer) -> int:
     api = Api.find(run, "")
 
     if not (api.place.pod and api.place.pod_uid):
-        raise ClusterError("ask nodes to release", None, "POD_NAME and POD_UID are not set: nodes heed a pod, while it lives")
+        raise ClusterError("ask nodes to release", None, "POD_NAME and POD_UID are not set; a request needs its pod")
 
     def say(text: str) -> None:
         sys.stderr.write(f"{escape(text)}\n")
@@ -50,9 +50,9 @@ def _release_all(run: Run, printer: Printer) -> int:
 
 def _summary(farewell: Farewell) -> str:
     if farewell.is_replaced:
-        return "The release was installed anew meanwhile; nothing was uninstalled."
+        return "The release was installed again meanwhile; nothing was uninstalled."
     if not farewell.is_done:
         return "Nodes did not answer; nothing was uninstalled."
-    message = "Nodes did not answer; it went on all the same." if farewell.silent else "All nodes are released."
+    message = "Nodes did not answer; the uninstall continued." if farewell.silent else "All nodes are released."
     remaining = f" Pods that have not ended: {', '.join(farewell.remaining)}." if farewell.remaining else ""
     return message + remaining

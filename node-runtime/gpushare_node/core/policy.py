@@ -251,13 +251,13 @@ def _gpus(value: Value, gpus_per_node: int) -> tuple[WantedGpu, ...]:
     for group in value.items(at_least=1):
         for at, gpu in _group(group):
             if gpu.index in found:
-                raise at.refusal("must stand here once in all groups together")
+                raise at.refusal("must be listed exactly once in all groups")
             if gpu.index >= gpus_per_node:
                 raise at.refusal(f"must be below gpusPerNode, which is {gpus_per_node}")
             found[gpu.index] = gpu
     missing = [str(index) for index in range(gpus_per_node) if index not in found]
     if missing:
-        raise PolicyError(value.path, f"must say what becomes of GPU {', '.join(missing)}")
+        raise PolicyError(value.path, f"must have an entry for GPU {', '.join(missing)}")
     return tuple(found[index] for index in sorted(found))
 
 

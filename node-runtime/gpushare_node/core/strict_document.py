@@ -45,7 +45,7 @@ class Value(Struct):
             if key in known:
                 continue
             if self.ignored is None:
-                raise PolicyError(self._below(key), f"is not known; known here are {', '.join(known)}")
+                raise PolicyError(self._below(key), f"is unknown; known fields are {', '.join(known)}")
             self.ignored.append(self._below(key))
         for name in names:
             if name not in found:
@@ -144,7 +144,7 @@ def _shown(value: object) -> str:
         case str():
             return repr(value if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]}…")
         case int() if abs(value) >= 10**_MOST_SHOWN:
-            return "a number of that size"
+            return "a number of this size"
         case int() | float():
             return str(value)
         case _:

@@ -222,17 +222,17 @@ class Actions(Struct, frozen=False):
 
 
 _REFUSALS = {
-    Eviction.REFUSED: "its disruption budget permits none now",
-    Eviction.FORBIDDEN: "the runtime has no right to it",
-    Eviction.THROTTLED: "the API server takes no such request now",
-    None: "the API server gives no answer",
+    Eviction.REFUSED: "its PodDisruptionBudget allows no eviction now",
+    Eviction.FORBIDDEN: "the API server forbids it (RBAC)",
+    Eviction.THROTTLED: "the API server rejects requests now",
+    None: "the API server does not answer",
 }
 """Why a pod was not evicted, in words for people."""
 
 _OBSTACLES = {
     Sent.REFUSED.value: ("no-permission", "the runtime lacks the permission to signal it (capability KILL)"),
-    Sent.DENIED.value: ("security-module", "a security module of the kernel (AppArmor, SELinux) refuses the runtime's signal"),
-    _NO_GPU: (_NO_GPU, "it has no GPU open, so the driver's list is not believed"),
+    Sent.DENIED.value: ("security-module", "a security module of the kernel (AppArmor, SELinux) blocks the runtime's signal"),
+    _NO_GPU: (_NO_GPU, "it has no GPU open, so the driver's list is not trusted"),
 }
 """Why a process was not signalled although it lives: the metric's label, and the words for people."""
 

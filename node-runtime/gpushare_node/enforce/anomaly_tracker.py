@@ -22,12 +22,12 @@ LASTING_SECONDS = 60
 _REMIND_SECONDS = 300
 
 _BUDGET = (
-    "So many processes of namespace {namespace} were ended on {device} within a minute that its next one waits. "
-    "Other namespaces are not concerned."
+    "So many processes of namespace {namespace} were terminated on {device} within a minute that the next one waits. "
+    "Other namespaces are not affected."
 )
 _CONTRADICTION = (
-    "The driver's process lists accuse several namespaces of more than their GPUs say is in use. "
-    "Until they agree nobody else is ended on this node."
+    "The driver's process lists attribute more memory to several namespaces than their GPUs report in use. "
+    "Until both agree, no other process is terminated on this node."
 )
 _PAUSES = {Reason.BUDGET_SPENT: ("budget", _BUDGET), Reason.CONTRADICTED: ("contradiction", _CONTRADICTION)}
 """Why no victim is chosen: the metric's label, and the words for people."""
@@ -72,7 +72,7 @@ class Standing(Struct, frozen=False):
         lasting = [(reason, device) for (reason, device), since in self._since.items() if now - since >= LASTING_SECONDS]
         distrusted = sorted(device for reason, device in lasting if reason is Reason.DISTRUSTED)
         if distrusted:
-            return reasons.Reason.PROCESS_LIST_UNRELIABLE, f"The process lists of {', '.join(distrusted)} are not believed."
+            return reasons.Reason.PROCESS_LIST_UNRELIABLE, f"The process lists of {', '.join(distrusted)} are not trusted."
         unresolved = sorted(device for reason, device in lasting if reason is Reason.UNRESOLVED)
         if unresolved:
             return reasons.Reason.ENFORCEMENT_BLIND, f"No process on {', '.join(unresolved)} can be recognised."

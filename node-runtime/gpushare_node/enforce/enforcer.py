@@ -175,7 +175,8 @@ class Watch(Struct, frozen=False):
         """Why caps are not held as they should be, and where; None when all is well."""
         hung = self.worlds.driver.hung_seconds()
         if hung:
-            return Reason.DRIVER_HUNG, f"No answer about {', '.join(sorted(hung))} for {max(hung.values()):.0f} s."
+            names = ", ".join(sorted(hung))
+            return Reason.DRIVER_HUNG, f"The driver has not answered about {names} for {max(hung.values()):.0f} s."
         troubles = self.worlds.driver.troubles()
         if self.inventory.surveys is None or troubles:
             return _describe(troubles)
@@ -183,7 +184,7 @@ class Watch(Struct, frozen=False):
         if unreliable:
             return Reason.PROCESS_LIST_UNRELIABLE, f"The driver may scramble the process lists of {', '.join(unreliable)}."
         if not self._spans_node:
-            return Reason.ENFORCEMENT_BLIND, "The processes of the host cannot be seen from here."
+            return Reason.ENFORCEMENT_BLIND, "The host's processes are not visible to the runtime."
         if self.setting.rights.may_kill is False:
             return Reason.CAPABILITY_MISSING, "The runtime's process does not have the capability KILL."
         denied_at = self._actions.denied_at

@@ -1,7 +1,7 @@
 """Evictions of offenders' pods: asked for on the errands' thread, heard of in the cycle, and never told before the answer.
 
 A refusal is not the end: after so many requests the pod is deleted whatever its disruption budget says, for its tenant may have
-written that; after as many more, or where the runtime has no right to it, nothing is left but signals. Silence of the API
+written that; after as many more, or where the API server forbids it (RBAC), nothing is left but signals. Silence of the API
 server is no refusal.
 """
 

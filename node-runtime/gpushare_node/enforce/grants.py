@@ -253,11 +253,11 @@ def _present(given: Iterable[Allocation], now: Terms) -> tuple[dict[str, KeptCap
 def _share(resource: str, device: str, now: Terms) -> Share | str:
     """The share of this resource on this device; a sentence when there is none."""
     if device not in now.profiles:
-        return f"{resource} was allocated on {device}, which is no device of this node now; no cap is held there"
+        return f"{resource} was allocated on {device}, which is not a device of this node; no cap is enforced there"
     profile = now.profiles[device]
     share = now.shares.get((resource, profile))
     if share is None:
-        return f"the policy has no share for {resource} on {profile or 'a whole GPU'} ({device}); no cap is held there"
+        return f"the policy has no share for {resource} on {profile or 'a whole GPU'} ({device}); no cap is enforced there"
     return share
 
 

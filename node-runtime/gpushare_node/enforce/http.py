@@ -57,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
             # The asker has gone, or has been shown the door.
             self.close_connection = True
         except Exception:
-            _LOG.exception("a page could not be made")
+            _LOG.exception("a page could not be rendered")
             self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, _PLAIN, "internal error\n")
 
     def _tell(self, answer: Answer) -> None:

@@ -195,7 +195,7 @@ class Inventory(Struct, frozen=False):
             self._complain(str(error))
             return False
         if not checkpoint.is_there:
-            self._complain(f"{NO_CHECKPOINT}: what was allocated since the last one is not known")
+            self._complain(f"{NO_CHECKPOINT}: allocations since the last one are unknown")
             return False
         self._is_read = True
         if checkpoint is self._checkpoint:

@@ -76,10 +76,10 @@ class Loop(Struct, frozen=False):
                     _LOG.error("the driver has not answered for %.0f s", self._hung_seconds)
                     return EXIT_HUNG
                 if self._mismatch_at is not None and self.clock.now() - self._mismatch_at > MISMATCH_SECONDS:
-                    _LOG.error("the driver is of another version than the library of this container, which starts anew")
+                    _LOG.error("the driver's version differs from this container's library; the container restarts")
                     return EXIT_HUNG
                 if self.is_outdated():
-                    _LOG.warning("the policy can be read now: the container starts anew with it")
+                    _LOG.warning("the policy can be read now: the container restarts with it")
                     return EXIT_HUNG
                 due = self._next(due)
         except Stopped:

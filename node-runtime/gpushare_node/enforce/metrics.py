@@ -68,52 +68,52 @@ class Figures:
 
     def _make_cycle(self) -> None:
         make = self.registry
-        self.cycle_seconds = make.histogram("cycle_seconds", "Time that a cycle of enforcement took.")
-        self.cycles_skipped = make.counter("cycles_skipped_total", "Cycles left out because the one before took too long.")
+        self.cycle_seconds = make.histogram("cycle_seconds", "Duration of an enforcement cycle.")
+        self.cycles_skipped = make.counter("cycles_skipped_total", "Cycles skipped because the previous one took too long.")
         self.interval_seconds = make.gauge("cycle_interval_seconds", "Time between two cycles now.")
-        self.nvml_seconds = make.histogram("nvml_call_seconds", "Time that calls to the driver took.", "call")
+        self.nvml_seconds = make.histogram("nvml_call_seconds", "Duration of calls to the driver.", "call")
         self.nvml_errors = make.counter("nvml_errors_total", "Calls to the driver that failed.", "call", "code")
         self.pods_age = make.gauge("pod_cache_age_seconds", "How old the list of the node's pods is.")
         self.api_errors = make.counter("api_errors_total", "Requests to the API server that failed.", "op")
-        self.events = make.counter("events_total", "Events for the API server, by what became of them.", "outcome")
+        self.events = make.counter("events_total", "Events for the API server, by outcome.", "outcome")
         self.ready = make.gauge("node_condition", "1 for the reason in GPUShareReady.", "reason")
-        self.tier = make.gauge("enforcement_tier", "1 for what holds caps here, the watcher always.", "tier")
-        self.instances = make.gauge("mig_instances", "MIG instances that stand on a GPU.", "gpu", "profile")
-        self.build = make.gauge("build_info", "The versions at work.", "version", "nvml", "driver")
+        self.tier = make.gauge("enforcement_tier", "1 for each mechanism that enforces caps here; the watcher always.", "tier")
+        self.instances = make.gauge("mig_instances", "MIG instances on a GPU.", "gpu", "profile")
+        self.build = make.gauge("build_info", "Versions of the runtime and the driver.", "version", "nvml", "driver")
 
     def _make_kills(self) -> None:
         make = self.registry
-        self.over_cap = make.counter("over_cap_total", "Containers that were warned for being over their cap.")
-        self.kills = make.counter("kills_total", "Processes that were to be ended, by the last signal.", "signal", "outcome")
-        self.evictions = make.counter("evictions_total", "Evictions that were asked for.", "outcome")
-        self.suppressed = make.counter("kills_suppressed_total", "Steps against offenders that were not taken.", "reason")
-        self.breaker = make.gauge("kill_breaker_open", "1 while no further victim is chosen.")
+        self.over_cap = make.counter("over_cap_total", "Containers warned for exceeding their cap.")
+        self.kills = make.counter("kills_total", "Processes terminated, by the last signal.", "signal", "outcome")
+        self.evictions = make.counter("evictions_total", "Evictions requested.", "outcome")
+        self.suppressed = make.counter("kills_suppressed_total", "Steps against containers over their cap not taken.", "reason")
+        self.breaker = make.gauge("kill_breaker_open", "1 while no further container is terminated.")
         self.stuck = make.gauge("stuck_processes", "Killed processes that still hold a device.")
 
     def _make_rows(self) -> None:
         make = self.registry
-        self.rejected = make.counter("process_rows_rejected_total", "Cycles in which a GPU's rows were not believed.", "reason")
-        self.orphans = make.gauge("gpu_orphan_processes", "GPU processes of no known container.", "gpu")
-        self.strays = make.gauge("gpu_stray_containers", "Containers on a device that they were not given.", "gpu")
-        self.unknown = make.gauge("gpu_memory_unknown_containers", "Containers whose use the driver does not tell.", "gpu")
+        self.rejected = make.counter("process_rows_rejected_total", "Cycles in which a GPU's list was not trusted.", "reason")
+        self.orphans = make.gauge("gpu_orphan_processes", "GPU processes that belong to no known container.", "gpu")
+        self.strays = make.gauge("gpu_stray_containers", "Containers on a device that was not allocated to them.", "gpu")
+        self.unknown = make.gauge("gpu_memory_unknown_containers", "Containers whose usage the driver does not report.", "gpu")
         self.unattributed = make.gauge(
-            "gpu_memory_unattributed_bytes", "Memory of a GPU that no process accounts for, where it is much.", "gpu")
+            "gpu_memory_unattributed_bytes", "GPU memory that no process accounts for, above a threshold.", "gpu")
         self.doubts = make.gauge("caps_unknown", "Allocations for which no cap could be found.")
-        self.xids = make.counter("xid_total", "Faults that the driver logged.", "xid")
-        self.mps_mismatch = make.gauge("mps_limit_mismatch", "1 where the MPS daemon's limit is not the policy's.", "gpu")
-        self.label_conflicts = make.counter("label_conflicts_total", "Labels of ours that somebody else had written.")
+        self.xids = make.counter("xid_total", "XID errors that the driver logged.", "xid")
+        self.mps_mismatch = make.gauge("mps_limit_mismatch", "1 if the MPS daemon's limit differs from the policy's.", "gpu")
+        self.label_conflicts = make.counter("label_conflicts_total", "Labels of the runtime that another program changed.")
 
     def _make_containers(self) -> None:
         make = self.registry
         names = ("namespace", "pod", "container", "gpu")
-        make.gathered("container_gpu_memory_used_bytes", "Use of a device.", *names, gather=self._used)
-        make.gathered("container_gpu_memory_cap_bytes", "Cap on a device.", *names, gather=self._caps)
+        make.gathered("container_gpu_memory_used_bytes", "Memory used on a device.", *names, gather=self._used)
+        make.gathered("container_gpu_memory_cap_bytes", "Memory cap on a device.", *names, gather=self._caps)
         make.gathered(
-            "container_cap_exempt_until_seconds", "Until when a container that is older than the cap is exempt.", *names,
+            "container_cap_exempt_until_seconds", "When the exemption of a container that is older than the cap ends.", *names,
             gather=self._exempt)  # fmt: skip
-        make.gathered("container_over_cap", "1 while over the cap.", *names, gather=self._over)
-        make.gathered("gpu_memory_total_bytes", "Size of a device.", "gpu", gather=self._totals)
-        make.gathered("gpu_memory_used_bytes", "What is allocated on a GPU.", "gpu", gather=self._device_use)
+        make.gathered("container_over_cap", "1 while the container is over its cap.", *names, gather=self._over)
+        make.gathered("gpu_memory_total_bytes", "Memory of a device.", "gpu", gather=self._totals)
+        make.gathered("gpu_memory_used_bytes", "Memory allocated on a GPU.", "gpu", gather=self._device_use)
         make.gathered("gpu_processes", "Processes on a GPU.", "gpu", gather=self._processes)
 
     def _named(self) -> Iterator[tuple[tuple[str, ...], Observe]]:

@@ -153,9 +153,9 @@ class Upkeep(Struct, frozen=False):
         try:
             folder.mark_repair(RepairMark(finding=text, boot_id=self.boot_id, at_seconds=int(now)))
         except FolderError as error:
-            _LOG.warning("no repair is asked for: %s", error)
+            _LOG.warning("no repair was requested: %s", error)
             return
-        self._tell(About.DRIFTED, f"{text} The runtime's pod starts anew to repair it.")
+        self._tell(About.DRIFTED, f"{text} The runtime's pod restarts to repair it.")
         self._start_over()
 
     def _visit(self, now: float) -> None:
@@ -173,11 +173,11 @@ class Upkeep(Struct, frozen=False):
 
     def _find_farewell(self, view: NodeView) -> str:
         if RELEASE_ANNOTATION in view.annotations and RELEASED_ANNOTATION not in view.annotations:
-            return "The node's release is asked for."
+            return "The node's release was requested."
         pool = view.labels.get(POOL_LABEL)
         if POOL_LABEL in self.labels and pool not in (None, self.labels[POOL_LABEL]):
-            return f"The node belongs to the pool {pool} now."
-        return "" if self.cluster.selects(view) else "The pool does not select the node any more."
+            return f"The node now belongs to pool {pool}."
+        return "" if self.cluster.selects(view) else "The pool no longer selects the node."
 
     def _keep_labels(self, view: NodeView, now: float) -> bool:
         """Write our labels again, at most once a minute, and say what became of them. Whether they were right."""
@@ -185,7 +185,7 @@ class Upkeep(Struct, frozen=False):
         if not taken or (self._applied_at is not None and now - self._applied_at < _LABEL_SECONDS):
             return not taken
         self._applied_at = now
-        message = f"Labels of the runtime are put right: {', '.join(taken)}."
+        message = f"The runtime's labels were corrected: {', '.join(taken)}."
         self._conflict = (now, message)
         self.watch.figures.label_conflicts.add(by=len(taken))
         self._tell(About.LABEL_CONFLICT, message)
@@ -226,5 +226,5 @@ def _find(planned: PartitionPlan) -> tuple[Reason, str] | None:
         return _BY_WORD[planned.unfit[0].reason.value], f"{text}."
     changed = sorted({gpu.index for gpu in planned.gpus if gpu.operations})
     if changed:
-        return Reason.DRIFTED, f"GPU {', '.join(map(str, changed))} is not as the policy says any more."
+        return Reason.DRIFTED, f"GPU {', '.join(map(str, changed))} no longer matches the policy."
     return None

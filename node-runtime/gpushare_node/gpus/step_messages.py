@@ -49,7 +49,7 @@ def tell_later(gpu: GpuPlan, wanted: tuple[WantedInstance, ...]) -> Result:
     """What `--check` can say where the driver names no places before MIG is on."""
     return Result(
         step="create instances", target=f"GPU {gpu.index}", status=Status.CHANGED,
-        detail="where they stand is known when MIG is on",
+        detail="placements are known once MIG is on",
         after=tuple(f"{one.profile} at {one.start}:{one.size}" for one in wanted),
     )  # fmt: skip
 

@@ -39,19 +39,19 @@ def explain(error: DriverError) -> StepError:
         case Code.NO_PERMISSION:
             return StepError(Reason.NO_PERMISSION, f"{error}: changing GPUs needs a privileged container that runs as root")
         case Code.GPU_IS_LOST:
-            return StepError(Reason.GPU_LOST, f"{error}: the GPU has fallen off its bus")
+            return StepError(Reason.GPU_LOST, f"{error}: the GPU has fallen off the bus")
         case Code.RESET_REQUIRED:
-            return StepError(Reason.RESET_REQUIRED, f"{error}: the GPU takes no change before it is reset")
+            return StepError(Reason.RESET_REQUIRED, f"{error}: the GPU must be reset before it can be changed")
         case Code.IN_USE:
             return StepError(Reason.GPU_BUSY, str(error))
         case Code.LIB_RM_VERSION_MISMATCH:
             return StepError(Reason.DRIVER_MISMATCH, str(error))
         case Code.TIMEOUT:
-            return StepError(Reason.DRIVER_HUNG, f"{error}: the driver has not come back from a call")
+            return StepError(Reason.DRIVER_HUNG, f"{error}: a call to the driver did not return")
         case Code.UNINITIALIZED | Code.DRIVER_NOT_LOADED | Code.LIBRARY_NOT_FOUND:
-            return StepError(Reason.WAITING_FOR_DRIVER, f"{error}: the driver went away during the change")
+            return StepError(Reason.WAITING_FOR_DRIVER, f"{error}: the driver was unloaded during the change")
         case Code.FUNCTION_NOT_FOUND:
-            return StepError(Reason.PARTITION_FAILED, f"{error}: this driver is too old for it; install a newer one")
+            return StepError(Reason.PARTITION_FAILED, f"{error}: this driver does not support it; install a newer driver")
         case _:
             return StepError(Reason.PARTITION_FAILED, str(error))
 
@@ -116,7 +116,7 @@ class Steps:
             try:
                 self._connection.driver.destroy_instance(self._uuid, gi_id)
             except DriverError as another:
-                raise StepError(error.reason, f"{error}; what was begun could not be taken away: {another}") from error
+                raise StepError(error.reason, f"{error}; removing the unfinished instance failed: {another}") from error
             raise
         return gi_id
 
@@ -124,7 +124,7 @@ class Steps:
         """The GPU as it is now. StepError if it does not answer."""
         survey = self._call(lambda: self._connection.survey(self._uuid))
         if survey is None:
-            raise StepError(Reason.GPU_LOST, "the driver does not show the GPU any more")
+            raise StepError(Reason.GPU_LOST, "the driver no longer lists the GPU")
         if survey.fault is not None:
             is_lost = survey.fault.kind is FaultKind.LOST
             raise StepError(Reason.GPU_LOST if is_lost else Reason.GPU_UNREADABLE, survey.fault.detail)
@@ -133,7 +133,7 @@ class Steps:
     def _openers(self) -> str:
         """Who keeps a GPU open, as far as /proc shows it. Our own session has been closed."""
         names = listing(self._machine.name_openers())
-        return f"a GPU is kept open by {names}" if names else "something keeps the GPU open, and /proc shows no process of it"
+        return f"{names} keeps a GPU open" if names else "a process that /proc does not show keeps the GPU open"
 
     def _ask_for_mode(self, *, enabled: bool) -> Activation:
         for pause in (*_MODE_PAUSES_SECONDS, None):
@@ -171,19 +171,20 @@ class Steps:
             self._clock.sleep(1.0)
 
     def _reset(self, *, enabled: bool, may_reset: bool) -> None:
-        problem = self._try_reset() if may_reset else "which is not done on the way back"
+        problem = self._try_reset() if may_reset else "which a rollback does not do"
         if problem is None and self._has_mode(enabled=enabled):
             return
         word = "on" if enabled else "off"
-        raise StepError(Reason.RESET_REQUIRED, f"MIG goes {word} with the next reset, {problem or 'and one changed nothing'}")
+        why = problem or "and a reset changed nothing"
+        raise StepError(Reason.RESET_REQUIRED, f"MIG will be {word} after the next GPU reset, {why}")
 
     def _try_reset(self) -> str | None:
         survey = self.survey()
         self._connection.close()
         if survey.pci_bus_id is None:
-            return "which needs a PCI address that the driver does not tell"
+            return "which needs a PCI address that the driver does not report"
         problem = self._machine.reset(survey.pci_bus_id)
-        return None if problem is None else f"which cannot be done from here: {problem}"
+        return None if problem is None else f"which the runtime cannot do: {problem}"
 
     def _patiently(self, call: Callable[[], None]) -> None:
         for _ in range(_DESTROY_TRIES):

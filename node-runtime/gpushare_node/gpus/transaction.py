@@ -65,7 +65,7 @@ class GpuChange:
                 former = former or former_of(survey)
                 self._record.begin(former, _mode_of(gpu))
                 self._carry_out(gpu, survey, must_reset_compute_mode=self._uuid in sight.compute_modes)
-            raise StepError(Reason.PARTITION_FAILED, "the GPU is not as wanted after all steps: somebody else changes it")
+            raise StepError(Reason.PARTITION_FAILED, "after all steps the GPU lacks the layout: another program changes it")
         except StepError as error:
             self._say(self._doing, Status.FAILED, str(error))
             return self._give_up(error, former, is_recovering=is_recovering)
@@ -84,10 +84,10 @@ class GpuChange:
             unfit = next((one for one in sight.plan.unfit if one.index == self._index), None)
             raise StepError(
                 Reason.GPU_LOST if unfit is None else Reason[unfit.reason.name],
-                "the driver does not show the GPU any more" if unfit is None else unfit.detail,
+                "the driver no longer lists the GPU" if unfit is None else unfit.detail,
             )
         if self._uuid in sight.blocked:
-            raise StepError(Reason.GPU_BUSY, "the GPU has been taken into use")
+            raise StepError(Reason.GPU_BUSY, "a process started to use the GPU")
         return survey, gpu
 
     def _carry_out(self, gpu: GpuPlan, survey: Survey, *, must_reset_compute_mode: bool) -> None:
@@ -130,7 +130,7 @@ class GpuChange:
         after = self._steps.survey()
         standing = after.mig.instances if after.mig and after.mig.current else ()
         if Counter(map(remember, standing)) != Counter((*kept, *created)) or not all(map(_is_sound, standing)):
-            raise StepError(Reason.PARTITION_FAILED, f"the driver shows another layout than was made: {tell_layout(after)}")
+            raise StepError(Reason.PARTITION_FAILED, f"the driver reports a layout that was not created: {tell_layout(after)}")
 
     def _give_up(self, error: StepError, former: FormerGpu | None, *, is_recovering: bool) -> Standing:
         """Back to the former layout, once, where the GPU can be spoken to and was touched."""
@@ -141,7 +141,7 @@ class GpuChange:
             lost = self._roll_back(former, is_recovering=is_recovering)
         except StepError as another:
             self._say("roll back", Status.FAILED, str(another))
-            message = f"{message}; the way back failed: {another}"
+            message = f"{message}; the rollback failed: {another}"
             return Standing(index=self._index, reason=Reason.PARTITION_FAILED, message=message)
         self._record.end(self._uuid, is_pending=False)
         if reason is Reason.PARTITION_FAILED:
@@ -153,7 +153,7 @@ class GpuChange:
         gpu = next((one for one in self._look_again().state.gpus if one.uuid == self._uuid), None)
         way = way_back(former, self._steps.survey(), created=self._created, takes_all=is_recovering)
         if gpu is None or way.is_blocked(gpu):
-            raise StepError(Reason.GPU_BUSY, "somebody has begun to use what would have to go")
+            raise StepError(Reason.GPU_BUSY, "a process started to use an instance that must be destroyed")
         for instance in way.gone:
             self._steps.destroy(instance)
         if way.must_switch:
@@ -164,8 +164,8 @@ class GpuChange:
             self._steps.create(CreateInstance(uuid=self._uuid, profile_id=one.profile_id, start=one.start, size=one.size))
         after = self._steps.survey()
         if way_back(former, after, created=(), takes_all=False).is_needed:
-            raise StepError(Reason.PARTITION_FAILED, f"the driver shows another layout: {tell_layout(after)}")
-        said = "the former layout stands again" + (", under new MIG UUIDs" if way.missing else "")
+            raise StepError(Reason.PARTITION_FAILED, f"the driver reports another layout: {tell_layout(after)}")
+        said = "the previous layout is restored" + (", under new MIG UUIDs" if way.missing else "")
         self._say("roll back", Status.CHANGED if way.is_needed else Status.OK, said)
         return said
 

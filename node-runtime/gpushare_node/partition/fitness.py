@@ -45,11 +45,12 @@ def find_target(gpu: Gpu, wanted: Mapping[int, WantedGpu], state: State) -> Want
     are to become the same.
     """
     if gpu.index not in wanted:
-        raise UnfitError(Reason.GPU_COUNT_MISMATCH, f"the policy is for {len(wanted)} GPUs and has nothing for this index")
+        raise UnfitError(Reason.GPU_COUNT_MISMATCH, f"the policy is for {len(wanted)} GPUs and has no entry for this index")
     if {one.index for one in state.gpus} != wanted.keys() and len({one.instances for one in wanted.values()}) > 1:
         raise UnfitError(
             Reason.GPU_COUNT_MISMATCH,
-            f"the policy has unlike layouts for {len(wanted)} GPUs, the node has {len(state.gpus)}: which is which is unknown",
+            f"the policy has unlike layouts for {len(wanted)} GPUs, the node has {len(state.gpus)}: "
+            "it is unknown which layout belongs to which GPU",
         )
     return wanted[gpu.index]
 
@@ -76,5 +77,5 @@ def needs_switch(mig: Mig, *, to: bool) -> bool:
     """Whether MIG mode must be set. Refuses to where somebody else's change, to what nobody here wants, waits for a reset."""
     if mig.pending not in (mig.current, to) and not mig.is_pending_ours:
         word = "on" if mig.pending else "off"
-        raise UnfitError(Reason.PENDING_FOREIGN_CHANGE, f"somebody has asked for MIG {word}, which waits for a GPU reset")
+        raise UnfitError(Reason.PENDING_FOREIGN_CHANGE, f"another program requested MIG {word}, pending until a GPU reset")
     return mig.current != to or mig.pending != to

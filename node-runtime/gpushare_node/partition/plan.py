@@ -128,7 +128,7 @@ def _gpu_plan(gpu: Gpu, operations: tuple[Operation, ...]) -> GpuPlan:
 
 def _resolve(wanted: tuple[WantedInstance, ...], mig: Mig) -> Layout:
     if not mig.profiles:
-        raise UnfitError(Reason.GPU_UNREADABLE, "MIG is on, and the driver names no profile of this GPU")
+        raise UnfitError(Reason.GPU_UNREADABLE, "MIG is on, but the driver lists no profile for this GPU")
     try:
         return resolve(wanted, mig.profiles)
     except LayoutError as error:
@@ -155,5 +155,5 @@ def _choose(
     places = choose(board, layout.profile_ids)
     if places is None:
         asked = ", ".join(f"{count} {profile}" for profile, count in Counter(one.profile for one in wanted).items())
-        raise UnfitError(Reason.INVALID_LAYOUT, f"the driver has no placement for all of these together: {asked}")
+        raise UnfitError(Reason.INVALID_LAYOUT, f"the driver cannot place all of these together: {asked}")
     return [able[place] for place in places if place in able], [place for place in places if place not in able]

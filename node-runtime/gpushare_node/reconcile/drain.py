@@ -109,13 +109,13 @@ class Room(Struct, frozen=False):
         """A turn where the node offers GPUs, then the taint. A release that was asked for ends the offer anyway: no turn."""
         limit = self.wish.policy.rollout.max_unavailable
         if self._must_queue(node) and not self.visit.pace.take(limit):
-            text = f"{limit} of the nodes of pool {self.wish.policy.pool} may be changed at once, and so many are"
+            text = f"{limit} nodes of pool {self.wish.policy.pool} may be changed at once, and that many are"
             raise Halted(Reason.WAITING_FOR_TURN, text, is_kept=True)
         self._keep_off(node)
         if self.wish.is_leaving or sight.plan.operations:
             # Another label alone is done in seconds; what lasts longer says what it waits for.
             reason = Reason.RELEASING if self.wish.is_leaving else Reason.PARTITIONING
-            self.visit.say(reason, "the GPUs are being brought to the layout")
+            self.visit.say(reason, "the GPUs are being partitioned")
 
     def _keep_off(self, node: NodeView) -> None:
         if not self._is_closed:
@@ -174,5 +174,5 @@ class Room(Struct, frozen=False):
         must_leave = is_leaving(node, is_selected=self.visit.cluster.selects(node))
         if must_leave is self.wish.is_leaving:
             return
-        text = "the node is to leave the pool before its GPUs were changed" if must_leave else "the node is to stay in the pool"
+        text = "the node had to leave the pool before its GPUs were changed" if must_leave else "the node stays in the pool"
         raise Halted(Reason.RELEASING, text, is_kept=True)

@@ -35,7 +35,7 @@ class Evictions(Struct, frozen=False):
     def tell_successors(self, holders: Iterable[Holder]) -> str:
         """Who brings pods back, as the end of a sentence; empty for nobody."""
         owners = sorted({holder.pod.controller for holder in holders if holder.pod is not None and self._is_successor(holder)})
-        return f"; not evicted again, for {', '.join(owners)} brings it back" if owners else ""
+        return f"; not evicted again, because {', '.join(owners)} recreates it" if owners else ""
 
     def _is_successor(self, holder: Holder) -> bool:
         return self._first is not None and holder.pod_uid not in self._first and _controller(holder) in self._moved
@@ -51,10 +51,10 @@ class Evictions(Struct, frozen=False):
             return []
         self._told.add(holder.pod_uid)
         if answer is Eviction.FORBIDDEN:
-            return [Result(step="evict", target=holder.name, status=Status.FAILED, detail="the runtime may not end it")]
+            return [Result(step="evict", target=holder.name, status=Status.FAILED, detail="the runtime must not terminate it")]
         if holder.pod.controller:
             self._moved.add(_controller(holder))
-        return [Result(step="evict", target=holder.name, status=Status.CHANGED, detail="it holds a GPU that is to be changed")]
+        return [Result(step="evict", target=holder.name, status=Status.CHANGED, detail="it holds a GPU that must be changed")]
 
 
 def _controller(holder: Holder) -> str:

@@ -42,7 +42,7 @@ def _attempt(visit: Visit) -> Outcome:
         raise Halted(Reason.MIG_MANAGER_PRESENT, f"on the node: {', '.join(managers)}")
     owner = find_owner(node.labels, pods, "")
     if owner is not None:
-        raise Halted(Reason.WAITING_FOR_POOL, f"pool {owner} has the node: its label and its pod are there")
+        raise Halted(Reason.WAITING_FOR_POOL, f"pool {owner} owns the node: its label is set and its pod is running")
     if is_ours:
         restore(visit)
     return leave(visit, former, pool or "")

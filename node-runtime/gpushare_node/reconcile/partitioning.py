@@ -55,7 +55,7 @@ def _supervise(room: Room, sight: Sight) -> Change:
     """Let mig-manager do it. Its word is not taken for it: the hardware is looked at afterwards."""
     visit = room.visit
     if not sight.plan.operations:
-        visit.note("layout", "node", Status.OK, "as mig-manager made it")
+        visit.note("layout", "node", Status.OK, "as mig-manager partitioned it")
         return Change(results=(), reason=None, message="")
     if visit.site.cluster is None:
         raise Halted(Reason.PARTITION_FAILED, "mig-manager partitions this pool's nodes, by a label", is_kept=True)
@@ -71,7 +71,8 @@ def _supervise(room: Room, sight: Sight) -> Change:
     visit.await_driver(room.hardware)
     left = room.hardware.look(room.wish.policy, room.allocated)
     if left.plan.operations:
-        return Change(results=(), reason=Reason.PARTITION_FAILED, message="mig-manager says success, the hardware does not")
+        message = "mig-manager reports success, but the GPUs do not have the layout"
+        return Change(results=(), reason=Reason.PARTITION_FAILED, message=message)
     visit.note("layout", "node", Status.CHANGED, "by mig-manager")
     return Change(results=(), reason=None, message="")
 

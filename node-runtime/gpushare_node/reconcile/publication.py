@@ -97,7 +97,7 @@ class Offering(Struct, frozen=False):
             return None
         if self.visit.site.plugin_sockets() - last.sockets:
             return None
-        return Lack(reason=Reason.WAITING_FOR_PLUGIN, message="the device plugin has not started anew since its label changed")
+        return Lack(reason=Reason.WAITING_FOR_PLUGIN, message="the device plugin has not restarted since its label changed")
 
     def _flip_in_time(self, node: NodeView) -> None:
         """The other name makes the plugin enumerate again. Each try gets twice the time of the one before."""
@@ -135,4 +135,4 @@ def withdraw(visit: Visit, *, keeps: frozenset[str]) -> None:
     left = [name for name, value in still.items() if name not in keeps and here.get(name) == value]
     if left and after.labels.get(POOL_LABEL) in (None, node.labels.get(POOL_LABEL)):
         visit.cluster.write_labels(dict.fromkeys(left, None))
-    visit.note("labels", "node", Status.CHANGED, f"{', '.join(sorted(here.keys() - keeps))} withdrawn")
+    visit.note("labels", "node", Status.CHANGED, f"{', '.join(sorted(here.keys() - keeps))} removed")

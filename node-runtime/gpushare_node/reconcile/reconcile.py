@@ -68,7 +68,7 @@ def _visit_node(visit: Visit, goal: Goal, node: NodeView) -> Outcome:
         raise Halted(Reason.MIG_MANAGER_PRESENT, f"on the node: {', '.join(managers)}")
     owner = find_owner(node.labels, pods, policy.pool)
     if owner is not None:
-        raise Halted(Reason.WAITING_FOR_POOL, f"pool {owner} has the node: its label and its pod are there")
+        raise Halted(Reason.WAITING_FOR_POOL, f"pool {owner} owns the node: its label is set and its pod is running")
     if RELEASED_ANNOTATION in node.annotations:
         visit.cluster.annotate({RELEASED_ANNOTATION: None})
     return bring(visit, goal, node)
@@ -91,7 +91,7 @@ def _bring_offline(visit: Visit, goal: Goal, error: ClusterError) -> Outcome:
     is_in_force = folder.policy() == goal.text
     is_begun = journal is not None and journal.is_changing and journal.policy_digest == goal.digest
     if not is_in_force and not is_begun:
-        raise Halted(Reason.PARTITIONING, f"a new policy waits for the API server: {error}")
+        raise Halted(Reason.PARTITIONING, f"the new policy is not applied, because the API server does not answer: {error}")
     visit.rest()
     site = replace(visit.site, cluster=None)
     alone = Visit(site=site, pace=Pace(None, site.clock), enforced=visit.enforced, results=visit.results, is_offline=True)
@@ -103,9 +103,9 @@ def _bring_offline(visit: Visit, goal: Goal, error: ClusterError) -> Outcome:
     if not outcome.is_usable:
         return outcome
     if not is_in_force or not _is_registered(alone, goal):
-        text = f"the layout stands; labels wait for the API server: {error}"
+        text = f"the layout is in place; the labels are not set, because the API server does not answer: {error}"
         return Outcome(reason=Reason.WAITING_FOR_PLUGIN, message=text)
-    return replace(outcome, message=f"{outcome.message} Labels were not looked at: {error}")
+    return replace(outcome, message=f"{outcome.message} Labels were not checked: {error}")
 
 
 def _is_registered(visit: Visit, goal: Goal) -> bool:

@@ -46,7 +46,7 @@ def leave(
     node = visit.cluster.node() if visit.site.cluster is not None else None
     if node is not None and node.labels.get(POOL_LABEL, pool) != pool:
         visit.let_go()
-        return Outcome(reason=Reason.RELEASED, message=f"the node is of pool {node.labels[POOL_LABEL]} already")
+        return Outcome(reason=Reason.RELEASED, message=f"the node already belongs to pool {node.labels[POOL_LABEL]}")
     if node is not None and not is_requested(node):
         heir = find_heir(visit.cluster.pods(), pool)
         if heir is not None:
@@ -107,7 +107,7 @@ def _make_exclusive(
         if node is not None and (sight.plan.operations or sight.compute_modes):
             room.close(node)
         if hardware.is_backing_off(sight):
-            raise Halted(Reason.PARTITION_FAILED, "leaving has failed, and is not tried again yet")
+            raise Halted(Reason.PARTITION_FAILED, "the release failed; the next attempt is not due yet")
         if sight.plan.operations or sight.compute_modes or wish.disturbed:
             sight = room.make(node, sight)
         change = change_hardware(

@@ -106,7 +106,7 @@ def _settle(visit: Visit, attempt: Callable[[], Outcome]) -> Outcome:
                 _give_way(visit, halted.reason, is_as_before=_retreat(visit))
             return Outcome(reason=halted.reason, message=halted.message)
     except ClusterError as error:
-        return Outcome(reason=Reason.PARTITIONING, message=f"the API server does not do its part: {error}")
+        return Outcome(reason=Reason.PARTITIONING, message=f"the API server refuses a request: {error}")
     except DriverError as error:
         reason = Reason.DRIVER_HUNG if error.code == Code.TIMEOUT else Reason.WAITING_FOR_DRIVER
         return Outcome(reason=reason, message=str(error))

@@ -173,8 +173,8 @@ class Visit(Struct, frozen=False):
             pods = None
         is_alone = self.site.cluster is None and not self.is_offline
         if pods is None and not checkpoint.is_there and (checkpoint.has_kubelet or not is_alone):
-            who = "no API server is asked" if is_alone else "the API server does not answer"
-            text = f"which pods hold GPUs is not known: {NO_CHECKPOINT}, and {who}"
+            who = "no API server is used" if is_alone else "the API server does not answer"
+            text = f"it is unknown which pods hold GPUs: {NO_CHECKPOINT}, and {who}"
             raise Halted(Reason.GPU_BUSY, text, is_kept=True)
         return find_holders(checkpoint, pods)
 
@@ -278,4 +278,4 @@ class Visit(Struct, frozen=False):
         here = tuple(taint.key for taint in self.cluster.node().taints if taint.key in keys)
         if here:
             self.cluster.change_taints(remove=here)
-            self.note("taint", "node", Status.CHANGED, f"{', '.join(here)} taken away")
+            self.note("taint", "node", Status.CHANGED, f"{', '.join(here)} removed")

@@ -18,8 +18,8 @@ from gpushare_node.partition.plan import GpuPlan
 _MOST_NAMED = 5
 _ANY, _UNTOLD = "any", "untold"
 _UNKNOWN = {
-    _ANY: f"{NO_CHECKPOINT}, and whoever asks for some may hold any",
-    _UNTOLD: "a pod that runs and asks for GPUs is not in kubelet's checkpoint, and may hold any",
+    _ANY: f"{NO_CHECKPOINT}, so any pod that requests GPUs may hold any of them",
+    _UNTOLD: "a running pod that requests GPUs is not in kubelet's checkpoint, and may hold any of them",
 }
 """The device of a pod of which it is not known what it holds, and why: no UUID, and so in the way of every GPU."""
 

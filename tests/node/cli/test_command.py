@@ -256,7 +256,7 @@ def test_an_error_of_the_program_itself_is_one_line_a_traceback_in_the_log_and_7
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     log, last = done.stderr.splitlines()
     assert done.returncode == 70
-    assert last == "gpushare-node: an error of the program itself: ZeroDivisionError: division by zero"
+    assert last == "gpushare-node: internal error: ZeroDivisionError: division by zero"
     assert "ZeroDivisionError" in json.loads(log)["traceback"]
 
 

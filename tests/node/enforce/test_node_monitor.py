@@ -42,7 +42,7 @@ def test_drift_is_said_and_repaired_once_not_again_and_again(mig: Rig, two: Sili
     assert mig.api.said[-1][0] is Reason.READY
     two.add_instance(0, 14, 4)
     mig.run(70)
-    assert mig.api.said[-1] == (Reason.DRIFTED, "GPU 0 is not as the policy says any more.")
+    assert mig.api.said[-1] == (Reason.DRIFTED, "GPU 0 no longer matches the policy.")
     assert mig.api.deleted == 1
     assert "GPULayoutDrifted" in mig.api.reasons()
     mig.start()
@@ -149,7 +149,7 @@ def test_a_label_that_was_removed_is_put_right_and_nobody_is_blamed(rig: Rig) ->
     rig.api.view = replace(rig.api.view, labels={PLUGIN_LABEL: LABELS[PLUGIN_LABEL]}, owners={PLUGIN_LABEL: "gpushare"})
     rig.run(1)
     assert rig.api.applied == [LABELS]
-    assert rig.api.said[-1] == (Reason.LABEL_CONFLICT, f"Labels of the runtime are put right: {POOL_LABEL} was removed.")
+    assert rig.api.said[-1] == (Reason.LABEL_CONFLICT, f"The runtime's labels were corrected: {POOL_LABEL} was removed.")
 
 
 def test_a_label_that_somebody_rewrites_is_put_right_once_a_minute_and_named(rig: Rig) -> None:

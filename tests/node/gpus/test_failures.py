@@ -1,4 +1,4 @@
-"""What a run does where a step fails: the former layout stands again, other GPUs are done, and the reason is named."""
+"""What a run does where a step fails: the previous layout is restored, other GPUs are done, and the reason is named."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_14_a_creation_that_fails_half_way_brings_the_former_layout_back(node: G
     assert node.stands(0) == set(MIXED)
     assert node.gi_at(0, 4) == gi[4]
     assert node.silicon.mode(0) == (True, True)
-    assert "the former layout stands again, under new MIG UUIDs" in change.message
+    assert "the previous layout is restored, under new MIG UUIDs" in change.message
     assert node.said(Status.FAILED) == [f"GPU 0: create 1g.5gb at {after}:1"]
     journal = node.folder.journal()
     assert journal is not None

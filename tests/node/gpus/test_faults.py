@@ -87,7 +87,7 @@ from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.core.clock import Stopped, SystemClock
 from gpushare_node.adapters.host.state_dir import Folder
 from gpushare_node.adapters.nvml.session import Session
-from tests.node.gpu_node import SEVEN, policy
+from tests.node.gpus.gpu_node import SEVEN, policy
 
 clock = SystemClock()
 signal.signal(signal.SIGTERM, lambda *_: clock.stop())

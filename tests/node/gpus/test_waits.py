@@ -71,7 +71,7 @@ def test_09_clients_that_stay_while_mig_goes_off_get_the_former_instances_back(n
     node.silicon.reset_blocked(0, 19, -1)
     change = node.run(policy(()))
     assert change.reason is Reason.CLIENTS_RUNNING
-    assert "the former layout stands again, under new MIG UUIDs" in change.message
+    assert "the previous layout is restored, under new MIG UUIDs" in change.message
     assert node.silicon.mode(0) == (True, True)
     assert node.stands(0) == set(MIXED)
 

@@ -129,7 +129,7 @@ def test_112_by_hand_a_lost_checkpoint_is_not_nobody(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     forget(node)
     outcome = node.run(mig(TWO), cluster=False)
-    assert (outcome.reason, "no API server is asked" in outcome.message) == (Reason.GPU_BUSY, True)
+    assert (outcome.reason, "no API server is used" in outcome.message) == (Reason.GPU_BUSY, True)
     assert node.silicon.calls() == []
 
 

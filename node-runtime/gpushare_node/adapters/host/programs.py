@@ -51,7 +51,7 @@ class Program(Struct):
                 process.stdout.close()
             return f"{name} did not end within {timeout_seconds:g} seconds"
         said = " ".join(output.decode(errors="replace").split())[-_MOST_SAID:]
-        return None if process.returncode == 0 else f"{name} ended with {process.returncode}: {said or 'it said nothing'}"
+        return None if process.returncode == 0 else f"{name} ended with {process.returncode}: {said or 'no output'}"
 
 
 def find(name: str, roots: Iterable[Path] = ROOTS) -> Program | None:

@@ -71,7 +71,7 @@ class Folder:
         try:
             held.__enter__()
         except BlockingIOError as error:
-            raise FolderLockedError(f"another gpushare-node is at work: it holds {self.path / _LOCK}; wait for it") from error
+            raise FolderLockedError(f"another gpushare-node is running: it holds {self.path / _LOCK}; wait for it") from error
         except OSError as error:
             raise self._unwritable(_LOCK, error) from error
         try:
@@ -179,7 +179,7 @@ class Folder:
             why = f"it is not JSON: {error}"
         except OSError as error:
             why = error.strerror or str(error)
-        self._problems[name] = f"{self.path / name} cannot be used and counts as absent: {why}"
+        self._problems[name] = f"{self.path / name} cannot be used and is ignored: {why}"
         return None
 
     def _write(self, name: str, content: object) -> None:
@@ -193,7 +193,7 @@ class Folder:
             raise self._unwritable(name, error) from error
 
     def _unwritable(self, name: str, error: OSError) -> FolderError:
-        return FolderError(f"{self.path / name} cannot be written: {error.strerror}; nothing is changed without it")
+        return FolderError(f"{self.path / name} cannot be written: {error.strerror}; no GPU is changed without it")
 
 
 def _content(text: bytes) -> Value:

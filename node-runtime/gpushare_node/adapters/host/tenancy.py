@@ -57,7 +57,7 @@ class TenancyFile:
         except PolicyError as error:
             self._complain(f"{path}: {error}")
         except UnicodeDecodeError as error:
-            self._complain(f"{path}: is not UTF-8: byte {error.start} begins no character")
+            self._complain(f"{path}: is not UTF-8: byte {error.start} is not the start of a character")
         except OSError as error:
             self._stamp = None
             self._complain(f"{path}: cannot be read: {error.strerror}")
@@ -71,14 +71,14 @@ class TenancyFile:
             content = file.read(_MOST_BYTES + 1)
         self._stamp = stamp
         if len(content) > _MOST_BYTES:
-            raise PolicyError("", f"is larger than {_MOST_BYTES >> 20} MiB: no tenancy is")
+            raise PolicyError("", f"is larger than {_MOST_BYTES >> 20} MiB, the limit of a tenancy")
         found = read(content.decode("utf-8"))
         self._known = replace(found, platform_namespaces=found.platform_namespaces | self._own)
         self.problem, self._is_known = "", True
         if found.ignored:
-            _LOG.warning("%s: %s are not known here and ignored", path, escape(", ".join(found.ignored)))
+            _LOG.warning("%s: unknown fields ignored: %s", path, escape(", ".join(found.ignored)))
 
     def _complain(self, text: str) -> None:
         if text != self.problem:
             self.problem = text
-            _LOG.warning("%s; the last known one holds", escape(text))
+            _LOG.warning("%s; the last known one stays in force", escape(text))

@@ -229,7 +229,7 @@ def _parsed(request: Request, data: bytes) -> Json:
     try:
         document = json.loads(data)
     except ValueError as error:
-        raise ClusterError(request.name, None, f"the answer is no JSON: {error}") from error
+        raise ClusterError(request.name, None, f"the answer is not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise ClusterError(request.name, None, "the answer is no JSON object")
+        raise ClusterError(request.name, None, "the answer is not a JSON object")
     return document

@@ -173,7 +173,7 @@ class Server:
         """Take a turn of the pool, if one is free. That a node lost its turn is told."""
         turn = self._leases.take(limit)
         if turn.former:
-            text = f"Node {turn.former} stopped renewing its turn, and this node took it over: look at {turn.former}."
+            text = f"Node {turn.former} stopped renewing its Lease, and this node took it over: check {turn.former}."
             self.tell(Event(type=EventType.WARNING, reason=About.TURN_EXPIRED.value, message=text))
         return turn
 

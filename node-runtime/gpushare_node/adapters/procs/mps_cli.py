@@ -100,7 +100,7 @@ class ControlProgram:
             chunk = os.read(process.stdout.fileno(), _LONGEST_ANSWER_BYTES)
             answer += chunk
             if len(answer) > _LONGEST_ANSWER_BYTES:
-                raise MpsError(f"{command}: an answer without an end")
+                raise MpsError(f"{command}: the answer does not end")
             if not chunk:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(max(0.0, deadline - time.monotonic()))
@@ -110,7 +110,7 @@ class ControlProgram:
     def _numbers(self, command: str) -> tuple[int, ...]:
         words = self.ask(command).split()
         if not all(word.isascii() and word.isdigit() for word in words):
-            raise MpsError(f"{command}: no list of numbers")
+            raise MpsError(f"{command}: the answer is not a list of numbers")
         return tuple(int(word) for word in words)
 
 

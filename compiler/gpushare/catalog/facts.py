@@ -1,8 +1,8 @@
 """What the data files under `profiles/` say. Owns `facts.jsonl`, a table of them as JSON by the digest of their text.
 
 A file whose text is not in the table, because it was edited after `make docs`, is read as the YAML that it is: the table can
-be behind or missing, never wrong. A cold compile of a small intent would read more YAML of ours than of the user's, and JSON
-takes a twentieth of the time.
+be behind or missing. That its lines are what the files say is tested, not checked at each start. A cold compile of a small
+intent would read more YAML of ours than of the user's, and JSON takes a twentieth of the time.
 """
 
 import json

@@ -30,7 +30,7 @@ def would_evict(facts: Facts, container: str) -> str:
 
 
 def evicted(facts: Facts, container: str, *, is_forced: bool) -> str:
-    """The API server has agreed. `is_forced`: nobody asked the pod's disruption budget any more."""
+    """The API server has agreed. `is_forced`: the pod was deleted, past its disruption budget."""
     how = "deleted, because its eviction was refused too often" if is_forced else "evicted"
     return f"{_use(facts, container)}: its pod has been {how}."
 

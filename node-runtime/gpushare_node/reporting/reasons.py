@@ -12,7 +12,7 @@ CONDITION = "GPUShareReady"
 
 
 class Meaning(Struct):
-    """`word` stands in the condition; `is_ready` makes its status True, else False."""
+    """`word` is written to the condition; `is_ready` makes its status True, else False."""
 
     word: str
     is_ready: bool
@@ -198,5 +198,5 @@ class Reason(Enum):
 
     @property
     def word(self) -> str:
-        """As it stands in the condition."""
+        """As it is written to the condition."""
         return self.value.word

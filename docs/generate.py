@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpushare.catalog import cards, facts
 from gpushare.core import resources
-from gpushare_node.reporting.reasons import CONDITION, Reason
+from gpushare_node.reporting.reasons import CONDITION, ConditionReason
 
 DOCS = Path(__file__).parent
 TESTS = DOCS.parent / "tests"
@@ -46,7 +46,8 @@ def cards_page() -> str:
 def reasons_page() -> str:
     """Every reason of the node condition, with what it means and what to do."""
     rows = [
-        f"| {reason.word} | {reason.value.is_ready} | {reason.value.means} | {reason.value.way_out} |" for reason in Reason
+        f"| {reason.word} | {reason.value.is_ready} | {reason.value.means} | {reason.value.way_out} |"
+        for reason in ConditionReason
     ]
     head = f"The node condition `{CONDITION}` has one of these reasons; its message says which GPUs, pods or programs it is."
     hint = "`kubectl describe node NODE` shows it, and `kubectl get events` what led to it. The list is closed."

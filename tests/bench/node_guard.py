@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from gpushare_node.guard.evaluate import judge
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
-from gpushare_node.guard.inputs import Cap, Grant, Reading
-from gpushare_node.guard.process_list import Device, Row
-from gpushare_node.guard.state import History
+from gpushare_node.guard.inputs import Cap, Grant, GuardInput
+from gpushare_node.guard.process_list import Device, ProcessEntry
+from gpushare_node.guard.state import GuardState
 
 GIB = 1 << 30
 ROUNDS = 200
@@ -18,7 +18,7 @@ SAMPLE_EVERY = 10_000
 WARM_UP = 20_000
 
 
-def node(gpus: int, each: int, used_bytes: int, first: int = 1000) -> Reading:
+def node(gpus: int, each: int, used_bytes: int, first: int = 1000) -> GuardInput:
     """Every process the only one of its container, every container under a cap of 1 GiB."""
     identities, grants, devices = {}, {}, []
     for gpu in range(gpus):
@@ -31,12 +31,12 @@ def node(gpus: int, each: int, used_bytes: int, first: int = 1000) -> Reading:
             )
             owner = Owner(namespace="team", uid=container.pod_uid)
             grants[container] = Grant(owner=owner, devices=frozenset({uuid}), caps={uuid: Cap(bytes=GIB)})
-        rows = tuple(Row(pid=pid, used_bytes=used_bytes) for pid in pids)
+        rows = tuple(ProcessEntry(pid=pid, used_bytes=used_bytes) for pid in pids)
         devices.append(Device(uuid=uuid, total_bytes=141 * GIB, rows=rows))
-    return Reading(devices=tuple(devices), identities=identities, grants=grants)
+    return GuardInput(devices=tuple(devices), identities=identities, grants=grants)
 
 
-def bare(reading: Reading) -> dict[tuple[str, str], int]:
+def bare(reading: GuardInput) -> dict[tuple[str, str], int]:
     """The least that anyone must do: every row to its container's sum."""
     sums: dict[tuple[str, str], int] = {}
     for device in reading.devices:
@@ -59,9 +59,9 @@ def milliseconds(*jobs: Callable[[float], object]) -> list[float]:
     return [statistics.median(times) for times in spent]
 
 
-def watcher(reading: Reading) -> Callable[[float], object]:
+def watcher(reading: GuardInput) -> Callable[[float], object]:
     """A guard that goes on with its history."""
-    history = History()
+    history = GuardState()
 
     def cycle(now: float) -> object:
         nonlocal history
@@ -74,7 +74,7 @@ def watcher(reading: Reading) -> Callable[[float], object]:
 def held_kib() -> list[float]:
     """KiB that stay allocated while containers come, offend, are ended and go: sampled over many cycles."""
     crowds = [node(1, 3, used, first=1000 + 10 * turn) for turn, used in enumerate((GIB, 2 * GIB) * 25)]
-    history = History()
+    history = GuardState()
     samples = []
     tracemalloc.start()
     for number in range(CYCLES):

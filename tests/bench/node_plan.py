@@ -7,7 +7,7 @@ from itertools import islice
 from gpushare_node.core.policy import Policy
 from gpushare_node.partition import plan
 from gpushare_node.partition.operations import DestroyInstance
-from gpushare_node.partition.state import State
+from gpushare_node.partition.state import NodeGpus
 from tests.compiler.mig import known_cards
 from tests.node.partition import builders
 from tests.node.partition.layout_pairs import Deck, Pair
@@ -16,13 +16,13 @@ ROUNDS = 21
 GPUS = 16
 
 
-def node_of(pairs: list[Pair]) -> tuple[State, Policy]:
+def node_of(pairs: list[Pair]) -> tuple[NodeGpus, Policy]:
     """A node with a GPU for each pair."""
     gpus = [builders.gpu(pair.state.gpus[0].mig, index) for index, pair in enumerate(pairs)]
     return builders.state(*gpus), builders.policy(*(pair.policy.gpus[0].instances for pair in pairs))
 
 
-def milliseconds(state: State, policy: Policy) -> float:
+def milliseconds(state: NodeGpus, policy: Policy) -> float:
     """Median time of one plan for the whole node."""
     seconds = []
     for _ in range(ROUNDS):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.core.worker import Promise
+from gpushare_node.core.worker import Future
 from tests.node.adapters.kube.kube_fixture import Skips
 from tests.node.adapters.kube.turns import On, runtimes
 from tests.node.enforce.enforcement import Stage, two_gpus
@@ -75,13 +75,13 @@ def rig(tmp_path: Path, two: Silicon, started: Ward) -> Rig:
 def given_up(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The deadlines that have run out: who waits for a hung call twice appears twice."""
     seconds: list[float] = []
-    is_kept = Promise.is_kept
+    is_kept = Future.is_kept
 
-    def counted(promise: Promise[object], within_seconds: float = 0.0) -> bool:
+    def counted(promise: Future[object], within_seconds: float = 0.0) -> bool:
         came = is_kept(promise, within_seconds)
         if within_seconds and not came:
             seconds.append(within_seconds)
         return came
 
-    monkeypatch.setattr(Promise, "is_kept", counted)
+    monkeypatch.setattr(Future, "is_kept", counted)
     return seconds

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from gpushare_node.adapters.host.state_dir import FolderError, FolderLockedError
+from gpushare_node.adapters.host.state_dir import StateDirError, StateDirLockedError
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.nvml.driver import DriverError
 from gpushare_node.cli.exits import Exit
@@ -33,9 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refuse(run, f"the driver does not answer: {error}", Exit.UNAVAILABLE)
     except ClusterError as error:
         return _refuse(run, f"{error}; --standalone works without an API server", Exit.WRONG)
-    except FolderLockedError as error:
+    except StateDirLockedError as error:
         return _refuse(run, str(error), Exit.LOCKED)
-    except FolderError as error:
+    except StateDirError as error:
         return _refuse(run, str(error), Exit.FAILED)
     except Stopped:
         return _refuse(run, f"stopped by {run.stopped_by.name}", 128 + run.stopped_by)

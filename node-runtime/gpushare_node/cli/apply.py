@@ -11,16 +11,16 @@ from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.refusal import describe_ignored, read_or_hold, read_or_report
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api, News, Watches, as_cluster, bounded_driver, folder, machine, tenancy_file
-from gpushare_node.gpus.hardware import Hardware, Sight
+from gpushare_node.gpus.hardware import GpuView, Hardware
 from gpushare_node.reconcile import reconcile
-from gpushare_node.reconcile.desired_policy import Goal
-from gpushare_node.reconcile.run_context import DRIVER_SECONDS, Site
+from gpushare_node.reconcile.desired_policy import DesiredPolicy
+from gpushare_node.reconcile.run_context import DRIVER_SECONDS, Dependencies
 from gpushare_node.reporting.outcome import Outcome
-from gpushare_node.reporting.reasons import Reason
-from gpushare_node.reporting.results import Result, Status, is_failed
+from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.reporting.results import Status, StepResult, is_failed
 
 _LAST_WORDS_SECONDS = 3.0
-_NO_DRIVER = (Reason.WAITING_FOR_DRIVER, Reason.DRIVER_MISMATCH, Reason.DRIVER_HUNG)
+_NO_DRIVER = (ConditionReason.WAITING_FOR_DRIVER, ConditionReason.DRIVER_MISMATCH, ConditionReason.DRIVER_HUNG)
 
 
 def apply(run: Run) -> int:
@@ -32,7 +32,7 @@ def apply(run: Run) -> int:
     given = read_or_hold(run) if may_hold else read_or_report(run)
     printer = to_stdout(as_json=arguments.format == "json", with_diff=arguments.diff)
     if given.policy.ignored:
-        printer.step(Result(step="policy", target="node", status=Status.SKIPPED, detail=describe_ignored(given)))
+        printer.step(StepResult(step="policy", target="node", status=Status.SKIPPED, detail=describe_ignored(given)))
     if arguments.check:
         return _check(run, given, printer)
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
@@ -41,14 +41,14 @@ def apply(run: Run) -> int:
     return finish(run, api, printer, outcome)
 
 
-def make_site(run: Run, api: Api | None, printer: Printer) -> Site:
+def make_site(run: Run, api: Api | None, printer: Printer) -> Dependencies:
     """Everything outside, for the closed loop."""
     if api is not None:
         api.start()
     tenants = tenancy_file(run)
     watches = Watches(run=run, api=api, tenants=tenants)
     open_driver, host = bounded_driver(run), machine(api, tenants)
-    return Site(
+    return Dependencies(
         open_hardware=lambda digest: Hardware(
             open_driver=open_driver, folder=folder(run), clock=run.clock, policy_digest=digest, machine=host
         ),
@@ -67,7 +67,7 @@ def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int
     if api is not None:
         api.events.drain(_LAST_WORDS_SECONDS)
     message = f"{outcome.reason.word}: {outcome.message or outcome.reason.value.means}"
-    if not outcome.is_usable and outcome.reason is not Reason.RELEASED:
+    if not outcome.is_usable and outcome.reason is not ConditionReason.RELEASED:
         message += f" {outcome.reason.value.way_out}"
     facts = {"reason": outcome.reason.word, "usable": outcome.is_usable, "message": message}
     printer.end(run.node, run.arguments.command, facts)
@@ -75,11 +75,11 @@ def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int
         return Exit.DONE  # The pod goes on to enforce caps on what is there; the condition says what is not.
     if outcome.reason in _NO_DRIVER and not outcome.is_usable:
         return Exit.UNAVAILABLE
-    is_done = outcome.reason.value.is_ready or outcome.reason is Reason.RELEASED
+    is_done = outcome.reason.value.is_ready or outcome.reason is ConditionReason.RELEASED
     return Exit.DONE if is_done and not is_failed(outcome.results) else Exit.FAILED
 
 
-def _check(run: Run, given: Goal, printer: Printer) -> int:
+def _check(run: Run, given: DesiredPolicy, printer: Printer) -> int:
     """What the run would do to the hardware; nothing is done, and no API server is used."""
     hardware = Hardware(
         open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest,
@@ -100,7 +100,7 @@ def _check(run: Run, given: Goal, printer: Printer) -> int:
     return Exit.FAILED if is_failed(change.results) else Exit.DONE
 
 
-def _doubts(sight: Sight, held: Held) -> Iterator[str]:
+def _doubts(sight: GpuView, held: Held) -> Iterator[str]:
     """What a run would know better than a check."""
     if held.problem and not sight.is_as_wanted:
         yield f"It is unknown which pods hold GPUs, so nothing would be changed: {held.problem}"

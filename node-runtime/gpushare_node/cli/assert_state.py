@@ -13,7 +13,7 @@ from gpushare_node.core.policy import Policy
 from gpushare_node.gpus.advertised import find_lack, promised
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reconcile.node_labels import mig_label
-from gpushare_node.reporting.results import Result, Status
+from gpushare_node.reporting.results import Status, StepResult
 
 
 def compare(run: Run) -> int:
@@ -48,10 +48,10 @@ def _compare_offer(policy: Policy, cluster: Cluster, devices: frozenset[str], pr
         found = node.labels.get(name)
         status = Status.OK if is_right else Status.FAILED
         detail = "" if is_right else f"{'is missing' if found is None else f'is {found!r}'}, should be {value}"
-        printer.step(Result(step=f"label {name}", target="node", status=status, detail=detail))
+        printer.step(StepResult(step=f"label {name}", target="node", status=status, detail=detail))
     lack = find_lack(promised(policy), devices, read_checkpoint().registered, node.allocatable)
     status, detail = (Status.OK, "") if lack is None else (Status.FAILED, f"{lack.reason.word}: {lack.message}")
-    printer.step(Result(step="offer", target="node", status=status, detail=detail))
+    printer.step(StepResult(step="offer", target="node", status=status, detail=detail))
 
 
 def _labels(policy: Policy, node: NodeView) -> list[tuple[str, str, bool]]:

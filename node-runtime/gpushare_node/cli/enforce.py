@@ -8,21 +8,21 @@ from gpushare_node import __version__
 from gpushare_node.adapters.host.boot import boot_id
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.adapters.kube.pod_informer import OwnNode
-from gpushare_node.adapters.nvml.driver import Survey
+from gpushare_node.adapters.kube.pod_informer import NodeInformer
+from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.policy_file import PolicyFileError
 from gpushare_node.cli.refusal import Refused, describe_ignored, find_former, read_or_report
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api, OwnMarks, Watches, folder, tenancy_file
 from gpushare_node.core.policy import Policy
-from gpushare_node.enforce.enforcer import Watch
+from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.http import HttpServer
 from gpushare_node.enforce.loop import Loop
-from gpushare_node.enforce.node_monitor import Upkeep
+from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.gpus.view import see
 from gpushare_node.partition.plan import PartitionPlan
-from gpushare_node.reconcile.desired_policy import Goal
+from gpushare_node.reconcile.desired_policy import DesiredPolicy
 from gpushare_node.reconcile.node_labels import wanted
 
 _LOG = logging.getLogger("gpushare")
@@ -50,7 +50,7 @@ def enforce(run: Run) -> int:
     if api is not None:
         api.start()
     if api is not None and upkeep is not None and marks is not None:
-        marks.node = OwnNode(api.connection, api.place.node, run.clock, upkeep.stir)
+        marks.node = NodeInformer(api.connection, api.place.node, run.clock, upkeep.stir)
         marks.node.start()
     if arguments.once:
         return _look_once(loop)
@@ -65,7 +65,7 @@ def enforce(run: Run) -> int:
             api.events.drain(_LAST_WORDS_SECONDS)
 
 
-def _read(run: Run) -> tuple[Goal, str]:
+def _read(run: Run) -> tuple[DesiredPolicy, str]:
     """The policy; the one in force, and why, where it cannot be read."""
     try:
         return read_or_report(run), ""
@@ -97,10 +97,10 @@ def _look_once(loop: Loop) -> int:
     return Exit.DONE if has_read else Exit.UNAVAILABLE
 
 
-def _upkeep(run: Run, given: Goal, watch: Watch, api: Api, refusal: str) -> Upkeep:
+def _upkeep(run: Run, given: DesiredPolicy, watch: Enforcer, api: Api, refusal: str) -> NodeMonitor:
     """What a policy that cannot be read wants of labels and layout is not known: then only the node's leaving is seen to."""
     policy = given.policy
-    return Upkeep(
+    return NodeMonitor(
         watch=watch, cluster=api.server, boot_id=boot_id(), refusal=refusal, remark=describe_ignored(given),
         labels={} if refusal else _published(policy, folder(run).profile()),
         plan=lambda surveys: PartitionPlan(gpus=(), unfit=()) if refusal else _plan(surveys, policy),
@@ -112,5 +112,5 @@ def _published(policy: Policy, last: Published | None) -> Mapping[str, str]:
     return {} if last is None or last.key[:-2] != policy.profile else wanted(policy, last)
 
 
-def _plan(surveys: tuple[Survey, ...], policy: Policy) -> PartitionPlan:
+def _plan(surveys: tuple[GpuInfo, ...], policy: Policy) -> PartitionPlan:
     return see(surveys, policy, allocated=frozenset(), pending_modes={}).plan

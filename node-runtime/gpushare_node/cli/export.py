@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from gpushare_node.adapters.nvml.driver import GpuInstance, Survey, Versions
+from gpushare_node.adapters.nvml.driver import GpuInfo, GpuInstance, Versions
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import bounded_driver
@@ -31,7 +31,7 @@ def export(run: Run) -> int:
     return Exit.DONE
 
 
-def describe(versions: Versions, surveys: Iterable[Survey]) -> dict[str, Any]:
+def describe(versions: Versions, surveys: Iterable[GpuInfo]) -> dict[str, Any]:
     """The document. Everything in it is as NVML says it; processes are counted, not named."""
     return {
         "apiVersion": "gpushare.dev/v1",
@@ -48,7 +48,7 @@ def write(document: dict[str, Any], form: str) -> str:
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=False, width=120)
 
 
-def _gpu(survey: Survey) -> dict[str, Any]:
+def _gpu(survey: GpuInfo) -> dict[str, Any]:
     head = {"index": survey.index, "uuid": survey.uuid}
     if survey.fault is not None:
         return {**head, "fault": {"kind": survey.fault.kind.value, "detail": survey.fault.detail}}
@@ -65,7 +65,7 @@ def _gpu(survey: Survey) -> dict[str, Any]:
     }
 
 
-def _mig(survey: Survey, processes: Counter[int | None]) -> dict[str, Any] | None:
+def _mig(survey: GpuInfo, processes: Counter[int | None]) -> dict[str, Any] | None:
     if survey.mig is None:
         return None
     known = names_of(survey)

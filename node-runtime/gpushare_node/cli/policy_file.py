@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gpushare_node.core.policy import read
 from gpushare_node.core.strict_document import PolicyError
-from gpushare_node.reconcile.desired_policy import Goal
+from gpushare_node.reconcile.desired_policy import DesiredPolicy
 from gpushare_node.reporting.log import escape
 
 STDIN = "-"
@@ -17,12 +17,12 @@ class PolicyFileError(Exception):
     """A policy that cannot be had; the text is `FILE: path.in.document: what is wrong`."""
 
 
-def read_policy(name: str) -> Goal:
+def read_policy(name: str) -> DesiredPolicy:
     """The policy in the file of this name; `-` is standard input."""
     shown = "standard input" if name == STDIN else escape(name)
     try:
         text = _read(name).decode("utf-8")
-        return Goal(text=text, policy=read(text))
+        return DesiredPolicy(text=text, policy=read(text))
     except PolicyError as error:
         message = f"{error.path}: {error.message}"
     except UnicodeDecodeError as error:

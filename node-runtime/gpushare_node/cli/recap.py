@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from gpushare_node.reporting.log import escape
-from gpushare_node.reporting.results import Result, Status
+from gpushare_node.reporting.results import Status, StepResult
 
 _COLOURS = {Status.OK: "32", Status.CHANGED: "33", Status.FAILED: "31", Status.SKIPPED: "36"}
 
@@ -22,14 +22,14 @@ class Printer:
         self._as_json = as_json
         self._with_diff = with_diff
         self._is_coloured = not as_json and out.isatty() and not os.environ.get("NO_COLOR")
-        self._results: list[Result] = []
+        self._results: list[StepResult] = []
 
     @property
-    def results(self) -> tuple[Result, ...]:
+    def results(self) -> tuple[StepResult, ...]:
         """The steps so far."""
         return tuple(self._results)
 
-    def step(self, result: Result) -> None:
+    def step(self, result: StepResult) -> None:
         """One step has been taken."""
         self._results.append(result)
         if self._as_json:
@@ -68,7 +68,7 @@ class Printer:
 _DIFF = {"-": Status.FAILED, "+": Status.OK}
 
 
-def _as_dict(result: Result) -> dict[str, Any]:
+def _as_dict(result: StepResult) -> dict[str, Any]:
     return {
         "step": result.step, "target": result.target, "status": result.status.value, "detail": result.detail,
         "before": list(result.before), "after": list(result.after),

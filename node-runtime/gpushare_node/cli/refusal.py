@@ -13,11 +13,11 @@ from gpushare_node.cli.wiring import Api, Watches, folder, tenancy_file
 from gpushare_node.core.policy import read
 from gpushare_node.core.strict_document import PolicyError
 from gpushare_node.reconcile.active_pool import is_leaving
-from gpushare_node.reconcile.desired_policy import Goal
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reconcile.desired_policy import DesiredPolicy
+from gpushare_node.reporting.reasons import ConditionReason
 
 if TYPE_CHECKING:
-    from gpushare_node.enforce.enforcer import Watch
+    from gpushare_node.enforce.enforcer import Enforcer
 
 _LOOK_SECONDS = 15
 _LEAVING_SECONDS = 60
@@ -28,7 +28,7 @@ _MAX_SHOWN = 5
 _LOG = logging.getLogger("gpushare")
 
 
-def read_or_report(run: Run) -> Goal:
+def read_or_report(run: Run) -> DesiredPolicy:
     """The policy. PolicyFileError, after the node's condition was set to PolicyInvalid where this is a pod."""
     try:
         given = read_policy(run.arguments.policy)
@@ -42,7 +42,7 @@ def read_or_report(run: Run) -> Goal:
     return given
 
 
-def read_or_hold(run: Run) -> Goal:
+def read_or_hold(run: Run) -> DesiredPolicy:
     """The policy, as soon as it can be read; until then tenants are held to the caps of the policy in force.
 
     The policy in force where the node is to leave: for that it needs no other. PolicyFileError where none is in force. Stopped
@@ -55,7 +55,7 @@ def read_or_hold(run: Run) -> Goal:
         if former is None:
             raise
         _LOG.error("%s; the policy in force stays in force", error)
-    watch: Watch | None = None
+    watch: Enforcer | None = None
     api = Api.find(run, former.policy.pool)
     api.start()
     watches = Watches(run=run, api=api, tenants=tenancy_file(run))
@@ -105,15 +105,15 @@ def _must_leave(api: Api) -> bool:
         return False
 
 
-def find_former(run: Run) -> Goal | None:
+def find_former(run: Run) -> DesiredPolicy | None:
     """The policy in force; None where there is none, or none that can be read."""
     text = folder(run).policy()
     with suppress(PolicyError):
-        return None if text is None else Goal(text=text, policy=read(text))
+        return None if text is None else DesiredPolicy(text=text, policy=read(text))
     return None
 
 
-def describe_ignored(given: Goal) -> str:
+def describe_ignored(given: DesiredPolicy) -> str:
     """Which fields of the policy are not known here, and what to do; empty where all are known."""
     fields = given.policy.ignored
     more = f" and {len(fields) - _MAX_SHOWN} more" if len(fields) > _MAX_SHOWN else ""
@@ -123,6 +123,6 @@ def describe_ignored(given: Goal) -> str:
 
 def _report(run: Run, message: str) -> None:
     try:
-        Api.find(run, "").server.set_condition(Reason.POLICY_INVALID, message)
+        Api.find(run, "").server.set_condition(ConditionReason.POLICY_INVALID, message)
     except ClusterError as error:
         _LOG.warning("the node's condition could not be set: %s", error)

@@ -4,7 +4,7 @@ import sys
 
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.requests import request_of
-from gpushare_node.adapters.kube.uninstall import Farewell, Uninstall
+from gpushare_node.adapters.kube.uninstall import Uninstall, UninstallReport
 from gpushare_node.cli.apply import finish, make_site
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer, to_stdout
@@ -12,7 +12,7 @@ from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api
 from gpushare_node.reconcile import orphan_release as releasing
 from gpushare_node.reporting.log import escape
-from gpushare_node.reporting.results import Result, Status
+from gpushare_node.reporting.results import Status, StepResult
 
 
 def release(run: Run) -> int:
@@ -41,14 +41,14 @@ def _release_all(run: Run, printer: Printer) -> int:
     uninstall = Uninstall(api.connection, api.place.namespace, request_of(api.place), run.clock, say)
     farewell = uninstall.run(timeout_seconds=arguments.timeout, goes_on=arguments.go_on)
     for node in farewell.released:
-        printer.step(Result(step="release", target=node, status=Status.CHANGED))
+        printer.step(StepResult(step="release", target=node, status=Status.CHANGED))
     for node in farewell.silent:
-        printer.step(Result(step="release", target=node, status=Status.FAILED, detail="did not answer in time"))
+        printer.step(StepResult(step="release", target=node, status=Status.FAILED, detail="did not answer in time"))
     printer.end(run.node, "release", {"message": _summary(farewell), "remaining": list(farewell.remaining)})
     return Exit.DONE if farewell.is_done else Exit.FAILED
 
 
-def _summary(farewell: Farewell) -> str:
+def _summary(farewell: UninstallReport) -> str:
     if farewell.is_replaced:
         return "The release was installed again meanwhile; nothing was uninstalled."
     if not farewell.is_done:

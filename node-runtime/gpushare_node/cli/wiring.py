@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpushare_node.adapters.host.devices import Machine, this_machine
-from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import NAME, TenancyFile
 from gpushare_node.adapters.kube.api_endpoint import find_address
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, Event, Eviction, PodView
 from gpushare_node.adapters.kube.connection import Connection
-from gpushare_node.adapters.kube.events import Events
-from gpushare_node.adapters.kube.node_client import Server
-from gpushare_node.adapters.kube.pod_identity import Place, find_place
-from gpushare_node.adapters.kube.pod_informer import OwnNode, Pods
+from gpushare_node.adapters.kube.events import EventRecorder
+from gpushare_node.adapters.kube.node_client import NodeClient
+from gpushare_node.adapters.kube.pod_identity import PodIdentity, find_place
+from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer
 from gpushare_node.adapters.nvml.driver import Driver
 from gpushare_node.adapters.nvml.timeouts import Bounded
 from gpushare_node.adapters.procs.capabilities import own_rights
 from gpushare_node.adapters.procs.linux import LinuxProcesses
-from gpushare_node.adapters.procs.mps import MpsControl
-from gpushare_node.adapters.procs.processes import Seen
+from gpushare_node.adapters.procs.mps import HostMpsControl
+from gpushare_node.adapters.procs.processes import ProcessIdentity
 from gpushare_node.cli.policy_file import STDIN
 from gpushare_node.cli.run import Run
 from gpushare_node.core.clock import Clock
@@ -32,16 +32,16 @@ from gpushare_node.gpus.programs import with_programs
 from gpushare_node.guard.inputs import DEFAULTS
 
 if TYPE_CHECKING:
-    from gpushare_node.enforce.enforcer import Watch
+    from gpushare_node.enforce.enforcer import Enforcer
     from gpushare_node.enforce.inventory import Pods as SomePods
-    from gpushare_node.enforce.metrics import Figures
+    from gpushare_node.enforce.metrics import EnforcementMetrics
 
 
 _POLICY = "/etc/gpushare/policy.yaml"
 """Where the chart mounts what `release`, which has no policy, reads beside it."""
 
 
-def open_driver(figures: "Figures | None" = None) -> Driver:
+def open_driver(figures: "EnforcementMetrics | None" = None) -> Driver:
     """A new session with the driver, its calls counted in the figures. DriverError while it is not there."""
     from gpushare_node.adapters.nvml.library import ignore  # noqa: PLC0415 - pynvml is 8,000 lines, and `--help` needs none
     from gpushare_node.adapters.nvml.session import Session  # noqa: PLC0415 - the same
@@ -68,26 +68,26 @@ def tenancy_file(run: Run) -> TenancyFile:
     return TenancyFile(None if is_alone else Path(name).with_name(NAME), find_place(os.environ, "").namespace)
 
 
-def folder(run: Run) -> Folder:
+def folder(run: Run) -> StateDir:
     """The folder that outlives the pod."""
-    return Folder(Path(run.arguments.state_dir))
+    return StateDir(Path(run.arguments.state_dir))
 
 
 class Api(Struct):
     """The API server for one run: the own node, and what is told in the background. ClusterError if nobody says where it is."""
 
     connection: Connection
-    place: Place
-    server: Server
-    events: Events
+    place: PodIdentity
+    server: NodeClient
+    events: EventRecorder
 
     @classmethod
     def find(cls, run: Run, pool: str) -> "Api":
         """As the environment tells it. Nothing is sent yet."""
         connection = Connection(find_address(os.environ), run.clock)
         place = find_place(os.environ, pool)
-        events = Events(connection, place, run.clock)
-        server = Server(connection, place, run.clock, events, folder(run))
+        events = EventRecorder(connection, place, run.clock)
+        server = NodeClient(connection, place, run.clock, events, folder(run))
         return cls(connection=connection, place=place, server=server, events=events)
 
     def start(self) -> None:
@@ -95,7 +95,7 @@ class Api(Struct):
         threading.Thread(target=self.events.run, name="events", daemon=True).start()
 
 
-class Nobody:
+class NullSink:
     """The messenger where there is no API server: tells nobody, and moves no pod."""
 
     def tell(self, event: Event) -> None:
@@ -119,8 +119,8 @@ class NoPods:
 class OwnMarks(Struct, frozen=False):
     """The own node's annotations for the watch; unknown until the node is followed."""
 
-    server: Server
-    node: OwnNode | None = None
+    server: NodeClient
+    node: NodeInformer | None = None
 
     def annotations(self) -> Mapping[str, str] | None:
         """As last heard."""
@@ -137,12 +137,12 @@ class News(Struct, frozen=False):
     api: Api
     clock: Clock
     _is_stirred: threading.Event = field(default_factory=threading.Event)
-    _node: OwnNode | None = None
+    _node: NodeInformer | None = None
 
     def has_come(self) -> bool:
         """Whether it may have changed since the last time. Without an open watch it always may."""
         if self._node is None:
-            self._node = OwnNode(self.api.connection, self.api.place.node, self.clock, self._is_stirred.set)
+            self._node = NodeInformer(self.api.connection, self.api.place.node, self.clock, self._is_stirred.set)
             self._node.start()
         if self._node.watching.age_seconds > 0:
             return True
@@ -160,30 +160,30 @@ class Watches(Struct, frozen=False):
     tenants: TenancyFile
     dry_run: bool = False
     interval_seconds: float = DEFAULTS.interval_seconds
-    _pods: Pods | None = None
+    _pods: PodInformer | None = None
 
-    def open(self, policy: Policy, digest: str, marks: OwnMarks | None = None) -> "Watch":
+    def open(self, policy: Policy, digest: str, marks: OwnMarks | None = None) -> "Enforcer":
         """A watch that holds tenants to this policy, with a session of its own."""
         # Not at the top: a node that is right already boots without holding anybody to a cap.
-        from gpushare_node.adapters.nvml.supervised_driver import Watched  # noqa: PLC0415
-        from gpushare_node.enforce.enforcer import Setting, Watch, Worlds  # noqa: PLC0415
-        from gpushare_node.enforce.metrics import Figures  # noqa: PLC0415
+        from gpushare_node.adapters.nvml.supervised_driver import SupervisedDriver  # noqa: PLC0415
+        from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig  # noqa: PLC0415
+        from gpushare_node.enforce.metrics import EnforcementMetrics  # noqa: PLC0415
         from gpushare_node.reporting.metrics import Registry  # noqa: PLC0415
 
-        run, figures = self.run, Figures(Registry())
+        run, figures = self.run, EnforcementMetrics(Registry())
         processes = LinuxProcesses()
         pods = self._follow_pods()
-        worlds = Worlds(
-            driver=Watched(lambda: open_driver(figures), clock=run.clock), processes=processes, pods=pods,
-            cluster=Nobody() if self.api is None else self.api.server,
+        worlds = Adapters(
+            driver=SupervisedDriver(lambda: open_driver(figures), clock=run.clock), processes=processes, pods=pods,
+            cluster=NullSink() if self.api is None else self.api.server,
             folder=folder(run), clock=run.clock, tenants=self.tenants, marks=marks,
             mps=_mps(pods, self.tenants) if policy.mode is Mode.MPS else None,
         )  # fmt: skip
         settings = replace(DEFAULTS, dry_run=self.dry_run, interval_seconds=self.interval_seconds)
-        setting = Setting(
+        setting = EnforcerConfig(
             policy=policy, policy_digest=digest, node=run.node, settings=settings, rights=own_rights()
         )  # fmt: skip
-        return Watch(worlds=worlds, setting=setting, figures=figures)
+        return Enforcer(worlds=worlds, setting=setting, figures=figures)
 
     def followed(self) -> tuple[PodView, ...] | None:
         """The node's pods, followed from the first time on that this is asked; None where they may be others by now."""
@@ -194,7 +194,7 @@ class Watches(Struct, frozen=False):
         if self.api is None:
             return NoPods()
         if self._pods is None:
-            self._pods = Pods(self.api.connection, self.api.place.node, self.run.clock)
+            self._pods = PodInformer(self.api.connection, self.api.place.node, self.run.clock)
             self._pods.start()
         return self._pods
 
@@ -213,12 +213,12 @@ def machine(api: Api | None, tenants: TenancyFile) -> Machine:
     )
 
 
-def _mps(pods: "SomePods", tenants: TenancyFile) -> MpsControl:
+def _mps(pods: "SomePods", tenants: TenancyFile) -> HostMpsControl:
     """The errands' own: what it reads of /proc is not shared with the watch."""
-    return MpsControl(LinuxProcesses(), is_system=lambda seen: _is_system(seen, pods.pods(), tenants.find()))
+    return HostMpsControl(LinuxProcesses(), is_system=lambda seen: _is_system(seen, pods.pods(), tenants.find()))
 
 
-def _is_system(seen: Seen, pods: Iterable[PodView], tenancy: Tenancy) -> bool:
+def _is_system(seen: ProcessIdentity, pods: Iterable[PodView], tenancy: Tenancy) -> bool:
     """Whether a process is the host's, or of a pod that is the platform's."""
     uids = {one.pod_uid for one in seen.candidates}
     return not uids or any(pod.namespace in tenancy.platform for pod in pods if uids & set(pod.uids))

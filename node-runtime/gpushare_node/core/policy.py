@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import yaml
 
-from gpushare_node.core.strict_document import PolicyError, Value
+from gpushare_node.core.strict_document import Field, PolicyError
 from gpushare_node.core.structs import Struct, field, replace
 
 __all__ = ["Action", "Card", "Enforcement", "Mechanism", "Mode", "OnBusy", "Partitioner", "Policy", "PolicyError", "Rollout",
@@ -208,7 +208,7 @@ def read(text: str) -> Policy:
     except _UNREADABLE as error:
         raise PolicyError("", f"is not YAML: {' '.join(str(error).split())}") from error
     ignored: list[str] = []
-    whole = Value(value=document, ignored=ignored).fields("apiVersion", "kind", "metadata", "spec")
+    whole = Field(value=document, ignored=ignored).fields("apiVersion", "kind", "metadata", "spec")
     whole["apiVersion"].word(_ApiVersion)
     whole["kind"].word(_Kind)
     metadata = whole["metadata"].fields("name", "cluster")
@@ -235,7 +235,7 @@ def read(text: str) -> Policy:
     return replace(policy, ignored=tuple(ignored))
 
 
-def _card(value: Value) -> Card:
+def _card(value: Field) -> Card:
     fields = value.fields("id", "name", "pciDeviceIds", "memoryMiB")
     return Card(
         id=fields["id"].text(at_least=1),
@@ -245,7 +245,7 @@ def _card(value: Value) -> Card:
     )
 
 
-def _gpus(value: Value, gpus_per_node: int) -> tuple[WantedGpu, ...]:
+def _gpus(value: Field, gpus_per_node: int) -> tuple[WantedGpu, ...]:
     """One entry for every index. The form groups equal GPUs; nothing but this knows the groups."""
     found: dict[int, WantedGpu] = {}
     for group in value.items(at_least=1):
@@ -261,7 +261,7 @@ def _gpus(value: Value, gpus_per_node: int) -> tuple[WantedGpu, ...]:
     return tuple(found[index] for index in sorted(found))
 
 
-def _group(value: Value) -> Iterator[tuple[Value, WantedGpu]]:
+def _group(value: Field) -> Iterator[tuple[Field, WantedGpu]]:
     fields = value.fields("indexes", "mig", "instances")
     instances = tuple(_instance(one) for one in fields["instances"].items())
     if fields["mig"].flag() != bool(instances):
@@ -270,7 +270,7 @@ def _group(value: Value) -> Iterator[tuple[Value, WantedGpu]]:
         yield index, WantedGpu(index=index.whole(at_least=0, at_most=_MOST_GPUS - 1), instances=instances)
 
 
-def _instance(value: Value) -> WantedInstance:
+def _instance(value: Field) -> WantedInstance:
     fields = value.fields("profile", "profileId", "start", "size")
     return WantedInstance(
         profile=fields["profile"].text(at_least=1),
@@ -280,7 +280,7 @@ def _instance(value: Value) -> WantedInstance:
     )
 
 
-def _share(value: Value) -> Share:
+def _share(value: Field) -> Share:
     fields = value.fields("resource", "profile", "replicas", "memoryMiB", "capMiB", "toleranceMiB")
     return Share(
         resource=fields["resource"].text(_RESOURCE),
@@ -292,7 +292,7 @@ def _share(value: Value) -> Share:
     )
 
 
-def _enforcement(value: Value) -> Enforcement:
+def _enforcement(value: Field) -> Enforcement:
     fields = value.fields("action", "graceSeconds", "mechanism", optional=("noticeSeconds",))
     return Enforcement(
         action=fields["action"].word(Action),
@@ -302,7 +302,7 @@ def _enforcement(value: Value) -> Enforcement:
     )
 
 
-def _rollout(value: Value) -> Rollout:
+def _rollout(value: Field) -> Rollout:
     fields = value.fields("maxUnavailable", "onBusy", "drainTimeoutSeconds")
     nodes = fields["maxUnavailable"]
     return Rollout(
@@ -312,5 +312,5 @@ def _rollout(value: Value) -> Rollout:
     )
 
 
-def _positive(value: Value) -> int:
+def _positive(value: Field) -> int:
     return value.whole(at_least=1)

@@ -1,4 +1,4 @@
-"""Value: one value of a parsed document together with the path that leads to it; it refuses what is not asked for.
+"""Field: one value of a parsed document together with the path that leads to it; it refuses what is not asked for.
 
 Owns how a shape is checked and how a refusal reads. Knows no YAML and no policy. The rules are JSON Schema's, draft 7: a
 number without a fraction is whole, `true` is no number. Patterns must match to the very end: a final newline is refused.
@@ -27,7 +27,7 @@ class PolicyError(ValueError):
         self.message = message
 
 
-class Value(Struct):
+class Field(Struct):
     """One value of a document. Every method returns what it asks for, or raises PolicyError with this path.
 
     `ignored` gets the paths of fields that are not known, in the whole document; None: such a field is refused.
@@ -37,7 +37,7 @@ class Value(Struct):
     path: str = ""
     ignored: list[str] | None = field(default=None, compare=False)
 
-    def fields(self, *names: str, optional: tuple[str, ...] = ()) -> dict[str, "Value"]:
+    def fields(self, *names: str, optional: tuple[str, ...] = ()) -> dict[str, "Field"]:
         """A mapping with these keys; an optional one that is absent counts as null."""
         found = self._mapping()
         known = (*names, *optional)
@@ -52,7 +52,7 @@ class Value(Struct):
                 raise PolicyError(self._below(name), "is missing")
         return {name: self._child(found.get(name), self._below(name)) for name in known}
 
-    def entries(self, *, at_least: int = 0) -> tuple[tuple[str, "Value"], ...]:
+    def entries(self, *, at_least: int = 0) -> tuple[tuple[str, "Field"], ...]:
         """A mapping with keys of the writer's choice, as pairs in the document's order."""
         found = self._mapping()
         if len(found) < at_least:
@@ -62,7 +62,7 @@ class Value(Struct):
                 raise PolicyError(self._below(key), "must have text for its key")
         return tuple((key, self._child(value, self._below(key))) for key, value in found.items())
 
-    def items(self, *, at_least: int = 0) -> tuple["Value", ...]:
+    def items(self, *, at_least: int = 0) -> tuple["Field", ...]:
         """A list."""
         if not isinstance(self.value, list):
             raise self.refusal("must be a list")
@@ -108,7 +108,7 @@ class Value(Struct):
                 return word
         raise self.refusal(f"must be one of {', '.join(word.value for word in words)}")
 
-    def optional(self, read: Callable[["Value"], _T]) -> _T | None:
+    def optional(self, read: Callable[["Field"], _T]) -> _T | None:
         """What `read` makes of the value; None if the document says null."""
         return None if self.value is None else read(self)
 
@@ -116,8 +116,8 @@ class Value(Struct):
         """The error that says what this value must be, and what it is."""
         return PolicyError(self.path, f"{message}, not {_shown(self.value)}")
 
-    def _child(self, value: object, path: str) -> "Value":
-        return Value(value=value, path=path, ignored=self.ignored)
+    def _child(self, value: object, path: str) -> "Field":
+        return Field(value=value, path=path, ignored=self.ignored)
 
     def _mapping(self) -> dict[Any, Any]:
         if not isinstance(self.value, dict):

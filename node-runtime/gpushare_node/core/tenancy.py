@@ -8,7 +8,7 @@ import json
 import re
 from enum import StrEnum
 
-from gpushare_node.core.strict_document import PolicyError, Value
+from gpushare_node.core.strict_document import Field, PolicyError
 from gpushare_node.core.structs import Struct, field, replace
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -71,7 +71,7 @@ def read(text: str) -> Tenancy:
     except (ValueError, RecursionError) as error:
         raise PolicyError("", f"is not JSON: {error}") from error
     ignored: list[str] = []
-    whole = Value(value=document, ignored=ignored).fields("apiVersion", "kind", "spec")
+    whole = Field(value=document, ignored=ignored).fields("apiVersion", "kind", "spec")
     whole["apiVersion"].word(_ApiVersion)
     whole["kind"].word(_Kind)
     spec = whole["spec"].fields("scope", "admission", "platformNamespaces", "tenantNamespaces")
@@ -84,5 +84,5 @@ def read(text: str) -> Tenancy:
     return replace(tenancy, ignored=tuple(ignored))
 
 
-def _names(value: Value) -> frozenset[str]:
+def _names(value: Field) -> frozenset[str]:
     return frozenset(one.text(_LABEL) for one in value.items())

@@ -15,7 +15,7 @@ from gpushare_node.core.clock import Clock
 T = TypeVar("T")
 
 
-class Promise(Generic[T]):
+class Future(Generic[T]):
     """The answer to a job, once it is there. One that comes after nobody waits any more goes nowhere."""
 
     value: T
@@ -58,11 +58,11 @@ class Worker:
         since = self._busy_since
         return 0.0 if since is None else max(0.0, self._clock.now() - since)
 
-    def start(self, job: Callable[[], T]) -> Promise[T] | None:
+    def start(self, job: Callable[[], T]) -> Future[T] | None:
         """Give it a job, which must not raise. None if it is still at the last one: nothing is ever queued behind that."""
         if self._busy_since is not None:
             return None
-        promise: Promise[T] = Promise()
+        promise: Future[T] = Future()
 
         def run() -> None:
             value = job()

@@ -9,29 +9,40 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Protocol, assert_never
 
-from gpushare_node.adapters.kube.cluster import Event, EventType, Eviction, Messenger
-from gpushare_node.adapters.procs.processes import GpuUse, Processes, Seen, Sent, Signal
+from gpushare_node.adapters.kube.cluster import Event, EventSink, EventType, Eviction
+from gpushare_node.adapters.procs.processes import GpuUse, Processes, ProcessIdentity, Signal, SignalResult
 from gpushare_node.core.structs import Struct, field
-from gpushare_node.enforce.evictions import Evictions
-from gpushare_node.enforce.identities import Roster
-from gpushare_node.enforce.kill_log import Records
-from gpushare_node.enforce.metrics import Figures
-from gpushare_node.enforce.work_queue import Errands
+from gpushare_node.enforce.evictions import EvictionRequests
+from gpushare_node.enforce.identities import PodIndex
+from gpushare_node.enforce.kill_log import KillLog
+from gpushare_node.enforce.metrics import EnforcementMetrics
+from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.identity import ContainerId, Process
-from gpushare_node.guard.inputs import Cap, Reading
+from gpushare_node.guard.inputs import Cap, GuardInput
 from gpushare_node.guard.process_list import Mps
-from gpushare_node.guard.verdicts import Evict, Facts, Kill, Observe, Report, Scope, Terminate, TerminateClient, Verdict, Warn
+from gpushare_node.guard.verdicts import (
+    Anomaly,
+    ContainerStatus,
+    Evict,
+    Kill,
+    KillScope,
+    Terminate,
+    TerminateClient,
+    Verdict,
+    ViolationDetails,
+    Warn,
+)
 from gpushare_node.reporting import messages
-from gpushare_node.reporting.events import About
+from gpushare_node.reporting.events import EventReason
 
 _ROUNDS = 3
 """How often a container's processes are listed anew while it is killed: each time those that were forked meanwhile go."""
 
-_QUIET_SECONDS = {About.OVER_CAP: 60, About.EVICTED: 300, About.EVICTION_FAILED: 300}
+_QUIET_SECONDS = {EventReason.OVER_CAP: 60, EventReason.EVICTED: 300, EventReason.EVICTION_FAILED: 300}
 """How seldom a container is told the same: one that goes up and down around its cap must not fill the API server."""
 
-_REACHED = frozenset({Sent.SENT.value, Sent.GONE.value})
+_REACHED = frozenset({SignalResult.SENT.value, SignalResult.GONE.value})
 _NO_GPU = "no-gpu"
 
 
@@ -58,24 +69,24 @@ class Actions(Struct, frozen=False):
     """
 
     processes: Processes
-    cluster: Messenger
+    cluster: EventSink
     mps: MpsControl | None
-    errands: Errands
-    mps_errands: Errands
-    figures: Figures
-    records: Records
+    errands: WorkQueue
+    mps_errands: WorkQueue
+    figures: EnforcementMetrics
+    records: KillLog
     denied_at: float | None = None
     """When a security module last refused a signal."""
 
-    _told: dict[tuple[About, Unit, Cap], float] = field(default_factory=dict)
-    _roster: Roster = field(default_factory=Roster)
+    _told: dict[tuple[EventReason, Unit, Cap], float] = field(default_factory=dict)
+    _roster: PodIndex = field(default_factory=PodIndex)
     _confirmed: SimpleQueue[Process] = field(default_factory=SimpleQueue)
     _terminated: frozenset[Process] = frozenset()
 
     def __post_init__(self) -> None:
-        self._evictions = Evictions(self.cluster, self.errands, self.figures, offends=self._offends)
+        self._evictions = EvictionRequests(self.cluster, self.errands, self.figures, offends=self._offends)
 
-    def carry_out(self, verdicts: Iterable[Verdict], reading: Reading, roster: Roster, now: float) -> frozenset[Unit]:
+    def carry_out(self, verdicts: Iterable[Verdict], reading: GuardInput, roster: PodIndex, now: float) -> frozenset[Unit]:
         """Take every step, in this order. `now` is monotonic seconds.
 
         The offenders of whom nobody may be signalled: they are no victims, and others must not wait for their end.
@@ -88,7 +99,7 @@ class Actions(Struct, frozen=False):
             match verdict:
                 case Warn():
                     self.figures.over_cap.add()
-                    self._remind(About.OVER_CAP, verdict.facts, messages.over_cap, now)
+                    self._remind(EventReason.OVER_CAP, verdict.facts, messages.over_cap, now)
                 case Terminate() | Kill():
                     signal = Signal.TERM if isinstance(verdict, Terminate) else Signal.KILL
                     if not self._signal(verdict, signal, reading, now):
@@ -97,7 +108,7 @@ class Actions(Struct, frozen=False):
                     self._terminate_clients(verdict)
                 case Evict():
                     self._evict(verdict.facts, now)
-                case Observe() | Report():
+                case ContainerStatus() | Anomaly():
                     pass
                 case _:
                     assert_never(verdict)
@@ -115,37 +126,39 @@ class Actions(Struct, frozen=False):
         """The containers whose pods' eviction was asked for in vain."""
         return self._evictions.in_vain({unit.container for unit in self.records.history.offences})
 
-    def _offends(self, facts: Facts) -> bool:
+    def _offends(self, facts: ViolationDetails) -> bool:
         """Whether the container was last seen over its cap. From any thread: the history is replaced as a whole."""
         offence = self.records.history.offences.get(facts.unit)
         return offence is not None and not offence.is_calm
 
-    def _remind(self, about: About, facts: Facts, sentence: Callable[[Facts, str], str], now: float) -> None:
+    def _remind(
+        self, about: EventReason, facts: ViolationDetails, sentence: Callable[[ViolationDetails, str], str], now: float
+    ) -> None:
         """Tell it, unless that was done a short while ago, under the same cap."""
         if (about, facts.unit, facts.cap) not in self._told:
             self._told[about, facts.unit, facts.cap] = now
             self._tell(about, facts, sentence(facts, self._name(facts)))
 
-    def _signal(self, verdict: Terminate | Kill, signal: Signal, reading: Reading, now: float) -> bool:
+    def _signal(self, verdict: Terminate | Kill, signal: Signal, reading: GuardInput, now: float) -> bool:
         """Send it to each of them, and tell what came of it. Whether one of them was to be reached."""
         facts = verdict.facts
         case = self.records.open(facts, verdict.processes, reading, self._roster, now)
         answers = self._send_all(verdict, signal)
-        if Sent.DENIED.value in answers.values():
+        if SignalResult.DENIED.value in answers.values():
             self._replace_signal(facts, now)
         self.records.note(case, signal.value, answers, now)
-        pids = tuple(process.pid for process, answer in answers.items() if answer == Sent.SENT.value)
+        pids = tuple(process.pid for process, answer in answers.items() if answer == SignalResult.SENT.value)
         if pids and not (isinstance(verdict, Kill) and verdict.is_repeated):
             text = messages.ended(facts, self._name(facts), pids, signal.value)
-            self._tell(About.PROCESS_KILLED, facts, text)
+            self._tell(EventReason.PROCESS_KILLED, facts, text)
         for answer, (label, why) in _OBSTACLES.items():
             spared = tuple(process.pid for process, found in answers.items() if found == answer)
             if spared:
                 self.figures.suppressed.add(label)
-                self._tell(About.KILL_FAILED, facts, messages.not_ended(facts, self._name(facts), spared, why))
+                self._tell(EventReason.KILL_FAILED, facts, messages.not_ended(facts, self._name(facts), spared, why))
         return not _OBSTACLES.keys() >= set(answers.values())
 
-    def _replace_signal(self, facts: Facts, now: float) -> None:
+    def _replace_signal(self, facts: ViolationDetails, now: float) -> None:
         """A security module refuses the signal, and will refuse the next: the container ends with its pod."""
         self.denied_at = now
         pod = self._roster.find(facts.unit.container)
@@ -153,9 +166,9 @@ class Actions(Struct, frozen=False):
             self._evictions.ask(facts, pod, is_forced=True)
 
     def _send_all(self, verdict: Terminate | Kill, signal: Signal) -> Mapping[Process, str]:
-        """What came of each process: one of `Sent`, or `no-gpu`. With the scope CONTAINER, of those who live now."""
+        """What came of each process: one of `SignalResult`, or `no-gpu`. With the scope CONTAINER, of those who live now."""
         answers = {process: self._send(process, signal, verdict.facts) for process in verdict.processes}
-        if verdict.scope is Scope.PROCESSES or _REACHED.isdisjoint(answers.values()):
+        if verdict.scope is KillScope.PROCESSES or _REACHED.isdisjoint(answers.values()):
             return answers
         anchor = verdict.processes[0]
         for _ in range(_ROUNDS if signal is Signal.KILL else 1):
@@ -172,7 +185,7 @@ class Actions(Struct, frozen=False):
             for seen in self.processes.members(as_seen(anchor))
         ]
 
-    def _send(self, process: Process, signal: Signal, facts: Facts) -> str:
+    def _send(self, process: Process, signal: Signal, facts: ViolationDetails) -> str:
         """Signal a process that the driver has named, unless it has no GPU: then the driver's list is not to be believed.
 
         Where that cannot be seen, the list is believed: what a tenant can hide must not protect it.
@@ -181,9 +194,9 @@ class Actions(Struct, frozen=False):
             return _NO_GPU
         return self._deliver(process, signal, facts)
 
-    def _deliver(self, process: Process, signal: Signal, facts: Facts) -> str:
+    def _deliver(self, process: Process, signal: Signal, facts: ViolationDetails) -> str:
         if facts.dry_run:
-            return Sent.SENT.value
+            return SignalResult.SENT.value
         return self.processes.send(as_seen(process), signal).value
 
     def _terminate_clients(self, verdict: TerminateClient) -> None:
@@ -195,10 +208,10 @@ class Actions(Struct, frozen=False):
         for process in mps.terminate(processes):
             self._confirmed.put(process)
 
-    def _evict(self, facts: Facts, now: float) -> None:
+    def _evict(self, facts: ViolationDetails, now: float) -> None:
         pod = self._roster.find(facts.unit.container)
         if facts.dry_run:
-            self._remind(About.EVICTED, facts, messages.would_evict, now)
+            self._remind(EventReason.EVICTED, facts, messages.would_evict, now)
         elif pod is not None:
             self._evictions.ask(facts, pod)
 
@@ -206,18 +219,18 @@ class Actions(Struct, frozen=False):
         """Tell what has come of what was asked for."""
         for facts, answer, is_forced in self._evictions.hear():
             if answer is Eviction.EVICTED:
-                self._remind(About.EVICTED, facts, partial(messages.evicted, is_forced=is_forced), now)
+                self._remind(EventReason.EVICTED, facts, partial(messages.evicted, is_forced=is_forced), now)
             elif answer is not Eviction.GONE:
-                self._remind(About.EVICTION_FAILED, facts, partial(messages.not_evicted, why=_REFUSALS[answer]), now)
+                self._remind(EventReason.EVICTION_FAILED, facts, partial(messages.not_evicted, why=_REFUSALS[answer]), now)
 
-    def _tell(self, about: About, facts: Facts, text: str) -> None:
+    def _tell(self, about: EventReason, facts: ViolationDetails, text: str) -> None:
         """To the tenant, as an Event on its pod; to the log in any case."""
         self.records.say(about.value, facts, text, self._roster)
         pod = self._roster.find(facts.unit.container)
         if pod is not None:
             self.cluster.tell(Event(type=EventType.WARNING, reason=about.value, message=text, pod=pod))
 
-    def _name(self, facts: Facts) -> str:
+    def _name(self, facts: ViolationDetails) -> str:
         return self._roster.name(facts.unit.container) or facts.unit.container.container
 
 
@@ -230,15 +243,18 @@ _REFUSALS = {
 """Why a pod was not evicted, in words for people."""
 
 _OBSTACLES = {
-    Sent.REFUSED.value: ("no-permission", "the runtime lacks the permission to signal it (capability KILL)"),
-    Sent.DENIED.value: ("security-module", "a security module of the kernel (AppArmor, SELinux) blocks the runtime's signal"),
+    SignalResult.REFUSED.value: ("no-permission", "the runtime lacks the permission to signal it (capability KILL)"),
+    SignalResult.DENIED.value: (
+        "security-module",
+        "a security module of the kernel (AppArmor, SELinux) blocks the runtime's signal",
+    ),
     _NO_GPU: (_NO_GPU, "it has no GPU open, so the driver's list is not trusted"),
 }
 """Why a process was not signalled although it lives: the metric's label, and the words for people."""
 
 
-def as_seen(process: Process) -> Seen:
+def as_seen(process: Process) -> ProcessIdentity:
     """The process as /proc's side knows it: what is compared before a signal."""
     candidates = () if process.container is None else (process.container,)
-    return Seen(pid=process.pid, start_time=process.start_time, cgroup=process.cgroup, candidates=candidates)
+    return ProcessIdentity(pid=process.pid, start_time=process.start_time, cgroup=process.cgroup, candidates=candidates)
 

@@ -1,20 +1,20 @@
-"""Standing: what enforcement's reports mean for the node: figures, Events, and the reason in its condition.
+"""AnomalyTracker: what enforcement's reports mean for the node: figures, Events, and the reason in its condition.
 
 A single odd cycle is no news; what lasts is. Nothing here touches a process.
 """
 
 from collections.abc import Hashable, Iterable
 
-from gpushare_node.adapters.kube.cluster import Event, EventType, Messenger
+from gpushare_node.adapters.kube.cluster import Event, EventSink, EventType
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.grants import Noticed
-from gpushare_node.enforce.identities import Roster
-from gpushare_node.enforce.kill_log import Records
-from gpushare_node.enforce.metrics import Figures
+from gpushare_node.enforce.identities import PodIndex
+from gpushare_node.enforce.kill_log import KillLog
+from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.guard.device_view import Unit
-from gpushare_node.guard.verdicts import Reason, Report, Verdict
+from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, Verdict
 from gpushare_node.reporting import messages, reasons
-from gpushare_node.reporting.events import About
+from gpushare_node.reporting.events import EventReason
 
 LASTING_SECONDS = 60
 """How long something must go on before the node's condition speaks of it."""
@@ -29,7 +29,7 @@ _CONTRADICTION = (
     "The driver's process lists attribute more memory to several namespaces than their GPUs report in use. "
     "Until both agree, no other process is terminated on this node."
 )
-_PAUSES = {Reason.BUDGET_SPENT: ("budget", _BUDGET), Reason.CONTRADICTED: ("contradiction", _CONTRADICTION)}
+_PAUSES = {AnomalyKind.BUDGET_SPENT: ("budget", _BUDGET), AnomalyKind.CONTRADICTED: ("contradiction", _CONTRADICTION)}
 """Why no victim is chosen: the metric's label, and the words for people."""
 
 _STUCK = (
@@ -39,99 +39,109 @@ _STUCK = (
 )
 
 
-class Standing(Struct, frozen=False):
+class AnomalyTracker(Struct, frozen=False):
     """What has been heard so far. `since` tells when each device began to be distrusted, or its processes strangers."""
 
-    cluster: Messenger
-    figures: Figures
-    records: Records
-    _since: dict[tuple[Reason, str], float] = field(default_factory=dict)
+    cluster: EventSink
+    figures: EnforcementMetrics
+    records: KillLog
+    _since: dict[tuple[AnomalyKind, str], float] = field(default_factory=dict)
     _told: dict[Hashable, float] = field(default_factory=dict)
     _blind: frozenset[str] = frozenset()
 
-    def hear(self, verdicts: Iterable[Verdict], roster: Roster, now: float) -> None:
+    def hear(self, verdicts: Iterable[Verdict], roster: PodIndex, now: float) -> None:
         """Take in the reports of one cycle."""
-        reports = [verdict for verdict in verdicts if isinstance(verdict, Report)]
+        reports = [verdict for verdict in verdicts if isinstance(verdict, Anomaly)]
         self._set_gauges(reports)
-        lasting = {(one.reason, one.device) for one in reports if one.reason in (Reason.DISTRUSTED, Reason.UNRESOLVED)}
+        lasting = {
+            (one.reason, one.device) for one in reports if one.reason in (AnomalyKind.DISTRUSTED, AnomalyKind.UNRESOLVED)
+        }
         self._since = {key: self._since.get(key, now) for key in lasting}
-        self._blind = frozenset(one.device for one in reports if one.reason is Reason.BLIND)
+        self._blind = frozenset(one.device for one in reports if one.reason is AnomalyKind.BLIND)
         self._told = {key: at for key, at in self._told.items() if now - at < _REMIND_SECONDS}
         for report in reports:
             self._tell(report, roster, now)
 
-    def notify(self, noticed: Iterable[Noticed], roster: Roster) -> None:
+    def notify(self, noticed: Iterable[Noticed], roster: PodIndex) -> None:
         """Tell containers that ran before there was a cap of the cap, and of their exemption."""
         for unit, cap in noticed:
             text = messages.exempt(cap, unit.device, roster.name(unit.container) or unit.container.container)
             self.records.note_exemption(unit, cap, text, roster)
-            self._tell_pod(About.CAP_NOTICE, unit, roster, text)
+            self._tell_pod(EventReason.CAP_NOTICE, unit, roster, text)
 
-    def reason(self, now: float) -> tuple[reasons.Reason, str] | None:
+    def reason(self, now: float) -> tuple[reasons.ConditionReason, str] | None:
         """Why the node is not ready, and where; None when enforcement sees all that it must."""
         lasting = [(reason, device) for (reason, device), since in self._since.items() if now - since >= LASTING_SECONDS]
-        distrusted = sorted(device for reason, device in lasting if reason is Reason.DISTRUSTED)
+        distrusted = sorted(device for reason, device in lasting if reason is AnomalyKind.DISTRUSTED)
         if distrusted:
-            return reasons.Reason.PROCESS_LIST_UNRELIABLE, f"The process lists of {', '.join(distrusted)} are not trusted."
-        unresolved = sorted(device for reason, device in lasting if reason is Reason.UNRESOLVED)
+            return (
+                reasons.ConditionReason.PROCESS_LIST_UNRELIABLE,
+                f"The process lists of {', '.join(distrusted)} are not trusted.",
+            )
+        unresolved = sorted(device for reason, device in lasting if reason is AnomalyKind.UNRESOLVED)
         if unresolved:
-            return reasons.Reason.ENFORCEMENT_BLIND, f"No process on {', '.join(unresolved)} can be recognised."
+            return reasons.ConditionReason.ENFORCEMENT_BLIND, f"No process on {', '.join(unresolved)} can be recognised."
         if self._blind:
-            return reasons.Reason.ENFORCEMENT_BLIND, f"{', '.join(sorted(self._blind))} are in use and show no process."
+            return (
+                reasons.ConditionReason.ENFORCEMENT_BLIND,
+                f"{', '.join(sorted(self._blind))} are in use and show no process.",
+            )
         return None
 
-    def _set_gauges(self, reports: list[Report]) -> None:
+    def _set_gauges(self, reports: list[Anomaly]) -> None:
         figures = self.figures
         figures.breaker.set(any(one.reason in _PAUSES for one in reports))
-        figures.stuck.set(sum(len(one.processes) for one in reports if one.reason is Reason.STUCK))
-        figures.orphans.replace(((one.device,), len(one.processes)) for one in reports if one.reason is Reason.ORPHAN)
+        figures.stuck.set(sum(len(one.processes) for one in reports if one.reason is AnomalyKind.STUCK))
+        figures.orphans.replace(((one.device,), len(one.processes)) for one in reports if one.reason is AnomalyKind.ORPHAN)
         figures.unattributed.replace(
-            ((one.device,), one.used_bytes or 0) for one in reports if one.reason is Reason.UNATTRIBUTED)
-        for reason, gauge in ((Reason.STRAY, figures.strays), (Reason.MEMORY_UNKNOWN, figures.unknown)):
+            ((one.device,), one.used_bytes or 0) for one in reports if one.reason is AnomalyKind.UNATTRIBUTED)
+        for reason, gauge in ((AnomalyKind.STRAY, figures.strays), (AnomalyKind.MEMORY_UNKNOWN, figures.unknown)):
             devices = [one.device for one in reports if one.reason is reason]
             gauge.replace(((device,), devices.count(device)) for device in sorted(set(devices)))
         for one in reports:
-            if one.reason is Reason.DISTRUSTED and one.distrust is not None:
+            if one.reason is AnomalyKind.DISTRUSTED and one.distrust is not None:
                 figures.rejected.add(one.distrust.name.lower().replace("_", "-"))
 
-    def _tell(self, report: Report, roster: Roster, now: float) -> None:
+    def _tell(self, report: Anomaly, roster: PodIndex, now: float) -> None:
         match report.reason:
-            case Reason.GONE | Reason.SPARED | Reason.LOST:
+            case AnomalyKind.GONE | AnomalyKind.SPARED | AnomalyKind.LOST:
                 self.records.close(report, now)
-            case Reason.STUCK:
+            case AnomalyKind.STUCK:
                 self._tell_stuck(report, roster, now)
-            case Reason.STRAY:
-                if report.unit is not None and self._is_news((Reason.STRAY, report.unit), now):
-                    self._tell_pod(About.STRAY, report.unit, roster, f"It uses {report.device}, which was not allocated to it.")
-            case Reason.BUDGET_SPENT | Reason.CONTRADICTED:
+            case AnomalyKind.STRAY:
+                if report.unit is not None and self._is_news((AnomalyKind.STRAY, report.unit), now):
+                    self._tell_pod(
+                        EventReason.STRAY, report.unit, roster, f"It uses {report.device}, which was not allocated to it."
+                    )
+            case AnomalyKind.BUDGET_SPENT | AnomalyKind.CONTRADICTED:
                 self._tell_pause(report, roster, now)
-            case Reason.MPS_REFUSED:
-                if self._is_news((Reason.MPS_REFUSED, report.unit), now):
+            case AnomalyKind.MPS_REFUSED:
+                if self._is_news((AnomalyKind.MPS_REFUSED, report.unit), now):
                     self.figures.suppressed.add("mps")
             case _:
                 pass
 
-    def _tell_pause(self, report: Report, roster: Roster, now: float) -> None:
+    def _tell_pause(self, report: Anomaly, roster: PodIndex, now: float) -> None:
         """Nobody is chosen for now: in one namespace on one device, or on the whole node."""
         pod = None if report.unit is None else roster.find(report.unit.container)
-        namespace = "" if pod is None or report.reason is Reason.CONTRADICTED else pod.namespace
+        namespace = "" if pod is None or report.reason is AnomalyKind.CONTRADICTED else pod.namespace
         if not self._is_news((report.reason, namespace), now):
             return
         label, text = _PAUSES[report.reason]
         self.figures.suppressed.add(label)
         message = text.format(namespace=namespace, device=report.device)
-        self.cluster.tell(Event(type=EventType.WARNING, reason=About.BREAKER_OPEN.value, message=message))
+        self.cluster.tell(Event(type=EventType.WARNING, reason=EventReason.BREAKER_OPEN.value, message=message))
 
-    def _tell_stuck(self, report: Report, roster: Roster, now: float) -> None:
+    def _tell_stuck(self, report: Anomaly, roster: PodIndex, now: float) -> None:
         facts = None if report.unit is None else self.records.facts(report.unit)
         if facts is None or not self.records.close(report, now):
             return
         why = _STUCK.format(seconds=report.since_seconds or 0)
         name = roster.name(facts.unit.container) or facts.unit.container.container
         pids = tuple(process.pid for process in report.processes)
-        self._tell_pod(About.KILL_FAILED, facts.unit, roster, messages.not_ended(facts, name, pids, why))
+        self._tell_pod(EventReason.KILL_FAILED, facts.unit, roster, messages.not_ended(facts, name, pids, why))
 
-    def _tell_pod(self, about: About, unit: Unit, roster: Roster, text: str) -> None:
+    def _tell_pod(self, about: EventReason, unit: Unit, roster: PodIndex, text: str) -> None:
         pod = roster.find(unit.container)
         if pod is not None:
             self.cluster.tell(Event(type=EventType.WARNING, reason=about.value, message=text, pod=pod))

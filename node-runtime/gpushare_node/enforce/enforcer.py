@@ -1,4 +1,4 @@
-"""Watch: one cycle of enforcement, from the driver's process lists to what is done about them.
+"""Enforcer: one cycle of enforcement, from the driver's process lists to what is done about them.
 
 Makes no call to the API server: pods come from a cache, Events are queued, evictions are errands. Never changes hardware.
 `partition` uses it too while it waits, with the policy that is still in force.
@@ -9,45 +9,44 @@ import os
 from collections.abc import Callable, Collection, Mapping
 
 from gpushare_node.adapters.host.kubelet import Checkpoint, read_checkpoint
-from gpushare_node.adapters.host.state_dir import Folder
-from gpushare_node.adapters.kube.cluster import Messenger
+from gpushare_node.adapters.host.state_dir import StateDir
+from gpushare_node.adapters.kube.cluster import EventSink
 from gpushare_node.adapters.nvml.driver import Code, DriverError
-from gpushare_node.adapters.nvml.supervised_driver import Watched
-from gpushare_node.adapters.procs.capabilities import UNKNOWN_RIGHTS, Rights
+from gpushare_node.adapters.nvml.supervised_driver import SupervisedDriver
+from gpushare_node.adapters.procs.capabilities import UNKNOWN_RIGHTS, Capabilities
 from gpushare_node.adapters.procs.processes import Processes
 from gpushare_node.core.clock import Clock, wall_seconds
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.enforce.actions import Actions, MpsControl
-from gpushare_node.enforce.anomaly_tracker import Standing
-from gpushare_node.enforce.evaluator import Court
+from gpushare_node.enforce.anomaly_tracker import AnomalyTracker
+from gpushare_node.enforce.evaluator import Evaluator
 from gpushare_node.enforce.first_caps import FirstCaps, NodeMarks
 from gpushare_node.enforce.identities import Identities
 from gpushare_node.enforce.inventory import Inventory, Pods, Tenants
-from gpushare_node.enforce.kill_log import Records
-from gpushare_node.enforce.limit_tiers import Ladder
-from gpushare_node.enforce.metrics import Figures, Snapshot
-from gpushare_node.enforce.wall_clock import Dates
-from gpushare_node.enforce.work_queue import Errands
+from gpushare_node.enforce.kill_log import KillLog
+from gpushare_node.enforce.limit_tiers import LimitTiers
+from gpushare_node.enforce.metrics import EnforcementMetrics, Snapshot
+from gpushare_node.enforce.wall_clock import WallClock
+from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.identity import ProcessKind
-from gpushare_node.guard.inputs import DEFAULTS, Reading, Settings
+from gpushare_node.guard.inputs import DEFAULTS, GuardInput, Settings
 from gpushare_node.guard.process_list import Device, Mps
-from gpushare_node.guard.verdicts import Observe, Report
-from gpushare_node.guard.verdicts import Reason as Anomaly
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, ContainerStatus
+from gpushare_node.reporting.reasons import ConditionReason
 
 
-class Worlds(Struct):
+class Adapters(Struct):
     """What a watch looks at and acts upon. `processes` and `driver` are its own; `mps` None where none is wanted.
 
     `marks` None: the Node object is not followed here.
     """
 
-    driver: Watched
+    driver: SupervisedDriver
     processes: Processes
     pods: Pods
-    cluster: Messenger
-    folder: Folder
+    cluster: EventSink
+    folder: StateDir
     clock: Clock
     tenants: Tenants
     mps: MpsControl | None = None
@@ -56,34 +55,34 @@ class Worlds(Struct):
     wall: Callable[[], float] = wall_seconds
 
 
-class Setting(Struct):
+class EnforcerConfig(Struct):
     """Who is watched by whom: the policy in force and its digest, this node and our rights."""
 
     policy: Policy
     policy_digest: str
     node: str
     settings: Settings = DEFAULTS
-    rights: Rights = UNKNOWN_RIGHTS
+    rights: Capabilities = UNKNOWN_RIGHTS
 
 
 _DENIED_SECONDS = 600
 """How long after a signal that a security module refused the node's condition speaks of it."""
 
 
-class Watch(Struct, frozen=False):
+class Enforcer(Struct, frozen=False):
     """The watch over one node. For one thread."""
 
-    worlds: Worlds
-    setting: Setting
-    figures: Figures
-    errands: Errands = field(default_factory=Errands)
-    mps_errands: Errands = field(default_factory=Errands)
+    worlds: Adapters
+    setting: EnforcerConfig
+    figures: EnforcementMetrics
+    errands: WorkQueue = field(default_factory=WorkQueue)
+    mps_errands: WorkQueue = field(default_factory=WorkQueue)
     list_seconds: float = 0.0
     is_surveyed: bool = False
 
     def __post_init__(self) -> None:
         worlds, setting = self.worlds, self.setting
-        dates = Dates(clock=worlds.clock, wall=worlds.wall)
+        dates = WallClock(clock=worlds.clock, wall=worlds.wall)
         self.inventory = Inventory(
             driver=worlds.driver, pods=worlds.pods, read_checkpoint=worlds.checkpoint, folder=worlds.folder,
             policy=setting.policy, tenants=worlds.tenants,
@@ -93,18 +92,18 @@ class Watch(Struct, frozen=False):
             dates=dates,
         )  # fmt: skip
         self._identities = Identities(worlds.processes, own_pid=os.getpid())
-        self._records = Records(
+        self._records = KillLog(
             node=setting.node, policy_digest=setting.policy_digest, processes=worlds.processes, figures=self.figures
         )
         self._actions = Actions(
             processes=worlds.processes, cluster=worlds.cluster, mps=worlds.mps, errands=self.errands,
             mps_errands=self.mps_errands, figures=self.figures, records=self._records,
         )  # fmt: skip
-        self._standing = Standing(cluster=worlds.cluster, figures=self.figures, records=self._records)
-        self.ladder = Ladder(
+        self._standing = AnomalyTracker(cluster=worlds.cluster, figures=self.figures, records=self._records)
+        self.ladder = LimitTiers(
             driver=worlds.driver, mps=worlds.mps, errands=self.mps_errands, figures=self.figures, policy=setting.policy
         )
-        self._court = Court(setting.settings)
+        self._court = Evaluator(setting.settings)
         self._has_strays = False
         self._spans_node = worlds.processes.sees_host()
 
@@ -123,7 +122,7 @@ class Watch(Struct, frozen=False):
             process.kind in (ProcessKind.TENANT, ProcessKind.SYSTEM) and process.container is not None
             for process in identities.values()
         )
-        reading = Reading(
+        reading = GuardInput(
             devices=devices, identities=identities, grants=self.inventory.grants,
             terminated_clients=self._actions.confirm(identities.values()),
             unevictable=self._actions.unevictable(), is_allocation_known=self.inventory.is_allocation_known,
@@ -131,8 +130,8 @@ class Watch(Struct, frozen=False):
         verdicts = self._court.judge(reading, now)
         self._records.history = self._court.history
         roster = self.inventory.roster
-        steps = [verdict for verdict in verdicts if type(verdict) is not Observe]
-        self._has_strays = any(isinstance(step, Report) and step.reason is Anomaly.STRAY for step in steps)
+        steps = [verdict for verdict in verdicts if type(verdict) is not ContainerStatus]
+        self._has_strays = any(isinstance(step, Anomaly) and step.reason is AnomalyKind.STRAY for step in steps)
         out_of_reach = self._actions.carry_out(steps, reading, roster, now)
         self._court.let_go(out_of_reach, now)
         self._records.history = self._court.history
@@ -171,31 +170,34 @@ class Watch(Struct, frozen=False):
         """Whether somebody is being ended."""
         return any(victim.step.value != "stuck" for victim in self._court.history.victims.values())
 
-    def reason(self) -> tuple[Reason, str] | None:
+    def reason(self) -> tuple[ConditionReason, str] | None:
         """Why caps are not held as they should be, and where; None when all is well."""
         hung = self.worlds.driver.hung_seconds()
         if hung:
             names = ", ".join(sorted(hung))
-            return Reason.DRIVER_HUNG, f"The driver has not answered about {names} for {max(hung.values()):.0f} s."
+            return ConditionReason.DRIVER_HUNG, f"The driver has not answered about {names} for {max(hung.values()):.0f} s."
         troubles = self.worlds.driver.troubles()
         if self.inventory.surveys is None or troubles:
             return _describe(troubles)
         unreliable = sorted(self.worlds.driver.unreliable())
         if unreliable:
-            return Reason.PROCESS_LIST_UNRELIABLE, f"The driver may scramble the process lists of {', '.join(unreliable)}."
+            return (
+                ConditionReason.PROCESS_LIST_UNRELIABLE,
+                f"The driver may scramble the process lists of {', '.join(unreliable)}.",
+            )
         if not self._spans_node:
-            return Reason.ENFORCEMENT_BLIND, "The host's processes are not visible to the runtime."
+            return ConditionReason.ENFORCEMENT_BLIND, "The host's processes are not visible to the runtime."
         if self.setting.rights.may_kill is False:
-            return Reason.CAPABILITY_MISSING, "The runtime's process does not have the capability KILL."
+            return ConditionReason.CAPABILITY_MISSING, "The runtime's process does not have the capability KILL."
         denied_at = self._actions.denied_at
         if denied_at is not None and self.worlds.clock.now() - denied_at < _DENIED_SECONDS:
             profile = self.setting.rights.profile or "none"
-            return Reason.SIGNALS_DENIED, f"Signals were refused; the runtime's own profile is {profile}."
+            return ConditionReason.SIGNALS_DENIED, f"Signals were refused; the runtime's own profile is {profile}."
         return self._standing.reason(self.worlds.clock.now()) or self._tenancy_reason()
 
-    def _tenancy_reason(self) -> tuple[Reason, str] | None:
+    def _tenancy_reason(self) -> tuple[ConditionReason, str] | None:
         problem = self.worlds.tenants.problem
-        return (Reason.TENANCY_UNKNOWN, f"{problem}.") if problem else None
+        return (ConditionReason.TENANCY_UNKNOWN, f"{problem}.") if problem else None
 
     def _read(self) -> tuple[Device, ...]:
         """The devices now. Lists that the driver may scramble count as not read; MPS holds for the whole node."""
@@ -224,16 +226,16 @@ class Watch(Struct, frozen=False):
 
 
 
-def _describe(troubles: Mapping[str, DriverError]) -> tuple[Reason, str]:
+def _describe(troubles: Mapping[str, DriverError]) -> tuple[ConditionReason, str]:
     """The reason for GPUs that could not be read."""
     if not troubles:
-        return Reason.WAITING_FOR_DRIVER, "The driver has not answered yet."
+        return ConditionReason.WAITING_FOR_DRIVER, "The driver has not answered yet."
     codes = {problem.code for problem in troubles.values()}
     text = "; ".join(f"{uuid}: {problem}" for uuid, problem in sorted(troubles.items()))
     if Code.LIB_RM_VERSION_MISMATCH in codes:
-        return Reason.DRIVER_MISMATCH, text
+        return ConditionReason.DRIVER_MISMATCH, text
     if Code.NO_PERMISSION in codes:
-        return Reason.NO_PERMISSION, text
+        return ConditionReason.NO_PERMISSION, text
     if codes & {Code.UNINITIALIZED, Code.DRIVER_NOT_LOADED, Code.LIBRARY_NOT_FOUND}:
-        return Reason.WAITING_FOR_DRIVER, text
-    return (Reason.GPU_LOST if Code.GPU_IS_LOST in codes else Reason.GPU_UNREADABLE), text
+        return ConditionReason.WAITING_FOR_DRIVER, text
+    return (ConditionReason.GPU_LOST if Code.GPU_IS_LOST in codes else ConditionReason.GPU_UNREADABLE), text

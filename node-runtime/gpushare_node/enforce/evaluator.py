@@ -1,4 +1,4 @@
-"""Court: the guard with its history, and with the last answer at hand: where nothing matters that has changed, it is not asked.
+"""Evaluator: the guard with its state and its last answer: where nothing that matters has changed, the guard is not called.
 
 Most seconds on most nodes are like the one before. The guard is pure and counts time only where somebody is over a cap, is
 being ended, owes for a time over its cap, or has never been seen; without any of these, equal readings have equal verdicts,
@@ -12,33 +12,33 @@ from functools import partial
 from gpushare_node.core.structs import replace
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.evaluate import judge
-from gpushare_node.guard.fast_path import Calm, Within, observe
-from gpushare_node.guard.inputs import Reading, Settings
-from gpushare_node.guard.state import History
-from gpushare_node.guard.verdicts import Observe, Reason, Report, Verdict
+from gpushare_node.guard.fast_path import FastPath, Within, observe
+from gpushare_node.guard.inputs import GuardInput, Settings
+from gpushare_node.guard.state import GuardState
+from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, ContainerStatus, Verdict
 
 _LET_GO_SECONDS = 300
 """How long an offender whose processes cannot be signalled is left alone: the next signal would not reach them either."""
 
 
-class Court:
+class Evaluator:
     """Judges cycle after cycle. For one thread."""
 
     def __init__(self, settings: Settings) -> None:
-        self.history = History()
+        self.history = GuardState()
         self.settings = settings
-        self._reading: Reading | None = None
+        self._reading: GuardInput | None = None
         self._verdicts: tuple[Verdict, ...] = ()
-        self._calm = Calm()
+        self._calm = FastPath()
         self._unlearned: Collection[str] | None = None
         self._has_strays = False
         self._is_lasting = False
-        self.observe: Callable[[], list[Observe]] = list
+        self.observe: Callable[[], list[ContainerStatus]] = list
         """How everybody stood when this was last judged. Worked out when it is called, from any thread and at any time."""
         self._let_go: dict[Unit, float] = {}
         self._is_ending = False
 
-    def judge(self, reading: Reading, now: float) -> tuple[Verdict, ...]:
+    def judge(self, reading: GuardInput, now: float) -> tuple[Verdict, ...]:
         """What the guard says of this reading, without observations where it need not be asked: `observe` has them all.
 
         Identities and grants that are the same must be the same objects.
@@ -64,7 +64,9 @@ class Court:
         self._reading = reading
         if self._is_ending:
             # Nothing is left of the budgets because we end, not because of too many offenders.
-            return tuple(one for one in self._verdicts if not (isinstance(one, Report) and one.reason is Reason.BUDGET_SPENT))
+            return tuple(
+                one for one in self._verdicts if not (isinstance(one, Anomaly) and one.reason is AnomalyKind.BUDGET_SPENT)
+            )
         return self._verdicts
 
     @property
@@ -102,7 +104,7 @@ class Court:
         }
         self.history = replace(self.history, offences=offences)
 
-    def _is_equal(self, reading: Reading, former: Reading) -> bool:
+    def _is_equal(self, reading: GuardInput, former: GuardInput) -> bool:
         return (
             reading.identities is former.identities
             and reading.grants is former.grants
@@ -110,11 +112,11 @@ class Court:
             and reading.devices == former.devices
         )
 
-    def _find_calm(self, reading: Reading, now: float) -> dict[str, Within]:
+    def _find_calm(self, reading: GuardInput, now: float) -> dict[str, Within]:
         """The GPUs of which is known what the guard would say: none while time stands still or no reading is believed."""
         former, history = self._reading, self.history
         if former is None or reading.identities is not former.identities or reading.grants is not former.grants:
-            self._calm, self._unlearned = Calm(), None
+            self._calm, self._unlearned = FastPath(), None
             return {}
         if self._unlearned is not None:
             self._calm.learn(former, self._verdicts, self._unlearned)
@@ -122,7 +124,7 @@ class Court:
         is_odd = history.paused_since is not None or history.now is None or now <= history.now
         return {} if is_odd else self._calm.add_up(reading, self.settings)
 
-    def _judge(self, reading: Reading, now: float, calm: dict[str, Within]) -> None:
+    def _judge(self, reading: GuardInput, now: float, calm: dict[str, Within]) -> None:
         """Ask the guard about all GPUs but those that are calm, and on which nobody owes or is being ended."""
         history = self.history
         busy = {unit.device for unit in (*history.offences, *history.victims)}
@@ -131,7 +133,7 @@ class Court:
             if not one.frame.reports and busy.isdisjoint(one.frame.places) and history.seen.issuperset(one.frame.places)
         }  # fmt: skip
         self._verdicts, self.history = judge(reading, history, now, self.settings, calm)
-        self._has_strays = any(isinstance(one, Report) and one.reason is Reason.STRAY for one in self._verdicts)
+        self._has_strays = any(isinstance(one, Anomaly) and one.reason is AnomalyKind.STRAY for one in self._verdicts)
         self._unlearned = calm.keys()
         self.observe = partial(observe, reading, self._verdicts, calm)
 
@@ -139,5 +141,5 @@ class Court:
         self.history = replace(self.history, now=max(now, self.history.now or now))
 
 
-def _gpus(reading: Reading) -> list[str]:
+def _gpus(reading: GuardInput) -> list[str]:
     return [device.uuid for device in reading.devices]

@@ -9,23 +9,30 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from queue import SimpleQueue
 
-from gpushare_node.adapters.kube.cluster import ClusterError, Eviction, Messenger, PodView
-from gpushare_node.enforce.metrics import Figures
-from gpushare_node.enforce.work_queue import Errands
+from gpushare_node.adapters.kube.cluster import ClusterError, EventSink, Eviction, PodView
+from gpushare_node.enforce.metrics import EnforcementMetrics
+from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.identity import ContainerId
-from gpushare_node.guard.verdicts import Facts
+from gpushare_node.guard.verdicts import ViolationDetails
 
 TRIES = 3
 """How often a pod's budget is asked, and how often it is then not heeded. The guard waits half a minute between two."""
 
-Heard = tuple[Facts, Eviction | None, bool]
+Heard = tuple[ViolationDetails, Eviction | None, bool]
 """What was asked for, the answer (None: there was none), and whether the budget was passed over."""
 
 
-class Evictions:
+class EvictionRequests:
     """What has been asked for. Its methods are for the cycle's thread."""
 
-    def __init__(self, cluster: Messenger, errands: Errands, figures: Figures, *, offends: Callable[[Facts], bool]) -> None:
+    def __init__(
+        self,
+        cluster: EventSink,
+        errands: WorkQueue,
+        figures: EnforcementMetrics,
+        *,
+        offends: Callable[[ViolationDetails], bool],
+    ) -> None:
         """`offends` is asked when a request's turn comes, which may be long after it was made."""
         self._cluster = cluster
         self._errands = errands
@@ -35,7 +42,7 @@ class Evictions:
         self._tries: Counter[ContainerId] = Counter()
         self._forbidden: Counter[ContainerId] = Counter()
 
-    def ask(self, facts: Facts, pod: PodView, *, is_forced: bool = False) -> None:
+    def ask(self, facts: ViolationDetails, pod: PodView, *, is_forced: bool = False) -> None:
         """Ask soon for the end of this pod. `is_forced`: whatever its budget says, from the first time on."""
         is_forced = is_forced or self._tries[facts.unit.container] >= TRIES
         self._errands.send(lambda: self._ask(facts, pod, is_forced=is_forced))
@@ -59,7 +66,7 @@ class Evictions:
             if tries >= 2 * TRIES or self._forbidden[container] >= TRIES
         )  # fmt: skip
 
-    def _ask(self, facts: Facts, pod: PodView, *, is_forced: bool) -> None:
+    def _ask(self, facts: ViolationDetails, pod: PodView, *, is_forced: bool) -> None:
         """On the errands' thread."""
         if not self._offends(facts):
             return

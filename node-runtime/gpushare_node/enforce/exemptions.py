@@ -7,7 +7,7 @@ was named to it, and one that is over stays over, whatever policies follow.
 
 from gpushare_node.adapters.host.state_files import Notice
 from gpushare_node.core.structs import replace
-from gpushare_node.guard.inputs import Action, Cap, Exemption
+from gpushare_node.guard.inputs import Cap, CapAction, Exemption
 
 
 def renew(notice: Notice | None, *, since: float, seconds: int | None, now: float) -> Notice:
@@ -39,5 +39,5 @@ def exempt(cap: Cap, notice: Notice) -> Cap:
     """The cap as it holds for a container with this notice."""
     if notice.is_over:
         return cap
-    action = Action.WARN if cap.action in (Action.KILL, Action.EVICT) else cap.action
+    action = CapAction.WARN if cap.action in (CapAction.KILL, CapAction.EVICT) else cap.action
     return replace(cap, action=action, exemption=Exemption(until=None if notice.seconds is None else notice.until))

@@ -8,10 +8,10 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from gpushare_node.adapters.host.state_dir import Folder, FolderError
+from gpushare_node.adapters.host.state_dir import StateDir, StateDirError
 from gpushare_node.adapters.kube.cluster import FIRST_CAPS_ANNOTATION, ClusterError
 from gpushare_node.enforce.wall_clock import SLACK_SECONDS
-from gpushare_node.enforce.work_queue import Errands
+from gpushare_node.enforce.work_queue import WorkQueue
 
 _RETRY_SECONDS = 60
 _LOG = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class FirstCaps:
     """For the cycle's thread. `marks` None: there is no Node object to write to. A dry run writes nothing: no cap begins."""
 
     def __init__(
-        self, folder: Folder, marks: NodeMarks | None, errands: Errands, *, wall: Callable[[], float], dry_run: bool
+        self, folder: StateDir, marks: NodeMarks | None, errands: WorkQueue, *, wall: Callable[[], float], dry_run: bool
     ) -> None:
         self._dry_run = dry_run
         self._folder = folder
@@ -67,7 +67,7 @@ class FirstCaps:
     def _keep(self, found: Mapping[str, int]) -> None:
         try:
             self._folder.keep_first_caps(found)
-        except FolderError as error:
+        except StateDirError as error:
             _LOG.warning("%s", error)
 
     def _annotate(self, found: Mapping[str, int]) -> None:

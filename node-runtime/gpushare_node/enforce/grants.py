@@ -12,17 +12,17 @@ from math import inf
 from typing import NamedTuple
 
 from gpushare_node.adapters.host.kubelet import Allocation, is_gpu_resource
-from gpushare_node.adapters.host.state_dir import KeptCap, KeptContainer
+from gpushare_node.adapters.host.state_dir import CapRecord, KeptContainer
 from gpushare_node.adapters.kube.cluster import PodView
-from gpushare_node.adapters.nvml.driver import MigSurvey, Survey
+from gpushare_node.adapters.nvml.driver import GpuInfo, MigInfo
 from gpushare_node.core.policy import Policy, Share
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.core.tenancy import AdmissionMode, Tenancy
 from gpushare_node.enforce.exemptions import exempt, renew
-from gpushare_node.enforce.wall_clock import Dates
+from gpushare_node.enforce.wall_clock import WallClock
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.identity import ContainerId, Owner
-from gpushare_node.guard.inputs import Action, Cap, Grant
+from gpushare_node.guard.inputs import Cap, CapAction, Grant
 
 _MIB = 1 << 20
 
@@ -55,7 +55,7 @@ class Granted(Struct):
     noticed: tuple[Noticed, ...] = ()
 
 
-class Terms(Struct):
+class CapTerms(Struct):
     """The present policy's side: shares by resource and profile, and what follows an offence.
 
     `first_caps` tells since when each resource has had a cap on this node; None: that is not known yet. `today` is what the
@@ -63,7 +63,7 @@ class Terms(Struct):
     """
 
     shares: Mapping[tuple[str, str | None], Share]
-    action: Action
+    action: CapAction
     grace_seconds: int
     profiles: Profiles
     tenancy: Tenancy
@@ -74,12 +74,12 @@ class Terms(Struct):
 
 
 def terms(
-    policy: Policy, tenancy: Tenancy, profiles: Profiles, first_caps: Mapping[str, int] | None, dates: Dates
-) -> Terms:
+    policy: Policy, tenancy: Tenancy, profiles: Profiles, first_caps: Mapping[str, int] | None, dates: WallClock
+) -> CapTerms:
     """The policy as grants need it, now."""
-    return Terms(
+    return CapTerms(
         shares={(share.resource, share.profile): share for share in policy.shares},
-        action=Action(policy.enforcement.action.value),
+        action=CapAction(policy.enforcement.action.value),
         grace_seconds=policy.enforcement.grace_seconds,
         profiles=profiles,
         tenancy=tenancy,
@@ -90,7 +90,7 @@ def terms(
     )
 
 
-def profiles(surveys: Iterable[Survey], policy: Policy) -> Profiles:
+def profiles(surveys: Iterable[GpuInfo], policy: Policy) -> Profiles:
     """What stands on the node, device by device. A split instance, and a GPU with a fault, are left out: nobody knows them."""
     wanted = {instance.profile_id: instance.profile for gpu in policy.gpus for instance in gpu.instances}
     found: dict[str, str | None] = {}
@@ -104,7 +104,7 @@ def profiles(surveys: Iterable[Survey], policy: Policy) -> Profiles:
     return found
 
 
-def _instances(mig: MigSurvey, wanted: Mapping[int | None, str]) -> dict[str, str | None]:
+def _instances(mig: MigInfo, wanted: Mapping[int | None, str]) -> dict[str, str | None]:
     """The MIG devices with their profiles: by the driver's name, where it gives none by the policy's for the same id."""
     names = {profile.id: profile.name for profile in mig.profiles}
     found: dict[str, str | None] = {}
@@ -125,7 +125,7 @@ def by_container(allocations: Iterable[Allocation]) -> Allocations:
     return found
 
 
-def grant(pods: Iterable[PodView], allocations: Allocations, now: Terms, kept: Mapping[str, KeptContainer]) -> Granted:
+def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept: Mapping[str, KeptContainer]) -> Granted:
     """The grants of every container that the API server and kubelet know, with the caps under which its pod was started.
 
     `kept` are the caps remembered so far. A static pod is granted under each of its uids: cgroups know it by another one.
@@ -164,18 +164,18 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: Terms, kept: M
     return Granted(grants=grants, kept=keeping, doubts=tuple(doubts), noticed=tuple(noticed))
 
 
-def _former(container: str, pod: PodView, name: str, kept: Mapping[str, KeptContainer]) -> Mapping[str, KeptCap]:
+def _former(container: str, pod: PodView, name: str, kept: Mapping[str, KeptContainer]) -> Mapping[str, CapRecord]:
     """What is remembered of the container by device, or else of its runs before in the same pod: without their exemptions."""
     if container in kept:
         return {cap.device: cap for cap in kept[container].caps}
-    found: dict[str, KeptCap] = {}
+    found: dict[str, CapRecord] = {}
     for before in kept.values():
         if before.pod_uid in pod.uids and before.name == name:
             found.update({cap.device: _higher(found.get(cap.device), cap) for cap in before.caps if cap.cap_bytes is not None})
     return found
 
 
-def _cap_came(given: Iterable[Allocation], started: float | None, now: Terms) -> float | None:
+def _cap_came(given: Iterable[Allocation], started: float | None, now: CapTerms) -> float | None:
     """When the cap came on which the container had its start before: minus infinity if none did, None if it is not known."""
     if now.first_caps is None or started is None:
         return None
@@ -186,8 +186,8 @@ def _cap_came(given: Iterable[Allocation], started: float | None, now: Terms) ->
 
 
 def _hold(
-    former: Mapping[str, KeptCap], present: Mapping[str, KeptCap], cap_came: float | None, now: Terms
-) -> dict[str, KeptCap]:
+    former: Mapping[str, CapRecord], present: Mapping[str, CapRecord], cap_came: float | None, now: CapTerms
+) -> dict[str, CapRecord]:
     """What is to be remembered of a container by device. What cannot be decided yet is missing."""
     held = dict(former)
     for device, new in present.items():
@@ -204,14 +204,14 @@ def _hold(
     return held
 
 
-def _start(new: KeptCap, cap_came: float | None) -> KeptCap | None:
+def _start(new: CapRecord, cap_came: float | None) -> CapRecord | None:
     """Under what a container was started of which nothing is remembered; None: that is not known yet."""
     if new.cap_bytes is None or cap_came == -inf:
         return new
-    return None if cap_came is None else KeptCap(device=new.device, cap_bytes=None)
+    return None if cap_came is None else CapRecord(device=new.device, cap_bytes=None)
 
 
-def _cap(kept: KeptCap, new: KeptCap | None, now: Terms) -> Cap | None:
+def _cap(kept: CapRecord, new: CapRecord | None, now: CapTerms) -> Cap | None:
     """The cap that holds for a container. `new` is the policy's, None where that is not known."""
     if new is not None and new.cap_bytes is None:
         return None
@@ -224,7 +224,7 @@ def _cap(kept: KeptCap, new: KeptCap | None, now: Terms) -> Cap | None:
     return exempt(cap, kept.notice) if is_exempt and kept.notice is not None else cap
 
 
-def _stray_cap(pod: PodView, now: Terms, *, holds_share: bool) -> Cap | None:
+def _stray_cap(pod: PodView, now: CapTerms, *, holds_share: bool) -> Cap | None:
     """A cap of nothing, for tenants on devices that they were not given. Only where admission lets nobody reach those.
 
     None for the platform, for pods that are no tenants, and where claims may have given a pod more than the checkpoint says.
@@ -236,9 +236,9 @@ def _stray_cap(pod: PodView, now: Terms, *, holds_share: bool) -> Cap | None:
     return Cap(bytes=0, action=now.action, grace_seconds=now.grace_seconds)
 
 
-def _present(given: Iterable[Allocation], now: Terms) -> tuple[dict[str, KeptCap], dict[str, str]]:
+def _present(given: Iterable[Allocation], now: CapTerms) -> tuple[dict[str, CapRecord], dict[str, str]]:
     """The policy's caps for one container by device, the sum over its replicas; and what could not be found out."""
-    sums: dict[str, KeptCap] = {}
+    sums: dict[str, CapRecord] = {}
     unclear: dict[str, str] = {}
     for one in given:
         for device, count in Counter(one.devices).items():
@@ -250,7 +250,7 @@ def _present(given: Iterable[Allocation], now: Terms) -> tuple[dict[str, KeptCap
     return {device: cap for device, cap in sums.items() if device not in unclear}, unclear
 
 
-def _share(resource: str, device: str, now: Terms) -> Share | str:
+def _share(resource: str, device: str, now: CapTerms) -> Share | str:
     """The share of this resource on this device; a sentence when there is none."""
     if device not in now.profiles:
         return f"{resource} was allocated on {device}, which is not a device of this node; no cap is enforced there"
@@ -261,27 +261,27 @@ def _share(resource: str, device: str, now: Terms) -> Share | str:
     return share
 
 
-def _slices(device: str, share: Share, count: int) -> KeptCap:
+def _slices(device: str, share: Share, count: int) -> CapRecord:
     if share.cap_mib is None:
-        return KeptCap(device=device, cap_bytes=None)
-    return KeptCap(
+        return CapRecord(device=device, cap_bytes=None)
+    return CapRecord(
         device=device, cap_bytes=share.cap_mib * count * _MIB, tolerance_bytes=share.tolerance_mib * count * _MIB
     )
 
 
-def _add(former: KeptCap | None, more: KeptCap) -> KeptCap:
+def _add(former: CapRecord | None, more: CapRecord) -> CapRecord:
     """Both together; no cap where one of them has none."""
     if former is None:
         return more
     if former.cap_bytes is None or more.cap_bytes is None:
-        return KeptCap(device=more.device, cap_bytes=None)
-    return KeptCap(
+        return CapRecord(device=more.device, cap_bytes=None)
+    return CapRecord(
         device=more.device, cap_bytes=former.cap_bytes + more.cap_bytes,
         tolerance_bytes=former.tolerance_bytes + more.tolerance_bytes,
     )  # fmt: skip
 
 
-def _higher(kept: KeptCap | None, new: KeptCap) -> KeptCap:
+def _higher(kept: CapRecord | None, new: CapRecord) -> CapRecord:
     """The cap that allows more."""
     if kept is None:
         return new

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.adapters.procs import mps
-from gpushare_node.adapters.procs.processes import Processes, Seen
+from gpushare_node.adapters.procs.processes import Processes, ProcessIdentity
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
 
@@ -17,7 +17,7 @@ ROUNDS = 60
 ended is missing in the driver's lists at once."""
 
 
-class Roster(Struct):
+class PodIndex(Struct):
     """The pods of the node by every uid that they go by. `platform`: the uids of those that are never to be signalled."""
 
     pods: Mapping[str, PodView] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Roster(Struct):
     @classmethod
     def of(
         cls, pods: Iterable[PodView], platform: Collection[str] = (), holders: frozenset[str] = frozenset()
-    ) -> "Roster":
+    ) -> "PodIndex":
         """The roster of these pods. Those in the namespaces `platform` are the platform's, unless they hold a share.
 
         `holders` are the uids of pods that do.
@@ -53,12 +53,12 @@ class Identities:
     def __init__(self, processes: Processes, *, own_pid: int) -> None:
         self._processes = processes
         self._own_pid = own_pid
-        self._seen: dict[int, Seen] = {}
+        self._seen: dict[int, ProcessIdentity] = {}
         self._known: Mapping[int, Process] = {}
-        self._roster: Roster | None = None
+        self._roster: PodIndex | None = None
         self._round = 0
 
-    def recognise(self, pids: Collection[int], roster: Roster, suspects: Collection[int] = ()) -> Mapping[int, Process]:
+    def recognise(self, pids: Collection[int], roster: PodIndex, suspects: Collection[int] = ()) -> Mapping[int, Process]:
         """Who these processes are; those that ended or cannot be read are missing.
 
         New ones and `suspects` are looked at now, the others in turn; of suspects the cgroup is read again, too. Until then a
@@ -89,12 +89,12 @@ class Identities:
         """The processes that were last known in one of these."""
         return [pid for pid, process in self._known.items() if process.container in containers]
 
-    def _identify(self, seen: Seen, roster: Roster) -> Process:
+    def _identify(self, seen: ProcessIdentity, roster: PodIndex) -> Process:
         container = seen.candidates[0] if seen.candidates else None
         kind = self._kind(seen, container, roster)
         return Process(pid=seen.pid, start_time=seen.start_time, cgroup=seen.cgroup, container=container, kind=kind)
 
-    def _kind(self, seen: Seen, container: ContainerId | None, roster: Roster) -> ProcessKind:
+    def _kind(self, seen: ProcessIdentity, container: ContainerId | None, roster: PodIndex) -> ProcessKind:
         if seen.is_kernel or seen.pid <= 2 or seen.pid == self._own_pid:
             return ProcessKind.SYSTEM
         if container is not None and container.pod_uid in roster.platform:

@@ -9,17 +9,17 @@ from math import inf
 from typing import Protocol
 
 from gpushare_node.adapters.host.kubelet import NO_CHECKPOINT, Checkpoint, CheckpointError
-from gpushare_node.adapters.host.state_dir import Folder, FolderError, KeptContainer
+from gpushare_node.adapters.host.state_dir import KeptContainer, StateDir, StateDirError
 from gpushare_node.adapters.kube.cluster import PodView
-from gpushare_node.adapters.nvml.driver import DriverError, Survey, Versions
-from gpushare_node.adapters.nvml.supervised_driver import Watched
+from gpushare_node.adapters.nvml.driver import DriverError, GpuInfo, Versions
+from gpushare_node.adapters.nvml.supervised_driver import SupervisedDriver
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.core.tenancy import UNKNOWN, Tenancy
 from gpushare_node.enforce.first_caps import FirstCaps
 from gpushare_node.enforce.grants import Allocations, Noticed, Profiles, by_container, grant, profiles, terms
-from gpushare_node.enforce.identities import Roster
-from gpushare_node.enforce.wall_clock import Dates
+from gpushare_node.enforce.identities import PodIndex
+from gpushare_node.enforce.wall_clock import WallClock
 from gpushare_node.guard.identity import ContainerId, Process
 from gpushare_node.guard.inputs import Grant
 
@@ -76,20 +76,20 @@ class Inventory(Struct, frozen=False):
     `noticed` are exemptions that this cycle has found.
     """
 
-    driver: Watched
+    driver: SupervisedDriver
     pods: Pods
     read_checkpoint: Callable[[], Checkpoint]
-    folder: Folder
+    folder: StateDir
     policy: Policy
     tenants: Tenants
     first_caps: FirstCaps
-    dates: Dates
+    dates: WallClock
     dry_run: bool = False
     noticed: tuple[Noticed, ...] = ()
-    surveys: tuple[Survey, ...] | None = None
+    surveys: tuple[GpuInfo, ...] | None = None
     versions: Versions | None = None
     gpus: tuple[str, ...] = ()
-    roster: Roster = field(default_factory=Roster)
+    roster: PodIndex = field(default_factory=PodIndex)
     tenancy: Tenancy = UNKNOWN
     grants: Mapping[ContainerId, Grant] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class Inventory(Struct, frozen=False):
             found = (*(pod for pod, _ in self._gone.values()), *found)
         if is_fresh and (is_changed or is_allocated):
             self._seen_pods = self._present
-            self.roster = Roster.of(found, tenancy.platform, self._holders())
+            self.roster = PodIndex.of(found, tenancy.platform, self._holders())
         self._is_due |= is_changed or is_allocated or self.dates.now() >= self._next_end
         self.noticed = ()
         if is_fresh and self._is_due:
@@ -243,7 +243,7 @@ class Inventory(Struct, frozen=False):
             return
         try:
             self.folder.keep_caps(kept)
-        except FolderError as error:
+        except StateDirError as error:
             # The caps hold all the same; only a restart after a change of policy would not know them.
             self._complain(str(error))
 

@@ -1,4 +1,4 @@
-"""Records: what happened to each offender, from the first signal to the end, in the log and in the figures. Acts on nothing.
+"""KillLog: what happened to each offender, from the first signal to the end, in the log and in the figures. Acts on nothing.
 
 One line for each process that was to be ended, with all that is known of it; comm is for people and proves nothing.
 """
@@ -6,28 +6,28 @@ One line for each process that was to be ended, with all that is known of it; co
 import logging
 from collections.abc import Mapping
 
-from gpushare_node.adapters.procs.processes import Portrait, Processes, Sent
+from gpushare_node.adapters.procs.processes import ProcessDetails, Processes, SignalResult
 from gpushare_node.core.structs import Struct, field
-from gpushare_node.enforce.identities import Roster
-from gpushare_node.enforce.metrics import Figures
+from gpushare_node.enforce.identities import PodIndex
+from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.identity import Process
-from gpushare_node.guard.inputs import Cap, Reading
-from gpushare_node.guard.state import History
-from gpushare_node.guard.verdicts import Facts, Reason, Report
+from gpushare_node.guard.inputs import Cap, GuardInput
+from gpushare_node.guard.state import GuardState
+from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, ViolationDetails
 from gpushare_node.reporting.events import Field, line
 
 _LOG = logging.getLogger("gpushare.enforce")
 
 
-class Case(Struct, frozen=False):
+class KillRecord(Struct, frozen=False):
     """An offender with a victim: what was known when it was chosen, and what has been sent since."""
 
-    facts: Facts
+    facts: ViolationDetails
     began: float
     samples: int
     names: tuple[str, str, str]
-    portraits: dict[Process, Portrait | None] = field(default_factory=dict)
+    portraits: dict[Process, ProcessDetails | None] = field(default_factory=dict)
     used_bytes: dict[Process, int | None] = field(default_factory=dict)
     gpu_instance: int | None = None
     signal: str = ""
@@ -36,26 +36,26 @@ class Case(Struct, frozen=False):
     is_stuck: bool = False
 
 
-class Records:
+class KillLog:
     """The open cases."""
 
-    def __init__(self, *, node: str, policy_digest: str, processes: Processes, figures: Figures) -> None:
+    def __init__(self, *, node: str, policy_digest: str, processes: Processes, figures: EnforcementMetrics) -> None:
         self._common: dict[str, Field] = {"node": node, "policy": policy_digest}
         self._processes = processes
         self._figures = figures
-        self._cases: dict[Unit, Case] = {}
-        self.history = History()
+        self._cases: dict[Unit, KillRecord] = {}
+        self.history = GuardState()
         self.signalled: dict[str, float] = {}
 
     def open(
-        self, facts: Facts, processes: tuple[Process, ...], reading: Reading, roster: Roster, now: float
-    ) -> Case:
+        self, facts: ViolationDetails, processes: tuple[Process, ...], reading: GuardInput, roster: PodIndex, now: float
+    ) -> KillRecord:
         """The case of this offender, with these processes in it. Read before the signal: afterwards they may be gone."""
         offence = self.history.offences.get(facts.unit)
         pod = roster.find(facts.unit.container)
         case = self._cases.get(facts.unit)
         if case is None:
-            case = Case(
+            case = KillRecord(
                 facts=facts, began=now, samples=0 if offence is None else offence.samples,
                 names=("", "", "") if pod is None else (pod.namespace, pod.name, roster.name(facts.unit.container) or ""),
             )  # fmt: skip
@@ -66,30 +66,30 @@ class Records:
             case.used_bytes[process], case.gpu_instance = _use(process, facts.unit.device, reading)
         return case
 
-    def note(self, case: Case, signal: str, answers: Mapping[Process, str], now: float) -> None:
+    def note(self, case: KillRecord, signal: str, answers: Mapping[Process, str], now: float) -> None:
         """What came of sending a signal. Those whom it reached are followed until they are gone."""
         case.signal = signal
         case.sent_at[signal] = now
-        if Sent.SENT.value in answers.values():
+        if SignalResult.SENT.value in answers.values():
             self.signalled[case.facts.unit.device] = now
         for process, answer in answers.items():
             case.portraits.setdefault(process, None)
             self._write(case, process, answer, now)
-            if answer == Sent.SENT.value:
+            if answer == SignalResult.SENT.value:
                 case.reached.add(process)
             else:
                 self._figures.kills.add(signal, _OUTCOMES.get(answer, answer))
 
-    def close(self, report: Report, now: float) -> bool:
+    def close(self, report: Anomaly, now: float) -> bool:
         """The end of a case, as the guard reports it; whether this is news. A stuck one stays open until it is gone."""
         case = None if report.unit is None else self._cases.get(report.unit)
-        if report.unit is None or case is None or (report.reason is Reason.STUCK and case.is_stuck):
+        if report.unit is None or case is None or (report.reason is AnomalyKind.STUCK and case.is_stuck):
             return False
         outcome = _end(report.reason, case)
         for process in case.reached:
             self._write(case, process, outcome, now)
             self._figures.kills.add(case.signal, outcome)
-        case.is_stuck = report.reason is Reason.STUCK
+        case.is_stuck = report.reason is AnomalyKind.STUCK
         if not case.is_stuck:
             del self._cases[report.unit]
         return True
@@ -102,12 +102,12 @@ class Records:
             for process in case.reached:
                 self._write(case, process, "dry-run" if case.facts.dry_run else "dropped", now)
 
-    def facts(self, unit: Unit) -> Facts | None:
+    def facts(self, unit: Unit) -> ViolationDetails | None:
         """What was last known of an offender with a victim."""
         case = self._cases.get(unit)
         return None if case is None else case.facts
 
-    def say(self, event: str, facts: Facts, text: str, roster: Roster) -> None:
+    def say(self, event: str, facts: ViolationDetails, text: str, roster: PodIndex) -> None:
         """Log what is told to the tenant."""
         pod = roster.find(facts.unit.container)
         fields: dict[str, Field] = {
@@ -117,7 +117,7 @@ class Records:
         }  # fmt: skip
         _LOG.warning("%s", line(event, fields))
 
-    def note_exemption(self, unit: Unit, cap: Cap, text: str, roster: Roster) -> None:
+    def note_exemption(self, unit: Unit, cap: Cap, text: str, roster: PodIndex) -> None:
         """Log from which cap a container is exempt, and until when (seconds since 1970; null: as long as it runs)."""
         pod = roster.find(unit.container)
         fields: dict[str, Field] = {
@@ -127,7 +127,7 @@ class Records:
         }  # fmt: skip
         _LOG.warning("%s", line("exemption", fields))
 
-    def _write(self, case: Case, process: Process, outcome: str, now: float) -> None:
+    def _write(self, case: KillRecord, process: Process, outcome: str, now: float) -> None:
         facts, portrait = case.facts, case.portraits.get(process)
         namespace, pod, container = case.names
         fields: dict[str, Field] = {
@@ -144,23 +144,28 @@ class Records:
         _LOG.warning("%s", line("kill", fields))
 
 
-_OUTCOMES = {Sent.GONE.value: "vanished", Sent.REUSED.value: "reused", Sent.REFUSED.value: "eperm", Sent.DENIED.value: "eacces"}
+_OUTCOMES = {
+    SignalResult.GONE.value: "vanished",
+    SignalResult.REUSED.value: "reused",
+    SignalResult.REFUSED.value: "eperm",
+    SignalResult.DENIED.value: "eacces",
+}
 
 
-def _end(reason: Reason, case: Case) -> str:
+def _end(reason: AnomalyKind, case: KillRecord) -> str:
     """The outcome's word; what ended a process is known by the last thing that was sent."""
     match reason:
-        case Reason.GONE:
+        case AnomalyKind.GONE:
             return {"SIGTERM": "exited_term", "SIGKILL": "exited_kill"}.get(case.signal, "exited")
-        case Reason.STUCK:
+        case AnomalyKind.STUCK:
             return "stuck"
-        case Reason.SPARED:
+        case AnomalyKind.SPARED:
             return "spared"
         case _:
             return "lost"
 
 
-def _use(process: Process, device: str, reading: Reading) -> tuple[int | None, int | None]:
+def _use(process: Process, device: str, reading: GuardInput) -> tuple[int | None, int | None]:
     """What the process itself uses of the device, and on which GPU instance."""
     for one in reading.devices:
         if device not in one.places():

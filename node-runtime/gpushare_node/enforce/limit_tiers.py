@@ -1,4 +1,4 @@
-"""Ladder: what holds caps on this node besides the watcher: limits of the driver's own, and those of MPS.
+"""LimitTiers: what holds caps on this node besides the watcher: limits of the driver's own, and those of MPS.
 
 The watcher always stands on top: a driver limit is one for each cgroup, an MPS limit one for each process. By capability, never
 by guess: what a driver refuses is left to the watcher, and tried again after a while.
@@ -10,14 +10,14 @@ from enum import StrEnum
 from functools import partial
 
 from gpushare_node.adapters.nvml.driver import Driver, DriverError
-from gpushare_node.adapters.nvml.supervised_driver import Watched
+from gpushare_node.adapters.nvml.supervised_driver import SupervisedDriver
 from gpushare_node.core.policy import Mechanism, Mode, Policy
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.actions import MpsControl
-from gpushare_node.enforce.metrics import Figures
-from gpushare_node.enforce.work_queue import Errands
+from gpushare_node.enforce.metrics import EnforcementMetrics
+from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.identity import ContainerId, ProcessKind
-from gpushare_node.guard.inputs import Action, Cap, Reading
+from gpushare_node.guard.inputs import Cap, CapAction, GuardInput
 from gpushare_node.guard.process_list import Device, Mps
 
 _MPS_SECONDS = 10
@@ -39,26 +39,26 @@ class Tier(StrEnum):
     WATCHER = "watcher"
 
 
-class Hold(Struct):
+class CgroupLimit(Struct):
     """A cgroup's limit on a device: the most that the driver lets it allocate there."""
 
     device: str
     cgroup: str
 
 
-class Ladder(Struct, frozen=False):
+class LimitTiers(Struct, frozen=False):
     """The lower rungs. Called once a cycle, from one thread; MPS is asked on the thread of its errands."""
 
-    driver: Watched
+    driver: SupervisedDriver
     mps: MpsControl | None
-    errands: Errands
-    figures: Figures
+    errands: WorkQueue
+    figures: EnforcementMetrics
     policy: Policy
     _mps_state: Mps = Mps.OFF
     _mps_asked_at: float | None = None
     _has_limits: bool | None = None
     _refused: dict[str, float] = field(default_factory=dict)
-    _held: dict[Hold, tuple[ContainerId, int]] = field(default_factory=dict)
+    _held: dict[CgroupLimit, tuple[ContainerId, int]] = field(default_factory=dict)
 
     @property
     def mps_state(self) -> Mps:
@@ -83,7 +83,7 @@ class Ladder(Struct, frozen=False):
         if self.errands.send(partial(self._look_at_mps, self.mps, devices)):
             self._mps_asked_at = now
 
-    def hold(self, reading: Reading, now: float) -> None:
+    def hold(self, reading: GuardInput, now: float) -> None:
         """Set the driver's limits for containers that have come, lift those of containers that are ending."""
         if self._has_limits is None:
             self._has_limits = self._find_limits()
@@ -112,7 +112,7 @@ class Ladder(Struct, frozen=False):
         except DriverError:
             return None
 
-    def _wanted(self, reading: Reading) -> Mapping[Hold, tuple[ContainerId, int]]:
+    def _wanted(self, reading: GuardInput) -> Mapping[CgroupLimit, tuple[ContainerId, int]]:
         """The limits that should stand: of every container seen on a GPU, as long as its cap is one that is acted upon."""
         wanted = {}
         for hold, (container, _) in self._held.items():
@@ -128,10 +128,10 @@ class Ladder(Struct, frozen=False):
                     continue
                 cap = _cap(reading, process.container, device.uuid)
                 if cap is not None:
-                    wanted[Hold(device=device.uuid, cgroup=process.cgroup)] = (process.container, cap.limit_bytes)
+                    wanted[CgroupLimit(device=device.uuid, cgroup=process.cgroup)] = (process.container, cap.limit_bytes)
         return wanted
 
-    def _renew(self, hold: Hold, wanted: Mapping[Hold, tuple[ContainerId, int]], now: float) -> int:
+    def _renew(self, hold: CgroupLimit, wanted: Mapping[CgroupLimit, tuple[ContainerId, int]], now: float) -> int:
         """Bring one limit to what is wanted; how many calls that took. A refusal leaves the device to the watcher."""
         if hold not in wanted:
             del self._held[hold]
@@ -147,7 +147,7 @@ class Ladder(Struct, frozen=False):
             _LOG.warning("the driver holds no limit on %s: %s; the watcher does", hold.device, problem)
         return 1
 
-    def _call(self, hold: Hold, limit_bytes: int | None) -> str | None:
+    def _call(self, hold: CgroupLimit, limit_bytes: int | None) -> str | None:
         """Set or lift a limit and read it back; what went wrong."""
 
         def change(driver: Driver) -> int | None:
@@ -175,8 +175,8 @@ class Ladder(Struct, frozen=False):
                 self.figures.mps_mismatch.set(not is_right, device.uuid)
 
 
-def _cap(reading: Reading, container: ContainerId, device: str) -> Cap | None:
+def _cap(reading: GuardInput, container: ContainerId, device: str) -> Cap | None:
     """The cap of a container, if more than words follows from it."""
     grant = reading.grants.get(container)
     cap = None if grant is None else grant.caps.get(device)
-    return cap if cap is not None and cap.action in (Action.KILL, Action.EVICT) else None
+    return cap if cap is not None and cap.action in (CapAction.KILL, CapAction.EVICT) else None

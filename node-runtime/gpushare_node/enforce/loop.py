@@ -15,10 +15,10 @@ from collections.abc import Callable
 
 from gpushare_node.core.clock import Clock, Stopped
 from gpushare_node.core.structs import Struct, field
-from gpushare_node.enforce.enforcer import Watch
+from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.http import Answer, Pages
-from gpushare_node.enforce.node_monitor import Upkeep
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.enforce.node_monitor import NodeMonitor
+from gpushare_node.reporting.reasons import ConditionReason
 
 EXIT_HUNG = 70
 """The driver has not answered for a minute, or is another one than our library's, or the policy can be read that could not be:
@@ -53,8 +53,8 @@ class Loop(Struct, frozen=False):
     `is_outdated`: whether the policy of this run is not the one to be held any more.
     """
 
-    watch: Watch
-    upkeep: Upkeep | None
+    watch: Enforcer
+    upkeep: NodeMonitor | None
     clock: Clock
     spread: Callable[[], float] = lambda: random.SystemRandom().uniform(*_SPREAD)
     pause: Callable[[float], None] = time.sleep
@@ -108,7 +108,7 @@ class Loop(Struct, frozen=False):
 
     def _has_mismatch(self) -> bool:
         reason = self.watch.reason()
-        return reason is not None and reason[0] is Reason.DRIVER_MISMATCH
+        return reason is not None and reason[0] is ConditionReason.DRIVER_MISMATCH
 
     def interval(self) -> float:
         """Seconds between two cycles now."""

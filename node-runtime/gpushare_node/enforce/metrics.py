@@ -1,4 +1,4 @@
-"""Figures: the metrics of enforcement by name, and the snapshot from which the series of containers are made.
+"""EnforcementMetrics: the metrics of enforcement by name, and the snapshot from which the series of containers are made.
 
 Series of containers are worked out when somebody asks, from the last cycle: a pod that is gone has none. No label holds what a
 tenant may choose freely but the names of namespace, pod and container.
@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from gpushare_node import __version__
-from gpushare_node.adapters.nvml.driver import Survey, Versions
+from gpushare_node.adapters.nvml.driver import GpuInfo, Versions
 from gpushare_node.core.structs import Struct, field
-from gpushare_node.enforce.identities import Roster
-from gpushare_node.guard.process_list import Device, Distrust, sift
-from gpushare_node.guard.verdicts import Observe, State
+from gpushare_node.enforce.identities import PodIndex
+from gpushare_node.guard.process_list import Device, RejectReason, sift
+from gpushare_node.guard.verdicts import CapState, ContainerStatus
 from gpushare_node.reporting.metrics import Registry, Sample
 
 _PAGE_SECONDS = 1.0
@@ -24,12 +24,12 @@ _PAGE_SECONDS = 1.0
 class Snapshot(Struct):
     """What one cycle saw. `observe` works out how everybody stood."""
 
-    observe: Callable[[], list[Observe]] = list
+    observe: Callable[[], list[ContainerStatus]] = list
     devices: tuple[Device, ...] = ()
-    roster: Roster = field(default_factory=Roster)
+    roster: PodIndex = field(default_factory=PodIndex)
 
 
-class Figures:
+class EnforcementMetrics:
     """All metrics of enforcement. The attributes are the families."""
 
     def __init__(self, registry: Registry) -> None:
@@ -56,7 +56,7 @@ class Figures:
                 self._page, self._page_at = self.registry.text(), now
             return self._page
 
-    def show(self, versions: Versions, surveys: Iterable[Survey]) -> None:
+    def show(self, versions: Versions, surveys: Iterable[GpuInfo]) -> None:
         """What a survey has found out."""
         self.build.replace([((__version__, versions.nvml, versions.driver), 1)])
         found: Counter[tuple[str, ...]] = Counter()
@@ -116,7 +116,7 @@ class Figures:
         make.gathered("gpu_memory_used_bytes", "Memory allocated on a GPU.", "gpu", gather=self._device_use)
         make.gathered("gpu_processes", "Processes on a GPU.", "gpu", gather=self._processes)
 
-    def _named(self) -> Iterator[tuple[tuple[str, ...], Observe]]:
+    def _named(self) -> Iterator[tuple[tuple[str, ...], ContainerStatus]]:
         """Each observation with its labels; one whose pod the API server does not show has none."""
         snapshot = self.snapshot
         for one in snapshot.observe():
@@ -137,7 +137,7 @@ class Figures:
                 yield labels, math.inf if one.cap.exemption.until is None else one.cap.exemption.until
 
     def _over(self) -> Iterable[Sample]:
-        return ((labels, one.state not in (State.OK, State.UNKNOWN)) for labels, one in self._named())
+        return ((labels, one.state not in (CapState.OK, CapState.UNKNOWN)) for labels, one in self._named())
 
     def _totals(self) -> Iterable[Sample]:
         for device in self.snapshot.devices:
@@ -153,5 +153,5 @@ class Figures:
     def _processes(self) -> Iterable[Sample]:
         for device in self.snapshot.devices:
             seen = sift(device)
-            if not isinstance(seen, Distrust):
+            if not isinstance(seen, RejectReason):
                 yield (device.uuid,), sum(len(uses) for uses in seen.uses.values())

@@ -1,4 +1,4 @@
-"""Upkeep: what enforcement looks after beside the caps: drift, the node's labels and whether the pool still wants it, XIDs.
+"""NodeMonitor: what enforcement monitors beside the caps: drift, the node's labels, whether the pool still selects it, XIDs.
 
 Never changes hardware: to repair, release or leave, it deletes its own pod, and the new one's `partition` decides. Calls to the
 API server are errands; a server that is gone holds up nothing and is asked again.
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from gpushare_node.adapters.host.state_dir import FolderError, RepairMark
+from gpushare_node.adapters.host.state_dir import RepairMark, StateDirError
 from gpushare_node.adapters.kube.api_endpoint import spread
 from gpushare_node.adapters.kube.cluster import (
     POOL_LABEL,
@@ -22,12 +22,12 @@ from gpushare_node.adapters.kube.cluster import (
     EventType,
     NodeView,
 )
-from gpushare_node.adapters.nvml.driver import Survey, Xid
+from gpushare_node.adapters.nvml.driver import GpuInfo, Xid
 from gpushare_node.core.structs import Struct, field
-from gpushare_node.enforce.enforcer import Watch
+from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.partition.plan import PartitionPlan
-from gpushare_node.reporting.events import About
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.events import EventReason
+from gpushare_node.reporting.reasons import ConditionReason
 
 _NODE_SECONDS = 600.0
 """How often the node is looked at unasked: its watch tells what changes on it, and another selector means a new pod."""
@@ -47,31 +47,31 @@ _KILL_ECHOES = frozenset({43, 45})
 """XIDs that ending a process with work on the GPU causes (NVIDIA's XID catalogue; the device plugin ignores them too)."""
 
 _LOG = logging.getLogger(__name__)
-_BY_WORD = {reason.word: reason for reason in Reason}
+_BY_WORD = {reason.word: reason for reason in ConditionReason}
 
 
-class Upkeep(Struct, frozen=False):
+class NodeMonitor(Struct, frozen=False):
     """`labels` are those that the node owes to its pool; `plan` says what would have to change for the policy to hold.
 
     `remark` is said of a node that is ready, `refusal` of one that is held to a former policy, for its own cannot be read.
     """
 
-    watch: Watch
+    watch: Enforcer
     cluster: Cluster
     labels: Mapping[str, str]
-    plan: Callable[[tuple[Survey, ...]], PartitionPlan]
+    plan: Callable[[tuple[GpuInfo, ...]], PartitionPlan]
     boot_id: str
     remark: str = ""
     refusal: str = ""
-    _finding: tuple[Reason, str] | None = None
+    _finding: tuple[ConditionReason, str] | None = None
     _farewell: str = ""
     _conflict: tuple[float, str] | None = None
     _applied_at: float | None = None
     _visit_at: float = float("-inf")
-    _said: tuple[Reason, str] | None = None
+    _said: tuple[ConditionReason, str] | None = None
     _said_at: float = 0.0
     _is_deleting: bool = False
-    _told: dict[Reason, float] = field(default_factory=dict)
+    _told: dict[ConditionReason, float] = field(default_factory=dict)
     recent: deque[Xid] = field(default_factory=lambda: deque(maxlen=16))
     _is_stirred: threading.Event = field(default_factory=threading.Event)
 
@@ -98,18 +98,18 @@ class Upkeep(Struct, frozen=False):
         self._tell_trouble(now)
         self._count_events()
 
-    def reason(self, now: float) -> tuple[Reason, str]:
+    def reason(self, now: float) -> tuple[ConditionReason, str]:
         """What the node's condition must say, with a sentence."""
         if self._farewell:
-            return Reason.RELEASING, self._farewell
+            return ConditionReason.RELEASING, self._farewell
         found = self.watch.reason() or self._finding
         if found is not None:
             return found
         if self._conflict is not None and now - self._conflict[0] < _CONFLICT_SECONDS:
-            return Reason.LABEL_CONFLICT, self._conflict[1]
+            return ConditionReason.LABEL_CONFLICT, self._conflict[1]
         if self.refusal:
-            return Reason.POLICY_INVALID, self.refusal
-        return Reason.READY, " ".join(filter(None, (Reason.READY.value.means, self.remark)))
+            return ConditionReason.POLICY_INVALID, self.refusal
+        return ConditionReason.READY, " ".join(filter(None, (ConditionReason.READY.value.means, self.remark)))
 
     @property
     def is_leaving(self) -> bool:
@@ -131,9 +131,9 @@ class Upkeep(Struct, frozen=False):
         if xid.xid in _KILL_ECHOES and now - self.watch.signalled_at(xid.uuid) <= _KILL_ECHO_SECONDS:
             return
         message = f"The driver reports XID {xid.xid} on {xid.uuid}; NVIDIA's XID catalogue says what it means."
-        self._tell(About.XID, message)
+        self._tell(EventReason.XID, message)
 
-    def _check_layout(self, surveys: tuple[Survey, ...], now: float) -> None:
+    def _check_layout(self, surveys: tuple[GpuInfo, ...], now: float) -> None:
         """Compare with the policy. What is found twice in a row is repaired, once.
 
         A GPU that is lost or unreadable is said only: a new start repairs it no more, and the others would go without caps.
@@ -152,10 +152,10 @@ class Upkeep(Struct, frozen=False):
             return
         try:
             folder.mark_repair(RepairMark(finding=text, boot_id=self.boot_id, at_seconds=int(now)))
-        except FolderError as error:
+        except StateDirError as error:
             _LOG.warning("no repair was requested: %s", error)
             return
-        self._tell(About.DRIFTED, f"{text} The runtime's pod restarts to repair it.")
+        self._tell(EventReason.DRIFTED, f"{text} The runtime's pod restarts to repair it.")
         self._start_over()
 
     def _visit(self, now: float) -> None:
@@ -188,7 +188,7 @@ class Upkeep(Struct, frozen=False):
         message = f"The runtime's labels were corrected: {', '.join(taken)}."
         self._conflict = (now, message)
         self.watch.figures.label_conflicts.add(by=len(taken))
-        self._tell(About.LABEL_CONFLICT, message)
+        self._tell(EventReason.LABEL_CONFLICT, message)
         self.cluster.apply_labels(self.labels)
         return False
 
@@ -202,7 +202,7 @@ class Upkeep(Struct, frozen=False):
 
         self._is_deleting = self.watch.errands.send(delete)
 
-    def _say(self, reason: Reason, message: str) -> None:
+    def _say(self, reason: ConditionReason, message: str) -> None:
         """On the errands' thread."""
         try:
             self.cluster.set_condition(reason, message)
@@ -214,17 +214,17 @@ class Upkeep(Struct, frozen=False):
         for outcome, count in (("told", told.told), ("refused", told.refused), ("dropped", told.dropped)):
             counter.add(outcome, by=count - counter.value(outcome))
 
-    def _tell(self, about: About, message: str) -> None:
+    def _tell(self, about: EventReason, message: str) -> None:
         _LOG.warning("%s", message)
         self.cluster.tell(Event(type=EventType.WARNING, reason=about.value, message=message))
 
 
-def _find(planned: PartitionPlan) -> tuple[Reason, str] | None:
+def _find(planned: PartitionPlan) -> tuple[ConditionReason, str] | None:
     """What the hardware lacks of the policy; a GPU that cannot be dealt with comes before one that was changed."""
     if planned.unfit:
         text = "; ".join(f"GPU {one.index}: {one.detail}" for one in planned.unfit)
         return _BY_WORD[planned.unfit[0].reason.value], f"{text}."
     changed = sorted({gpu.index for gpu in planned.gpus if gpu.operations})
     if changed:
-        return Reason.DRIFTED, f"GPU {', '.join(map(str, changed))} no longer matches the policy."
+        return ConditionReason.DRIFTED, f"GPU {', '.join(map(str, changed))} no longer matches the policy."
     return None

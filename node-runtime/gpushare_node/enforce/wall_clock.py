@@ -1,4 +1,4 @@
-"""Dates: what time it is since 1970, of which a jump is believed only when it lasts.
+"""WallClock: what time it is since 1970, of which a jump is believed only when it lasts.
 
 A date that is a year ahead for a moment, before the host's time is set, would end every exemption from a cap for good.
 """
@@ -15,7 +15,7 @@ _BELIEF_SECONDS = 600.0
 """For so long a date that has jumped must go on evenly before it counts."""
 
 
-class Dates(Struct, frozen=False):
+class WallClock(Struct, frozen=False):
     """The date, as monotonic time and `wall` agree on it. What stands when the program starts is believed."""
 
     clock: Clock

@@ -1,4 +1,4 @@
-"""Errands: calls that may take long (the API server, the MPS control program), one after another on a thread of their own.
+"""WorkQueue: calls that may take long (the API server, the MPS control program), one after another on a thread of their own.
 
 The cycle never waits for them. A full queue drops the new errand, and says so: what is still needed is asked for again.
 """
@@ -12,7 +12,7 @@ _LOG = logging.getLogger(__name__)
 _MOST_WAITING = 64
 
 
-class Errands:
+class WorkQueue:
     """The queue, and the thread that begins with the first errand. To be sent by one thread."""
 
     def __init__(self) -> None:

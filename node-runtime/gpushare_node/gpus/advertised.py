@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping
 
 from gpushare_node.adapters.host.kubelet import is_gpu_resource
 from gpushare_node.core.policy import Policy, WantedGpu
-from gpushare_node.reporting.outcome import Lack
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.outcome import Unmet
+from gpushare_node.reporting.reasons import ConditionReason
 
 UUIDS = ("GPU-", "MIG-")
 """How the ids of devices begin that name one for certain."""
@@ -35,7 +35,7 @@ def _profiles(gpu: WantedGpu) -> tuple[str | None, ...]:
 
 def find_lack(
     wanted: Mapping[str, int], devices: frozenset[str], registered: Mapping[str, frozenset[str]], allocatable: Mapping[str, int]
-) -> Lack | None:
+) -> Unmet | None:
     """What is missing or too much; None: the node offers the wanted resources on these devices and nothing else.
 
     Ids come first: counts can be right while every id is dead. Plugins that do not name devices by UUID (GKE's) are held
@@ -44,12 +44,14 @@ def find_lack(
     ids = {name: some for name, some in registered.items() if some and is_gpu_resource(name)}
     known = {one.rsplit("::", 1)[0] for some in ids.values() for one in some}
     if known != devices and (not known or any(one.startswith(UUIDS) for one in known)):
-        return Lack(reason=Reason.WAITING_FOR_PLUGIN, message=_about_ids(known, devices), is_stale=True)
+        return Unmet(reason=ConditionReason.WAITING_FOR_PLUGIN, message=_about_ids(known, devices), is_stale=True)
     counts = {name: len(some) for name, some in ids.items()}
     if counts != wanted:
-        return Lack(reason=Reason.WRONG_RESOURCES, message=f"the device plugin registered {_about_counts(wanted, counts)}")
+        return Unmet(
+            reason=ConditionReason.WRONG_RESOURCES, message=f"the device plugin registered {_about_counts(wanted, counts)}"
+        )
     if (shown := offered(allocatable)) != wanted:
-        return Lack(reason=Reason.WRONG_RESOURCES, message=f"the node offers {_about_counts(wanted, shown)}")
+        return Unmet(reason=ConditionReason.WRONG_RESOURCES, message=f"the node offers {_about_counts(wanted, shown)}")
     return None
 
 

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 
-from gpushare_node.adapters.nvml.driver import Survey
+from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.core.policy import (
     Action,
     Card,
@@ -40,7 +40,7 @@ def exclusive(policy: Policy) -> Policy:
     )
 
 
-def exclusive_of(surveys: Sequence[Survey], pool: str) -> Policy:
+def exclusive_of(surveys: Sequence[GpuInfo], pool: str) -> Policy:
     """The same where nobody knows the former policy: the card is what the node's first GPU is, tenants are waited for."""
     name = next((one.name for one in surveys if one.fault is None), "unknown")
     indexes = sorted({one.index for one in surveys}) or [0]

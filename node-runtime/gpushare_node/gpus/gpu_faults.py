@@ -1,40 +1,40 @@
 """What GPUs of which nothing is touched mean for the node: the worst reason, which are missing, are the others right. Pure."""
 
-from gpushare_node.gpus.view import Sight
-from gpushare_node.partition.fitness import Reason as Unfitness
+from gpushare_node.gpus.view import GpuView
+from gpushare_node.partition.fitness import UnfitReason
 from gpushare_node.partition.plan import Unfit
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 
 _WORST_FIRST = (
-    Unfitness.CARD_MISMATCH,
-    Unfitness.INVALID_LAYOUT,
-    Unfitness.GPU_COUNT_MISMATCH,
-    Unfitness.PENDING_FOREIGN_CHANGE,
-    Unfitness.GPU_LOST,
-    Unfitness.GPU_UNREADABLE,
+    UnfitReason.CARD_MISMATCH,
+    UnfitReason.INVALID_LAYOUT,
+    UnfitReason.GPU_COUNT_MISMATCH,
+    UnfitReason.PENDING_FOREIGN_CHANGE,
+    UnfitReason.GPU_LOST,
+    UnfitReason.GPU_UNREADABLE,
 )
 """Mistakes in the intent before faults of the hardware: nothing but a person mends them."""
 
 
-def worst(sight: Sight) -> tuple[Reason, str]:
+def worst(sight: GpuView) -> tuple[ConditionReason, str]:
     """The reason for the node, and a sentence that names every such GPU. There must be one."""
     unfit = sorted(sight.plan.unfit, key=lambda one: (_WORST_FIRST.index(one.reason), one.index))
-    reason = next(one for one in Reason if one.word == unfit[0].reason.value)
+    reason = next(one for one in ConditionReason if one.word == unfit[0].reason.value)
     return reason, "; ".join(f"GPU {one.index}: {one.detail}" for one in unfit)
 
 
-def missing_gpus(sight: Sight) -> frozenset[int]:
+def missing_gpus(sight: GpuView) -> frozenset[int]:
     """The indexes of GPUs that offer nothing because they are dead or gone: the node may be used without them."""
     there = {survey.index for survey in sight.surveys}
     return frozenset(one.index for one in sight.plan.unfit if _is_dead(one, is_there=one.index in there))
 
 
-def is_right(sight: Sight) -> bool:
+def is_right(sight: GpuView) -> bool:
     """Whether the GPUs that answer are as wanted. One that is not fit for another reason than its death is not."""
     is_done = not sight.plan.operations and not sight.compute_modes and bool(sight.plan.gpus)
     return is_done and {one.index for one in sight.plan.unfit} == missing_gpus(sight)
 
 
 def _is_dead(unfit: Unfit, *, is_there: bool) -> bool:
-    gone = unfit.reason is Unfitness.GPU_COUNT_MISMATCH and not is_there
-    return gone or unfit.reason in (Unfitness.GPU_LOST, Unfitness.GPU_UNREADABLE)
+    gone = unfit.reason is UnfitReason.GPU_COUNT_MISMATCH and not is_there
+    return gone or unfit.reason in (UnfitReason.GPU_LOST, UnfitReason.GPU_UNREADABLE)

@@ -8,43 +8,55 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from gpushare_node.adapters.host.devices import Machine, this_machine
-from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.cluster import RETRY_ANNOTATION
 from gpushare_node.adapters.nvml.driver import Driver, DriverError
 from gpushare_node.core.clock import Clock
 from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
-from gpushare_node.gpus.driver_handle import Connection
-from gpushare_node.gpus.journal import Record
+from gpushare_node.gpus.driver_handle import DriverHandle
+from gpushare_node.gpus.journal import JournalWriter
 from gpushare_node.gpus.step_messages import names_of, tell, tell_later, tell_layout
 from gpushare_node.gpus.steps import Steps
-from gpushare_node.gpus.transaction import GpuChange, Standing
-from gpushare_node.gpus.view import Sight, registrable, see
+from gpushare_node.gpus.transaction import GpuOutcome, GpuTransaction
+from gpushare_node.gpus.view import GpuView, registrable, see
 from gpushare_node.partition import GpuPlan
-from gpushare_node.reporting.reasons import Reason
-from gpushare_node.reporting.results import Result, Status
+from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.reporting.results import Status, StepResult
 
-__all__ = ["Change", "Hardware", "Sight"]
+__all__ = ["GpuView", "Hardware", "PartitionResult"]
 
 _WORST_FIRST = (
-    Reason.PARTITION_FAILED, Reason.ROLLED_BACK, Reason.DRIVER_HUNG, Reason.NO_PERMISSION, Reason.DRIVER_MISMATCH,
-    Reason.WAITING_FOR_DRIVER, Reason.RESET_REQUIRED, Reason.GPU_LOST, Reason.GPU_UNREADABLE, Reason.CARD_MISMATCH,
-    Reason.GPU_COUNT_MISMATCH, Reason.INVALID_LAYOUT, Reason.PENDING_FOREIGN_CHANGE, Reason.CLIENTS_RUNNING, Reason.GPU_BUSY,
-)  # fmt: skip
+    ConditionReason.PARTITION_FAILED,
+    ConditionReason.ROLLED_BACK,
+    ConditionReason.DRIVER_HUNG,
+    ConditionReason.NO_PERMISSION,
+    ConditionReason.DRIVER_MISMATCH,
+    ConditionReason.WAITING_FOR_DRIVER,
+    ConditionReason.RESET_REQUIRED,
+    ConditionReason.GPU_LOST,
+    ConditionReason.GPU_UNREADABLE,
+    ConditionReason.CARD_MISMATCH,
+    ConditionReason.GPU_COUNT_MISMATCH,
+    ConditionReason.INVALID_LAYOUT,
+    ConditionReason.PENDING_FOREIGN_CHANGE,
+    ConditionReason.CLIENTS_RUNNING,
+    ConditionReason.GPU_BUSY,
+)
 """Of several GPUs' reasons the node's condition has one: that which most needs somebody. The message has them all."""
 
 Allocated = Callable[[], frozenset[str]]
 """Tells the UUIDs that kubelet gave to pods which have not ended, as of now."""
 
-_FAILURES = frozenset({Reason.PARTITION_FAILED, Reason.ROLLED_BACK})
+_FAILURES = frozenset({ConditionReason.PARTITION_FAILED, ConditionReason.ROLLED_BACK})
 """What counts as an attempt. Waiting for tenants, rights or a reset harms nothing, however often it is tried."""
 
 
-class Change(Struct):
+class PartitionResult(Struct):
     """How a run ended. `reason` None: every GPU is as wanted."""
 
-    results: tuple[Result, ...]
-    reason: Reason | None
+    results: tuple[StepResult, ...]
+    reason: ConditionReason | None
     message: str
 
 
@@ -52,22 +64,22 @@ class Hardware:
     """The GPUs of this node. DriverError where the driver as a whole does not answer; one GPU's failure is never raised."""
 
     def __init__(
-        self, *, open_driver: Callable[[], Driver], folder: Folder, clock: Clock, policy_digest: str,
+        self, *, open_driver: Callable[[], Driver], folder: StateDir, clock: Clock, policy_digest: str,
         machine: Machine | None = None,
     ) -> None:  # fmt: skip
         """`policy_digest` names the policy's text: failed attempts are counted for it. `machine` None: this one."""
         self._machine = machine or this_machine()
-        self._connection = Connection(open_driver, clock)
-        self._record = Record(folder, clock, policy_digest=policy_digest, boot_id=self._machine.boot_id)
+        self._connection = DriverHandle(open_driver, clock)
+        self._record = JournalWriter(folder, clock, policy_digest=policy_digest, boot_id=self._machine.boot_id)
         self._clock = clock
 
     def wait(
         self, timeout_seconds: float, on_wait: Callable[[str], None], sleep: Callable[[float], None] | None = None
-    ) -> Reason | None:
+    ) -> ConditionReason | None:
         """Until the driver answers: None; or why it still does not after that time. `on_wait` is told before every pause."""
         return self._connection.wait(timeout_seconds, on_wait, sleep or self._clock.sleep)
 
-    def look(self, policy: Policy, allocated: frozenset[str] = frozenset()) -> Sight:
+    def look(self, policy: Policy, allocated: frozenset[str] = frozenset()) -> GpuView:
         """The GPUs now. `allocated` are UUIDs that kubelet gave to pods which have not ended."""
         surveys = self._connection.driver.survey()
         if not self._record.driver:
@@ -76,18 +88,18 @@ class Hardware:
         servers = self._machine.find_servers({pid for survey in surveys for _, pid in survey.pids})
         return see(surveys, policy, allocated=allocated, pending_modes=self._record.pending_modes, servers=servers)
 
-    def devices(self, sight: Sight) -> frozenset[str]:
+    def devices(self, sight: GpuView) -> frozenset[str]:
         """The UUIDs that the device plugin must register for what was seen: whole GPUs without MIG, and MIG devices."""
         return registrable(sight.surveys)
 
-    def is_backing_off(self, sight: Sight) -> bool:
+    def is_backing_off(self, sight: GpuView) -> bool:
         """Whether something would have to change, and failed so often that it is not tried again yet."""
         return bool(sight.plan.operations or sight.compute_modes) and self._record.backoff is not None
 
     def change(
-        self, policy: Policy, sight: Sight, allocated: Allocated | frozenset[str], on_result: Callable[[Result], None], *,
+        self, policy: Policy, sight: GpuView, allocated: Allocated | frozenset[str], on_result: Callable[[StepResult], None], *,
         check: bool = False,
-    ) -> Change:  # fmt: skip
+    ) -> PartitionResult:  # fmt: skip
         """Bring every GPU to the policy's layout that is fit for it and not in use. With `check` only say what would be done.
 
         Each GPU is looked at anew before it is touched, and `allocated` asked anew, if it can be. FolderError if the journal
@@ -95,9 +107,9 @@ class Hardware:
         the next run goes on from hardware.
         """
         ask = allocated if callable(allocated) else lambda: allocated
-        results: list[Result] = []
+        results: list[StepResult] = []
 
-        def say(result: Result) -> None:
+        def say(result: StepResult) -> None:
             results.append(result)
             on_result(result)
 
@@ -124,12 +136,12 @@ class Hardware:
         """Give the driver back."""
         self._connection.close()
 
-    def _refuse(self, sight: Sight, say: Callable[[Result], None]) -> Iterable[Standing]:
+    def _refuse(self, sight: GpuView, say: Callable[[StepResult], None]) -> Iterable[GpuOutcome]:
         for unfit in sight.plan.unfit:
-            say(Result(step="layout", target=f"GPU {unfit.index}", status=Status.FAILED, detail=unfit.detail))
-            yield Standing(index=unfit.index, reason=Reason[unfit.reason.name], message=unfit.detail)
+            say(StepResult(step="layout", target=f"GPU {unfit.index}", status=Status.FAILED, detail=unfit.detail))
+            yield GpuOutcome(index=unfit.index, reason=ConditionReason[unfit.reason.name], message=unfit.detail)
 
-    def _sort_out(self, sight: Sight, standings: list[Standing], say: Callable[[Result], None]) -> list[GpuPlan]:
+    def _sort_out(self, sight: GpuView, standings: list[GpuOutcome], say: Callable[[StepResult], None]) -> list[GpuPlan]:
         """The GPUs that must and may change; what is to be said of the others is said."""
         found = []
         for gpu in sight.plan.gpus:
@@ -137,58 +149,60 @@ class Hardware:
             if gpu.uuid in sight.blocked:
                 pids = sorted({pid for _, pid in survey.pids}) if survey else []
                 who = f"processes {', '.join(map(str, pids))}" if pids else "a pod to which kubelet gave it"
-                say(Result(step="layout", target=f"GPU {gpu.index}", status=Status.SKIPPED, detail=f"in use by {who}"))
-                standings.append(Standing(index=gpu.index, reason=Reason.GPU_BUSY, message=f"in use by {who}"))
+                say(StepResult(step="layout", target=f"GPU {gpu.index}", status=Status.SKIPPED, detail=f"in use by {who}"))
+                standings.append(GpuOutcome(index=gpu.index, reason=ConditionReason.GPU_BUSY, message=f"in use by {who}"))
             elif gpu.operations or gpu.uuid in sight.compute_modes or self._record.unfinished(gpu.uuid):
                 found.append(gpu)
             else:
                 detail = "" if survey is None else tell_layout(survey)
-                say(Result(step="layout", target=f"GPU {gpu.index}", status=Status.OK, detail=detail))
-                standings.append(Standing(index=gpu.index, reason=None))
+                say(StepResult(step="layout", target=f"GPU {gpu.index}", status=Status.OK, detail=detail))
+                standings.append(GpuOutcome(index=gpu.index, reason=None))
         return found
 
     def _change_gpu(
-        self, gpu: GpuPlan, policy: Policy, allocated: Allocated, say: Callable[[Result], None]
-    ) -> Standing:
+        self, gpu: GpuPlan, policy: Policy, allocated: Allocated, say: Callable[[StepResult], None]
+    ) -> GpuOutcome:
         steps = Steps(gpu.uuid, connection=self._connection, clock=self._clock, machine=self._machine)
-        change = GpuChange(
+        change = GpuTransaction(
             gpu, look=lambda: self.look(policy, allocated()), steps=steps, record=self._record, on_result=say
         )
         return change.run()
 
-    def _make_nodes(self, say: Callable[[Result], None]) -> None:
+    def _make_nodes(self, say: Callable[[StepResult], None]) -> None:
         """A warning at most: other parts of the stack make the device nodes too, when they first need one."""
         problem = self._machine.make_nodes()
         status = Status.CHANGED if problem is None else Status.SKIPPED
-        say(Result(step="device nodes", target="node", status=status, detail=problem or ""))
+        say(StepResult(step="device nodes", target="node", status=status, detail=problem or ""))
 
 
-def _sum_up(standings: list[Standing], results: list[Result]) -> Change:
+def _sum_up(standings: list[GpuOutcome], results: list[StepResult]) -> PartitionResult:
     reasons = {one.reason for one in standings}
     bad = sorted((one for one in standings if one.reason is not None), key=lambda one: one.index)
-    return Change(
+    return PartitionResult(
         results=tuple(results),
         reason=next((reason for reason in _WORST_FIRST if reason in reasons), None),
         message="; ".join(f"GPU {one.index}: {one.message}" for one in bad),
     )
 
 
-def _foresee(gpu: GpuPlan, sight: Sight, policy: Policy, say: Callable[[Result], None]) -> None:
+def _foresee(gpu: GpuPlan, sight: GpuView, policy: Policy, say: Callable[[StepResult], None]) -> None:
     survey = sight.survey(gpu.uuid)
     if not gpu.operations and gpu.uuid not in sight.compute_modes:
-        say(Result(step="layout", target=f"GPU {gpu.index}", status=Status.OK, detail=tell_layout(survey) if survey else ""))
+        say(
+            StepResult(step="layout", target=f"GPU {gpu.index}", status=Status.OK, detail=tell_layout(survey) if survey else "")
+        )
     if gpu.uuid in sight.compute_modes:
-        say(Result(step="reset the compute mode", target=f"GPU {gpu.index}", status=Status.CHANGED))
+        say(StepResult(step="reset the compute mode", target=f"GPU {gpu.index}", status=Status.CHANGED))
     for operation in gpu.operations:
         say(tell(operation, gpu.index, Status.CHANGED, {} if survey is None else names_of(survey)))
     if not gpu.is_final:
         say(tell_later(gpu, next(one.instances for one in policy.gpus if one.index == gpu.index)))
 
 
-def _leave(gpu: GpuPlan, backoff: tuple[int, int], say: Callable[[Result], None]) -> Standing:
+def _leave(gpu: GpuPlan, backoff: tuple[int, int], say: Callable[[StepResult], None]) -> GpuOutcome:
     """The message stays the same until the next attempt: it is told once."""
     attempts, seconds = backoff
     when = f"the next begins {seconds // 60} minutes after the last, or at once with the annotation {RETRY_ANNOTATION}=now"
     detail = f"{attempts} attempts have failed under this policy and driver; {when}"
-    say(Result(step="layout", target=f"GPU {gpu.index}", status=Status.SKIPPED, detail=detail))
-    return Standing(index=gpu.index, reason=Reason.PARTITION_FAILED, message=detail)
+    say(StepResult(step="layout", target=f"GPU {gpu.index}", status=Status.SKIPPED, detail=detail))
+    return GpuOutcome(index=gpu.index, reason=ConditionReason.PARTITION_FAILED, message=detail)

@@ -1,4 +1,4 @@
-"""Record: the journal of one run of the partitioner, kept in step with what is done. Owns when what is written down.
+"""JournalWriter: the journal of one run of the partitioner, kept in step with what is done. Owns when what is written down.
 
 Written before the first change to a GPU, so that a full disk is known before anything is touched. After a crash hardware
 decides what is to be done; the journal says what stood before, which modes were asked for, and how often it went wrong.
@@ -6,7 +6,7 @@ decides what is to be done; the journal says what stood before, which modes were
 
 from contextlib import suppress
 
-from gpushare_node.adapters.host.state_dir import Folder, FolderError, FormerGpu, Journal
+from gpushare_node.adapters.host.state_dir import FormerGpu, Journal, StateDir, StateDirError
 from gpushare_node.core.clock import Clock
 from gpushare_node.core.structs import replace
 
@@ -17,10 +17,10 @@ _FIRST_PAUSE_SECONDS = 300
 _MAX_PAUSE_SECONDS = 6 * 3600
 
 
-class Record:
+class JournalWriter:
     """The journal. Every method that writes raises FolderError."""
 
-    def __init__(self, folder: Folder, clock: Clock, *, policy_digest: str, boot_id: str) -> None:
+    def __init__(self, folder: StateDir, clock: Clock, *, policy_digest: str, boot_id: str) -> None:
         self._folder = folder
         self._clock = clock
         self._digest = policy_digest
@@ -99,5 +99,5 @@ class Record:
         elif written is not None:
             self._folder.clear_journal()
         elif self._folder.problems():
-            with suppress(FolderError):  # What cannot be read counts as absent already.
+            with suppress(StateDirError):  # What cannot be read counts as absent already.
                 self._folder.clear_journal()

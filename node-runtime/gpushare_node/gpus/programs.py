@@ -8,7 +8,7 @@ from gpushare_node.adapters.host.devices import Machine
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.adapters.procs import mps
 from gpushare_node.adapters.procs.linux import LinuxProcesses
-from gpushare_node.adapters.procs.processes import GpuUse, Seen
+from gpushare_node.adapters.procs.processes import GpuUse, ProcessIdentity
 from gpushare_node.core.structs import replace
 
 _MAX_NAMED = 5
@@ -18,7 +18,7 @@ _SERVICE = re.compile(r"/system\.slice/(?:[^/]+\.slice/)*(?P<unit>[A-Za-z0-9:_.@
 
 def with_programs(
     machine: Machine, processes: LinuxProcesses, *, pods: Callable[[], Iterable[PodView]],
-    is_system: Callable[[Seen, Iterable[PodView]], bool],
+    is_system: Callable[[ProcessIdentity, Iterable[PodView]], bool],
 ) -> Machine:  # fmt: skip
     """The machine, with its programs told. `is_system` tells a process of the cluster's or the host's own from a tenant's."""
 
@@ -51,7 +51,7 @@ def _name(pid: int, processes: LinuxProcesses, names: dict[str, str]) -> str:
     return f"process {pid}{comm}{where}"
 
 
-def _service(seen: Seen | None) -> str:
+def _service(seen: ProcessIdentity | None) -> str:
     """The host's service that a process outside pods belongs to: what is to be stopped."""
     found = _SERVICE.search(seen.cgroup) if seen is not None else None
     return f" of the host's {found['unit']}" if found else ""

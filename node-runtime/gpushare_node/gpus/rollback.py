@@ -2,17 +2,17 @@
 
 from collections.abc import Collection, Iterable
 
-from gpushare_node.adapters.host.state_dir import FormerGpu, Remembered
-from gpushare_node.adapters.nvml.driver import GpuInstance, Survey
+from gpushare_node.adapters.host.state_dir import FormerGpu, InstanceSpec
+from gpushare_node.adapters.nvml.driver import GpuInfo, GpuInstance
 from gpushare_node.core.structs import Struct
 from gpushare_node.partition.state import Gpu
 
 
-class WayBack(Struct):
+class RollbackPlan(Struct):
     """`gone` and `missing` are instances to be destroyed and made; the mode is switched, or a pending one called off."""
 
     gone: tuple[GpuInstance, ...]
-    missing: tuple[Remembered, ...]
+    missing: tuple[InstanceSpec, ...]
     must_switch: bool
     must_call_off: bool
 
@@ -28,7 +28,7 @@ class WayBack(Struct):
         return bool(busy & gone) or (self.must_switch and (gpu.is_busy or bool(busy)))
 
 
-def way_back(former: FormerGpu, survey: Survey, *, created: Collection[int], takes_all: bool) -> WayBack:
+def way_back(former: FormerGpu, survey: GpuInfo, *, created: Collection[int], takes_all: bool) -> RollbackPlan:
     """From what stands to what stood. `created` are GPU instances that this run has made.
 
     What stands besides is destroyed only where it was made by us, stands in the way, or MIG goes off; with `takes_all`, after a
@@ -42,7 +42,7 @@ def way_back(former: FormerGpu, survey: Survey, *, created: Collection[int], tak
     gone = [
         one for one in standing if one.gi_id not in kept and (takes_all or one.gi_id in created or _overlaps(one, missing))
     ]
-    return WayBack(
+    return RollbackPlan(
         gone=tuple(gone),
         missing=missing,
         must_switch=survey.mig is not None and survey.mig.current != former.mig,
@@ -50,7 +50,7 @@ def way_back(former: FormerGpu, survey: Survey, *, created: Collection[int], tak
     )
 
 
-def former_of(survey: Survey) -> FormerGpu:
+def former_of(survey: GpuInfo) -> FormerGpu:
     """What there is to go back to. Only whole instances: no others can be made again."""
     standing = survey.mig.instances if survey.mig is not None and survey.mig.current else ()
     return FormerGpu(
@@ -65,11 +65,11 @@ def is_whole(instance: GpuInstance) -> bool:
     return [one.is_whole for one in instance.compute] == [True]
 
 
-def remember(instance: GpuInstance) -> Remembered:
+def remember(instance: GpuInstance) -> InstanceSpec:
     """What is needed to make it again."""
-    return Remembered(profile_id=instance.profile_id, start=instance.start, size=instance.size)
+    return InstanceSpec(profile_id=instance.profile_id, start=instance.start, size=instance.size)
 
 
-def _overlaps(instance: GpuInstance, places: Iterable[Remembered]) -> bool:
+def _overlaps(instance: GpuInstance, places: Iterable[InstanceSpec]) -> bool:
     end = instance.start + instance.size
     return any(instance.start < one.start + one.size and one.start < end for one in places)

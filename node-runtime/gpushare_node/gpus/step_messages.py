@@ -7,22 +7,22 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import assert_never
 
-from gpushare_node.adapters.nvml.driver import Survey
+from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.core.policy import WantedInstance
 from gpushare_node.partition import GpuPlan
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
-from gpushare_node.reporting.results import Result, Status
+from gpushare_node.reporting.results import Status, StepResult
 
 Names = Mapping[int, str]
 """Names of profiles by their ids."""
 
 
-def names_of(survey: Survey) -> Names:
+def names_of(survey: GpuInfo) -> Names:
     """As far as the driver tells."""
     return {one.id: one.name for one in survey.mig.profiles if one.name is not None} if survey.mig is not None else {}
 
 
-def tell(operation: Operation, index: int, status: Status, names: Names, detail: str = "") -> Result:
+def tell(operation: Operation, index: int, status: Status, names: Names, detail: str = "") -> StepResult:
     """An operation and what became of it."""
     target = f"GPU {index}"
     lines: tuple[tuple[str, ...], tuple[str, ...]]
@@ -42,19 +42,19 @@ def tell(operation: Operation, index: int, status: Status, names: Names, detail:
         case _:
             assert_never(operation)
     before, after = lines if status is Status.CHANGED else ((), ())
-    return Result(step=step, target=target, status=status, detail=detail, before=before, after=after)
+    return StepResult(step=step, target=target, status=status, detail=detail, before=before, after=after)
 
 
-def tell_later(gpu: GpuPlan, wanted: tuple[WantedInstance, ...]) -> Result:
+def tell_later(gpu: GpuPlan, wanted: tuple[WantedInstance, ...]) -> StepResult:
     """What `--check` can say where the driver names no places before MIG is on."""
-    return Result(
+    return StepResult(
         step="create instances", target=f"GPU {gpu.index}", status=Status.CHANGED,
         detail="placements are known once MIG is on",
         after=tuple(f"{one.profile} at {one.start}:{one.size}" for one in wanted),
     )  # fmt: skip
 
 
-def tell_layout(survey: Survey) -> str:
+def tell_layout(survey: GpuInfo) -> str:
     """What stands on a GPU, in few words."""
     if survey.mig is None or not survey.mig.current:
         return "whole"

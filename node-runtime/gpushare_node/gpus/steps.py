@@ -8,13 +8,13 @@ from functools import partial
 from typing import TypeVar, assert_never
 
 from gpushare_node.adapters.host.devices import Machine
-from gpushare_node.adapters.nvml.driver import Activation, Code, DriverError, GpuInstance, Survey
+from gpushare_node.adapters.nvml.driver import Activation, Code, DriverError, GpuInfo, GpuInstance
 from gpushare_node.core.clock import Clock
-from gpushare_node.gpus.driver_handle import Connection
+from gpushare_node.gpus.driver_handle import DriverHandle
 from gpushare_node.gpus.programs import listing
 from gpushare_node.partition.operations import CreateInstance
 from gpushare_node.partition.state import FaultKind
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 
 _MODE_PAUSES_SECONDS = (2.0, 4.0, 8.0, 16.0, 30.0)
 """GPU clients that were told to go take this long at most: a minute in all."""
@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 class StepError(Exception):
     """A step that failed. The message is the sentence for people."""
 
-    def __init__(self, reason: Reason, message: str) -> None:
+    def __init__(self, reason: ConditionReason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
 
@@ -37,29 +37,33 @@ def explain(error: DriverError) -> StepError:
     """What the driver's refusal means for the node."""
     match error.code:
         case Code.NO_PERMISSION:
-            return StepError(Reason.NO_PERMISSION, f"{error}: changing GPUs needs a privileged container that runs as root")
+            return StepError(
+                ConditionReason.NO_PERMISSION, f"{error}: changing GPUs needs a privileged container that runs as root"
+            )
         case Code.GPU_IS_LOST:
-            return StepError(Reason.GPU_LOST, f"{error}: the GPU has fallen off the bus")
+            return StepError(ConditionReason.GPU_LOST, f"{error}: the GPU has fallen off the bus")
         case Code.RESET_REQUIRED:
-            return StepError(Reason.RESET_REQUIRED, f"{error}: the GPU must be reset before it can be changed")
+            return StepError(ConditionReason.RESET_REQUIRED, f"{error}: the GPU must be reset before it can be changed")
         case Code.IN_USE:
-            return StepError(Reason.GPU_BUSY, str(error))
+            return StepError(ConditionReason.GPU_BUSY, str(error))
         case Code.LIB_RM_VERSION_MISMATCH:
-            return StepError(Reason.DRIVER_MISMATCH, str(error))
+            return StepError(ConditionReason.DRIVER_MISMATCH, str(error))
         case Code.TIMEOUT:
-            return StepError(Reason.DRIVER_HUNG, f"{error}: a call to the driver did not return")
+            return StepError(ConditionReason.DRIVER_HUNG, f"{error}: a call to the driver did not return")
         case Code.UNINITIALIZED | Code.DRIVER_NOT_LOADED | Code.LIBRARY_NOT_FOUND:
-            return StepError(Reason.WAITING_FOR_DRIVER, f"{error}: the driver was unloaded during the change")
+            return StepError(ConditionReason.WAITING_FOR_DRIVER, f"{error}: the driver was unloaded during the change")
         case Code.FUNCTION_NOT_FOUND:
-            return StepError(Reason.PARTITION_FAILED, f"{error}: this driver does not support it; install a newer driver")
+            return StepError(
+                ConditionReason.PARTITION_FAILED, f"{error}: this driver does not support it; install a newer driver"
+            )
         case _:
-            return StepError(Reason.PARTITION_FAILED, str(error))
+            return StepError(ConditionReason.PARTITION_FAILED, str(error))
 
 
 class Steps:
     """The steps on one GPU."""
 
-    def __init__(self, uuid: str, *, connection: Connection, clock: Clock, machine: Machine) -> None:
+    def __init__(self, uuid: str, *, connection: DriverHandle, clock: Clock, machine: Machine) -> None:
         self._uuid = uuid
         self._connection = connection
         self._clock = clock
@@ -84,7 +88,7 @@ class Steps:
                 self._reset(enabled=enabled, may_reset=may_reset)
             case Activation.IN_USE:
                 word = "on" if enabled else "off"
-                raise StepError(Reason.CLIENTS_RUNNING, f"MIG cannot be switched {word}: {self._openers()}")
+                raise StepError(ConditionReason.CLIENTS_RUNNING, f"MIG cannot be switched {word}: {self._openers()}")
             case _:
                 assert_never(activation)
 
@@ -120,14 +124,14 @@ class Steps:
             raise
         return gi_id
 
-    def survey(self) -> Survey:
+    def survey(self) -> GpuInfo:
         """The GPU as it is now. StepError if it does not answer."""
         survey = self._call(lambda: self._connection.survey(self._uuid))
         if survey is None:
-            raise StepError(Reason.GPU_LOST, "the driver no longer lists the GPU")
+            raise StepError(ConditionReason.GPU_LOST, "the driver no longer lists the GPU")
         if survey.fault is not None:
             is_lost = survey.fault.kind is FaultKind.LOST
-            raise StepError(Reason.GPU_LOST if is_lost else Reason.GPU_UNREADABLE, survey.fault.detail)
+            raise StepError(ConditionReason.GPU_LOST if is_lost else ConditionReason.GPU_UNREADABLE, survey.fault.detail)
         return survey
 
     def _openers(self) -> str:
@@ -176,7 +180,7 @@ class Steps:
             return
         word = "on" if enabled else "off"
         why = problem or "and a reset changed nothing"
-        raise StepError(Reason.RESET_REQUIRED, f"MIG will be {word} after the next GPU reset, {why}")
+        raise StepError(ConditionReason.RESET_REQUIRED, f"MIG will be {word} after the next GPU reset, {why}")
 
     def _try_reset(self) -> str | None:
         survey = self.survey()
@@ -201,5 +205,5 @@ class Steps:
             return call()
         except DriverError as error:
             if error.code == Code.IN_USE:
-                raise StepError(Reason.GPU_BUSY, f"{error}: no process is listed, {self._openers()}") from error
+                raise StepError(ConditionReason.GPU_BUSY, f"{error}: no process is listed, {self._openers()}") from error
             raise explain(error) from error

@@ -1,4 +1,4 @@
-"""GpuChange: one GPU from what stands there to what the policy asks for, or back to what stood there before.
+"""GpuTransaction: one GPU from what stands there to what the policy asks for, or back to what stood there before.
 
 Owns the order of the steps on one GPU and the way back. Every step is planned anew from hardware; other GPUs are not its
 business. It ends with a Standing, never with an exception, but for FolderError and Stopped.
@@ -8,36 +8,42 @@ from collections import Counter
 from collections.abc import Callable
 from typing import assert_never
 
-from gpushare_node.adapters.host.state_dir import FormerGpu, Remembered
-from gpushare_node.adapters.nvml.driver import DriverError, GpuInstance, Survey
+from gpushare_node.adapters.host.state_dir import FormerGpu, InstanceSpec
+from gpushare_node.adapters.nvml.driver import DriverError, GpuInfo, GpuInstance
 from gpushare_node.core.structs import Struct
-from gpushare_node.gpus.journal import Record
+from gpushare_node.gpus.journal import JournalWriter
 from gpushare_node.gpus.rollback import former_of, is_whole, remember, way_back
 from gpushare_node.gpus.step_messages import names_of, tell, tell_layout
 from gpushare_node.gpus.steps import StepError, Steps, explain
-from gpushare_node.gpus.view import Sight
+from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition import GpuPlan
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
-from gpushare_node.reporting.reasons import Reason
-from gpushare_node.reporting.results import Result, Status
+from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.reporting.results import Status, StepResult
 
 _MOST_ROUNDS = 3
 """A GPU whose driver names no places before MIG is on takes two plans; a third looks whether it is done."""
 
 
-class Standing(Struct):
+class GpuOutcome(Struct):
     """How a GPU was left. `reason` None: as wanted. `message` is the sentence for people."""
 
     index: int
-    reason: Reason | None
+    reason: ConditionReason | None
     message: str = ""
 
 
-class GpuChange:
+class GpuTransaction:
     """One GPU on its way. `look` sees the node as it is now."""
 
     def __init__(
-        self, gpu: GpuPlan, *, look: Callable[[], Sight], steps: Steps, record: Record, on_result: Callable[[Result], None]
+        self,
+        gpu: GpuPlan,
+        *,
+        look: Callable[[], GpuView],
+        steps: Steps,
+        record: JournalWriter,
+        on_result: Callable[[StepResult], None],
     ) -> None:
         self._index = gpu.index
         self._uuid = gpu.uuid
@@ -49,7 +55,7 @@ class GpuChange:
         self._is_touched = False
         self._doing = "look at the GPU"
 
-    def run(self) -> Standing:
+    def run(self) -> GpuOutcome:
         """Do it. FolderError if it cannot be written down, before the GPU is touched; Stopped between two steps."""
         # What an earlier run left half-way goes back to what stood before that run, if it must go back.
         former = self._record.unfinished(self._uuid)
@@ -61,42 +67,44 @@ class GpuChange:
                 if not gpu.operations and self._uuid not in sight.compute_modes:
                     self._record.end(self._uuid, is_pending=False)
                     self._say("layout", Status.OK, tell_layout(survey))
-                    return Standing(index=self._index, reason=None)
+                    return GpuOutcome(index=self._index, reason=None)
                 former = former or former_of(survey)
                 self._record.begin(former, _mode_of(gpu))
                 self._carry_out(gpu, survey, must_reset_compute_mode=self._uuid in sight.compute_modes)
-            raise StepError(Reason.PARTITION_FAILED, "after all steps the GPU lacks the layout: another program changes it")
+            raise StepError(
+                ConditionReason.PARTITION_FAILED, "after all steps the GPU lacks the layout: another program changes it"
+            )
         except StepError as error:
             self._say(self._doing, Status.FAILED, str(error))
             return self._give_up(error, former, is_recovering=is_recovering)
 
-    def _look_again(self) -> Sight:
+    def _look_again(self) -> GpuView:
         try:
             return self._look()
         except DriverError as error:
             raise explain(error) from error
 
-    def _find(self, sight: Sight) -> tuple[Survey, GpuPlan]:
+    def _find(self, sight: GpuView) -> tuple[GpuInfo, GpuPlan]:
         """The GPU and its plan now. It may have been lost, or taken into use, since somebody looked last."""
         survey = sight.survey(self._uuid)
         gpu = next((one for one in sight.plan.gpus if one.uuid == self._uuid), None)
         if survey is None or gpu is None:
             unfit = next((one for one in sight.plan.unfit if one.index == self._index), None)
             raise StepError(
-                Reason.GPU_LOST if unfit is None else Reason[unfit.reason.name],
+                ConditionReason.GPU_LOST if unfit is None else ConditionReason[unfit.reason.name],
                 "the driver no longer lists the GPU" if unfit is None else unfit.detail,
             )
         if self._uuid in sight.blocked:
-            raise StepError(Reason.GPU_BUSY, "a process started to use the GPU")
+            raise StepError(ConditionReason.GPU_BUSY, "a process started to use the GPU")
         return survey, gpu
 
-    def _carry_out(self, gpu: GpuPlan, survey: Survey, *, must_reset_compute_mode: bool) -> None:
+    def _carry_out(self, gpu: GpuPlan, survey: GpuInfo, *, must_reset_compute_mode: bool) -> None:
         self._is_touched = True
         if must_reset_compute_mode:
             self._doing = "reset the compute mode"
             self._steps.heed()
             self._steps.reset_compute_mode()
-            self._on_result(Result(step=self._doing, target=f"GPU {self._index}", status=Status.CHANGED,
+            self._on_result(StepResult(step=self._doing, target=f"GPU {self._index}", status=Status.CHANGED,
                                    before=("compute mode exclusive process",), after=("compute mode default",)))  # fmt: skip
         for operation in gpu.operations:
             self._doing = tell(operation, self._index, Status.FAILED, names_of(survey)).step
@@ -106,7 +114,7 @@ class GpuChange:
         self._doing = "verify"
         self._verify(gpu, survey)
 
-    def _do(self, operation: Operation, survey: Survey) -> None:
+    def _do(self, operation: Operation, survey: GpuInfo) -> None:
         match operation:
             case EnableMig():
                 self._steps.switch(enabled=True, may_reset=True)
@@ -120,9 +128,9 @@ class GpuChange:
             case _:
                 assert_never(operation)
 
-    def _verify(self, gpu: GpuPlan, before: Survey) -> None:
+    def _verify(self, gpu: GpuPlan, before: GpuInfo) -> None:
         """Exactly what was kept and made stands there, each whole and with its MIG device."""
-        created = [Remembered(profile_id=one.profile_id, start=one.start, size=one.size)
+        created = [InstanceSpec(profile_id=one.profile_id, start=one.start, size=one.size)
                    for one in gpu.operations if isinstance(one, CreateInstance)]
         gone = {one.instance.gi_id for one in gpu.operations if isinstance(one, DestroyInstance)}
         was_on = before.mig is not None and before.mig.current
@@ -130,30 +138,32 @@ class GpuChange:
         after = self._steps.survey()
         standing = after.mig.instances if after.mig and after.mig.current else ()
         if Counter(map(remember, standing)) != Counter((*kept, *created)) or not all(map(_is_sound, standing)):
-            raise StepError(Reason.PARTITION_FAILED, f"the driver reports a layout that was not created: {tell_layout(after)}")
+            raise StepError(
+                ConditionReason.PARTITION_FAILED, f"the driver reports a layout that was not created: {tell_layout(after)}"
+            )
 
-    def _give_up(self, error: StepError, former: FormerGpu | None, *, is_recovering: bool) -> Standing:
+    def _give_up(self, error: StepError, former: FormerGpu | None, *, is_recovering: bool) -> GpuOutcome:
         """Back to the former layout, once, where the GPU can be spoken to and was touched."""
         reason, message = error.reason, f"{self._doing}: {error}"
         if former is None or not self._is_touched or reason in _NO_WAY_BACK or self._doing == "verify":
-            return Standing(index=self._index, reason=reason, message=message)
+            return GpuOutcome(index=self._index, reason=reason, message=message)
         try:
             lost = self._roll_back(former, is_recovering=is_recovering)
         except StepError as another:
             self._say("roll back", Status.FAILED, str(another))
             message = f"{message}; the rollback failed: {another}"
-            return Standing(index=self._index, reason=Reason.PARTITION_FAILED, message=message)
+            return GpuOutcome(index=self._index, reason=ConditionReason.PARTITION_FAILED, message=message)
         self._record.end(self._uuid, is_pending=False)
-        if reason is Reason.PARTITION_FAILED:
-            reason = Reason.ROLLED_BACK
-        return Standing(index=self._index, reason=reason, message=f"{message}; {lost}")
+        if reason is ConditionReason.PARTITION_FAILED:
+            reason = ConditionReason.ROLLED_BACK
+        return GpuOutcome(index=self._index, reason=reason, message=f"{message}; {lost}")
 
     def _roll_back(self, former: FormerGpu, *, is_recovering: bool) -> str:
         """The former layout again, and what is to be said of it."""
         gpu = next((one for one in self._look_again().state.gpus if one.uuid == self._uuid), None)
         way = way_back(former, self._steps.survey(), created=self._created, takes_all=is_recovering)
         if gpu is None or way.is_blocked(gpu):
-            raise StepError(Reason.GPU_BUSY, "a process started to use an instance that must be destroyed")
+            raise StepError(ConditionReason.GPU_BUSY, "a process started to use an instance that must be destroyed")
         for instance in way.gone:
             self._steps.destroy(instance)
         if way.must_switch:
@@ -164,19 +174,25 @@ class GpuChange:
             self._steps.create(CreateInstance(uuid=self._uuid, profile_id=one.profile_id, start=one.start, size=one.size))
         after = self._steps.survey()
         if way_back(former, after, created=(), takes_all=False).is_needed:
-            raise StepError(Reason.PARTITION_FAILED, f"the driver reports another layout: {tell_layout(after)}")
+            raise StepError(ConditionReason.PARTITION_FAILED, f"the driver reports another layout: {tell_layout(after)}")
         said = "the previous layout is restored" + (", under new MIG UUIDs" if way.missing else "")
         self._say("roll back", Status.CHANGED if way.is_needed else Status.OK, said)
         return said
 
     def _say(self, step: str, status: Status, detail: str) -> None:
-        self._on_result(Result(step=step, target=f"GPU {self._index}", status=status, detail=detail))
+        self._on_result(StepResult(step=step, target=f"GPU {self._index}", status=status, detail=detail))
 
 
-_NO_WAY_BACK = frozenset({
-    Reason.GPU_LOST, Reason.GPU_UNREADABLE, Reason.WAITING_FOR_DRIVER, Reason.DRIVER_MISMATCH, Reason.DRIVER_HUNG,
-    Reason.RESET_REQUIRED,
-})  # fmt: skip
+_NO_WAY_BACK = frozenset(
+    {
+        ConditionReason.GPU_LOST,
+        ConditionReason.GPU_UNREADABLE,
+        ConditionReason.WAITING_FOR_DRIVER,
+        ConditionReason.DRIVER_MISMATCH,
+        ConditionReason.DRIVER_HUNG,
+        ConditionReason.RESET_REQUIRED,
+    }
+)
 """The GPU cannot be spoken to; or it waits for a reset, after which the way goes on, not back."""
 
 

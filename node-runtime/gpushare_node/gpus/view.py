@@ -1,27 +1,27 @@
-"""Sight: a node's GPUs as seen at one moment, who is in the way, and what the policy makes of it. Pure.
+"""GpuView: a node's GPUs as seen at one moment, who is in the way, and what the policy makes of it. Pure.
 
 Owns how the driver's surveys become the State that plans are made from. Asks nobody and changes nothing.
 """
 
 from collections.abc import Collection, Mapping
 
-from gpushare_node.adapters.nvml.driver import ComputeMode, GpuInstance, MigSurvey, Survey
+from gpushare_node.adapters.nvml.driver import ComputeMode, GpuInfo, GpuInstance, MigInfo
 from gpushare_node.core.policy import Mode, Policy
 from gpushare_node.core.structs import Struct, field, replace
 from gpushare_node.gpus.advertised import UUIDS
 from gpushare_node.partition import PartitionPlan, plan
-from gpushare_node.partition.state import Gpu, Instance, Mig, State
+from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus
 
 
-class Sight(Struct):
+class GpuView(Struct):
     """What was seen. `compute_modes` are the GPUs, by UUID, on which MPS has left its compute mode and must not have.
 
     `servers` are the pids of MPS servers, by UUID of the GPUs that cannot be changed before these have ended. A server is
     nobody's use of a GPU: it outlives its last client, and `surveys` do not show it.
     """
 
-    surveys: tuple[Survey, ...]
-    state: State
+    surveys: tuple[GpuInfo, ...]
+    state: NodeGpus
     plan: PartitionPlan
     compute_modes: frozenset[str] = frozenset()
     servers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -37,15 +37,15 @@ class Sight(Struct):
         planned = {gpu.uuid for gpu in self.plan.gpus if gpu.is_blocked}
         return frozenset(planned | {gpu.uuid for gpu in self.state.gpus if gpu.is_busy and gpu.uuid in self.compute_modes})
 
-    def survey(self, uuid: str) -> Survey | None:
+    def survey(self, uuid: str) -> GpuInfo | None:
         """The survey of one GPU."""
         return next((survey for survey in self.surveys if survey.uuid == uuid), None)
 
 
 def see(
-    surveys: tuple[Survey, ...], policy: Policy, *, allocated: frozenset[str], pending_modes: Mapping[str, bool],
+    surveys: tuple[GpuInfo, ...], policy: Policy, *, allocated: frozenset[str], pending_modes: Mapping[str, bool],
     servers: Collection[int] = (),
-) -> Sight:  # fmt: skip
+) -> GpuView:  # fmt: skip
     """What the surveys mean. `allocated` are UUIDs of GPUs and MIG devices that kubelet gave to pods that have not ended.
 
     An id that is no UUID, as some plugins' are, may be any device: every GPU is in use then.
@@ -53,16 +53,16 @@ def see(
     """
     served = {survey.uuid: tuple(sorted({pid for _, pid in survey.pids if pid in servers})) for survey in surveys}
     surveys = tuple(replace(one, pids=tuple(row for row in one.pids if row[1] not in servers)) for one in surveys)
-    state = State(gpus=tuple(_gpu(survey, allocated, pending_modes) for survey in surveys))
+    state = NodeGpus(gpus=tuple(_gpu(survey, allocated, pending_modes) for survey in surveys))
     planned = plan(state, policy)
     fit = {gpu.uuid for gpu in planned.gpus}
     left = frozenset(one.uuid for one in surveys if one.uuid in fit and policy.mode is not Mode.MPS and _is_left_by_mps(one))
     changing = left | {gpu.uuid for gpu in planned.gpus if gpu.operations}
     servers_in_the_way = {uuid: pids for uuid, pids in served.items() if pids and uuid in changing}
-    return Sight(surveys=surveys, state=state, plan=planned, compute_modes=left, servers=servers_in_the_way)
+    return GpuView(surveys=surveys, state=state, plan=planned, compute_modes=left, servers=servers_in_the_way)
 
 
-def registrable(surveys: tuple[Survey, ...]) -> frozenset[str]:
+def registrable(surveys: tuple[GpuInfo, ...]) -> frozenset[str]:
     """The UUIDs that the device plugin must offer: whole GPUs without MIG, and MIG devices."""
     found: set[str] = set()
     for survey in surveys:
@@ -75,11 +75,11 @@ def registrable(surveys: tuple[Survey, ...]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _is_left_by_mps(survey: Survey) -> bool:
+def _is_left_by_mps(survey: GpuInfo) -> bool:
     return survey.compute_mode is ComputeMode.EXCLUSIVE_PROCESS and not (survey.mig is not None and survey.mig.current)
 
 
-def _gpu(survey: Survey, allocated: frozenset[str], pending_modes: Mapping[str, bool]) -> Gpu:
+def _gpu(survey: GpuInfo, allocated: frozenset[str], pending_modes: Mapping[str, bool]) -> Gpu:
     mig = survey.mig
     known = {instance.gi_id for instance in mig.instances} if mig is not None and mig.current else set()
     has_process = any(gi_id not in known for gi_id, _ in survey.pids)
@@ -95,7 +95,7 @@ def _gpu(survey: Survey, allocated: frozenset[str], pending_modes: Mapping[str, 
     )
 
 
-def _mig(survey: Survey, mig: MigSurvey, allocated: frozenset[str], pending_modes: Mapping[str, bool]) -> Mig:
+def _mig(survey: GpuInfo, mig: MigInfo, allocated: frozenset[str], pending_modes: Mapping[str, bool]) -> Mig:
     busy = {gi_id for gi_id, _ in survey.pids}
     return Mig(
         current=mig.current,

@@ -7,11 +7,11 @@ what the device says is in use.
 from collections.abc import Iterable
 
 from gpushare_node.guard.identity import ContainerId, ProcessKind
-from gpushare_node.guard.inputs import Reading
+from gpushare_node.guard.inputs import GuardInput
 from gpushare_node.guard.process_list import Device
 
 
-def find_accused(devices: Iterable[Device], reading: Reading) -> frozenset[str]:
+def find_accused(devices: Iterable[Device], reading: GuardInput) -> frozenset[str]:
     """The namespaces of which a container would be over its cap if the rows of these devices were true."""
     accused = set()
     for device in devices:
@@ -23,7 +23,7 @@ def find_accused(devices: Iterable[Device], reading: Reading) -> frozenset[str]:
     return frozenset(accused)
 
 
-def _sums(device: Device, reading: Reading) -> dict[tuple[ContainerId, str], int]:
+def _sums(device: Device, reading: GuardInput) -> dict[tuple[ContainerId, str], int]:
     """What each container would use of each place; a row that stands in several lists counts with its largest value."""
     largest: dict[tuple[int, str], int] = {}
     for row in device.rows or ():

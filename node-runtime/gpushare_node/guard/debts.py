@@ -26,7 +26,7 @@ _TINY_SECONDS = 1e-6
 """Sums of floating point seconds are compared with this in mind."""
 
 
-class Offence(NamedTuple):
+class Violation(NamedTuple):
     """The debt of one container on one device. Times are the monotonic clock's.
 
     `since` when it was first over; `looked_at` the last look, None where that told nothing; `known_at` the last one that did;
@@ -54,11 +54,11 @@ class Offence(NamedTuple):
     is_settled: bool = False
 
     @classmethod
-    def open(cls, now: float, members: tuple[Process, ...], cap: Cap, owner: Owner, debt: float) -> "Offence":
+    def open(cls, now: float, members: tuple[Process, ...], cap: Cap, owner: Owner, debt: float) -> "Violation":
         """The first look over the cap."""
         return cls(since=now, looked_at=now, known_at=now, members=members, cap=cap, owner=owner, debt=debt)
 
-    def over(self, now: float, members: tuple[Process, ...], cap: Cap, settings: Settings) -> "Offence":
+    def over(self, now: float, members: tuple[Process, ...], cap: Cap, settings: Settings) -> "Violation":
         """One more look over the cap. Under another cap the grace begins anew, with a new warning."""
         gained = 0.0
         if self.looked_at is not None and not self.is_calm:
@@ -70,7 +70,7 @@ class Offence(NamedTuple):
         )  # fmt: skip
         return found if cap == self.cap else found.forgive(now, cap, settings)
 
-    def calm(self, now: float, settings: Settings) -> "Offence | None":
+    def calm(self, now: float, settings: Settings) -> "Violation | None":
         """A look at which it is within its cap. None when it owes nothing any more."""
         seconds, paid = 0.0, 0.0
         if self.is_calm:
@@ -84,11 +84,11 @@ class Offence(NamedTuple):
             return None
         return self._replace(looked_at=now, known_at=now, debt=debt, is_calm=True, calm_seconds=seconds)
 
-    def unknown(self) -> "Offence":
+    def unknown(self) -> "Violation":
         """A look that told nothing."""
         return self._replace(looked_at=None)
 
-    def forgive(self, now: float, cap: Cap, settings: Settings) -> "Offence":
+    def forgive(self, now: float, cap: Cap, settings: Settings) -> "Violation":
         """The same offence at the beginning of its grace."""
         debt = min(self.debt, settings.confirm_seconds)
         return self._replace(since=now, cap=cap, debt=debt, warned_at=None, evicted_at=None, is_demoted=False, is_settled=False)
@@ -129,7 +129,7 @@ def families(grants: Mapping[ContainerId, Grant]) -> Mapping[Owner, Sequence[Con
     return found
 
 
-def find_legacy(offence: Offence, former: Legacy | None, now: float) -> Legacy:
+def find_legacy(offence: Violation, former: Legacy | None, now: float) -> Legacy:
     """What this offence leaves to its owner; the larger one where there is one already."""
     legacy = Legacy(debt=offence.debt, at=now, others=offence.siblings)
     return former if former is not None and remains(former, now) >= legacy.debt else legacy

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gpushare_node.core.structs import Struct
 from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
 from gpushare_node.guard.inputs import Cap
-from gpushare_node.guard.process_list import Device, Distrust, Mps, Sifted, Uses, sift
+from gpushare_node.guard.process_list import Device, Mps, ProcessUsage, RejectReason, Uses, sift
 
 
 class Unit(NamedTuple):
@@ -29,7 +29,7 @@ class Sample(NamedTuple):
     processes: tuple[tuple[Process, int], ...]
 
 
-class Sight(Struct):
+class DeviceView(Struct):
     """A device whose rows are plausible.
 
     `unrecognised` are pids that may belong to anybody, with their start times where known; `orphans` are
@@ -68,15 +68,15 @@ _CALM, _TENANT = Level.CALM, ProcessKind.TENANT
 """Found once, for they are asked about each process or container: an enumeration's members are slow to find."""
 
 
-def look(device: Device, identities: Mapping[int, Process]) -> tuple[Sight, ...] | Distrust:
+def look(device: Device, identities: Mapping[int, Process]) -> tuple[DeviceView, ...] | RejectReason:
     """The device, or each of its MIG instances; why not, when one of its rows cannot be true."""
     sifted = sift(device)
-    if isinstance(sifted, Distrust):
+    if isinstance(sifted, RejectReason):
         return sifted
     return tuple(_sight(place, device, sifted, identities) for place in sifted.uses)
 
 
-def level(sample: Sample, cap: Cap, members: tuple[Process, ...], sight: Sight) -> Level:
+def level(sample: Sample, cap: Cap, members: tuple[Process, ...], sight: DeviceView) -> Level:
     """The answer for one sample; a part above the cap is proof enough.
 
     `members` are the container's when it was last over: one of them hidden now leaves it open.
@@ -88,7 +88,7 @@ def level(sample: Sample, cap: Cap, members: tuple[Process, ...], sight: Sight) 
     return Level.UNKNOWN if members and sight.may_hide(members) else _CALM
 
 
-def _sight(place: str, device: Device, sifted: Sifted, identities: Mapping[int, Process]) -> Sight:
+def _sight(place: str, device: Device, sifted: ProcessUsage, identities: Mapping[int, Process]) -> DeviceView:
     uses = sifted.uses[place]
     samples: dict[ContainerId, Sample] = {}
     unrecognised: dict[int, int | None] = {}
@@ -104,7 +104,7 @@ def _sight(place: str, device: Device, sifted: Sifted, identities: Mapping[int, 
         elif process.kind in (ProcessKind.TENANT, ProcessKind.UNKNOWN):
             unrecognised[pid] = process.start_time
             orphans.append(process)
-    return Sight(
+    return DeviceView(
         device=place,
         mps=device.mps,
         uses=uses,

@@ -9,17 +9,22 @@ from collections.abc import Collection
 
 from gpushare_node.guard.anomalies import report_device, report_places
 from gpushare_node.guard.contradiction import find_accused
-from gpushare_node.guard.debts import Offence
-from gpushare_node.guard.device_view import Level, Sample, Sight, Unit, level, look
-from gpushare_node.guard.escalation import Case, advance, choose, may_choose
+from gpushare_node.guard.debts import Violation
+from gpushare_node.guard.device_view import DeviceView, Level, Sample, Unit, level, look
+from gpushare_node.guard.escalation import Offender, advance, choose, may_choose
 from gpushare_node.guard.identity import ContainerId
-from gpushare_node.guard.inputs import DEFAULTS, Action, Cap, Reading, Settings
-from gpushare_node.guard.process_list import Device, Distrust, Mps
-from gpushare_node.guard.state import History, Ledger
-from gpushare_node.guard.verdicts import Evict, Next, Observe, Reason, Report, State, Verdict, Warn
+from gpushare_node.guard.inputs import DEFAULTS, Cap, CapAction, GuardInput, Settings
+from gpushare_node.guard.process_list import Device, Mps, RejectReason
+from gpushare_node.guard.state import CycleState, GuardState
+from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, CapState, ContainerStatus, Evict, Next, Verdict, Warn
 
-_STEP_NEXT = {Action.KILL: Next.TERMINATE, Action.EVICT: Next.EVICT, Action.WARN: Next.NOTHING, Action.NONE: Next.NOTHING}
-_CALM, _OVER, _UNKNOWN, _OK = Level.CALM, Level.OVER, Level.UNKNOWN, State.OK
+_STEP_NEXT = {
+    CapAction.KILL: Next.TERMINATE,
+    CapAction.EVICT: Next.EVICT,
+    CapAction.WARN: Next.NOTHING,
+    CapAction.NONE: Next.NOTHING,
+}
+_CALM, _OVER, _UNKNOWN, _OK = Level.CALM, Level.OVER, Level.UNKNOWN, CapState.OK
 """Found once, for they are asked about each container: an enumeration's members are slow to find."""
 
 _ACCUSED_NAMESPACES = 2
@@ -27,20 +32,20 @@ _ACCUSED_NAMESPACES = 2
 
 
 def judge(
-    reading: Reading, history: History, now: float, settings: Settings = DEFAULTS, calm: Collection[str] = ()
-) -> tuple[tuple[Verdict, ...], History]:
+    reading: GuardInput, history: GuardState, now: float, settings: Settings = DEFAULTS, calm: Collection[str] = ()
+) -> tuple[tuple[Verdict, ...], GuardState]:
     """The verdicts of one cycle, and what the next one must know. `now` is monotonic seconds; wall time is never used.
 
     Steps against offenders come first, in the order in which they are to be carried out; observations and reports follow.
     Nothing is said of the GPUs in `calm`: all of their devices have been seen, nobody there owes or is being ended, and
     `guard.calm` has found everybody within the cap.
     """
-    ledger = Ledger(history, now, settings)
+    ledger = CycleState(history, now, settings)
     looks = [(device, look(device, reading.identities)) for device in reading.devices if device.uuid not in calm]
-    sights = {sight.device: sight for _, seen in looks if not isinstance(seen, Distrust) for sight in seen}
-    _pause(reading, [device for device, seen in looks if seen is Distrust.ABOVE_USED], ledger)
+    sights = {sight.device: sight for _, seen in looks if not isinstance(seen, RejectReason) for sight in seen}
+    _pause(reading, [device for device, seen in looks if seen is RejectReason.ABOVE_USED], ledger)
     _bequeath(sights, reading, ledger)
-    cases: dict[Unit, Case] = {}
+    cases: dict[Unit, Offender] = {}
     observed: list[tuple[Unit, Cap | None, Sample, Level]] = []
     for sight in sights.values():
         for container, sample in sight.samples.items():
@@ -51,7 +56,7 @@ def judge(
             observed.append((unit, cap, sample, answer))
             if grant is not None and cap is not None and answer is _OVER:
                 offence = ledger.count(unit, tuple([process for process, _ in sample.processes]), cap, reading.grants)
-                cases[unit] = Case(
+                cases[unit] = Offender(
                     unit=unit, owner=grant.owner, cap=cap, sample=sample, sight=sight, offence=offence,
                     is_unevictable=container in reading.unevictable,
                 )  # fmt: skip
@@ -67,7 +72,7 @@ def judge(
     return tuple(ledger.verdicts), ledger.close(reading.grants, places)
 
 
-def _cap(reading: Reading, container: ContainerId, device: str) -> Cap | None:
+def _cap(reading: GuardInput, container: ContainerId, device: str) -> Cap | None:
     """The cap that holds; None where none does, and where it is not known."""
     grant = reading.grants.get(container)
     if grant is None:
@@ -77,7 +82,7 @@ def _cap(reading: Reading, container: ContainerId, device: str) -> Cap | None:
     return grant.stray_cap if reading.is_allocation_known else None
 
 
-def _answer(unit: Unit, cap: Cap | None, sample: Sample, sight: Sight, ledger: Ledger) -> Level:
+def _answer(unit: Unit, cap: Cap | None, sample: Sample, sight: DeviceView, ledger: CycleState) -> Level:
     """Whether the container is over its cap. A clock that stands still, or a lost cap, leaves an open offence open."""
     offence = ledger.offences.get(unit) if ledger.offences else None
     if cap is None:
@@ -87,7 +92,7 @@ def _answer(unit: Unit, cap: Cap | None, sample: Sample, sight: Sight, ledger: L
     return level(sample, cap, () if offence is None else offence.members, sight)
 
 
-def _pause(reading: Reading, contradicted: list[Device], ledger: Ledger) -> None:
+def _pause(reading: GuardInput, contradicted: list[Device], ledger: CycleState) -> None:
     """Choose nobody while the rows of several namespaces cannot be true. With the first reading that can, graces begin anew.
 
     Not after a single odd cycle: memory that changes hands while it is read must not win time for anybody.
@@ -101,7 +106,7 @@ def _pause(reading: Reading, contradicted: list[Device], ledger: Ledger) -> None
         ledger.paused_since = None
 
 
-def _bequeath(sights: dict[str, Sight], reading: Reading, ledger: Ledger) -> None:
+def _bequeath(sights: dict[str, DeviceView], reading: GuardInput, ledger: CycleState) -> None:
     """Whoever is gone leaves its debt before anybody is counted: the next container of a pod appears as the last one goes."""
     if not ledger.has_moved:
         return
@@ -111,12 +116,12 @@ def _bequeath(sights: dict[str, Sight], reading: Reading, ledger: Ledger) -> Non
             ledger.bequeath(unit)
 
 
-def _is_absent(unit: Unit, offence: Offence, sight: Sight) -> bool:
+def _is_absent(unit: Unit, offence: Violation, sight: DeviceView) -> bool:
     return unit.container not in sight.samples and not sight.may_hide(offence.members)
 
 
 def _count_others(
-    observed: list[tuple[Unit, Cap | None, Sample, Level]], sights: dict[str, Sight], ledger: Ledger
+    observed: list[tuple[Unit, Cap | None, Sample, Level]], sights: dict[str, DeviceView], ledger: CycleState
 ) -> None:
     """What this look means for offenders that are not over now: calm, unknown, or absent from a device that can be trusted."""
     if not ledger.offences or not ledger.has_moved:
@@ -134,7 +139,7 @@ def _count_others(
 
 
 def _advance_all(
-    reading: Reading, sights: dict[str, Sight], cases: dict[Unit, Case], places: set[str], ledger: Ledger
+    reading: GuardInput, sights: dict[str, DeviceView], cases: dict[Unit, Offender], places: set[str], ledger: CycleState
 ) -> None:
     """Go on with every victim. One whose device has left the node for good is forgotten."""
     for unit, victim in tuple(ledger.victims.items()):
@@ -144,42 +149,42 @@ def _advance_all(
             del ledger.victims[unit]
 
 
-def _turn(case: Case, ledger: Ledger) -> tuple[float, float, int]:
+def _turn(case: Offender, ledger: CycleState) -> tuple[float, float, int]:
     """Who comes first: namespaces take turns on a device; among offenders the oldest offence, then the largest excess."""
     return ledger.served_at(case.room), case.offence.since, -case.excess_bytes
 
 
-def _act(case: Case, ledger: Ledger) -> None:
+def _act(case: Offender, ledger: CycleState) -> None:
     """Warn an offender, and after its grace do what its cap says."""
     unit = case.unit
     offence = ledger.offences.get(unit)
     action = case.cap.action
-    if offence is None or not offence.is_confirmed(ledger.settings) or offence.is_settled or action is Action.NONE:
+    if offence is None or not offence.is_confirmed(ledger.settings) or offence.is_settled or action is CapAction.NONE:
         return
     victim = ledger.victims.get(unit)
     if victim is not None and victim.is_for(offence):
         return
-    if case.is_unevictable and action is Action.EVICT:
-        action = Action.KILL
-    elif action is Action.KILL and _needs_eviction(case, offence):
+    if case.is_unevictable and action is CapAction.EVICT:
+        action = CapAction.KILL
+    elif action is CapAction.KILL and _needs_eviction(case, offence):
         action = ledger.settings.mps_fallback
-        ledger.verdicts.append(Report(reason=Reason.MPS_REFUSED, device=unit.device, unit=unit))
+        ledger.verdicts.append(Anomaly(reason=AnomalyKind.MPS_REFUSED, device=unit.device, unit=unit))
     rest_seconds = offence.rest_seconds(ledger.settings)
     _warn(case, action, rest_seconds, ledger)
     if rest_seconds > 0:
         return
-    if action is Action.KILL:
+    if action is CapAction.KILL:
         choose(case, ledger)
-    elif action is Action.EVICT:
+    elif action is CapAction.EVICT:
         _evict(case, ledger)
 
 
-def _needs_eviction(case: Case, offence: Offence) -> bool:
+def _needs_eviction(case: Offender, offence: Violation) -> bool:
     """Whether it is a client of MPS that cannot be ended as MPS asks for, and its pod's eviction has not failed yet."""
     return not case.is_unevictable and (offence.is_demoted or (case.is_mps() and case.sight.mps is not Mps.REACHABLE))
 
 
-def _warn(case: Case, action: Action, rest_seconds: float, ledger: Ledger) -> None:
+def _warn(case: Offender, action: CapAction, rest_seconds: float, ledger: CycleState) -> None:
     """Tell the tenant once, and again after a while."""
     offence = ledger.offences[case.unit]
     if offence.warned_at is not None and ledger.now - offence.warned_at < ledger.settings.remind_seconds:
@@ -190,7 +195,7 @@ def _warn(case: Case, action: Action, rest_seconds: float, ledger: Ledger) -> No
     ledger.verdicts.append(Warn(facts=case.facts(ledger, following, rest)))
 
 
-def _evict(case: Case, ledger: Ledger) -> None:
+def _evict(case: Offender, ledger: CycleState) -> None:
     """Ask for the pod's eviction, again after a while. The first request counts like a victim."""
     settings, unit = ledger.settings, case.unit
     offence = ledger.offences[unit]
@@ -204,18 +209,18 @@ def _evict(case: Case, ledger: Ledger) -> None:
     ledger.verdicts.append(Evict(facts=case.facts(ledger, Next.EVICT, settings.retry_seconds)))
 
 
-def _observe(unit: Unit, cap: Cap | None, sample: Sample, answer: Level, ledger: Ledger) -> Observe:
+def _observe(unit: Unit, cap: Cap | None, sample: Sample, answer: Level, ledger: CycleState) -> ContainerStatus:
     """How the container stands at the end of the cycle."""
     offence = ledger.offences.get(unit) if ledger.offences else None
     victim = ledger.victims.get(unit) if ledger.victims else None
     if victim is not None:
-        state = State(victim.step.value)
+        state = CapState(victim.step.value)
     elif answer is _UNKNOWN:
-        state = State.UNKNOWN
+        state = CapState.UNKNOWN
     elif offence is None:
-        state = _OK if answer is _CALM else State.OVER
+        state = _OK if answer is _CALM else CapState.OVER
     else:
-        state = State.OVER if offence.warned_at is None else State.WARNED
+        state = CapState.OVER if offence.warned_at is None else CapState.WARNED
     used = sample.used_bytes if sample.is_whole or answer is _OVER else None
     since = 0.0 if offence is None else ledger.now - offence.since
-    return Observe(unit, state, used, cap, since)
+    return ContainerStatus(unit, state, used, cap, since)

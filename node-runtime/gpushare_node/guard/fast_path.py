@@ -1,4 +1,4 @@
-"""Calm: GPUs on which nobody is over a cap and nothing but uses has changed since the guard was asked about them. Pure.
+"""FastPath: GPUs on which nobody is over a cap and nothing but uses has changed since the guard was asked about them. Pure.
 
 On a full node uses change all the time, and mostly nobody is over a cap. Whose row is whose, and which cap holds there, is
 found out once; from then on sums are enough. Whatever is not as plain as that is left to `judge`.
@@ -12,11 +12,11 @@ from gpushare_node.core.structs import Struct
 from gpushare_node.guard.anomalies import find_gap
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.identity import ProcessKind
-from gpushare_node.guard.inputs import Cap, Reading, Settings
-from gpushare_node.guard.process_list import Device, Distrust, sift
-from gpushare_node.guard.verdicts import Observe, Reason, Report, State, Verdict
+from gpushare_node.guard.inputs import Cap, GuardInput, Settings
+from gpushare_node.guard.process_list import Device, RejectReason, sift
+from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, CapState, ContainerStatus, Verdict
 
-_UNMOVED = frozenset({Reason.ORPHAN, Reason.UNRESOLVED})
+_UNMOVED = frozenset({AnomalyKind.ORPHAN, AnomalyKind.UNRESOLVED})
 """Reports in which no use plays a part."""
 
 
@@ -31,7 +31,7 @@ class _Frame(Struct):
     units: tuple[Unit, ...]
     caps: tuple[Cap | None, ...]
     limits: tuple[float, ...]
-    reports: tuple[Report, ...]
+    reports: tuple[Anomaly, ...]
 
 
 class Within(NamedTuple):
@@ -40,27 +40,27 @@ class Within(NamedTuple):
     frame: _Frame
     sums: list[int]
 
-    def observe(self) -> list[Observe]:
+    def observe(self) -> list[ContainerStatus]:
         """The observations that `judge` would make of it."""
         observed = zip(self.frame.units, self.sums, self.frame.caps, strict=False)
-        return [Observe(unit, State.OK, used, cap, 0.0) for unit, used, cap in observed]
+        return [ContainerStatus(unit, CapState.OK, used, cap, 0.0) for unit, used, cap in observed]
 
 
-class Calm:
+class FastPath:
     """What was judged of each GPU, as far as it may be repeated with other uses while identities and grants are the same."""
 
     def __init__(self) -> None:
         self._frames: dict[str, _Frame] = {}
 
-    def learn(self, reading: Reading, verdicts: Iterable[Verdict], calm: Collection[str]) -> None:
+    def learn(self, reading: GuardInput, verdicts: Iterable[Verdict], calm: Collection[str]) -> None:
         """Take up what `judge` has said of all but these GPUs."""
-        observed: dict[str, list[Observe]] = {}
-        reports: dict[str, list[Report]] = {}
+        observed: dict[str, list[ContainerStatus]] = {}
+        reports: dict[str, list[Anomaly]] = {}
         for one in verdicts:
             # Every other step is against somebody whose state is told, and is not OK.
-            if isinstance(one, Observe):
+            if isinstance(one, ContainerStatus):
                 observed.setdefault(one.unit.device, []).append(one)
-            elif isinstance(one, Report):
+            elif isinstance(one, Anomaly):
                 reports.setdefault(one.device, []).append(one)
         for device in reading.devices:
             if device.uuid not in calm:
@@ -68,10 +68,10 @@ class Calm:
                 names = dict.fromkeys((device.uuid, *device.places()))
                 seen = [one for name in names for one in observed.get(name, ())]
                 told = tuple([one for name in names for one in reports.get(name, ())])
-                if all(one.state is State.OK for one in seen) and all(one.reason in _UNMOVED for one in told):
+                if all(one.state is CapState.OK for one in seen) and all(one.reason in _UNMOVED for one in told):
                     self._frames[device.uuid] = _frame(device, reading, seen, told)
 
-    def add_up(self, reading: Reading, settings: Settings) -> dict[str, Within]:
+    def add_up(self, reading: GuardInput, settings: Settings) -> dict[str, Within]:
         """The GPUs on which everybody is within the cap; `judge` must be asked about the others."""
         found: dict[str, Within] = {}
         for device in reading.devices:
@@ -82,22 +82,22 @@ class Calm:
         return found
 
 
-def observe(reading: Reading, verdicts: Iterable[Verdict], calm: Mapping[str, Within]) -> list[Observe]:
+def observe(reading: GuardInput, verdicts: Iterable[Verdict], calm: Mapping[str, Within]) -> list[ContainerStatus]:
     """What `judge` would observe of this reading, if these verdicts are what it has said of all but the calm GPUs."""
-    judged: dict[str, list[Observe]] = {}
+    judged: dict[str, list[ContainerStatus]] = {}
     for one in verdicts:
-        if isinstance(one, Observe):
+        if isinstance(one, ContainerStatus):
             judged.setdefault(one.unit.device, []).append(one)
-    found: list[Observe] = []
+    found: list[ContainerStatus] = []
     for device in reading.devices:
         within = calm.get(device.uuid)
         found += [one for place in device.places() for one in judged.get(place, ())] if within is None else within.observe()
     return found
 
 
-def _frame(device: Device, reading: Reading, observed: list[Observe], reports: tuple[Report, ...]) -> _Frame:
+def _frame(device: Device, reading: GuardInput, observed: list[ContainerStatus], reports: tuple[Anomaly, ...]) -> _Frame:
     sifted = sift(device)
-    uses = {} if isinstance(sifted, Distrust) else sifted.uses
+    uses = {} if isinstance(sifted, RejectReason) else sifted.uses
     numbers = {one.unit: number for number, one in enumerate(observed)}
     caps = tuple([one.cap for one in observed])
     return _Frame(
@@ -112,7 +112,7 @@ def _frame(device: Device, reading: Reading, observed: list[Observe], reports: t
     )
 
 
-def _number(pid: int, place: str, reading: Reading, numbers: Mapping[Unit, int]) -> int:
+def _number(pid: int, place: str, reading: GuardInput, numbers: Mapping[Unit, int]) -> int:
     process = reading.identities.get(pid)
     if process is None or process.container is None or process.kind is not ProcessKind.TENANT:
         return -1
@@ -124,7 +124,7 @@ def _add_up(device: Device, frame: _Frame, settings: Settings) -> list[int] | No
     sifted, former = sift(device), frame.device
     is_other = (device.uuid, device.total_bytes, device.instances, device.mps) != (
         former.uuid, former.total_bytes, former.instances, former.mps)  # fmt: skip
-    if is_other or isinstance(sifted, Distrust) or sifted.partial:
+    if is_other or isinstance(sifted, RejectReason) or sifted.partial:
         return None
     # The last is the sum of those who are in no container, and is not looked at.
     sums = [0] * (len(frame.units) + 1)

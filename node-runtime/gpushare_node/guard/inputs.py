@@ -8,7 +8,7 @@ from gpushare_node.guard.identity import ContainerId, Owner, Process
 from gpushare_node.guard.process_list import Device
 
 
-class Action(Enum):
+class CapAction(Enum):
     """What happens to a container that stays over its cap."""
 
     KILL = "kill"
@@ -28,7 +28,7 @@ class Cap(Struct):
 
     bytes: int
     tolerance_bytes: int = 0
-    action: Action = Action.KILL
+    action: CapAction = CapAction.KILL
     grace_seconds: float = 10
     exemption: Exemption | None = None
 
@@ -53,7 +53,7 @@ class Grant(Struct):
     is_gone: bool = False
 
 
-class Reading(Struct):
+class GuardInput(Struct):
     """Everything that is known in one cycle. What is missing is unknown, and what is unknown is never touched.
 
     `identities` may lack pids: they ended, or could not be read. `grants` lacks containers that the API has not shown yet.
@@ -95,7 +95,7 @@ class Settings(Struct):
     kills_per_minute: int = 6
     blind_seconds: float = 600
     unattributed_percent: int = 10
-    mps_fallback: Action = Action.EVICT
+    mps_fallback: CapAction = CapAction.EVICT
     dry_run: bool = False
 
     @property

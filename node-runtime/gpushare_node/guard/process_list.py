@@ -39,7 +39,7 @@ _MPS = Kind.MPS
 """Found once: Python 3.11 takes five times as long to find a member of an enumeration as to compare it."""
 
 
-class Row(NamedTuple):
+class ProcessEntry(NamedTuple):
     """One row of one list. `gpu_instance` is None where NVML gives none: 0xFFFFFFFF."""
 
     pid: int
@@ -56,7 +56,7 @@ class Mps(Enum):
     UNREACHABLE = "unreachable"
 
 
-class Instance(Struct):
+class MigInstance(Struct):
     """A MIG instance: a device of its own to tenants."""
 
     uuid: str
@@ -73,10 +73,10 @@ class Device(Struct):
 
     uuid: str
     total_bytes: int | None
-    rows: tuple[Row, ...] | None
+    rows: tuple[ProcessEntry, ...] | None
     used_bytes: int | None = None
     used_before_bytes: int | None = None
-    instances: Mapping[int, Instance] | None = None
+    instances: Mapping[int, MigInstance] | None = None
     mps: Mps = Mps.OFF
     pid_max: int = PID_MAX
 
@@ -85,7 +85,7 @@ class Device(Struct):
         return (self.uuid,) if self.instances is None else tuple(instance.uuid for instance in self.instances.values())
 
 
-class Distrust(Enum):
+class RejectReason(Enum):
     """Why nothing on a GPU may be touched in this cycle."""
 
     UNREAD = "the process lists could not be read"
@@ -103,7 +103,7 @@ Uses = Mapping[int, int | None]
 """pid → bytes of one device, each process once; None: unknown."""
 
 
-class Sifted(Struct):
+class ProcessUsage(Struct):
     """The plausible rows of a GPU: what each process uses of each place, and which pids are MPS clients.
 
     Of the pids in `partial` the use is a part only: one list tells it and another does not.
@@ -114,24 +114,24 @@ class Sifted(Struct):
     partial: frozenset[int] = frozenset()
 
 
-def sift(device: Device) -> Sifted | Distrust:
+def sift(device: Device) -> ProcessUsage | RejectReason:
     """Every process once for each place, or why the whole GPU cannot be trusted now."""
     if device.rows is None:
-        return Distrust.UNREAD
+        return RejectReason.UNREAD
     if len(device.rows) >= LONGEST_LIST:
-        return Distrust.TOO_MANY
+        return RejectReason.TOO_MANY
     placed = _by_place(device, device.rows)
     if placed is None:
-        return Distrust.BAD_INSTANCE
+        return RejectReason.BAD_INSTANCE
     uses = {}
     partial: set[int] = set()
     for place, (rows, total_bytes) in placed.items():
-        merged = Distrust.TOTAL_UNKNOWN if total_bytes is None else _merge(rows, total_bytes, device, partial)
-        if isinstance(merged, Distrust):
+        merged = RejectReason.TOTAL_UNKNOWN if total_bytes is None else _merge(rows, total_bytes, device, partial)
+        if isinstance(merged, RejectReason):
             return merged
         uses[place] = merged
     clients = frozenset([row.pid for row in device.rows if row.kind is _MPS])
-    return Sifted(uses=uses, clients=clients, partial=frozenset(partial))
+    return ProcessUsage(uses=uses, clients=clients, partial=frozenset(partial))
 
 
 def _most_bytes(total_bytes: int, device: Device) -> int:
@@ -141,12 +141,12 @@ def _most_bytes(total_bytes: int, device: Device) -> int:
     return min(total_bytes, max(device.used_bytes, device.used_before_bytes))
 
 
-def _by_place(device: Device, rows: tuple[Row, ...]) -> Mapping[str, tuple[Sequence[Row], int | None]] | None:
+def _by_place(device: Device, rows: tuple[ProcessEntry, ...]) -> Mapping[str, tuple[Sequence[ProcessEntry], int | None]] | None:
     """The rows of each place with its size; None when a row stands in no place."""
     if device.instances is None:
         strays = [row for row in rows if row.gpu_instance is not None]
         return None if strays else {device.uuid: (rows, device.total_bytes)}
-    placed: dict[int | None, list[Row]] = {number: [] for number in device.instances}
+    placed: dict[int | None, list[ProcessEntry]] = {number: [] for number in device.instances}
     for row in rows:
         if row.gpu_instance not in placed:
             return None
@@ -154,7 +154,7 @@ def _by_place(device: Device, rows: tuple[Row, ...]) -> Mapping[str, tuple[Seque
     return {instance.uuid: (placed[number], instance.total_bytes) for number, instance in device.instances.items()}
 
 
-def _merge(rows: Sequence[Row], total_bytes: int, device: Device, partial: set[int]) -> Uses | Distrust:
+def _merge(rows: Sequence[ProcessEntry], total_bytes: int, device: Device, partial: set[int]) -> Uses | RejectReason:
     """One place's processes, each once: a process in several lists counts with its largest value, not with their sum."""
     pid_max, most_bytes = device.pid_max, _most_bytes(total_bytes, device)
     plain = _merge_plain(rows, total_bytes, most_bytes, pid_max)
@@ -165,16 +165,16 @@ def _merge(rows: Sequence[Row], total_bytes: int, device: Device, partial: set[i
     mps: dict[int, int | None] = {}
     for pid, listed, _, kind in rows:
         if not 2 < pid <= pid_max:
-            return Distrust.BAD_PID
+            return RejectReason.BAD_PID
         used = None if listed == MEMORY_UNKNOWN else listed
         if used is not None:
             if not 0 <= used <= most_bytes:
-                return Distrust.ABOVE_USED if 0 <= used <= total_bytes else Distrust.ABOVE_TOTAL
+                return RejectReason.ABOVE_USED if 0 <= used <= total_bytes else RejectReason.ABOVE_TOTAL
             if 0 < used < SMALLEST_USE_BYTES:
                 used = None
         uses = merged if kind is Kind.COMPUTE else graphics if kind is Kind.GRAPHICS else mps
         if uses.setdefault(pid, used) != used:
-            return Distrust.CONFLICTING
+            return RejectReason.CONFLICTING
     for others in (graphics, mps):
         for pid, used in others.items():
             known = merged.setdefault(pid, used)
@@ -183,11 +183,11 @@ def _merge(rows: Sequence[Row], total_bytes: int, device: Device, partial: set[i
                     partial.add(pid)
                 merged[pid] = max(known or 0, used or 0)
     if sum(filter(None, merged.values())) * 100 > total_bytes * SUM_PERCENT:
-        return Distrust.SUM_ABOVE_TOTAL
+        return RejectReason.SUM_ABOVE_TOTAL
     return merged
 
 
-def _merge_plain(rows: Sequence[Row], total_bytes: int, most_bytes: int, pid_max: int) -> Uses | None:
+def _merge_plain(rows: Sequence[ProcessEntry], total_bytes: int, most_bytes: int, pid_max: int) -> Uses | None:
     """The same where there is nothing to weigh: all is known and plausible, and lists agree. None: look at each row.
 
     What nearly every list is like, at a tenth of the time: no step is Python's for each row.

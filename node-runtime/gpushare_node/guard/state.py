@@ -1,7 +1,7 @@
 """What the guard remembers between cycles, by container and device, and how long.
 
-A History is what one cycle hands to the next. A Ledger is a history that is open for one cycle: it is written to, then
-closed into the next History. Nothing is kept that a restart of the agent would miss: it begins anew, and so does counting.
+A GuardState is what one cycle hands to the next. A CycleState is open for one cycle: it is written to, then closed into the
+next GuardState. Nothing is kept that a restart of the agent would miss: it starts again, and so does counting.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,11 +9,11 @@ from enum import Enum
 from typing import TypeVar
 
 from gpushare_node.core.structs import Struct, field
-from gpushare_node.guard.debts import Legacy, Offence, families, find_legacy, remains
+from gpushare_node.guard.debts import Legacy, Violation, families, find_legacy, remains
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.identity import ContainerId, Owner, Process
 from gpushare_node.guard.inputs import Cap, Grant, Settings
-from gpushare_node.guard.verdicts import Scope, Verdict
+from gpushare_node.guard.verdicts import KillScope, Verdict
 
 MINUTE_SECONDS = 60
 
@@ -31,7 +31,7 @@ class Step(Enum):
     STUCK = "stuck"
 
 
-class Victim(Struct):
+class Target(Struct):
     """What is being ended of a container, for the offence that began at `offence_since`.
 
     `kills`: how often SIGKILL was sent, first at `killed_at`. `step_at`: when the last signal was sent.
@@ -39,7 +39,7 @@ class Victim(Struct):
 
     unit: Unit
     processes: tuple[Process, ...]
-    scope: Scope
+    scope: KillScope
     is_mps: bool
     offence_since: float
     step: Step
@@ -47,12 +47,12 @@ class Victim(Struct):
     kills: int = 0
     killed_at: float = 0.0
 
-    def is_for(self, offence: Offence) -> bool:
+    def is_for(self, offence: Violation) -> bool:
         """Whether it was chosen for this offence. One that has been paid for, or forgiven, gives no right to a signal."""
         return offence.since == self.offence_since
 
 
-class History(Struct):
+class GuardState(Struct):
     """Everything that one cycle leaves to the next.
 
     `choices` when victims were chosen in a namespace on a device, within a minute; `strikes` the same for each owner, for as
@@ -61,8 +61,8 @@ class History(Struct):
     """
 
     now: float | None = None
-    offences: Mapping[Unit, Offence] = field(default_factory=dict)
-    victims: Mapping[Unit, Victim] = field(default_factory=dict)
+    offences: Mapping[Unit, Violation] = field(default_factory=dict)
+    victims: Mapping[Unit, Target] = field(default_factory=dict)
     choices: Mapping[Room, tuple[float, ...]] = field(default_factory=dict)
     strikes: Mapping[Owner, tuple[float, ...]] = field(default_factory=dict)
     legacies: Mapping[tuple[Owner, str], Legacy] = field(default_factory=dict)
@@ -71,10 +71,10 @@ class History(Struct):
     seen: frozenset[str] = frozenset()
 
 
-class Ledger:
+class CycleState:
     """A history, open for one cycle. `now` never goes back; a clock that stands still adds and takes nothing."""
 
-    def __init__(self, history: History, now: float, settings: Settings) -> None:
+    def __init__(self, history: GuardState, now: float, settings: Settings) -> None:
         """Open the history at this time; times that are too old to matter are left out."""
         self.settings = settings
         self.now = now if history.now is None else max(now, history.now)
@@ -96,11 +96,11 @@ class Ledger:
         recent = ((key, tuple(time for time in own if self.now - time < seconds)) for key, own in times.items())
         return {key: own for key, own in recent if own}
 
-    def count(self, unit: Unit, members: tuple[Process, ...], cap: Cap, grants: Mapping[ContainerId, Grant]) -> Offence:
+    def count(self, unit: Unit, members: tuple[Process, ...], cap: Cap, grants: Mapping[ContainerId, Grant]) -> Violation:
         """A look at which the container is over its cap."""
         former, owner = self.offences.get(unit), grants[unit.container].owner
         if former is None:
-            offence = Offence.open(self.now, members, cap, owner, self._inherit(unit, owner))
+            offence = Violation.open(self.now, members, cap, owner, self._inherit(unit, owner))
         else:
             offence = former.over(self.now, members, cap, self.settings)
         if self._families is None:
@@ -141,7 +141,7 @@ class Ledger:
         """Whether somebody is being ended on the device: whoever waits calmly, or does not die, keeps no other waiting."""
         return any(victim.unit.device == device and self._is_pending(victim) for victim in self.victims.values())
 
-    def _is_pending(self, victim: Victim) -> bool:
+    def _is_pending(self, victim: Target) -> bool:
         offence = self.offences.get(victim.unit)
         return victim.step is not Step.STUCK and (victim.step is Step.KILL_SENT or offence is None or not offence.is_calm)
 
@@ -159,10 +159,10 @@ class Ledger:
         self.choices[room] = (*self.choices.get(room, ()), self.now)
         self.strikes[owner] = (*self.strikes.get(owner, ()), self.now)
 
-    def close(self, grants: Mapping[ContainerId, Grant], places: Iterable[str]) -> History:
+    def close(self, grants: Mapping[ContainerId, Grant], places: Iterable[str]) -> GuardState:
         """What the next cycle needs to know: an offence of a container or on a device that is gone is soon forgotten."""
         stale, known = self.settings.stale_seconds, frozenset(places) if self.offences else frozenset()
-        return History(
+        return GuardState(
             now=self.now,
             offences={
                 unit: offence for unit, offence in self.offences.items()

@@ -11,10 +11,10 @@ from gpushare_node.core.structs import Struct
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.inputs import Cap
-from gpushare_node.guard.process_list import Distrust
+from gpushare_node.guard.process_list import RejectReason
 
 
-class State(Enum):
+class CapState(Enum):
     """Where a container stands on a device."""
 
     OK = "ok"
@@ -37,14 +37,14 @@ class Next(Enum):
     EVICT = "evict"
 
 
-class Scope(Enum):
+class KillScope(Enum):
     """Whom a signal is for. CONTAINER: every process of the container, found anew when acting, for it forks all the time."""
 
     PROCESSES = "processes"
     CONTAINER = "container"
 
 
-class Reason(Enum):
+class AnomalyKind(Enum):
     """What a report is about."""
 
     DISTRUSTED = "the rows of the device cannot be true"
@@ -63,17 +63,17 @@ class Reason(Enum):
     STUCK = "a process that SIGKILL does not end (D state) still holds the device"
 
 
-class Observe(NamedTuple):
+class ContainerStatus(NamedTuple):
     """One container on one device in this cycle. `used_bytes` is None when unknown; `cap` None where there is none."""
 
     unit: Unit
-    state: State
+    state: CapState
     used_bytes: int | None
     cap: Cap | None
     since_seconds: float
 
 
-class Facts(Struct):
+class ViolationDetails(Struct):
     """What every verdict on an offender tells: use, cap, for how long, what comes next and when (None: nothing does).
 
     `has_paused`: in that time it was within its cap, too. `dry_run` marks what must be told and not done.
@@ -92,49 +92,49 @@ class Facts(Struct):
 class Warn(Struct):
     """Tell the tenant, before anything is done."""
 
-    facts: Facts
+    facts: ViolationDetails
 
 
 class Terminate(Struct):
     """Send SIGTERM to these processes, after checking each once more."""
 
-    facts: Facts
+    facts: ViolationDetails
     processes: tuple[Process, ...]
-    scope: Scope
+    scope: KillScope
 
 
 class TerminateClient(Struct):
     """Ask the MPS control program to end these clients; its yes is read back through `Reading.terminated_clients`."""
 
-    facts: Facts
+    facts: ViolationDetails
     processes: tuple[Process, ...]
 
 
 class Kill(Struct):
     """Send SIGKILL to these processes, after checking each once more. `is_repeated`: they did not die of it."""
 
-    facts: Facts
+    facts: ViolationDetails
     processes: tuple[Process, ...]
-    scope: Scope
+    scope: KillScope
     is_repeated: bool = False
 
 
 class Evict(Struct):
     """Ask the API to evict the container's pod; said again while it stays, for a disruption budget may refuse."""
 
-    facts: Facts
+    facts: ViolationDetails
 
 
-class Report(Struct):
+class Anomaly(Struct):
     """Something to know that is no step against an offender. Fields that do not belong to the reason are None or empty."""
 
-    reason: Reason
+    reason: AnomalyKind
     device: str
     unit: Unit | None = None
     processes: tuple[Process, ...] = ()
     since_seconds: float | None = None
     used_bytes: int | None = None
-    distrust: Distrust | None = None
+    distrust: RejectReason | None = None
 
 
-Verdict = Observe | Warn | Terminate | TerminateClient | Kill | Evict | Report
+Verdict = ContainerStatus | Warn | Terminate | TerminateClient | Kill | Evict | Anomaly

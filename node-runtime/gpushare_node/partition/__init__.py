@@ -3,7 +3,7 @@
 `plan` is the way in; `state` has the words for hardware, `operations` those for what is done to it.
 """
 
-from gpushare_node.partition.fitness import Reason
+from gpushare_node.partition.fitness import UnfitReason
 from gpushare_node.partition.plan import GpuPlan, PartitionPlan, Unfit, plan
 
-__all__ = ["GpuPlan", "PartitionPlan", "Reason", "Unfit", "plan"]
+__all__ = ["GpuPlan", "PartitionPlan", "Unfit", "UnfitReason", "plan"]

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from gpushare_node.core.policy import Card, WantedGpu
-from gpushare_node.partition.state import FaultKind, Gpu, Mig, State
+from gpushare_node.partition.state import FaultKind, Gpu, Mig, NodeGpus
 
 _MEMORY_TOLERANCE = 0.05
 """Totals of one card differ by one per cent between drivers; cards that share a PCI id differ by a third."""
 
 
-class Reason(StrEnum):
+class UnfitReason(StrEnum):
     """Why nothing is planned for a GPU."""
 
     GPU_LOST = "GpuLost"
@@ -27,7 +27,7 @@ class Reason(StrEnum):
 class UnfitError(Exception):
     """Nothing can be planned for the GPU that is being looked at; the message is the sentence for people."""
 
-    def __init__(self, reason: Reason, detail: str) -> None:
+    def __init__(self, reason: UnfitReason, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
 
@@ -35,20 +35,24 @@ class UnfitError(Exception):
 def check_fault(gpu: Gpu) -> None:
     """Refuses a GPU that does not answer as it should."""
     if gpu.fault is not None:
-        raise UnfitError(Reason.GPU_LOST if gpu.fault.kind is FaultKind.LOST else Reason.GPU_UNREADABLE, gpu.fault.detail)
+        raise UnfitError(
+            UnfitReason.GPU_LOST if gpu.fault.kind is FaultKind.LOST else UnfitReason.GPU_UNREADABLE, gpu.fault.detail
+        )
 
 
-def find_target(gpu: Gpu, wanted: Mapping[int, WantedGpu], state: State) -> WantedGpu:
+def find_target(gpu: Gpu, wanted: Mapping[int, WantedGpu], state: NodeGpus) -> WantedGpu:
     """What the policy wants of this GPU, if its index can be trusted.
 
     Indexes close ranks when a GPU falls off the bus. With other GPUs than the policy's, an index says nothing, unless all
     are to become the same.
     """
     if gpu.index not in wanted:
-        raise UnfitError(Reason.GPU_COUNT_MISMATCH, f"the policy is for {len(wanted)} GPUs and has no entry for this index")
+        raise UnfitError(
+            UnfitReason.GPU_COUNT_MISMATCH, f"the policy is for {len(wanted)} GPUs and has no entry for this index"
+        )
     if {one.index for one in state.gpus} != wanted.keys() and len({one.instances for one in wanted.values()}) > 1:
         raise UnfitError(
-            Reason.GPU_COUNT_MISMATCH,
+            UnfitReason.GPU_COUNT_MISMATCH,
             f"the policy has unlike layouts for {len(wanted)} GPUs, the node has {len(state.gpus)}: "
             "it is unknown which layout belongs to which GPU",
         )
@@ -66,7 +70,7 @@ def check_card(gpu: Gpu, card: Card) -> None:
     totals = (gpu.memory_mib, card.memory_mib)
     is_alike = None in totals or _differ_by_little(gpu.memory_mib or 0, card.memory_mib or 0)
     if gpu.pci_device_id not in card.pci_device_ids or not is_alike:
-        raise UnfitError(Reason.CARD_MISMATCH, f"this GPU is {gpu.name}; the pool is for {card.name}")
+        raise UnfitError(UnfitReason.CARD_MISMATCH, f"this GPU is {gpu.name}; the pool is for {card.name}")
 
 
 def _differ_by_little(total_mib: int, catalogued_mib: int) -> bool:
@@ -77,5 +81,5 @@ def needs_switch(mig: Mig, *, to: bool) -> bool:
     """Whether MIG mode must be set. Refuses to where somebody else's change, to what nobody here wants, waits for a reset."""
     if mig.pending not in (mig.current, to) and not mig.is_pending_ours:
         word = "on" if mig.pending else "off"
-        raise UnfitError(Reason.PENDING_FOREIGN_CHANGE, f"another program requested MIG {word}, pending until a GPU reset")
+        raise UnfitError(UnfitReason.PENDING_FOREIGN_CHANGE, f"another program requested MIG {word}, pending until a GPU reset")
     return mig.current != to or mig.pending != to

@@ -18,7 +18,7 @@ _Worth = tuple[int, int, int]
 """How good a choice is, less being better: minus instances kept, minus busy ones kept, minus preferred places."""
 
 
-class Board(Struct):
+class PlacementProblem(Struct):
     """A GPU before the choice. `standing` are the instances that may stay, each with whether it is in use.
 
     `places` must hold every place where a wanted profile may stand, those of `standing` included. `preferred` are places
@@ -30,7 +30,7 @@ class Board(Struct):
     preferred: frozenset[Place]
 
 
-def choose(board: Board, wanted: Iterable[int]) -> tuple[Place, ...] | None:
+def choose(board: PlacementProblem, wanted: Iterable[int]) -> tuple[Place, ...] | None:
     """Places for all wanted profile ids, sorted; None if they cannot stand together.
 
     Of all ways to place them this is the one that keeps the most of what stands; of those, the most that is in use; of
@@ -64,6 +64,6 @@ def choose(board: Board, wanted: Iterable[int]) -> tuple[Place, ...] | None:
     return min(complete)[1] if complete else None
 
 
-def _with(worth: _Worth, place: Place, board: Board) -> _Worth:
+def _with(worth: _Worth, place: Place, board: PlacementProblem) -> _Worth:
     kept, busy, preferred = worth
     return kept - (place in board.standing), busy - board.standing.get(place, False), preferred - (place in board.preferred)

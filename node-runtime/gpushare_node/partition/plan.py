@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 
 from gpushare_node.core.policy import Card, Policy, WantedGpu, WantedInstance
 from gpushare_node.core.structs import Struct, replace
-from gpushare_node.partition.fitness import Reason, UnfitError, check_card, check_fault, find_target, needs_switch
+from gpushare_node.partition.fitness import UnfitError, UnfitReason, check_card, check_fault, find_target, needs_switch
 from gpushare_node.partition.layout import Difference, Layout, LayoutError, resolve
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
-from gpushare_node.partition.placement import Board, Place, choose
-from gpushare_node.partition.state import Gpu, Instance, Mig, State
+from gpushare_node.partition.placement import Place, PlacementProblem, choose
+from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus
 
 
 class Unfit(Struct):
     """A GPU of which nothing is touched. `detail` is the sentence for people."""
 
     index: int
-    reason: Reason
+    reason: UnfitReason
     detail: str
 
 
@@ -53,7 +53,7 @@ class PartitionPlan(Struct):
         return tuple(operation for gpu in self.gpus for operation in gpu.operations)
 
 
-def plan(state: State, policy: Policy) -> PartitionPlan:
+def plan(state: NodeGpus, policy: Policy) -> PartitionPlan:
     """The plan for every GPU by itself: one that is unfit stops no other. Total: no state and no policy raises.
 
     The instances destroyed are as few as any choice among the driver's placements allows; of equal choices, the fewest in
@@ -69,20 +69,20 @@ def plan(state: State, policy: Policy) -> PartitionPlan:
             unfit.append(Unfit(index=gpu.index, reason=error.reason, detail=str(error)))
     for index in wanted.keys() - {gpu.index for gpu in state.gpus}:
         detail = f"the policy is for {len(wanted)} GPUs; the node has none of this index"
-        unfit.append(Unfit(index=index, reason=Reason.GPU_COUNT_MISMATCH, detail=detail))
+        unfit.append(Unfit(index=index, reason=UnfitReason.GPU_COUNT_MISMATCH, detail=detail))
     return PartitionPlan(
         gpus=tuple(sorted(gpus, key=lambda one: one.index)), unfit=tuple(sorted(unfit, key=lambda one: one.index))
     )
 
 
-def _plan_gpu(gpu: Gpu, wanted: Mapping[int, WantedGpu], state: State, card: Card) -> GpuPlan:
+def _plan_gpu(gpu: Gpu, wanted: Mapping[int, WantedGpu], state: NodeGpus, card: Card) -> GpuPlan:
     check_fault(gpu)
     instances = find_target(gpu, wanted, state).instances
     check_card(gpu, card)
     if gpu.mig is not None:
         return _plan_mig(gpu, gpu.mig, instances)
     if instances:
-        raise UnfitError(Reason.INVALID_LAYOUT, "the policy wants MIG instances; this GPU has no MIG")
+        raise UnfitError(UnfitReason.INVALID_LAYOUT, "the policy wants MIG instances; this GPU has no MIG")
     return GpuPlan(index=gpu.index, uuid=gpu.uuid, operations=())
 
 
@@ -128,11 +128,11 @@ def _gpu_plan(gpu: Gpu, operations: tuple[Operation, ...]) -> GpuPlan:
 
 def _resolve(wanted: tuple[WantedInstance, ...], mig: Mig) -> Layout:
     if not mig.profiles:
-        raise UnfitError(Reason.GPU_UNREADABLE, "MIG is on, but the driver lists no profile for this GPU")
+        raise UnfitError(UnfitReason.GPU_UNREADABLE, "MIG is on, but the driver lists no profile for this GPU")
     try:
         return resolve(wanted, mig.profiles)
     except LayoutError as error:
-        raise UnfitError(Reason.INVALID_LAYOUT, str(error)) from error
+        raise UnfitError(UnfitReason.INVALID_LAYOUT, str(error)) from error
 
 
 def _choose(
@@ -147,7 +147,7 @@ def _choose(
         for instance in standing
         if instance.is_whole and instance.profile_id in layout.profile_ids and instance.start >= 0 and instance.size > 0
     }
-    board = Board(
+    board = PlacementProblem(
         places=layout.places | able.keys(),
         standing={place: instance.is_busy for place, instance in able.items()},
         preferred=layout.preferred,
@@ -155,5 +155,5 @@ def _choose(
     places = choose(board, layout.profile_ids)
     if places is None:
         asked = ", ".join(f"{count} {profile}" for profile, count in Counter(one.profile for one in wanted).items())
-        raise UnfitError(Reason.INVALID_LAYOUT, f"the driver cannot place all of these together: {asked}")
+        raise UnfitError(UnfitReason.INVALID_LAYOUT, f"the driver cannot place all of these together: {asked}")
     return [able[place] for place in places if place in able], [place for place in places if place not in able]

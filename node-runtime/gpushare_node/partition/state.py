@@ -1,4 +1,4 @@
-"""State: what stands on a node's GPUs, as NVML reported it at one moment. Values only.
+"""NodeGpus: what stands on a node's GPUs, as NVML reported it at one moment. Values only.
 
 Owns the words for hardware. Reads nothing itself and decides nothing. GPUs are known by UUID; an index is only what the
 policy calls them by.
@@ -87,7 +87,7 @@ class Gpu(Struct):
     fault: Fault | None = None
 
 
-class State(Struct):
+class NodeGpus(Struct):
     """All GPUs of the node, each index once."""
 
     gpus: tuple[Gpu, ...]

@@ -6,14 +6,14 @@ The former values are in the journal before the first label is touched, so a run
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from gpushare_node.adapters.host.state_dir import FolderError, Journal
+from gpushare_node.adapters.host.state_dir import Journal, StateDirError
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.core.policy import Partitioner
 from gpushare_node.core.structs import replace
 from gpushare_node.reconcile.gpu_clients import PAUSED, mig_managers, running, to_pause, to_restore
-from gpushare_node.reconcile.run_context import Visit
-from gpushare_node.reporting.outcome import Halted, Lack
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reconcile.run_context import RunContext
+from gpushare_node.reporting.outcome import Blocked, Unmet
+from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
 
 _LEAVE_SECONDS = 300.0
@@ -21,7 +21,7 @@ _LEAVE_SECONDS = 300.0
 
 
 @contextmanager
-def paused(visit: Visit, digest: str, *, is_needed: bool) -> Iterator[None]:
+def paused(visit: RunContext, digest: str, *, is_needed: bool) -> Iterator[None]:
     """Clients are away inside, and back after it. Halted with CLIENTS_RUNNING where they do not go."""
     if not is_needed:
         yield
@@ -31,13 +31,13 @@ def paused(visit: Visit, digest: str, *, is_needed: bool) -> Iterator[None]:
         yield
     except BaseException:
         # The API server may be what has failed; the journal knows, and the next run begins with it.
-        with suppress(ClusterError, FolderError):
+        with suppress(ClusterError, StateDirError):
             restore(visit)
         raise
     restore(visit)
 
 
-def restore(visit: Visit) -> None:
+def restore(visit: RunContext) -> None:
     """Bring back what was paused by this run or by one that was killed. ClusterError leaves it in the journal."""
     journal = visit.site.folder.journal()
     labels = to_restore(visit.cluster.node().labels, journal.paused if journal else {})
@@ -48,13 +48,13 @@ def restore(visit: Visit) -> None:
         visit.site.folder.write_journal(replace(journal, paused={}))
 
 
-def recover(visit: Visit, partitioner: Partitioner) -> None:
+def recover(visit: RunContext, partitioner: Partitioner) -> None:
     """Restore after a crash. Where mig-manager runs or partitions, the pause is its own."""
     if partitioner is Partitioner.GPUSHARE and not mig_managers(visit.cluster.pods()):
         restore(visit)
 
 
-def _pause(visit: Visit, digest: str) -> None:
+def _pause(visit: RunContext, digest: str) -> None:
     labels = to_pause(visit.cluster.node().labels)
     if labels:
         folder = visit.site.folder
@@ -64,9 +64,9 @@ def _pause(visit: Visit, digest: str) -> None:
         visit.note("pause GPU clients", "node", Status.CHANGED, ", ".join(labels))
     lack = visit.wait(lambda: _find_running(visit), _LEAVE_SECONDS)
     if lack is not None:
-        raise Halted(lack.reason, lack.message, is_kept=True)
+        raise Blocked(lack.reason, lack.message, is_kept=True)
 
 
-def _find_running(visit: Visit) -> Lack | None:
+def _find_running(visit: RunContext) -> Unmet | None:
     pods = running(visit.cluster.pods())
-    return Lack(reason=Reason.CLIENTS_RUNNING, message=f"still on the node: {', '.join(pods)}") if pods else None
+    return Unmet(reason=ConditionReason.CLIENTS_RUNNING, message=f"still on the node: {', '.join(pods)}") if pods else None

@@ -1,4 +1,4 @@
-"""Goal: the policy that a run is for, and the text that it was read from."""
+"""DesiredPolicy: the policy that a run is for, and the text that it was read from."""
 
 import hashlib
 
@@ -6,7 +6,7 @@ from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
 
 
-class Goal(Struct):
+class DesiredPolicy(Struct):
     """What the node shall become."""
 
     policy: Policy

@@ -11,16 +11,16 @@ from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.advertised import find_dead, offered
 from gpushare_node.gpus.gpu_faults import is_right
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.gpus.view import Sight
+from gpushare_node.gpus.view import GpuView
 from gpushare_node.reconcile.active_pool import is_leaving
 from gpushare_node.reconcile.gpu_clients import must_pause
-from gpushare_node.reconcile.run_context import Visit
-from gpushare_node.reconcile.usage import Obstacle, find_allocated, find_obstacle
-from gpushare_node.reporting.outcome import Halted, Lack
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reconcile.run_context import RunContext
+from gpushare_node.reconcile.usage import Blocker, find_allocated, find_obstacle
+from gpushare_node.reporting.outcome import Blocked, Unmet
+from gpushare_node.reporting.reasons import ConditionReason
 
 
-class Wish(Struct):
+class DrainRequest(Struct):
     """A change of the node that is wanted.
 
     `disturbed` are resources whose holders suffer from it by the label alone. `is_partly`: GPUs that nobody uses may be
@@ -38,18 +38,18 @@ class Wish(Struct):
     may_stay: bool = False
 
 
-class Room(Struct, frozen=False):
+class Drain(Struct, frozen=False):
     """The wait for room on one node. `sight` and `obstacle` are from the last look."""
 
-    visit: Visit
+    visit: RunContext
     hardware: Hardware
-    wish: Wish
-    sight: Sight | None = None
-    obstacle: Obstacle | None = None
+    wish: DrainRequest
+    sight: GpuView | None = None
+    obstacle: Blocker | None = None
     allocated: frozenset[str] = frozenset()
     _is_closed: bool = False
 
-    def remember(self, former: Policy | None, sight: Sight) -> None:
+    def remember(self, former: Policy | None, sight: GpuView) -> None:
         """Find out whether the node is what it was before, and may be left so: the former layout, and no dead ids on offer."""
         is_right_still = former is None or is_right(self.hardware.look(former, frozenset()))
         try:
@@ -63,7 +63,7 @@ class Room(Struct, frozen=False):
         if not self.visit.is_former_standing:
             self._keep_off(node)
 
-    def make(self, node: NodeView | None, sight: Sight) -> Sight:
+    def make(self, node: NodeView | None, sight: GpuView) -> GpuView:
         """What is seen when no pod is in the way, after `sight`. Halted where the change cannot be now: nothing was changed."""
         seconds = self._patience()
         if not seconds or (node is not None and self._must_queue(node) and self._gives_way()):
@@ -73,7 +73,7 @@ class Room(Struct, frozen=False):
             self._begin(node, sight)
         return self._await(seconds, is_last=False)
 
-    def settle(self) -> Sight:
+    def settle(self) -> GpuView:
         """The last look before the hardware is changed. Clients are paused: a process that is left now is nobody's client."""
         return self._await(self._patience(), is_last=True)
 
@@ -105,16 +105,16 @@ class Room(Struct, frozen=False):
         holders = () if self.obstacle is None else self.obstacle.holders
         return self.obstacle is not None and not any(self.visit.evictions.can_move(one, self._platform) for one in holders)
 
-    def _begin(self, node: NodeView, sight: Sight) -> None:
+    def _begin(self, node: NodeView, sight: GpuView) -> None:
         """A turn where the node offers GPUs, then the taint. A release that was asked for ends the offer anyway: no turn."""
         limit = self.wish.policy.rollout.max_unavailable
         if self._must_queue(node) and not self.visit.pace.take(limit):
             text = f"{limit} nodes of pool {self.wish.policy.pool} may be changed at once, and that many are"
-            raise Halted(Reason.WAITING_FOR_TURN, text, is_kept=True)
+            raise Blocked(ConditionReason.WAITING_FOR_TURN, text, is_kept=True)
         self._keep_off(node)
         if self.wish.is_leaving or sight.plan.operations:
             # Another label alone is done in seconds; what lasts longer says what it waits for.
-            reason = Reason.RELEASING if self.wish.is_leaving else Reason.PARTITIONING
+            reason = ConditionReason.RELEASING if self.wish.is_leaving else ConditionReason.PARTITIONING
             self.visit.say(reason, "the GPUs are being partitioned")
 
     def _keep_off(self, node: NodeView) -> None:
@@ -122,20 +122,20 @@ class Room(Struct, frozen=False):
             self.visit.keep_off(node, None if self.wish.is_leaving else self.wish.policy.pool)
             self._is_closed = True
 
-    def _await(self, seconds: float, *, is_last: bool) -> Sight:
+    def _await(self, seconds: float, *, is_last: bool) -> GpuView:
         lack = self.visit.wait(lambda: self._find(is_last=is_last), seconds)
         if self.sight is None:
             text = lack.message if lack else "nothing was seen"
-            raise Halted(Reason.PARTITIONING, text, is_kept=True)
+            raise Blocked(ConditionReason.PARTITIONING, text, is_kept=True)
         if lack is not None and not self._may_go_on(self.sight):
             if seconds:
                 self.visit.is_patient = False
             elif self.visit.drains_at is None:
                 self.visit.drains_at = self.visit.site.clock.now() + self._patience()
-            raise Halted(lack.reason, lack.message, is_kept=True)
+            raise Blocked(lack.reason, lack.message, is_kept=True)
         return self.sight
 
-    def _find(self, *, is_last: bool) -> Lack | None:
+    def _find(self, *, is_last: bool) -> Unmet | None:
         # What was seen before is no ground to go on, should this look fail.
         self.sight = self.obstacle = self.visit.obstacle = None
         self._stop_if_unwanted()
@@ -153,13 +153,13 @@ class Room(Struct, frozen=False):
             for said in self.visit.evictions.ask(self.visit.cluster, self.obstacle.holders, self._platform):
                 self.visit.take(said)
         back = self.visit.evictions.tell_successors(self.obstacle.holders)
-        return Lack(reason=Reason.GPU_BUSY, message=f"in the way: {self.obstacle.message}{back}")
+        return Unmet(reason=ConditionReason.GPU_BUSY, message=f"in the way: {self.obstacle.message}{back}")
 
-    def _pauses(self, sight: Sight) -> bool:
+    def _pauses(self, sight: GpuView) -> bool:
         """Whether clients will be paused for the change."""
         return self.visit.site.cluster is not None and must_pause(self.wish.policy, sight.plan)
 
-    def _may_go_on(self, sight: Sight) -> bool:
+    def _may_go_on(self, sight: GpuView) -> bool:
         """Whether GPUs that nobody uses are changed although others are blocked."""
         holders = self.obstacle.holders if self.obstacle is not None else ()
         is_label_alone = any(holder.resources & self.wish.disturbed for holder in holders)
@@ -175,4 +175,4 @@ class Room(Struct, frozen=False):
         if must_leave is self.wish.is_leaving:
             return
         text = "the node had to leave the pool before its GPUs were changed" if must_leave else "the node stays in the pool"
-        raise Halted(Reason.RELEASING, text, is_kept=True)
+        raise Blocked(ConditionReason.RELEASING, text, is_kept=True)

@@ -1,14 +1,14 @@
-"""Evictions: which pods can be moved away, asking for it, and whose controller only brings another one in their place."""
+"""DrainEvictions: which pods can be moved away, asking for it, and whose controller only brings another one in their place."""
 
 from collections.abc import Iterable
 
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, Eviction
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.reconcile.usage import Holder
-from gpushare_node.reporting.results import Result, Status
+from gpushare_node.reporting.results import Status, StepResult
 
 
-class Evictions(Struct, frozen=False):
+class DrainEvictions(Struct, frozen=False):
     """The evictions of one run on its node. They end when the pods that were there at first have been moved.
 
     A pod that tolerates our taint, as a DaemonSet's may, is followed by the next: to evict that one as well changes nothing.
@@ -19,7 +19,7 @@ class Evictions(Struct, frozen=False):
     """Controllers of which a pod was evicted."""
     _told: set[str] = field(default_factory=set)
 
-    def ask(self, cluster: Cluster, holders: Iterable[Holder], platform: frozenset[str] | None) -> list[Result]:
+    def ask(self, cluster: Cluster, holders: Iterable[Holder], platform: frozenset[str] | None) -> list[StepResult]:
         """Ask for each that can be moved. A disruption budget may refuse: asked again at the next look. What is to be told."""
         found = tuple(holders)
         if self._first is None:
@@ -40,21 +40,25 @@ class Evictions(Struct, frozen=False):
     def _is_successor(self, holder: Holder) -> bool:
         return self._first is not None and holder.pod_uid not in self._first and _controller(holder) in self._moved
 
-    def _evict(self, cluster: Cluster, holder: Holder) -> list[Result]:
+    def _evict(self, cluster: Cluster, holder: Holder) -> list[StepResult]:
         if holder.pod is None or holder.pod.is_terminating:
             return []
         try:
             answer = cluster.evict(holder.pod)
         except ClusterError as error:
-            return [Result(step="evict", target=holder.name, status=Status.FAILED, detail=str(error))]
+            return [StepResult(step="evict", target=holder.name, status=Status.FAILED, detail=str(error))]
         if answer not in (Eviction.EVICTED, Eviction.FORBIDDEN) or holder.pod_uid in self._told:
             return []
         self._told.add(holder.pod_uid)
         if answer is Eviction.FORBIDDEN:
-            return [Result(step="evict", target=holder.name, status=Status.FAILED, detail="the runtime must not terminate it")]
+            return [
+                StepResult(step="evict", target=holder.name, status=Status.FAILED, detail="the runtime must not terminate it")
+            ]
         if holder.pod.controller:
             self._moved.add(_controller(holder))
-        return [Result(step="evict", target=holder.name, status=Status.CHANGED, detail="it holds a GPU that must be changed")]
+        return [
+            StepResult(step="evict", target=holder.name, status=Status.CHANGED, detail="it holds a GPU that must be changed")
+        ]
 
 
 def _controller(holder: Holder) -> str:

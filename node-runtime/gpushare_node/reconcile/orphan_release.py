@@ -11,22 +11,22 @@ from gpushare_node.reconcile.gpu_clients import mig_managers
 from gpushare_node.reconcile.release_node import leave
 from gpushare_node.reconcile.retry import repeat
 from gpushare_node.reconcile.retry_request import heed_retry
-from gpushare_node.reconcile.rollout_slot import Pace
-from gpushare_node.reconcile.run_context import Site, Visit
-from gpushare_node.reporting.outcome import Halted, Outcome
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reconcile.rollout_slot import RolloutSlot
+from gpushare_node.reconcile.run_context import Dependencies, RunContext
+from gpushare_node.reporting.outcome import Blocked, Outcome
+from gpushare_node.reporting.reasons import ConditionReason
 
 
-def run(site: Site, *, hold: bool = False) -> Outcome:
+def run(site: Dependencies, *, hold: bool = False) -> Outcome:
     """Release the node. With `hold`, tenants are waited for until they have gone, and it stays when all is done.
 
     A pool of which the pod is still on the node has it: its own runtime releases it. Errors as `loop.run`.
     """
-    visit = Visit(site=site, pace=Pace(site.cluster, site.clock))
+    visit = RunContext(site=site, pace=RolloutSlot(site.cluster, site.clock))
     return repeat(visit, lambda: _attempt(visit), hold=hold)
 
 
-def _attempt(visit: Visit) -> Outcome:
+def _attempt(visit: RunContext) -> Outcome:
     former = visit.enforced = visit.former()
     if visit.site.cluster is None:
         return leave(visit, former, "")
@@ -35,14 +35,14 @@ def _attempt(visit: Visit) -> Outcome:
     pool = node.labels.get(POOL_LABEL)
     if pool is None:
         visit.let_go()
-        return Outcome(reason=Reason.RELEASED, message=Reason.RELEASED.value.means)
+        return Outcome(reason=ConditionReason.RELEASED, message=ConditionReason.RELEASED.value.means)
     managers = mig_managers(pods)
     is_ours = former is None or former.partitioner is Partitioner.GPUSHARE
     if is_ours and managers:
-        raise Halted(Reason.MIG_MANAGER_PRESENT, f"on the node: {', '.join(managers)}")
+        raise Blocked(ConditionReason.MIG_MANAGER_PRESENT, f"on the node: {', '.join(managers)}")
     owner = find_owner(node.labels, pods, "")
     if owner is not None:
-        raise Halted(Reason.WAITING_FOR_POOL, f"pool {owner} owns the node: its label is set and its pod is running")
+        raise Blocked(ConditionReason.WAITING_FOR_POOL, f"pool {owner} owns the node: its label is set and its pod is running")
     if is_ours:
         restore(visit)
     return leave(visit, former, pool or "")

@@ -3,15 +3,15 @@
 from collections.abc import Callable
 
 from gpushare_node.core.policy import Partitioner
-from gpushare_node.gpus.hardware import Change
-from gpushare_node.gpus.view import Sight
+from gpushare_node.gpus.hardware import PartitionResult
+from gpushare_node.gpus.view import GpuView
 from gpushare_node.reconcile import node_labels
 from gpushare_node.reconcile.client_pause import paused
-from gpushare_node.reconcile.drain import Room
+from gpushare_node.reconcile.drain import Drain
 from gpushare_node.reconcile.gpu_clients import must_pause
 from gpushare_node.reconcile.mps_servers import await_servers
-from gpushare_node.reporting.outcome import Halted, Lack
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.outcome import Blocked, Unmet
+from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
 
 _MIG_STATE = "nvidia.com/mig.config.state"
@@ -26,8 +26,8 @@ _STALE_SECONDS = 30.0
 
 
 def change_hardware(
-    room: Room, sight: Sight, digest: str, *, announce: Callable[[], None], publish: Callable[[], None]
-) -> Change:
+    room: Drain, sight: GpuView, digest: str, *, announce: Callable[[], None], publish: Callable[[], None]
+) -> PartitionResult:
     """Carry the plan out for every GPU that is free. `publish` comes after it and before GPU clients are back.
 
     So a plugin that starts again finds its label. Where the plan is empty nothing is called that changes anything. MPS servers
@@ -51,14 +51,14 @@ def change_hardware(
     return change
 
 
-def _supervise(room: Room, sight: Sight) -> Change:
+def _supervise(room: Drain, sight: GpuView) -> PartitionResult:
     """Let mig-manager do it. Its word is not taken for it: the hardware is looked at afterwards."""
     visit = room.visit
     if not sight.plan.operations:
         visit.note("layout", "node", Status.OK, "as mig-manager partitioned it")
-        return Change(results=(), reason=None, message="")
+        return PartitionResult(results=(), reason=None, message="")
     if visit.site.cluster is None:
-        raise Halted(Reason.PARTITION_FAILED, "mig-manager partitions this pool's nodes, by a label", is_kept=True)
+        raise Blocked(ConditionReason.PARTITION_FAILED, "mig-manager partitions this pool's nodes, by a label", is_kept=True)
     visit.rest()
     visit.is_touched = True
     # Our own handles would block it, those of enforcement too; the tenants have gone.
@@ -67,17 +67,17 @@ def _supervise(room: Room, sight: Sight) -> Change:
     _ask(room)
     lack = visit.wait(_Supervision(room).find, _MIG_MANAGER_SECONDS)
     if lack is not None:
-        return Change(results=(), reason=lack.reason, message=lack.message)
+        return PartitionResult(results=(), reason=lack.reason, message=lack.message)
     visit.await_driver(room.hardware)
     left = room.hardware.look(room.wish.policy, room.allocated)
     if left.plan.operations:
         message = "mig-manager reports success, but the GPUs do not have the layout"
-        return Change(results=(), reason=Reason.PARTITION_FAILED, message=message)
+        return PartitionResult(results=(), reason=ConditionReason.PARTITION_FAILED, message=message)
     visit.note("layout", "node", Status.CHANGED, "by mig-manager")
-    return Change(results=(), reason=None, message="")
+    return PartitionResult(results=(), reason=None, message="")
 
 
-def _ask(room: Room) -> None:
+def _ask(room: Drain) -> None:
     node = room.visit.cluster.node()
     wanted = node_labels.mig_label(room.wish.policy)
     if node_labels.standing(node.labels, node.owners) | wanted != node_labels.standing(node.labels, node.owners):
@@ -88,12 +88,12 @@ def _ask(room: Room) -> None:
 class _Supervision:
     """mig-manager at work, as its state label tells. It can hang in `pending` for ever, and says nothing of why it failed."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Drain) -> None:
         self._room = room
         self._began_at = room.visit.site.clock.now()
         self._is_fresh = False
 
-    def find(self) -> Lack | None:
+    def find(self) -> Unmet | None:
         state = self._room.visit.cluster.node().labels.get(_MIG_STATE, "")
         is_old = self._room.visit.site.clock.now() - self._began_at < _STALE_SECONDS
         self._is_fresh = self._is_fresh or state not in (_SUCCESS, _FAILED) or not is_old
@@ -101,4 +101,4 @@ class _Supervision:
             return None
         is_failed = state == _FAILED and self._is_fresh
         text = f"{_MIG_STATE} is {state or 'absent'}"
-        return Lack(reason=Reason.PARTITION_FAILED if is_failed else Reason.PARTITIONING, message=text)
+        return Unmet(reason=ConditionReason.PARTITION_FAILED if is_failed else ConditionReason.PARTITIONING, message=text)

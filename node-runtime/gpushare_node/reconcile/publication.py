@@ -12,9 +12,9 @@ from gpushare_node.core.policy import Mode, Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.advertised import UUIDS, find_lack
 from gpushare_node.reconcile import node_labels
-from gpushare_node.reconcile.run_context import Relabelling, Visit
-from gpushare_node.reporting.outcome import Lack
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reconcile.run_context import Relabelling, RunContext
+from gpushare_node.reporting.outcome import Unmet
+from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
 
 _WAIT_SECONDS = 300.0
@@ -28,16 +28,16 @@ _CONFLICT_SECONDS = 60.0
 """A label that somebody else rewrites is set again no faster: two managers that fight restart the plugin each time."""
 
 
-class Offering(Struct, frozen=False):
+class ProfilePublication(Struct, frozen=False):
     """One offer on its way: the policy's labels for these devices, until the node shows `wanted` and nothing else."""
 
-    visit: Visit
+    visit: RunContext
     policy: Policy
     devices: frozenset[str]
     wanted: Mapping[str, int]
     _published: Published | None = None
     _applied_at: float | None = None
-    """By `Visit.slept`: a flip restarts the plugin, and a machine that is slow would be all the slower for it."""
+    """By `RunContext.slept`: a flip restarts the plugin, and a machine that is slow would be all the slower for it."""
     _conflict_at: float | None = None
     _flips: int = 0
 
@@ -54,7 +54,7 @@ class Offering(Struct, frozen=False):
         else:
             self.visit.note("labels", "node", Status.OK, published.key)
 
-    def await_plugin(self) -> Lack | None:
+    def await_plugin(self) -> Unmet | None:
         """Wait until the node offers it; what is wrong after five minutes. The labels must have been published."""
         lack = self.visit.wait(self._find, _WAIT_SECONDS)
         text = "as promised" if lack is None else lack.message
@@ -70,7 +70,7 @@ class Offering(Struct, frozen=False):
         self._applied_at = self.visit.slept
         self.visit.note("labels", "node", Status.CHANGED, published.key)
 
-    def _find(self) -> Lack | None:
+    def _find(self) -> Unmet | None:
         assert self._published is not None  # noqa: S101 - `publish` comes first
         node = self.visit.cluster.node()
         taken = node.taken(node_labels.wanted(self.policy, self._published))
@@ -79,13 +79,13 @@ class Offering(Struct, frozen=False):
         try:
             registered = self.visit.site.read_checkpoint().registered
         except CheckpointError as error:
-            return Lack(reason=Reason.WAITING_FOR_PLUGIN, message=str(error))
+            return Unmet(reason=ConditionReason.WAITING_FOR_PLUGIN, message=str(error))
         lack = find_lack(self.wanted, self.devices, registered, node.allocatable)
         if lack is not None and lack.is_stale:
             self._flip_in_time(node)
         return lack or self._find_former(registered)
 
-    def _find_former(self, registered: Mapping[str, frozenset[str]]) -> Lack | None:
+    def _find_former(self, registered: Mapping[str, frozenset[str]]) -> Unmet | None:
         """Whether the offer is still that of the former config: two can have the same ids, and give tenants other things.
 
         A plugin that keeps its sockets, or knows no labels, is believed after a while.
@@ -97,7 +97,9 @@ class Offering(Struct, frozen=False):
             return None
         if self.visit.site.plugin_sockets() - last.sockets:
             return None
-        return Lack(reason=Reason.WAITING_FOR_PLUGIN, message="the device plugin has not restarted since its label changed")
+        return Unmet(
+            reason=ConditionReason.WAITING_FOR_PLUGIN, message="the device plugin has not restarted since its label changed"
+        )
 
     def _flip_in_time(self, node: NodeView) -> None:
         """The other name makes the plugin enumerate again. Each try gets twice the time of the one before."""
@@ -112,16 +114,16 @@ class Offering(Struct, frozen=False):
         self.visit.site.folder.keep_profile(other.key, other.devices)
         self._apply(other, node)
 
-    def _answer(self, taken: Sequence[str], node: NodeView) -> Lack:
+    def _answer(self, taken: Sequence[str], node: NodeView) -> Unmet:
         """Set again what somebody else has rewritten or removed, once a minute at most, and say what it was."""
         now = self.visit.site.clock.now()
         if self._published is not None and (self._conflict_at is None or now - self._conflict_at >= _CONFLICT_SECONDS):
             self._conflict_at = now
             self._apply(self._published, node)
-        return Lack(reason=Reason.LABEL_CONFLICT, message=", ".join(taken))
+        return Unmet(reason=ConditionReason.LABEL_CONFLICT, message=", ".join(taken))
 
 
-def withdraw(visit: Visit, *, keeps: frozenset[str]) -> None:
+def withdraw(visit: RunContext, *, keeps: frozenset[str]) -> None:
     """Take our labels away but for these. Nothing where there are no others. ClusterError."""
     node = visit.cluster.node()
     here = node_labels.standing(node.labels, node.owners)

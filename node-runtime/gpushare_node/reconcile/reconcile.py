@@ -13,18 +13,18 @@ from gpushare_node.gpus.advertised import find_lack, promised
 from gpushare_node.reconcile.active_pool import find_owner, is_leaving
 from gpushare_node.reconcile.client_pause import restore
 from gpushare_node.reconcile.converge import bring
-from gpushare_node.reconcile.desired_policy import Goal
+from gpushare_node.reconcile.desired_policy import DesiredPolicy
 from gpushare_node.reconcile.gpu_clients import mig_managers
 from gpushare_node.reconcile.release_node import leave
 from gpushare_node.reconcile.retry import repeat
 from gpushare_node.reconcile.retry_request import heed_retry
-from gpushare_node.reconcile.rollout_slot import Pace
-from gpushare_node.reconcile.run_context import Site, Visit
-from gpushare_node.reporting.outcome import Halted, Outcome
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reconcile.rollout_slot import RolloutSlot
+from gpushare_node.reconcile.run_context import Dependencies, RunContext
+from gpushare_node.reporting.outcome import Blocked, Outcome
+from gpushare_node.reporting.reasons import ConditionReason
 
 
-def run(site: Site, goal: Goal, *, hold: bool = False) -> Outcome:
+def run(site: Dependencies, goal: DesiredPolicy, *, hold: bool = False) -> Outcome:
     """Bring the node to the goal, or say why it is not there.
 
     With `hold`, a reason that may pass is waited for, with the policy in force enforced meanwhile; without, it is returned.
@@ -33,11 +33,11 @@ def run(site: Site, goal: Goal, *, hold: bool = False) -> Outcome:
     """
     # A run that does not stay cannot come back later: it waits for tenants at once.
     drains_at = None if hold else site.clock.now()
-    visit = Visit(site=site, pace=Pace(site.cluster, site.clock), digest=goal.digest, drains_at=drains_at)
+    visit = RunContext(site=site, pace=RolloutSlot(site.cluster, site.clock), digest=goal.digest, drains_at=drains_at)
     return repeat(visit, lambda: _attempt(visit, goal), hold=hold)
 
 
-def _attempt(visit: Visit, goal: Goal) -> Outcome:
+def _attempt(visit: RunContext, goal: DesiredPolicy) -> Outcome:
     if visit.site.cluster is None:
         return bring(visit, goal, None)
     visit.enforced = visit.former()
@@ -48,7 +48,7 @@ def _attempt(visit: Visit, goal: Goal) -> Outcome:
     return _visit_node(visit, goal, node)
 
 
-def _visit_node(visit: Visit, goal: Goal, node: NodeView) -> Outcome:
+def _visit_node(visit: RunContext, goal: DesiredPolicy, node: NodeView) -> Outcome:
     """What the node is to us comes first: ours, somebody else's, or to be left."""
     heed_retry(visit, node)
     pods = visit.cluster.pods()
@@ -65,23 +65,23 @@ def _visit_node(visit: Visit, goal: Goal, node: NodeView) -> Outcome:
         keeper = former.pool if former.pool != policy.pool else None
         return leave(visit, replace(former, rollout=policy.rollout), policy.pool, keeper=keeper, may_stay=True)
     if policy.partitioner is Partitioner.GPUSHARE and managers:
-        raise Halted(Reason.MIG_MANAGER_PRESENT, f"on the node: {', '.join(managers)}")
+        raise Blocked(ConditionReason.MIG_MANAGER_PRESENT, f"on the node: {', '.join(managers)}")
     owner = find_owner(node.labels, pods, policy.pool)
     if owner is not None:
-        raise Halted(Reason.WAITING_FOR_POOL, f"pool {owner} owns the node: its label is set and its pod is running")
+        raise Blocked(ConditionReason.WAITING_FOR_POOL, f"pool {owner} owns the node: its label is set and its pod is running")
     if RELEASED_ANNOTATION in node.annotations:
         visit.cluster.annotate({RELEASED_ANNOTATION: None})
     return bring(visit, goal, node)
 
 
-def _may_have_turn(visit: Visit, node: NodeView) -> bool:
+def _may_have_turn(visit: RunContext, node: NodeView) -> bool:
     """Whether a run before this one can have left a turn. One that failed keeps it, though the former layout is offered."""
     journal = visit.site.folder.journal()
     has_failed = journal is not None and journal.attempts > 0
     return has_failed or any(taint.key == REPARTITIONING_TAINT for taint in node.taints)
 
 
-def _bring_offline(visit: Visit, goal: Goal, error: ClusterError) -> Outcome:
+def _bring_offline(visit: RunContext, goal: DesiredPolicy, error: ClusterError) -> Outcome:
     """Without an answer of the API server: hardware goes on to what was begun or was in force; the rest follows later.
 
     A new policy needs a turn and the taint first, so it waits. Whoever holds devices in kubelet's checkpoint counts as there.
@@ -91,10 +91,14 @@ def _bring_offline(visit: Visit, goal: Goal, error: ClusterError) -> Outcome:
     is_in_force = folder.policy() == goal.text
     is_begun = journal is not None and journal.is_changing and journal.policy_digest == goal.digest
     if not is_in_force and not is_begun:
-        raise Halted(Reason.PARTITIONING, f"the new policy is not applied, because the API server does not answer: {error}")
+        raise Blocked(
+            ConditionReason.PARTITIONING, f"the new policy is not applied, because the API server does not answer: {error}"
+        )
     visit.rest()
     site = replace(visit.site, cluster=None)
-    alone = Visit(site=site, pace=Pace(None, site.clock), enforced=visit.enforced, results=visit.results, is_offline=True)
+    alone = RunContext(
+        site=site, pace=RolloutSlot(None, site.clock), enforced=visit.enforced, results=visit.results, is_offline=True
+    )
     alone.is_patient = False
     try:
         outcome = bring(alone, goal, None)
@@ -104,11 +108,11 @@ def _bring_offline(visit: Visit, goal: Goal, error: ClusterError) -> Outcome:
         return outcome
     if not is_in_force or not _is_registered(alone, goal):
         text = f"the layout is in place; the labels are not set, because the API server does not answer: {error}"
-        return Outcome(reason=Reason.WAITING_FOR_PLUGIN, message=text)
+        return Outcome(reason=ConditionReason.WAITING_FOR_PLUGIN, message=text)
     return replace(outcome, message=f"{outcome.message} Labels were not checked: {error}")
 
 
-def _is_registered(visit: Visit, goal: Goal) -> bool:
+def _is_registered(visit: RunContext, goal: DesiredPolicy) -> bool:
     """Whether kubelet knows the devices that stand, as far as can be told without the API server."""
     hardware = visit.site.open_hardware(goal.digest)
     try:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from gpushare_node.adapters.host.state_dir import FolderError, FolderLockedError
+from gpushare_node.adapters.host.state_dir import StateDirError, StateDirLockedError
 from gpushare_node.adapters.kube.cluster import (
     POOL_LABEL,
     RELEASE_ANNOTATION,
@@ -16,9 +16,9 @@ from gpushare_node.adapters.kube.cluster import (
 from gpushare_node.adapters.nvml.driver import Code, DriverError
 from gpushare_node.core.clock import Stopped
 from gpushare_node.core.structs import replace
-from gpushare_node.reconcile.run_context import SILENT_SECONDS, Visit
-from gpushare_node.reporting.outcome import Halted, Outcome
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reconcile.run_context import SILENT_SECONDS, RunContext
+from gpushare_node.reporting.outcome import Blocked, Outcome
+from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
 
 _FIRST_PAUSE_SECONDS = 60.0
@@ -50,7 +50,7 @@ class _Marks(NamedTuple):
     must_retry: bool
 
 
-def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outcome:
+def repeat(visit: RunContext, attempt: Callable[[], Outcome], *, hold: bool) -> Outcome:
     """The first usable outcome; without `hold`, or under another driver than our library's, the first of all.
 
     While it holds, the policy in force stays enforced. Each attempt has the folder's lock, the pauses have not: another pool's
@@ -58,28 +58,28 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
     the program is asked to end.
     """
     repeats = vain = 0
-    said: tuple[Reason, str] | None = None
+    said: tuple[ConditionReason, str] | None = None
     try:
         while True:
             before = len(visit.results)
             try:
                 with visit.site.folder.lock():
                     outcome = _settle(visit, attempt)
-            except FolderLockedError as error:
+            except StateDirLockedError as error:
                 if said is None:
                     raise
-                outcome = Outcome(reason=Reason.WAITING_FOR_POOL, message=str(error))
+                outcome = Outcome(reason=ConditionReason.WAITING_FOR_POOL, message=str(error))
             is_news = any(one.status in (Status.CHANGED, Status.FAILED) for one in visit.results[before:])
             is_new = _said(outcome) != said
-            if not (hold and is_new and outcome.reason is Reason.WAITING_FOR_TURN):
+            if not (hold and is_new and outcome.reason is ConditionReason.WAITING_FOR_TURN):
                 visit.tell(outcome, is_news=is_news or (not outcome.is_usable and is_new))
             # A node that has waited for its turn, or for tenants, has not failed yet.
             repeats = repeats + 1 if said is not None and said[0] is outcome.reason else 0
             said = _said(outcome)
-            if outcome.is_usable or not hold or outcome.reason is Reason.DRIVER_MISMATCH:
+            if outcome.is_usable or not hold or outcome.reason is ConditionReason.DRIVER_MISMATCH:
                 # Another library comes with another container alone, and without the driver nobody is held to a cap.
                 return replace(outcome, results=tuple(visit.results))
-            if outcome.reason is Reason.WAITING_FOR_TURN:
+            if outcome.reason is ConditionReason.WAITING_FOR_TURN:
                 _await_turn(visit, outcome)
             else:
                 has_room = _pause(visit, _length(visit, outcome.reason, repeats), vain)
@@ -94,27 +94,27 @@ def repeat(visit: Visit, attempt: Callable[[], Outcome], *, hold: bool) -> Outco
         visit.rest()
 
 
-def _settle(visit: Visit, attempt: Callable[[], Outcome]) -> Outcome:
+def _settle(visit: RunContext, attempt: Callable[[], Outcome]) -> Outcome:
     """The attempt's outcome, whatever stopped it."""
     visit.is_former_standing = visit.is_touched = False
     visit.obstacle = None
     try:
         try:
             return attempt()
-        except Halted as halted:
+        except Blocked as halted:
             if halted.is_kept:
                 _give_way(visit, halted.reason, is_as_before=_retreat(visit))
             return Outcome(reason=halted.reason, message=halted.message)
     except ClusterError as error:
-        return Outcome(reason=Reason.PARTITIONING, message=f"the API server refuses a request: {error}")
+        return Outcome(reason=ConditionReason.PARTITIONING, message=f"the API server refuses a request: {error}")
     except DriverError as error:
-        reason = Reason.DRIVER_HUNG if error.code == Code.TIMEOUT else Reason.WAITING_FOR_DRIVER
+        reason = ConditionReason.DRIVER_HUNG if error.code == Code.TIMEOUT else ConditionReason.WAITING_FOR_DRIVER
         return Outcome(reason=reason, message=str(error))
-    except FolderError as error:
-        return Outcome(reason=Reason.STATE_UNWRITABLE, message=str(error))
+    except StateDirError as error:
+        return Outcome(reason=ConditionReason.STATE_UNWRITABLE, message=str(error))
 
 
-def _retreat(visit: Visit) -> bool:
+def _retreat(visit: RunContext) -> bool:
     """Where the former layout stands, and nothing was changed, pods may come again: also where a run that died kept them off.
 
     Whether it is so.
@@ -127,32 +127,34 @@ def _retreat(visit: Visit) -> bool:
     return True
 
 
-def _give_way(visit: Visit, reason: Reason, *, is_as_before: bool) -> None:
+def _give_way(visit: RunContext, reason: ConditionReason, *, is_as_before: bool) -> None:
     """Tenants are no sign of a bad change: the turn goes to another node, or one long job would stop the whole pool.
 
     After any other reason, and after attempts that failed, the turn is kept, and expires when nobody renews it.
     """
     if visit.has_failed():
         return
-    if (reason is Reason.GPU_BUSY and not visit.is_half_done()) or (reason is Reason.RELEASING and is_as_before):
+    if (reason is ConditionReason.GPU_BUSY and not visit.is_half_done()) or (
+        reason is ConditionReason.RELEASING and is_as_before
+    ):
         with suppress(ClusterError):
             visit.pace.give_back()
 
 
-def _said(outcome: Outcome) -> tuple[Reason, str]:
+def _said(outcome: Outcome) -> tuple[ConditionReason, str]:
     """What an event would say. The same again is none: the condition says how it stands."""
     return outcome.reason, outcome.message
 
 
-def _length(visit: Visit, reason: Reason, repeats: int) -> float:
-    if reason is Reason.RELEASED:
+def _length(visit: RunContext, reason: ConditionReason, repeats: int) -> float:
+    if reason is ConditionReason.RELEASED:
         return math.inf
-    if reason is Reason.RELEASING:
+    if reason is ConditionReason.RELEASING:
         # What was under way was called off: the next attempt leaves.
         return 0.0
-    first = _FIRST_POOL_SECONDS if reason is Reason.WAITING_FOR_POOL else _FIRST_PAUSE_SECONDS
+    first = _FIRST_POOL_SECONDS if reason is ConditionReason.WAITING_FOR_POOL else _FIRST_PAUSE_SECONDS
     length = float(min(_LONGEST_PAUSE_SECONDS, first * 2 ** min(repeats, 16)))
-    if reason is not Reason.GPU_BUSY:
+    if reason is not ConditionReason.GPU_BUSY:
         return length
     if visit.obstacle is not None and visit.obstacle.holders and visit.site.followed() is not None:
         # That they have gone is seen without an attempt.
@@ -161,7 +163,7 @@ def _length(visit: Visit, reason: Reason, repeats: int) -> float:
     return min(length, to_drain) if to_drain > 0 else length
 
 
-def _pause(visit: Visit, seconds: float, vain: int) -> bool:
+def _pause(visit: RunContext, seconds: float, vain: int) -> bool:
     """Wait, but not longer than until the node's pool, its selection or a wish to release is another, or tenants have gone.
 
     Whether these have; so many times in a row before they had not.
@@ -194,7 +196,7 @@ def _pause(visit: Visit, seconds: float, vain: int) -> bool:
     return visit.has_room()
 
 
-def _await_turn(visit: Visit, outcome: Outcome) -> None:
+def _await_turn(visit: RunContext, outcome: Outcome) -> None:
     """Until the node has its turn, or something else is to be looked at. Only the turn is asked for meanwhile.
 
     That it waits is told once it has lasted: a write for every node of a pool whose turn comes at once would be in vain.
@@ -223,7 +225,7 @@ def _is_asked(marks: _Marks | None) -> bool:
     return marks is not None and marks.request is not None
 
 
-def _marks(visit: Visit) -> _Marks | None:
+def _marks(visit: RunContext) -> _Marks | None:
     """None without an answer of the API server: when it answers again, that is a change."""
     if visit.site.cluster is None:
         return None

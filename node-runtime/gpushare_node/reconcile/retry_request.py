@@ -3,12 +3,12 @@
 
 from gpushare_node.adapters.kube.cluster import RETRY_ANNOTATION, NodeView
 from gpushare_node.core.structs import replace
-from gpushare_node.reconcile.eviction import Evictions
-from gpushare_node.reconcile.run_context import Visit
+from gpushare_node.reconcile.eviction import DrainEvictions
+from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reporting.results import Status
 
 
-def heed_retry(visit: Visit, node: NodeView) -> None:
+def heed_retry(visit: RunContext, node: NodeView) -> None:
     """Forget what has failed, and whom the run waited for in vain. The annotation goes last: a run that dies is asked again."""
     if RETRY_ANNOTATION not in node.annotations:
         return
@@ -16,6 +16,6 @@ def heed_retry(visit: Visit, node: NodeView) -> None:
     journal = folder.journal()
     if journal is not None and journal.attempts:
         folder.write_journal(replace(journal, attempts=0))
-    visit.is_patient, visit.drains_at, visit.evictions = True, visit.site.clock.now(), Evictions()
+    visit.is_patient, visit.drains_at, visit.evictions = True, visit.site.clock.now(), DrainEvictions()
     visit.cluster.annotate({RETRY_ANNOTATION: None})
     visit.note("retry", "node", Status.CHANGED, f"{RETRY_ANNOTATION} was set")

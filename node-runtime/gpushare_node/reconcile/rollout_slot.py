@@ -1,4 +1,4 @@
-"""Pace: the node's turn to be changed, and that it is renewed while it is needed."""
+"""RolloutSlot: the node's turn to be changed, and that it is renewed while it is needed."""
 
 from contextlib import suppress
 
@@ -9,7 +9,7 @@ _RENEWAL_SECONDS = 60.0
 """Many times in the life of a Lease: one that the API server missed does no harm."""
 
 
-class Pace:
+class RolloutSlot:
     """The turn. A node that fails keeps it, so that a bad change stops; when the program ends, it expires.
 
     `patience`: for how many seconds a node that waits for its turn need not ask again.

@@ -1,4 +1,4 @@
-"""Visit: one run of the runtime on its node: the outside worlds in one hand, and how the run looks, speaks and waits.
+"""RunContext: one run of the runtime on its node: the outside worlds in one hand, and how the run looks, speaks and waits.
 
 While it waits, the policy that is in force stays enforced: tenants work on, and nobody else holds them to their caps.
 """
@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from gpushare_node.adapters.host.kubelet import NO_CHECKPOINT, Checkpoint, CheckpointError, Socket
-from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.cluster import (
     POOL_LABEL,
     REPARTITIONING_TAINT,
@@ -26,12 +26,12 @@ from gpushare_node.core.policy import Policy, PolicyError, read
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.core.tenancy import UNKNOWN
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.reconcile.eviction import Evictions
-from gpushare_node.reconcile.rollout_slot import Pace
-from gpushare_node.reconcile.usage import Holder, Obstacle, find_holders
-from gpushare_node.reporting.outcome import Halted, Lack, Outcome
-from gpushare_node.reporting.reasons import Reason
-from gpushare_node.reporting.results import Result, Status
+from gpushare_node.reconcile.eviction import DrainEvictions
+from gpushare_node.reconcile.rollout_slot import RolloutSlot
+from gpushare_node.reconcile.usage import Blocker, Holder, find_holders
+from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
+from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.reporting.results import Status, StepResult
 
 _TICK_SECONDS = 1.0
 DRIVER_SECONDS = 600.0
@@ -47,7 +47,7 @@ SILENT_SECONDS = 20.0
 """What lasts no longer is not told, and what changes is told no more often. Kubelet writes what a node offers every ten."""
 
 
-class Watching(Protocol):
+class CapEnforcer(Protocol):
     """Holds tenants to the caps of one policy: `enforce.watch`, as far as it is needed here."""
 
     def cycle(self) -> None:
@@ -59,7 +59,7 @@ class Watching(Protocol):
         ...
 
 
-class Site(Struct):
+class Dependencies(Struct):
     """Everything outside. `cluster` None: by hand, without an API server.
 
     `open_hardware` takes the digest of what the hardware is to become; `open_watch` the policy to be enforced. The driver is
@@ -71,12 +71,12 @@ class Site(Struct):
 
     open_hardware: Callable[[str], Hardware]
     cluster: Cluster | None
-    folder: Folder
+    folder: StateDir
     clock: Clock
-    report: Callable[[Result], None]
+    report: Callable[[StepResult], None]
     read_checkpoint: Callable[[], Checkpoint]
     boot_id: str
-    open_watch: Callable[[Policy], Watching] | None = None
+    open_watch: Callable[[Policy], CapEnforcer] | None = None
     driver_seconds: float = DRIVER_SECONDS
     has_news: Callable[[], bool] = lambda: True
     followed: Callable[[], Sequence[PodView] | None] = lambda: None
@@ -91,7 +91,7 @@ class Relabelling(Struct):
     at: float
 
 
-class Visit(Struct, frozen=False):
+class RunContext(Struct, frozen=False):
     """A run on a site.
 
     `slept` are the seconds that it meant to sleep. On a slow machine more have passed; what it waits for is as slow as itself.
@@ -102,8 +102,8 @@ class Visit(Struct, frozen=False):
     its last look.
     """
 
-    site: Site
-    pace: Pace
+    site: Dependencies
+    pace: RolloutSlot
     enforced: Policy | None = None
     digest: str = ""
     is_patient: bool = True
@@ -111,12 +111,12 @@ class Visit(Struct, frozen=False):
     is_offline: bool = False
     is_former_standing: bool = False
     is_touched: bool = False
-    obstacle: Obstacle | None = None
-    evictions: Evictions = field(default_factory=Evictions)
+    obstacle: Blocker | None = None
+    evictions: DrainEvictions = field(default_factory=DrainEvictions)
     relabelling: Relabelling | None = None
-    results: list[Result] = field(default_factory=list)
+    results: list[StepResult] = field(default_factory=list)
     slept: float = 0.0
-    _watch: Watching | None = None
+    _watch: CapEnforcer | None = None
 
     @property
     def cluster(self) -> Cluster:
@@ -131,15 +131,15 @@ class Visit(Struct, frozen=False):
 
     def note(self, step: str, target: str, status: Status, detail: str = "") -> None:
         """A step for the recap."""
-        self.take(Result(step=step, target=target, status=status, detail=detail))
+        self.take(StepResult(step=step, target=target, status=status, detail=detail))
 
-    def take(self, result: Result) -> None:
+    def take(self, result: StepResult) -> None:
         """A step that somebody else has put into words."""
         self.pace.renew()
         self.results.append(result)
         self.site.report(result)
 
-    def say(self, reason: Reason, message: str) -> None:
+    def say(self, reason: ConditionReason, message: str) -> None:
         """Set the node's condition. What cannot be said now is said with the next reason, or when the run ends."""
         if self.site.cluster is None:
             return
@@ -154,9 +154,9 @@ class Visit(Struct, frozen=False):
         The condition is the pool's that has the node; one that waits for it says so by an event alone. A node that is
         released has none. That one of hundreds waits for its turn is no event.
         """
-        if outcome.reason not in (Reason.WAITING_FOR_POOL, Reason.RELEASED):
+        if outcome.reason not in (ConditionReason.WAITING_FOR_POOL, ConditionReason.RELEASED):
             self.say(outcome.reason, outcome.message)
-        if self.site.cluster is not None and is_news and outcome.reason is not Reason.WAITING_FOR_TURN:
+        if self.site.cluster is not None and is_news and outcome.reason is not ConditionReason.WAITING_FOR_TURN:
             kind = EventType.NORMAL if outcome.reason.value.is_ready else EventType.WARNING
             self.site.cluster.tell(Event(type=kind, reason=outcome.reason.word, message=outcome.message))
 
@@ -166,7 +166,7 @@ class Visit(Struct, frozen=False):
             checkpoint = self.site.read_checkpoint()
         except CheckpointError as error:
             text = f"which pods hold GPUs cannot be read: {error}"
-            raise Halted(Reason.GPU_BUSY, text, is_kept=True) from error
+            raise Blocked(ConditionReason.GPU_BUSY, text, is_kept=True) from error
         try:
             pods = None if self.site.cluster is None else self.site.cluster.pods()
         except ClusterError:
@@ -175,7 +175,7 @@ class Visit(Struct, frozen=False):
         if pods is None and not checkpoint.is_there and (checkpoint.has_kubelet or not is_alone):
             who = "no API server is used" if is_alone else "the API server does not answer"
             text = f"it is unknown which pods hold GPUs: {NO_CHECKPOINT}, and {who}"
-            raise Halted(Reason.GPU_BUSY, text, is_kept=True)
+            raise Blocked(ConditionReason.GPU_BUSY, text, is_kept=True)
         return find_holders(checkpoint, pods)
 
     def has_room(self) -> bool:
@@ -188,10 +188,12 @@ class Visit(Struct, frozen=False):
         return False
 
     def await_driver(self, hardware: Hardware) -> None:
-        """Until the driver answers. Halted where it does not."""
-        reason = hardware.wait(self.site.driver_seconds, lambda text: self.say(Reason.WAITING_FOR_DRIVER, text), self.sleep)
+        """Until the driver answers. Blocked where it does not."""
+        reason = hardware.wait(
+            self.site.driver_seconds, lambda text: self.say(ConditionReason.WAITING_FOR_DRIVER, text), self.sleep
+        )
         if reason is not None:
-            raise Halted(reason, reason.value.means, is_kept=True)
+            raise Blocked(reason, reason.value.means, is_kept=True)
 
     def former(self) -> Policy | None:
         """The policy that was in force last; None where there was none, or none that can be read any more."""
@@ -201,14 +203,14 @@ class Visit(Struct, frozen=False):
         except PolicyError:
             return None
 
-    def wait(self, find: Callable[[], Lack | None], seconds: float) -> Lack | None:
+    def wait(self, find: Callable[[], Unmet | None], seconds: float) -> Unmet | None:
         """Ask again and again, until nothing is lacking (None) or the time is over: what is lacking then.
 
         An API server that does not answer is a lack like any other, under the last reason that was known.
         """
         end = self.site.clock.now() + seconds
         begun = told = self.slept
-        last: Lack | None = None
+        last: Unmet | None = None
         while True:
             found = self._ask(find, last)
             if found is None:
@@ -222,11 +224,11 @@ class Visit(Struct, frozen=False):
             pause = _TICK_SECONDS if self.slept - begun < _EARLY_SECONDS else _POLL_SECONDS
             self.sleep(min(pause, max(_TICK_SECONDS, end - self.site.clock.now())))
 
-    def _ask(self, find: Callable[[], Lack | None], last: Lack | None) -> Lack | None:
+    def _ask(self, find: Callable[[], Unmet | None], last: Unmet | None) -> Unmet | None:
         try:
             return find()
         except ClusterError as error:
-            return Lack(reason=last.reason if last else Reason.PARTITIONING, message=str(error))
+            return Unmet(reason=last.reason if last else ConditionReason.PARTITIONING, message=str(error))
 
     def sleep(self, seconds: float) -> None:
         """Sleep, and once a second hold tenants to the policy in force. Stopped, when the program has been asked to end."""

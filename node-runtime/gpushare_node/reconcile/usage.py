@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gpushare_node.adapters.host.kubelet import NO_CHECKPOINT, Checkpoint, is_gpu_resource
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PodView
-from gpushare_node.adapters.nvml.driver import Survey
+from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.core.policy import Mode, Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.advertised import UUIDS, offered
-from gpushare_node.gpus.view import Sight
+from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition.plan import GpuPlan
 
 _MOST_NAMED = 5
@@ -84,7 +84,7 @@ def find_allocated(holders: Iterable[Holder]) -> frozenset[str]:
     return frozenset(device for holder in holders for device in holder.devices)
 
 
-class Obstacle(Struct):
+class Blocker(Struct):
     """Who is in the way: holders, processes by pid on the GPUs, and a sentence that names both.
 
     `devices` are those that nobody may hold, `resources` those whose holders a new label disturbs.
@@ -100,7 +100,7 @@ class Obstacle(Struct):
         return bool(self.holders) and not _in_the_way(holders, self.devices, self.resources)
 
 
-def find_obstacle(sight: Sight, holders: Sequence[Holder], disturbed: Collection[str]) -> Obstacle | None:
+def find_obstacle(sight: GpuView, holders: Sequence[Holder], disturbed: Collection[str]) -> Blocker | None:
     """Who is in the way of what is planned, and of the resources that a new label takes away; None: nobody.
 
     An MPS server is in nobody's way: it ends when its daemon learns of the new label, which `servers` sees to.
@@ -116,14 +116,14 @@ def find_obstacle(sight: Sight, holders: Sequence[Holder], disturbed: Collection
     names = [*(holder.name for holder in held), *([] if held else processes)]
     text = _listing(names) or f"GPU {', '.join(str(gpu.index) for gpu in blocked)} is in use"
     text += "".join(f"; {why}" for device, why in _UNKNOWN.items() if any(device in holder.devices for holder in held))
-    return Obstacle(holders=held, message=text, devices=devices, resources=frozenset(disturbed))
+    return Blocker(holders=held, message=text, devices=devices, resources=frozenset(disturbed))
 
 
 def _in_the_way(holders: Iterable[Holder], devices: Collection[str], resources: Collection[str]) -> tuple[Holder, ...]:
     return tuple(one for one in holders if one.may_hold(devices) or not one.resources.isdisjoint(resources))
 
 
-def _affected(gpu: GpuPlan, survey: Survey | None) -> tuple[str, ...]:
+def _affected(gpu: GpuPlan, survey: GpuInfo | None) -> tuple[str, ...]:
     """The UUIDs that die with the plan of a GPU: those of the instances that go, or of all."""
     if survey is None or survey.mig is None:
         return (gpu.uuid,)
@@ -132,7 +132,7 @@ def _affected(gpu: GpuPlan, survey: Survey | None) -> tuple[str, ...]:
     return (gpu.uuid, *(compute.uuid for one in instances for compute in one.compute if compute.uuid is not None))
 
 
-def _pids(gpu: GpuPlan, survey: Survey | None) -> list[int]:
+def _pids(gpu: GpuPlan, survey: GpuInfo | None) -> list[int]:
     """Those on the instances that go, and those of which the instance is unknown; of the whole GPU where its mode changes."""
     gone = {instance.gi_id for instance in gpu.needs_idle}
     pids = survey.pids if survey is not None else ()

@@ -10,7 +10,7 @@ from enum import StrEnum
 Field = str | int | float | bool | None | tuple[str, ...] | tuple[int, ...]
 
 
-class About(StrEnum):
+class EventReason(StrEnum):
     """Reasons of Events, beside those of the condition, which are told under their own words. None is reused."""
 
     OVER_CAP = "GPUMemoryOverCap"

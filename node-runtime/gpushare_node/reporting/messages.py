@@ -7,35 +7,35 @@ from datetime import UTC, datetime
 from typing import assert_never
 
 from gpushare_node.guard.inputs import Cap
-from gpushare_node.guard.verdicts import Facts, Next
+from gpushare_node.guard.verdicts import Next, ViolationDetails
 
 _MIB = 1 << 20
 
 
-def over_cap(facts: Facts, container: str) -> str:
+def over_cap(facts: ViolationDetails, container: str) -> str:
     """The warning: how much of how much since when, and what comes if nothing changes."""
     return _mark(facts, f"{_use(facts, container)}. {_what_next(facts)}")
 
 
-def ended(facts: Facts, container: str, pids: tuple[int, ...], signal: str) -> str:
+def ended(facts: ViolationDetails, container: str, pids: tuple[int, ...], signal: str) -> str:
     """A step was taken: who was sent what, and what follows."""
     who = _who(pids)
     done = f"{who} would have been sent {signal}" if facts.dry_run else f"{who} has been sent {signal}"
     return _mark(facts, f"{_use(facts, container)}: {done}. {_what_next(facts)}")
 
 
-def would_evict(facts: Facts, container: str) -> str:
+def would_evict(facts: ViolationDetails, container: str) -> str:
     """The pod would be evicted; said in a dry run."""
     return _mark(facts, f"{_use(facts, container)}: its pod would be evicted.")
 
 
-def evicted(facts: Facts, container: str, *, is_forced: bool) -> str:
+def evicted(facts: ViolationDetails, container: str, *, is_forced: bool) -> str:
     """The API server has agreed. `is_forced`: the pod was deleted, past its disruption budget."""
     how = "deleted, because its eviction was refused too often" if is_forced else "evicted"
     return f"{_use(facts, container)}: its pod has been {how}."
 
 
-def not_evicted(facts: Facts, container: str, *, why: str) -> str:
+def not_evicted(facts: ViolationDetails, container: str, *, why: str) -> str:
     """The API server has not agreed."""
     return (
         f"{_use(facts, container)}, but its pod could not be evicted: {why}. The eviction is retried; "
@@ -43,7 +43,7 @@ def not_evicted(facts: Facts, container: str, *, why: str) -> str:
     )
 
 
-def not_ended(facts: Facts, container: str, pids: tuple[int, ...], why: str) -> str:
+def not_ended(facts: ViolationDetails, container: str, pids: tuple[int, ...], why: str) -> str:
     """A step that could not be taken."""
     return _mark(facts, f"{_use(facts, container)}, but {_who(pids)} could not be terminated: {why}.")
 
@@ -58,7 +58,7 @@ def size(amount_bytes: int) -> str:
     return f"{-(-amount_bytes // _MIB)} MiB"
 
 
-def _use(facts: Facts, container: str) -> str:
+def _use(facts: ViolationDetails, container: str) -> str:
     tolerance = f" (and {size(facts.cap.tolerance_bytes)} of tolerance)" if facts.cap.tolerance_bytes else ""
     return (
         f"Container {container} uses {size(facts.used_bytes)} of the {size(facts.cap.bytes)}{tolerance} that it may use "
@@ -66,7 +66,7 @@ def _use(facts: Facts, container: str) -> str:
     )
 
 
-def _what_next(facts: Facts) -> str:
+def _what_next(facts: ViolationDetails) -> str:
     if facts.next is Next.NOTHING:
         return _exemption(facts.cap) or "No further action follows."
     return f"{_step(facts.next)} {_when(facts.next_seconds)} unless it frees memory."
@@ -111,5 +111,5 @@ def _who(pids: tuple[int, ...]) -> str:
     return f"process {pids[0]}" if len(pids) == 1 else f"each of its {len(pids)} processes"
 
 
-def _mark(facts: Facts, text: str) -> str:
+def _mark(facts: ViolationDetails, text: str) -> str:
     return f"Dry run: {text}" if facts.dry_run else text

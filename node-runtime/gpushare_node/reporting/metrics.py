@@ -80,7 +80,7 @@ class Gauge(_Family):
             self._values = values
 
 
-class Gathered(_Family):
+class CallbackGauge(_Family):
     """Gauges that are worked out when somebody asks: nothing to do in between, and no series that outlives its subject."""
 
     kind = "gauge"
@@ -146,9 +146,9 @@ class Registry:
         """A new gauge."""
         return self._keep(Gauge(name, text, labels))
 
-    def gathered(self, name: str, text: str, *labels: str, gather: Callable[[], Iterable[Sample]]) -> Gathered:
+    def gathered(self, name: str, text: str, *labels: str, gather: Callable[[], Iterable[Sample]]) -> CallbackGauge:
         """A new gauge that is worked out when somebody asks. `gather` is called in the asker's thread."""
-        return self._keep(Gathered(name, text, labels, gather))
+        return self._keep(CallbackGauge(name, text, labels, gather))
 
     def histogram(self, name: str, text: str, *labels: str, bounds: Sequence[float] = SECONDS) -> Histogram:
         """A new histogram."""

@@ -2,14 +2,14 @@
 
 
 from gpushare_node.core.structs import Struct
-from gpushare_node.reporting.reasons import Reason
-from gpushare_node.reporting.results import Result
+from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.reporting.results import StepResult
 
 
-class Lack(Struct):
+class Unmet(Struct):
     """Why something is not so yet. `is_stale`: the device plugin must enumerate again."""
 
-    reason: Reason
+    reason: ConditionReason
     message: str
     is_stale: bool = False
 
@@ -20,16 +20,16 @@ class Outcome(Struct):
     A node without one of its GPUs is usable, and its reason says what is missing.
     """
 
-    reason: Reason
+    reason: ConditionReason
     message: str
-    results: tuple[Result, ...] = ()
+    results: tuple[StepResult, ...] = ()
     is_usable: bool = False
 
 
-class Halted(Exception):  # noqa: N818 - no error: a state of the node that may pass
+class Blocked(Exception):  # noqa: N818 - no error: a state of the node that may pass
     """The run cannot go on now. `is_kept`: nothing was changed; what stood before stands."""
 
-    def __init__(self, reason: Reason, message: str, *, is_kept: bool = False) -> None:
+    def __init__(self, reason: ConditionReason, message: str, *, is_kept: bool = False) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message

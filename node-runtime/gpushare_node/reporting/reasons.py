@@ -11,7 +11,7 @@ CONDITION = "GPUShareReady"
 """The node condition's type."""
 
 
-class Meaning(Struct):
+class ConditionSpec(Struct):
     """`word` is written to the condition; `is_ready` makes its status True, else False."""
 
     word: str
@@ -20,15 +20,15 @@ class Meaning(Struct):
     way_out: str
 
 
-def _ready(word: str, means: str, way_out: str = "No action required.") -> Meaning:
-    return Meaning(word=word, is_ready=True, means=means, way_out=way_out)
+def _ready(word: str, means: str, way_out: str = "No action required.") -> ConditionSpec:
+    return ConditionSpec(word=word, is_ready=True, means=means, way_out=way_out)
 
 
-def _not(word: str, means: str, way_out: str) -> Meaning:
-    return Meaning(word=word, is_ready=False, means=means, way_out=way_out)
+def _not(word: str, means: str, way_out: str) -> ConditionSpec:
+    return ConditionSpec(word=word, is_ready=False, means=means, way_out=way_out)
 
 
-class Reason(Enum):
+class ConditionReason(Enum):
     """Why the node is, or is not, what its pool's policy says."""
 
     READY = _ready("Ready", "The GPUs have the pool's layout, and the node offers exactly what the plan says.")

@@ -15,7 +15,7 @@ class Status(StrEnum):
     SKIPPED = "skipped"
 
 
-class Result(Struct):
+class StepResult(Struct):
     """One step. `target` is `GPU 3` or `node`; `before` and `after` are for `--diff`, lines of text."""
 
     step: str
@@ -26,6 +26,6 @@ class Result(Struct):
     after: tuple[str, ...] = ()
 
 
-def is_failed(results: Iterable[Result]) -> bool:
+def is_failed(results: Iterable[StepResult]) -> bool:
     """Whether any step failed."""
     return any(result.status is Status.FAILED for result in results)

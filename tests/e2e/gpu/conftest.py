@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpushare_node.adapters.nvml.driver import Survey
+from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.adapters.nvml.session import Session
 from tests.e2e.gpu.calls import Calls
 
@@ -22,7 +22,7 @@ def session(calls: Calls) -> Iterator[Session]:
 
 
 @pytest.fixture(scope="module")
-def surveys(session: Session) -> tuple[Survey, ...]:
+def surveys(session: Session) -> tuple[GpuInfo, ...]:
     found = session.survey()
     assert found, "the driver shows no GPU"
     assert [survey.fault for survey in found] == [None] * len(found)
@@ -30,7 +30,7 @@ def surveys(session: Session) -> tuple[Survey, ...]:
 
 
 @pytest.fixture(scope="module")
-def whole(surveys: tuple[Survey, ...]) -> Survey:
+def whole(surveys: tuple[GpuInfo, ...]) -> GpuInfo:
     """A GPU that is not under MIG. Its mode is not ours to change."""
     found = [survey for survey in surveys if survey.mig is None or not survey.mig.current]
     assert found, "every GPU here is under MIG; these tests take a whole one"

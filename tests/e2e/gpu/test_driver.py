@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from gpushare_node.adapters.nvml.driver import Survey
+from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.adapters.nvml.session import Session
-from gpushare_node.guard.process_list import Distrust, sift
+from gpushare_node.guard.process_list import RejectReason, sift
 from tests.e2e.gpu.calls import Calls, percentile
 
 pytestmark = pytest.mark.gpu
@@ -22,7 +22,7 @@ def test_the_driver_tells_its_versions(session: Session) -> None:
     assert versions.cuda is not None
 
 
-def test_every_gpu_tells_all_that_a_plan_needs(surveys: tuple[Survey, ...]) -> None:
+def test_every_gpu_tells_all_that_a_plan_needs(surveys: tuple[GpuInfo, ...]) -> None:
     for survey in surveys:
         print(survey)
         assert survey.uuid.startswith("GPU-")
@@ -34,12 +34,12 @@ def test_every_gpu_tells_all_that_a_plan_needs(surveys: tuple[Survey, ...]) -> N
         assert survey.compute_mode is not None
 
 
-def test_the_census_is_plausible_and_agrees_with_the_survey(session: Session, surveys: tuple[Survey, ...]) -> None:
+def test_the_census_is_plausible_and_agrees_with_the_survey(session: Session, surveys: tuple[GpuInfo, ...]) -> None:
     for survey in surveys:
         device = session.census(survey.uuid)
         print(device)
         sifted = sift(device)
-        assert not isinstance(sifted, Distrust), sifted.value
+        assert not isinstance(sifted, RejectReason), sifted.value
         if device.instances is None:
             assert device.total_bytes is not None
             assert device.used_bytes is not None
@@ -52,7 +52,7 @@ def test_the_census_is_plausible_and_agrees_with_the_survey(session: Session, su
 
 
 def test_what_reading_all_gpus_takes_is_printed(
-    session: Session, surveys: tuple[Survey, ...], calls: Calls, capsys: pytest.CaptureFixture[str]
+    session: Session, surveys: tuple[GpuInfo, ...], calls: Calls, capsys: pytest.CaptureFixture[str]
 ) -> None:
     uuids = [survey.uuid for survey in surveys]
     for uuid in uuids:
@@ -70,7 +70,7 @@ def test_what_reading_all_gpus_takes_is_printed(
     assert all(session.census(uuid).rows is not None for uuid in uuids)
 
 
-def test_looking_changes_nothing(session: Session, surveys: tuple[Survey, ...], calls: Calls) -> None:
+def test_looking_changes_nothing(session: Session, surveys: tuple[GpuInfo, ...], calls: Calls) -> None:
     for survey in session.survey():
         session.census(survey.uuid)
     assert calls.changes() == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.nvml.driver import Survey
+from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.adapters.nvml.session import Session
 from tests.e2e.gpu.cuda import hold
 from tests.node.enforce.enforcement import Stage, await_end, container_id, lives, pod_uid
@@ -42,7 +42,7 @@ def started() -> Iterator[Ward]:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, whole: Survey, started: Ward) -> Iterator[Stage]:
+def stage(tmp_path: Path, whole: GpuInfo, started: Ward) -> Iterator[Stage]:
     # The watcher alone: a limit of the driver's would be set on cgroups that are made up.
     made = Stage(tmp_path, Node(whole.uuid), started, deadline=30.0, share={"capMiB": CAP_MIB},
                  enforcement={"mechanism": "watcher"})  # fmt: skip
@@ -56,7 +56,7 @@ def place(stage: Stage, number: int, pid: int) -> None:
 
 
 def test_a_real_process_over_its_cap_is_killed_and_its_neighbour_lives(
-    stage: Stage, whole: Survey, session: Session, started: Ward
+    stage: Stage, whole: GpuInfo, session: Session, started: Ward
 ) -> None:
     before = session.census(whole.uuid)
     assert before.total_bytes is not None

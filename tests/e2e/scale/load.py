@@ -23,29 +23,29 @@ from pathlib import Path
 from typing import Any
 
 from gpushare_node.adapters.host.kubelet import Checkpoint
-from gpushare_node.adapters.host.state_dir import Folder, Published
+from gpushare_node.adapters.host.state_dir import Published, StateDir
 from gpushare_node.adapters.host.tenancy import TenancyFile
-from gpushare_node.adapters.kube.api_endpoint import Address, find_address
+from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint, find_address
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import APPLY_PATCH, STRATEGIC_PATCH, Connection, Json, Request
-from gpushare_node.adapters.kube.events import Events
-from gpushare_node.adapters.kube.node_client import Server
-from gpushare_node.adapters.kube.pod_identity import Place
-from gpushare_node.adapters.kube.pod_informer import OwnNode, Pods
+from gpushare_node.adapters.kube.events import EventRecorder
+from gpushare_node.adapters.kube.node_client import NodeClient
+from gpushare_node.adapters.kube.pod_identity import PodIdentity
+from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.cli.wiring import OwnMarks
 from gpushare_node.core.clock import Stopped, SystemClock
 from gpushare_node.core.policy import Policy, read
-from gpushare_node.enforce.enforcer import Setting, Watch, Worlds
+from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
 from gpushare_node.enforce.loop import Loop
-from gpushare_node.enforce.metrics import Figures
-from gpushare_node.enforce.node_monitor import Upkeep
+from gpushare_node.enforce.metrics import EnforcementMetrics
+from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.view import see
 from gpushare_node.reconcile import reconcile
-from gpushare_node.reconcile.desired_policy import Goal
+from gpushare_node.reconcile.desired_policy import DesiredPolicy
 from gpushare_node.reconcile.node_labels import wanted
-from gpushare_node.reconcile.run_context import Site
+from gpushare_node.reconcile.run_context import Dependencies
 from gpushare_node.reporting.metrics import Registry
 from tests.e2e.scale.nodes import NODES, laden, standing
 from tests.e2e.scale.simulation import NAMESPACE, POOL, await_daemonset
@@ -71,7 +71,7 @@ class Node:
     """One node's connection and folder, and the policy that is in force there."""
 
     name: str
-    folder: Folder
+    folder: StateDir
     clock: FastTime
     connection: Observed
     policy: Policy
@@ -92,29 +92,31 @@ class Node:
         labels = {"example.org/pool": POOL, **wanted(self.policy, self.published)}
         return laden(number, _PURPOSE, labels, capacity=counts, allocatable=counts)
 
-    def server(self) -> tuple[Server, Events]:
+    def server(self) -> tuple[NodeClient, EventRecorder]:
         """Its part of the API server."""
-        place = Place(node=self.name, namespace=NAMESPACE, pod=f"pod-{self.name}", pod_uid=self.name, pool=POOL)
-        events = Events(self.connection, place, self.clock)
-        return Server(self.connection, place, self.clock, events, self.folder), events
+        place = PodIdentity(node=self.name, namespace=NAMESPACE, pod=f"pod-{self.name}", pod_uid=self.name, pool=POOL)
+        events = EventRecorder(self.connection, place, self.clock)
+        return NodeClient(self.connection, place, self.clock, events, self.folder), events
 
     def rest(self) -> Callable[[], None]:
         """`enforce`, as `cli.enforce` puts it together; one look."""
         server, events = self.server()
         marks = OwnMarks(server=server)
-        pods = Pods(self.connection, self.name, self.clock)
-        worlds = Worlds(
+        pods = PodInformer(self.connection, self.name, self.clock)
+        worlds = Adapters(
             driver=StillWatched(StillDriver(self.uuid, self.policy)), processes=LinuxProcesses(), pods=pods, cluster=server,
             folder=self.folder, clock=self.clock, tenants=TenancyFile(None, NAMESPACE), marks=marks,
             checkpoint=lambda: Checkpoint(allocations=(), registered={}),
         )  # fmt: skip
-        setting = Setting(policy=self.policy, policy_digest="none", node=self.name)
-        watch = Watch(worlds=worlds, setting=setting, figures=Figures(Registry()), errands=Soon(), mps_errands=Soon())
-        upkeep = Upkeep(
+        setting = EnforcerConfig(policy=self.policy, policy_digest="none", node=self.name)
+        watch = Enforcer(
+            worlds=worlds, setting=setting, figures=EnforcementMetrics(Registry()), errands=Soon(), mps_errands=Soon()
+        )
+        upkeep = NodeMonitor(
             watch=watch, cluster=server, labels=wanted(self.policy, self.published), boot_id="none",
             plan=lambda surveys: see(surveys, self.policy, allocated=frozenset(), pending_modes={}).plan,
         )  # fmt: skip
-        marks.node = OwnNode(self.connection, self.name, self.clock, upkeep.stir)
+        marks.node = NodeInformer(self.connection, self.name, self.clock, upkeep.stir)
         looks = Loop(watch=watch, upkeep=upkeep, clock=self.clock)
         pods.start()
         marks.node.start()
@@ -129,7 +131,7 @@ class Node:
         """The init container under another policy, until all are asked to end."""
         server, _ = self.server()
         policy = read(text)
-        site = Site(
+        site = Dependencies(
             open_hardware=lambda digest: Hardware(
                 open_driver=lambda: StillDriver(self.uuid, policy), folder=self.folder, clock=self.clock, policy_digest=digest,
                 machine=MACHINE,
@@ -137,9 +139,9 @@ class Node:
             cluster=server, folder=self.folder, clock=self.clock, report=lambda _: None, boot_id=MACHINE.boot_id,
             read_checkpoint=lambda: Checkpoint(allocations=(), registered={}), open_watch=lambda _: self,
         )  # fmt: skip
-        Pods(self.connection, self.name, self.clock).start()
+        PodInformer(self.connection, self.name, self.clock).start()
         self.clock.sleep(random.uniform(0.0, _ARRIVAL_SECONDS))
-        reconcile.run(site, Goal(policy=policy, text=text), hold=True)
+        reconcile.run(site, DesiredPolicy(policy=policy, text=text), hold=True)
 
     def cycle(self) -> None:
         """The former policy stays enforced while it waits, which asks the API server for nothing but the pods."""
@@ -153,7 +155,7 @@ class Crowd:
     """All nodes, and who works beside them."""
 
     nodes: list[Node]
-    address: Address
+    address: ApiEndpoint
     clock: FastTime
     traffic: Traffic
 
@@ -254,12 +256,12 @@ class Crowd:
 
 
 @contextmanager
-def crowd(chosen: argparse.Namespace, text: str, address: Address, speed: float, scratch: Path) -> Iterator[Crowd]:
+def crowd(chosen: argparse.Namespace, text: str, address: ApiEndpoint, speed: float, scratch: Path) -> Iterator[Crowd]:
     """The nodes under that policy, until what is measured is measured."""
     clock, traffic, policy = FastTime(speed), Traffic(), read(text)
     nodes = []
     for number in range(chosen.nodes):
-        folder, connection = Folder(scratch / f"{speed}-{number}"), Observed(address, clock, traffic)
+        folder, connection = StateDir(scratch / f"{speed}-{number}"), Observed(address, clock, traffic)
         node = Node(name=f"laden-{number:05}", folder=folder, clock=clock, connection=connection, policy=policy)
         with folder.lock():
             folder.keep_policy(text)

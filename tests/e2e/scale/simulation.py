@@ -25,19 +25,19 @@ from typing import Any
 import yaml
 
 from gpushare_node.adapters.host.kubelet import Checkpoint
-from gpushare_node.adapters.host.state_dir import Folder
-from gpushare_node.adapters.kube.api_endpoint import Address, find_address
+from gpushare_node.adapters.host.state_dir import StateDir
+from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint, find_address
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT, ClusterError
 from gpushare_node.adapters.kube.connection import Connection, Json, Request
-from gpushare_node.adapters.kube.events import Events
-from gpushare_node.adapters.kube.node_client import Server
-from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.events import EventRecorder
+from gpushare_node.adapters.kube.node_client import NodeClient
+from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.core.policy import read
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reconcile import reconcile
-from gpushare_node.reconcile.desired_policy import Goal
-from gpushare_node.reconcile.run_context import Site
+from gpushare_node.reconcile.desired_policy import DesiredPolicy
+from gpushare_node.reconcile.run_context import Dependencies
 from gpushare_node.reporting.outcome import Outcome
 from tests.e2e.cluster.plugin.offer import Gpu, offers
 from tests.e2e.scale.nodes import simulated, standing
@@ -54,7 +54,7 @@ _MERGE = "application/merge-patch+json"
 class Counted(Connection):
     """A node's connection: its requests are counted, and each takes its time."""
 
-    def __init__(self, address: Address, kubelets: "Kubelets", latency: float) -> None:
+    def __init__(self, address: ApiEndpoint, kubelets: "Kubelets", latency: float) -> None:
         super().__init__(address, kubelets.clock)
         self._time = kubelets.clock
         self._kubelets = kubelets
@@ -108,17 +108,24 @@ class SimulatedNode:
         policy = read(text)
         self.pods += 1
         pod = f"runtime-{self.name}-{self.pods}"
-        place = Place(node=self.name, namespace=NAMESPACE, pod=pod, pod_uid=pod, pool=policy.pool)
-        events = Events(self.connection, place, clock)
-        site = Site(
+        place = PodIdentity(node=self.name, namespace=NAMESPACE, pod=pod, pod_uid=pod, pool=policy.pool)
+        events = EventRecorder(self.connection, place, clock)
+        site = Dependencies(
             open_hardware=lambda digest: Hardware(
                 open_driver=lambda: StillDriver(self.uuid, policy),
-                folder=Folder(self.folder), clock=clock, policy_digest=digest, machine=MACHINE,
+                folder=StateDir(self.folder),
+                clock=clock,
+                policy_digest=digest,
+                machine=MACHINE,
             ),
-            cluster=Server(self.connection, place, clock, events, Folder(self.folder)), folder=Folder(self.folder), clock=clock,
-            report=lambda _: None, read_checkpoint=lambda: self.checkpoint, boot_id=MACHINE.boot_id,
-        )  # fmt: skip
-        outcome = reconcile.run(site, Goal(policy=policy, text=text), hold=True)
+            cluster=NodeClient(self.connection, place, clock, events, StateDir(self.folder)),
+            folder=StateDir(self.folder),
+            clock=clock,
+            report=lambda _: None,
+            read_checkpoint=lambda: self.checkpoint,
+            boot_id=MACHINE.boot_id,
+        )
+        outcome = reconcile.run(site, DesiredPolicy(policy=policy, text=text), hold=True)
         events.drain(3.0)
         return outcome
 
@@ -126,7 +133,7 @@ class SimulatedNode:
 class Kubelets:
     """Kubelet and device plugin of all nodes: a new label value is a new offer. Sees who is out meanwhile."""
 
-    def __init__(self, address: Address, clock: VirtualTime) -> None:
+    def __init__(self, address: ApiEndpoint, clock: VirtualTime) -> None:
         self.clock = clock
         self._connection = Connection(address, SystemClock())
         self._lock = threading.Lock()

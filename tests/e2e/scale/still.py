@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gpushare_node.adapters.host.devices import Machine
-from gpushare_node.adapters.nvml.driver import ComputeMode, Survey, Versions
+from gpushare_node.adapters.nvml.driver import ComputeMode, GpuInfo, Versions
 from gpushare_node.core.policy import Policy
 from gpushare_node.guard.process_list import Device
 
@@ -18,12 +18,12 @@ class StillDriver:
 
     def __init__(self, uuid: str, policy: Policy) -> None:
         card = policy.card
-        self._survey = Survey(
+        self._survey = GpuInfo(
             index=0, uuid=uuid, name=card.name, pci_device_id=card.pci_device_ids[0], memory_mib=card.memory_mib,
             compute_mode=ComputeMode.DEFAULT,
         )  # fmt: skip
 
-    def survey(self) -> tuple[Survey, ...]:
+    def survey(self) -> tuple[GpuInfo, ...]:
         """The GPU."""
         return (self._survey,)
 

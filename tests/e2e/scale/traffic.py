@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gpushare_node.adapters.kube.api_endpoint import Address
+from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import JSON, Connection, Json, Request, _Answer
 from gpushare_node.core.clock import Stopped
@@ -98,7 +98,7 @@ class _Weighed(_Answer):
 class Observed(Connection):
     """A node's connection. Every request counts, also one that is repeated."""
 
-    def __init__(self, address: Address, clock: FastTime, traffic: Traffic) -> None:
+    def __init__(self, address: ApiEndpoint, clock: FastTime, traffic: Traffic) -> None:
         super().__init__(address, clock)
         self._time = clock
         self._traffic = traffic

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from gpushare_node import __version__
-from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.state_dir import StateDir
 from tests.compiler.render import compiled
 from tests.support.fake_api.server import ApiServer
 from tests.support.fake_nvml import Silicon
@@ -326,7 +326,7 @@ def test_enforce_keeps_the_labels_that_apply_published(desk: Desk, api: ApiServe
     policy = text_of()
     profile = yaml.safe_load(policy)["spec"]["profile"]
     desk.with_policy("apply")
-    Folder(desk.folder / "state").keep_profile(f"{profile}-b", ["MIG-1"])
+    StateDir(desk.folder / "state").keep_profile(f"{profile}-b", ["MIG-1"])
     api.add_node("node-1", labels={"p": "x", "gpushare.dev/pool": "dense", "nvidia.com/device-plugin.config": "somebody-else"})
     api.add_pod("runtime", namespace="gpushare", node="node-1", uid="9")
     api.add_daemonset("gpushare-dense")

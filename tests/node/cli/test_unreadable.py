@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.state_dir import StateDir
 from tests.node.cli.test_command import Desk
 from tests.support.fake_api.server import ApiServer
 from tests.support.ports import free_port
@@ -44,7 +44,7 @@ def started(argv: list[str], environment: dict[str, str]) -> Iterator["subproces
 def start(desk: Desk, api: ApiServer, command: str, *more: str) -> AbstractContextManager["subprocess.Popen[str]"]:
     """With a policy in force, and one of the next form given."""
     good = desk.policy.read_text()
-    Folder(desk.folder / "state").keep_policy(good)
+    StateDir(desk.folder / "state").keep_policy(good)
     desk.policy.write_text(in_the_next_form(good))
     files = ["--policy", str(desk.policy), "--state-dir", str(desk.folder / "state")]
     return started([sys.executable, "-c", PROGRAM, command, *files, *more], in_a_pod(desk, api))
@@ -100,4 +100,4 @@ def test_102_apply_releases_a_node_though_its_policy_cannot_be_read(desk: Desk, 
     with start(desk, api, "apply", "--hold"):
         api.patch("nodes", "node-1", {"metadata": {"annotations": {"gpushare.dev/release": request}}}, manager="job")
         wait_for(lambda: "gpushare.dev/released" in api.node("node-1")["metadata"]["annotations"])
-        wait_for(lambda: Folder(desk.folder / "state").policy() is None)
+        wait_for(lambda: StateDir(desk.folder / "state").policy() is None)

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.host.kubelet import read_checkpoint
-from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import TenancyFile
 from gpushare_node.adapters.kube import cluster
 from gpushare_node.adapters.kube.cluster import Event, Eviction, PodView
 from gpushare_node.adapters.nvml.session import Session
-from gpushare_node.adapters.nvml.supervised_driver import Watched
+from gpushare_node.adapters.nvml.supervised_driver import SupervisedDriver
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.core.policy import Policy, read
-from gpushare_node.enforce.enforcer import Setting, Watch, Worlds
-from gpushare_node.enforce.metrics import Figures
+from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
+from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.guard.inputs import Settings
 from gpushare_node.reporting.metrics import Registry
 from tests.support.fake_nvml import Silicon
@@ -101,8 +101,8 @@ class Told:
     def tell(self, event: Event) -> None:
         self.events.append(event)
 
-    def told(self) -> cluster.Told:
-        return cluster.Told(told=len(self.events))
+    def told(self) -> cluster.EventCounts:
+        return cluster.EventCounts(told=len(self.events))
 
     def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
         self.evicted.append(pod)
@@ -144,7 +144,7 @@ def container_id(number: int) -> str:
 
 
 class Soon:
-    """Errands that are run at once."""
+    """A work queue whose calls are run at once."""
 
     def send(self, errand: Any) -> bool:
         errand()
@@ -160,7 +160,7 @@ class Stage:
         self.mirror = Mirror(folder / "proc")
         self.clock, self.told, self.list = Hand(), changes.pop("told", None) or Told(), PodList()
         self.checkpoint = folder / "kubelet_internal_checkpoint"
-        self.folder = Folder(folder / "state")
+        self.folder = StateDir(folder / "state")
         (folder / "state").mkdir()
         self.entries: list[dict[str, Any]] = []
         self.has_begun = False
@@ -176,20 +176,20 @@ class Stage:
         self.policy = policy(**changes)
         self.watch = self.start()
 
-    def start(self) -> Watch:
+    def start(self) -> Enforcer:
         """A new watch, as after a restart. The former session stays open: ending it waits a second for its listener."""
         self.processes = LinuxProcesses(self.mirror.root)
-        self.figures = Figures(Registry())
-        self.driver = Watched(
+        self.figures = EnforcementMetrics(Registry())
+        self.driver = SupervisedDriver(
             lambda: Session.open(self.figures.observe_call), clock=self.clock, deadline_seconds=self.deadline)
-        worlds = Worlds(
+        worlds = Adapters(
             driver=self.driver, processes=self.processes, pods=self.list, cluster=self.told, folder=self.folder,
             clock=self.clock, tenants=TenancyFile(self.tenancy, NAMESPACE), mps=self.mps,
             checkpoint=lambda: read_checkpoint(self.checkpoint), marks=self.marks,
             wall=lambda: NOON + self.clock.now() + self.ahead,
         )  # fmt: skip
-        setting = Setting(policy=self.policy, policy_digest="d1", node=NODE, settings=self.settings)
-        self.watch = Watch(
+        setting = EnforcerConfig(policy=self.policy, policy_digest="d1", node=NODE, settings=self.settings)
+        self.watch = Enforcer(
             worlds=worlds, setting=setting, figures=self.figures, errands=self.errands, mps_errands=Soon(),
         )  # fmt: skip
         return self.watch

@@ -14,18 +14,18 @@ from random import Random
 from typing import Any
 
 from gpushare_node.adapters.host.kubelet import Allocation, Checkpoint
-from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import TenancyFile
 from gpushare_node.adapters.kube.cluster import Eviction, PodView
-from gpushare_node.adapters.nvml.driver import Survey, Versions
+from gpushare_node.adapters.nvml.driver import GpuInfo, Versions
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import GpuUse
 from gpushare_node.core.structs import replace
-from gpushare_node.enforce.enforcer import Setting, Watch, Worlds
-from gpushare_node.enforce.metrics import Figures
+from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
+from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.inputs import Settings
-from gpushare_node.guard.process_list import Device, Kind, Mps, Row
+from gpushare_node.guard.process_list import Device, Kind, Mps, ProcessEntry
 from gpushare_node.reporting.metrics import Registry
 from tests.node.enforce.enforcement import (
     CAP_MIB,
@@ -81,7 +81,7 @@ class Driver:
     def ask(self, name: str, _question: object) -> Any:
         if name == "has_memory_limits":
             return False
-        surveys = tuple(Survey(index=index, uuid=uuid, name="NVIDIA A100-SXM4-40GB") for index, uuid in enumerate(GPUS))
+        surveys = tuple(GpuInfo(index=index, uuid=uuid, name="NVIDIA A100-SXM4-40GB") for index, uuid in enumerate(GPUS))
         return Versions(driver="580.95.05", nvml="13.580.95.05", cuda=None), surveys
 
     def ask_patiently(self, name: str, question: object, *, wait_seconds: float) -> Any:
@@ -131,7 +131,7 @@ class Siege:
     sent: dict[str, int] = field(default_factory=dict)
     raw: int = 0
     beings: dict[int, Being] = field(default_factory=dict)
-    shown: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    shown: dict[str, tuple[ProcessEntry, ...]] = field(default_factory=dict)
     lying: set[str] = field(default_factory=set)
     confirmed: frozenset[Process] = frozenset()
     defied_at: float = 0.0
@@ -155,9 +155,9 @@ class Siege:
         self.processes.uses_gpu = self._meddle
         tenancy = self.folder / "tenancy.json"
         tenancy.write_text(tenancy_text(admission=self.admission))
-        worlds = Worlds(
+        worlds = Adapters(
             driver=Driver(self.census), processes=self.processes, pods=self.list, cluster=self.told,
-            folder=Folder(self.folder / "state"), clock=self.clock, checkpoint=self.checkpoint,
+            folder=StateDir(self.folder / "state"), clock=self.clock, checkpoint=self.checkpoint,
             mps=self if self.mode == "mps" else None, tenants=TenancyFile(tenancy, NAMESPACE),
             wall=lambda: NOON + self.clock.now(),
         )  # fmt: skip
@@ -165,9 +165,9 @@ class Siege:
             enforcement={"graceSeconds": 0, "mechanism": "watcher"}, mode=self.mode, profile=f"{self.mode}-01234567",
             gpusPerNode=8, gpus=[{"indexes": list(range(8)), "mig": False, "instances": []}],
         )  # fmt: skip
-        setting = Setting(policy=policy, policy_digest="d", node=NODE, settings=SETTINGS)
-        self.figures = Figures(Registry())
-        self.watch = Watch(worlds=worlds, setting=setting, figures=self.figures, errands=Soon(), mps_errands=Soon())
+        setting = EnforcerConfig(policy=policy, policy_digest="d", node=NODE, settings=SETTINGS)
+        self.figures = EnforcementMetrics(Registry())
+        self.watch = Enforcer(worlds=worlds, setting=setting, figures=self.figures, errands=Soon(), mps_errands=Soon())
 
     # The node.
 
@@ -256,30 +256,32 @@ class Siege:
         self.rows += sum(len(rows) for rows in self.shown.values())
         return {gpu: Device(uuid=gpu, total_bytes=TOTAL, rows=rows) for gpu, rows in self.shown.items()}
 
-    def list_of(self, gpu: str) -> tuple[Row, ...]:
-        true = tuple(Row(pid=pid, used_bytes=being.uses[gpu] * MIB) for pid, being in self.beings.items() if gpu in being.uses)
+    def list_of(self, gpu: str) -> tuple[ProcessEntry, ...]:
+        true = tuple(
+            ProcessEntry(pid=pid, used_bytes=being.uses[gpu] * MIB) for pid, being in self.beings.items() if gpu in being.uses
+        )
         rows = self._add_strangers(true)
         event = self.rng.randrange(20)
         if event == 0:
             self.lying.add(gpu)
-            return (*rows, Row(pid=self.rng.choice((0, 1, 2, 1 << 23, 0xFFFFFFFF)), used_bytes=1184))
+            return (*rows, ProcessEntry(pid=self.rng.choice((0, 1, 2, 1 << 23, 0xFFFFFFFF)), used_bytes=1184))
         if event == 1:
             self.lying.add(gpu)
-            return tuple(Row(pid=(row.used_bytes or 0) & 0xFFFFFFFF, used_bytes=row.pid) for row in rows)
+            return tuple(ProcessEntry(pid=(row.used_bytes or 0) & 0xFFFFFFFF, used_bytes=row.pid) for row in rows)
         if event == 2:
             # Nobody can tell this from the truth, and the next list says something else.
             liars = [row.used_bytes for row in rows]
             self.rng.shuffle(liars)
-            return tuple(Row(pid=row.pid, used_bytes=used) for row, used in zip(rows, liars, strict=True))
+            return tuple(ProcessEntry(pid=row.pid, used_bytes=used) for row, used in zip(rows, liars, strict=True))
         if event == 3:
-            return tuple(Row(pid=row.pid, used_bytes=None) if self.rng.random() < 0.2 else row for row in rows)
+            return tuple(ProcessEntry(pid=row.pid, used_bytes=None) if self.rng.random() < 0.2 else row for row in rows)
         return rows
 
-    def _add_strangers(self, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    def _add_strangers(self, rows: tuple[ProcessEntry, ...]) -> tuple[ProcessEntry, ...]:
         """Ourselves, pids of nobody, and lists that overlap."""
         nobody = (1 << 22) - self.rng.randrange(9)
-        strangers = (Row(pid=os.getpid(), used_bytes=900 * MIB), Row(pid=nobody, used_bytes=300 * MIB))
-        again = tuple(Row(pid=row.pid, used_bytes=row.used_bytes, kind=Kind.GRAPHICS) for row in rows[:3])
+        strangers = (ProcessEntry(pid=os.getpid(), used_bytes=900 * MIB), ProcessEntry(pid=nobody, used_bytes=300 * MIB))
+        again = tuple(ProcessEntry(pid=row.pid, used_bytes=row.used_bytes, kind=Kind.GRAPHICS) for row in rows[:3])
         return (*rows, *self.rng.sample(strangers, self.rng.randrange(3)), *again)
 
     # MPS, that ends every second client.

@@ -7,10 +7,10 @@ from typing import Any
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, ClusterError, NodeView
 from gpushare_node.enforce.loop import Loop
-from gpushare_node.enforce.node_monitor import Upkeep
+from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.gpus.view import see
 from gpushare_node.partition.plan import PartitionPlan
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import Stage, Told
 from tests.support.fake_nvml import Silicon
 from tests.support.process_fixtures import Ward
@@ -31,7 +31,7 @@ class Api(Told):
     view: NodeView = VIEW
     is_selected: bool = True
     is_down: bool = False
-    said: list[tuple[Reason, str]] = field(default_factory=list)
+    said: list[tuple[ConditionReason, str]] = field(default_factory=list)
     applied: list[Mapping[str, str]] = field(default_factory=list)
     deleted: int = 0
 
@@ -46,7 +46,7 @@ class Api(Told):
         self._answer()
         self.applied.append(labels)
 
-    def set_condition(self, reason: Reason, message: str) -> None:
+    def set_condition(self, reason: ConditionReason, message: str) -> None:
         self._answer()
         self.said.append((reason, message))
 
@@ -74,7 +74,7 @@ class Rig:
 
     def start(self) -> None:
         watch = self.stage.start()
-        self.upkeep = Upkeep(
+        self.upkeep = NodeMonitor(
             watch=watch, cluster=self.api, labels=LABELS, plan=self.plan, boot_id="b1")
         clock = self.stage.clock
         self.loop = Loop(watch=watch, upkeep=self.upkeep, clock=clock, pause=clock.sleep, spread=lambda: 1.0)

@@ -8,7 +8,7 @@ import pytest
 
 from gpushare_node.adapters.kube import slots
 from gpushare_node.core.policy import OnBusy
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import NOON, OLD, Stage, await_end, container_id, lives
 from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig, rollout, take_turn
 from tests.support.fake_api.server import ApiServer
@@ -24,7 +24,7 @@ Jump = Callable[[float], None]
 @pytest.fixture
 def node(tmp_path: Path, api: ApiServer) -> LoopNode:
     made = LoopNode(tmp_path, api)
-    assert made.run(mig(SEVEN)).reason is Reason.READY
+    assert made.run(mig(SEVEN)).reason is ConditionReason.READY
     return made
 
 
@@ -56,7 +56,7 @@ def backing_off(node: LoopNode) -> tuple[float, float]:
     """Three attempts have failed: the next comes five minutes later, when the run looks again."""
     for _ in range(3):
         node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999, times=1)
-        assert node.run(WANTED).reason is Reason.ROLLED_BACK
+        assert node.run(WANTED).reason is ConditionReason.ROLLED_BACK
     return 300, 600
 
 
@@ -76,7 +76,7 @@ def test_106_no_wait_is_timed_by_the_date(node: LoopNode, jump: Jump, stage: Cal
             node.publish()
 
     node.on_tick = pass_by
-    assert node.run(WANTED, hold=True).reason is Reason.READY
+    assert node.run(WANTED, hold=True).reason is ConditionReason.READY
     assert earliest <= node.clock.now() - start <= latest
     assert (node.gpus.stands(0), node.taints(), node.holds_turn()) == (set(TWO), set(), False)
 

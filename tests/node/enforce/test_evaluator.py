@@ -7,13 +7,13 @@ import pytest
 
 from gpushare_node.core.structs import replace
 from gpushare_node.enforce import evaluator
-from gpushare_node.enforce.evaluator import Court
+from gpushare_node.enforce.evaluator import Evaluator
 from gpushare_node.guard.evaluate import judge
 from gpushare_node.guard.identity import ProcessKind
-from gpushare_node.guard.inputs import Grant, Reading, Settings
-from gpushare_node.guard.process_list import MEMORY_UNKNOWN, Device, Instance, Kind, Mps, Row
-from gpushare_node.guard.state import History
-from gpushare_node.guard.verdicts import Kill, Observe, Reason, Report, Verdict
+from gpushare_node.guard.inputs import Grant, GuardInput, Settings
+from gpushare_node.guard.process_list import MEMORY_UNKNOWN, Device, Kind, MigInstance, Mps, ProcessEntry
+from gpushare_node.guard.state import GuardState
+from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, ContainerStatus, Kill, Verdict
 from tests.node.guard.guard_fixture import GIB, GPU, OTHER, Node, container, owner, stranger, tenant
 
 MIB = 1 << 20
@@ -36,7 +36,7 @@ def tenants() -> Node:
 Change = Callable[[Random, Device], Device]
 
 
-def _rows(change: Callable[[Random, list[Row]], list[Row]]) -> Change:
+def _rows(change: Callable[[Random, list[ProcessEntry]], list[ProcessEntry]]) -> Change:
     return lambda rng, device: replace(device, rows=tuple(change(rng, list(device.rows or ()))))
 
 
@@ -60,7 +60,7 @@ CHANGES: dict[str, Change] = {
     "twice": _rows(lambda _, rows: [*rows, *(row._replace(kind=Kind.MPS) for row in rows)]),
     "twice and different": _rows(lambda _, rows: [*rows, rows[0]._replace(kind=Kind.GRAPHICS, used_bytes=3 * GIB)]),
     "in conflict": _rows(lambda _, rows: [*rows, rows[0]._replace(used_bytes=3 * GIB)]),
-    "a stranger": _rows(lambda _, rows: [*rows, Row(pid=990, used_bytes=GIB)]),
+    "a stranger": _rows(lambda _, rows: [*rows, ProcessEntry(pid=990, used_bytes=GIB)]),
     "full": _rows(lambda _, rows: [row._replace(used_bytes=11 * GIB) for row in rows]),
     "unread": lambda _, device: replace(device, rows=None),
     "empty": lambda _, device: replace(device, rows=()),
@@ -68,16 +68,16 @@ CHANGES: dict[str, Change] = {
     "contradicted": lambda _, device: replace(device, used_bytes=MIB, used_before_bytes=MIB),
     "another total": lambda _, device: replace(device, total_bytes=TOTAL + GIB),
     "no total": lambda _, device: replace(device, total_bytes=None),
-    "under MIG": lambda _, device: replace(device, instances={1: Instance(uuid="MIG-1", total_bytes=TOTAL)}),
+    "under MIG": lambda _, device: replace(device, instances={1: MigInstance(uuid="MIG-1", total_bytes=TOTAL)}),
 }
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Reading]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[GuardInput]:
     """What the guard was asked to judge: the readings, with the GPUs that were not calm."""
-    readings: list[Reading] = []
+    readings: list[GuardInput] = []
 
-    def ask(reading: Reading, history: History, now: float, settings: Settings, calm: Collection[str]) -> object:
+    def ask(reading: GuardInput, history: GuardState, now: float, settings: Settings, calm: Collection[str]) -> object:
         judged = tuple(device for device in reading.devices if device.uuid not in calm)
         readings.append(replace(reading, devices=judged))
         return judge(reading, history, now, settings, calm)
@@ -88,7 +88,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Reading]:
 
 def plain(rng: Random) -> tuple[Device, ...]:
     """Everybody within the cap, with other uses than before."""
-    rows = {gpu: tuple(Row(pid=pid, used_bytes=rng.randrange(1, 1024) * MIB) for pid in pids) for gpu, pids in PIDS.items()}
+    rows = {
+        gpu: tuple(ProcessEntry(pid=pid, used_bytes=rng.randrange(1, 1024) * MIB) for pid in pids) for gpu, pids in PIDS.items()
+    }
     return tuple(Device(uuid=gpu, total_bytes=TOTAL, rows=own) for gpu, own in rows.items())
 
 
@@ -97,25 +99,25 @@ class Twins:
 
     def __init__(self, node: Node, settings: Settings) -> None:
         self.node, self.settings = node, settings
-        self.court, self.history, self.now = Court(settings), History(), 1000.0
+        self.court, self.history, self.now = Evaluator(settings), GuardState(), 1000.0
         self.identities, self.grants = dict(node.processes), dict(node.grants)
 
     def cycle(self, devices: tuple[Device, ...], seconds: float) -> tuple[Verdict, ...]:
         self.now += seconds
         if self.identities != self.node.processes:
             self.identities = dict(self.node.processes)
-        reading = Reading(devices=devices, identities=self.identities, grants=self.grants)
+        reading = GuardInput(devices=devices, identities=self.identities, grants=self.grants)
         expected, self.history = judge(reading, self.history, self.now, self.settings)
-        steps = tuple(one for one in expected if not isinstance(one, Observe))
-        assert tuple(one for one in self.court.judge(reading, self.now) if not isinstance(one, Observe)) == steps
-        assert self.court.observe() == [one for one in expected if isinstance(one, Observe)]
+        steps = tuple(one for one in expected if not isinstance(one, ContainerStatus))
+        assert tuple(one for one in self.court.judge(reading, self.now) if not isinstance(one, ContainerStatus)) == steps
+        assert self.court.observe() == [one for one in expected if isinstance(one, ContainerStatus)]
         for name in ("now", "offences", "victims", "seen", "empty", "paused_since"):
             assert getattr(self.court.history, name) == getattr(self.history, name)
         return steps
 
 
 @pytest.mark.parametrize("change", [*CHANGES.values(), None], ids=[*CHANGES, "nothing"])
-def test_what_is_said_without_the_guard_is_what_it_would_say(change: Change | None, asked: list[Reading]) -> None:
+def test_what_is_said_without_the_guard_is_what_it_would_say(change: Change | None, asked: list[GuardInput]) -> None:
     twins, rng = Twins(tenants(), SETTINGS), Random(7)
     for second in range(120):
         devices = plain(rng)
@@ -125,9 +127,9 @@ def test_what_is_said_without_the_guard_is_what_it_would_say(change: Change | No
     assert len(asked) < 100
 
 
-def test_other_processes_or_grants_are_judged_by_the_guard(asked: list[Reading]) -> None:
-    node, rng, held = tenants(), Random(7), Court(SETTINGS)
-    first = Reading(devices=plain(rng), identities=dict(node.processes), grants=dict(node.grants))
+def test_other_processes_or_grants_are_judged_by_the_guard(asked: list[GuardInput]) -> None:
+    node, rng, held = tenants(), Random(7), Evaluator(SETTINGS)
+    first = GuardInput(devices=plain(rng), identities=dict(node.processes), grants=dict(node.grants))
     others = (
         first, replace(first, devices=plain(rng)), replace(first, identities=dict(first.identities)),
         replace(first, grants=dict(first.grants)), replace(first, is_allocation_known=True), replace(first, devices=()),
@@ -138,7 +140,7 @@ def test_other_processes_or_grants_are_judged_by_the_guard(asked: list[Reading])
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_offenders_come_to_the_same_end_where_only_their_gpus_are_judged(seed: int, asked: list[Reading]) -> None:
+def test_offenders_come_to_the_same_end_where_only_their_gpus_are_judged(seed: int, asked: list[GuardInput]) -> None:
     node, rng, ended, over, last = tenants(), Random(seed), 0, {}, None
     twins = Twins(
         node,
@@ -166,7 +168,7 @@ def test_offenders_come_to_the_same_end_where_only_their_gpus_are_judged(seed: i
             if isinstance(step, Kill) and rng.random() < 0.7:
                 ended += 1
                 node.end(*(process.pid for process in step.processes))
-            elif isinstance(step, Report) and step.reason is Reason.GONE:
+            elif isinstance(step, Anomaly) and step.reason is AnomalyKind.GONE:
                 for pid, name in ((500, "a"), (502, "a"), (600, "b"), (610, "c"), (710, "d")):
                     node.run(tenant(pid, name), 0)
     assert ended

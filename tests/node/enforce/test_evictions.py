@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.kube.cluster import Eviction, PodView
-from gpushare_node.enforce.work_queue import Errands
+from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.process_list import Mps
 from tests.node.enforce.enforcement import Stage, Told, await_end, lives
@@ -72,7 +72,7 @@ def _wait(event: threading.Event) -> None:
 
 
 def test_62_an_api_server_that_hangs_holds_up_no_mps_client_s_end(tmp_path: Path, two: Silicon, started: Ward) -> None:
-    errands, is_over = Errands(), threading.Event()
+    errands, is_over = WorkQueue(), threading.Event()
     errands.send(lambda: _wait(is_over))
     stage = Stage(tmp_path, two, started, mps=Terminator(), errands=errands, mode="mps", profile="mps-01234567")
     stage.admit(1, "client")
@@ -139,7 +139,7 @@ def test_62_a_server_that_does_not_answer_has_refused_nothing(tmp_path: Path, tw
 
 
 def test_an_errand_that_finds_no_room_is_sent_again() -> None:
-    errands, is_over, done = Errands(), threading.Event(), threading.Event()
+    errands, is_over, done = WorkQueue(), threading.Event(), threading.Event()
     errands.send(lambda: _wait(is_over))
     while errands.send(done.set):
         done.clear()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.state_files import Notice
 from gpushare_node.core.structs import replace
 from gpushare_node.enforce.exemptions import renew
@@ -248,7 +248,7 @@ def test_a_dry_run_begins_no_cap(tmp_path: Path, two: Silicon, started: Ward) ->
 
 def test_a_clock_that_was_a_year_ahead_when_the_cap_began_exempts_nobody_after_it_is_put_right(tmp_path: Path) -> None:
     marks, wall = Marks(), [1.5e9 + 365 * DAY]
-    first_caps = FirstCaps(Folder(tmp_path), marks, Soon(), wall=lambda: wall[0], dry_run=False)
+    first_caps = FirstCaps(StateDir(tmp_path), marks, Soon(), wall=lambda: wall[0], dry_run=False)
     assert first_caps.find({"nvidia.com/gpu.shared"}, 0) == {"nvidia.com/gpu.shared": 1_500_000_000 + 365 * DAY}
     wall[0] = 1.5e9
     assert first_caps.find({"nvidia.com/gpu.shared"}, 100) == {"nvidia.com/gpu.shared": 0}
@@ -262,5 +262,5 @@ def test_a_clock_that_was_a_year_ahead_when_the_cap_began_exempts_nobody_after_i
 def test_108_what_somebody_wrote_where_first_caps_are_remembered_stops_no_cap(tmp_path: Path, text: str) -> None:
     marks = Marks()
     marks.known = {"gpushare.dev/first-caps": text}
-    first_caps = FirstCaps(Folder(tmp_path), marks, Soon(), wall=lambda: 1.5e9, dry_run=False)
+    first_caps = FirstCaps(StateDir(tmp_path), marks, Soon(), wall=lambda: 1.5e9, dry_run=False)
     assert first_caps.find({"nvidia.com/gpu.shared"}, 0) == {"nvidia.com/gpu.shared": 1_500_000_000}

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.host.kubelet import Allocation
-from gpushare_node.adapters.host.state_dir import KeptCap, KeptContainer
-from gpushare_node.adapters.nvml.driver import ComputeInstance, GpuInstance, MigSurvey, Survey
+from gpushare_node.adapters.host.state_dir import CapRecord, KeptContainer
+from gpushare_node.adapters.nvml.driver import ComputeInstance, GpuInfo, GpuInstance, MigInfo
 from gpushare_node.core import tenancy
 from gpushare_node.enforce.grants import Granted, by_container, grant, profiles, terms
-from gpushare_node.enforce.wall_clock import Dates
+from gpushare_node.enforce.wall_clock import WallClock
 from gpushare_node.guard.identity import ContainerId, Owner
-from gpushare_node.guard.inputs import Action, Cap
+from gpushare_node.guard.inputs import Cap, CapAction
 from gpushare_node.partition.state import Fault, FaultKind, Placement, Profile
 from tests.node.enforce.enforcement import (
     SHARED,
@@ -35,7 +35,7 @@ WHOLE = {"GPU-a": None, "GPU-b": None}
 TENANCY = tenancy.read(tenancy_text())
 NOW = 1.5e9
 FIRST = {SHARED: int(NOW)}
-DATES = Dates(clock=Hand(), wall=lambda: NOW)
+DATES = WallClock(clock=Hand(), wall=lambda: NOW)
 
 
 def granted(
@@ -55,13 +55,13 @@ def cap(found: Granted, device: str = "GPU-a") -> Cap | None:
 def kept(cap_mib: int | None, tolerance_mib: int = 0, *, number: int = 1) -> dict[str, KeptContainer]:
     """What is remembered of the container of this number, in the first pod."""
     size = None if cap_mib is None else cap_mib * MIB
-    own = KeptCap(device="GPU-a", cap_bytes=size, tolerance_bytes=tolerance_mib * MIB)
+    own = CapRecord(device="GPU-a", cap_bytes=size, tolerance_bytes=tolerance_mib * MIB)
     return {container_id(number): KeptContainer(pod_uid=pod_uid(1), name="main", caps=(own,))}
 
 
 def test_75_two_replicas_of_one_gpu_are_two_slices_and_two_tolerances() -> None:
     found = granted("GPU-a::3", "GPU-a::7", share={"toleranceMiB": 10})
-    assert cap(found) == Cap(bytes=8192 * MIB, tolerance_bytes=20 * MIB, action=Action.KILL, grace_seconds=2)
+    assert cap(found) == Cap(bytes=8192 * MIB, tolerance_bytes=20 * MIB, action=CapAction.KILL, grace_seconds=2)
 
 
 def test_59_replicas_of_two_gpus_are_a_cap_on_each() -> None:
@@ -136,15 +136,15 @@ def test_54_a_static_pod_is_granted_under_the_uid_that_cgroups_know() -> None:
     assert {container.pod_uid for container in found.grants} == {pod_uid(1), mirror}
 
 
-def survey(**changes: Any) -> Survey:
+def survey(**changes: Any) -> GpuInfo:
     instances = tuple(
         GpuInstance(gi_id=gi, profile_id=19, start=gi, size=1, compute=tuple(
             ComputeInstance(ci_id=ci, is_whole=count == 1, uuid=f"MIG-{gi}-{ci}") for ci in range(count)))
         for gi, count in ((1, 1), (2, 2))
     )  # fmt: skip
     names = (Profile(id=19, name=changes.pop("name", "1g.5gb"), placements=(Placement(start=0, size=1),)),)
-    fields: dict[str, Any] = {"mig": MigSurvey(current=True, pending=True, instances=instances, profiles=names)}
-    return Survey(index=0, uuid="GPU-a", name="A100", **fields | changes)
+    fields: dict[str, Any] = {"mig": MigInfo(current=True, pending=True, instances=instances, profiles=names)}
+    return GpuInfo(index=0, uuid="GPU-a", name="A100", **fields | changes)
 
 
 def test_60_a_mig_device_is_known_by_its_profile_and_a_split_one_is_nobodys() -> None:

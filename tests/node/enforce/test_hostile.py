@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.procs import linux
-from gpushare_node.adapters.procs.processes import Sent
+from gpushare_node.adapters.procs.processes import SignalResult
 from gpushare_node.core.structs import replace
 from tests.node.enforce.enforcement import Stage, await_end, container_id, lives, pod_uid
 from tests.support.process_fixtures import systemd_path
@@ -26,8 +26,8 @@ def test_a_container_whose_gpu_processes_end_just_in_time_is_ended_with_those_th
     stage.run(4)
     send = stage.processes.send
 
-    def too_late(seen: Any, signal: Any) -> Sent:
-        return Sent.GONE if seen.pid == pid else send(seen, signal)
+    def too_late(seen: Any, signal: Any) -> SignalResult:
+        return SignalResult.GONE if seen.pid == pid else send(seen, signal)
 
     stage.processes.send = too_late
     stage.run(1)
@@ -99,7 +99,7 @@ def test_43_an_offender_that_cannot_be_signalled_shields_no_other_and_nothing_fa
     else:
         send = stage.processes.send
         monkeypatch.setattr(
-            stage.processes, "send", lambda seen, signal: Sent.REFUSED if seen.pid == first else send(seen, signal))
+            stage.processes, "send", lambda seen, signal: SignalResult.REFUSED if seen.pid == first else send(seen, signal))
     second = stage.begin(2, 5000)
     stage.run(6)
     await_end(second)

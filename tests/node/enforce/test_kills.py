@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.procs.processes import Sent
+from gpushare_node.adapters.procs.processes import SignalResult
 from gpushare_node.guard.inputs import Settings
 from tests.node.enforce.enforcement import MAPPED, Stage, await_end, container_id, lives, pod_uid
 from tests.support.fake_nvml import Silicon
@@ -146,7 +146,7 @@ def test_42_a_victim_that_does_not_die_is_told_once_and_keeps_others_waiting_for
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
-    monkeypatch.setattr(stage.processes, "send", lambda _, signal: sent.append(signal.value) or Sent.SENT)
+    monkeypatch.setattr(stage.processes, "send", lambda _, signal: sent.append(signal.value) or SignalResult.SENT)
     stage.admit(1, "stuck")
     stage.admit(2, "next")
     stage.begin(1, 6000)
@@ -164,7 +164,7 @@ def test_42_a_victim_that_does_not_die_is_told_once_and_keeps_others_waiting_for
 
 def test_43_a_refused_signal_is_told_and_not_tried_again_for_a_while(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(stage.processes, "send", lambda seen, signal: asked.append((seen.pid, signal)) or Sent.REFUSED)
+    monkeypatch.setattr(stage.processes, "send", lambda seen, signal: asked.append((seen.pid, signal)) or SignalResult.REFUSED)
     stage.admit(1, "untouchable")
     pid = stage.begin(1, 5000)
     stage.run(30)

@@ -7,12 +7,12 @@ import pytest
 
 from gpushare_node.core.clock import Stopped
 from gpushare_node.enforce import inventory
-from gpushare_node.enforce.evaluator import Court
+from gpushare_node.enforce.evaluator import Evaluator
 from gpushare_node.enforce.loop import EXIT_HUNG
 from gpushare_node.guard.evaluate import judge
-from gpushare_node.guard.inputs import Reading, Settings
-from gpushare_node.guard.state import History
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.guard.inputs import GuardInput, Settings
+from gpushare_node.guard.state import GuardState
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import Stage, await_end, lives
 from tests.node.enforce.rig import Rig
 from tests.node.guard import guard_fixture
@@ -51,14 +51,14 @@ def test_97_a_driver_that_was_replaced_under_our_library_ends_the_program_to_be_
     monkeypatch.setattr(clock, "sleep", sleep)
     _replace_driver(two, 18)
     assert rig.loop.run() == EXIT_HUNG
-    assert rig.api.said[-1][0] is Reason.DRIVER_MISMATCH
+    assert rig.api.said[-1][0] is ConditionReason.DRIVER_MISMATCH
 
 
 def test_97_a_driver_that_is_away_is_waited_for(rig: Rig, two: Silicon) -> None:
     rig.run(1)
     _replace_driver(two, 9)
     rig.run(70)
-    assert (rig.loop._mismatch_at, rig.api.said[-1][0]) == (None, Reason.WAITING_FOR_DRIVER)
+    assert (rig.loop._mismatch_at, rig.api.said[-1][0]) == (None, ConditionReason.WAITING_FOR_DRIVER)
 
 
 def test_97_a_mismatch_that_ends_in_time_ends_nothing(rig: Rig, two: Silicon) -> None:
@@ -139,7 +139,7 @@ def test_57_70_an_hour_without_the_api_server_kills_on_and_says_it_later(rig: Ri
     pid = rig.stage.begin(1, 5000)
     rig.run(70)
     await_end(pid)
-    assert [reason for reason, _ in rig.api.said] == [Reason.READY]
+    assert [reason for reason, _ in rig.api.said] == [ConditionReason.READY]
     assert rig.stage.metric('api_errors_total{op="condition"}')
     rig.api.is_down = False
     rig.run(61)
@@ -150,16 +150,16 @@ def test_a_reading_that_is_as_before_has_the_verdicts_that_the_guard_would_give(
     calm, over = guard_fixture.Node(), guard_fixture.Node()
     for node, used in ((calm, 3), (over, 5)):
         node.run(guard_fixture.tenant(100), used * guard_fixture.GIB)
-    court, history = Court(Settings()), History()
+    court, history = Evaluator(Settings()), GuardState()
     for second in range(60):
         reading = reading_of(over if 10 <= second < 20 or second >= 40 else calm)
         expected, history = judge(reading, history, float(second), Settings())
         assert court.judge(reading, float(second)) == expected
 
 
-def reading_of(node: guard_fixture.Node) -> Reading:
+def reading_of(node: guard_fixture.Node) -> GuardInput:
     """The same objects for a node as long as it does not change."""
-    return Reading(devices=(node.device(guard_fixture.GPU),), identities=node.processes, grants=node.grants)
+    return GuardInput(devices=(node.device(guard_fixture.GPU),), identities=node.processes, grants=node.grants)
 
 
 def test_a_survey_that_takes_longer_than_any_deadline_is_taken_up_when_it_comes(

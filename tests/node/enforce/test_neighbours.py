@@ -8,7 +8,7 @@ import pytest
 
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.process_list import Mps
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import SHARED, Stage, await_end, container_id, lives, pod_uid
 from tests.support.fake_nvml import Silicon
 from tests.support.process_fixtures import DEAF, NAMED, OBEDIENT, Ward, systemd_path
@@ -59,7 +59,7 @@ def test_44_45_47_one_impossible_row_saves_everybody_on_the_device(stage: Stage,
     assert lives(pid)
     assert stage.told.events == []
     assert stage.watch.reason() is not None
-    assert stage.watch.reason()[0] is Reason.PROCESS_LIST_UNRELIABLE
+    assert stage.watch.reason()[0] is ConditionReason.PROCESS_LIST_UNRELIABLE
     assert stage.metric("process_rows_rejected_total{")
 
 
@@ -83,7 +83,7 @@ def test_a_driver_that_scrambles_lists_and_has_no_others_gets_no_kills_and_the_c
     pid = stage.begin(1, 5000)
     stage.run(30)
     assert lives(pid)
-    assert stage.watch.reason()[0] is Reason.PROCESS_LIST_UNRELIABLE
+    assert stage.watch.reason()[0] is ConditionReason.PROCESS_LIST_UNRELIABLE
 
 
 def test_48_a_gpu_that_hangs_stops_no_other_and_its_offender_lives(tmp_path: Path, two: Silicon, started: Ward) -> None:
@@ -96,7 +96,7 @@ def test_48_a_gpu_that_hangs_stops_no_other_and_its_offender_lives(tmp_path: Pat
     stage.run(10)
     await_end(there)
     assert lives(here)
-    assert stage.watch.reason()[0] is Reason.DRIVER_HUNG
+    assert stage.watch.reason()[0] is ConditionReason.DRIVER_HUNG
 
 
 def test_50_a_lost_gpu_is_named_and_judged_again_when_it_is_back(stage: Stage) -> None:
@@ -106,7 +106,7 @@ def test_50_a_lost_gpu_is_named_and_judged_again_when_it_is_back(stage: Stage) -
     stage.silicon.lose(0)
     stage.run(30)
     assert lives(pid)
-    assert stage.watch.reason()[0] is Reason.GPU_LOST
+    assert stage.watch.reason()[0] is ConditionReason.GPU_LOST
     stage.silicon.find(0)
     stage.run(6)
     await_end(pid)
@@ -126,7 +126,7 @@ def test_51_a_driver_without_any_compute_list_kills_nobody(stage: Stage) -> None
     pid = stage.begin(1, 5000)
     stage.run(90)
     assert lives(pid)
-    assert stage.watch.reason()[0] is Reason.GPU_UNREADABLE
+    assert stage.watch.reason()[0] is ConditionReason.GPU_UNREADABLE
 
 
 def test_52_without_the_hosts_processes_nobody_is_signalled_and_the_condition_says_blind(
@@ -142,7 +142,7 @@ def test_52_without_the_hosts_processes_nobody_is_signalled_and_the_condition_sa
     stage.silicon.put(0, pid, 5000)
     stage.run(90)
     assert lives(pid)
-    assert stage.watch.reason()[0] is Reason.ENFORCEMENT_BLIND
+    assert stage.watch.reason()[0] is ConditionReason.ENFORCEMENT_BLIND
 
 
 def test_53_a_tenant_that_names_a_cgroup_after_its_neighbour_is_charged_itself(stage: Stage) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, RELEASE_ANNOTATION
 from gpushare_node.core.structs import replace
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.adapters.kube.kube_fixture import server
 from tests.node.enforce.enforcement import await_end
 from tests.node.enforce.rig import LABELS, Rig
@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 
 def test_a_node_where_all_is_well_says_ready_and_again_once_a_minute(rig: Rig) -> None:
     rig.run(150)
-    assert rig.api.said == [(Reason.READY, Reason.READY.value.means)] * 3
+    assert rig.api.said == [(ConditionReason.READY, ConditionReason.READY.value.means)] * 3
     assert rig.api.deleted == 0
 
 
@@ -39,10 +39,10 @@ def mig(tmp_path: Path, two: Silicon, started: Ward) -> Rig:
 
 def test_drift_is_said_and_repaired_once_not_again_and_again(mig: Rig, two: Silicon) -> None:
     mig.run(31)
-    assert mig.api.said[-1][0] is Reason.READY
+    assert mig.api.said[-1][0] is ConditionReason.READY
     two.add_instance(0, 14, 4)
     mig.run(70)
-    assert mig.api.said[-1] == (Reason.DRIFTED, "GPU 0 no longer matches the policy.")
+    assert mig.api.said[-1] == (ConditionReason.DRIFTED, "GPU 0 no longer matches the policy.")
     assert mig.api.deleted == 1
     assert "GPULayoutDrifted" in mig.api.reasons()
     mig.start()
@@ -57,11 +57,11 @@ def test_a_change_of_mode_that_shows_only_once_repairs_nothing(rig: Rig, two: Si
     rig.run(31)
     two.set_mode(1, current=False, pending=True)
     rig.run(30)
-    assert rig.upkeep.reason(0)[0] is Reason.PENDING_FOREIGN_CHANGE
+    assert rig.upkeep.reason(0)[0] is ConditionReason.PENDING_FOREIGN_CHANGE
     two.set_mode(1, current=False, pending=False)
     rig.run(90)
     assert rig.api.deleted == 0
-    assert rig.api.said[-1][0] is Reason.READY
+    assert rig.api.said[-1][0] is ConditionReason.READY
 
 
 def test_a_gpu_that_somebody_switched_under_our_session_is_repaired_too(rig: Rig, two: Silicon) -> None:
@@ -96,7 +96,7 @@ def test_a_node_that_is_to_leave_deletes_the_runtimes_pod(rig: Rig, reason: str)
     rig.upkeep.stir()
     rig.run(2)
     assert rig.api.deleted == 1
-    assert rig.api.said[-1][0] is Reason.RELEASING
+    assert rig.api.said[-1][0] is ConditionReason.RELEASING
 
 
 def test_a_node_that_nobody_changes_is_looked_at_every_ten_minutes_at_most(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_what_partition_has_said_is_not_written_again(rig: Rig, api: ApiServer, 
     api.add_daemonset("gpushare-train")
     (tmp_path / "account").mkdir()
     partition, enforce = (server(api, tmp_path / "account") for _ in range(2))
-    partition.set_condition(Reason.READY, Reason.READY.value.means)
+    partition.set_condition(ConditionReason.READY, ConditionReason.READY.value.means)
     api.forget_requests()
     rig.upkeep.cluster = enforce
     rig.run(70)
@@ -149,14 +149,17 @@ def test_a_label_that_was_removed_is_put_right_and_nobody_is_blamed(rig: Rig) ->
     rig.api.view = replace(rig.api.view, labels={PLUGIN_LABEL: LABELS[PLUGIN_LABEL]}, owners={PLUGIN_LABEL: "gpushare"})
     rig.run(1)
     assert rig.api.applied == [LABELS]
-    assert rig.api.said[-1] == (Reason.LABEL_CONFLICT, f"The runtime's labels were corrected: {POOL_LABEL} was removed.")
+    assert rig.api.said[-1] == (
+        ConditionReason.LABEL_CONFLICT,
+        f"The runtime's labels were corrected: {POOL_LABEL} was removed.",
+    )
 
 
 def test_a_label_that_somebody_rewrites_is_put_right_once_a_minute_and_named(rig: Rig) -> None:
     rig.api.view = replace(rig.api.view, labels={**LABELS, PLUGIN_LABEL: "theirs"}, owners={PLUGIN_LABEL: "kubectl"})
     rig.run(59)
     assert rig.api.applied == [LABELS]
-    assert rig.api.said[-1][0] is Reason.LABEL_CONFLICT
+    assert rig.api.said[-1][0] is ConditionReason.LABEL_CONFLICT
     assert "by kubectl" in rig.api.said[-1][1]
     rig.run(20)
     assert len(rig.api.applied) == 2

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from gpushare_node.adapters.kube.views import view_pod
-from gpushare_node.enforce.identities import Roster
+from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.guard.identity import ContainerId
 from tests.node.enforce.enforcement import SHARED, Stage, await_end, container_id, lives, pod, pod_uid
 from tests.support.fake_nvml import Silicon
@@ -76,7 +76,7 @@ def test_54_a_static_pods_annotations_in_a_tenants_pod_hide_no_pod() -> None:
     victim = pod("victim", 2, uids=("victim",))
     container = ContainerId(pod_uid="victim", container=container_id(2))
     for pods in ((victim, forged), (forged, victim)):
-        assert Roster.of(pods).find(container) is victim
+        assert PodIndex.of(pods).find(container) is victim
 
 
 def test_a_pod_without_the_mirrors_annotation_has_one_uid_only() -> None:

@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION
-from gpushare_node.adapters.kube.events import Events
-from gpushare_node.adapters.kube.node_client import Server
-from gpushare_node.adapters.kube.pod_identity import Place
-from gpushare_node.adapters.kube.pod_informer import Pods
-from gpushare_node.adapters.procs.mps import MpsControl
+from gpushare_node.adapters.kube.events import EventRecorder
+from gpushare_node.adapters.kube.node_client import NodeClient
+from gpushare_node.adapters.kube.pod_identity import PodIdentity
+from gpushare_node.adapters.kube.pod_informer import PodInformer
+from gpushare_node.adapters.procs.mps import HostMpsControl
 from gpushare_node.core.clock import SystemClock, wall_seconds
 from gpushare_node.core.structs import replace
 from gpushare_node.enforce import inventory, node_monitor
 from gpushare_node.enforce.loop import Loop
-from gpushare_node.enforce.node_monitor import Upkeep
-from gpushare_node.enforce.work_queue import Errands
+from gpushare_node.enforce.node_monitor import NodeMonitor
+from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.gpus.view import see
 from gpushare_node.guard.inputs import Settings
 from tests.node.adapters.kube.kube_fixture import await_that, connection
@@ -41,7 +41,7 @@ PATIENT = Settings(interval_seconds=0.05, exit_seconds=PATIENCE, client_seconds=
 """Who ends when asked to is not killed, however long the machine takes for it."""
 HASTY = replace(PATIENT, exit_seconds=0.3)
 AT_ONCE = {"graceSeconds": 0}
-PLACE = Place(node=NODE, namespace="gpushare", pod="runtime", pod_uid="own", pool="pool")
+PLACE = PodIdentity(node=NODE, namespace="gpushare", pod="runtime", pod_uid="own", pool="pool")
 
 
 class Quick(SystemClock):
@@ -56,12 +56,12 @@ class House(Stage):
 
     def __init__(self, folder: Path, silicon: Silicon, started: Ward, api: ApiServer, **changes: Any) -> None:
         self.api = api
-        changes = {"settings": PATIENT, "errands": Errands(), "deadline": 5.0} | changes
+        changes = {"settings": PATIENT, "errands": WorkQueue(), "deadline": 5.0} | changes
         changes["enforcement"] = AT_ONCE | changes.get("enforcement", {})
         self.wire = connection(api, folder, Quick())
         self.quick = Quick()
-        self.events = Events(self.wire, PLACE, self.quick)
-        self.pod_list = Pods(self.wire, NODE, self.quick)
+        self.events = EventRecorder(self.wire, PLACE, self.quick)
+        self.pod_list = PodInformer(self.wire, NODE, self.quick)
         self.pod_list.start()
         threading.Thread(target=self.events.run, daemon=True).start()
         super().__init__(folder, silicon, started, **changes)
@@ -71,9 +71,9 @@ class House(Stage):
         # The API server's double starts containers by the real date.
         self.ahead = wall_seconds() - self.clock.now() - NOON
         self.list = self.pod_list
-        self.told = Server(self.wire, PLACE, self.quick, self.events)
+        self.told = NodeClient(self.wire, PLACE, self.quick, self.events)
         watch = super().start()
-        self.upkeep = Upkeep(
+        self.upkeep = NodeMonitor(
             watch=watch, cluster=self.told, labels={POOL_LABEL: "pool"}, boot_id="b1",
             plan=lambda surveys: see(surveys, self.policy, allocated=frozenset(), pending_modes={}).plan,
         )  # fmt: skip
@@ -208,7 +208,7 @@ def test_62_an_mps_client_is_ended_through_the_control_program(
     house = open_house(mode="mps", profile="mps-01234567", settings=HASTY)
     for uuid in (house.silicon.uuid(gpu) for gpu in (0, 1)):
         daemon.write(f"limit-{uuid}", "4096M\n")
-    house.mps = MpsControl(
+    house.mps = HostMpsControl(
         house.processes, is_system=lambda seen: not seen.candidates, root=tmp_path / "mps", program=str(program))
     house.start()
     house.arrive(1, "client")

@@ -1,7 +1,7 @@
 """What people are told: not too often, nothing false, and the figures."""
 
 from gpushare_node.enforce.loop import Loop
-from gpushare_node.enforce.metrics import Figures
+from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
 from tests.node.enforce.enforcement import Stage, lives
 from tests.support.fake_nvml import Silicon
@@ -34,7 +34,7 @@ def test_33_a_container_that_goes_up_and_down_is_told_once_a_minute(stage: Stage
 
 def test_the_page_of_metrics_is_made_once_a_second_however_often_it_is_asked_for() -> None:
     made: list[int] = []
-    figures = Figures(Registry())
+    figures = EnforcementMetrics(Registry())
     figures.registry.gathered("test", "Counts.", gather=lambda: made.append(1) or ())
     pages = {figures.page() for _ in range(200)}
     assert len(pages) == 1

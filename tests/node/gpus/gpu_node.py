@@ -9,12 +9,12 @@ from pathlib import Path
 
 from gpushare.catalog import cards
 from gpushare_node.adapters.host.devices import Machine
-from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.core.clock import Stopped
 from gpushare_node.core.policy import Card, Policy
-from gpushare_node.gpus.hardware import Change, Hardware, Sight
-from gpushare_node.reporting.results import Result, Status
+from gpushare_node.gpus.hardware import GpuView, Hardware, PartitionResult
+from gpushare_node.reporting.results import Status, StepResult
 from tests.compiler.mig import known_cards
 from tests.node.partition import builders as geometry
 from tests.node.partition.builders import Stands
@@ -75,7 +75,7 @@ class GpuNode:
     def __init__(self, folder: Path, *gpus: str, driver: str = "580.95.05") -> None:
         self.silicon = Silicon.make(folder / "silicon", gpus or (A100,), driver=driver)
         self.silicon.load()
-        self.folder = Folder(folder / "state")
+        self.folder = StateDir(folder / "state")
         self.clock = FakeClock()
         self.boot_id = "boot-1"
         self.digest = "digest-1"
@@ -83,7 +83,7 @@ class GpuNode:
         self.reset_answer: Callable[[str], str | None] = lambda _: "there is no nvidia-smi on the host"
         self.nodes_answer: str | None = None
         self.openers: tuple[str, ...] = ()
-        self.results: list[Result] = []
+        self.results: list[StepResult] = []
 
     def hardware(self) -> Hardware:
         machine = Machine(
@@ -93,7 +93,7 @@ class GpuNode:
             open_driver=Session.open, folder=self.folder, clock=self.clock, policy_digest=self.digest, machine=machine
         )
 
-    def run(self, wanted: Policy, allocated: Iterable[str] = (), *, check: bool = False) -> Change:
+    def run(self, wanted: Policy, allocated: Iterable[str] = (), *, check: bool = False) -> PartitionResult:
         own, given = self.hardware(), frozenset(allocated)
         self.results = []
         try:
@@ -101,7 +101,7 @@ class GpuNode:
         finally:
             own.close()
 
-    def look(self, wanted: Policy, allocated: Iterable[str] = ()) -> Sight:
+    def look(self, wanted: Policy, allocated: Iterable[str] = ()) -> GpuView:
         own = self.hardware()
         try:
             return own.look(wanted, frozenset(allocated))

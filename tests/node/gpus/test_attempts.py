@@ -7,7 +7,7 @@ import pytest
 from gpushare_node.adapters.host.state_dir import Journal
 from gpushare_node.adapters.nvml.driver import Code
 from gpushare_node.core.structs import replace
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import CREATE, MIXED, OTHER, SEVEN, GpuNode, policy
 
 
@@ -32,9 +32,15 @@ def test_21_a_driver_that_comes_late_is_waited_for(node: GpuNode) -> None:
 
 @pytest.mark.parametrize(
     ("code", "reason", "waited"),
-    [(9, Reason.WAITING_FOR_DRIVER, 600), (18, Reason.DRIVER_MISMATCH, 600), (4, Reason.NO_PERMISSION, 0)],
+    [
+        (9, ConditionReason.WAITING_FOR_DRIVER, 600),
+        (18, ConditionReason.DRIVER_MISMATCH, 600),
+        (4, ConditionReason.NO_PERMISSION, 0),
+    ],
 )
-def test_21_22_a_driver_that_never_answers_has_its_reason(node: GpuNode, code: int, reason: Reason, waited: int) -> None:
+def test_21_22_a_driver_that_never_answers_has_its_reason(
+    node: GpuNode, code: int, reason: ConditionReason, waited: int
+) -> None:
     node.silicon.unload(code)
     assert node.hardware().wait(600, lambda _: None) is reason
     assert node.clock.time == waited
@@ -54,14 +60,14 @@ def fail_often(node: GpuNode) -> None:
     node.stand(0, *MIXED)
     for _ in range(3):
         node.silicon.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1)
-        assert node.run(policy(OTHER)).reason is Reason.ROLLED_BACK
+        assert node.run(policy(OTHER)).reason is ConditionReason.ROLLED_BACK
     node.silicon.forget_calls()
 
 
 def test_26_after_three_failures_pauses_come_first_and_they_double(node: GpuNode) -> None:
     fail_often(node)
     change = node.run(policy(OTHER))
-    assert change.reason is Reason.PARTITION_FAILED
+    assert change.reason is ConditionReason.PARTITION_FAILED
     assert "3 attempts have failed under this policy and driver; the next begins 5 minutes after the last" in change.message
     assert node.silicon.calls() == []
     assert node.run(policy(MIXED)).reason is None, "what stands is as wanted: nothing is tried"
@@ -74,7 +80,7 @@ def test_94_attempts_go_on_without_end_at_growing_pauses(node: GpuNode) -> None:
         node.clock.time += 60
         node.silicon.heal()
         node.silicon.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1)
-        if node.run(policy(OTHER)).reason is Reason.ROLLED_BACK:
+        if node.run(policy(OTHER)).reason is ConditionReason.ROLLED_BACK:
             begun.append(node.clock.time)
     pauses = [(later - sooner) / 60 for sooner, later in zip([0.0, *begun], begun, strict=False)]
     assert pauses == [5, 10, 20, 40, 80, 160, 320, 360, 360, 360]
@@ -92,7 +98,7 @@ def test_26_another_policy_begins_anew(node: GpuNode) -> None:
 
 def test_94_another_driver_begins_anew(node: GpuNode) -> None:
     fail_often(node)
-    assert node.run(policy(OTHER)).reason is Reason.PARTITION_FAILED
+    assert node.run(policy(OTHER)).reason is ConditionReason.PARTITION_FAILED
     journal = node.folder.journal()
     assert journal is not None
     node.folder.write_journal(replace(journal, driver="570.86.15"))

@@ -7,7 +7,7 @@ import pytest
 
 from gpushare_node.core.policy import Mode
 from gpushare_node.core.structs import replace
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
 from tests.node.gpus.gpu_node import H100, IDS, SEVEN, GpuNode, policy
 from tests.node.partition import builders
@@ -35,7 +35,7 @@ def test_01_a_card_without_mig_that_needs_none_is_left_alone(tmp_path: Path) -> 
 def test_02_mig_on_a_card_without_it_is_refused_and_nothing_is_touched(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, "t4")
     change = node.run(builders.policy(builders.wanted(("1g.5gb", 0)), card=policy((), card="t4").card))
-    assert change.reason is Reason.INVALID_LAYOUT
+    assert change.reason is ConditionReason.INVALID_LAYOUT
     assert "GPU 0: the policy wants MIG instances; this GPU has no MIG" in change.message
     assert node.silicon.calls() == []
 
@@ -202,5 +202,5 @@ def test_the_compute_mode_of_a_gpu_in_use_is_left_for_later(node: GpuNode) -> No
     node.silicon.set_compute_mode(0, 3)
     node.silicon.put(0, 4_000_001, 500)
     change = node.run(policy(()))
-    assert change.reason is Reason.GPU_BUSY
+    assert change.reason is ConditionReason.GPU_BUSY
     assert node.silicon.compute_mode(0) == 3

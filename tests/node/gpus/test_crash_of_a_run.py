@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.core.policy import Policy
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100, H100, SEVEN, GpuNode, policy
 
 TENANT = 4_000_001
@@ -152,6 +152,6 @@ def test_16_what_a_dead_run_left_goes_back_to_what_stood_before_it(tmp_path: Pat
     assert node.stands(0) != former
     node.silicon.fail("nvmlGpuInstanceCreateComputeInstance", 23, times=1)
     change = node.run(scene.wanted)
-    assert change.reason is Reason.ROLLED_BACK, change.message
+    assert change.reason is ConditionReason.ROLLED_BACK, change.message
     assert node.stands(0) == former
     assert [node.silicon.mig_uuid(gpu, gi) for gpu, gi, _ in stays] == [uuid for *_, uuid in stays]

@@ -13,7 +13,7 @@ from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.adapters.nvml.timeouts import Bounded
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig
 from tests.support.fake_api.server import ApiServer
@@ -86,7 +86,7 @@ def test_what_the_driver_refuses_is_raised_as_before(silicon: Silicon) -> None:
 def test_a_driver_that_hangs_before_anything_is_changed_is_the_reason(node: HangingNode) -> None:
     node.silicon.delay("nvmlDeviceGetCount_v2", 600)
     outcome = node.run(mig(SEVEN, SEVEN))
-    assert (outcome.reason, node.condition()) == (Reason.DRIVER_HUNG, "DriverHung")
+    assert (outcome.reason, node.condition()) == (ConditionReason.DRIVER_HUNG, "DriverHung")
     assert node.silicon.calls() == []
 
 
@@ -94,13 +94,13 @@ def test_a_driver_that_hangs_in_a_change_is_the_reason_and_the_next_run_ends_it(
     node.run(mig(TWO, TWO))
     node.silicon.delay("nvmlGpuInstanceCreateComputeInstance", 60, after=3)
     outcome = node.run(mig(SEVEN, SEVEN, key="mig-00000002"))
-    assert outcome.reason is Reason.DRIVER_HUNG, outcome.message
+    assert outcome.reason is ConditionReason.DRIVER_HUNG, outcome.message
     assert node.taints(), "half of a layout takes no pods"
     assert node.folder.journal().is_changing
-    assert node.run(mig(SEVEN, SEVEN, key="mig-00000002")).reason is Reason.DRIVER_HUNG
+    assert node.run(mig(SEVEN, SEVEN, key="mig-00000002")).reason is ConditionReason.DRIVER_HUNG
     node.silicon.heal()
     wait_for(lambda: not node.bounded._worker.is_busy)
-    assert node.run(mig(SEVEN, SEVEN, key="mig-00000002")).reason is Reason.READY
+    assert node.run(mig(SEVEN, SEVEN, key="mig-00000002")).reason is ConditionReason.READY
     assert (node.taints(), node.gpus.stands(0), node.gpus.stands(1)) == (set(), set(SEVEN), set(SEVEN))
 
 

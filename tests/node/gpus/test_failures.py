@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.host.state_dir import FolderError
+from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.nvml.driver import Code
 from gpushare_node.core.clock import Stopped
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
 from tests.node.gpus.gpu_node import A100, CREATE, H100, IDS, MIXED, OTHER, SEVEN, GpuNode, policy
 from tests.node.partition import builders
@@ -30,7 +30,7 @@ def test_14_a_creation_that_fails_half_way_brings_the_former_layout_back(node: G
     node.silicon.put(0, 4_000_001, 100, gi=gi[4])
     node.silicon.fail(CREATE, code, times=1, after=after)
     change = node.run(policy(OTHER))
-    assert change.reason is Reason.ROLLED_BACK
+    assert change.reason is ConditionReason.ROLLED_BACK
     assert node.stands(0) == set(MIXED)
     assert node.gi_at(0, 4) == gi[4]
     assert node.silicon.mode(0) == (True, True)
@@ -47,7 +47,7 @@ def test_14_where_mig_was_off_it_is_off_again(tmp_path: Path, card: str) -> None
     name = "1g.5gb" if card == A100 else "1g.10gb"
     node.silicon.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1, after=3)
     change = node.run(policy(tuple((name, start) for start in range(7)), card=card))
-    assert change.reason is Reason.ROLLED_BACK
+    assert change.reason is ConditionReason.ROLLED_BACK
     assert node.silicon.mode(0) == (False, False)
     assert node.silicon.instances(0) == []
 
@@ -55,7 +55,7 @@ def test_14_where_mig_was_off_it_is_off_again(tmp_path: Path, card: str) -> None
 def test_15_a_compute_instance_that_fails_leaves_no_orphan(node: GpuNode) -> None:
     node.stand(0, *MIXED)
     node.silicon.fail("nvmlGpuInstanceCreateComputeInstance", Code.INSUFFICIENT_RESOURCES, times=1)
-    assert node.run(policy(OTHER)).reason is Reason.ROLLED_BACK
+    assert node.run(policy(OTHER)).reason is ConditionReason.ROLLED_BACK
     assert node.stands(0) == set(MIXED)
     assert all(computes == 1 for *_, computes in node.silicon.instances(0))
 
@@ -64,7 +64,7 @@ def test_19_a_way_back_that_fails_too_is_said(node: GpuNode) -> None:
     node.stand(0, *MIXED)
     node.silicon.fail(CREATE, Code.INSUFFICIENT_RESOURCES)
     change = node.run(policy(OTHER))
-    assert change.reason is Reason.PARTITION_FAILED
+    assert change.reason is ConditionReason.PARTITION_FAILED
     assert "the way back failed" in change.message
     assert node.said(Status.FAILED) == ["GPU 0: create 1g.5gb at 0:1", "GPU 0: roll back"]
     node.silicon.heal()
@@ -79,7 +79,7 @@ def test_19_the_run_after_a_failed_way_back_still_knows_the_former_layout(node: 
     node.run(policy(OTHER))
     node.silicon.heal()
     node.silicon.fail(CREATE, Code.UNKNOWN, times=1)
-    assert node.run(policy(OTHER)).reason is Reason.ROLLED_BACK
+    assert node.run(policy(OTHER)).reason is ConditionReason.ROLLED_BACK
     assert node.stands(0) == set(MIXED)
 
 
@@ -87,13 +87,13 @@ def test_20_a_gpu_that_is_lost_in_the_middle_stops_no_other(tmp_path: Path) -> N
     node = GpuNode(tmp_path, *[A100] * 8)
     node.silicon.fail(CREATE, Code.GPU_IS_LOST, gpu=3, after=2)
     change = node.run(policy(*[SEVEN] * 8))
-    assert change.reason is Reason.GPU_LOST
+    assert change.reason is ConditionReason.GPU_LOST
     assert change.message.startswith("GPU 3: create 1g.5gb at 2:1")
     assert [gpu for gpu in range(8) if node.stands(gpu) == set(SEVEN)] == [0, 1, 2, 4, 5, 6, 7]
     node.silicon.heal()
     node.silicon.lose(3)
     change = node.run(policy(*[SEVEN] * 8))
-    assert change.reason is Reason.GPU_LOST
+    assert change.reason is ConditionReason.GPU_LOST
     assert len(node.said(Status.OK)) == 7
 
 
@@ -102,7 +102,7 @@ def test_28_an_old_driver_that_cannot_be_told_where_fails_cleanly_unless_it_choo
     node.silicon.miss(CREATE)
     node.silicon.load()
     change = node.run(policy((("1g.5gb", 0),)))
-    assert change.reason is Reason.ROLLED_BACK
+    assert change.reason is ConditionReason.ROLLED_BACK
     assert "this driver is too old for it" in change.message
     assert node.silicon.instances(0) == []
     assert node.run(policy((("1g.5gb", 6),))).reason is None
@@ -113,7 +113,7 @@ def test_a_process_that_no_list_shows_keeps_its_instance_and_the_former_layout(n
     node.stand(0, *MIXED)
     node.silicon.fail("nvmlComputeInstanceDestroy", Code.IN_USE)
     change = node.run(policy(OTHER))
-    assert change.reason is Reason.GPU_BUSY
+    assert change.reason is ConditionReason.GPU_BUSY
     assert node.clock.slept == [1.0] * 10
     assert node.stands(0) == set(MIXED)
 
@@ -127,7 +127,7 @@ def test_an_instance_that_is_let_go_of_late_is_waited_for(node: GpuNode) -> None
 
 def test_a_driver_that_goes_away_half_way_is_named_and_the_next_run_goes_on(node: GpuNode) -> None:
     node.silicon.fail(CREATE, Code.DRIVER_NOT_LOADED, times=1, after=3)
-    assert node.run(policy(SEVEN)).reason is Reason.WAITING_FOR_DRIVER
+    assert node.run(policy(SEVEN)).reason is ConditionReason.WAITING_FOR_DRIVER
     assert node.run(policy(SEVEN)).reason is None
     assert node.stands(0) == set(SEVEN)
 
@@ -142,7 +142,7 @@ def test_an_instance_of_somebody_else_in_between_fails_the_verification(node: Gp
             next(interfere, lambda: None)()
 
     change = own.change(policy(OTHER), own.look(policy(OTHER)), frozenset(), on_result)
-    assert change.reason is Reason.PARTITION_FAILED
+    assert change.reason is ConditionReason.PARTITION_FAILED
     assert "another layout than was made" in change.message
     assert node.run(policy(OTHER)).reason is None
     assert node.stands(0) == set(OTHER)
@@ -150,7 +150,7 @@ def test_an_instance_of_somebody_else_in_between_fails_the_verification(node: Gp
 
 def test_25_a_folder_that_cannot_be_written_is_known_before_hardware_is_touched(node: GpuNode) -> None:
     node.folder.path.write_text("a file where the folder should be")
-    with pytest.raises(FolderError, match="cannot be written"):
+    with pytest.raises(StateDirError, match="cannot be written"):
         node.run(policy(SEVEN))
     assert node.silicon.calls() == []
     node.stand(0, *SEVEN)
@@ -190,7 +190,7 @@ def test_a_request_to_end_is_heard_between_two_steps_and_the_next_run_goes_on(no
 def test_a_gpu_of_another_card_is_named_and_the_rest_is_done(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, A100, H100)
     change = node.run(builders.policy(builders.wanted(*SEVEN), builders.wanted(*SEVEN), card=policy(()).card))
-    assert change.reason is Reason.CARD_MISMATCH
+    assert change.reason is ConditionReason.CARD_MISMATCH
     assert node.stands(0) == set(SEVEN)
     assert node.silicon.mode(1) == (False, False)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.nvml.driver import Code, DriverError
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, is_failed
 from tests.node.gpus.gpu_node import A100, SEVEN, GpuNode, policy
 from tests.support.paths import ROOT
@@ -47,7 +47,7 @@ def run_with_a_fault(folder: Path, call: str, code: Code, after: int) -> None:
     else:
         assert is_failed(node.results) or any(one.status is Status.SKIPPED for one in node.results)
         assert "GPU 0" in change.message
-    if change.reason is Reason.ROLLED_BACK:
+    if change.reason is ConditionReason.ROLLED_BACK:
         assert node.stands(0) == set(FORMER)
     is_session_over = code in (Code.UNINITIALIZED, Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH)
     assert node.silicon.mode(1) == (False, False) or is_session_over, "the other GPU is done"
@@ -115,7 +115,7 @@ def test_sigterm_finishes_the_step_and_the_next_run_goes_on(tmp_path: Path) -> N
     assert program.returncode == 143
     assert 0 < len(node.silicon.instances(0)) < 7
     assert all(computes == 1 for *_, computes in node.silicon.instances(0)), "the step was finished"
-    journal = Folder(node.folder.path).journal()
+    journal = StateDir(node.folder.path).journal()
     assert journal is not None
     assert journal.is_changing
     node.silicon.heal()

@@ -7,9 +7,9 @@ import pytest
 from gpushare_node.adapters.host.devices import Machine
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.adapters.procs.linux import LinuxProcesses
-from gpushare_node.adapters.procs.processes import Seen
+from gpushare_node.adapters.procs.processes import ProcessIdentity
 from gpushare_node.gpus.programs import with_programs
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import SEVEN, GpuNode, policy
 from tests.support.process_fixtures import CONTAINER_B, NAMED, OBEDIENT, POD_A, POD_B, Mirror, Ward, systemd_path
 
@@ -26,7 +26,7 @@ def pod(uid: str, name: str) -> PodView:
 def machine(mirror: Mirror, *pods: PodView) -> Machine:
     """One on which only the processes of known pods, and those of the host, are the cluster's own."""
 
-    def is_system(seen: Seen, known: object) -> bool:
+    def is_system(seen: ProcessIdentity, known: object) -> bool:
         uids = {one.pod_uid for one in seen.candidates}
         return not uids or any(uids & set(one.uids) for one in pods)
 
@@ -85,7 +85,7 @@ def test_96_services_of_a_dgx_keep_the_mode_until_somebody_stops_them(tmp_path: 
     node.openers = tuple(f"process 812 of the host's {service}" for service in ("nvidia-dcgm.service", "nvsm.service"))
     node.silicon.reset_blocked(0, 19, -1)
     change = node.run(policy(SEVEN))
-    assert change.reason is Reason.CLIENTS_RUNNING
+    assert change.reason is ConditionReason.CLIENTS_RUNNING
     assert all(service in change.message for service in ("nvidia-dcgm.service", "nvsm.service"))
     assert "systemctl stop" in change.reason.value.way_out
     assert node.silicon.mode(0)[0] == 0
@@ -105,5 +105,5 @@ def test_77_clients_that_stay_are_named(tmp_path: Path, openers: tuple[str, ...]
     node.openers = openers
     node.silicon.reset_blocked(0, 19, -1)
     change = node.run(policy(SEVEN))
-    assert change.reason is Reason.CLIENTS_RUNNING
+    assert change.reason is ConditionReason.CLIENTS_RUNNING
     assert told in change.message

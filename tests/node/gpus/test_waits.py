@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.nvml.driver import Code
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100, MIXED, OTHER, SEVEN, GpuNode, policy
 
 SET_MODE = "nvmlDeviceSetMigMode"
@@ -28,14 +28,14 @@ def test_08_tenants_in_the_way_block_their_gpu_and_no_other(tmp_path: Path) -> N
     node.stand(1, *MIXED)
     asleep = node.silicon.mig_uuid(1, node.gi_at(1, 0))
     change = node.run(policy(OTHER, OTHER, OTHER), {asleep})
-    assert change.reason is Reason.GPU_BUSY
+    assert change.reason is ConditionReason.GPU_BUSY
     assert "GPU 0: in use by processes 4000001; GPU 1: in use by a pod to which kubelet gave it" in change.message
     assert [node.stands(gpu) for gpu in range(3)] == [set(MIXED), set(MIXED), set(OTHER)]
     assert node.look(policy(OTHER, OTHER, OTHER), {asleep}).blocked == {node.silicon.uuid(0), node.silicon.uuid(1)}
 
 
 def test_08_a_whole_gpu_that_kubelet_gave_away_takes_no_mode_change(node: GpuNode) -> None:
-    assert node.run(policy(SEVEN), {node.silicon.uuid(0)}).reason is Reason.GPU_BUSY
+    assert node.run(policy(SEVEN), {node.silicon.uuid(0)}).reason is ConditionReason.GPU_BUSY
     assert node.silicon.calls() == []
 
 
@@ -45,7 +45,7 @@ def test_a_gpu_that_is_taken_into_use_after_the_plan_was_made_is_left_alone(node
     sight = own.look(policy(OTHER))
     node.silicon.put(0, 4_000_001, 100, gi=gi[0])
     change = own.change(policy(OTHER), sight, frozenset(), node.results.append)
-    assert change.reason is Reason.GPU_BUSY
+    assert change.reason is ConditionReason.GPU_BUSY
     assert node.silicon.calls() == []
     assert node.folder.journal() is None
 
@@ -60,7 +60,7 @@ def test_09_clients_that_let_go_in_time_are_waited_for(node: GpuNode) -> None:
 def test_09_clients_that_stay_end_the_change_and_nothing_waits_for_a_reset(node: GpuNode) -> None:
     node.silicon.reset_blocked(0, 19, -1)
     change = node.run(policy(SEVEN))
-    assert change.reason is Reason.CLIENTS_RUNNING
+    assert change.reason is ConditionReason.CLIENTS_RUNNING
     assert node.clock.slept == [2.0, 4.0, 8.0, 16.0, 30.0]
     assert node.silicon.mode(0) == (False, False), "what was asked for is called off"
     assert node.folder.journal() is None, "waiting for clients is no failed attempt"
@@ -70,7 +70,7 @@ def test_09_clients_that_stay_while_mig_goes_off_get_the_former_instances_back(n
     node.stand(0, *MIXED)
     node.silicon.reset_blocked(0, 19, -1)
     change = node.run(policy(()))
-    assert change.reason is Reason.CLIENTS_RUNNING
+    assert change.reason is ConditionReason.CLIENTS_RUNNING
     assert "the previous layout is restored, under new MIG UUIDs" in change.message
     assert node.silicon.mode(0) == (True, True)
     assert node.stands(0) == set(MIXED)
@@ -79,14 +79,16 @@ def test_09_clients_that_stay_while_mig_goes_off_get_the_former_instances_back(n
 def test_10_a_reset_that_only_a_reboot_brings_is_said_and_survived(node: GpuNode) -> None:
     node.silicon.reset_blocked(0, 16, -1)
     change = node.run(policy(SEVEN))
-    assert change.reason is Reason.RESET_REQUIRED
+    assert change.reason is ConditionReason.RESET_REQUIRED
     assert "there is no nvidia-smi" in change.message
     assert node.silicon.mode(0) == (False, True), "the mode waits"
     journal = node.folder.journal()
     assert journal is not None
     assert journal.pending_modes == {node.silicon.uuid(0): True}
     for _ in range(4):
-        assert node.run(policy(SEVEN)).reason is Reason.RESET_REQUIRED, "our own pending mode is not taken for a stranger's"
+        assert node.run(policy(SEVEN)).reason is ConditionReason.RESET_REQUIRED, (
+            "our own pending mode is not taken for a stranger's"
+        )
     node.reboot()
     assert node.run(policy(SEVEN)).reason is None
     assert node.stands(0) == set(SEVEN)
@@ -110,21 +112,21 @@ def test_10_a_reset_that_changes_nothing_ends_in_time(node: GpuNode) -> None:
     node.silicon.reset_blocked(0, 16, -1)
     node.reset_answer = lambda _: None
     change = node.run(policy(SEVEN))
-    assert change.reason is Reason.RESET_REQUIRED
+    assert change.reason is ConditionReason.RESET_REQUIRED
     assert "one changed nothing" in change.message
     assert node.clock.time == 60
 
 
 def test_11_the_mode_that_somebody_else_has_asked_for_stays_theirs(node: GpuNode) -> None:
     node.silicon.set_mode(0, False, True)
-    assert node.run(policy(())).reason is Reason.PENDING_FOREIGN_CHANGE
+    assert node.run(policy(())).reason is ConditionReason.PENDING_FOREIGN_CHANGE
     assert node.silicon.calls() == []
 
 
 def test_12_no_permission_says_what_the_runtime_needs(node: GpuNode) -> None:
     node.silicon.fail(SET_MODE, Code.NO_PERMISSION)
     change = node.run(policy(SEVEN))
-    assert change.reason is Reason.NO_PERMISSION
+    assert change.reason is ConditionReason.NO_PERMISSION
     assert "privileged" in change.message
     assert "root" in change.message
     assert node.silicon.mode(0) == (False, False)

@@ -5,10 +5,21 @@ from dataclasses import dataclass, field
 
 from gpushare_node.guard.evaluate import judge
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
-from gpushare_node.guard.inputs import Cap, Grant, Reading, Settings
-from gpushare_node.guard.process_list import Device, Mps, Row
-from gpushare_node.guard.state import History
-from gpushare_node.guard.verdicts import Evict, Kill, Observe, Reason, Report, State, Terminate, TerminateClient, Verdict, Warn
+from gpushare_node.guard.inputs import Cap, Grant, GuardInput, Settings
+from gpushare_node.guard.process_list import Device, Mps, ProcessEntry
+from gpushare_node.guard.state import GuardState
+from gpushare_node.guard.verdicts import (
+    Anomaly,
+    AnomalyKind,
+    CapState,
+    ContainerStatus,
+    Evict,
+    Kill,
+    Terminate,
+    TerminateClient,
+    Verdict,
+    Warn,
+)
 
 GIB = 1 << 30
 GPU = "GPU-0"
@@ -50,7 +61,7 @@ class Node:
     terminated: frozenset[Process] = frozenset()
     unevictable: frozenset[ContainerId] = frozenset()
     is_allocation_known: bool = False
-    history: History = field(default_factory=History)
+    history: GuardState = field(default_factory=GuardState)
     now: float = 1000.0
 
     def run(self, process: Process, used: int | None, gpu: str = GPU, cap: Cap | None = None) -> Process:
@@ -70,14 +81,14 @@ class Node:
                 uses.pop(pid, None)
 
     def device(self, gpu: str) -> Device:
-        rows = tuple(Row(pid=pid, used_bytes=used) for pid, used in self.used.get(gpu, {}).items())
+        rows = tuple(ProcessEntry(pid=pid, used_bytes=used) for pid, used in self.used.get(gpu, {}).items())
         return Device(uuid=gpu, total_bytes=40 * GIB, rows=rows, mps=self.mps)
 
     def cycle(self, seconds: float = 1.0, **devices: Device) -> tuple[Verdict, ...]:
         """One cycle later. Keyword arguments (`gpu0=…`) replace what is read of a device by its position."""
         self.now += seconds
         read = tuple(devices.get(f"gpu{number}", self.device(gpu)) for number, gpu in enumerate(self.gpus))
-        reading = Reading(
+        reading = GuardInput(
             devices=read, identities=dict(self.processes), grants=dict(self.grants), terminated_clients=self.terminated,
             unevictable=self.unevictable, is_allocation_known=self.is_allocation_known,
         )  # fmt: skip
@@ -110,11 +121,11 @@ def signalled(verdicts: Iterable[Verdict]) -> list[Process]:
     return [process for processes in named for process in processes]
 
 
-def reasons(verdicts: Iterable[Verdict]) -> set[Reason]:
-    return {verdict.reason for verdict in verdicts if isinstance(verdict, Report)}
+def reasons(verdicts: Iterable[Verdict]) -> set[AnomalyKind]:
+    return {verdict.reason for verdict in verdicts if isinstance(verdict, Anomaly)}
 
 
-def states(verdicts: Iterable[Verdict]) -> dict[str, State]:
+def states(verdicts: Iterable[Verdict]) -> dict[str, CapState]:
     """Container name → state; for scenes with one device."""
-    seen = (verdict for verdict in verdicts if isinstance(verdict, Observe))
+    seen = (verdict for verdict in verdicts if isinstance(verdict, ContainerStatus))
     return {verdict.unit.container.container.removeprefix("cid-"): verdict.state for verdict in seen}

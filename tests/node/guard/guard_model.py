@@ -15,10 +15,10 @@ from random import Random
 from gpushare_node.core.structs import replace
 from gpushare_node.guard.evaluate import judge
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
-from gpushare_node.guard.inputs import Cap, Grant, Reading, Settings
-from gpushare_node.guard.process_list import Device, Mps, Row
-from gpushare_node.guard.state import History
-from gpushare_node.guard.verdicts import Kill, Scope, Terminate, TerminateClient, Verdict
+from gpushare_node.guard.inputs import Cap, Grant, GuardInput, Settings
+from gpushare_node.guard.process_list import Device, Mps, ProcessEntry
+from gpushare_node.guard.state import GuardState
+from gpushare_node.guard.verdicts import Kill, KillScope, Terminate, TerminateClient, Verdict
 
 MIB = 1 << 20
 TOTAL = 80 << 30
@@ -40,7 +40,7 @@ class Life:
     process: Process
     device: int
     used: int
-    row: Row
+    row: ProcessEntry
     obeys: bool
     shrinks: bool
     dies: bool
@@ -81,7 +81,7 @@ class Crowd:
     left: dict[tuple[Owner, int], tuple[float, float]] = field(default_factory=dict)
     inherited: int = 0
     chosen: dict[tuple[str, int], list[float]] = field(default_factory=dict)
-    history: History = field(default_factory=History)
+    history: GuardState = field(default_factory=GuardState)
     counts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -105,7 +105,7 @@ class Crowd:
         process = Process(pid=pid, start_time=self.starts, cgroup=f"/kubepods/{self.starts}", container=container, kind=kind)
         used = rng.choice((0, 300, 500, 700, 900)) * MIB
         self.lives[pid] = Life(
-            process=process, device=device, used=used, row=Row(pid=pid, used_bytes=used),
+            process=process, device=device, used=used, row=ProcessEntry(pid=pid, used_bytes=used),
             obeys=rng.random() < 0.4, shrinks=rng.random() < 0.2, dies=rng.random() < 0.97,
         )
 
@@ -115,7 +115,7 @@ class Crowd:
         event = rng.randrange(100)
         if event < 60:
             life.used = rng.choice((0, 300, 500, 900, 1500, 2500)) * MIB
-            life.row = Row(pid=pid, used_bytes=life.used if event < 57 else None)
+            life.row = ProcessEntry(pid=pid, used_bytes=life.used if event < 57 else None)
         elif event < 75:
             del self.lives[pid]
             self.born(pid, life.device if event < 70 else rng.randrange(self.gpus))
@@ -143,14 +143,17 @@ class Crowd:
                 process = replace(life.process, start_time=self.starts, cgroup=f"/kubepods/{self.starts}", container=new)
                 self.lives[pid] = dataclasses.replace(life, process=process)
 
-    def scramble(self, rows: tuple[Row, ...]) -> tuple[Row, ...] | None:
+    def scramble(self, rows: tuple[ProcessEntry, ...]) -> tuple[ProcessEntry, ...] | None:
         """What a driver with the wrong record size makes of a list; or no list at all."""
         if self.rng.random() < 0.3:
             return None
         flat = [word for row in rows for word in (row.pid, 0, (row.used_bytes or 0) & 0xFFFFFFFF, 0, 0xFFFFFFFF, 0xFFFFFFFF)]
         shift = self.rng.choice((2, 4))
         words = [*flat[:1], *flat[shift:]]
-        return (*(Row(pid=words[n], used_bytes=words[n + 1]) for n in range(0, len(words) - 1, 4)), Row(pid=0, used_bytes=1184))
+        return (
+            *(ProcessEntry(pid=words[n], used_bytes=words[n + 1]) for n in range(0, len(words) - 1, 4)),
+            ProcessEntry(pid=0, used_bytes=1184),
+        )
 
     def cycle(self) -> tuple[Verdict, ...]:
         """One cycle: life goes on, the guard judges, the oracle checks, and what was ordered is carried out."""
@@ -166,7 +169,7 @@ class Crowd:
         devices, clean = self.devices()
         visible = {pid: life.process for pid, life in self.lives.items() if pid not in self.hidden}
         known = {container: grant for container, grant in self.grants.items() if container not in self.lost_grants}
-        reading = Reading(devices=devices, identities=visible, grants=known, terminated_clients=frozenset(self.terminated))
+        reading = GuardInput(devices=devices, identities=visible, grants=known, terminated_clients=frozenset(self.terminated))
         if has_moved:
             self.count(clean, known, seconds)
         verdicts, self.history = judge(reading, self.history, self.now, self.settings)
@@ -180,14 +183,14 @@ class Crowd:
 
     def devices(self) -> tuple[tuple[Device, ...], set[int]]:
         """What NVML says of each device, and the numbers of those of which it says the truth."""
-        lists: list[list[Row]] = [[] for _ in range(self.gpus)]
+        lists: list[list[ProcessEntry]] = [[] for _ in range(self.gpus)]
         for life in self.lives.values():
             lists[life.device].append(life.row)
         self.rows += len(self.lives)
         clean = set()
         devices = []
         for number, listed in enumerate(lists):
-            rows: tuple[Row, ...] | None = tuple(listed)
+            rows: tuple[ProcessEntry, ...] | None = tuple(listed)
             if self.rng.random() < 0.04:
                 rows = self.scramble(tuple(listed))
             else:
@@ -296,8 +299,8 @@ class Crowd:
         assert not (isinstance(verdict, TerminateClient) and not is_mps)
         if isinstance(verdict, Kill) and is_mps:
             assert self.terminated.issuperset(verdict.processes)
-            assert verdict.scope is Scope.PROCESSES
-        if isinstance(verdict, TerminateClient) or verdict.scope is Scope.PROCESSES:
+            assert verdict.scope is KillScope.PROCESSES
+        if isinstance(verdict, TerminateClient) or verdict.scope is KillScope.PROCESSES:
             assert all(self.clock - self.asked[process] >= self.settings.exit_seconds for process in verdict.processes)
 
     def carry_out(self, verdict: Terminate | TerminateClient | Kill) -> None:
@@ -313,7 +316,7 @@ class Crowd:
                     self.terminated.add(process)
             elif isinstance(verdict, Terminate) and life.shrinks:
                 life.used = 300 * MIB
-                life.row = Row(pid=process.pid, used_bytes=life.used)
+                life.row = ProcessEntry(pid=process.pid, used_bytes=life.used)
             elif (isinstance(verdict, Terminate) and life.obeys and life.device != self.gpus - 1) or (
                 isinstance(verdict, Kill) and life.dies
             ):

@@ -7,8 +7,8 @@ import pytest
 from gpushare_node.core.structs import replace
 from gpushare_node.guard.identity import Owner, Process
 from gpushare_node.guard.inputs import Grant, Settings
-from gpushare_node.guard.process_list import Device, Row
-from gpushare_node.guard.verdicts import Reason, Report, Scope, Terminate, Verdict
+from gpushare_node.guard.process_list import Device, ProcessEntry
+from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, KillScope, Terminate, Verdict
 from tests.node.guard.guard_fixture import CAP, GIB, GPU, Node, reasons, signalled, steps, tenant
 
 SMALL = replace(CAP, bytes=GIB)
@@ -88,7 +88,7 @@ def test_87_a_spent_budget_is_of_one_namespace_on_one_device() -> None:
     others = {join(node, 502, "c", "other"), join(node, 503, "d", "team", gpu="GPU-1")}
     verdicts = node.cycles(20)
     assert set(signalled(verdicts)) == others
-    spent = [verdict for verdict in verdicts if isinstance(verdict, Report) and verdict.reason is Reason.BUDGET_SPENT]
+    spent = [verdict for verdict in verdicts if isinstance(verdict, Anomaly) and verdict.reason is AnomalyKind.BUDGET_SPENT]
     assert {report.unit.container for report in spent if report.unit is not None} == {waiting.container}
 
 
@@ -102,7 +102,7 @@ def test_87_an_owner_that_starts_new_containers_keeps_its_strikes() -> None:
         scopes.append(terminate.scope)
         leave(node, process)
         node.cycles(30)
-    assert scopes == [Scope.PROCESSES] * 3 + [Scope.CONTAINER]
+    assert scopes == [KillScope.PROCESSES] * 3 + [KillScope.CONTAINER]
 
 
 def crowded() -> Node:
@@ -119,7 +119,7 @@ def look(node: Node, scrambled: int) -> tuple[Verdict, ...]:
     for number, gpu in enumerate(node.gpus):
         uses = {pid: own or 0 for pid, own in node.used.get(gpu, {}).items()}
         factor, used = 2 if number < scrambled else 1, sum(uses.values())
-        rows = tuple(Row(pid=pid, used_bytes=own * factor) for pid, own in uses.items())
+        rows = tuple(ProcessEntry(pid=pid, used_bytes=own * factor) for pid, own in uses.items())
         devices[f"gpu{number}"] = Device(
             uuid=gpu, total_bytes=40 * GIB, rows=rows, used_bytes=used, used_before_bytes=used)
     return node.cycle(**devices)
@@ -133,7 +133,7 @@ def looks(node: Node, scrambled: int, count: int) -> list[Verdict]:
 def test_87_a_driver_that_scrambles_eight_gpus_kills_nobody() -> None:
     verdicts = looks(crowded(), 8, 100)
     assert steps(verdicts) == []
-    assert Reason.DISTRUSTED in reasons(verdicts)
+    assert AnomalyKind.DISTRUSTED in reasons(verdicts)
 
 
 def test_87_readings_that_accuse_several_namespaces_stop_all_and_the_first_true_one_begins_the_grace_anew() -> None:
@@ -141,19 +141,19 @@ def test_87_readings_that_accuse_several_namespaces_stop_all_and_the_first_true_
     node.used["GPU-7"][507] = 9 * GIB
     verdicts = looks(node, 3, 60)
     assert steps(verdicts) == ["Warn"]
-    assert Reason.CONTRADICTED in reasons(verdicts)
+    assert AnomalyKind.CONTRADICTED in reasons(verdicts)
     later = looks(node, 0, 9)
     assert steps(later) == ["Warn"]
     later += looks(node, 0, 2)
     assert set(signalled(later)) == {tenant(507, "t7")}
-    assert Reason.CONTRADICTED not in reasons(later)
+    assert AnomalyKind.CONTRADICTED not in reasons(later)
 
 
 def test_87_one_namespace_whose_rows_contradict_their_device_stops_nobody_elsewhere() -> None:
     node = crowded()
     node.used["GPU-7"][507] = 9 * GIB
     verdicts = looks(node, 1, 20)
-    assert Reason.CONTRADICTED not in reasons(verdicts)
+    assert AnomalyKind.CONTRADICTED not in reasons(verdicts)
     assert set(signalled(verdicts)) == {tenant(507, "t7")}
 
 

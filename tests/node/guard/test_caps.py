@@ -3,8 +3,8 @@
 import pytest
 
 from gpushare_node.core.structs import replace
-from gpushare_node.guard.inputs import Action, Cap
-from gpushare_node.guard.verdicts import Evict, Next, Observe, Reason, State, Terminate, Warn
+from gpushare_node.guard.inputs import Cap, CapAction
+from gpushare_node.guard.verdicts import AnomalyKind, CapState, ContainerStatus, Evict, Next, Terminate, Warn
 from tests.node.guard.guard_fixture import CAP, GIB, GPU, OTHER, Node, container, reasons, signalled, states, steps, tenant
 
 TOLERANT = Cap(bytes=4 * GIB, tolerance_bytes=GIB)
@@ -26,13 +26,13 @@ def test_32_three_intervals_over_the_cap_warn_and_say_what_comes() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     for _ in range(3):
-        assert states(node.cycle()) == {"a": State.OVER}
+        assert states(node.cycle()) == {"a": CapState.OVER}
     warn, observed = node.cycle()
     assert isinstance(warn, Warn)
     facts = warn.facts
     assert (facts.used_bytes, facts.cap, facts.since_seconds) == (9 * GIB, CAP, 3.0)
     assert (facts.next, facts.next_seconds, facts.dry_run) == (Next.TERMINATE, 10.0, False)
-    assert observed == Observe(unit=facts.unit, state=State.WARNED, used_bytes=9 * GIB, cap=CAP, since_seconds=3.0)
+    assert observed == ContainerStatus(unit=facts.unit, state=CapState.WARNED, used_bytes=9 * GIB, cap=CAP, since_seconds=3.0)
 
 
 def test_the_grace_passes_between_the_warning_and_the_first_signal() -> None:
@@ -49,7 +49,7 @@ def test_33_spikes_that_calm_pays_for_are_no_offence() -> None:
         assert steps(node.cycles(3)) == []
         node.used[GPU][500] = 3 * GIB
         node.cycles(8)
-        assert states(node.cycle()) == {"a": State.OK}
+        assert states(node.cycle()) == {"a": CapState.OK}
         node.used[GPU][500] = 9 * GIB
 
 
@@ -58,8 +58,8 @@ def test_33_an_offender_that_is_calm_for_a_while_still_owes() -> None:
     node.run(tenant(500), 9 * GIB)
     node.cycles(5)
     node.used[GPU][500] = 3 * GIB
-    assert states(node.cycle()) == {"a": State.WARNED}
-    assert states(node.cycles(20)) == {"a": State.OK}
+    assert states(node.cycle()) == {"a": CapState.WARNED}
+    assert states(node.cycles(20)) == {"a": CapState.OK}
 
 
 def test_33_an_unknown_sample_neither_counts_nor_resets() -> None:
@@ -67,7 +67,7 @@ def test_33_an_unknown_sample_neither_counts_nor_resets() -> None:
     node.run(tenant(500), 9 * GIB)
     node.cycles(3)
     node.used[GPU][500] = None
-    assert states(node.cycle()) == {"a": State.UNKNOWN}
+    assert states(node.cycle()) == {"a": CapState.UNKNOWN}
     assert steps(node.cycles(5)) == []
     node.used[GPU][500] = 9 * GIB
     assert steps(node.cycle()) == []
@@ -80,7 +80,7 @@ def test_a_hidden_process_of_the_offender_does_not_make_it_calm() -> None:
     node.run(tenant(501), 3 * GIB)
     node.cycles(3)
     del node.processes[500]
-    assert states(node.cycle()) == {"a": State.UNKNOWN}
+    assert states(node.cycle()) == {"a": CapState.UNKNOWN}
     node.processes[500] = hidden
     assert steps(node.cycles(2)) == ["Warn"]
 
@@ -95,7 +95,7 @@ def test_86_time_between_two_looks_counts_for_at_most_two_intervals() -> None:
     assert "Terminate" in steps(node.cycle(seconds=3600))
 
 
-@pytest.mark.parametrize("change", [{"bytes": 3 * GIB}, {"action": Action.EVICT}, {"grace_seconds": 11}])
+@pytest.mark.parametrize("change", [{"bytes": 3 * GIB}, {"action": CapAction.EVICT}, {"grace_seconds": 11}])
 def test_86_another_cap_or_action_begins_the_grace_anew_with_a_new_warning(change: dict[str, object]) -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
@@ -103,7 +103,7 @@ def test_86_another_cap_or_action_begins_the_grace_anew_with_a_new_warning(chang
     cap = replace(CAP, **change)
     node.grants = {one: replace(grant, caps={GPU: cap}) for one, grant in node.grants.items()}
     assert steps(node.cycles(int(cap.grace_seconds))) == ["Warn"]
-    assert steps(node.cycle()) == ["Evict" if cap.action is Action.EVICT else "Terminate"]
+    assert steps(node.cycle()) == ["Evict" if cap.action is CapAction.EVICT else "Terminate"]
 
 
 def test_67_a_clock_that_goes_back_or_stands_still_gives_no_samples_and_no_signals() -> None:
@@ -149,7 +149,7 @@ def test_59_a_container_on_a_device_that_it_was_not_given_is_reported_and_let_be
     node.gpus = (GPU, OTHER)
     node.used[OTHER] = {500: 30 * GIB}
     verdicts = node.cycles(30)
-    assert Reason.STRAY in reasons(verdicts)
+    assert AnomalyKind.STRAY in reasons(verdicts)
     assert steps(verdicts) == []
 
 
@@ -176,7 +176,7 @@ def test_59_while_it_is_not_known_who_was_given_what_nobody_is_a_stray() -> None
     node = stray()
     verdicts = node.cycles(60)
     assert steps(verdicts) == []
-    assert Reason.STRAY in reasons(verdicts)
+    assert AnomalyKind.STRAY in reasons(verdicts)
     node.is_allocation_known = True
     assert steps(node.cycles(2)) == []
     node.is_allocation_known = False
@@ -189,7 +189,7 @@ def test_55_56_a_container_that_the_api_does_not_know_is_not_judged() -> None:
     grants, node.grants = node.grants, {}
     verdicts = node.cycles(30)
     assert steps(verdicts) == []
-    assert Reason.STRAY not in reasons(verdicts)
+    assert AnomalyKind.STRAY not in reasons(verdicts)
     node.grants = grants
     assert signalled(node.cycles(14)) == [tenant(500)]
 
@@ -221,15 +221,15 @@ def test_75_a_container_with_two_replicas_has_the_sum_of_their_caps() -> None:
 
 
 def test_action_none_only_observes() -> None:
-    node = Node(cap=replace(CAP, action=Action.NONE))
+    node = Node(cap=replace(CAP, action=CapAction.NONE))
     node.run(tenant(500), 9 * GIB)
     verdicts = node.cycles(60)
     assert steps(verdicts) == []
-    assert states(verdicts[-1:]) == {"a": State.OVER}
+    assert states(verdicts[-1:]) == {"a": CapState.OVER}
 
 
 def test_action_warn_warns_and_reminds() -> None:
-    node = Node(cap=replace(CAP, action=Action.WARN))
+    node = Node(cap=replace(CAP, action=CapAction.WARN))
     node.run(tenant(500), 9 * GIB)
     verdicts = node.cycles(304)
     warnings = [verdict for verdict in verdicts if isinstance(verdict, Warn)]
@@ -238,7 +238,7 @@ def test_action_warn_warns_and_reminds() -> None:
 
 
 def test_action_evict_warns_then_evicts_and_asks_again_while_the_pod_stays() -> None:
-    node = Node(cap=replace(CAP, action=Action.EVICT))
+    node = Node(cap=replace(CAP, action=CapAction.EVICT))
     node.run(tenant(500), 9 * GIB)
     assert steps(node.cycles(13)) == ["Warn"]
     evict = node.cycle()[0]

@@ -4,10 +4,10 @@ import pytest
 
 from gpushare_node.core.structs import replace
 from gpushare_node.guard.identity import Owner, Process, ProcessKind
-from gpushare_node.guard.inputs import Action, Grant, Settings
-from gpushare_node.guard.process_list import Device, Row
-from gpushare_node.guard.state import History
-from gpushare_node.guard.verdicts import Kill, Next, Reason, Scope, State, Terminate, Verdict
+from gpushare_node.guard.inputs import CapAction, Grant, Settings
+from gpushare_node.guard.process_list import Device, ProcessEntry
+from gpushare_node.guard.state import GuardState
+from gpushare_node.guard.verdicts import AnomalyKind, CapState, Kill, KillScope, Next, Terminate, Verdict
 from tests.node.guard.guard_fixture import CAP, GIB, GPU, OTHER, Node, reasons, signalled, states, steps, stranger, tenant
 
 
@@ -35,7 +35,7 @@ def test_36_who_ends_on_sigterm_is_not_killed() -> None:
     node.end(500)
     verdicts = node.cycles(30)
     assert steps(verdicts) == []
-    assert Reason.GONE in reasons(verdicts)
+    assert AnomalyKind.GONE in reasons(verdicts)
     assert (node.history.victims, node.history.offences) == ({}, {})
 
 
@@ -43,7 +43,7 @@ def test_38_who_stays_below_the_cap_after_sigterm_is_spared() -> None:
     node = terminated()
     node.used[GPU][500] = 4 * GIB
     verdicts = node.cycles(28)
-    assert Reason.SPARED in reasons(verdicts)
+    assert AnomalyKind.SPARED in reasons(verdicts)
     assert (node.history.victims, node.history.offences) == ({}, {})
     node.used[GPU][500] = 9 * GIB
     assert steps(node.cycles(13)) == ["Warn"]
@@ -62,14 +62,14 @@ def test_86_sigterm_lapses_after_a_minute_of_calm_however_large_the_debt() -> No
     node.run(tenant(500), 9 * GIB)
     node.until(Terminate, limit=300)
     node.used[GPU][500] = 4 * GIB
-    assert Reason.SPARED not in reasons(node.cycles(60))
-    assert Reason.SPARED in reasons(node.cycle())
+    assert AnomalyKind.SPARED not in reasons(node.cycles(60))
+    assert AnomalyKind.SPARED in reasons(node.cycle())
     node.used[GPU][500] = 9 * GIB
     assert steps(node.cycles(100))[0] != "Kill"
 
 
 def test_86_who_owes_much_pays_within_twice_its_patience() -> None:
-    node = Node(cap=replace(CAP, action=Action.WARN))
+    node = Node(cap=replace(CAP, action=CapAction.WARN))
     node.run(tenant(500), 9 * GIB)
     node.cycles(1000)
     node.used[GPU][500] = 4 * GIB
@@ -104,7 +104,9 @@ def test_no_signal_while_the_use_is_unknown() -> None:
 
 def test_no_signal_while_the_rows_are_implausible() -> None:
     node = terminated()
-    bad = Device(uuid=GPU, total_bytes=40 * GIB, rows=(Row(pid=0, used_bytes=1), Row(pid=500, used_bytes=9 * GIB)))
+    bad = Device(
+        uuid=GPU, total_bytes=40 * GIB, rows=(ProcessEntry(pid=0, used_bytes=1), ProcessEntry(pid=500, used_bytes=9 * GIB))
+    )
     assert steps([verdict for _ in range(30) for verdict in node.cycle(gpu0=bad)]) == []
     assert steps(node.cycle()) == ["Kill"]
 
@@ -114,7 +116,7 @@ def test_39_a_reused_pid_is_not_signalled_and_the_victim_counts_as_gone() -> Non
     node.processes[500] = tenant(500, start_time=2000)
     node.used[GPU][500] = 4 * GIB
     verdicts = node.cycles(20)
-    assert Reason.GONE in reasons(verdicts)
+    assert AnomalyKind.GONE in reasons(verdicts)
     assert signalled(verdicts) == []
 
 
@@ -122,7 +124,7 @@ def test_86_a_container_that_is_over_with_its_next_process_owes_what_it_owed() -
     node = terminated()
     node.processes[500] = tenant(500, start_time=2000)
     verdicts = node.cycle()
-    assert Reason.GONE in reasons(verdicts)
+    assert AnomalyKind.GONE in reasons(verdicts)
     assert signalled(verdicts) == [tenant(500, start_time=2000)]
 
 
@@ -137,7 +139,7 @@ def test_a_process_that_moved_to_another_cgroup_is_let_go_and_judged_anew() -> N
     node = terminated()
     node.processes[500] = moved = tenant(500, cgroup="/kubepods/poda/a/init.scope")
     verdicts = node.cycle()
-    assert Reason.LOST in reasons(verdicts)
+    assert AnomalyKind.LOST in reasons(verdicts)
     assert signalled(verdicts) == [moved]
 
 
@@ -148,7 +150,7 @@ def test_86_a_process_that_moves_after_each_sigterm_is_ended_with_its_container(
         node.cycles(2)
     kill = node.until(Kill, limit=8)
     assert isinstance(kill, Kill)
-    assert kill.scope is Scope.CONTAINER
+    assert kill.scope is KillScope.CONTAINER
 
 
 def test_40_exec_during_the_ladder_keeps_the_identity_so_the_kill_follows() -> None:
@@ -169,7 +171,7 @@ def test_a_victim_that_is_not_recognised_for_too_long_is_let_go() -> None:
     node = terminated()
     del node.processes[500]
     verdicts = node.cycles(70)
-    assert Reason.LOST in reasons(verdicts)
+    assert AnomalyKind.LOST in reasons(verdicts)
     assert node.history.victims == {}
 
 
@@ -177,7 +179,7 @@ def test_41_a_zombie_without_a_row_is_gone() -> None:
     node = terminated()
     node.cycles(5)
     del node.used[GPU][500]
-    assert Reason.GONE in reasons(node.cycle())
+    assert AnomalyKind.GONE in reasons(node.cycle())
 
 
 def test_42_a_victim_in_d_state_is_stuck_and_has_no_successor_on_its_device() -> None:
@@ -188,10 +190,10 @@ def test_42_a_victim_in_d_state_is_stuck_and_has_no_successor_on_its_device() ->
     node.run(tenant(700, "c"), 8 * GIB, gpu=OTHER)
     verdicts = node.cycles(29)
     assert {process.pid for process in signalled(verdicts)} == {700}
-    assert Reason.STUCK not in reasons(verdicts)
+    assert AnomalyKind.STUCK not in reasons(verdicts)
     verdicts = node.cycles(2)
-    assert Reason.STUCK in reasons(verdicts)
-    assert states(verdicts)["a"] is State.STUCK
+    assert AnomalyKind.STUCK in reasons(verdicts)
+    assert states(verdicts)["a"] is CapState.STUCK
     assert [process.pid for process in signalled(verdicts)] == [500, 600]
 
 
@@ -252,7 +254,7 @@ def test_35_a_container_that_keeps_forking_is_ended_as_a_whole() -> None:
         new = [verdict for verdict in node.cycle() if isinstance(verdict, Terminate)]
         choices += new
         node.end(*(process.pid for terminate in new for process in terminate.processes))
-    assert [choice.scope for choice in choices] == [Scope.PROCESSES] * 3 + [Scope.CONTAINER]
+    assert [choice.scope for choice in choices] == [KillScope.PROCESSES] * 3 + [KillScope.CONTAINER]
     assert len(choices[-1].processes) > 1
 
 
@@ -264,7 +266,7 @@ def test_35_the_kill_of_a_container_names_those_who_live_then() -> None:
     node.run(tenant(501), 9 * GIB)
     kill = node.until(Kill)
     assert isinstance(kill, Kill)
-    assert (kill.scope, kill.processes) == (Scope.CONTAINER, (tenant(501),))
+    assert (kill.scope, kill.processes) == (KillScope.CONTAINER, (tenant(501),))
 
 
 def test_65_a_namespace_loses_so_many_a_minute_on_a_device_and_no_more() -> None:
@@ -281,9 +283,9 @@ def test_65_a_namespace_loses_so_many_a_minute_on_a_device_and_no_more() -> None
         ended += signalled(verdicts[-40:])
         node.end(*(process.pid for process in ended))
     assert len(set(ended)) == 6
-    assert Reason.BUDGET_SPENT in reasons(verdicts)
+    assert AnomalyKind.BUDGET_SPENT in reasons(verdicts)
     later = node.cycles(30)
-    assert Reason.BUDGET_SPENT not in reasons(later[-9:])
+    assert AnomalyKind.BUDGET_SPENT not in reasons(later[-9:])
     assert len(signalled(later)) > 0
 
 
@@ -294,15 +296,17 @@ def test_65_victims_that_were_chosen_are_still_ended_when_the_budget_is_spent() 
 
 
 @pytest.mark.parametrize(
-    ("action", "told"), [(Action.KILL, ["Warn", "Terminate", "Kill"]), (Action.EVICT, ["Warn", "Evict"])], ids=["kill", "evict"]
+    ("action", "told"),
+    [(CapAction.KILL, ["Warn", "Terminate", "Kill"]), (CapAction.EVICT, ["Warn", "Evict"])],
+    ids=["kill", "evict"],
 )
-def test_66_a_dry_run_tells_everything_once_and_marks_it(action: Action, told: list[str]) -> None:
+def test_66_a_dry_run_tells_everything_once_and_marks_it(action: CapAction, told: list[str]) -> None:
     node = Node(cap=replace(CAP, action=action), settings=Settings(dry_run=True))
     node.run(tenant(500), 9 * GIB)
     verdicts = node.cycles(200)
     assert steps(verdicts) == told
     assert {verdict.facts.dry_run for verdict in verdicts if hasattr(verdict, "facts")} == {True}
-    assert Reason.STUCK not in reasons(verdicts)
+    assert AnomalyKind.STUCK not in reasons(verdicts)
 
 
 def test_66_a_dry_run_goes_on_to_the_next_offender_of_the_device() -> None:
@@ -314,7 +318,7 @@ def test_66_a_dry_run_goes_on_to_the_next_offender_of_the_device() -> None:
 
 def test_68_an_agent_that_restarts_in_the_ladder_counts_anew_and_kills_once() -> None:
     node = terminated()
-    node.history = History()
+    node.history = GuardState()
     verdicts = node.cycles(45)
     assert steps(verdicts) == ["Warn", "Terminate", "Kill"]
     assert signalled(verdicts) == [tenant(500)] * 2

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpushare_node.guard.identity import ProcessKind
 from gpushare_node.guard.inputs import Cap, Settings
-from gpushare_node.guard.process_list import Device, Row
+from gpushare_node.guard.process_list import Device, ProcessEntry
 from gpushare_node.guard.verdicts import Kill, Terminate
 from tests.node.guard.guard_fixture import GIB, GPU, OTHER, Node, stranger, tenant
 from tests.node.guard.guard_model import Crowd
@@ -85,7 +85,7 @@ def test_a_plain_offender_is_killed_within_the_promised_time(
         node.run(tenant(600 + number, f"n{number}"), used)
     node.run(stranger(700, ProcessKind.UNKNOWN), GIB)
     other = node.run(tenant(800, "other"), 3 * GIB, gpu=OTHER)
-    bad = Device(uuid=OTHER, total_bytes=40 * GIB, rows=(Row(pid=0, used_bytes=5),))
+    bad = Device(uuid=OTHER, total_bytes=40 * GIB, rows=(ProcessEntry(pid=0, used_bytes=5),))
     told = {}
     started = node.now + interval
     while Kill not in told and node.now < started + 900:

@@ -8,9 +8,20 @@ import pytest
 import gpushare_node.guard
 from gpushare_node.core.structs import replace
 from gpushare_node.guard.identity import ProcessKind
-from gpushare_node.guard.inputs import Action, Reading, Settings
-from gpushare_node.guard.process_list import Device, Kind, Mps, Row
-from gpushare_node.guard.verdicts import Evict, Kill, Next, Reason, Report, Scope, Terminate, TerminateClient, Verdict, Warn
+from gpushare_node.guard.inputs import CapAction, GuardInput, Settings
+from gpushare_node.guard.process_list import Device, Kind, Mps, ProcessEntry
+from gpushare_node.guard.verdicts import (
+    Anomaly,
+    AnomalyKind,
+    Evict,
+    Kill,
+    KillScope,
+    Next,
+    Terminate,
+    TerminateClient,
+    Verdict,
+    Warn,
+)
 from tests.node.guard.guard_fixture import CAP, GIB, GPU, Node, container, reasons, signalled, steps, stranger, tenant
 
 
@@ -33,7 +44,7 @@ def test_63_only_the_kind_spares_the_mps_server_so_a_tenant_cannot_pose_as_one()
 def test_a_process_without_a_pod_is_reported() -> None:
     node = Node()
     orphan = node.run(stranger(700, ProcessKind.UNKNOWN), 20 * GIB)
-    reports = [verdict for verdict in node.cycle() if isinstance(verdict, Report) and verdict.reason is Reason.ORPHAN]
+    reports = [verdict for verdict in node.cycle() if isinstance(verdict, Anomaly) and verdict.reason is AnomalyKind.ORPHAN]
     assert [report.processes for report in reports] == [(orphan,)]
 
 
@@ -43,7 +54,7 @@ def test_52_when_no_process_is_recognised_that_is_said_and_nobody_is_signalled()
     node.processes.clear()
     verdicts = node.cycles(60)
     assert steps(verdicts) == []
-    assert Reason.UNRESOLVED in reasons(verdicts)
+    assert AnomalyKind.UNRESOLVED in reasons(verdicts)
 
 
 def test_an_identity_filed_under_another_pid_is_not_believed() -> None:
@@ -64,7 +75,7 @@ def test_a_neighbour_with_a_huge_unrecognised_process_changes_nothing_for_a_flap
         node.used[GPU][500] = 9 * GIB
 
 
-def client_node(mps: Mps, **settings: Action | bool) -> Node:
+def client_node(mps: Mps, **settings: CapAction | bool) -> Node:
     node = Node(mps=mps, settings=Settings(**settings))
     node.run(tenant(500), 9 * GIB)
     return node
@@ -83,17 +94,17 @@ def test_62_an_mps_client_is_asked_then_ended_by_mps_and_killed_only_after_its_y
 def test_62_when_mps_does_not_end_its_client_the_pod_is_evicted_and_nobody_killed() -> None:
     verdicts = client_node(Mps.REACHABLE).cycles(40)
     assert steps(verdicts) == ["Warn", "Terminate", "TerminateClient", "Evict"]
-    assert Reason.MPS_REFUSED in reasons(verdicts)
+    assert AnomalyKind.MPS_REFUSED in reasons(verdicts)
 
 
 def test_62_without_a_way_to_mps_the_pod_is_evicted_without_any_signal() -> None:
     verdicts = client_node(Mps.UNREACHABLE).cycles(20)
     assert steps(verdicts) == ["Warn", "Evict"]
-    assert Reason.MPS_REFUSED in reasons(verdicts)
+    assert AnomalyKind.MPS_REFUSED in reasons(verdicts)
 
 
 def test_62_without_a_way_to_mps_a_warning_may_be_all() -> None:
-    assert steps(client_node(Mps.UNREACHABLE, mps_fallback=Action.WARN).cycles(60)) == ["Warn"]
+    assert steps(client_node(Mps.UNREACHABLE, mps_fallback=CapAction.WARN).cycles(60)) == ["Warn"]
 
 
 def test_62_a_client_of_an_mps_server_of_ones_own_ends_with_its_whole_container() -> None:
@@ -101,11 +112,15 @@ def test_62_a_client_of_an_mps_server_of_ones_own_ends_with_its_whole_container(
     node = Node()
     node.run(tenant(500), 9 * GIB)
     node.run(tenant(501), 0)
-    listed = (Row(pid=500, used_bytes=9 * GIB), Row(pid=500, used_bytes=9 * GIB, kind=Kind.MPS), Row(pid=501, used_bytes=0))
+    listed = (
+        ProcessEntry(pid=500, used_bytes=9 * GIB),
+        ProcessEntry(pid=500, used_bytes=9 * GIB, kind=Kind.MPS),
+        ProcessEntry(pid=501, used_bytes=0),
+    )
     device = Device(uuid=GPU, total_bytes=40 * GIB, rows=listed)
     verdicts = [verdict for _ in range(20) for verdict in node.cycle(gpu0=device)]
     assert steps(verdicts) == ["Warn", "Terminate", "Kill"]
-    assert {verdict.scope for verdict in verdicts if isinstance(verdict, Terminate | Kill)} == {Scope.CONTAINER}
+    assert {verdict.scope for verdict in verdicts if isinstance(verdict, Terminate | Kill)} == {KillScope.CONTAINER}
     assert set(signalled(verdicts)) == {tenant(500), tenant(501)}
 
 
@@ -115,11 +130,11 @@ def test_62_who_cannot_be_evicted_ends_by_signals_under_mps_too(mps: Mps) -> Non
     node.unevictable = frozenset({container("a")})
     verdicts = node.cycles(20)
     assert steps(verdicts) == ["Warn", "Terminate", "Kill"]
-    assert {verdict.scope for verdict in verdicts if isinstance(verdict, Terminate | Kill)} == {Scope.CONTAINER}
+    assert {verdict.scope for verdict in verdicts if isinstance(verdict, Terminate | Kill)} == {KillScope.CONTAINER}
 
 
 def test_62_action_evict_ends_by_signals_where_the_pod_cannot_be_evicted() -> None:
-    node = Node(cap=replace(CAP, action=Action.EVICT))
+    node = Node(cap=replace(CAP, action=CapAction.EVICT))
     node.run(tenant(500), 9 * GIB)
     assert steps(node.cycles(14)) == ["Warn", "Evict"]
     node.unevictable = frozenset({container("a")})
@@ -156,7 +171,7 @@ def test_the_same_reading_and_history_give_the_same_verdicts() -> None:
         node.run(tenant(500 + number, f"t{number}"), 4 * GIB + number)
     node.cycles(12)
     device = node.device(GPU)
-    reading = Reading(devices=(device,), identities=node.processes, grants=node.grants)
+    reading = GuardInput(devices=(device,), identities=node.processes, grants=node.grants)
     judge = gpushare_node.guard.evaluate.judge
     assert judge(reading, node.history, 2000.0) == judge(reading, node.history, 2000.0)
 

@@ -3,48 +3,63 @@
 import pytest
 
 from gpushare_node.guard.inputs import Cap, Grant
-from gpushare_node.guard.process_list import LONGEST_LIST, MEMORY_UNKNOWN, Device, Distrust, Instance, Kind, Row, Sifted, sift
-from gpushare_node.guard.verdicts import Observe, Reason, Report, State, Terminate, Verdict
+from gpushare_node.guard.process_list import (
+    LONGEST_LIST,
+    MEMORY_UNKNOWN,
+    Device,
+    Kind,
+    MigInstance,
+    ProcessEntry,
+    ProcessUsage,
+    RejectReason,
+    sift,
+)
+from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, CapState, ContainerStatus, Terminate, Verdict
 from tests.node.guard.guard_fixture import GIB, GPU, OTHER, Node, container, owner, reasons, signalled, states, steps, tenant
 
-GOOD = Row(pid=500, used_bytes=9 * GIB)
-MPS_ROW = Row(pid=500, used_bytes=9 * GIB, kind=Kind.MPS)
+GOOD = ProcessEntry(pid=500, used_bytes=9 * GIB)
+MPS_ROW = ProcessEntry(pid=500, used_bytes=9 * GIB, kind=Kind.MPS)
 
 
-def gpu(*rows: Row, **changes: object) -> Device:
+def gpu(*rows: ProcessEntry, **changes: object) -> Device:
     return Device(**{"uuid": GPU, "total_bytes": 40 * GIB, "rows": rows, **changes})
 
 
 BAD = {
     "44 scrambled list of R530 and R535": (
-        (Row(pid=1184, used_bytes=0), Row(pid=0, used_bytes=1184), Row(pid=4294967295, used_bytes=4294967295),
-         Row(pid=16040, used_bytes=0)),
-        Distrust.BAD_PID,
+        (
+            ProcessEntry(pid=1184, used_bytes=0),
+            ProcessEntry(pid=0, used_bytes=1184),
+            ProcessEntry(pid=4294967295, used_bytes=4294967295),
+            ProcessEntry(pid=16040, used_bytes=0),
+        ),
+        RejectReason.BAD_PID,
     ),
-    "45 pid and memory swapped": ((Row(pid=9 * GIB, used_bytes=500),), Distrust.BAD_PID),
-    "47 pid 0": ((Row(pid=0, used_bytes=GIB),), Distrust.BAD_PID),
-    "47 pid 1": ((Row(pid=1, used_bytes=GIB),), Distrust.BAD_PID),
-    "47 pid 2": ((Row(pid=2, used_bytes=GIB),), Distrust.BAD_PID),
-    "47 pid -1": ((Row(pid=-1, used_bytes=GIB),), Distrust.BAD_PID),
-    "47 pid -1, unsigned": ((Row(pid=0xFFFFFFFF, used_bytes=GIB),), Distrust.BAD_PID),
-    "more than the device has": ((Row(pid=501, used_bytes=41 * GIB),), Distrust.ABOVE_TOTAL),
-    "negative": ((Row(pid=501, used_bytes=-GIB),), Distrust.ABOVE_TOTAL),
-    "sum above the total": ((Row(pid=501, used_bytes=34 * GIB),), Distrust.SUM_ABOVE_TOTAL),
-    "one process twice with different values": ((Row(pid=500, used_bytes=GIB),), Distrust.CONFLICTING),
-    "a GPU instance without MIG": ((Row(pid=501, used_bytes=GIB, gpu_instance=1),), Distrust.BAD_INSTANCE),
+    "45 pid and memory swapped": ((ProcessEntry(pid=9 * GIB, used_bytes=500),), RejectReason.BAD_PID),
+    "47 pid 0": ((ProcessEntry(pid=0, used_bytes=GIB),), RejectReason.BAD_PID),
+    "47 pid 1": ((ProcessEntry(pid=1, used_bytes=GIB),), RejectReason.BAD_PID),
+    "47 pid 2": ((ProcessEntry(pid=2, used_bytes=GIB),), RejectReason.BAD_PID),
+    "47 pid -1": ((ProcessEntry(pid=-1, used_bytes=GIB),), RejectReason.BAD_PID),
+    "47 pid -1, unsigned": ((ProcessEntry(pid=0xFFFFFFFF, used_bytes=GIB),), RejectReason.BAD_PID),
+    "more than the device has": ((ProcessEntry(pid=501, used_bytes=41 * GIB),), RejectReason.ABOVE_TOTAL),
+    "negative": ((ProcessEntry(pid=501, used_bytes=-GIB),), RejectReason.ABOVE_TOTAL),
+    "sum above the total": ((ProcessEntry(pid=501, used_bytes=34 * GIB),), RejectReason.SUM_ABOVE_TOTAL),
+    "one process twice with different values": ((ProcessEntry(pid=500, used_bytes=GIB),), RejectReason.CONFLICTING),
+    "a GPU instance without MIG": ((ProcessEntry(pid=501, used_bytes=GIB, gpu_instance=1),), RejectReason.BAD_INSTANCE),
     "49 as many rows as the driver lists at most": (
-        tuple(Row(pid=1000 + n, used_bytes=0) for n in range(LONGEST_LIST)), Distrust.TOO_MANY,
+        tuple(ProcessEntry(pid=1000 + n, used_bytes=0) for n in range(LONGEST_LIST)),
+        RejectReason.TOO_MANY,
     ),
 }
 
 
 @pytest.mark.parametrize(("rows", "why"), BAD.values(), ids=BAD)
-def test_an_implausible_row_discredits_the_whole_gpu(rows: tuple[Row, ...], why: Distrust) -> None:
+def test_an_implausible_row_discredits_the_whole_gpu(rows: tuple[ProcessEntry, ...], why: RejectReason) -> None:
     assert sift(gpu(GOOD, *rows)) is why
 
 
 @pytest.mark.parametrize(("rows", "why"), BAD.values(), ids=BAD)
-def test_nobody_is_signalled_on_a_discredited_gpu_while_others_go_on(rows: tuple[Row, ...], why: Distrust) -> None:
+def test_nobody_is_signalled_on_a_discredited_gpu_while_others_go_on(rows: tuple[ProcessEntry, ...], why: RejectReason) -> None:
     node = Node(gpus=(GPU, OTHER))
     node.run(tenant(500), 9 * GIB)
     node.run(tenant(600, "b"), 9 * GIB, gpu=OTHER)
@@ -52,9 +67,9 @@ def test_nobody_is_signalled_on_a_discredited_gpu_while_others_go_on(rows: tuple
     for _ in range(20):
         verdicts += node.cycle(gpu0=gpu(GOOD, *rows))
     assert {process.pid for process in signalled(verdicts)} == {600}
-    reports = {verdict.distrust for verdict in verdicts if isinstance(verdict, Report) and verdict.device == GPU}
+    reports = {verdict.distrust for verdict in verdicts if isinstance(verdict, Anomaly) and verdict.device == GPU}
     assert reports == {why}
-    assert not [verdict for verdict in verdicts if isinstance(verdict, Observe) and verdict.unit.device == GPU]
+    assert not [verdict for verdict in verdicts if isinstance(verdict, ContainerStatus) and verdict.unit.device == GPU]
 
 
 def test_48_50_a_gpu_that_cannot_be_read_or_is_lost_is_left_alone_until_it_is_back() -> None:
@@ -64,25 +79,30 @@ def test_48_50_a_gpu_that_cannot_be_read_or_is_lost_is_left_alone_until_it_is_ba
     node.cycles(2)
     verdicts = [verdict for _ in range(20) for verdict in node.cycle(gpu0=gpu(rows=None))]
     assert {process.pid for process in signalled(verdicts)} == {600}
-    assert Reason.DISTRUSTED in reasons(verdicts)
+    assert AnomalyKind.DISTRUSTED in reasons(verdicts)
     back = node.until(Terminate)
     assert isinstance(back, Terminate)
     assert back.processes == (tenant(500),)
 
 
 def test_a_device_whose_memory_is_not_known_is_not_judged() -> None:
-    assert sift(gpu(GOOD, total_bytes=None)) is Distrust.TOTAL_UNKNOWN
+    assert sift(gpu(GOOD, total_bytes=None)) is RejectReason.TOTAL_UNKNOWN
 
 
 def test_61_a_process_in_several_lists_counts_once_with_its_largest_value() -> None:
-    rows = (GOOD, Row(pid=500, used_bytes=2 * GIB, kind=Kind.GRAPHICS), Row(pid=500, used_bytes=9 * GIB, kind=Kind.MPS), GOOD)
-    assert sift(gpu(*rows)) == Sifted(uses={GPU: {500: 9 * GIB}}, clients=frozenset({500}))
+    rows = (
+        GOOD,
+        ProcessEntry(pid=500, used_bytes=2 * GIB, kind=Kind.GRAPHICS),
+        ProcessEntry(pid=500, used_bytes=9 * GIB, kind=Kind.MPS),
+        GOOD,
+    )
+    assert sift(gpu(*rows)) == ProcessUsage(uses={GPU: {500: 9 * GIB}}, clients=frozenset({500}))
 
 
 def test_a_process_that_one_list_knows_and_another_does_not_uses_at_least_what_is_known() -> None:
-    for rows in ((GOOD, Row(pid=500, used_bytes=None, kind=Kind.GRAPHICS)), (GOOD._replace(used_bytes=None), MPS_ROW)):
+    for rows in ((GOOD, ProcessEntry(pid=500, used_bytes=None, kind=Kind.GRAPHICS)), (GOOD._replace(used_bytes=None), MPS_ROW)):
         sifted = sift(gpu(*rows))
-        assert sifted == Sifted(
+        assert sifted == ProcessUsage(
             uses={GPU: {500: 9 * GIB}}, partial=frozenset({500}), clients=frozenset({500} if MPS_ROW in rows else ()))
 
 
@@ -93,8 +113,8 @@ def test_46_unknown_memory_is_neither_zero_nor_over(unknown: int | None) -> None
     node.run(tenant(501), unknown)
     verdicts = node.cycles(30)
     assert steps(verdicts) == []
-    assert Reason.MEMORY_UNKNOWN in reasons(verdicts)
-    assert {verdict.used_bytes for verdict in verdicts if isinstance(verdict, Observe)} == {None}
+    assert AnomalyKind.MEMORY_UNKNOWN in reasons(verdicts)
+    assert {verdict.used_bytes for verdict in verdicts if isinstance(verdict, ContainerStatus)} == {None}
 
 
 @pytest.mark.parametrize("odd", [None, 1, 4096, (1 << 20) - 1])
@@ -106,66 +126,77 @@ def test_88_a_row_that_is_odd_or_unknown_hides_its_own_container_only_and_no_pro
     node.run(tenant(700, "c"), odd)
     verdicts = node.cycles(16)
     assert signalled(verdicts) == [tenant(500)]
-    assert states(verdicts)["b"] is State.WARNED
-    assert states(verdicts)["c"] is State.UNKNOWN
+    assert states(verdicts)["b"] is CapState.WARNED
+    assert states(verdicts)["c"] is CapState.UNKNOWN
 
 
 @pytest.mark.parametrize("excess", [0, 1])
 def test_88_a_row_above_what_its_device_says_is_in_use_distrusts_the_device(excess: int) -> None:
     for before, after in ((9 * GIB - excess, GIB), (GIB, 9 * GIB - excess)):
         sifted = sift(gpu(GOOD, used_bytes=after, used_before_bytes=before))
-        assert (sifted is Distrust.ABOVE_USED) == bool(excess)
+        assert (sifted is RejectReason.ABOVE_USED) == bool(excess)
 
 
 def test_88_without_a_reading_of_the_memory_in_use_rows_are_held_against_the_total_alone() -> None:
     for changes in ({"used_bytes": GIB}, {"used_before_bytes": GIB}):
-        assert isinstance(sift(gpu(GOOD, **changes)), Sifted)
+        assert isinstance(sift(gpu(GOOD, **changes)), ProcessUsage)
 
 
 def test_a_zero_byte_row_is_plausible() -> None:
-    assert sift(gpu(GOOD, Row(pid=501, used_bytes=0))) == Sifted(uses={GPU: {500: 9 * GIB, 501: 0}}, clients=frozenset())
+    assert sift(gpu(GOOD, ProcessEntry(pid=501, used_bytes=0))) == ProcessUsage(
+        uses={GPU: {500: 9 * GIB, 501: 0}}, clients=frozenset()
+    )
 
 
-MIG = {1: Instance(uuid="MIG-1", total_bytes=20 * GIB), 2: Instance(uuid="MIG-2", total_bytes=20 * GIB)}
+MIG = {1: MigInstance(uuid="MIG-1", total_bytes=20 * GIB), 2: MigInstance(uuid="MIG-2", total_bytes=20 * GIB)}
 
 
 def test_60_a_container_is_judged_for_each_mig_instance_by_itself() -> None:
     node = Node(gpus=("MIG-1", "MIG-2"))
     node.run(tenant(500), 3 * GIB, gpu="MIG-1")
     node.run(tenant(501), 9 * GIB, gpu="MIG-2")
-    rows = (Row(pid=500, used_bytes=3 * GIB, gpu_instance=1), Row(pid=501, used_bytes=9 * GIB, gpu_instance=2))
+    rows = (
+        ProcessEntry(pid=500, used_bytes=3 * GIB, gpu_instance=1),
+        ProcessEntry(pid=501, used_bytes=9 * GIB, gpu_instance=2),
+    )
     verdicts: list[Verdict] = []
     for _ in range(15):
         verdicts += node.cycle(gpu0=gpu(*rows, instances=MIG), gpu1=gpu(uuid="GPU-x"))
     assert signalled(verdicts) == [tenant(501)]
-    seen = {(v.unit.device, v.used_bytes) for v in verdicts if isinstance(v, Observe)}
+    seen = {(v.unit.device, v.used_bytes) for v in verdicts if isinstance(v, ContainerStatus)}
     assert seen == {("MIG-1", 3 * GIB), ("MIG-2", 9 * GIB)}
 
 
 @pytest.mark.parametrize("instance", [None, 7], ids=["no instance", "unknown instance"])
 def test_a_row_outside_every_mig_instance_discredits_the_gpu(instance: int | None) -> None:
-    assert sift(gpu(Row(pid=500, used_bytes=GIB, gpu_instance=instance), instances=MIG)) is Distrust.BAD_INSTANCE
+    assert sift(gpu(ProcessEntry(pid=500, used_bytes=GIB, gpu_instance=instance), instances=MIG)) is RejectReason.BAD_INSTANCE
 
 
 def test_a_process_larger_than_its_mig_instance_discredits_the_gpu() -> None:
-    assert sift(gpu(Row(pid=500, used_bytes=21 * GIB, gpu_instance=1), instances=MIG)) is Distrust.ABOVE_TOTAL
+    assert sift(gpu(ProcessEntry(pid=500, used_bytes=21 * GIB, gpu_instance=1), instances=MIG)) is RejectReason.ABOVE_TOTAL
 
 
 def test_71_memory_that_no_process_accounts_for_is_reported_and_nobody_is_blamed() -> None:
     node = Node()
     node.run(tenant(500), 3 * GIB)
-    verdicts = [v for _ in range(30) for v in node.cycle(gpu0=gpu(Row(pid=500, used_bytes=3 * GIB), used_bytes=30 * GIB))]
+    verdicts = [
+        v for _ in range(30) for v in node.cycle(gpu0=gpu(ProcessEntry(pid=500, used_bytes=3 * GIB), used_bytes=30 * GIB))
+    ]
     assert steps(verdicts) == []
-    gaps = {verdict.used_bytes for verdict in verdicts if isinstance(verdict, Report) and verdict.reason is Reason.UNATTRIBUTED}
+    gaps = {
+        verdict.used_bytes
+        for verdict in verdicts
+        if isinstance(verdict, Anomaly) and verdict.reason is AnomalyKind.UNATTRIBUTED
+    }
     assert gaps == {27 * GIB}
 
 
 def test_blindness_is_reported_when_capped_shares_never_show_a_process() -> None:
     node = Node()
     node.grants[container("a")] = Grant(owner=owner("a"), devices=frozenset({GPU}), caps={GPU: Cap(bytes=GIB)})
-    assert Reason.BLIND not in reasons(node.cycles(10, seconds=59))
-    assert Reason.BLIND in reasons(node.cycle(seconds=70))
+    assert AnomalyKind.BLIND not in reasons(node.cycles(10, seconds=59))
+    assert AnomalyKind.BLIND in reasons(node.cycle(seconds=70))
     node.run(tenant(500), 0)
-    assert Reason.BLIND not in reasons(node.cycle())
+    assert AnomalyKind.BLIND not in reasons(node.cycle())
     node.end(500)
-    assert Reason.BLIND not in reasons(node.cycles(20, seconds=59))
+    assert AnomalyKind.BLIND not in reasons(node.cycles(20, seconds=59))

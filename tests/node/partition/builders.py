@@ -18,7 +18,7 @@ from gpushare_node.core.policy import (
     WantedGpu,
     WantedInstance,
 )
-from gpushare_node.partition.state import Gpu, Instance, Mig, Placement, Profile, State
+from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus, Placement, Profile
 from tests.compiler.mig import known_cards
 
 CARD = Card(id="a100-sxm4-40gb", name="NVIDIA A100-SXM4-40GB", pci_device_ids=("0x20B010DE",), memory_mib=40537)
@@ -66,8 +66,8 @@ def gpu(own: Mig | None, index: int = 0, **changed) -> Gpu:
     return Gpu(index=index, uuid=f"GPU-{index}", mig=own, **(fields | changed))
 
 
-def state(*gpus: Gpu) -> State:
-    return State(gpus=gpus)
+def state(*gpus: Gpu) -> NodeGpus:
+    return NodeGpus(gpus=gpus)
 
 
 def wanted(*standing: Stands, profiles=A100) -> tuple[WantedInstance, ...]:

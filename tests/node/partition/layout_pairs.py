@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpushare.catalog.cards import MigProfile
 from gpushare_node.core.policy import Policy
-from gpushare_node.partition.state import Gpu, State
+from gpushare_node.partition.state import Gpu, NodeGpus
 from tests.compiler.mig import known_cards, reference_solver
 from tests.node.partition import builders
 
@@ -15,7 +15,7 @@ from tests.node.partition import builders
 class Pair:
     """One state of one GPU and one policy. `fewest` is how many instances must go at least."""
 
-    state: State
+    state: NodeGpus
     policy: Policy
     fewest: int
 
@@ -43,7 +43,7 @@ class Deck:
                 if number % every == 0:
                     yield Pair(state=state, policy=policy, fewest=min(len(placed - way) for way in ways))
 
-    def state(self, placed: reference_solver.Placed) -> State:
+    def state(self, placed: reference_solver.Placed) -> NodeGpus:
         standing = builders.instances(*((name, start) for name, start, _ in sorted(placed)), profiles=self.profiles)
         return builders.state(builders.gpu(builders.mig(*standing, profiles=self.profiles)))
 
@@ -58,7 +58,7 @@ class Deck:
         )
 
 
-def as_wanted(state: State, policy: Policy) -> bool:
+def as_wanted(state: NodeGpus, policy: Policy) -> bool:
     """Whether the first GPU is what the policy asks for: mode, profiles, nothing else, nothing broken."""
     own = state.gpus[0].mig
     has = Counter(one.profile_id for one in own.instances)

@@ -5,10 +5,10 @@ from typing import assert_never
 
 from gpushare_node.core.structs import replace
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
-from gpushare_node.partition.state import Gpu, Instance, Mig, Profile, State
+from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus, Profile
 
 
-def simulate(state: State, operation: Operation, told: tuple[Profile, ...] = ()) -> State:
+def simulate(state: NodeGpus, operation: Operation, told: tuple[Profile, ...] = ()) -> NodeGpus:
     """The state after the operation. `told` is the table of a driver that tells it only when MIG is on."""
     gpu, own = _find(state, operation)
     match operation:
@@ -31,7 +31,7 @@ def simulate(state: State, operation: Operation, told: tuple[Profile, ...] = ())
     return _with(state, replace(gpu, mig=own))
 
 
-def halfway(state: State, operation: Operation) -> State:
+def halfway(state: NodeGpus, operation: Operation) -> NodeGpus:
     """The state when the program dies in the middle: what consists of two calls to the driver has seen the first one."""
     gpu, own = _find(state, operation)
     match operation:
@@ -47,21 +47,21 @@ def halfway(state: State, operation: Operation) -> State:
     return _with(state, replace(gpu, mig=own))
 
 
-def run(state: State, operations: Iterable[Operation], told: tuple[Profile, ...] = ()) -> State:
+def run(state: NodeGpus, operations: Iterable[Operation], told: tuple[Profile, ...] = ()) -> NodeGpus:
     for operation in operations:
         state = simulate(state, operation, told)
     return state
 
 
-def _find(state: State, operation: Operation) -> tuple[Gpu, Mig]:
+def _find(state: NodeGpus, operation: Operation) -> tuple[Gpu, Mig]:
     (gpu,) = [gpu for gpu in state.gpus if gpu.uuid == operation.uuid]
     assert gpu.fault is None
     assert gpu.mig is not None
     return gpu, gpu.mig
 
 
-def _with(state: State, changed: Gpu) -> State:
-    return State(gpus=tuple(changed if gpu.uuid == changed.uuid else gpu for gpu in state.gpus))
+def _with(state: NodeGpus, changed: Gpu) -> NodeGpus:
+    return NodeGpus(gpus=tuple(changed if gpu.uuid == changed.uuid else gpu for gpu in state.gpus))
 
 
 def _assert_idle(gpu: Gpu, own: Mig) -> None:

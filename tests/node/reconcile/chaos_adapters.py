@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from gpushare_node.adapters.host.files import Files
 from gpushare_node.adapters.kube.connection import Connection
-from gpushare_node.adapters.nvml.driver import Survey, Versions
+from gpushare_node.adapters.nvml.driver import GpuInfo, Versions
 from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.core.policy import Policy
 from tests.node.reconcile.loop_node import LoopNode
@@ -31,7 +31,7 @@ class World(Protocol):
     is_disk_full: bool
     disk_writes: int
     has_driver_faults: bool
-    seen: tuple[Survey, ...] | None
+    seen: tuple[GpuInfo, ...] | None
 
     def live(self) -> None: ...
 
@@ -106,7 +106,7 @@ class JudgedDriver:
         self._node = node
         self._session = Session.open()
 
-    def survey(self) -> tuple[Survey, ...]:
+    def survey(self) -> tuple[GpuInfo, ...]:
         node = self._node
         node.live()
         if node.has_driver_faults or node.seen is None:

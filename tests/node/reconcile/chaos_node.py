@@ -11,13 +11,13 @@ from random import Random
 from typing import Any
 
 from gpushare_node.adapters.host.devices import Machine
-from gpushare_node.adapters.kube.api_endpoint import Address
+from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
 from gpushare_node.adapters.kube.connection import Connection
-from gpushare_node.adapters.kube.events import Events
-from gpushare_node.adapters.kube.node_client import Server
-from gpushare_node.adapters.kube.pod_identity import Place
-from gpushare_node.adapters.nvml.driver import Survey
+from gpushare_node.adapters.kube.events import EventRecorder
+from gpushare_node.adapters.kube.node_client import NodeClient
+from gpushare_node.adapters.kube.pod_identity import PodIdentity
+from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.core.policy import Policy, read
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reporting.outcome import Outcome
@@ -46,7 +46,7 @@ class ChaosNode(LoopNode):
         self.fuse: int | None = None
         self.move: Any = None
         self.chance = 0.0
-        self.seen: tuple[Survey, ...] | None = None
+        self.seen: tuple[GpuInfo, ...] | None = None
         self.goal: Policy | None = None
         self.tenants: dict[str, tuple[int, int | None, str, int]] = {}
         """Name: GPU, GPU instance, UUID, pid."""
@@ -74,12 +74,12 @@ class ChaosNode(LoopNode):
         finally:
             self.is_dead, self.fuse = False, None
 
-    def server(self, pool: str = "training") -> Server:
-        address = Address(url="http://api", headers=dict, open_pool=lambda: Pool(self))
-        place = Place(node=NAME, namespace="gpushare", pod="partition-x", pod_uid="uid-x", pool=pool)
+    def server(self, pool: str = "training") -> NodeClient:
+        address = ApiEndpoint(url="http://api", headers=dict, open_pool=lambda: Pool(self))
+        place = PodIdentity(node=NAME, namespace="gpushare", pod="partition-x", pod_uid="uid-x", pool=pool)
         connection = Connection(address, self.clock)
-        self.events = Events(connection, place, self.clock)
-        return Server(connection, place, self.clock, self.events, self.folder)
+        self.events = EventRecorder(connection, place, self.clock)
+        return NodeClient(connection, place, self.clock, self.events, self.folder)
 
     def _hardware(self, digest: str) -> Hardware:
         machine = Machine(boot_id=self.gpus.boot_id, reset=lambda _: "there is no nvidia-smi", make_nodes=lambda: None)

@@ -5,13 +5,13 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from gpushare_node.adapters.host.state_dir import FolderError
+from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, RELEASE_ANNOTATION
 from gpushare_node.core.clock import Stopped
 from gpushare_node.core.policy import OnBusy, Policy
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.outcome import Outcome
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100, H100
 from tests.node.reconcile.chaos_node import TURN, ChaosNode, is_clean
 from tests.node.reconcile.loop_node import mig, rollout, whole
@@ -84,7 +84,7 @@ class Life:
         try:
             outcome = node.start(self.policy, hold=is_holding)
             self.note(f"-> {outcome and (outcome.reason.word, outcome.message)}")
-        except (Stopped, FolderError) as error:
+        except (Stopped, StateDirError) as error:
             self.note(f"-> {error!r}")
         finally:
             node.on_tick, node.clock.is_stopped = lambda _: None, False
@@ -247,11 +247,11 @@ class Life:
         node = self.node
         self.policy = replace(self.policy, rollout=replace(self.policy.rollout, on_busy=OnBusy.WAIT))
         outcome = self.run()
-        if outcome is not None and outcome.reason is not Reason.READY:
+        if outcome is not None and outcome.reason is not ConditionReason.READY:
             self.resolve(outcome)
             outcome = self.run()
         assert outcome is not None
-        assert outcome.reason is Reason.READY, (outcome.reason, outcome.message)
+        assert outcome.reason is ConditionReason.READY, (outcome.reason, outcome.message)
         assert node.is_as(self.policy)
         assert node.offers_what_stands()
         assert node.condition() == "Ready"
@@ -265,13 +265,13 @@ class Life:
     def resolve(self, outcome: Outcome) -> None:
         """What the reason says is to be done."""
         match outcome.reason:
-            case Reason.PENDING_FOREIGN_CHANGE:
+            case ConditionReason.PENDING_FOREIGN_CHANGE:
                 for gpu in range(self.node.count):
                     self.node.silicon.set_mode(gpu, self.node.silicon.mode(gpu)[0])
                 self.node.seen = None
-            case Reason.RESET_REQUIRED:
+            case ConditionReason.RESET_REQUIRED:
                 self.node.boot()
-            case Reason.PARTITION_FAILED:
+            case ConditionReason.PARTITION_FAILED:
                 assert "gpushare.dev/retry=now" in outcome.message, outcome
                 self.node.annotate("gpushare.dev/retry", "now")
             case _:

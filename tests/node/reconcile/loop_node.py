@@ -15,22 +15,22 @@ import yaml
 
 from gpushare_node.adapters.host.devices import Machine
 from gpushare_node.adapters.host.kubelet import read_checkpoint
-from gpushare_node.adapters.kube.api_endpoint import Address
+from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, PodView
 from gpushare_node.adapters.kube.connection import Connection, Request
-from gpushare_node.adapters.kube.events import Events
-from gpushare_node.adapters.kube.node_client import Server
-from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.events import EventRecorder
+from gpushare_node.adapters.kube.node_client import NodeClient
+from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.core.policy import Mode, Policy, Share
 from gpushare_node.core.structs import replace
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reconcile import orphan_release, reconcile
-from gpushare_node.reconcile.desired_policy import Goal
-from gpushare_node.reconcile.run_context import Site
+from gpushare_node.reconcile.desired_policy import DesiredPolicy
+from gpushare_node.reconcile.run_context import Dependencies
 from gpushare_node.reporting.outcome import Outcome
-from gpushare_node.reporting.results import Result, Status
+from gpushare_node.reporting.results import Status, StepResult
 from tests.node.gpus import gpu_node
 from tests.node.gpus.gpu_node import A100, IDS, GpuNode
 from tests.support.fake_api.server import ApiServer
@@ -141,7 +141,7 @@ class LoopNode:
         self.watched: list[str] = []
         self._seen: object = None
         self.followed: Callable[[], Sequence[PodView] | None] = self._followed
-        self.results: list[Result] = []
+        self.results: list[StepResult] = []
         self.starts = 0
         """How often the plugin has started, or begun anew: each time it makes its socket."""
         self.mps: set[int] = set()
@@ -149,9 +149,9 @@ class LoopNode:
         self.is_plugin_dead = False
         self.is_plugin_deaf = False
         self.on_tick: Callable[[float], None] = lambda _: None
-        self.before_step: Callable[[Result], None] = lambda _: None
+        self.before_step: Callable[[StepResult], None] = lambda _: None
         self._enumerated: str | None = None
-        self.events: Events | None = None
+        self.events: EventRecorder | None = None
         terms = [[{"key": "role", "operator": "In", "values": ["gpu"]}],
                  [{"key": POOL_LABEL, "operator": "In", "values": ["training"]}]]  # fmt: skip
         if not self.api.all("daemonsets", namespace="gpushare"):
@@ -164,14 +164,16 @@ class LoopNode:
     def run(self, policy: Policy, *, hold: bool = False, cluster: bool = True) -> Outcome:
         """One start of `partition`."""
         self.known[policy.profile] = policy
-        return reconcile.run(self.site(policy.pool, cluster=cluster), Goal(policy=policy, text=text_of(policy)), hold=hold)
+        return reconcile.run(
+            self.site(policy.pool, cluster=cluster), DesiredPolicy(policy=policy, text=text_of(policy)), hold=hold
+        )
 
     def release(self, *, cluster: bool = True, hold: bool = False) -> Outcome:
         return orphan_release.run(self.site("", cluster=cluster), hold=hold)
 
-    def site(self, pool: str, *, cluster: bool = True) -> Site:
+    def site(self, pool: str, *, cluster: bool = True) -> Dependencies:
         self.results = []
-        return Site(
+        return Dependencies(
             open_hardware=self._hardware, cluster=self.server(pool) if cluster else None, folder=self.folder,
             clock=self.clock, report=self._report, read_checkpoint=lambda: read_checkpoint(self.checkpoint),
             boot_id=self.gpus.boot_id, open_watch=lambda policy: Watch(policy, self.watched),
@@ -192,12 +194,12 @@ class LoopNode:
             return None
         return [view_pod(one) for one in self.api.all("pods") if one["spec"].get("nodeName") == NAME]
 
-    def server(self, pool: str = "training") -> Server:
-        address = Address(url=self.api.url, headers=dict, open_pool=lambda: urllib3.PoolManager(retries=False))
-        place = Place(node=NAME, namespace="gpushare", pod="partition-x", pod_uid="uid-x", pool=pool)
+    def server(self, pool: str = "training") -> NodeClient:
+        address = ApiEndpoint(url=self.api.url, headers=dict, open_pool=lambda: urllib3.PoolManager(retries=False))
+        place = PodIdentity(node=NAME, namespace="gpushare", pod="partition-x", pod_uid="uid-x", pool=pool)
         connection = Connection(address, self.clock)
-        self.events = Events(connection, place, self.clock)
-        return Server(connection, place, self.clock, self.events, self.folder)
+        self.events = EventRecorder(connection, place, self.clock)
+        return NodeClient(connection, place, self.clock, self.events, self.folder)
 
     def _hardware(self, digest: str) -> Hardware:
         machine = Machine(
@@ -206,7 +208,7 @@ class LoopNode:
         )  # fmt: skip
         return Hardware(open_driver=Session.open, folder=self.folder, clock=self.clock, policy_digest=digest, machine=machine)
 
-    def _report(self, result: Result) -> None:
+    def _report(self, result: StepResult) -> None:
         self.results.append(result)
         self.before_step(result)
 

@@ -8,7 +8,7 @@ from gpushare_node.adapters.kube import rollout_queue
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT
 from gpushare_node.core.clock import Stopped
 from gpushare_node.core.policy import Mode, OnBusy
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import NAME, SEVEN, TURN, TWO, LoopNode, mig, rollout, take_turn, text_of, whole
 from tests.support.fake_api.server import ApiServer
 
@@ -37,7 +37,7 @@ def test_08_a_sleeping_pod_is_waited_for_and_what_stood_is_kept(node: LoopNode) 
     busy(node)
     node.silicon.forget_calls()
     outcome = node.run(rollout(mig(TWO), drain_timeout_seconds=30))
-    assert outcome.reason is Reason.GPU_BUSY
+    assert outcome.reason is ConditionReason.GPU_BUSY
     assert "science/sleeper" in outcome.message
     assert node.silicon.calls() == []
     assert node.taints() == set()
@@ -66,7 +66,7 @@ def test_a_pod_that_goes_in_time_lets_the_change_happen(node: LoopNode) -> None:
     busy(node)
     node.on_tick = lambda time: time > 40 and node.api.edit(
         "pods", "sleeper", lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")
-    assert node.run(mig(TWO)).reason is Reason.READY
+    assert node.run(mig(TWO)).reason is ConditionReason.READY
     assert node.gpus.stands(0) == set(TWO)
     assert "close mig-00000001" in node.watched
 
@@ -75,14 +75,14 @@ def test_a_pod_that_has_ended_or_is_gone_is_in_nobodys_way(node: LoopNode) -> No
     busy(node, phase="Failed")
     node.entries.append({**node.entries[0], "PodUID": "long-gone"})
     node.publish()
-    assert node.run(mig(TWO)).reason is Reason.READY
+    assert node.run(mig(TWO)).reason is ConditionReason.READY
 
 
 def test_fail_says_so_at_once_without_a_taint_or_a_turn(node: LoopNode) -> None:
     busy(node)
     node.api.forget_requests()
     before = node.clock.now()
-    assert node.run(rollout(mig(TWO), on_busy=OnBusy.FAIL)).reason is Reason.GPU_BUSY
+    assert node.run(rollout(mig(TWO), on_busy=OnBusy.FAIL)).reason is ConditionReason.GPU_BUSY
     assert node.clock.now() == before
     assert node.api.writes("leases") == []
     assert [path for _, path in node.api.writes() if not path.endswith("/status")] == []
@@ -92,7 +92,7 @@ def test_evict_asks_for_it_until_the_budget_allows_it(node: LoopNode) -> None:
     busy(node)
     node.api.eviction_budget = 0
     node.on_tick = lambda time: time > 20 and setattr(node.api, "eviction_budget", 1)
-    assert node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT)).reason is Reason.READY
+    assert node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT)).reason is ConditionReason.READY
     assert len(node.api.writes("eviction")) > 1
     assert "evict" in node.changed()
 
@@ -100,20 +100,20 @@ def test_evict_asks_for_it_until_the_budget_allows_it(node: LoopNode) -> None:
 def test_the_platforms_pods_are_never_evicted(node: LoopNode) -> None:
     busy(node, namespace="kube-system")
     outcome = node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT, drain_timeout_seconds=10))
-    assert outcome.reason is Reason.GPU_BUSY
+    assert outcome.reason is ConditionReason.GPU_BUSY
     assert node.api.writes("eviction") == []
 
 
 def test_a_system_pods_priority_class_keeps_nobody_on_a_gpu_that_is_to_be_changed(node: LoopNode) -> None:
     busy(node, priority_class="system-node-critical")
-    assert node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT, drain_timeout_seconds=10)).reason is Reason.READY
+    assert node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT, drain_timeout_seconds=10)).reason is ConditionReason.READY
 
 
 def test_a_process_of_no_pod_is_in_the_way_too(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.silicon.put(0, 4711, 100, gi=node.gpus.gi_at(0, 0))
     outcome = node.run(rollout(mig(TWO), drain_timeout_seconds=10))
-    assert (outcome.reason, "4711" in outcome.message) == (Reason.GPU_BUSY, True)
+    assert (outcome.reason, "4711" in outcome.message) == (ConditionReason.GPU_BUSY, True)
     assert node.labels()["nvidia.com/gpu.deploy.device-plugin"] == "true"
     assert node.taints() == set()
 
@@ -122,7 +122,7 @@ def test_instances_that_stay_disturb_nobody(node: LoopNode) -> None:
     node.run(mig((("3g.20gb", 0), ("1g.5gb", 4))))
     node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-3g.20gb")
     outcome = node.run(mig((("3g.20gb", 0), ("2g.10gb", 4)), key="mig-00000002"))
-    assert outcome.reason is Reason.READY
+    assert outcome.reason is ConditionReason.READY
 
 
 def test_08_on_a_node_that_offers_nothing_the_other_gpus_are_done(tmp_path: Path, api: ApiServer) -> None:
@@ -130,7 +130,7 @@ def test_08_on_a_node_that_offers_nothing_the_other_gpus_are_done(tmp_path: Path
     api.edit("nodes", NAME, lambda one: one["status"]["allocatable"].clear())
     node.silicon.put(0, 4711, 100)
     outcome = node.run(rollout(mig(SEVEN, SEVEN), drain_timeout_seconds=0))
-    assert (outcome.reason, outcome.is_usable) == (Reason.GPU_BUSY, False)
+    assert (outcome.reason, outcome.is_usable) == (ConditionReason.GPU_BUSY, False)
     assert (node.gpus.stands(0), node.gpus.stands(1)) == (set(), set(SEVEN))
     assert node.taints() == {REPARTITIONING_TAINT}
 
@@ -146,13 +146,13 @@ def test_a_label_alone_disturbs_tenants_just_as_a_layout_does(node: LoopNode, fo
     node.tenant("sleeper", f"{node.silicon.uuid(0)}::0", former.resources[0][0])
     node.api.forget_requests()
     outcome = node.run(rollout(policy, drain_timeout_seconds=10))
-    assert outcome.reason is (Reason.GPU_BUSY if disturbs else Reason.READY)
+    assert outcome.reason is (ConditionReason.GPU_BUSY if disturbs else ConditionReason.READY)
     assert node.api.writes("leases"), "the plugin starts anew"
 
 
 def test_a_first_install_that_takes_away_what_the_node_offers_waits_for_its_tenants(node: LoopNode) -> None:
     node.tenant("sleeper", node.silicon.uuid(0))
-    assert node.run(rollout(whole(replicas=4), drain_timeout_seconds=10)).reason is Reason.GPU_BUSY
+    assert node.run(rollout(whole(replicas=4), drain_timeout_seconds=10)).reason is ConditionReason.GPU_BUSY
 
 
 def test_90_a_busy_node_gives_way_then_drains_once_and_then_waits_without_a_taint(node: LoopNode) -> None:
@@ -168,7 +168,7 @@ def test_90_a_busy_node_gives_way_then_drains_once_and_then_waits_without_a_tain
             node.publish()
 
     node.on_tick = watch
-    assert node.run(rollout(mig(TWO), drain_timeout_seconds=40), hold=True).reason is Reason.READY
+    assert node.run(rollout(mig(TWO), drain_timeout_seconds=40), hold=True).reason is ConditionReason.READY
     assert {both for time, both in seen.items() if time < 40} == {(False, False)}
     assert {both for time, both in seen.items() if 42 < time < 78} == {(True, True)}
     assert {both for time, both in seen.items() if 85 < time < 400} == {(False, False)}
@@ -178,7 +178,7 @@ def test_90_a_busy_node_gives_way_then_drains_once_and_then_waits_without_a_tain
 def test_90_a_busy_node_is_changed_as_soon_as_its_tenants_have_gone(node: LoopNode) -> None:
     busy(node)
     node.on_tick = lambda time: time > 100 and node.entries and (node.entries.clear(), node.publish())
-    assert node.run(mig(TWO), hold=True).reason is Reason.READY
+    assert node.run(mig(TWO), hold=True).reason is ConditionReason.READY
     assert node.clock.now() < 150
 
 
@@ -195,7 +195,7 @@ def test_111_hours_after_a_drain_in_vain_it_starts_as_soon_as_the_tenants_have_g
             node.api.remove("pods", "sleeper", namespace="science")
 
     node.on_tick = end
-    assert node.run(rollout(mig(TWO), drain_timeout_seconds=60), hold=True).reason is Reason.READY
+    assert node.run(rollout(mig(TWO), drain_timeout_seconds=60), hold=True).reason is ConditionReason.READY
     assert node.clock.now() - start < 7030
 
 
@@ -245,7 +245,7 @@ def test_117_where_pods_cannot_be_followed_it_makes_attempts_as_after_any_other_
     start = node.clock.now()
     node.on_tick = lambda time: time > start + 150 and node.api.edit(
         "pods", "sleeper", lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")
-    assert node.run(rollout(mig(TWO), drain_timeout_seconds=30), hold=True).reason is Reason.READY
+    assert node.run(rollout(mig(TWO), drain_timeout_seconds=30), hold=True).reason is ConditionReason.READY
     assert node.clock.now() - start < 350
 
 
@@ -272,7 +272,7 @@ def test_90_what_can_be_moved_is_moved_at_once_and_what_cannot_is_given_way(node
     node.on_tick = lambda time: setattr(node.clock, "is_stopped", time > 300)
     wanted = rollout(mig(TWO), on_busy=OnBusy.EVICT)
     if drains:
-        assert node.run(wanted, hold=True).reason is Reason.READY
+        assert node.run(wanted, hold=True).reason is ConditionReason.READY
         return
     with pytest.raises(Stopped):
         node.run(wanted, hold=True)
@@ -308,7 +308,7 @@ def test_93_a_pod_that_its_controller_brings_back_is_evicted_once(node: LoopNode
 
     node.on_tick = bring_back
     outcome = node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT, drain_timeout_seconds=1800))
-    assert outcome.reason is Reason.GPU_BUSY
+    assert outcome.reason is ConditionReason.GPU_BUSY
     assert "DaemonSet/exporter brings it back" in outcome.message
     assert len(node.api.writes("eviction")) == 1
 
@@ -318,5 +318,5 @@ def test_93_every_pod_of_a_controller_that_was_there_is_evicted(node: LoopNode) 
     for start in range(3):
         uuid = node.silicon.mig_uuid(0, node.gpus.gi_at(0, start))
         node.tenant(f"worker-{start}", uuid, "nvidia.com/mig-1g.5gb", owner=WORKERS)
-    assert node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT)).reason is Reason.READY
+    assert node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT)).reason is ConditionReason.READY
     assert len(node.api.writes("eviction")) == 3

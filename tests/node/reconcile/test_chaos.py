@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.chaos_adapters import run_until_killed
 from tests.node.reconcile.chaos_scenario import Life
 from tests.node.reconcile.loop_node import DEPLOY, TWO, LoopNode, mig
@@ -51,12 +51,12 @@ def die_and_recover(folder: Path, api: ApiServer, number: int) -> bool:
     node.silicon.put(0, 4_000_001, 100, gi=gi)
     is_killed = run_until_killed(node, wanted, number)
     outcome = node.run(wanted)
-    assert outcome.reason is Reason.READY, (number, outcome.message)
+    assert outcome.reason is ConditionReason.READY, (number, outcome.message)
     assert node.silicon.mig_uuid(0, gi) == uuid, number
     assert (node.taints(), node.labels()[DEPLOY], node.holds_turn(), node.folder.journal()) == (set(), "true", False, None)
     node.silicon.forget_calls()
     api.forget_requests()
-    assert node.run(wanted).reason is Reason.READY
+    assert node.run(wanted).reason is ConditionReason.READY
     assert (node.silicon.calls(), api.writes()) == ([], [])
     return is_killed
 

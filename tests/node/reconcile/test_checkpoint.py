@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.core.policy import OnBusy
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, text_of
 from tests.support.fake_api.server import ApiServer
 
@@ -29,7 +29,7 @@ def test_101_without_a_checkpoint_a_pod_that_asks_for_gpus_may_hold_any(node: Lo
     node.api.add_pod("sleeper", namespace="science", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
     forget(node)
     outcome = node.run(WANTED)
-    assert (outcome.reason, "science/sleeper" in outcome.message) == (Reason.GPU_BUSY, True)
+    assert (outcome.reason, "science/sleeper" in outcome.message) == (ConditionReason.GPU_BUSY, True)
     assert (node.silicon.calls(), node.gpus.stands(0), node.taints()) == ([], set(SEVEN), set())
 
 
@@ -39,7 +39,7 @@ def test_118_a_pod_that_runs_and_is_not_in_the_checkpoint_may_hold_any(node: Loo
     node.api.add_pod("sleeper", namespace="science", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
     node.silicon.forget_calls()
     outcome = node.run(WANTED)
-    assert (outcome.reason, "science/sleeper" in outcome.message) == (Reason.GPU_BUSY, True)
+    assert (outcome.reason, "science/sleeper" in outcome.message) == (ConditionReason.GPU_BUSY, True)
     assert "is not in kubelet's checkpoint" in outcome.message
     assert (node.silicon.calls(), node.gpus.stands(0), node.taints()) == ([], set(SEVEN), set())
 
@@ -47,7 +47,7 @@ def test_118_a_pod_that_runs_and_is_not_in_the_checkpoint_may_hold_any(node: Loo
 def test_118_a_pod_that_does_not_run_yet_holds_nothing_that_the_checkpoint_does_not_say(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.api.add_pod("next", namespace="science", node=NAME, phase="Pending", limits={"nvidia.com/mig-1g.5gb": 1})
-    assert node.run(WANTED).reason is Reason.READY
+    assert node.run(WANTED).reason is ConditionReason.READY
 
 
 def test_101_it_goes_on_as_soon_as_that_pod_has_ended(node: LoopNode) -> None:
@@ -60,7 +60,7 @@ def test_101_it_goes_on_as_soon_as_that_pod_has_ended(node: LoopNode) -> None:
             node.api.edit("pods", "sleeper", lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")
 
     node.on_tick = end
-    assert node.run(WANTED, hold=True).reason is Reason.READY
+    assert node.run(WANTED, hold=True).reason is ConditionReason.READY
     assert (node.gpus.stands(0), node.taints()) == (set(TWO), set())
 
 
@@ -68,13 +68,13 @@ def test_101_it_goes_on_as_soon_as_that_pod_has_ended(node: LoopNode) -> None:
 def test_101_a_node_that_is_new_has_no_checkpoint_and_nobody_who_asks_for_gpus(node: LoopNode, limits: dict[str, int]) -> None:
     node.api.add_pod("agent", namespace="kube-system", node=NAME, limits=limits)
     forget(node)
-    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.run(mig(SEVEN)).reason is ConditionReason.READY
 
 
 def test_101_a_process_on_a_gpu_is_in_the_way_as_ever(node: LoopNode) -> None:
     node.silicon.put(0, 4711, 100)
     forget(node)
-    assert node.run(rollout(mig(SEVEN), on_busy=OnBusy.FAIL)).reason is Reason.GPU_BUSY
+    assert node.run(rollout(mig(SEVEN), on_busy=OnBusy.FAIL)).reason is ConditionReason.GPU_BUSY
     assert node.silicon.calls() == []
 
 
@@ -84,7 +84,7 @@ def test_101_without_a_checkpoint_and_without_the_api_server_nothing_is_destroye
     forget(node)
     node.api.down()
     outcome = node.run(mig(TWO))
-    assert (outcome.reason, "does not answer" in outcome.message) == (Reason.GPU_BUSY, True)
+    assert (outcome.reason, "does not answer" in outcome.message) == (ConditionReason.GPU_BUSY, True)
     assert node.silicon.calls() == []
 
 
@@ -97,7 +97,7 @@ def never_registered(node: LoopNode) -> None:
 
 def test_110_a_pod_that_asks_where_no_plugin_has_registered_is_evicted_like_a_tenant(node: LoopNode) -> None:
     never_registered(node)
-    assert node.run(rollout(mig(SEVEN), on_busy=OnBusy.EVICT)).reason is Reason.READY
+    assert node.run(rollout(mig(SEVEN), on_busy=OnBusy.EVICT)).reason is ConditionReason.READY
     assert [path.split("/")[-2] for _, path in node.api.writes("eviction")] == ["early"]
     assert node.gpus.stands(0) == set(SEVEN)
 
@@ -105,7 +105,7 @@ def test_110_a_pod_that_asks_where_no_plugin_has_registered_is_evicted_like_a_te
 def test_110_under_wait_it_is_waited_for_and_named_with_the_reason(node: LoopNode) -> None:
     never_registered(node)
     outcome = node.run(rollout(mig(SEVEN), drain_timeout_seconds=60))
-    assert outcome.reason is Reason.GPU_BUSY
+    assert outcome.reason is ConditionReason.GPU_BUSY
     assert outcome.message.startswith("in the way: pod science/early; kubelet has no checkpoint")
     assert (node.silicon.calls(), node.taints()) == ([], set())
 
@@ -113,7 +113,7 @@ def test_110_under_wait_it_is_waited_for_and_named_with_the_reason(node: LoopNod
 def test_110_where_nothing_of_its_is_destroyed_nobody_is_waited_for(node: LoopNode) -> None:
     node.run(mig((("3g.20gb", 0),)))
     never_registered(node)
-    assert node.run(rollout(mig((("3g.20gb", 0), ("3g.20gb", 4))), on_busy=OnBusy.FAIL)).reason is Reason.READY
+    assert node.run(rollout(mig((("3g.20gb", 0), ("3g.20gb", 4))), on_busy=OnBusy.FAIL)).reason is ConditionReason.READY
 
 
 def test_110_the_platforms_pod_is_waited_for_and_not_evicted(node: LoopNode) -> None:
@@ -121,7 +121,7 @@ def test_110_the_platforms_pod_is_waited_for_and_not_evicted(node: LoopNode) -> 
     node.api.add_pod("exporter", namespace="kube-system", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
     forget(node)
     outcome = node.run(rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.EVICT, drain_timeout_seconds=10))
-    assert (outcome.reason, node.api.writes("eviction"), node.gpus.stands(0)) == (Reason.GPU_BUSY, [], set(SEVEN))
+    assert (outcome.reason, node.api.writes("eviction"), node.gpus.stands(0)) == (ConditionReason.GPU_BUSY, [], set(SEVEN))
 
 
 def test_112_by_hand_a_lost_checkpoint_is_not_nobody(node: LoopNode) -> None:
@@ -129,10 +129,10 @@ def test_112_by_hand_a_lost_checkpoint_is_not_nobody(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     forget(node)
     outcome = node.run(mig(TWO), cluster=False)
-    assert (outcome.reason, "no API server is used" in outcome.message) == (Reason.GPU_BUSY, True)
+    assert (outcome.reason, "no API server is used" in outcome.message) == (ConditionReason.GPU_BUSY, True)
     assert node.silicon.calls() == []
 
 
 def test_112_by_hand_where_no_kubelet_runs_nobody_holds_a_gpu(node: LoopNode, tmp_path: Path) -> None:
     node.checkpoint = tmp_path / "device-plugins" / "kubelet_internal_checkpoint"
-    assert node.run(mig(SEVEN), cluster=False).reason is Reason.READY
+    assert node.run(mig(SEVEN), cluster=False).reason is ConditionReason.READY

@@ -13,7 +13,7 @@ from gpushare_node.reconcile import node_labels
 from gpushare_node.reconcile.active_pool import find_heir, find_owner
 from gpushare_node.reconcile.gpu_clients import to_pause, to_restore
 from gpushare_node.reconcile.usage import find_allocated, find_disturbed, find_holders
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import SEVEN, mig, replace, whole
 from tests.support.paths import ROOT
 
@@ -78,12 +78,12 @@ IDS = {"nvidia.com/gpu.shared": frozenset({"GPU-1::0", "GPU-1::1"})}
 @pytest.mark.parametrize(("registered", "allocatable", "reason", "is_stale"), [
     (IDS, WANTED, None, False),
     (IDS | {"nvidia.com/gpu": frozenset()}, WANTED | {"nvidia.com/gpu": 0, "nvidia.com/hostdev": 4}, None, False),
-    ({}, {}, Reason.WAITING_FOR_PLUGIN, True),
-    ({"nvidia.com/gpu.shared": frozenset({"GPU-2::0", "GPU-2::1"})}, WANTED, Reason.WAITING_FOR_PLUGIN, True),
-    ({"nvidia.com/gpu.shared": frozenset({"GPU-1::0"})}, WANTED, Reason.WRONG_RESOURCES, False),
-    ({"nvidia.com/gpu": frozenset({"GPU-1"})}, {"nvidia.com/gpu": 1}, Reason.WRONG_RESOURCES, False),
-    (IDS, {"nvidia.com/gpu.shared": 1}, Reason.WRONG_RESOURCES, False),
-    (IDS, WANTED | {"nvidia.com/gpu": 1}, Reason.WRONG_RESOURCES, False),
+    ({}, {}, ConditionReason.WAITING_FOR_PLUGIN, True),
+    ({"nvidia.com/gpu.shared": frozenset({"GPU-2::0", "GPU-2::1"})}, WANTED, ConditionReason.WAITING_FOR_PLUGIN, True),
+    ({"nvidia.com/gpu.shared": frozenset({"GPU-1::0"})}, WANTED, ConditionReason.WRONG_RESOURCES, False),
+    ({"nvidia.com/gpu": frozenset({"GPU-1"})}, {"nvidia.com/gpu": 1}, ConditionReason.WRONG_RESOURCES, False),
+    (IDS, {"nvidia.com/gpu.shared": 1}, ConditionReason.WRONG_RESOURCES, False),
+    (IDS, WANTED | {"nvidia.com/gpu": 1}, ConditionReason.WRONG_RESOURCES, False),
     ({"nvidia.com/gpu.shared": frozenset({"nvidia0/vgpu0", "nvidia0/vgpu1"})}, WANTED, None, False),
 ], ids=["right", "others", "none", "dead", "few replicas", "not shared", "kubelet late", "one more", "gke"])  # fmt: skip
 def test_an_offer_is_right_when_ids_and_counts_are_and_nothing_else_is_sold(registered, allocatable, reason, is_stale) -> None:

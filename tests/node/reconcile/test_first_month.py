@@ -7,7 +7,7 @@ import pytest
 from gpushare_node.adapters.host.state_dir import Journal
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
 from gpushare_node.core.policy import OnBusy
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import DEPLOY, SEVEN, TURN, TWO, LoopNode, mig, rollout, text_of
 from tests.support.fake_api.server import ApiServer
 
@@ -33,7 +33,7 @@ def test_98_a_label_that_outruns_the_configmap_ends_ready_and_no_pod_comes_befor
             node.is_plugin_deaf = False
 
     node.on_tick = project
-    assert node.run(mig(TWO, key="mig-00000002"), hold=True).reason is Reason.READY
+    assert node.run(mig(TWO, key="mig-00000002"), hold=True).reason is ConditionReason.READY
     assert (node.gpus.stands(0), node.taints()) == (set(TWO), set())
     assert {is_tainted for is_tainted, _ in seen} == {True}
     assert seen[-1][1] in {"WaitingForPlugin", "WrongResources", "Partitioning"}
@@ -48,7 +48,7 @@ def test_99_a_budget_that_never_allows_leaves_the_tenant_its_layout_and_others_t
     node.api.forget_requests()
     wanted = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.EVICT, drain_timeout_seconds=600)
     outcome = node.run(wanted)
-    assert (outcome.reason, "science/guarded" in outcome.message) == (Reason.GPU_BUSY, True)
+    assert (outcome.reason, "science/guarded" in outcome.message) == (ConditionReason.GPU_BUSY, True)
     assert node.silicon.calls() == []
     assert (node.taints(), node.holds_turn(), node.labels()[PLUGIN_LABEL]) == (set(), False, "mig-00000001-a")
     assert len(node.api.writes("eviction")) <= 600 / 5 + 10, "asked no faster than the node is looked at"
@@ -63,7 +63,7 @@ def test_100_a_reimaged_node_whose_hardware_is_right_is_only_verified(node: Loop
     for path in node.folder.path.iterdir():
         path.unlink()
     node.silicon.forget_calls()
-    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert (node.silicon.calls(), node.taints(), node.folder.policy()) == ([], set(), text_of(mig(SEVEN)))
 
 
@@ -74,11 +74,11 @@ def test_100_a_reimaged_node_with_another_layout_waits_for_who_works_on_it(node:
     for path in node.folder.path.iterdir():
         path.unlink()
     wanted = rollout(mig(TWO, key="mig-00000002"), drain_timeout_seconds=30)
-    assert node.run(wanted).reason is Reason.GPU_BUSY
+    assert node.run(wanted).reason is ConditionReason.GPU_BUSY
     assert node.gpus.stands(0) == set(SEVEN)
     node.entries.clear()
     node.publish()
-    assert node.run(wanted).reason is Reason.READY
+    assert node.run(wanted).reason is ConditionReason.READY
     assert (node.gpus.stands(0), node.taints()) == (set(TWO), set())
 
 
@@ -90,7 +90,7 @@ def test_100_the_folder_of_another_node_decides_nothing_about_this_ones_hardware
     node.folder.write_journal(Journal(
         policy_digest="another", boot_id="another", attempts=3, is_changing=True, paused={DEPLOY: "true"},
     ))  # fmt: skip
-    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert (node.gpus.stands(0), node.taints(), node.holds_turn()) == (set(SEVEN), set(), False)
     assert (node.folder.policy(), node.folder.journal()) == (text_of(mig(SEVEN)), None)
     assert node.labels()[DEPLOY] == "true"
@@ -104,7 +104,7 @@ def test_100_a_node_that_is_renamed_amid_its_turn_waits_for_nobody_that_is_gone(
     node.folder.keep_turn(TURN)
     node.label(**{POOL_LABEL: None, PLUGIN_LABEL: None})
     start = node.clock.now()
-    assert node.run(mig(TWO, key="mig-00000002"), hold=True).reason is Reason.READY
+    assert node.run(mig(TWO, key="mig-00000002"), hold=True).reason is ConditionReason.READY
     assert node.clock.now() - start < 300, "whose node is not there any more has no turn"
     assert (node.gpus.stands(0), node.taints(), node.holds_turn()) == (set(TWO), set(), False)
 
@@ -113,5 +113,5 @@ def test_100_a_node_that_is_renamed_amid_its_turn_waits_for_nobody_that_is_gone(
                          ids=range(11))  # fmt: skip
 def test_108_what_somebody_wrote_where_releases_are_asked_for_is_no_request(node: LoopNode, text: str) -> None:
     node.annotate("gpushare.dev/release", text)
-    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert "gpushare.dev/release" not in node.annotations()

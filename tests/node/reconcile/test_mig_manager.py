@@ -6,7 +6,7 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import MIG_LABEL
 from gpushare_node.core.policy import Partitioner, Policy
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import IDS
 from tests.node.reconcile.loop_node import DEPLOY, NAME, SEVEN, LoopNode, mig, replace, whole
 from tests.support.fake_api.server import ApiServer
@@ -50,7 +50,7 @@ def test_it_is_asked_and_the_node_verified(node: LoopNode) -> None:
     node.label(**{STATE: "success"})
     manage(node)
     outcome = node.run(policy())
-    assert outcome.reason is Reason.READY
+    assert outcome.reason is ConditionReason.READY
     assert node.silicon.calls() == []
     assert node.labels()[MIG_LABEL] == "mig-f59e014c"
     assert node.labels()[DEPLOY] == "true"
@@ -61,19 +61,19 @@ def test_the_driver_is_in_nobodys_hands_while_it_works(node: LoopNode) -> None:
     node.run(whole())
     node.watched.clear()
     manage(node)
-    assert node.run(policy()).reason is Reason.READY
+    assert node.run(policy()).reason is ConditionReason.READY
     assert node.watched == [], "whoever enforces holds the driver, and a mode change waits for it"
 
 
 def test_its_failure_is_told(node: LoopNode) -> None:
     manage(node, "failed", is_done=False)
     outcome = node.run(policy())
-    assert (outcome.reason, "failed" in outcome.message) == (Reason.PARTITION_FAILED, True)
+    assert (outcome.reason, "failed" in outcome.message) == (ConditionReason.PARTITION_FAILED, True)
 
 
 def test_its_word_is_not_taken_for_it(node: LoopNode) -> None:
     manage(node, is_done=False)
-    assert node.run(policy()).reason is Reason.PARTITION_FAILED
+    assert node.run(policy()).reason is ConditionReason.PARTITION_FAILED
 
 
 def test_that_it_hangs_is_told_in_the_end(node: LoopNode) -> None:

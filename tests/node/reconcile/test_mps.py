@@ -6,7 +6,7 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PROFILE_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
 from gpushare_node.core.policy import Mode, Policy, Stack
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.loop_node import SEVEN, LoopNode, mig, replace, rollout, whole
 from tests.support.fake_api.server import ApiServer
@@ -26,7 +26,7 @@ MPS = bare(whole(replicas=4, mode=Mode.MPS))
 def node(tmp_path: Path, api: ApiServer) -> LoopNode:
     """Under MPS; its first tenant has come and gone."""
     node = LoopNode(tmp_path, api, A100)
-    assert node.run(MPS).reason is Reason.READY
+    assert node.run(MPS).reason is ConditionReason.READY
     node.serve_mps(SERVER)
     return node
 
@@ -34,7 +34,7 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
 @pytest.mark.parametrize("policy", [whole(replicas=4), whole(), mig(SEVEN), bare(whole(replicas=4)), bare(mig(SEVEN))],
                          ids=["time-slicing", "exclusive", "mig", "time-slicing, bare", "mig, bare"])  # fmt: skip
 def test_76_after_its_first_tenant_a_node_under_mps_changes_its_mode(node: LoopNode, policy: Policy) -> None:
-    assert node.run(policy).reason is Reason.READY
+    assert node.run(policy).reason is ConditionReason.READY
     assert node.silicon.compute_mode(0) == 0
     assert (node.taints(), node.holds_turn()) == (set(), False)
     assert node.folder.journal() is None
@@ -49,7 +49,7 @@ def test_76_the_label_goes_first_and_the_compute_mode_follows_the_servers_end(no
 
     node.on_tick = look
     policy = whole(replicas=2)
-    assert node.run(policy).reason is Reason.READY
+    assert node.run(policy).reason is ConditionReason.READY
     assert seen[-1] == (f"{policy.profile}-a", 3, True)
 
 
@@ -62,34 +62,34 @@ def test_114_the_offer_of_the_former_config_is_not_taken_for_that_of_the_new_one
 ) -> None:
     """By turns and under MPS the names and ids are the same; a pod that came now would be given the other mode's share."""
     node = LoopNode(tmp_path, api, A100)
-    assert node.run(former).reason is Reason.READY
+    assert node.run(former).reason is ConditionReason.READY
     before = node.starts
     seen: list[bool] = []
     node.before_step = lambda one: seen.append(node.starts > before) if one.detail.endswith("taken away") else None
-    assert node.run(then).reason is Reason.READY
+    assert node.run(then).reason is ConditionReason.READY
     assert seen == [True], "the plugin had begun anew when pods were let in"
 
 
 def test_115_while_the_plugin_waits_for_the_mps_daemon_it_is_not_told_to_begin_anew(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, A100)
-    assert node.run(bare(mig(SEVEN))).reason is Reason.READY
+    assert node.run(bare(mig(SEVEN))).reason is ConditionReason.READY
     begun, node.is_plugin_deaf = node.clock.now(), True
     node.on_tick = lambda _: setattr(node, "is_plugin_deaf", node.clock.now() - begun < 90)
-    assert node.run(MPS).reason is Reason.READY
+    assert node.run(MPS).reason is ConditionReason.READY
     assert node.labels()[PLUGIN_LABEL] == f"{MPS.profile}-a"
 
 
 def test_114_a_plugin_that_never_begins_anew_is_believed_in_the_end(node: LoopNode) -> None:
     node.stop_mps()
     node.is_plugin_deaf = True
-    assert node.run(whole(replicas=4)).reason is Reason.READY
+    assert node.run(whole(replicas=4)).reason is ConditionReason.READY
 
 
 def test_114_a_label_of_which_the_plugin_hears_nothing_is_waited_for_by_nobody(node: LoopNode) -> None:
-    assert node.run(MPS).reason is Reason.READY
+    assert node.run(MPS).reason is ConditionReason.READY
     node.label(**{PROFILE_LABEL: None})
     begun = node.clock.now()
-    assert node.run(MPS).reason is Reason.READY
+    assert node.run(MPS).reason is ConditionReason.READY
     assert node.clock.now() - begun < 10
 
 
@@ -99,7 +99,7 @@ def test_76_after_its_first_tenant_a_node_under_mps_is_released(node: LoopNode, 
         node.annotate(RELEASE_ANNOTATION, node.api.asking())
     else:
         node.label(role=None)
-    assert node.run(MPS).reason is Reason.RELEASED
+    assert node.run(MPS).reason is ConditionReason.RELEASED
     assert node.silicon.compute_mode(0) == 0
     assert PLUGIN_LABEL not in node.labels()
 
@@ -107,10 +107,10 @@ def test_76_after_its_first_tenant_a_node_under_mps_is_released(node: LoopNode, 
 def test_76_a_server_that_stays_is_named_and_the_node_stays_closed(node: LoopNode) -> None:
     node.is_mps_deaf = True
     outcome = node.run(whole())
-    assert (outcome.reason, f"process {SERVER}" in outcome.message) == (Reason.CLIENTS_RUNNING, True)
+    assert (outcome.reason, f"process {SERVER}" in outcome.message) == (ConditionReason.CLIENTS_RUNNING, True)
     assert (node.taints(), node.silicon.compute_mode(0)) == ({REPARTITIONING_TAINT}, 3)
     node.is_mps_deaf = False
-    assert node.run(whole()).reason is Reason.READY
+    assert node.run(whole()).reason is ConditionReason.READY
     assert (node.taints(), node.silicon.compute_mode(0)) == (set(), 0)
 
 
@@ -122,13 +122,13 @@ def test_76_a_run_that_is_stopped_after_the_label_offers_nothing_of_before(node:
     assert node.taints() == {REPARTITIONING_TAINT}
     node.clock.is_stopped = node.is_mps_deaf = False
     node.on_tick = lambda _: None
-    assert node.run(MPS).reason is Reason.READY, "the way back"
+    assert node.run(MPS).reason is ConditionReason.READY, "the way back"
     assert node.taints() == set()
 
 
 def test_76_a_tenant_and_any_other_process_beside_the_server_are_waited_for(node: LoopNode) -> None:
     node.silicon.put(0, 4712, 100)
     outcome = node.run(rollout(whole(), drain_timeout_seconds=10))
-    assert (outcome.reason, outcome.message) == (Reason.GPU_BUSY, "in the way: process 4712 on GPU 0")
+    assert (outcome.reason, outcome.message) == (ConditionReason.GPU_BUSY, "in the way: process 4712 on GPU 0")
     assert node.labels()[PLUGIN_LABEL].startswith("mps"), "nothing is announced while they are there"
     assert node.taints() == set()

@@ -9,8 +9,8 @@ from gpushare_node.adapters.kube.cluster import RELEASE_ANNOTATION, RETRY_ANNOTA
 from gpushare_node.core.clock import Stopped
 from gpushare_node.core.policy import OnBusy, Policy
 from gpushare_node.reporting.outcome import Outcome
-from gpushare_node.reporting.reasons import Reason
-from gpushare_node.reporting.results import Result
+from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.reporting.results import StepResult
 from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig, rollout
 from tests.support.fake_api.server import ApiServer
 
@@ -68,14 +68,14 @@ def test_109_an_api_server_that_answers_again_ends_the_pause(node: LoopNode) -> 
 def test_109_a_release_that_is_taken_back_amid_the_leave_wedges_nobody(node: LoopNode) -> None:
     node.annotate(RELEASE_ANNOTATION, node.api.asking())
 
-    def take_back(result: Result) -> None:
+    def take_back(result: StepResult) -> None:
         if result.step == "labels":
             node.annotate(RELEASE_ANNOTATION, None)
 
     node.before_step = take_back
     outcome = stay(node, mig(SEVEN), 600)
     assert outcome is not None
-    assert outcome.reason is Reason.READY
+    assert outcome.reason is ConditionReason.READY
     assert node.gpus.stands(0) == set(SEVEN)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile import loop_node
 from tests.node.reconcile.loop_node import SEVEN, LoopNode, mig, rollout, take_turn
 from tests.support.fake_api.server import ApiServer
@@ -38,7 +38,7 @@ class Pool:
 def pool(tmp_path: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Pool:
     made = Pool(tmp_path, api, monkeypatch)
     for node in made:
-        assert node.run(WANTED).reason is Reason.READY
+        assert node.run(WANTED).reason is ConditionReason.READY
     return made
 
 
@@ -55,7 +55,7 @@ def test_105_a_whole_pool_recovers_in_the_time_of_one_node(pool: Pool) -> None:
         begun = node.clock.now()
         pool.api.down()
         node.on_tick = lambda time, begun=begun: time > begun + OUTAGE_SECONDS and pool.api.up()
-        assert node.run(WANTED, hold=True).reason is Reason.READY
+        assert node.run(WANTED, hold=True).reason is ConditionReason.READY
         assert (node.gpus.stands(0), node.taints()) == (set(SEVEN), set())
         seconds.append(node.clock.now() - begun)
     assert pool.api.writes("leases") == []

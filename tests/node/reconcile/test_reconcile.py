@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.kube.cluster import NOT_READY_TAINT, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, REPARTITIONING_TAINT
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, text_of, whole
 from tests.support.fake_api.server import ApiServer
 
@@ -19,7 +19,7 @@ def test_a_new_node_becomes_what_its_pool_promises(node: LoopNode) -> None:
     node.api.edit("nodes", NAME, lambda one: one["spec"].update(taints=[{"key": NOT_READY_TAINT, "effect": "NoSchedule"}]))
     policy = mig(SEVEN)
     outcome = node.run(policy)
-    assert (outcome.reason, outcome.is_usable) == (Reason.READY, True)
+    assert (outcome.reason, outcome.is_usable) == (ConditionReason.READY, True)
     assert node.gpus.stands(0) == set(SEVEN)
     labels = node.labels()
     assert (labels[POOL_LABEL], labels[PROFILE_LABEL], labels[PLUGIN_LABEL]) == ("training", "mig-00000001", "mig-00000001-a")
@@ -36,7 +36,7 @@ def test_03_the_second_run_writes_nothing_at_all(node: LoopNode) -> None:
     node.api.forget_requests()
     node.silicon.forget_calls()
     stamps = {path: path.stat().st_mtime_ns for path in node.folder.path.iterdir() if path.name != "lock"}
-    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert node.api.writes() == []
     assert node.silicon.calls() == []
     assert {path: path.stat().st_mtime_ns for path in node.folder.path.iterdir() if path.name != "lock"} == stamps
@@ -45,16 +45,16 @@ def test_03_the_second_run_writes_nothing_at_all(node: LoopNode) -> None:
 
 def test_another_layout_under_the_same_profile_flips_the_name(node: LoopNode) -> None:
     node.run(mig(SEVEN))
-    assert node.run(mig(TWO)).reason is Reason.READY
+    assert node.run(mig(TWO)).reason is ConditionReason.READY
     assert node.labels()[PLUGIN_LABEL] == "mig-00000001-b"
-    assert node.run(whole(replicas=4)).reason is Reason.READY
+    assert node.run(whole(replicas=4)).reason is ConditionReason.READY
     assert node.labels()[PLUGIN_LABEL] == "time-slicing-00000004-a"
 
 
 def test_after_a_reboot_that_took_the_instances_the_plugin_enumerates_again(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
-    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert node.labels()[PLUGIN_LABEL] == "mig-00000001-b"
 
 

@@ -7,7 +7,7 @@ import pytest
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
 from gpushare_node.core.clock import Stopped
 from gpushare_node.core.policy import OnBusy, Stack
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.loop_node import DEPLOY, NAME, SEVEN, TWO, LoopNode, mig, replace, rollout, whole
 from tests.support.fake_api.server import ApiServer
@@ -34,7 +34,7 @@ def test_16_the_taint_of_a_killed_run_goes_though_the_next_will_not_wait_for_ten
     node.run(mig(SEVEN))
     add_tenant(node)
     taint(node)
-    assert node.run(rollout(mig(TWO, key=OTHER), on_busy=OnBusy.FAIL)).reason is Reason.GPU_BUSY
+    assert node.run(rollout(mig(TWO, key=OTHER), on_busy=OnBusy.FAIL)).reason is ConditionReason.GPU_BUSY
     assert node.taints() == set(), "the former layout stands whole"
 
 
@@ -56,10 +56,10 @@ def test_the_taint_stays_where_clients_are_in_the_way_and_nothing_whole_stands(n
     node.silicon.set_mode(0, True)
     node.silicon.add_instance(0, 0, 0)
     node.api.add_pod("dcgm-x", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-dcgm"})
-    assert node.run(mig(SEVEN)).reason is Reason.CLIENTS_RUNNING
+    assert node.run(mig(SEVEN)).reason is ConditionReason.CLIENTS_RUNNING
     assert node.taints() == {REPARTITIONING_TAINT}
     node.api.remove("pods", "dcgm-x", namespace="gpu-operator")
-    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert node.taints() == set()
 
 
@@ -67,11 +67,11 @@ def test_half_of_a_layout_takes_no_pods_whatever_stops_the_next_run(tmp_path: Pa
     node = LoopNode(tmp_path, api, A100, A100)
     node.run(mig(TWO, TWO))
     node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999, gpu=1, times=1)
-    assert node.run(mig(SEVEN, SEVEN, key=OTHER)).reason is Reason.ROLLED_BACK
+    assert node.run(mig(SEVEN, SEVEN, key=OTHER)).reason is ConditionReason.ROLLED_BACK
     assert (node.gpus.stands(0), node.gpus.stands(1)) == (set(SEVEN), set(TWO))
     assert node.taints() == {REPARTITIONING_TAINT}
     node.api.add_pod("dcgm-x", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-dcgm"})
-    assert node.run(mig(SEVEN, SEVEN, key=OTHER)).reason is Reason.CLIENTS_RUNNING
+    assert node.run(mig(SEVEN, SEVEN, key=OTHER)).reason is ConditionReason.CLIENTS_RUNNING
     assert node.taints() == {REPARTITIONING_TAINT}
 
 
@@ -80,17 +80,17 @@ def test_what_has_failed_too_often_sends_nobody_away_any_more(node: LoopNode) ->
     wanted = rollout(mig(TWO, key=OTHER), on_busy=OnBusy.EVICT)
     for _ in range(3):
         node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999, times=1)
-        assert node.run(wanted).reason is Reason.ROLLED_BACK
+        assert node.run(wanted).reason is ConditionReason.ROLLED_BACK
     assert (node.taints(), node.gpus.stands(0)) == (set(), set(SEVEN))
     add_tenant(node)
     node.api.forget_requests()
     outcome = node.run(wanted)
-    assert (outcome.reason, "gpushare.dev/retry=now" in outcome.message) == (Reason.PARTITION_FAILED, True)
+    assert (outcome.reason, "gpushare.dev/retry=now" in outcome.message) == (ConditionReason.PARTITION_FAILED, True)
     assert [name for _, name in node.api.writes()] == [f"/api/v1/nodes/{NAME}/status"], "no eviction, no taint, no pause"
     node.gpus.reboot()
     node.api.remove("pods", "sleeper", namespace="science")
     node.enumerate()
-    assert node.run(wanted).reason is Reason.READY
+    assert node.run(wanted).reason is ConditionReason.READY
 
 
 def fail_often(node: LoopNode) -> None:
@@ -98,14 +98,14 @@ def fail_often(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     for _ in range(3):
         node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999, times=1)
-        assert node.run(mig(TWO, key=OTHER)).reason is Reason.ROLLED_BACK
+        assert node.run(mig(TWO, key=OTHER)).reason is ConditionReason.ROLLED_BACK
     node.api.forget_requests()
 
 
 def test_94_a_node_that_failed_tries_again_by_itself_and_tells_of_it_once(node: LoopNode) -> None:
     fail_often(node)
     start = node.clock.now()
-    assert node.run(mig(TWO, key=OTHER), hold=True).reason is Reason.READY
+    assert node.run(mig(TWO, key=OTHER), hold=True).reason is ConditionReason.READY
     assert 300 <= node.clock.now() - start < 600
     assert node.taints() == set()
 
@@ -121,7 +121,7 @@ def test_94_an_annotation_begins_anew_at_once_and_is_taken_away(node: LoopNode) 
             node.annotate("gpushare.dev/retry", "now")
 
     node.on_tick = ask
-    assert node.run(mig(TWO, key=OTHER), hold=True).reason is Reason.READY
+    assert node.run(mig(TWO, key=OTHER), hold=True).reason is ConditionReason.READY
     assert node.clock.now() - start < 60
     assert "gpushare.dev/retry" not in node.annotations()
 
@@ -163,7 +163,7 @@ def test_the_turn_of_a_killed_run_is_given_back_by_the_one_that_finds_all_well(n
     node.api.add("leases", "gpushare-training.0", lease, namespace="gpushare")
     node.folder.keep_turn("gpushare-training.0")
     assert node.holds_turn()
-    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert not node.holds_turn()
 
 
@@ -173,7 +173,7 @@ def test_a_gpu_that_cannot_follow_keeps_the_others_where_they_are(tmp_path: Path
     node.silicon.set_mode(1, True, False)
     node.silicon.forget_calls()
     outcome = node.run(mig(TWO, TWO, key=OTHER))
-    assert outcome.reason is Reason.PENDING_FOREIGN_CHANGE
+    assert outcome.reason is ConditionReason.PENDING_FOREIGN_CHANGE
     assert node.silicon.calls() == [], "half of each layout is neither"
     assert (node.taints(), node.labels()[POOL_LABEL]) == (set(), "training")
 
@@ -190,7 +190,7 @@ def test_a_pod_that_tolerates_every_taint_is_not_overrun_when_it_comes_in_the_mi
 
     node.before_step = come
     outcome = node.run(replace(rollout(mig(TWO, TWO, key=OTHER), drain_timeout_seconds=0), stack=stack))
-    assert outcome.reason is Reason.GPU_BUSY
+    assert outcome.reason is ConditionReason.GPU_BUSY
     assert uuid == node.silicon.mig_uuid(1, node.gpus.gi_at(1, 0))
     assert (node.gpus.stands(0), node.gpus.stands(1)) == (set(TWO), set(SEVEN))
     assert node.taints() == {REPARTITIONING_TAINT}
@@ -207,7 +207,7 @@ def test_a_plugin_that_has_found_nothing_and_waits_is_told_to_look_again(node: L
     node.run(mig(SEVEN))
     node.registered = {}
     node.publish()
-    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert node.labels()[PLUGIN_LABEL] == "mig-00000001-b"
 
 
@@ -221,5 +221,5 @@ def test_a_device_that_may_be_any_gpu_is_in_the_way(
     node.tenant("sleeper", device, resource)
     node.silicon.forget_calls()
     outcome = node.run(rollout(mig(SEVEN), drain_timeout_seconds=10))
-    assert outcome.reason is (Reason.GPU_BUSY if is_in_the_way else Reason.READY)
+    assert outcome.reason is (ConditionReason.GPU_BUSY if is_in_the_way else ConditionReason.READY)
     assert (node.silicon.calls() == []) is is_in_the_way

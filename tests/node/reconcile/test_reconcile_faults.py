@@ -9,7 +9,7 @@ from gpushare_node.adapters.host.state_dir import Journal
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
 from gpushare_node.core.clock import Stopped
 from gpushare_node.core.policy import Stack
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import H100
 from tests.node.reconcile.loop_node import DEPLOY, NAME, PLUGIN_POD, SEVEN, TWO, LoopNode, mig, replace, rollout, text_of, whole
 from tests.support.fake_api.server import ApiServer
@@ -35,7 +35,7 @@ def test_clients_are_paused_around_the_change_and_brought_back(node: LoopNode) -
     add_plugin_pod(node)
     seen = []
     node.before_step = lambda result: seen.append((result.step, node.labels()[DEPLOY]))
-    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert {value for step, value in seen if step.startswith(("create", "switch"))} == {"paused-for-mig-change"}
     assert (node.labels()[DEPLOY], node.labels()[DCGM]) == ("true", "false")
 
@@ -43,7 +43,7 @@ def test_clients_are_paused_around_the_change_and_brought_back(node: LoopNode) -
 def test_clients_that_do_not_go_are_named_and_brought_back(node: LoopNode) -> None:
     node.api.add_pod("dcgm-x", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-dcgm"})
     outcome = node.run(mig(SEVEN))
-    assert (outcome.reason, "gpu-operator/dcgm-x" in outcome.message) == (Reason.CLIENTS_RUNNING, True)
+    assert (outcome.reason, "gpu-operator/dcgm-x" in outcome.message) == (ConditionReason.CLIENTS_RUNNING, True)
     assert node.labels()[DEPLOY] == "true"
     assert node.silicon.calls() == []
     assert node.taints() == set()
@@ -56,7 +56,7 @@ def test_a_pause_that_a_crash_has_left_ends_with_the_next_run(node: LoopNode, ha
     node.label(**{DEPLOY: "paused-for-mig-change"})
     if has_note:
         node.folder.write_journal(Journal(policy_digest="other", boot_id="boot-1", paused={DEPLOY: "true"}))
-    assert node.run(whole()).reason is Reason.READY
+    assert node.run(whole()).reason is ConditionReason.READY
     assert node.labels()[DEPLOY] == "true"
     assert node.folder.journal() is None
 
@@ -66,7 +66,7 @@ def test_on_other_stacks_nothing_is_paused(node: LoopNode) -> None:
     node.on_tick = lambda _: node.enumerate()
     seen = []
     node.before_step = lambda result: seen.append(node.labels()[DEPLOY])
-    assert node.run(replace(mig(SEVEN), stack=Stack.DEVICE_PLUGIN)).reason is Reason.READY
+    assert node.run(replace(mig(SEVEN), stack=Stack.DEVICE_PLUGIN)).reason is ConditionReason.READY
     assert set(seen) == {"true"}
 
 
@@ -84,10 +84,10 @@ def test_29_without_an_api_server_the_layout_in_force_is_made_again_and_labels_f
     node.gpus.reboot()
     node.api.down()
     outcome = node.run(mig(SEVEN))
-    assert (outcome.reason, outcome.is_usable) == (Reason.WAITING_FOR_PLUGIN, False)
+    assert (outcome.reason, outcome.is_usable) == (ConditionReason.WAITING_FOR_PLUGIN, False)
     assert node.gpus.stands(0) == set(SEVEN)
     node.on_tick = lambda time: time > 300 and node.api.up()
-    assert node.run(mig(SEVEN), hold=True).reason is Reason.READY
+    assert node.run(mig(SEVEN), hold=True).reason is ConditionReason.READY
     assert node.labels()[PLUGIN_LABEL] == "mig-00000001-b"
 
 
@@ -95,7 +95,7 @@ def test_29_a_node_that_is_right_needs_no_api_server(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.api.down()
     outcome = node.run(mig(SEVEN))
-    assert (outcome.reason, outcome.is_usable) == (Reason.READY, True)
+    assert (outcome.reason, outcome.is_usable) == (ConditionReason.READY, True)
 
 
 def test_29_without_an_api_server_allocations_in_the_checkpoint_are_respected(node: LoopNode) -> None:
@@ -104,7 +104,7 @@ def test_29_without_an_api_server_allocations_in_the_checkpoint_are_respected(no
     node.folder.keep_policy(text_of(mig(TWO)))
     node.silicon.forget_calls()
     node.api.down()
-    assert node.run(mig(TWO)).reason is Reason.GPU_BUSY
+    assert node.run(mig(TWO)).reason is ConditionReason.GPU_BUSY
     assert node.silicon.calls() == []
 
 
@@ -119,7 +119,7 @@ def test_29_without_an_api_server_a_new_policy_waits(node: LoopNode) -> None:
 def test_by_hand_there_are_no_labels_and_no_taints(node: LoopNode) -> None:
     node.api.forget_requests()
     outcome = node.run(mig(SEVEN), cluster=False)
-    assert (outcome.reason, outcome.is_usable) == (Reason.READY, True)
+    assert (outcome.reason, outcome.is_usable) == (ConditionReason.READY, True)
     assert node.gpus.stands(0) == set(SEVEN)
     assert node.folder.policy() == text_of(mig(SEVEN))
     assert node.api.requests == []
@@ -143,7 +143,7 @@ def test_a_plugin_that_offers_dead_ids_is_told_to_enumerate_again(node: LoopNode
     node.run(mig(SEVEN))
     node.registered = {"nvidia.com/mig-1g.5gb": ["MIG-dead"]}
     node.publish()
-    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert node.labels()[PLUGIN_LABEL] == "mig-00000001-b"
 
 
@@ -151,13 +151,13 @@ def test_a_plugin_that_does_not_hear_is_said_and_the_taint_stays(node: LoopNode)
     node.run(mig(SEVEN))
     node.is_plugin_deaf = True
     outcome = node.run(mig(TWO))
-    assert outcome.reason is Reason.WAITING_FOR_PLUGIN
+    assert outcome.reason is ConditionReason.WAITING_FOR_PLUGIN
     assert "do not exist" in outcome.message
     assert node.taints() == {REPARTITIONING_TAINT}
     assert node.condition() == "WaitingForPlugin"
     assert node.changed().count("labels") == 4
     node.is_plugin_deaf = False
-    assert node.run(mig(TWO)).reason is Reason.READY
+    assert node.run(mig(TWO)).reason is ConditionReason.READY
     assert node.taints() == set()
 
 
@@ -174,7 +174,7 @@ def test_resources_that_nobody_promised_are_named(node: LoopNode) -> None:
 
     node.publish = publish_both
     outcome = node.run(mig(SEVEN))
-    assert outcome.reason is Reason.WRONG_RESOURCES
+    assert outcome.reason is ConditionReason.WRONG_RESOURCES
     assert "nvidia.com/gpu: 1 instead of 0" in outcome.message
     assert "hostdev" not in outcome.message
 
@@ -192,7 +192,7 @@ def test_a_writer_of_our_label_is_named_and_not_fought(node: LoopNode) -> None:
     node.before_step = lambda result: result.step == "labels" and write(0.0)
     start = node.clock.now()
     outcome = node.run(whole(replicas=4))
-    assert outcome.reason is Reason.LABEL_CONFLICT
+    assert outcome.reason is ConditionReason.LABEL_CONFLICT
     assert "gpushare-node" in outcome.message, "the name under which the test writes"
     minutes = (node.clock.now() - start) / 60
     assert node.changed().count("labels") <= minutes + 2
@@ -208,7 +208,7 @@ def test_20_a_node_without_one_of_its_gpus_is_used_without_it(tmp_path: Path, ap
     node.count = 1
     node.enumerate()
     outcome = node.run(mig(SEVEN, SEVEN))
-    assert (outcome.reason, outcome.is_usable) == (Reason.GPU_LOST, True)
+    assert (outcome.reason, outcome.is_usable) == (ConditionReason.GPU_LOST, True)
     assert node.condition() == "GpuLost"
     assert node.taints() == set()
 
@@ -216,14 +216,14 @@ def test_20_a_node_without_one_of_its_gpus_is_used_without_it(tmp_path: Path, ap
 def test_a_node_of_another_card_is_left_untouched(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, H100)
     outcome = node.run(mig(SEVEN))
-    assert (outcome.reason, outcome.is_usable) == (Reason.CARD_MISMATCH, False)
+    assert (outcome.reason, outcome.is_usable) == (ConditionReason.CARD_MISMATCH, False)
     assert node.silicon.calls() == []
     assert (node.taints(), node.labels().get(POOL_LABEL)) == (set(), None)
 
 
 def test_21_a_driver_that_never_comes_is_said_after_ten_minutes(node: LoopNode) -> None:
     node.silicon.unload()
-    assert node.run(mig(SEVEN)).reason is Reason.WAITING_FOR_DRIVER
+    assert node.run(mig(SEVEN)).reason is ConditionReason.WAITING_FOR_DRIVER
     assert 600 <= node.clock.now() < 700
     assert node.condition() == "WaitingForDriver"
 
@@ -245,7 +245,7 @@ def test_26_another_policy_after_a_stop_half_way_wins(node: LoopNode) -> None:
     node.clock.is_stopped = False
     assert node.labels()[DEPLOY] == "true"
     other = mig((("4g.20gb", 0),), key="mig-00000003")
-    assert node.run(other).reason is Reason.READY
+    assert node.run(other).reason is ConditionReason.READY
     assert node.gpus.stands(0) == {("4g.20gb", 0)}
     assert node.folder.journal() is None
 
@@ -269,7 +269,7 @@ def test_16_killed_at_any_write_to_the_api_server_the_next_run_converges(tmp_pat
             node.run(whole())
             has_died = node.dies_at(number, mig(SEVEN))
             outcome = node.run(mig(SEVEN))
-            assert outcome.reason is Reason.READY, (number, outcome.message)
+            assert outcome.reason is ConditionReason.READY, (number, outcome.message)
             assert (node.taints(), node.labels()[DEPLOY], node.condition()) == (set(), "true", "Ready"), number
             assert node.gpus.stands(0) == set(SEVEN)
             if not has_died:
@@ -280,7 +280,7 @@ def test_16_killed_at_any_write_to_the_api_server_the_next_run_converges(tmp_pat
 
 def test_97_with_a_library_that_is_not_the_drivers_a_run_that_holds_ends_to_be_started_with_another(node: LoopNode) -> None:
     node.silicon.unload(18)
-    assert node.run(mig(SEVEN), hold=True).reason is Reason.DRIVER_MISMATCH
+    assert node.run(mig(SEVEN), hold=True).reason is ConditionReason.DRIVER_MISMATCH
     assert node.silicon.calls() == []
     node.silicon.reload()
-    assert node.run(mig(SEVEN), hold=True).reason is Reason.READY
+    assert node.run(mig(SEVEN), hold=True).reason is ConditionReason.READY

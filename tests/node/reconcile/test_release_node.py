@@ -12,7 +12,7 @@ from gpushare_node.adapters.kube.cluster import (
     RELEASED_ANNOTATION,
     REPARTITIONING_TAINT,
 )
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import DEPLOY, NAME, SEVEN, TWO, LoopNode, mig, rollout, whole
 from tests.support.fake_api.server import ApiServer
 
@@ -33,7 +33,7 @@ def is_clean(node: LoopNode) -> bool:
 
 def test_a_node_that_is_no_longer_selected_becomes_exclusive(node: LoopNode) -> None:
     node.label(role="cpu")
-    assert node.run(mig(SEVEN)).reason is Reason.RELEASED
+    assert node.run(mig(SEVEN)).reason is ConditionReason.RELEASED
     assert is_clean(node)
     assert node.api.node(NAME)["status"]["allocatable"]["nvidia.com/gpu"] == "1"
 
@@ -50,7 +50,7 @@ def test_a_node_that_fails_at_its_first_installation_is_found_and_cleaned_when_i
     assert (fresh.taints(), fresh.labels()[POOL_LABEL]) == ({REPARTITIONING_TAINT}, "training")
     fresh.silicon.heal()
     api.heal()
-    assert fresh.release().reason is Reason.RELEASED
+    assert fresh.release().reason is ConditionReason.RELEASED
     assert is_clean(fresh)
 
 
@@ -68,7 +68,7 @@ def test_a_second_leaving_writes_nothing_to_the_node(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.api.forget_requests()
     node.silicon.forget_calls()
-    assert node.run(mig(SEVEN)).reason is Reason.RELEASED
+    assert node.run(mig(SEVEN)).reason is ConditionReason.RELEASED
     assert (node.api.writes(), node.silicon.calls()) == ([], [])
 
 
@@ -76,7 +76,7 @@ def test_tenants_are_waited_for_as_the_pool_says(node: LoopNode) -> None:
     node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     node.label(role="cpu")
     outcome = node.run(rollout(mig(SEVEN), drain_timeout_seconds=10))
-    assert outcome.reason is Reason.GPU_BUSY
+    assert outcome.reason is ConditionReason.GPU_BUSY
     assert node.gpus.stands(0) == set(SEVEN)
     assert node.labels()[POOL_LABEL] == "training"
     assert node.taints() == set()
@@ -87,7 +87,7 @@ def test_another_pool_takes_the_gpus_as_they_are(node: LoopNode) -> None:
     node.label(role="other")
     node.runtime_pod("next")
     node.silicon.forget_calls()
-    assert node.run(mig(SEVEN)).reason is Reason.RELEASED
+    assert node.run(mig(SEVEN)).reason is ConditionReason.RELEASED
     assert node.silicon.calls() == []
     assert OURS & node.labels().keys() == {PLUGIN_LABEL}, "else the plugin would sell whole GPUs meanwhile"
     assert node.folder.policy() is not None
@@ -95,7 +95,7 @@ def test_another_pool_takes_the_gpus_as_they_are(node: LoopNode) -> None:
     node.api.add_daemonset("gpushare-next", terms=[{"matchExpressions": [other]}])
     six = (*SEVEN[:4], ("3g.20gb", 4))
     outcome = node.run(mig(six, pool="next", key="mig-00000009"))
-    assert outcome.reason is Reason.READY
+    assert outcome.reason is ConditionReason.READY
     assert node.labels()[POOL_LABEL] == "next"
     assert node.gpus.stands(0) == set(six)
 
@@ -115,7 +115,7 @@ def test_labels_that_the_next_pool_sets_at_once_are_not_taken_away(node: LoopNod
 def test_a_node_that_is_another_pools_already_is_not_touched(node: LoopNode) -> None:
     node.label(role="other", **{POOL_LABEL: "next"})
     node.api.forget_requests()
-    assert node.run(mig(SEVEN)).reason is Reason.RELEASED
+    assert node.run(mig(SEVEN)).reason is ConditionReason.RELEASED
     assert node.gpus.stands(0) == set(SEVEN)
     assert node.api.writes() == []
 
@@ -126,17 +126,17 @@ def test_a_label_alone_takes_nothing_from_the_pool_whose_layout_stands(node: Loo
     node.api.add_daemonset("gpushare-next", terms=[{"matchExpressions": [own]}])
     node.label(**{POOL_LABEL: "next"})
     node.silicon.forget_calls()
-    assert node.run(mig(TWO, pool="next", key="mig-00000009")).reason is Reason.RELEASED
+    assert node.run(mig(TWO, pool="next", key="mig-00000009")).reason is ConditionReason.RELEASED
     assert node.silicon.calls() == []
     assert node.labels()[POOL_LABEL] == "training"
-    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert node.silicon.calls() == []
 
 
 def test_a_request_is_answered_before_the_pool_label_goes(node: LoopNode) -> None:
     node.annotate(RELEASE_ANNOTATION, node.api.asking())
     node.api.forget_requests()
-    assert node.run(mig(SEVEN)).reason is Reason.RELEASED
+    assert node.run(mig(SEVEN)).reason is ConditionReason.RELEASED
     assert is_clean(node)
     assert node.annotations()[RELEASED_ANNOTATION] == "exclusive"
     assert node.api.writes("leases") == [], "an uninstall is not paced"
@@ -153,7 +153,7 @@ def test_a_run_that_holds_stays_released_until_the_request_is_taken_back(node: L
             node.annotate(RELEASE_ANNOTATION, None)
 
     node.on_tick = take_back
-    assert node.run(mig(SEVEN), hold=True).reason is Reason.READY
+    assert node.run(mig(SEVEN), hold=True).reason is ConditionReason.READY
     assert quiet[0] == quiet[-1], "neither the node is written nor is anybody held to a cap"
     assert RELEASED_ANNOTATION not in node.annotations()
     assert node.gpus.stands(0) == set(SEVEN)
@@ -177,7 +177,7 @@ def test_81_a_request_that_was_broken_off_is_none_and_is_taken_away(node: LoopNo
             request = "requested"
     node.annotate(RELEASE_ANNOTATION, request)
     node.annotate(RELEASED_ANNOTATION, "exclusive")
-    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert node.annotations().keys().isdisjoint({RELEASE_ANNOTATION, RELEASED_ANNOTATION})
 
 
@@ -193,7 +193,7 @@ def test_81_a_node_that_was_released_comes_back_when_the_job_dies(node: LoopNode
             node.api.edit("pods", name, lambda pod: pod["status"].update(phase="Failed"), namespace="gpushare")
 
     node.on_tick = die
-    assert node.run(mig(SEVEN), hold=True).reason is Reason.READY
+    assert node.run(mig(SEVEN), hold=True).reason is ConditionReason.READY
     assert seen == [set()]
     assert node.gpus.stands(0) == set(SEVEN)
     assert RELEASE_ANNOTATION not in node.annotations()
@@ -212,7 +212,7 @@ def test_a_request_interrupts_the_wait_for_tenants(node: LoopNode) -> None:
     start = node.clock.now()
     node.on_tick = lambda time: time > start + 60 and node.annotate(RELEASE_ANNOTATION, node.api.asking())
     outcome = node.run(mig(TWO))
-    assert outcome.reason is Reason.RELEASING
+    assert outcome.reason is ConditionReason.RELEASING
     assert node.clock.now() - start < 90
     assert node.taints() == set()
     assert not node.holds_turn()
@@ -237,7 +237,7 @@ def test_81_a_release_that_is_taken_back_while_tenants_are_waited_for_is_called_
             node.api.remove("pods", request.partition("/")[0], namespace="gpushare")
 
     node.on_tick = take_back
-    assert node.run(mig(SEVEN), hold=True).reason is Reason.READY
+    assert node.run(mig(SEVEN), hold=True).reason is ConditionReason.READY
     assert node.clock.now() - start < 120
     assert node.taints() == set()
     assert RELEASE_ANNOTATION not in node.annotations()
@@ -246,19 +246,19 @@ def test_81_a_release_that_is_taken_back_while_tenants_are_waited_for_is_called_
 
 def test_the_pool_of_a_node_that_is_gone_is_released_by_what_the_folder_remembers(node: LoopNode) -> None:
     node.api.remove("daemonsets", "gpushare-training", namespace="gpushare")
-    assert node.release().reason is Reason.RELEASED
+    assert node.release().reason is ConditionReason.RELEASED
     assert is_clean(node)
 
 
 def test_with_the_folder_lost_the_gpus_say_what_they_are(node: LoopNode) -> None:
     node.folder.remove()
-    assert node.release().reason is Reason.RELEASED
+    assert node.release().reason is ConditionReason.RELEASED
     assert is_clean(node)
 
 
 def test_a_vanished_pools_pod_that_is_still_there_is_waited_for(node: LoopNode) -> None:
     node.runtime_pod("training")
-    assert node.release().reason is Reason.WAITING_FOR_POOL
+    assert node.release().reason is ConditionReason.WAITING_FOR_POOL
     assert node.gpus.stands(0) == set(SEVEN)
 
 
@@ -267,13 +267,13 @@ def test_a_shared_node_is_not_released_under_its_tenants(tmp_path: Path, api: Ap
     node.run(whole(replicas=4))
     node.tenant("sleeper", f"{node.silicon.uuid(0)}::0", "nvidia.com/gpu.shared")
     node.label(role="cpu")
-    assert node.run(rollout(whole(replicas=4), drain_timeout_seconds=10)).reason is Reason.GPU_BUSY
+    assert node.run(rollout(whole(replicas=4), drain_timeout_seconds=10)).reason is ConditionReason.GPU_BUSY
     assert node.labels()[PLUGIN_LABEL] == "time-slicing-00000004-a"
 
 
 def test_by_hand_hardware_and_folder_are_released(node: LoopNode) -> None:
     node.api.forget_requests()
-    assert node.release(cluster=False).reason is Reason.RELEASED
+    assert node.release(cluster=False).reason is ConditionReason.RELEASED
     assert node.silicon.mode(0) == (False, False)
     assert not list(node.folder.path.glob("*.json"))
     assert node.api.requests == []
@@ -283,7 +283,7 @@ def test_19_hardware_that_cannot_be_released_keeps_its_taint_and_its_pool(node: 
     node.silicon.fail("nvmlGpuInstanceDestroy", 999)
     node.label(role="cpu")
     outcome = node.run(mig(SEVEN))
-    assert outcome.reason is not Reason.RELEASED
+    assert outcome.reason is not ConditionReason.RELEASED
     assert "cannot leave" in outcome.message
     assert node.labels()[POOL_LABEL] == "training"
     assert REPARTITIONING_TAINT in node.taints()

@@ -7,8 +7,8 @@ import pytest
 import urllib3
 import yaml
 
-from gpushare_node.adapters.host.state_dir import Folder
-from gpushare_node.adapters.kube.api_endpoint import Address
+from gpushare_node.adapters.host.state_dir import StateDir
+from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.core.policy import read
 from tests.e2e.scale import simulation
 from tests.e2e.scale.load import Node
@@ -22,9 +22,9 @@ NODES = 12
 
 
 @pytest.fixture
-def address(api: ApiServer) -> Address:
+def address(api: ApiServer) -> ApiEndpoint:
     api.add_daemonset("gpushare-training", desired=NODES, namespace=simulation.NAMESPACE)
-    return Address(url=api.url, headers=dict, open_pool=lambda: urllib3.PoolManager(retries=False))
+    return ApiEndpoint(url=api.url, headers=dict, open_pool=lambda: urllib3.PoolManager(retries=False))
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def bundle(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def kubelets(api: ApiServer, address: Address, tmp_path: Path) -> simulation.Kubelets:
+def kubelets(api: ApiServer, address: ApiEndpoint, tmp_path: Path) -> simulation.Kubelets:
     """All nodes, each with its kubelet."""
     made = simulation.Kubelets(address, VirtualTime())
     for name in (f"simulated-{number}" for number in range(NODES)):
@@ -78,11 +78,11 @@ def clock() -> Iterator[FastTime]:
 
 
 def test_a_simulated_node_at_rest_says_that_it_is_ready_and_watches(
-    api: ApiServer, address: Address, bundle: Path, tmp_path: Path, clock: FastTime,
+    api: ApiServer, address: ApiEndpoint, bundle: Path, tmp_path: Path, clock: FastTime,
 ) -> None:
     [policy] = (bundle / "chart" / "files" / "policies").iterdir()
     traffic = Traffic()
-    node = Node(name="laden-00000", folder=Folder(tmp_path / "state"), clock=clock,
+    node = Node(name="laden-00000", folder=StateDir(tmp_path / "state"), clock=clock,
                 connection=Observed(address, clock, traffic), policy=read(policy.read_text()))  # fmt: skip
     made = node.object(0)
     api.add_node(node.name, labels=made["metadata"]["labels"], allocatable=made["status"]["allocatable"])

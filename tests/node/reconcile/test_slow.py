@@ -7,10 +7,10 @@ import pytest
 
 from gpushare_node.adapters.host.kubelet import Checkpoint
 from gpushare_node.core.structs import replace
-from gpushare_node.reconcile.rollout_slot import Pace
-from gpushare_node.reconcile.run_context import Site, Visit
-from gpushare_node.reporting.outcome import Lack
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reconcile.rollout_slot import RolloutSlot
+from gpushare_node.reconcile.run_context import Dependencies, RunContext
+from gpushare_node.reporting.outcome import Unmet
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig
 from tests.support.fake_api.server import ApiServer
 
@@ -24,7 +24,7 @@ class SlowNode(LoopNode):
         super().__init__(folder, api)
         self.look_seconds = look_seconds
 
-    def site(self, pool: str, *, cluster: bool = True) -> Site:
+    def site(self, pool: str, *, cluster: bool = True) -> Dependencies:
         site = super().site(pool, cluster=cluster)
 
         def read() -> Checkpoint:
@@ -51,7 +51,7 @@ def writes_of_a_change(folder: Path, look_seconds: float) -> list[tuple[str, str
         node.run(mig(SEVEN))
         node.delay_plugin()
         api.forget_requests()
-        assert node.run(mig(TWO, key="mig-00000002")).reason is Reason.READY
+        assert node.run(mig(TWO, key="mig-00000002")).reason is ConditionReason.READY
         return api.writes()
 
 
@@ -66,13 +66,13 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def said(tmp_path: Path, api: ApiServer) -> Callable[[Callable[[], Lack]], list[str]]:
+def said(tmp_path: Path, api: ApiServer) -> Callable[[Callable[[], Unmet]], list[str]]:
     """The messages of the condition while it is waited five minutes for something that is lacking all the time."""
     node = LoopNode(tmp_path, api)
 
-    def wait(find: Callable[[], Lack]) -> list[str]:
+    def wait(find: Callable[[], Unmet]) -> list[str]:
         site = node.site("training")
-        visit = Visit(site=site, pace=Pace(site.cluster, site.clock))
+        visit = RunContext(site=site, pace=RolloutSlot(site.cluster, site.clock))
         told: list[str] = []
         node.on_tick = lambda _: told.append(api.condition("n1")["message"]) if api.condition("n1") else None
         visit.wait(find, 300.0)
@@ -82,12 +82,12 @@ def said(tmp_path: Path, api: ApiServer) -> Callable[[Callable[[], Lack]], list[
 
 
 def test_a_lack_that_is_another_at_every_look_is_told_every_twenty_seconds(
-    said: Callable[[Callable[[], Lack]], list[str]]
+    said: Callable[[Callable[[], Unmet]], list[str]]
 ) -> None:
     looks = iter(range(1000))
-    told = said(lambda: Lack(reason=Reason.WRONG_RESOURCES, message=f"{next(looks)} instead of 1000"))
+    told = said(lambda: Unmet(reason=ConditionReason.WRONG_RESOURCES, message=f"{next(looks)} instead of 1000"))
     assert 300 / 25 - 1 <= len(told) <= 300 / 20
 
 
-def test_what_lasts_is_told_once(said: Callable[[Callable[[], Lack]], list[str]]) -> None:
-    assert said(lambda: Lack(reason=Reason.WAITING_FOR_PLUGIN, message="it is not there")) == ["it is not there"]
+def test_what_lasts_is_told_once(said: Callable[[Callable[[], Unmet]], list[str]]) -> None:
+    assert said(lambda: Unmet(reason=ConditionReason.WAITING_FOR_PLUGIN, message="it is not there")) == ["it is not there"]

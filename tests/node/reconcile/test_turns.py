@@ -6,7 +6,7 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
 from gpushare_node.core.policy import OnBusy
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, take_turn, text_of, whole
 from tests.support.fake_api.server import ApiServer
 
@@ -19,7 +19,7 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
 def test_without_a_turn_nothing_is_tainted_and_nothing_changed(node: LoopNode) -> None:
     take_turn(node)
     outcome = node.run(mig(SEVEN))
-    assert outcome.reason is Reason.WAITING_FOR_TURN
+    assert outcome.reason is ConditionReason.WAITING_FOR_TURN
     assert node.silicon.calls() == []
     assert node.taints() == set()
 
@@ -27,14 +27,14 @@ def test_without_a_turn_nothing_is_tainted_and_nothing_changed(node: LoopNode) -
 def test_a_node_that_offers_nothing_takes_no_turn(node: LoopNode) -> None:
     take_turn(node)
     node.api.edit("nodes", NAME, lambda one: one["status"]["allocatable"].clear())
-    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.run(mig(SEVEN)).reason is ConditionReason.READY
 
 
 def test_what_only_has_to_be_verified_takes_no_turn(node: LoopNode) -> None:
     node.run(whole())
     node.api.forget_requests()
     take_turn(node)
-    assert node.run(whole()).reason is Reason.READY
+    assert node.run(whole()).reason is ConditionReason.READY
 
 
 def test_a_new_config_of_the_plugin_takes_a_turn_though_it_disturbs_nobody(node: LoopNode) -> None:
@@ -42,10 +42,10 @@ def test_a_new_config_of_the_plugin_takes_a_turn_though_it_disturbs_nobody(node:
     node.run(whole(replicas=2))
     take_turn(node)
     before = node.labels()[PLUGIN_LABEL]
-    assert node.run(whole(replicas=4)).reason is Reason.WAITING_FOR_TURN
+    assert node.run(whole(replicas=4)).reason is ConditionReason.WAITING_FOR_TURN
     assert node.labels()[PLUGIN_LABEL] == before
     node.api.remove("leases", "gpushare-training.0", namespace="gpushare")
-    assert node.run(whole(replicas=4)).reason is Reason.READY
+    assert node.run(whole(replicas=4)).reason is ConditionReason.READY
     assert (node.taints(), node.holds_turn()) == (set(), False)
 
 
@@ -53,7 +53,7 @@ def test_a_label_that_somebody_took_is_put_right_without_a_turn(node: LoopNode) 
     node.run(whole(replicas=2))
     take_turn(node)
     node.label(**{PLUGIN_LABEL: None})
-    assert node.run(whole(replicas=2)).reason is Reason.READY
+    assert node.run(whole(replicas=2)).reason is ConditionReason.READY
 
 
 def test_a_turn_that_becomes_free_is_taken(node: LoopNode) -> None:
@@ -64,7 +64,7 @@ def test_a_turn_that_becomes_free_is_taken(node: LoopNode) -> None:
             node.api.remove("leases", "gpushare-training.0", namespace="gpushare")
 
     node.on_tick = give_back
-    assert node.run(mig(SEVEN), hold=True).reason is Reason.READY
+    assert node.run(mig(SEVEN), hold=True).reason is ConditionReason.READY
     assert node.clock.now() > 100
 
 
@@ -82,7 +82,7 @@ def test_that_a_node_waits_for_its_turn_is_told_once_it_has_lasted(node: LoopNod
             node.api.remove("leases", "gpushare-training.0", namespace="gpushare")
 
     node.on_tick = look
-    assert node.run(whole(replicas=4), hold=True).reason is Reason.READY
+    assert node.run(whole(replicas=4), hold=True).reason is ConditionReason.READY
     told_at = [time for time, reason in said if reason == "WaitingForTurn"]
     assert bool(told_at) is says_so
     assert not told_at or 20 <= told_at[0] <= 23
@@ -91,7 +91,7 @@ def test_that_a_node_waits_for_its_turn_is_told_once_it_has_lasted(node: LoopNod
 def test_a_node_that_fails_keeps_its_turn(node: LoopNode) -> None:
     node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999)
     outcome = node.run(mig(SEVEN))
-    assert outcome.reason in (Reason.ROLLED_BACK, Reason.PARTITION_FAILED)
+    assert outcome.reason in (ConditionReason.ROLLED_BACK, ConditionReason.PARTITION_FAILED)
     assert node.holds_turn()
 
 
@@ -99,7 +99,7 @@ def test_a_rolled_back_node_offers_its_former_layout_again_and_takes_pods(node: 
     node.run(mig(SEVEN))
     node.silicon.fail("nvmlGpuInstanceCreateComputeInstance", 999, times=1)
     outcome = node.run(mig(TWO, key="mig-00000002"))
-    assert outcome.reason is Reason.ROLLED_BACK
+    assert outcome.reason is ConditionReason.ROLLED_BACK
     assert node.gpus.stands(0) == set(SEVEN)
     assert node.labels()[PLUGIN_LABEL] == "mig-00000001-b"
     assert node.folder.policy() == text_of(mig(SEVEN))
@@ -110,7 +110,7 @@ def test_a_rolled_back_node_offers_its_former_layout_again_and_takes_pods(node: 
 def test_31_a_mig_manager_pod_is_a_refusal(node: LoopNode) -> None:
     node.api.add_pod("mig-manager-x", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-mig-manager"})
     outcome = node.run(mig(SEVEN))
-    assert outcome.reason is Reason.MIG_MANAGER_PRESENT
+    assert outcome.reason is ConditionReason.MIG_MANAGER_PRESENT
     assert "gpu-operator/mig-manager-x" in outcome.message
     assert node.silicon.calls() == []
     assert node.taints() == set()
@@ -119,14 +119,14 @@ def test_31_a_mig_manager_pod_is_a_refusal(node: LoopNode) -> None:
 def test_31_its_label_alone_is_no_reason(node: LoopNode) -> None:
     node.label(**{"nvidia.com/mig.config": "all-disabled"})
     node.api.add_pod("gone", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-mig-manager"}, phase="Succeeded")
-    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.run(mig(SEVEN)).reason is ConditionReason.READY
 
 
 def test_a_node_of_another_pool_is_waited_for_until_its_pod_has_gone(node: LoopNode) -> None:
     node.label(**{POOL_LABEL: "old"})
     node.runtime_pod("old")
     outcome = node.run(mig(SEVEN))
-    assert (outcome.reason, "old" in outcome.message) == (Reason.WAITING_FOR_POOL, True)
+    assert (outcome.reason, "old" in outcome.message) == (ConditionReason.WAITING_FOR_POOL, True)
     assert node.silicon.calls() == []
     assert node.labels()[POOL_LABEL] == "old"
     assert node.condition() is None, "the condition is its owner's"
@@ -136,13 +136,13 @@ def test_a_node_of_another_pool_is_waited_for_until_its_pod_has_gone(node: LoopN
             node.label(**{POOL_LABEL: None})
 
     node.on_tick = let_go
-    assert node.run(mig(SEVEN), hold=True).reason is Reason.READY
+    assert node.run(mig(SEVEN), hold=True).reason is ConditionReason.READY
     assert node.labels()[POOL_LABEL] == "training"
 
 
 def test_a_label_without_a_pod_is_taken_over(node: LoopNode) -> None:
     node.label(**{POOL_LABEL: "vanished"})
-    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert node.labels()[POOL_LABEL] == "training"
 
 
@@ -161,7 +161,7 @@ def test_91_what_a_reboot_took_is_made_again_behind_nobody(node: LoopNode) -> No
     node.silicon.set_mode(0, False)
     node.enumerate()
     take_turn(node)
-    assert node.run(mig(SEVEN)).reason is Reason.READY
+    assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert (node.gpus.stands(0), node.taints()) == (set(SEVEN), set())
 
 
@@ -171,7 +171,7 @@ def test_91_a_repair_queues_behind_nobody_though_caps_have_changed_since(node: L
     node.silicon.set_mode(0, False)
     node.enumerate()
     take_turn(node)
-    assert node.run(rollout(mig(SEVEN), max_unavailable=2)).reason is Reason.READY
+    assert node.run(rollout(mig(SEVEN), max_unavailable=2)).reason is ConditionReason.READY
 
 
 @pytest.mark.parametrize("is_busy", [True, False])
@@ -184,7 +184,7 @@ def test_91_a_node_whose_layout_is_gone_takes_no_pods_while_it_queues_for_anothe
     if is_busy:
         node.tenant("sleeper", node.silicon.uuid(0))
     outcome = node.run(rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.FAIL))
-    assert outcome.reason is (Reason.GPU_BUSY if is_busy else Reason.WAITING_FOR_TURN)
+    assert outcome.reason is (ConditionReason.GPU_BUSY if is_busy else ConditionReason.WAITING_FOR_TURN)
     assert node.taints() == {REPARTITIONING_TAINT}
 
 
@@ -194,7 +194,7 @@ def test_91_a_repair_that_fails_keeps_pods_away_and_stops_nobody(node: LoopNode)
     node.silicon.set_mode(0, False)
     node.enumerate()
     node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999)
-    assert node.run(mig(SEVEN)).reason is Reason.ROLLED_BACK
+    assert node.run(mig(SEVEN)).reason is ConditionReason.ROLLED_BACK
     assert (node.taints(), node.holds_turn()) == ({REPARTITIONING_TAINT}, False)
 
 
@@ -206,6 +206,6 @@ def test_92_a_turn_is_renewed_while_the_driver_loads(node: LoopNode) -> None:
     node.silicon.unload()
     node.api.forget_requests()
     node.on_tick = lambda time: time > 595 and node.silicon.reload()
-    assert node.run(mig(TWO, key="mig-00000002")).reason is Reason.READY
+    assert node.run(mig(TWO, key="mig-00000002")).reason is ConditionReason.READY
     renewals = [method for method, _ in node.api.writes("leases")]
     assert renewals == ["PUT", "PUT", "DELETE"]

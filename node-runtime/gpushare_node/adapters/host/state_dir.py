@@ -14,13 +14,13 @@ from typing import TypeVar
 
 from gpushare_node.adapters.host.files import Files
 from gpushare_node.adapters.host.state_files import (
+    CapRecord,
     FormerGpu,
+    InstanceSpec,
     Journal,
-    KeptCap,
     KeptContainer,
     Notice,
     Published,
-    Remembered,
     RepairMark,
     read_caps,
     read_first_caps,
@@ -28,11 +28,21 @@ from gpushare_node.adapters.host.state_files import (
     read_published,
     read_repair_mark,
 )
-from gpushare_node.core.strict_document import PolicyError, Value
+from gpushare_node.core.strict_document import Field, PolicyError
 
 __all__ = [
-    "DEFAULT", "Folder", "FolderError", "FolderLockedError", "FormerGpu", "Journal", "KeptCap", "KeptContainer", "Notice",
-    "Published", "Remembered", "RepairMark",
+    "DEFAULT",
+    "CapRecord",
+    "FormerGpu",
+    "InstanceSpec",
+    "Journal",
+    "KeptContainer",
+    "Notice",
+    "Published",
+    "RepairMark",
+    "StateDir",
+    "StateDirError",
+    "StateDirLockedError",
 ]  # fmt: skip
 
 DEFAULT = "/var/lib/gpushare"
@@ -48,15 +58,15 @@ _VERSION = 1
 _Kept = TypeVar("_Kept")
 
 
-class FolderError(Exception):
+class StateDirError(Exception):
     """The folder cannot be written, or another runtime holds its lock. The text says what to do."""
 
 
-class FolderLockedError(FolderError):
+class StateDirLockedError(StateDirError):
     """Another runtime holds the lock: the one case in which this program ends with exit code 75."""
 
 
-class Folder:
+class StateDir:
     """The folder. Readers never fail: what cannot be read is None, and `problems` says why. Writers raise FolderError."""
 
     def __init__(self, path: Path) -> None:
@@ -71,7 +81,7 @@ class Folder:
         try:
             held.__enter__()
         except BlockingIOError as error:
-            raise FolderLockedError(f"another gpushare-node is running: it holds {self.path / _LOCK}; wait for it") from error
+            raise StateDirLockedError(f"another gpushare-node is running: it holds {self.path / _LOCK}; wait for it") from error
         except OSError as error:
             raise self._unwritable(_LOCK, error) from error
         try:
@@ -94,7 +104,7 @@ class Folder:
 
     def policy(self) -> str | None:
         """The text of the last policy in force."""
-        return self._read(_POLICY, Value.text)
+        return self._read(_POLICY, Field.text)
 
     def keep_policy(self, text: str) -> None:
         """Keep the policy that is in force now."""
@@ -142,7 +152,7 @@ class Folder:
 
     def turn(self) -> str | None:
         """The Lease that is the node's turn, or was about to be."""
-        return self._read(_TURN, Value.text)
+        return self._read(_TURN, Field.text)
 
     def keep_turn(self, name: str | None) -> None:
         """Keep its name; None: there is none any more. To be written before the Lease is."""
@@ -168,7 +178,7 @@ class Folder:
         """One sentence for each file that could not be read and so counts as absent."""
         return tuple(self._problems.values())
 
-    def _read(self, name: str, parse: Callable[[Value], _Kept]) -> _Kept | None:
+    def _read(self, name: str, parse: Callable[[Field], _Kept]) -> _Kept | None:
         self._problems.pop(name, None)
         try:
             content = self._files.read(name)
@@ -192,11 +202,11 @@ class Folder:
         except OSError as error:
             raise self._unwritable(name, error) from error
 
-    def _unwritable(self, name: str, error: OSError) -> FolderError:
-        return FolderError(f"{self.path / name} cannot be written: {error.strerror}; no GPU is changed without it")
+    def _unwritable(self, name: str, error: OSError) -> StateDirError:
+        return StateDirError(f"{self.path / name} cannot be written: {error.strerror}; no GPU is changed without it")
 
 
-def _content(text: bytes) -> Value:
-    whole = Value(value=json.loads(text)).fields("version", "content")
+def _content(text: bytes) -> Field:
+    whole = Field(value=json.loads(text)).fields("version", "content")
     whole["version"].whole(at_least=_VERSION, at_most=_VERSION)
     return whole["content"]

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from gpushare_node.core.strict_document import Value
+from gpushare_node.core.strict_document import Field
 from gpushare_node.core.structs import Struct, field
 
 
-class Remembered(Struct):
+class InstanceSpec(Struct):
     """A GPU instance of a former layout. What rollback needs to make it again."""
 
     profile_id: int
@@ -19,7 +19,7 @@ class FormerGpu(Struct):
 
     uuid: str
     mig: bool
-    instances: tuple[Remembered, ...]
+    instances: tuple[InstanceSpec, ...]
 
 
 class Journal(Struct):
@@ -55,7 +55,7 @@ class Notice(Struct):
     is_over: bool = False
 
 
-class KeptCap(Struct):
+class CapRecord(Struct):
     """What a container may use of one device since it was started. `cap_bytes` None: as much as there is.
 
     `notice`: a cap has come since, and this is how long the container is exempt from it.
@@ -75,7 +75,7 @@ class KeptContainer(Struct):
 
     pod_uid: str
     name: str
-    caps: tuple[KeptCap, ...]
+    caps: tuple[CapRecord, ...]
 
 
 class Published(Struct):
@@ -93,7 +93,7 @@ class RepairMark(Struct):
     at_seconds: int
 
 
-def read_journal(value: Value) -> Journal:
+def read_journal(value: Field) -> Journal:
     """The journal that the value is; PolicyError if it is none."""
     fields = value.fields(
         "policy_digest", "boot_id", "attempts", "driver", "failed_at_seconds", "former", "pending_modes", "paused",
@@ -112,7 +112,7 @@ def read_journal(value: Value) -> Journal:
     )
 
 
-def _former(value: Value) -> FormerGpu:
+def _former(value: Field) -> FormerGpu:
     fields = value.fields("uuid", "mig", "instances")
     return FormerGpu(
         uuid=fields["uuid"].text(at_least=1),
@@ -121,30 +121,30 @@ def _former(value: Value) -> FormerGpu:
     )
 
 
-def _remembered(value: Value) -> Remembered:
+def _remembered(value: Field) -> InstanceSpec:
     fields = value.fields("profile_id", "start", "size")
-    return Remembered(**{name: one.whole(at_least=0) for name, one in fields.items()})
+    return InstanceSpec(**{name: one.whole(at_least=0) for name, one in fields.items()})
 
 
-def read_caps(value: Value) -> Mapping[str, KeptContainer]:
+def read_caps(value: Field) -> Mapping[str, KeptContainer]:
     """The kept caps that the value is; PolicyError if it is none."""
     return {container: _kept_container(kept) for container, kept in value.entries()}
 
 
-def _kept_container(value: Value) -> KeptContainer:
+def _kept_container(value: Field) -> KeptContainer:
     if isinstance(value.value, list):
         return KeptContainer(pod_uid="", name="", caps=_kept_caps(value))
     fields = value.fields("pod_uid", "name", "caps")
     return KeptContainer(pod_uid=fields["pod_uid"].text(), name=fields["name"].text(), caps=_kept_caps(fields["caps"]))
 
 
-def _kept_caps(value: Value) -> tuple[KeptCap, ...]:
+def _kept_caps(value: Field) -> tuple[CapRecord, ...]:
     return tuple(_kept_cap(one) for one in value.items())
 
 
-def _kept_cap(value: Value) -> KeptCap:
+def _kept_cap(value: Field) -> CapRecord:
     fields = value.fields("device", "cap_bytes", "tolerance_bytes", optional=("notice",))
-    return KeptCap(
+    return CapRecord(
         device=fields["device"].text(at_least=1),
         cap_bytes=fields["cap_bytes"].optional(_count),
         tolerance_bytes=_count(fields["tolerance_bytes"]),
@@ -152,7 +152,7 @@ def _kept_cap(value: Value) -> KeptCap:
     )
 
 
-def _notice(value: Value) -> Notice:
+def _notice(value: Field) -> Notice:
     fields = value.fields("since", "seconds", "until", "is_over")
     return Notice(
         since=_count(fields["since"]), seconds=fields["seconds"].optional(_count), until=fields["until"].optional(_count),
@@ -160,22 +160,22 @@ def _notice(value: Value) -> Notice:
     )  # fmt: skip
 
 
-def read_first_caps(value: Value) -> Mapping[str, int]:
+def read_first_caps(value: Field) -> Mapping[str, int]:
     """Since when each resource has a cap, as the value says; PolicyError if it does not."""
     return {resource: _count(since) for resource, since in value.entries()}
 
 
-def _count(value: Value) -> int:
+def _count(value: Field) -> int:
     return value.whole(at_least=0)
 
 
-def read_published(value: Value) -> Published:
+def read_published(value: Field) -> Published:
     """The published profile that the value is; PolicyError if it is none."""
     fields = value.fields("key", "devices")
     return Published(key=fields["key"].text(), devices=frozenset(one.text() for one in fields["devices"].items()))
 
 
-def read_repair_mark(value: Value) -> RepairMark:
+def read_repair_mark(value: Field) -> RepairMark:
     """The mark of a repair that the value is; PolicyError if it is none."""
     fields = value.fields("finding", "boot_id", "at_seconds")
     return RepairMark(

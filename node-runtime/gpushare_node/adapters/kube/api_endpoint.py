@@ -1,4 +1,4 @@
-"""Address: where the API server is and as whom to ask, from a pod's service account or from a kubeconfig. Sends nothing.
+"""ApiEndpoint: where the API server is and as whom to ask, from a pod's service account or from a kubeconfig. Sends nothing.
 
 In a cluster urllib3, on which the official client stands, is used by itself: 22 MiB resident and 65 ms to import, where
 `import kubernetes` takes 46 MiB and 200 ms, and its typed models 67 MiB. The official client reads a kubeconfig, by hand only.
@@ -22,7 +22,7 @@ _CONNECTIONS = 4
 """Two watches, events, and the loop. With fewer urllib3 throws connections away and complains."""
 
 
-class Address(Struct):
+class ApiEndpoint(Struct):
     """Where the server is and who asks. `headers` is called for every request: tokens are replaced while we run."""
 
     url: str
@@ -30,7 +30,7 @@ class Address(Struct):
     open_pool: Callable[[], "urllib3.PoolManager"]
 
 
-def find_address(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> Address:
+def find_address(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> ApiEndpoint:
     """The server that KUBECONFIG names, or that of the cluster we run in. ClusterError if neither is there."""
     if environ.get("KUBECONFIG"):
         return from_kubeconfig(environ["KUBECONFIG"])
@@ -40,7 +40,7 @@ def find_address(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> 
     raise ClusterError("find the API server", None, "not in a pod, and KUBECONFIG is not set")
 
 
-def in_cluster(url: str, folder: Path = SERVICE_ACCOUNT) -> Address:
+def in_cluster(url: str, folder: Path = SERVICE_ACCOUNT) -> ApiEndpoint:
     """By the service account that kubelet mounts in that folder. It replaces the token there about every hour."""
 
     def headers() -> Mapping[str, str]:
@@ -54,10 +54,10 @@ def in_cluster(url: str, folder: Path = SERVICE_ACCOUNT) -> Address:
 
         return urllib3.PoolManager(ca_certs=str(folder / "ca.crt"), maxsize=_CONNECTIONS, socket_options=_keep_alive())
 
-    return Address(url=url, headers=headers, open_pool=open_pool)
+    return ApiEndpoint(url=url, headers=headers, open_pool=open_pool)
 
 
-def from_kubeconfig(files: str) -> Address:
+def from_kubeconfig(files: str) -> ApiEndpoint:
     """By a kubeconfig's current context. `files` as in KUBECONFIG."""
     from kubernetes import client, config  # noqa: PLC0415 - see above
     from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415 - as above
@@ -77,7 +77,7 @@ def from_kubeconfig(files: str) -> Address:
         pool: urllib3.PoolManager = RESTClientObject(settings).pool_manager
         return pool
 
-    return Address(url=settings.host, headers=headers, open_pool=open_pool)
+    return ApiEndpoint(url=settings.host, headers=headers, open_pool=open_pool)
 
 
 def spread(seconds: float, share: float = 0.5) -> float:

@@ -9,7 +9,7 @@ from enum import Enum, StrEnum
 from typing import Protocol
 
 from gpushare_node.core.structs import Struct, field
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 
 POOL_LABEL = "gpushare.dev/pool"
 PROFILE_LABEL = "gpushare.dev/profile"
@@ -123,7 +123,7 @@ class Event(Struct):
     pod: PodView | None = None
 
 
-class Told(Struct):
+class EventCounts(Struct):
     """What became of Events so far.
 
     `refused`: the server said no for good (no right, no such namespace); `dropped`: too many waited.
@@ -148,7 +148,7 @@ class Eviction(Enum):
     GONE = "gone"
 
 
-class Turn(Struct):
+class QueuePosition(Struct):
     """Whether a node may be changed now; if not, for how long it need not ask again.
 
     `former`: the node that held this turn, and let it expire.
@@ -159,7 +159,7 @@ class Turn(Struct):
     former: str = ""
 
 
-class Messenger(Protocol):
+class EventSink(Protocol):
     """What enforcement asks of the API server in its cycle. Works without one too: then nobody hears, and nobody is moved."""
 
     def tell(self, event: Event) -> None:
@@ -171,7 +171,7 @@ class Messenger(Protocol):
         ...
 
 
-class Cluster(Messenger, Protocol):
+class Cluster(EventSink, Protocol):
     """The API server. Everything that is not said to be queued raises ClusterError."""
 
     def node(self) -> NodeView:
@@ -210,7 +210,7 @@ class Cluster(Messenger, Protocol):
         """Write labels, add taints and remove those of these keys, in one JSON patch that tests for the taints as they were."""
         ...
 
-    def set_condition(self, reason: Reason, message: str) -> None:
+    def set_condition(self, reason: ConditionReason, message: str) -> None:
         """Say GPUShareReady. Writes nothing when it says so already, its heartbeat apart."""
         ...
 
@@ -218,11 +218,11 @@ class Cluster(Messenger, Protocol):
         """Take GPUShareReady away."""
         ...
 
-    def told(self) -> Told:
+    def told(self) -> EventCounts:
         """What became of what was to be told. Asks nobody."""
         ...
 
-    def take_turn(self, limit: int | str) -> Turn:
+    def take_turn(self, limit: int | str) -> QueuePosition:
         """Take a turn of the pool, if one is free, or keep the one that this node has. `limit` is maxUnavailable."""
         ...
 

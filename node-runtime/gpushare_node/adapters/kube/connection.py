@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from gpushare_node import __version__
-from gpushare_node.adapters.kube.api_endpoint import Address
+from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.core.clock import Clock
 from gpushare_node.core.structs import Struct, field
@@ -66,7 +66,7 @@ class Request(Struct):
 class Connection:
     """Requests. Safe for several threads."""
 
-    def __init__(self, address: Address, clock: Clock) -> None:
+    def __init__(self, address: ApiEndpoint, clock: Clock) -> None:
         self._address = address
         self._clock = clock
         self._pool: urllib3.PoolManager | None = None

@@ -1,4 +1,4 @@
-"""Events: what is told to users, in the background. Bounded, deduplicated, slow on purpose; a refusal stops nothing else.
+"""EventRecorder: Events for users, sent in the background. Bounded, deduplicated, slow on purpose; a refusal stops nothing.
 
 Equal events (same object, type, reason and message) are one Event whose count grows, under a name that follows from them and
 from our pod: a restarted container goes on counting, and a repetition after a lost answer makes no second one. A new pod makes
@@ -11,9 +11,9 @@ import threading
 from collections import Counter
 
 from gpushare_node.adapters.kube.api_endpoint import spread
-from gpushare_node.adapters.kube.cluster import ClusterError, Event, Told
+from gpushare_node.adapters.kube.cluster import ClusterError, Event, EventCounts
 from gpushare_node.adapters.kube.connection import MERGE_PATCH, Connection, Json, Request
-from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.core.clock import Clock, Stopped
 from gpushare_node.core.structs import Struct, replace
 
@@ -37,10 +37,10 @@ class _Waiting(Struct):
     last: str
 
 
-class Events:
+class EventRecorder:
     """The queue. `add` from any thread; `run` is the body of one."""
 
-    def __init__(self, connection: Connection, place: Place, clock: Clock) -> None:
+    def __init__(self, connection: Connection, place: PodIdentity, clock: Clock) -> None:
         self._connection = connection
         self._place = place
         self._clock = clock
@@ -64,10 +64,10 @@ class Events:
                 self._drop_one()
             self._waiting[name] = _Waiting(event=event, times=1, first=now, last=now)
 
-    def told(self) -> Told:
+    def told(self) -> EventCounts:
         """Counts since the start."""
         with self._lock:
-            return Told(told=self._told["told"], refused=self._told["refused"], dropped=self._told["dropped"])
+            return EventCounts(told=self._told["told"], refused=self._told["refused"], dropped=self._told["dropped"])
 
     def run(self) -> None:
         """Tell what is queued, until the clock is stopped."""

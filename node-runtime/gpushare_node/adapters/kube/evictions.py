@@ -1,4 +1,4 @@
-"""Evictions: a pod of the own node is ended if its disruption budget permits. Owns the requests and what their answers mean.
+"""EvictionClient: evicts a pod of the own node if its disruption budget allows. Owns the requests and what their answers mean.
 
 The budget is asked by an eviction with dryRun; then the pod is deleted, by its uid. An Eviction does not say on which node its
 pod is, so no policy could fence it to the node of a token; a deletion shows the pod itself. The budget does not count a dry
@@ -19,7 +19,7 @@ _BUDGET = "DisruptionBudget"
 _ANSWERS = {403: Eviction.FORBIDDEN, 404: Eviction.GONE, 409: Eviction.GONE, 429: Eviction.THROTTLED}
 
 
-class Evictions:
+class EvictionClient:
     """Not safe for several threads."""
 
     def __init__(self, connection: Connection, clock: Clock) -> None:

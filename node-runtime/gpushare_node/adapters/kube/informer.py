@@ -1,4 +1,4 @@
-"""Watching: a list of objects, kept up to date by a watch for as long as the program runs. What they mean is its owner's.
+"""Informer: a list of objects, kept up to date by a watch for as long as the program runs. What they mean is its owner's.
 
 A thousand nodes that start together, or that one API server lost, come back apart: every pause here is spread.
 """
@@ -22,7 +22,7 @@ _GONE = 410
 _TOO_SHORT_SECONDS = 1.0
 
 
-class Selection(Struct):
+class WatchSpec(Struct):
     """What is watched, and who is told: `replace` of the whole list, `change` of one object that is new or changed or gone.
 
     `is_bare`: only the metadata of objects is wanted.
@@ -35,10 +35,10 @@ class Selection(Struct):
     is_bare: bool = False
 
 
-class Watching:
+class Informer:
     """One watch. `run` is the body of a thread; the rest is read by others."""
 
-    def __init__(self, connection: Connection, selection: Selection, clock: Clock) -> None:
+    def __init__(self, connection: Connection, selection: WatchSpec, clock: Clock) -> None:
         self._connection = connection
         self._selection = selection
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Server: the `Cluster` over the API server. Writes only what is not so already, and nobody else's part of the node.
+"""NodeClient: the `Cluster` over the API server. Writes only what is not so already, and nobody else's part of the node.
 
 A write by the runtime goes through exactly one of: server-side apply of its own labels, a merge patch of single labels or
 annotations, a JSON patch of taints, a strategic merge of its own condition, its Leases. Reads come before writes.
@@ -12,13 +12,13 @@ from gpushare_node.adapters.kube.cluster import (
     RELEASE_ANNOTATION,
     ClusterError,
     Event,
+    EventCounts,
     EventType,
     Eviction,
     NodeView,
     PodView,
+    QueuePosition,
     Taint,
-    Told,
-    Turn,
 )
 from gpushare_node.adapters.kube.connection import (
     APPLY_PATCH,
@@ -29,17 +29,17 @@ from gpushare_node.adapters.kube.connection import (
     Json,
     Request,
 )
-from gpushare_node.adapters.kube.events import Events
-from gpushare_node.adapters.kube.evictions import Evictions
-from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.events import EventRecorder
+from gpushare_node.adapters.kube.evictions import EvictionClient
+from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.requests import is_standing
-from gpushare_node.adapters.kube.rollout_queue import Leases, Memory, NoMemory
+from gpushare_node.adapters.kube.rollout_queue import Memory, NoMemory, RolloutQueue
 from gpushare_node.adapters.kube.views import FIELD_MANAGER, view_node, view_pod
 from gpushare_node.adapters.kube.watch_spec import is_selected
 from gpushare_node.core.clock import Clock
 from gpushare_node.core.structs import replace
-from gpushare_node.reporting.events import About
-from gpushare_node.reporting.reasons import CONDITION, Reason
+from gpushare_node.reporting.events import EventReason
+from gpushare_node.reporting.reasons import CONDITION, ConditionReason
 
 WRITER = "gpushare-node"
 """As whom everything but applied labels is written: what is written so is not counted among the applied labels."""
@@ -50,19 +50,19 @@ _ATTEMPTS = 5
 _LONGEST_MESSAGE = 1024
 
 
-class Server:
+class NodeClient:
     """The own node and what is on it. One thread's; `tell` is everybody's."""
 
     def __init__(
-        self, connection: Connection, place: Place, clock: Clock, events: Events, memory: Memory | None = None
+        self, connection: Connection, place: PodIdentity, clock: Clock, events: EventRecorder, memory: Memory | None = None
     ) -> None:
         self._connection = connection
         self._place = place
         self._clock = clock
         self._events = events
-        self._leases = Leases(connection, place, clock, memory or NoMemory())
-        self._evictions = Evictions(connection, clock)
-        self._said: tuple[Reason, str] | None = None
+        self._leases = RolloutQueue(connection, place, clock, memory or NoMemory())
+        self._evictions = EvictionClient(connection, clock)
+        self._said: tuple[ConditionReason, str] | None = None
         self._said_at = 0.0
         self._since = ""
 
@@ -135,7 +135,7 @@ class Server:
             else:
                 return
 
-    def set_condition(self, reason: Reason, message: str) -> None:
+    def set_condition(self, reason: ConditionReason, message: str) -> None:
         """Say GPUShareReady. The same again asks nothing for ten minutes, and is a heartbeat then: one write, nothing read."""
         said = (reason, message[:_LONGEST_MESSAGE])
         if self._said != said:
@@ -146,7 +146,7 @@ class Server:
             self._write_condition({**_condition_of(said, reason.value.is_ready), "lastTransitionTime": self._since})
         self._said, self._said_at = said, self._clock.now()
 
-    def _say(self, said: tuple[Reason, str], is_ready: bool) -> str:
+    def _say(self, said: tuple[ConditionReason, str], is_ready: bool) -> str:
         """Write it where the node does not say so already. Since when it is ready, or is not."""
         before, after = self._condition(), _condition_of(said, is_ready)
         is_as_before = before.get("status") == after["status"]
@@ -165,16 +165,16 @@ class Server:
         """Queued; never raises, never waits."""
         self._events.add(event)
 
-    def told(self) -> Told:
+    def told(self) -> EventCounts:
         """What became of what was to be told."""
         return self._events.told()
 
-    def take_turn(self, limit: int | str) -> Turn:
+    def take_turn(self, limit: int | str) -> QueuePosition:
         """Take a turn of the pool, if one is free. That a node lost its turn is told."""
         turn = self._leases.take(limit)
         if turn.former:
             text = f"Node {turn.former} stopped renewing its Lease, and this node took it over: check {turn.former}."
-            self.tell(Event(type=EventType.WARNING, reason=About.TURN_EXPIRED.value, message=text))
+            self.tell(Event(type=EventType.WARNING, reason=EventReason.TURN_EXPIRED.value, message=text))
         return turn
 
     def find_turn(self) -> bool:
@@ -255,7 +255,7 @@ def _taint(taint: Taint) -> Json:
     return {"key": taint.key, "effect": taint.effect, **({"value": taint.value} if taint.value else {})}
 
 
-def _condition_of(said: tuple[Reason, str], is_ready: bool) -> Json:
+def _condition_of(said: tuple[ConditionReason, str], is_ready: bool) -> Json:
     reason, message = said
     return {"type": CONDITION, "status": str(is_ready), "reason": reason.word, "message": message, "lastHeartbeatTime": _now()}
 

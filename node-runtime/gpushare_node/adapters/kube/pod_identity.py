@@ -1,4 +1,4 @@
-"""Place: who this program is in the cluster, from what its pod's environment says. Values only."""
+"""PodIdentity: who this program is in the cluster, from what its pod's environment says. Values only."""
 
 import socket
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from gpushare_node.core.structs import Struct
 
 
-class Place(Struct):
+class PodIdentity(Struct):
     """`pod` and `pod_uid` are empty for work by hand; `pool` is empty where no pool's policy is in force."""
 
     node: str
@@ -31,9 +31,9 @@ class Place(Struct):
         return f"/apis/apps/v1/namespaces/{self.namespace}/daemonsets/{self.workload}"
 
 
-def find_place(environ: Mapping[str, str], pool: str) -> Place:
+def find_place(environ: Mapping[str, str], pool: str) -> PodIdentity:
     """The place that the pod's environment tells, for the pool of that name; by hand, on the node of this host's name."""
-    return Place(
+    return PodIdentity(
         node=environ.get("NODE_NAME") or socket.gethostname().lower(),
         namespace=environ.get("POD_NAMESPACE") or "gpushare",
         pod=environ.get("POD_NAME") or "",

@@ -9,20 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gpushare_node.adapters.kube.cluster import RELEASE_ANNOTATION, RETRY_ANNOTATION, PodView
 from gpushare_node.adapters.kube.connection import Connection, Json
-from gpushare_node.adapters.kube.informer import Selection, Watching
+from gpushare_node.adapters.kube.informer import Informer, WatchSpec
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.core.clock import Clock
 
 
-class Pods:
+class PodInformer:
     """The pods of one node. Read from any thread: what they read is replaced as a whole, never changed."""
 
     def __init__(self, connection: Connection, node: str, clock: Clock) -> None:
         self._pods: Mapping[str, PodView] = {}
         self._by_uid: Mapping[str, PodView] = {}
-        selection = Selection(
+        selection = WatchSpec(
             path="/api/v1/pods", query={"fieldSelector": f"spec.nodeName={node}"}, replace=self._replace, change=self._change)
-        self.watching = Watching(connection, selection, clock)
+        self.watching = Informer(connection, selection, clock)
 
     def start(self) -> threading.Thread:
         """Watch, in a thread that does not keep the program alive."""
@@ -55,7 +55,7 @@ class Pods:
         self._by_uid = {uid: pod for pod in pods.values() for uid in pod.uids} | dict(pods)
 
 
-class OwnNode:
+class NodeInformer:
     """The own node's marks, watched: its labels, which pools select by, and what it is asked for: its release, another attempt.
 
     `changed` is called, in the watch's thread, at the first look and when they differ; others' annotations are no news.
@@ -65,11 +65,11 @@ class OwnNode:
         self._marks: tuple[Mapping[str, str], str | None, str | None] | None = None
         self._annotations: Mapping[str, str] | None = None
         self._changed = changed
-        selection = Selection(
+        selection = WatchSpec(
             path="/api/v1/nodes", query={"fieldSelector": f"metadata.name={node}"}, replace=self._replace, change=self._change,
             is_bare=True,
         )  # fmt: skip
-        self.watching = Watching(connection, selection, clock)
+        self.watching = Informer(connection, selection, clock)
 
     def start(self) -> threading.Thread:
         """Watch, in a thread that does not keep the program alive."""
@@ -93,7 +93,7 @@ class OwnNode:
             self._changed()
 
 
-def _start(watching: Watching, name: str) -> threading.Thread:
+def _start(watching: Informer, name: str) -> threading.Thread:
     thread = threading.Thread(target=watching.run, name=f"watch-{name}", daemon=True)
     thread.start()
     return thread

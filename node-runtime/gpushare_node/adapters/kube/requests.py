@@ -8,14 +8,14 @@ import re
 
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import Connection
-from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.pod_identity import PodIdentity
 
 _NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
 """A pod's; whatever else stands there would ask the API server for something else."""
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
-def request_of(place: Place) -> str:
+def request_of(place: PodIdentity) -> str:
     """What this program's own pod asks by."""
     return f"{place.pod}/{place.pod_uid}"
 

@@ -1,4 +1,4 @@
-"""Leases: the pool's turns, `maxUnavailable` slots of which each is one Lease. Who holds a slot may be changed.
+"""RolloutQueue: the pool's turns, `maxUnavailable` slots of which each is one Lease. Who holds a slot may be changed.
 
 A node that waits reads the Lease of one slot, picked at random, every twenty seconds: what it costs does not grow with the
 number of nodes that wait. A slot without a Lease is free, and belongs to whoever creates the Lease; a node that lost this race
@@ -12,9 +12,9 @@ import random
 from typing import Protocol
 
 from gpushare_node.adapters.kube.api_endpoint import spread
-from gpushare_node.adapters.kube.cluster import ClusterError, Turn
+from gpushare_node.adapters.kube.cluster import ClusterError, QueuePosition
 from gpushare_node.adapters.kube.connection import Connection, Json
-from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.slot_limit import SlotLimit
 from gpushare_node.adapters.kube.slots import Slots, now_text
 from gpushare_node.core.clock import Clock
@@ -58,10 +58,10 @@ class NoMemory:
         """Nothing is kept."""
 
 
-class Leases:
+class RolloutQueue:
     """The turns of one pool, as one node sees them. Not safe for several threads."""
 
-    def __init__(self, connection: Connection, place: Place, clock: Clock, memory: Memory) -> None:
+    def __init__(self, connection: Connection, place: PodIdentity, clock: Clock, memory: Memory) -> None:
         self._slots = Slots(connection, place)
         self._limit = SlotLimit(self._slots, self._is_anothers)
         self._holder = place.node
@@ -77,10 +77,10 @@ class Leases:
         self._is_arriving = True
         self._nodes: tuple[int, float] | None = None
 
-    def take(self, limit: int | str) -> Turn:
+    def take(self, limit: int | str) -> QueuePosition:
         """Take a turn, or keep the one that this node has. ClusterError."""
         if self._is_held():
-            return Turn(is_held=True)
+            return QueuePosition(is_held=True)
         self._arrive()
         count = self._count(limit)
         slot = random.randrange(count)  # noqa: S311 - spreads load, guards nothing
@@ -92,7 +92,7 @@ class Leases:
         if not self._acquire(self._slots.name(slot), lease):
             self._lost += 1
             return self._wait()
-        return Turn(is_held=True, former=_former(lease, self._holder))
+        return QueuePosition(is_held=True, former=_former(lease, self._holder))
 
     def find(self) -> bool:
         """Whether this node has a turn, perhaps since a run that died. ClusterError."""
@@ -151,8 +151,8 @@ class Leases:
         if lease is None:
             self._memory.keep_turn(None)
 
-    def _wait(self) -> Turn:
-        return Turn(is_held=False, pause_seconds=spread(min(MAX_POLL_SECONDS, POLL_SECONDS * 2.0**self._lost), 0.25))
+    def _wait(self) -> QueuePosition:
+        return QueuePosition(is_held=False, pause_seconds=spread(min(MAX_POLL_SECONDS, POLL_SECONDS * 2.0**self._lost), 0.25))
 
     def _is_anothers(self, lease: Json) -> bool:
         """Whether another node holds it: one that has not let it expire, and that was not deleted meanwhile."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from gpushare_node.adapters.kube.cluster import POOL_LABEL, ClusterError
 from gpushare_node.adapters.kube.connection import JSON, METADATA, Connection, Json, Request
-from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.pod_identity import PodIdentity
 
 _NOT_FOUND, _CONFLICT = 404, 409
 _CACHED = {"resourceVersion": "0"}
@@ -17,7 +17,7 @@ _CACHED = {"resourceVersion": "0"}
 class Slots:
     """The Leases of one pool, as one node sees them. Everything raises ClusterError."""
 
-    def __init__(self, connection: Connection, place: Place) -> None:
+    def __init__(self, connection: Connection, place: PodIdentity) -> None:
         self._connection = connection
         self._place = place
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{place.namespace}/leases"

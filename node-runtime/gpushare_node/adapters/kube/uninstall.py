@@ -33,7 +33,7 @@ _NO_RIGHT = frozenset({401, 403})
 """Helm has given up, and taken the Job's rights away. They do not come back."""
 
 
-class Farewell(Struct):
+class UninstallReport(Struct):
     """How it went. `silent`: nodes that did not answer in time; `remaining`: runtime pods that did not end in time.
 
     `is_done`: all have answered, or it was told to go on, and the DaemonSets and annotations are gone. Else all is as before.
@@ -63,7 +63,7 @@ class Uninstall:
         self._daemonsets: Mapping[str, str] = {}
         """What is uninstalled: the uids of our DaemonSets, by name."""
 
-    def run(self, *, timeout_seconds: float, goes_on: bool) -> Farewell:
+    def run(self, *, timeout_seconds: float, goes_on: bool) -> UninstallReport:
         """Ask, wait, delete, clear. `goes_on`: also without the answer of all.
 
         ClusterError, when the API server cannot be used; the requests are taken back then too, as far as that goes.
@@ -86,9 +86,9 @@ class Uninstall:
 
     def _farewell(
         self, silent: tuple[str, ...], *, is_done: bool, remaining: tuple[str, ...] = (), is_replaced: bool = False,
-    ) -> Farewell:
+    ) -> UninstallReport:
         released = tuple(sorted(node for node, has_answered in self._asked.items() if has_answered))
-        return Farewell(is_done=is_done, released=released, silent=silent, remaining=remaining, is_replaced=is_replaced)
+        return UninstallReport(is_done=is_done, released=released, silent=silent, remaining=remaining, is_replaced=is_replaced)
 
     def _wait(self, deadline: float) -> tuple[str, ...]:
         """Until every node has answered, the time has passed, or it is no more the release that was there; the silent ones."""

@@ -79,7 +79,7 @@ class GpuInstance(Struct):
     compute: tuple[ComputeInstance, ...]
 
 
-class MigSurvey(Struct):
+class MigInfo(Struct):
     """The MIG side of a GPU that has one. `profiles` is empty where the driver does not tell before MIG is on."""
 
     current: bool
@@ -96,7 +96,7 @@ class ComputeMode(IntEnum):
     EXCLUSIVE_PROCESS = 3
 
 
-class Survey(Struct):
+class GpuInfo(Struct):
     """All that is to be known of one GPU before its layout is planned. With a `fault` only index, uuid and fault count.
 
     `pci_device_id` is written as in policies (`0x20B010DE`), `pci_bus_id` as `nvidia-smi -i` wants it. `pids` are the
@@ -111,7 +111,7 @@ class Survey(Struct):
     pci_bus_id: str | None = None
     memory_mib: int | None = None
     compute_mode: ComputeMode | None = None
-    mig: MigSurvey | None = None
+    mig: MigInfo | None = None
     pids: tuple[tuple[int | None, int], ...] = ()
     fault: Fault | None = None
 
@@ -141,7 +141,7 @@ class Driver(Protocol):
         """The installed versions."""
         ...
 
-    def survey(self) -> tuple[Survey, ...]:
+    def survey(self) -> tuple[GpuInfo, ...]:
         """Every GPU. One that does not answer has a fault and stops no other."""
         ...
 

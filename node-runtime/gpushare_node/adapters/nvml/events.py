@@ -1,4 +1,4 @@
-"""Events: the XIDs that the driver reports, from all GPUs that can."""
+"""XidEvents: the XIDs that the driver reports, from all GPUs that can."""
 
 import ctypes
 from contextlib import suppress
@@ -9,7 +9,7 @@ from gpushare_node.adapters.nvml.library import Handle, Library
 _XID_CRITICAL = 0x8
 
 
-class Events:
+class XidEvents:
     """A set of events that has been asked for. DriverError at the start if no GPU reports any."""
 
     def __init__(self, library: Library) -> None:

@@ -4,11 +4,11 @@ What a driver lacks is left out; what goes wrong makes the GPU unreadable. An er
 seems idle, or without MIG, would be changed under its tenants.
 """
 
-from gpushare_node.adapters.nvml.driver import Code, ComputeMode, DriverError, MigSurvey, Survey
+from gpushare_node.adapters.nvml.driver import Code, ComputeMode, DriverError, GpuInfo, MigInfo
 from gpushare_node.adapters.nvml.instances import read_instances
 from gpushare_node.adapters.nvml.library import SESSION_OVER, Handle, Library
-from gpushare_node.adapters.nvml.process_lists import Lists
-from gpushare_node.adapters.nvml.profiles import Offer, read_offers
+from gpushare_node.adapters.nvml.process_lists import ProcessLists
+from gpushare_node.adapters.nvml.profiles import ProfileInfo, read_offers
 from gpushare_node.partition.state import Fault, FaultKind
 
 _ALL_ONES = (1 << 64) - 1
@@ -16,11 +16,11 @@ _ASKABLE_WITHOUT_MIG = 199
 """`NVML_FI_DEV_IS_MIG_MODE_INDEPENDENT_MIG_QUERY_CAPABLE`: the driver tells its profiles while MIG is off."""
 
 
-KeptOffers = dict[tuple[str, bool], tuple[Offer, ...]]
+KeptOffers = dict[tuple[str, bool], tuple[ProfileInfo, ...]]
 """What a GPU offers, by UUID and whether MIG is on: it stays while a session lasts, and takes most of a survey's calls."""
 
 
-def survey_gpu(library: Library, index: int, *, prefers_detail: bool, kept: KeptOffers) -> Survey:
+def survey_gpu(library: Library, index: int, *, prefers_detail: bool, kept: KeptOffers) -> GpuInfo:
     """The GPU at this index. DriverError only when the whole session is over.
 
     One that does not even tell its UUID is called `unknown-<index>`, so that none is missed and none is doubled.
@@ -32,7 +32,7 @@ def survey_gpu(library: Library, index: int, *, prefers_detail: bool, kept: Kept
         name = library.call("nvmlDeviceGetName", handle)
         device_id, bus_id = _read_pci(library, handle)
         total_bytes, _ = read_memory(library, handle)
-        return Survey(
+        return GpuInfo(
             index=index,
             uuid=uuid,
             name=name,
@@ -47,7 +47,7 @@ def survey_gpu(library: Library, index: int, *, prefers_detail: bool, kept: Kept
         if problem.code in SESSION_OVER:
             raise
         kind = FaultKind.LOST if problem.code == Code.GPU_IS_LOST else FaultKind.UNREADABLE
-        return Survey(index=index, uuid=uuid, name=name, fault=Fault(kind=kind, detail=str(problem)))
+        return GpuInfo(index=index, uuid=uuid, name=name, fault=Fault(kind=kind, detail=str(problem)))
 
 
 def read_memory(library: Library, handle: Handle) -> tuple[int | None, int | None]:
@@ -84,7 +84,7 @@ def _read_compute_mode(library: Library, handle: Handle) -> ComputeMode | None:
 
 def _read_mig(
     library: Library, handle: Handle, total_bytes: int | None, kept: KeptOffers, uuid: str
-) -> MigSurvey | None:
+) -> MigInfo | None:
     """The MIG side; None for a card that has none."""
     modes = library.find("nvmlDeviceGetMigMode", handle)
     if modes is None:
@@ -93,14 +93,14 @@ def _read_mig(
         raise DriverError("nvmlDeviceGetMigMode", Code.UNKNOWN)
     current, pending = map(bool, modes)
     if not current and not _tells_without_mig(library, handle):
-        return MigSurvey(current=current, pending=pending)
+        return MigInfo(current=current, pending=pending)
     offers = kept.get((uuid, current)) or read_offers(library, handle, total_bytes=total_bytes)
     kept[uuid, current] = offers
     if current and not offers:
         # Instances are listed by profile: without any, those that stand there would not be seen.
         raise DriverError("nvmlDeviceGetGpuInstanceProfileInfo", Code.NOT_SUPPORTED)
     instances = read_instances(library, handle, offers) if current else ()
-    return MigSurvey(
+    return MigInfo(
         current=current, pending=pending, instances=instances, profiles=tuple(offer.profile for offer in offers))
 
 
@@ -110,5 +110,5 @@ def _tells_without_mig(library: Library, handle: Handle) -> bool:
 
 
 def _read_pids(library: Library, handle: Handle, *, prefers_detail: bool) -> tuple[tuple[int | None, int], ...]:
-    rows = Lists(library, prefers_detail=prefers_detail).read(handle)
+    rows = ProcessLists(library, prefers_detail=prefers_detail).read(handle)
     return tuple(dict.fromkeys((row.gpu_instance, row.pid) for row in rows))

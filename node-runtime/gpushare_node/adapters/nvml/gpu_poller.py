@@ -1,4 +1,4 @@
-"""Tours: all GPUs are asked one after another on one thread; one that does not answer is left behind with that thread.
+"""GpuPoller: all GPUs are asked one after another on one thread; one that does not answer is left behind with that thread.
 
 A thread for each GPU costs six times the processor time for the same answers: they wake one another at every call. So there is
 one thread as long as nothing hangs, and one more for each GPU that does.
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from gpushare_node.core.clock import Clock
-from gpushare_node.core.worker import Promise, Worker
+from gpushare_node.core.worker import Future, Worker
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class _Tour(Generic[T]):
             return self._is_left
 
 
-class Tours(Generic[T]):
+class GpuPoller(Generic[T]):
     """Asks GPUs without being hung by one of them. For one thread; `ask` must not raise."""
 
     def __init__(self, clock: Clock, *, deadline_seconds: float) -> None:
@@ -77,7 +77,7 @@ class Tours(Generic[T]):
         for worker in self._workers:
             worker.stop()
 
-    def _start(self, ask: Callable[[str], T], uuids: Sequence[str]) -> tuple[_Tour[T], Worker, Promise[None]]:
+    def _start(self, ask: Callable[[str], T], uuids: Sequence[str]) -> tuple[_Tour[T], Worker, Future[None]]:
         tour = _Tour(ask, uuids)
         for worker in self._workers:
             promise = worker.start(tour.run)
@@ -86,7 +86,7 @@ class Tours(Generic[T]):
         self._workers.append(Worker("gpus", self._clock))
         return self._start(ask, uuids)
 
-    def _await(self, tours: Iterable[tuple[_Tour[T], Worker, Promise[None]]]) -> dict[str, T]:
+    def _await(self, tours: Iterable[tuple[_Tour[T], Worker, Future[None]]]) -> dict[str, T]:
         found: dict[str, T] = {}
         for tour, worker, promise in tours:
             steps = tour.steps

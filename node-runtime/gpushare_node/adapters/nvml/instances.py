@@ -10,7 +10,7 @@ from typing import Any
 
 from gpushare_node.adapters.nvml.driver import Code, ComputeInstance, DriverError, GpuInstance
 from gpushare_node.adapters.nvml.library import Handle, Library
-from gpushare_node.adapters.nvml.profiles import Offer, each_profile, read_slices
+from gpushare_node.adapters.nvml.profiles import ProfileInfo, each_profile, read_slices
 
 _ROOM = 64
 """More than a card has of anything: NVML is not told how much room there is, and its own count is wrong on A30."""
@@ -19,7 +19,7 @@ _HOLES = frozenset({Code.NOT_FOUND, Code.INVALID_ARGUMENT})
 """MIG devices are counted with holes."""
 
 
-def read_instances(library: Library, handle: Handle, offers: Sequence[Offer]) -> tuple[GpuInstance, ...]:
+def read_instances(library: Library, handle: Handle, offers: Sequence[ProfileInfo]) -> tuple[GpuInstance, ...]:
     """Every GPU instance, those of a profile that this driver's list has not got too, by id.
 
     DriverError if there is a MIG device whose compute instance is not listed: its GPU instance would seem to be empty.

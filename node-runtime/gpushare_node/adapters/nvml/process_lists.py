@@ -1,4 +1,4 @@
-"""Lists: the process lists of a GPU or of a MIG device, read with a buffer of our own.
+"""ProcessLists: the process lists of a GPU or of a MIG device, read with a buffer of our own.
 
 pynvml probes, allocates twice the size and makes an object of every row, at each call; and its probe finds nothing on drivers
 that answer it with success. Here one call reads into a buffer that is kept and grows when it must; rows that have not
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from gpushare_node.adapters.nvml.driver import Code, DriverError
 from gpushare_node.adapters.nvml.library import ABSENT, Handle, Library
-from gpushare_node.guard.process_list import MEMORY_UNKNOWN, Kind, Row
+from gpushare_node.guard.process_list import MEMORY_UNKNOWN, Kind, ProcessEntry
 
 PLAIN = struct.Struct("=I4xQII")
 """`nvmlProcessInfo_t` since its second version: pid, bytes, GPU instance, compute instance."""
@@ -91,10 +91,10 @@ class _List:
         self.call = call
         self._kind = kind
         self._raw = b""
-        self._rows: tuple[Row, ...] = ()
+        self._rows: tuple[ProcessEntry, ...] = ()
         self._allocate(_FIRST_CAPACITY)
 
-    def read(self, handle: Handle) -> tuple[Row, ...]:
+    def read(self, handle: Handle) -> tuple[ProcessEntry, ...]:
         code: int = Code.INSUFFICIENT_SIZE
         for _ in range(_ATTEMPTS):
             code, count = self.call.ask(handle, self._buffer, self._capacity)
@@ -112,7 +112,7 @@ class _List:
         self._buffer = ctypes.create_string_buffer(capacity * self.call.record.size)
         self._view = memoryview(self._buffer).cast("B")
 
-    def _decode(self, count: int) -> tuple[Row, ...]:
+    def _decode(self, count: int) -> tuple[ProcessEntry, ...]:
         raw = self._view[: count * self.call.record.size].tobytes()
         if raw != self._raw:
             self._rows = _rows(self._kind, self.call.record, raw)
@@ -120,7 +120,7 @@ class _List:
         return self._rows
 
 
-class Lists:
+class ProcessLists:
     """All lists of one device. For one thread at a time.
 
     `prefers_detail`: the plain lists of this driver may be scrambled. `are_reliable` is False once it was seen that the
@@ -132,10 +132,10 @@ class Lists:
         self._library = library
         self._prefers_detail = prefers_detail
         self._lists: dict[Kind, _List | None] = {}
-        self._found: tuple[tuple[Row, ...], ...] = ()
-        self._rows: tuple[Row, ...] = ()
+        self._found: tuple[tuple[ProcessEntry, ...], ...] = ()
+        self._rows: tuple[ProcessEntry, ...] = ()
 
-    def read(self, handle: Handle) -> tuple[Row, ...]:
+    def read(self, handle: Handle) -> tuple[ProcessEntry, ...]:
         """The rows of the compute, graphics and MPS lists. DriverError if one cannot be read.
 
         A driver without the latter two has no such processes to tell of; one without the first cannot be used. As long as
@@ -146,7 +146,7 @@ class Lists:
             self._found, self._rows = found, (*found[0], *found[1], *found[2])
         return self._rows
 
-    def _read(self, kind: Kind, handle: Handle) -> tuple[Row, ...]:
+    def _read(self, kind: Kind, handle: Handle) -> tuple[ProcessEntry, ...]:
         if kind not in self._lists:
             return self._open(kind, handle)
         chosen = self._lists[kind]
@@ -157,7 +157,7 @@ class Lists:
                 raise
             return ()
 
-    def _open(self, kind: Kind, handle: Handle) -> tuple[Row, ...]:
+    def _open(self, kind: Kind, handle: Handle) -> tuple[ProcessEntry, ...]:
         """Find the call by which this driver gives the list, and keep to it."""
         if self._prefers_detail:
             rows = self._try_detail(kind, handle)
@@ -180,7 +180,7 @@ class Lists:
         self._lists[kind] = None
         return ()
 
-    def _try_detail(self, kind: Kind, handle: Handle) -> tuple[Row, ...] | None:
+    def _try_detail(self, kind: Kind, handle: Handle) -> tuple[ProcessEntry, ...] | None:
         found = _List(_DetailedCall(self._library, kind), kind)
         try:
             rows = found.read(handle)
@@ -193,13 +193,15 @@ class Lists:
         return rows
 
 
-def _rows(kind: Kind, record: struct.Struct, raw: bytes) -> tuple[Row, ...]:
+def _rows(kind: Kind, record: struct.Struct, raw: bytes) -> tuple[ProcessEntry, ...]:
     """The rows of these records, made field by field: a call of Row for each takes four times as long."""
     if not raw:
         return ()
     pids, uses, instances, *_ = zip(*record.iter_unpack(raw), strict=True)
     new: Any = tuple.__new__
-    return tuple(map(new, repeat(Row), zip(pids, _known(uses, MEMORY_UNKNOWN), _known(instances, NO_INSTANCE), repeat(kind))))
+    return tuple(
+        map(new, repeat(ProcessEntry), zip(pids, _known(uses, MEMORY_UNKNOWN), _known(instances, NO_INSTANCE), repeat(kind)))
+    )
 
 
 def _known(column: tuple[int, ...], unknown: int) -> Sequence[int | None]:

@@ -1,4 +1,4 @@
-"""Census: the processes of one GPU, cycle after cycle, with everything kept that does not change between two cycles.
+"""ProcessReader: the processes of one GPU, cycle after cycle, with everything kept that does not change between two cycles.
 
 Owns the cached handles of a GPU and of its MIG devices. One thread at a time reads one GPU; different GPUs are independent.
 """
@@ -10,9 +10,9 @@ from gpushare_node.adapters.nvml.driver import Code, DriverError
 from gpushare_node.adapters.nvml.gpu_info import read_memory
 from gpushare_node.adapters.nvml.instances import each_mig_device
 from gpushare_node.adapters.nvml.library import Handle, Library
-from gpushare_node.adapters.nvml.process_lists import Lists
+from gpushare_node.adapters.nvml.process_lists import ProcessLists
 from gpushare_node.core.structs import Struct
-from gpushare_node.guard.process_list import Device, Instance, Row
+from gpushare_node.guard.process_list import Device, MigInstance, ProcessEntry
 
 _UUID_ROOM = 96
 
@@ -20,12 +20,12 @@ _UUID_ROOM = 96
 class _MigDevice(Struct):
     """A MIG device: what tenants know of it, and its handle, which is void once it is destroyed."""
 
-    instance: Instance
+    instance: MigInstance
     handle: Handle
-    lists: Lists
+    lists: ProcessLists
 
 
-class Census:
+class ProcessReader:
     """What is kept of one GPU between two cycles."""
 
     def __init__(self, library: Library, uuid: str, *, pid_max: int, prefers_detail: bool) -> None:
@@ -35,7 +35,7 @@ class Census:
         self._pid_max = pid_max
         self._prefers_detail = prefers_detail
         self._handle: Handle = library.call("nvmlDeviceGetHandleByUUID", uuid)
-        self._lists = Lists(library, prefers_detail=prefers_detail)
+        self._lists = ProcessLists(library, prefers_detail=prefers_detail)
         self._mig: Mapping[int, _MigDevice] | None = None
         self._by_instance = False
         self._strangers: frozenset[int | None] = frozenset()
@@ -77,7 +77,7 @@ class Census:
                 raise
             return None, None
 
-    def _read_rows(self) -> tuple[Row, ...]:
+    def _read_rows(self) -> tuple[ProcessEntry, ...]:
         if not self._by_instance:
             try:
                 return self._lists.read(self._handle)
@@ -87,7 +87,7 @@ class Census:
                     raise
                 self._by_instance = True
         return tuple(
-            Row(pid=row.pid, used_bytes=row.used_bytes, gpu_instance=number, kind=row.kind)
+            ProcessEntry(pid=row.pid, used_bytes=row.used_bytes, gpu_instance=number, kind=row.kind)
             for number, device in (self._mig or {}).items()
             for row in device.lists.read(device.handle)
         )
@@ -116,5 +116,7 @@ class Census:
 
     def _make(self, handle: Handle) -> _MigDevice:
         total_bytes, _ = read_memory(self._library, handle)
-        instance = Instance(uuid=self._library.call("nvmlDeviceGetUUID", handle), total_bytes=total_bytes)
-        return _MigDevice(instance=instance, handle=handle, lists=Lists(self._library, prefers_detail=self._prefers_detail))
+        instance = MigInstance(uuid=self._library.call("nvmlDeviceGetUUID", handle), total_bytes=total_bytes)
+        return _MigDevice(
+            instance=instance, handle=handle, lists=ProcessLists(self._library, prefers_detail=self._prefers_detail)
+        )

@@ -27,20 +27,20 @@ _SUFFIXES = {
 _EIGHTHS = 8
 
 
-class Offer(Struct):
+class ProfileInfo(Struct):
     """A profile of this GPU with what it takes to fill it: its compute slices."""
 
     profile: Profile
     slices: int
 
 
-def read_offers(library: Library, handle: Handle, *, total_bytes: int | None) -> tuple[Offer, ...]:
+def read_offers(library: Library, handle: Handle, *, total_bytes: int | None) -> tuple[ProfileInfo, ...]:
     """Every profile with its places, in the driver's order. Empty where it does not tell, as some while MIG is off."""
     offers = []
     for number, info in _each(library, handle):
         name = _read_name(info) or _make_name(number, info.sliceCount, info.memorySizeMB, total_bytes)
         profile = Profile(id=info.id, name=name, placements=_read_placements(library, handle, info.id))
-        offers.append(Offer(profile=profile, slices=info.sliceCount))
+        offers.append(ProfileInfo(profile=profile, slices=info.sliceCount))
     return tuple(offers)
 
 

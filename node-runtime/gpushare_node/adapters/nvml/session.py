@@ -9,11 +9,11 @@ upgrade has left behind goes away only with the program.
 from contextlib import suppress
 
 from gpushare_node.adapters.nvml import instances, limits
-from gpushare_node.adapters.nvml.driver import Activation, ComputeMode, DriverError, Survey, Versions, Xid
-from gpushare_node.adapters.nvml.events import Events
+from gpushare_node.adapters.nvml.driver import Activation, ComputeMode, DriverError, GpuInfo, Versions, Xid
+from gpushare_node.adapters.nvml.events import XidEvents
 from gpushare_node.adapters.nvml.gpu_info import KeptOffers, survey_gpu
 from gpushare_node.adapters.nvml.library import Handle, Library, Observe, ignore
-from gpushare_node.adapters.nvml.process_reader import Census
+from gpushare_node.adapters.nvml.process_reader import ProcessReader
 from gpushare_node.adapters.nvml.quirks import scrambles_lists
 from gpushare_node.guard.process_list import PID_MAX, Device
 
@@ -26,8 +26,8 @@ class Session:
         self._library = library
         self._pid_max = pid_max
         self._is_open = True
-        self._events: Events | None = None
-        self._kept: dict[str, Census] = {}
+        self._events: XidEvents | None = None
+        self._kept: dict[str, ProcessReader] = {}
         self._offers: KeptOffers = {}
         self._prefers_detail: bool | None = None
 
@@ -62,7 +62,7 @@ class Session:
             cuda=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
         )
 
-    def survey(self) -> tuple[Survey, ...]:
+    def survey(self) -> tuple[GpuInfo, ...]:
         """Every GPU. One that does not answer has a fault and stops no other."""
         detail = self._wants_detail()
         count = self._library.call("nvmlDeviceGetCount")
@@ -73,7 +73,7 @@ class Session:
         kept = self._kept.get(uuid)
         try:
             if kept is None:
-                kept = Census(self._library, uuid, pid_max=self._pid_max, prefers_detail=self._wants_detail())
+                kept = ProcessReader(self._library, uuid, pid_max=self._pid_max, prefers_detail=self._wants_detail())
                 self._kept[uuid] = kept
             return kept.read()
         except DriverError:
@@ -132,7 +132,7 @@ class Session:
     def next_xid(self, timeout_ms: int) -> Xid | None:
         """The next fault that the driver reports; None if there was none in that time."""
         if self._events is None:
-            self._events = Events(self._library)
+            self._events = XidEvents(self._library)
         return self._events.next(timeout_ms)
 
     def _find(self, uuid: str) -> Handle:

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from gpushare_node.adapters.nvml.driver import Code, Driver, DriverError, Xid
-from gpushare_node.adapters.nvml.gpu_poller import Tours
+from gpushare_node.adapters.nvml.gpu_poller import GpuPoller
 from gpushare_node.adapters.nvml.library import ABSENT, SESSION_OVER
 from gpushare_node.core.clock import Clock
 from gpushare_node.core.structs import replace
-from gpushare_node.core.worker import Promise, Worker
+from gpushare_node.core.worker import Future, Worker
 from gpushare_node.guard.process_list import Device
 
 NODE = "node"
@@ -32,7 +32,7 @@ _MOST_XIDS = 64
 T = TypeVar("T")
 
 
-class Watched:
+class SupervisedDriver:
     """The driver as the enforcing loop uses it, from one thread.
 
     `open_driver` opens a session, at the first use and anew after the driver was replaced, with 1 to 30 s between attempts.
@@ -48,11 +48,11 @@ class Watched:
         self._wait_seconds = _FIRST_WAIT_SECONDS
         self._next_renewal = clock.now()
         self._is_over = False
-        self._tours: Tours[Device | DriverError] = Tours(clock, deadline_seconds=deadline_seconds)
+        self._tours: GpuPoller[Device | DriverError] = GpuPoller(clock, deadline_seconds=deadline_seconds)
         self._whole = Worker(NODE, clock)
-        self._late: Promise[Any] | None = None
+        self._late: Future[Any] | None = None
         self._listener = Worker("xids", clock)
-        self._heard: Promise[tuple[Xid, ...] | DriverError] | None = None
+        self._heard: Future[tuple[Xid, ...] | DriverError] | None = None
         self._is_deaf = False
         self._xids: list[Xid] = []
         self._last: dict[str, Device] = {}

@@ -1,4 +1,4 @@
-"""Rights: what this program may do to other processes, as the kernel tells it at the start."""
+"""Capabilities: what this program may do to other processes, as the kernel tells it at the start."""
 
 from pathlib import Path
 
@@ -12,19 +12,19 @@ _FREE_TYPES = frozenset({"spc_t", "unconfined_t", "unconfined_service_t"})
 """SELinux types that may signal processes of every type."""
 
 
-class Rights(Struct):
+class Capabilities(Struct):
     """`may_kill` None: not known. `profile`: the security module's profile that confines this program; None: nothing does."""
 
     may_kill: bool | None = None
     profile: str | None = None
 
 
-UNKNOWN_RIGHTS = Rights()
+UNKNOWN_RIGHTS = Capabilities()
 
 
-def own_rights(root: Path = Path("/proc")) -> Rights:
+def own_rights(root: Path = Path("/proc")) -> Capabilities:
     """Those of this process. Where no security module is loaded its file is empty or cannot be read."""
-    return Rights(may_kill=_may_kill(_read(root / "self/status")), profile=_profile(_read(root / "self/attr/current")))
+    return Capabilities(may_kill=_may_kill(_read(root / "self/status")), profile=_profile(_read(root / "self/attr/current")))
 
 
 def _may_kill(status: str) -> bool | None:

@@ -31,7 +31,7 @@ _FOREIGN = re.compile(rf"(?!{_RUNTIME}$).*\.service|user(?:-.*)?\.slice|machine\
 _DELETED = " (deleted)"
 
 
-class Place(Struct):
+class CgroupLocation(Struct):
     """Where a process is.
 
     `cgroup` ends at the container, so that a process stays the same one while it moves between cgroups that its own container
@@ -49,7 +49,7 @@ class _Level(Struct):
     path: str
 
 
-def place(text: str, own: tuple[ContainerId, ...] = ()) -> Place:
+def place(text: str, own: tuple[ContainerId, ...] = ()) -> CgroupLocation:
     """Where the process with this /proc/PID/cgroup is. `own` is `containers` of the reader's own text.
 
     The containers that the reader is in as well are left out: they are the machine that it looks at, where a whole cluster
@@ -64,7 +64,7 @@ def place(text: str, own: tuple[ContainerId, ...] = ()) -> Place:
         found += _below(levels, own)[:1]
     if len({level.container for level in found}) != 1:
         return _outside(paths)
-    return Place(cgroup=found[0].path, candidates=(found[0].container,))
+    return CgroupLocation(cgroup=found[0].path, candidates=(found[0].container,))
 
 
 def containers(text: str) -> tuple[ContainerId, ...]:
@@ -73,9 +73,9 @@ def containers(text: str) -> tuple[ContainerId, ...]:
     return tuple(level.container for level in max(chains, key=len, default=()))
 
 
-def _outside(paths: tuple[str, ...]) -> Place:
+def _outside(paths: tuple[str, ...]) -> CgroupLocation:
     """A process of no container; of several hierarchies the one that says most names its cgroup."""
-    return Place(cgroup=max(paths, key=len, default=""), candidates=())
+    return CgroupLocation(cgroup=max(paths, key=len, default=""), candidates=())
 
 
 def _paths(text: str) -> Iterator[str]:

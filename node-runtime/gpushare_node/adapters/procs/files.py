@@ -29,7 +29,7 @@ class Stat(NamedTuple):
         return self.state in ("Z", "X") and self.threads <= 1
 
 
-class Status(Struct):
+class ProcessStatus(Struct):
     """What is read of /proc/PID/status. `namespace_pids` goes from the outermost namespace in."""
 
     uid: int | None
@@ -79,14 +79,14 @@ class ProcFiles:
         raw = self._read_whole(f"{pid}/comm")
         return None if raw is None else raw.removesuffix(b"\n")
 
-    def status(self, pid: int) -> Status | None:
+    def status(self, pid: int) -> ProcessStatus | None:
         """The effective uid and the pids. The kernel escapes line feeds in the name, so no line can be forged."""
         raw = self._read_whole(f"{pid}/status")
         if raw is None:
             return None
         uids = re.search(rb"^Uid:\t\d+\t(\d+)", raw, re.MULTILINE)
         pids = re.search(rb"^NSpid:((?:\t\d+)+)$", raw, re.MULTILINE)
-        return Status(
+        return ProcessStatus(
             uid=int(uids[1]) if uids else None,
             namespace_pids=tuple(int(one) for one in pids[1].split()) if pids else (),
         )

@@ -6,9 +6,9 @@ A process outside pods is never signalled here, and neither is one in our own co
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from gpushare_node.adapters.procs.cgroup import Place, containers, place
+from gpushare_node.adapters.procs.cgroup import CgroupLocation, containers, place
 from gpushare_node.adapters.procs.files import ProcFiles, Stat
-from gpushare_node.adapters.procs.processes import GpuUse, Portrait, Processes, Seen, Sent, Signal
+from gpushare_node.adapters.procs.processes import GpuUse, ProcessDetails, Processes, ProcessIdentity, Signal, SignalResult
 from gpushare_node.adapters.procs.scans import Scans
 from gpushare_node.adapters.procs.signals import deliver
 from gpushare_node.guard.process_list import PID_MAX
@@ -31,8 +31,8 @@ class LinuxProcesses(Processes):
         self._files = ProcFiles(root)
         self._scans = Scans()
         self._own = containers(self._files.cgroup("self") or "")
-        self._young: dict[int, Seen] = {}
-        self._old: dict[int, Seen] = {}
+        self._young: dict[int, ProcessIdentity] = {}
+        self._old: dict[int, ProcessIdentity] = {}
         self._looks = 0
 
     def sees_host(self) -> bool:
@@ -47,7 +47,7 @@ class LinuxProcesses(Processes):
         """Every process that there is now."""
         return self._files.pids()
 
-    def look(self, pids: Iterable[int]) -> Mapping[int, Seen]:
+    def look(self, pids: Iterable[int]) -> Mapping[int, ProcessIdentity]:
         """Those of the pids that exist and can be read. Cached by (pid, start time); a reused pid is read anew.
 
         The start time is read at every look, the cgroup once: what matters of it is read again before a signal.
@@ -69,7 +69,7 @@ class LinuxProcesses(Processes):
             self._young.pop(pid, None)
             self._old.pop(pid, None)
 
-    def members(self, seen: Seen) -> tuple[Seen, ...]:
+    def members(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
         """All processes that are in the same container now, in its sub-cgroups too. Those that have ended are left out.
 
         Found by reading every process's cgroup, 7 µs each: the host's cgroup file system is not mounted where we run.
@@ -104,18 +104,18 @@ class LinuxProcesses(Processes):
             return GpuUse.YES
         return GpuUse.NO if is_open is False else GpuUse.UNREADABLE
 
-    def portrait(self, pid: int) -> Portrait | None:
+    def portrait(self, pid: int) -> ProcessDetails | None:
         """The process for people; None if it has ended."""
         comm, status = self._files.comm(pid), self._files.status(pid)
         if comm is None or status is None:
             return None
-        return Portrait(comm=_printable(comm), uid=status.uid, namespace_pids=status.namespace_pids)
+        return ProcessDetails(comm=_printable(comm), uid=status.uid, namespace_pids=status.namespace_pids)
 
     def namespace(self, pid: int) -> str | None:
         """Its pid namespace; None where that cannot be read."""
         return self._files.namespace(pid)
 
-    def send(self, seen: Seen, signal: Signal) -> Sent:
+    def send(self, seen: ProcessIdentity, signal: Signal) -> SignalResult:
         """Signal it through a pidfd, after start time and cgroup were found to be what they were.
 
         REUSED also tells of a process that is in another container now, REFUSED of one that nobody may signal: outside pods,
@@ -123,26 +123,26 @@ class LinuxProcesses(Processes):
         """
         return deliver(seen.pid, signal, lambda: self._objection(seen))
 
-    def has_ended(self, seen: Seen) -> bool:
+    def has_ended(self, seen: ProcessIdentity) -> bool:
         """Whether it is gone or a zombie; a reused pid is another process."""
         stat = self._files.stat(seen.pid)
         return stat is None or stat.start_time != seen.start_time or stat.has_ended()
 
-    def _objection(self, seen: Seen) -> Sent | None:
+    def _objection(self, seen: ProcessIdentity) -> SignalResult | None:
         """Why the process must not be signalled, now that it is held."""
         stat, text = self._files.stat(seen.pid), self._files.cgroup(seen.pid)
         if stat is None or text is None:
-            return Sent.GONE
+            return SignalResult.GONE
         if stat.start_time != seen.start_time:
-            return Sent.REUSED
+            return SignalResult.REUSED
         if stat.has_ended():
-            return Sent.GONE
+            return SignalResult.GONE
         where = place(text, self._own)
         if (where.cgroup, where.candidates) != (seen.cgroup, seen.candidates):
-            return Sent.REUSED
-        return Sent.REFUSED if stat.is_kernel or not where.candidates else None
+            return SignalResult.REUSED
+        return SignalResult.REFUSED if stat.is_kernel or not where.candidates else None
 
-    def _recall(self, pid: int, stat: Stat) -> Seen | None:
+    def _recall(self, pid: int, stat: Stat) -> ProcessIdentity | None:
         known = self._young.get(pid) or self._old.get(pid)
         if known is not None and known.start_time == stat.start_time:
             return known
@@ -156,8 +156,8 @@ class LinuxProcesses(Processes):
             self._young, self._old = {}, self._young
 
 
-def _seen(pid: int, stat: Stat, where: Place) -> Seen:
-    return Seen(
+def _seen(pid: int, stat: Stat, where: CgroupLocation) -> ProcessIdentity:
+    return ProcessIdentity(
         pid=pid, start_time=stat.start_time, cgroup=where.cgroup, candidates=where.candidates, is_kernel=stat.is_kernel
     )
 

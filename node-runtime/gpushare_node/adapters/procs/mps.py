@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.mps_cli import PROGRAM, ControlProgram, MpsError
-from gpushare_node.adapters.procs.processes import Portrait, Seen
+from gpushare_node.adapters.procs.processes import ProcessDetails, ProcessIdentity
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.process_list import Mps
 
@@ -21,14 +21,14 @@ _COMM = SERVER[:15]
 """The kernel keeps 15 bytes of a program's name: the control daemon goes by the same, and is no more to be touched."""
 
 
-def is_server(portrait: Portrait | None, *, is_tenant: bool) -> bool:
+def is_server(portrait: ProcessDetails | None, *, is_tenant: bool) -> bool:
     """Whether a process is an MPS server: root's, of that name, and in no tenant's pod. Any tenant can take the name."""
     return portrait is not None and portrait.comm in (SERVER, _COMM) and portrait.uid == 0 and not is_tenant
 
 
 def find_servers(
-    processes: LinuxProcesses, pids: Iterable[int], *, is_system: Callable[[Seen], bool]
-) -> Mapping[int, Portrait]:
+    processes: LinuxProcesses, pids: Iterable[int], *, is_system: Callable[[ProcessIdentity], bool]
+) -> Mapping[int, ProcessDetails]:
     """Those of the pids that are MPS servers. `is_system` is asked of those alone that carry the name."""
     found = {}
     for pid in pids:
@@ -41,11 +41,16 @@ def find_servers(
     return found
 
 
-class MpsControl:
+class HostMpsControl:
     """The MPS daemons of this node. Not safe for several threads; a call takes at most seconds."""
 
     def __init__(
-        self, processes: LinuxProcesses, *, is_system: Callable[[Seen], bool], root: Path = ROOT, program: str = PROGRAM,
+        self,
+        processes: LinuxProcesses,
+        *,
+        is_system: Callable[[ProcessIdentity], bool],
+        root: Path = ROOT,
+        program: str = PROGRAM,
         timeout_seconds: float = 2.0,
     ) -> None:
         """`is_system` tells whether a process is the cluster's or the host's own: no tenant, and not merely unknown."""
@@ -116,7 +121,7 @@ class MpsControl:
         is_shared = namespace is not None and namespace == self._processes.namespace(pid)
         return victim.namespace_pids[-1] if is_shared and victim.namespace_pids else None
 
-    def _find_server(self, server: int) -> tuple[int, Portrait] | None:
+    def _find_server(self, server: int) -> tuple[int, ProcessDetails] | None:
         """The one MPS server that has this pid in its own namespace; None for several."""
         servers = find_servers(self._processes, self._processes.pids(), is_system=self._is_system)
         found = [(pid, portrait) for pid, portrait in servers.items() if portrait.namespace_pids[-1:] == (server,)]

@@ -11,7 +11,7 @@ from gpushare_node.core.structs import Struct
 from gpushare_node.guard.identity import ContainerId
 
 
-class Seen(Struct):
+class ProcessIdentity(Struct):
     """A process as /proc shows it.
 
     `candidates` are the containers that its cgroup path may mean, the likeliest first; empty outside pods and in our own
@@ -44,7 +44,7 @@ class GpuUse(StrEnum):
     UNREADABLE = "unreadable"
 
 
-class Sent(StrEnum):
+class SignalResult(StrEnum):
     """What came of a signal.
 
     GONE: it had ended; REUSED: the pid is somebody else's now, or in another container, nothing was sent; REFUSED: we have no
@@ -59,7 +59,7 @@ class Sent(StrEnum):
     DENIED = "denied"
 
 
-class Portrait(Struct):
+class ProcessDetails(Struct):
     """What is told of a process to people.
 
     `comm` has nothing in it that steers a terminal or breaks a line, at most 64 characters.
@@ -81,7 +81,7 @@ class Processes(Protocol):
         """The largest pid that can be."""
         ...
 
-    def look(self, pids: Iterable[int]) -> Mapping[int, Seen]:
+    def look(self, pids: Iterable[int]) -> Mapping[int, ProcessIdentity]:
         """Those of the pids that exist and can be read. Cached by (pid, start time); a reused pid is read anew."""
         ...
 
@@ -89,7 +89,7 @@ class Processes(Protocol):
         """Read everything about these anew at the next look."""
         ...
 
-    def members(self, seen: Seen) -> tuple[Seen, ...]:
+    def members(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
         """All processes that are in the same container now, in its sub-cgroups too."""
         ...
 
@@ -97,14 +97,14 @@ class Processes(Protocol):
         """Whether the process has a GPU's device open or mapped. Answers in bounded time, whatever the process has open."""
         ...
 
-    def portrait(self, pid: int) -> Portrait | None:
+    def portrait(self, pid: int) -> ProcessDetails | None:
         """The process for people; None if it has ended."""
         ...
 
-    def send(self, seen: Seen, signal: Signal) -> Sent:
+    def send(self, seen: ProcessIdentity, signal: Signal) -> SignalResult:
         """Signal it through a pidfd, after start time and cgroup were found to be what they were."""
         ...
 
-    def has_ended(self, seen: Seen) -> bool:
+    def has_ended(self, seen: ProcessIdentity) -> bool:
         """Whether it is gone or a zombie; a reused pid is another process."""
         ...

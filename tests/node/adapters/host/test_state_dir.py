@@ -11,23 +11,23 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.host.state_dir import (
-    Folder,
-    FolderError,
-    FolderLockedError,
+    CapRecord,
     FormerGpu,
+    InstanceSpec,
     Journal,
-    KeptCap,
     KeptContainer,
     Notice,
     Published,
-    Remembered,
     RepairMark,
+    StateDir,
+    StateDirError,
+    StateDirLockedError,
 )
 
 JOURNAL = Journal(
     policy_digest="d1", boot_id="b1", attempts=2, driver="580.95.05", failed_at_seconds=812,
     is_changing=True, paused={"nvidia.com/gpu.deploy.dcgm": "true"},
-    former=(FormerGpu(uuid="GPU-0", mig=True, instances=(Remembered(profile_id=19, start=0, size=1),)),),
+    former=(FormerGpu(uuid="GPU-0", mig=True, instances=(InstanceSpec(profile_id=19, start=0, size=1),)),),
     pending_modes={"GPU-1": False},
 )  # fmt: skip
 
@@ -36,8 +36,8 @@ REPAIR = RepairMark(finding="drift", boot_id="b1", at_seconds=7)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path / "gpushare")
+def folder(tmp_path: Path) -> StateDir:
+    return StateDir(tmp_path / "gpushare")
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def tiny(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
-def readers(folder: Folder) -> tuple[Callable[[], object], ...]:
+def readers(folder: StateDir) -> tuple[Callable[[], object], ...]:
     return folder.journal, folder.policy, folder.profile, folder.repaired
 
 
@@ -60,7 +60,7 @@ def names(path: Path) -> set[str]:
     return {one.name for one in path.iterdir()}
 
 
-def test_an_absent_folder_has_nothing_and_no_problem(folder: Folder) -> None:
+def test_an_absent_folder_has_nothing_and_no_problem(folder: StateDir) -> None:
     assert (*(read() for read in readers(folder)), folder.caps()) == (None,) * 4 + ({},)
     assert folder.problems() == ()
     assert not folder.path.exists()
@@ -68,15 +68,15 @@ def test_an_absent_folder_has_nothing_and_no_problem(folder: Folder) -> None:
     folder.remove()
 
 
-def test_what_is_written_is_read_again_by_the_next_start(folder: Folder) -> None:
+def test_what_is_written_is_read_again_by_the_next_start(folder: StateDir) -> None:
     folder.write_journal(JOURNAL)
     folder.keep_policy("kind: NodePolicy\n")
     folder.keep_profile("mig-01234567-a", {"MIG-1", "MIG-2"})
-    exempt = KeptCap(device="GPU-1", cap_bytes=None, notice=Notice(since=5, seconds=60, until=65, is_over=True))
+    exempt = CapRecord(device="GPU-1", cap_bytes=None, notice=Notice(since=5, seconds=60, until=65, is_over=True))
     caps = {"c1": KeptContainer(pod_uid="u1", name="main", caps=(
-        KeptCap(device="GPU-0", cap_bytes=1 << 30, tolerance_bytes=5), exempt))}  # fmt: skip
+        CapRecord(device="GPU-0", cap_bytes=1 << 30, tolerance_bytes=5), exempt))}  # fmt: skip
     folder.keep_caps(caps)
-    again = Folder(folder.path)
+    again = StateDir(folder.path)
     assert again.journal() == JOURNAL
     assert again.policy() == "kind: NodePolicy\n"
     assert again.profile() == Published(key="mig-01234567-a", devices=frozenset({"MIG-1", "MIG-2"}))
@@ -86,7 +86,7 @@ def test_what_is_written_is_read_again_by_the_next_start(folder: Folder) -> None
     assert folder.problems() == ()
 
 
-def test_only_root_may_look(folder: Folder) -> None:
+def test_only_root_may_look(folder: StateDir) -> None:
     folder.path.mkdir(mode=0o755)
     folder.write_journal(JOURNAL)
     with folder.lock():
@@ -94,7 +94,7 @@ def test_only_root_may_look(folder: Folder) -> None:
         assert {stat.S_IMODE(one.stat().st_mode) for one in folder.path.iterdir()} == {0o600}
 
 
-def test_24_a_second_runtime_is_told_that_one_is_at_work_until_that_one_dies(folder: Folder) -> None:
+def test_24_a_second_runtime_is_told_that_one_is_at_work_until_that_one_dies(folder: StateDir) -> None:
     program = (
         "import sys, pathlib; from gpushare_node.adapters.host.state_dir import Folder\n"
         "with Folder(pathlib.Path(sys.argv[1])).lock():\n"
@@ -104,7 +104,7 @@ def test_24_a_second_runtime_is_told_that_one_is_at_work_until_that_one_dies(fol
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(FolderLockedError, match="another gpushare-node is at work"), folder.lock():
+        with pytest.raises(StateDirLockedError, match="another gpushare-node is at work"), folder.lock():
             pytest.fail("two runtimes hold the lock")
         other.kill()
         other.wait()
@@ -122,7 +122,7 @@ def test_24_a_second_runtime_is_told_that_one_is_at_work_until_that_one_dies(fol
      b'{"version": 1, "content": [{}]}', b" " * (5 << 20)],
     ids=range(14),
 )  # fmt: skip
-def test_25_a_file_that_is_not_what_it_should_be_counts_as_absent(folder: Folder, name: str, content: bytes) -> None:
+def test_25_a_file_that_is_not_what_it_should_be_counts_as_absent(folder: StateDir, name: str, content: bytes) -> None:
     folder.path.mkdir()
     (folder.path / name).write_bytes(content)
     assert (*(read() for read in readers(folder)), folder.caps()) == (None,) * 4 + ({},)
@@ -140,7 +140,7 @@ def test_25_a_file_that_is_not_what_it_should_be_counts_as_absent(folder: Folder
     assert folder.problems() == ()
 
 
-def test_25_a_truncated_journal_at_every_length_is_absent_or_whole(folder: Folder) -> None:
+def test_25_a_truncated_journal_at_every_length_is_absent_or_whole(folder: StateDir) -> None:
     folder.write_journal(JOURNAL)
     path = folder.path / "journal.json"
     whole = path.read_bytes()
@@ -151,7 +151,7 @@ def test_25_a_truncated_journal_at_every_length_is_absent_or_whole(folder: Folde
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
-def test_25_what_is_no_file_is_neither_followed_nor_waited_for(folder: Folder, tmp_path: Path, kind: str) -> None:
+def test_25_what_is_no_file_is_neither_followed_nor_waited_for(folder: StateDir, tmp_path: Path, kind: str) -> None:
     folder.path.mkdir()
     path = folder.path / "journal.json"
     other = tmp_path / "other"
@@ -166,7 +166,7 @@ def test_25_what_is_no_file_is_neither_followed_nor_waited_for(folder: Folder, t
     assert folder.journal() is None
     assert len(folder.problems()) == 1
     if kind == "folder":
-        with pytest.raises(FolderError):
+        with pytest.raises(StateDirError):
             folder.write_journal(JOURNAL)
     else:
         folder.write_journal(JOURNAL)
@@ -174,7 +174,7 @@ def test_25_what_is_no_file_is_neither_followed_nor_waited_for(folder: Folder, t
     assert other.read_text() == "precious"
 
 
-def test_25_a_link_where_the_half_written_file_goes_is_not_written_through(folder: Folder, tmp_path: Path) -> None:
+def test_25_a_link_where_the_half_written_file_goes_is_not_written_through(folder: StateDir, tmp_path: Path) -> None:
     folder.path.mkdir()
     (folder.path / "journal.json.new").symlink_to(tmp_path / "other")
     folder.write_journal(JOURNAL)
@@ -182,21 +182,21 @@ def test_25_a_link_where_the_half_written_file_goes_is_not_written_through(folde
     assert not (tmp_path / "other").exists()
 
 
-def test_25_a_link_in_the_folders_place_is_refused(folder: Folder, tmp_path: Path) -> None:
+def test_25_a_link_in_the_folders_place_is_refused(folder: StateDir, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     folder.path.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(FolderError):
+    with pytest.raises(StateDirError):
         folder.write_journal(JOURNAL)
     assert names(tmp_path / "elsewhere") == set()
 
 
 def test_25_a_full_disk_keeps_the_former_journal_and_can_still_be_cleared(tiny: Path) -> None:
-    folder = Folder(tiny)
+    folder = StateDir(tiny)
     folder.write_journal(JOURNAL)
     filler = tiny / "filler"
     with pytest.raises(OSError, match="No space left"):
         filler.write_bytes(b"x" * (64 << 10))
-    with pytest.raises(FolderError, match=r"journal\.json cannot be written: No space left on device"):
+    with pytest.raises(StateDirError, match=r"journal\.json cannot be written: No space left on device"):
         folder.write_journal(Journal(policy_digest="d2", boot_id="b2"))
     assert folder.journal() == JOURNAL
     assert names(tiny) == {"filler", "journal.json"}
@@ -207,25 +207,25 @@ def test_25_a_full_disk_keeps_the_former_journal_and_can_still_be_cleared(tiny: 
 
 
 def test_25_a_read_only_folder_is_read_and_refused(tiny: Path) -> None:
-    folder = Folder(tiny)
+    folder = StateDir(tiny)
     folder.write_journal(JOURNAL)
     subprocess.run(["mount", "-o", "remount,ro", str(tiny)], check=True)
     assert folder.journal() == JOURNAL
-    with pytest.raises(FolderError, match="Read-only file system"), folder.lock():
+    with pytest.raises(StateDirError, match="Read-only file system"), folder.lock():
         pytest.fail("it cannot be locked")
     for write in (lambda: folder.write_journal(JOURNAL), folder.clear_journal, lambda: folder.keep_policy("text")):
-        with pytest.raises(FolderError, match="Read-only file system"):
+        with pytest.raises(StateDirError, match="Read-only file system"):
             write()
 
 
-def test_what_a_crash_left_half_written_is_swept_by_the_next_lock(folder: Folder) -> None:
+def test_what_a_crash_left_half_written_is_swept_by_the_next_lock(folder: StateDir) -> None:
     folder.path.mkdir()
     (folder.path / "journal.json.new").write_text("{")
     with folder.lock():
         assert names(folder.path) == {"lock"}
 
 
-def test_removing_leaves_nothing(folder: Folder) -> None:
+def test_removing_leaves_nothing(folder: StateDir) -> None:
     with folder.lock():
         folder.write_journal(JOURNAL)
         folder.keep_policy("text")
@@ -238,34 +238,34 @@ def test_removing_leaves_nothing(folder: Folder) -> None:
     assert not folder.path.exists()
 
 
-def test_removing_stops_at_what_is_not_ours_and_at_a_mount(folder: Folder, tiny: Path) -> None:
+def test_removing_stops_at_what_is_not_ours_and_at_a_mount(folder: StateDir, tiny: Path) -> None:
     folder.write_journal(JOURNAL)
     (folder.path / "notes.txt").write_text("an administrator's")
     folder.remove()
     assert names(folder.path) == {"notes.txt"}
-    mounted = Folder(tiny)
+    mounted = StateDir(tiny)
     mounted.write_journal(JOURNAL)
     mounted.remove()
     assert names(tiny) == set()
 
 
-def test_files_carry_their_version(folder: Folder) -> None:
+def test_files_carry_their_version(folder: StateDir) -> None:
     folder.write_journal(JOURNAL)
     assert json.loads((folder.path / "journal.json").read_text())["version"] == 1
 
 
-def test_caps_that_a_former_release_kept_are_read(folder: Folder) -> None:
+def test_caps_that_a_former_release_kept_are_read(folder: StateDir) -> None:
     one = {"device": "GPU-0", "cap_bytes": 5, "tolerance_bytes": 0}
     folder.keep_caps({})
     (folder.path / "caps.json").write_text(json.dumps({"version": 1, "content": {"c1": [one]}}))
-    assert folder.caps() == {"c1": KeptContainer(pod_uid="", name="", caps=(KeptCap(device="GPU-0", cap_bytes=5),))}
+    assert folder.caps() == {"c1": KeptContainer(pod_uid="", name="", caps=(CapRecord(device="GPU-0", cap_bytes=5),))}
 
 
 @pytest.mark.parametrize(("kept", "since"), [(None, 700), (5, 0)])
 def test_a_cap_begins_once_and_where_a_former_release_held_some_it_began_before(
-    folder: Folder, kept: int | None, since: int
+    folder: StateDir, kept: int | None, since: int
 ) -> None:
-    folder.keep_caps({"c1": KeptContainer(pod_uid="", name="", caps=(KeptCap(device="GPU-0", cap_bytes=kept),))})
+    folder.keep_caps({"c1": KeptContainer(pod_uid="", name="", caps=(CapRecord(device="GPU-0", cap_bytes=kept),))})
     folder.begin_caps({"nvidia.com/gpu"}, 700.5)
     folder.begin_caps({"nvidia.com/gpu", "nvidia.com/gpu.shared"}, 900.0)
     assert folder.first_caps() == {"nvidia.com/gpu": since, "nvidia.com/gpu.shared": 900}

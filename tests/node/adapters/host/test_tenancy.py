@@ -12,9 +12,9 @@ from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import tenancy_file
 from gpushare_node.core.tenancy import AdmissionMode
-from gpushare_node.reconcile.eviction import Evictions
+from gpushare_node.reconcile.eviction import DrainEvictions
 from gpushare_node.reconcile.usage import Holder
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import Stage, await_end, lives, tenancy_text
 from tests.support.fake_nvml import Silicon
 from tests.support.process_fixtures import Ward
@@ -106,7 +106,7 @@ def test_104_without_a_file_at_the_start_nobody_is_a_stray_until_there_is_one(
     assert stage.told.reasons("wanderer") == ["GPUNotAllocated"]
     told = stage.watch.reason()
     assert told is not None
-    assert told[0] is Reason.TENANCY_UNKNOWN
+    assert told[0] is ConditionReason.TENANCY_UNKNOWN
     stage.tenancy.rmdir() if stage.tenancy.is_dir() else None
     stage.tenancy.write_text(tenancy_text())
     stage.run(12)
@@ -161,13 +161,13 @@ def test_as_long_as_nobody_has_said_who_the_platform_is_nobody_is_evicted(tmp_pa
         containers={},
     )  # fmt: skip
     holder = Holder(pod_uid="u1", pod=pod, devices=frozenset({"GPU-1"}), resources=frozenset({"nvidia.com/gpu"}))
-    assert not Evictions().can_move(holder, file.platform())
+    assert not DrainEvictions().can_move(holder, file.platform())
     projected(tmp_path, tenancy_text(platformNamespaces=["monitoring"]))
-    assert not Evictions().can_move(holder, file.platform())
+    assert not DrainEvictions().can_move(holder, file.platform())
     projected(tmp_path, tenancy_text())
-    assert Evictions().can_move(holder, file.platform())
+    assert DrainEvictions().can_move(holder, file.platform())
     (tmp_path / "tenancy.json").unlink()
-    assert Evictions().can_move(holder, file.platform()), "the last known list holds"
+    assert DrainEvictions().can_move(holder, file.platform()), "the last known list holds"
 
 
 def test_the_release_of_a_node_reads_who_the_platform_is_where_the_chart_mounts_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from gpushare_node.adapters.kube.api_endpoint import from_kubeconfig, in_cluster
 from gpushare_node.adapters.kube.connection import Connection
-from gpushare_node.adapters.kube.events import Events
-from gpushare_node.adapters.kube.node_client import Server
-from gpushare_node.adapters.kube.pod_identity import Place
+from gpushare_node.adapters.kube.events import EventRecorder
+from gpushare_node.adapters.kube.node_client import NodeClient
+from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.rollout_queue import Memory
 from gpushare_node.core.clock import Stopped
 from tests.support.fake_api.server import ApiServer
@@ -39,8 +39,8 @@ class Skips:
         self.is_stopped.set()
 
 
-def place(node: str = "n1", pool: str = "train") -> Place:
-    return Place(node=node, namespace="gpushare", pod=f"gpushare-{pool}-{node}", pod_uid=f"uid-{node}", pool=pool)
+def place(node: str = "n1", pool: str = "train") -> PodIdentity:
+    return PodIdentity(node=node, namespace="gpushare", pod=f"gpushare-{pool}-{node}", pod_uid=f"uid-{node}", pool=pool)
 
 
 def connection(api: ApiServer, folder: Path, clock: Skips | None = None) -> Connection:
@@ -55,10 +55,10 @@ def by_kubeconfig(api: ApiServer, folder: Path, clock: Skips | None = None) -> C
 
 def server(
     api: ApiServer, folder: Path, clock: Skips | None = None, *, node: str = "n1", memory: Memory | None = None
-) -> Server:
+) -> NodeClient:
     clock = clock or Skips()
     wire = connection(api, folder, clock)
-    return Server(wire, place(node), clock, Events(wire, place(node), clock), memory)
+    return NodeClient(wire, place(node), clock, EventRecorder(wire, place(node), clock), memory)
 
 
 def await_that(holds: Callable[[], bool]) -> None:

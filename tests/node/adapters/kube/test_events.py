@@ -7,7 +7,7 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import Event, EventType, PodView
 from gpushare_node.adapters.kube.connection import Connection
-from gpushare_node.adapters.kube.events import MOST_AT_ONCE, MOST_WAITING, Events
+from gpushare_node.adapters.kube.events import MOST_AT_ONCE, MOST_WAITING, EventRecorder
 from gpushare_node.core.structs import replace
 from tests.node.adapters.kube.kube_fixture import Skips, connection, place
 from tests.support.fake_api.server import ApiServer
@@ -25,8 +25,8 @@ def wire(api: ApiServer, tmp_path: Path) -> Iterator[Connection]:
     made.close()
 
 
-def make(wire: Connection, clock: Skips | None = None) -> Events:
-    return Events(wire, place(), clock or Skips())
+def make(wire: Connection, clock: Skips | None = None) -> EventRecorder:
+    return EventRecorder(wire, place(), clock or Skips())
 
 
 def test_an_event_stands_on_its_pod_or_on_the_node_as_kubectl_looks_for_it(api: ApiServer, wire: Connection) -> None:

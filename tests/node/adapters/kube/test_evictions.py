@@ -7,7 +7,7 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import ClusterError, Eviction, PodView
 from gpushare_node.adapters.kube.connection import Connection
-from gpushare_node.adapters.kube.evictions import RECOUNT_SECONDS, Evictions
+from gpushare_node.adapters.kube.evictions import RECOUNT_SECONDS, EvictionClient
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.core.structs import replace
 from tests.node.adapters.kube.kube_fixture import Skips, connection
@@ -24,15 +24,15 @@ def wire(api: ApiServer, tmp_path: Path, clock: Skips) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def evictions(wire: Connection, clock: Skips) -> Evictions:
-    return Evictions(wire, clock)
+def evictions(wire: Connection, clock: Skips) -> EvictionClient:
+    return EvictionClient(wire, clock)
 
 
 def pod(api: ApiServer, name: str = "p", namespace: str = "default") -> PodView:
     return view_pod(api.add_pod(name, namespace=namespace, node="n1"))
 
 
-def test_the_budget_is_asked_by_a_dry_run_and_the_pod_deleted_by_its_uid(api: ApiServer, evictions: Evictions) -> None:
+def test_the_budget_is_asked_by_a_dry_run_and_the_pod_deleted_by_its_uid(api: ApiServer, evictions: EvictionClient) -> None:
     one = pod(api)
     assert evictions.evict(one) is Eviction.EVICTED
     assert api.all("pods") == []
@@ -40,7 +40,7 @@ def test_the_budget_is_asked_by_a_dry_run_and_the_pod_deleted_by_its_uid(api: Ap
     assert [body.get("deleteOptions", body) for body in api.bodies] == [{"preconditions": {"uid": one.uids[0]}}] * 2
 
 
-def test_an_eviction_that_a_budget_refuses_is_not_repeated_by_itself(api: ApiServer, evictions: Evictions) -> None:
+def test_an_eviction_that_a_budget_refuses_is_not_repeated_by_itself(api: ApiServer, evictions: EvictionClient) -> None:
     one = pod(api)
     api.eviction_budget = 0
     assert evictions.evict(one) is Eviction.REFUSED
@@ -49,7 +49,7 @@ def test_an_eviction_that_a_budget_refuses_is_not_repeated_by_itself(api: ApiSer
     assert evictions.evict(one) is Eviction.EVICTED
 
 
-def test_another_pod_of_the_same_name_is_not_evicted(api: ApiServer, evictions: Evictions) -> None:
+def test_another_pod_of_the_same_name_is_not_evicted(api: ApiServer, evictions: EvictionClient) -> None:
     one = pod(api)
     api.remove("pods", "p", namespace="default")
     assert evictions.evict(one) is Eviction.GONE
@@ -61,7 +61,7 @@ def test_another_pod_of_the_same_name_is_not_evicted(api: ApiServer, evictions: 
 @pytest.mark.parametrize("step", ["POST", "DELETE"])
 @pytest.mark.parametrize(("status", "answer"), [(403, Eviction.FORBIDDEN), (429, Eviction.THROTTLED)])
 def test_a_missing_right_and_a_busy_server_are_no_budget(
-    api: ApiServer, evictions: Evictions, step: str, status: int, answer: Eviction,
+    api: ApiServer, evictions: EvictionClient, step: str, status: int, answer: Eviction,
 ) -> None:
     one = pod(api)
     api.fail(step, status, times=-1)
@@ -69,7 +69,7 @@ def test_a_missing_right_and_a_busy_server_are_no_budget(
     assert len(api.all("pods")) == 1
 
 
-def test_no_answer_is_none(api: ApiServer, evictions: Evictions) -> None:
+def test_no_answer_is_none(api: ApiServer, evictions: EvictionClient) -> None:
     one = pod(api)
     api.down()
     with pytest.raises(ClusterError):
@@ -77,7 +77,7 @@ def test_no_answer_is_none(api: ApiServer, evictions: Evictions) -> None:
 
 
 def test_a_budget_is_asked_again_when_it_has_counted_what_was_deleted(
-    api: ApiServer, evictions: Evictions, clock: Skips,
+    api: ApiServer, evictions: EvictionClient, clock: Skips,
 ) -> None:
     """It does not count dry runs: two pods of one budget of 1 would both go in the same moment."""
     pods = [pod(api, "p"), pod(api, "q"), pod(api, "r", "elsewhere")]
@@ -87,7 +87,7 @@ def test_a_budget_is_asked_again_when_it_has_counted_what_was_deleted(
     assert evictions.evict(replace(pods[1])) is Eviction.REFUSED
 
 
-def test_a_deletion_that_passes_over_the_budget_asks_nobody(api: ApiServer, evictions: Evictions) -> None:
+def test_a_deletion_that_passes_over_the_budget_asks_nobody(api: ApiServer, evictions: EvictionClient) -> None:
     api.eviction_budget = 0
     one, other = pod(api), pod(api, "q")
     assert evictions.evict(one, is_forced=True) is Eviction.EVICTED

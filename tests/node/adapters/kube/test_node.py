@@ -7,8 +7,8 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import ClusterError, EventType, Taint
 from gpushare_node.adapters.kube.cluster import Event as Told
-from gpushare_node.adapters.kube.node_client import HEARTBEAT_SECONDS, Server
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.adapters.kube.node_client import HEARTBEAT_SECONDS, NodeClient
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.adapters.kube.kube_fixture import Skips, server
 from tests.support.fake_api.patches import merge
 from tests.support.fake_api.server import ApiServer
@@ -19,14 +19,14 @@ OURS = Taint(key="gpushare.dev/repartitioning", effect="NoSchedule")
 
 
 @pytest.fixture
-def here(api: ApiServer, tmp_path: Path, clock: Skips) -> Iterator[Server]:
+def here(api: ApiServer, tmp_path: Path, clock: Skips) -> Iterator[NodeClient]:
     api.add_node("n1", labels={"team": "a"}, taints=[FOREIGN], allocatable={"nvidia.com/gpu": 8, "example.com/x": 1})
     made = server(api, tmp_path, clock)
     yield made
     made.close()
 
 
-def test_the_node_is_seen_as_it_is(api: ApiServer, here: Server) -> None:
+def test_the_node_is_seen_as_it_is(api: ApiServer, here: NodeClient) -> None:
     node = here.node()
     assert (node.name, node.uid) == ("n1", api.node("n1")["metadata"]["uid"])
     assert node.allocatable == {"nvidia.com/gpu": 8}
@@ -35,7 +35,7 @@ def test_the_node_is_seen_as_it_is(api: ApiServer, here: Server) -> None:
     assert not node.is_unschedulable
 
 
-def test_labels_are_owned_exactly(api: ApiServer, here: Server) -> None:
+def test_labels_are_owned_exactly(api: ApiServer, here: NodeClient) -> None:
     here.apply_labels({**LABELS, "nvidia.com/mig.config": "x"})
     here.apply_labels(LABELS)
     node = here.node()
@@ -45,7 +45,7 @@ def test_labels_are_owned_exactly(api: ApiServer, here: Server) -> None:
     assert api.node("n1")["metadata"]["labels"] == {"kubernetes.io/hostname": "n1", "team": "a"}
 
 
-def test_a_label_that_somebody_else_wrote_over_tells_its_owner_and_is_taken_back(api: ApiServer, here: Server) -> None:
+def test_a_label_that_somebody_else_wrote_over_tells_its_owner_and_is_taken_back(api: ApiServer, here: NodeClient) -> None:
     here.apply_labels(LABELS)
     api.patch("nodes", "n1", {"metadata": {"labels": {"gpushare.dev/profile": "other"}}}, manager="kubectl-label")
     assert here.node().owners["gpushare.dev/profile"] == "kubectl-label"
@@ -54,7 +54,7 @@ def test_a_label_that_somebody_else_wrote_over_tells_its_owner_and_is_taken_back
     assert here.node().owners["gpushare.dev/profile"] == "gpushare"
 
 
-def test_a_label_that_another_manager_applied_too_stays_when_we_let_go(api: ApiServer, here: Server) -> None:
+def test_a_label_that_another_manager_applied_too_stays_when_we_let_go(api: ApiServer, here: NodeClient) -> None:
     here.apply_labels(LABELS)
     api.apply("nodes", "n1", {"metadata": {"labels": {"gpushare.dev/pool": "train"}}}, manager="terraform")
     assert here.node().owners["gpushare.dev/pool"] == "gpushare"
@@ -63,14 +63,14 @@ def test_a_label_that_another_manager_applied_too_stays_when_we_let_go(api: ApiS
     assert here.node().owners == {"gpushare.dev/pool": "terraform"}
 
 
-def test_applying_labels_never_makes_a_node_that_is_gone(api: ApiServer, here: Server) -> None:
+def test_applying_labels_never_makes_a_node_that_is_gone(api: ApiServer, here: NodeClient) -> None:
     api.before("PATCH /api/v1/nodes", lambda: api.remove("nodes", "n1"))
     with pytest.raises(ClusterError, match="uid mismatch"):
         here.apply_labels(LABELS)
     assert api.all("nodes") == []
 
 
-def test_applying_labels_never_touches_a_new_node_of_the_same_name(api: ApiServer, here: Server) -> None:
+def test_applying_labels_never_touches_a_new_node_of_the_same_name(api: ApiServer, here: NodeClient) -> None:
     def replace() -> None:
         api.remove("nodes", "n1")
         api.add_node("n1")
@@ -81,13 +81,13 @@ def test_applying_labels_never_touches_a_new_node_of_the_same_name(api: ApiServe
     assert "gpushare.dev/pool" not in api.node("n1")["metadata"]["labels"]
 
 
-def test_nothing_is_written_that_is_so_already(api: ApiServer, here: Server) -> None:
+def test_nothing_is_written_that_is_so_already(api: ApiServer, here: NodeClient) -> None:
     def write_everything() -> None:
         here.apply_labels(LABELS)
         here.write_labels({"nvidia.com/gpu.deploy.dcgm": "paused", "absent": None})
         here.annotate({"gpushare.dev/released": "exclusive", "absent": None})
         here.change_taints(add=[OURS], remove=["gpushare.dev/not-ready"])
-        here.set_condition(Reason.PARTITIONING, "two GPUs")
+        here.set_condition(ConditionReason.PARTITIONING, "two GPUs")
 
     write_everything()
     before = api.writes()
@@ -96,7 +96,7 @@ def test_nothing_is_written_that_is_so_already(api: ApiServer, here: Server) -> 
     assert api.writes() == before
 
 
-def test_others_labels_are_written_without_being_owned_by_our_applies(api: ApiServer, here: Server) -> None:
+def test_others_labels_are_written_without_being_owned_by_our_applies(api: ApiServer, here: NodeClient) -> None:
     here.write_labels({"nvidia.com/gpu.deploy.dcgm": "paused"})
     here.apply_labels(LABELS)
     here.apply_labels({})
@@ -105,7 +105,7 @@ def test_others_labels_are_written_without_being_owned_by_our_applies(api: ApiSe
     assert "nvidia.com/gpu.deploy.dcgm" not in here.node().labels
 
 
-def test_taints_of_others_keep_their_order_and_all_their_fields(api: ApiServer, here: Server) -> None:
+def test_taints_of_others_keep_their_order_and_all_their_fields(api: ApiServer, here: NodeClient) -> None:
     here.change_taints(add=[OURS])
     here.change_taints(add=[Taint(key="gpushare.dev/not-ready", effect="NoSchedule", value="a")])
     here.change_taints(add=[Taint(key="gpushare.dev/not-ready", effect="NoSchedule", value="b")], remove=[OURS.key])
@@ -115,21 +115,21 @@ def test_taints_of_others_keep_their_order_and_all_their_fields(api: ApiServer, 
     assert api.node("n1")["spec"]["taints"] == [FOREIGN]
 
 
-def test_a_taint_that_somebody_adds_between_reading_and_writing_is_not_lost(api: ApiServer, here: Server) -> None:
+def test_a_taint_that_somebody_adds_between_reading_and_writing_is_not_lost(api: ApiServer, here: NodeClient) -> None:
     other = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
     api.before("PATCH /api/v1/nodes", lambda: api.edit("nodes", "n1", lambda node: node["spec"]["taints"].append(other)))
     here.change_taints(add=[OURS])
     assert api.node("n1")["spec"]["taints"] == [FOREIGN, other, {"key": OURS.key, "effect": "NoSchedule"}]
 
 
-def test_what_kubelet_writes_meanwhile_is_no_obstacle(api: ApiServer, here: Server) -> None:
+def test_what_kubelet_writes_meanwhile_is_no_obstacle(api: ApiServer, here: NodeClient) -> None:
     other = {"type": "Ready", "status": "True"}
     api.before("PATCH /api/v1/nodes", lambda: api.edit("nodes", "n1", lambda node: node["status"].update(conditions=[other])))
     here.change_taints(add=[OURS])
     assert len(api.writes()) == 1
 
 
-def test_a_node_without_taints_gets_one_unless_somebody_was_faster(api: ApiServer, here: Server) -> None:
+def test_a_node_without_taints_gets_one_unless_somebody_was_faster(api: ApiServer, here: NodeClient) -> None:
     other = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
     api.edit("nodes", "n1", lambda node: node["spec"].pop("taints"))
     api.before("PATCH /api/v1/nodes", lambda: api.edit("nodes", "n1", lambda node: node["spec"].update(taints=[other])))
@@ -137,7 +137,7 @@ def test_a_node_without_taints_gets_one_unless_somebody_was_faster(api: ApiServe
     assert api.node("n1")["spec"]["taints"] == [other, {"key": OURS.key, "effect": "NoSchedule"}]
 
 
-def test_a_node_whose_taints_change_all_the_time_ends_in_an_error_not_in_a_loop(api: ApiServer, here: Server) -> None:
+def test_a_node_whose_taints_change_all_the_time_ends_in_an_error_not_in_a_loop(api: ApiServer, here: NodeClient) -> None:
     def touch() -> None:
         other = {"key": "example.org/other", "effect": "NoSchedule", "value": api.node("n1")["metadata"]["resourceVersion"]}
         api.edit("nodes", "n1", lambda node: node["spec"].update(taints=[FOREIGN, other]))
@@ -148,51 +148,51 @@ def test_a_node_whose_taints_change_all_the_time_ends_in_an_error_not_in_a_loop(
     assert len(api.writes()) == 5
 
 
-def test_a_taint_that_the_server_refuses_for_itself_is_not_tried_again(api: ApiServer, here: Server) -> None:
+def test_a_taint_that_the_server_refuses_for_itself_is_not_tried_again(api: ApiServer, here: NodeClient) -> None:
     api.fail("PATCH /api/v1/nodes", 422)
     with pytest.raises(ClusterError, match="422"):
         here.change_taints(add=[OURS])
     assert len(api.writes()) == 1
 
 
-def test_the_condition_moves_its_time_only_when_its_status_changes(api: ApiServer, here: Server) -> None:
-    here.set_condition(Reason.PARTITIONING, "one")
+def test_the_condition_moves_its_time_only_when_its_status_changes(api: ApiServer, here: NodeClient) -> None:
+    here.set_condition(ConditionReason.PARTITIONING, "one")
     api.edit("nodes", "n1", lambda node: node["status"]["conditions"][-1].update(lastTransitionTime="2020-01-01T00:00:00Z"))
-    here.set_condition(Reason.WAITING_FOR_PLUGIN, "two")
+    here.set_condition(ConditionReason.WAITING_FOR_PLUGIN, "two")
     assert api.condition("n1") == {**(api.condition("n1") or {}), "status": "False", "reason": "WaitingForPlugin",
                                    "message": "two", "lastTransitionTime": "2020-01-01T00:00:00Z"}
-    here.set_condition(Reason.READY, "")
+    here.set_condition(ConditionReason.READY, "")
     now = api.condition("n1") or {}
     assert (now["status"], now["reason"]) == ("True", "Ready")
     assert now["lastTransitionTime"] > "2020"
     assert api.condition("n1", "Ready") is not None
 
 
-def test_the_condition_beats_every_ten_minutes_and_asks_nothing_between(api: ApiServer, here: Server, clock: Skips) -> None:
-    here.set_condition(Reason.READY, "")
+def test_the_condition_beats_every_ten_minutes_and_asks_nothing_between(api: ApiServer, here: NodeClient, clock: Skips) -> None:
+    here.set_condition(ConditionReason.READY, "")
     since = (api.condition("n1") or {})["lastTransitionTime"]
     api.forget_requests()
     for _ in range(599):
         clock.seconds += 1
-        here.set_condition(Reason.READY, "")
+        here.set_condition(ConditionReason.READY, "")
     assert api.requests == []
     clock.seconds += HEARTBEAT_SECONDS
-    here.set_condition(Reason.READY, "")
+    here.set_condition(ConditionReason.READY, "")
     assert [method for method, _ in api.requests] == ["PATCH"]
     assert (api.condition("n1") or {})["lastTransitionTime"] == since
 
 
-def test_a_restarted_runtime_does_not_say_again_what_stands(api: ApiServer, here: Server, tmp_path: Path) -> None:
-    here.set_condition(Reason.READY, "")
+def test_a_restarted_runtime_does_not_say_again_what_stands(api: ApiServer, here: NodeClient, tmp_path: Path) -> None:
+    here.set_condition(ConditionReason.READY, "")
     api.forget_requests()
     again = server(api, tmp_path)
-    again.set_condition(Reason.READY, "")
+    again.set_condition(ConditionReason.READY, "")
     assert api.writes() == []
     again.close()
 
 
-def test_the_condition_goes_and_the_others_stay(api: ApiServer, here: Server) -> None:
-    here.set_condition(Reason.RELEASED, "")
+def test_the_condition_goes_and_the_others_stay(api: ApiServer, here: NodeClient) -> None:
+    here.set_condition(ConditionReason.RELEASED, "")
     here.clear_condition()
     assert api.condition("n1") is None
     assert api.condition("n1", "Ready") is not None
@@ -201,17 +201,17 @@ def test_the_condition_goes_and_the_others_stay(api: ApiServer, here: Server) ->
     assert api.writes() == []
 
 
-def test_29_what_could_not_be_written_is_written_when_the_server_is_back(api: ApiServer, here: Server) -> None:
+def test_29_what_could_not_be_written_is_written_when_the_server_is_back(api: ApiServer, here: NodeClient) -> None:
     api.down()
     with pytest.raises(ClusterError):
-        here.set_condition(Reason.READY, "")
+        here.set_condition(ConditionReason.READY, "")
     here.tell(Told(type=EventType.NORMAL, reason="Partitioned", message="all"))
     api.up()
-    here.set_condition(Reason.READY, "")
+    here.set_condition(ConditionReason.READY, "")
     assert (api.condition("n1") or {})["reason"] == "Ready"
 
 
-def test_the_own_pod_is_deleted_and_no_successor_of_its_name(api: ApiServer, here: Server) -> None:
+def test_the_own_pod_is_deleted_and_no_successor_of_its_name(api: ApiServer, here: NodeClient) -> None:
     api.add_pod("gpushare-train-n1", namespace="gpushare", node="n1", uid="uid-n1")
     here.delete_own_pod()
     assert here.pods() == ()
@@ -221,7 +221,7 @@ def test_the_own_pod_is_deleted_and_no_successor_of_its_name(api: ApiServer, her
     assert len(here.pods()) == 1
 
 
-def test_a_daemonset_that_is_gone_or_going_selects_nothing(api: ApiServer, here: Server) -> None:
+def test_a_daemonset_that_is_gone_or_going_selects_nothing(api: ApiServer, here: NodeClient) -> None:
     assert not here.selects(here.node())
     api.add_daemonset("gpushare-train", terms=[{"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]}])
     assert here.selects(here.node())
@@ -230,20 +230,20 @@ def test_a_daemonset_that_is_gone_or_going_selects_nothing(api: ApiServer, here:
     assert not here.selects(here.node())
 
 
-def test_an_error_of_the_server_is_not_taken_for_a_missing_daemonset(api: ApiServer, here: Server) -> None:
+def test_an_error_of_the_server_is_not_taken_for_a_missing_daemonset(api: ApiServer, here: NodeClient) -> None:
     api.fail("daemonsets", 403)
     with pytest.raises(ClusterError):
         here.selects(here.node())
 
 
-def test_a_rollout_of_one_node_takes_eight_writes(api: ApiServer, here: Server) -> None:
+def test_a_rollout_of_one_node_takes_eight_writes(api: ApiServer, here: NodeClient) -> None:
     assert here.take_turn(1).is_held
     here.change_taints(add=[OURS])
-    here.set_condition(Reason.PARTITIONING, "")
+    here.set_condition(ConditionReason.PARTITIONING, "")
     here.apply_labels(LABELS)
-    here.set_condition(Reason.WAITING_FOR_PLUGIN, "")
+    here.set_condition(ConditionReason.WAITING_FOR_PLUGIN, "")
     here.change_taints(remove=[OURS.key, "gpushare.dev/not-ready"])
-    here.set_condition(Reason.READY, "")
+    here.set_condition(ConditionReason.READY, "")
     here.renew_turn()
     here.end_turn()
     assert len(api.writes()) == 8

@@ -13,7 +13,7 @@ from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.informer import LONGEST_PAUSE_SECONDS, RELIST_SECONDS, START_SECONDS
 from gpushare_node.adapters.kube.pod_identity import find_place
-from gpushare_node.adapters.kube.pod_informer import OwnNode, Pods
+from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.cli.wiring import News
 from gpushare_node.core.clock import SystemClock
@@ -47,11 +47,11 @@ def wire(api: ApiServer, tmp_path: Path) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def pods(api: ApiServer, wire: Connection, clock: Quick) -> Iterator[Pods]:
+def pods(api: ApiServer, wire: Connection, clock: Quick) -> Iterator[PodInformer]:
     """Watched, until the test ends."""
     api.add_pod("first", node="n1", uid="u1")
     api.add_pod("elsewhere", node="n2")
-    made = Pods(wire, "n1", clock)
+    made = PodInformer(wire, "n1", clock)
     thread = made.start()
     yield made
     clock.stop()
@@ -60,21 +60,21 @@ def pods(api: ApiServer, wire: Connection, clock: Quick) -> Iterator[Pods]:
     assert not thread.is_alive()
 
 
-def names(pods: Pods) -> set[str]:
+def names(pods: PodInformer) -> set[str]:
     return {pod.name for pod in pods.pods()}
 
 
-def find(pods: Pods, uid: str) -> PodView:
+def find(pods: PodInformer, uid: str) -> PodView:
     pod = pods.find(uid)
     assert pod is not None
     return pod
 
 
-def is_open(pods: Pods) -> bool:
+def is_open(pods: PodInformer) -> bool:
     return pods.age_seconds == 0.0
 
 
-def test_pods_of_the_node_come_and_change_and_go(api: ApiServer, pods: Pods) -> None:
+def test_pods_of_the_node_come_and_change_and_go(api: ApiServer, pods: PodInformer) -> None:
     await_that(lambda: names(pods) == {"first"})
     api.add_pod("second", node="n1", uid="u2", containers={"main": "containerd://" + "a" * 64}, phase="Pending")
     api.add_pod("other", node="n2")
@@ -86,7 +86,7 @@ def test_pods_of_the_node_come_and_change_and_go(api: ApiServer, pods: Pods) -> 
     assert pods.find("u1") is None
 
 
-def test_56_a_containers_id_that_comes_late_comes(api: ApiServer, pods: Pods) -> None:
+def test_56_a_containers_id_that_comes_late_comes(api: ApiServer, pods: PodInformer) -> None:
     api.add_pod("late", node="n1", uid="u2", containers={"main": ""})
     await_that(lambda: pods.find("u2") is not None)
     assert find(pods, "u2").containers == {}
@@ -104,7 +104,7 @@ def test_when_a_container_was_started_is_told_while_it_runs() -> None:
     assert view_pod({"metadata": metadata, "status": {"containerStatuses": statuses}}).started == {"0": 1795334400.0}
 
 
-def test_54_a_static_pod_is_found_by_both_of_its_uids(api: ApiServer, pods: Pods) -> None:
+def test_54_a_static_pod_is_found_by_both_of_its_uids(api: ApiServer, pods: PodInformer) -> None:
     hashed = "0123456789abcdef0123456789abcdef"
     api.add_pod("etcd-n1", namespace="kube-system", node="n1", uid="mirror", annotations={
         "kubernetes.io/config.hash": hashed, "kubernetes.io/config.mirror": hashed})
@@ -117,7 +117,7 @@ def test_54_a_static_pod_is_found_by_both_of_its_uids(api: ApiServer, pods: Pods
     await_that(lambda: pods.find(hashed) is None)
 
 
-def test_54_a_tenant_that_writes_a_neighbours_uid_into_its_annotations_hides_nobody(api: ApiServer, pods: Pods) -> None:
+def test_54_a_tenant_that_writes_a_neighbours_uid_into_its_annotations_hides_nobody(api: ApiServer, pods: PodInformer) -> None:
     await_that(lambda: pods.find("u1") is not None)
     forged = {"kubernetes.io/config.hash": "u1"}
     api.add_pod("forger", node="n1", uid="f", annotations=forged)
@@ -127,13 +127,13 @@ def test_54_a_tenant_that_writes_a_neighbours_uid_into_its_annotations_hides_nob
     assert find(pods, "f").uids == ("f",)
 
 
-def test_55_a_pod_that_is_terminating_is_told_so_until_it_is_gone(api: ApiServer, pods: Pods) -> None:
+def test_55_a_pod_that_is_terminating_is_told_so_until_it_is_gone(api: ApiServer, pods: PodInformer) -> None:
     await_that(lambda: pods.find("u1") is not None)
     api.patch("pods", "first", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, manager="x", namespace="default")
     await_that(lambda: find(pods, "u1").is_terminating)
 
 
-def test_a_pod_is_told_with_its_controller(api: ApiServer, pods: Pods) -> None:
+def test_a_pod_is_told_with_its_controller(api: ApiServer, pods: PodInformer) -> None:
     owner = {"kind": "DaemonSet", "name": "plugin", "uid": "d", "controller": True}
     api.add_pod("plugin", namespace="gpu", node="n1", uid="u2", owner=owner)
     await_that(lambda: pods.find("u2") is not None)
@@ -142,7 +142,7 @@ def test_a_pod_is_told_with_its_controller(api: ApiServer, pods: Pods) -> None:
 
 @pytest.mark.parametrize("by_event", [True, False])
 def test_57_after_410_the_list_is_read_anew_apart_from_the_others(
-    api: ApiServer, pods: Pods, clock: Quick, by_event: bool,
+    api: ApiServer, pods: PodInformer, clock: Quick, by_event: bool,
 ) -> None:
     await_that(lambda: is_open(pods))
     api.gone_by_event = by_event
@@ -156,7 +156,7 @@ def test_57_after_410_the_list_is_read_anew_apart_from_the_others(
     assert all(pause <= max(RELIST_SECONDS, LONGEST_PAUSE_SECONDS) for pause in clock.pauses)
 
 
-def test_57_a_watch_that_is_cut_goes_on_where_it_was(api: ApiServer, pods: Pods) -> None:
+def test_57_a_watch_that_is_cut_goes_on_where_it_was(api: ApiServer, pods: PodInformer) -> None:
     await_that(lambda: is_open(pods))
     api.bookmark()
     api.forget_requests()
@@ -166,7 +166,7 @@ def test_57_a_watch_that_is_cut_goes_on_where_it_was(api: ApiServer, pods: Pods)
     assert all("watch=1" in line for line in api.lines)
 
 
-def test_a_bookmark_saves_the_list_when_the_history_before_it_is_gone(api: ApiServer, pods: Pods) -> None:
+def test_a_bookmark_saves_the_list_when_the_history_before_it_is_gone(api: ApiServer, pods: PodInformer) -> None:
     await_that(lambda: is_open(pods))
     version = str(api.store.version + 1)
     api.bookmark()
@@ -175,7 +175,7 @@ def test_a_bookmark_saves_the_list_when_the_history_before_it_is_gone(api: ApiSe
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
 def test_57_what_was_known_is_kept_while_the_server_fails_and_its_age_grows(
-    api: ApiServer, pods: Pods, clock: Quick, status: int,
+    api: ApiServer, pods: PodInformer, clock: Quick, status: int,
 ) -> None:
     await_that(lambda: is_open(pods))
     api.fail("/api/v1/pods", status)
@@ -190,7 +190,7 @@ def test_57_what_was_known_is_kept_while_the_server_fails_and_its_age_grows(
 def test_57_a_server_that_is_away_is_asked_ever_more_rarely(api: ApiServer, wire: Connection) -> None:
     clock = Skips(limit_seconds=300)
     api.down()
-    pods = Pods(wire, "n1", clock)
+    pods = PodInformer(wire, "n1", clock)
     pods.watching.run()
     start, *pauses = clock.pauses
     assert start <= START_SECONDS
@@ -204,7 +204,7 @@ def test_57_a_server_that_is_away_is_asked_ever_more_rarely(api: ApiServer, wire
 def test_a_watch_that_ends_at_once_every_time_is_not_asked_for_without_pauses(api: ApiServer, wire: Connection) -> None:
     clock = Skips(limit_seconds=200)
     api.garble("watch=1", b"")
-    Pods(wire, "n1", clock).watching.run()
+    PodInformer(wire, "n1", clock).watching.run()
     assert len(api.requests) < 25
 
 
@@ -213,13 +213,13 @@ def test_nodes_that_start_together_do_not_ask_together(api: ApiServer, wire: Con
     starts = []
     for number in range(200):
         clock = Skips(limit_seconds=0.001)
-        Pods(wire, f"n{number}", clock).watching.run()
+        PodInformer(wire, f"n{number}", clock).watching.run()
         starts.append(clock.pauses[0])
     starts.sort()
     assert max(sum(1 for one in starts if begin <= one < begin + 0.1) for begin in starts) < 30
 
 
-def test_an_object_that_cannot_be_read_does_not_end_the_watch(api: ApiServer, wire: Connection, pods: Pods) -> None:
+def test_an_object_that_cannot_be_read_does_not_end_the_watch(api: ApiServer, wire: Connection, pods: PodInformer) -> None:
     await_that(lambda: is_open(pods))
     api.garble("/api/v1/pods", json.dumps({"metadata": {}, "items": [{}]}).encode(), times=3)
     api.forget()
@@ -230,7 +230,7 @@ def test_an_object_that_cannot_be_read_does_not_end_the_watch(api: ApiServer, wi
 def test_only_views_are_kept_of_many_pods(api: ApiServer, wire: Connection) -> None:
     for number in range(50):
         api.add_pod(f"p{number}", node="n1", annotations={"big": "x" * 20_000})
-    pods = Pods(wire, "n1", Skips(limit_seconds=1))
+    pods = PodInformer(wire, "n1", Skips(limit_seconds=1))
     api.fail("watch=1", 500)
     pods.watching.run()
     gc.collect()
@@ -243,7 +243,7 @@ def test_the_own_node_is_told_of_when_its_marks_differ_and_only_then(api: ApiSer
     api.add_node("n2")
     clock = Quick()
     told = threading.Semaphore(0)
-    watched = OwnNode(wire, "n1", clock, told.release)
+    watched = NodeInformer(wire, "n1", clock, told.release)
     thread = watched.start()
     assert told.acquire(timeout=PATIENCE)
     await_that(lambda: watched.watching.age_seconds == 0)
@@ -279,7 +279,7 @@ def test_of_the_own_node_nothing_but_metadata_is_asked_for(api: ApiServer, wire:
     """The whole object, with its images and conditions, would come with each of kubelet's heartbeats."""
     api.add_node("n1")
     clock, told = Quick(), threading.Semaphore(0)
-    thread = OwnNode(wire, "n1", clock, told.release).start()
+    thread = NodeInformer(wire, "n1", clock, told.release).start()
     assert told.acquire(timeout=PATIENCE)
     await_that(lambda: any("watch=1" in line for line in api.lines))
     assert all("as=PartialObjectMetadata" in form for form in api.forms)

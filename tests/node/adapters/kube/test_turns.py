@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.rollout_queue import (
     ASK_SECONDS,
@@ -112,14 +112,14 @@ def test_a_new_pod_finds_the_turn_that_its_node_has(api: ApiServer, on: On) -> N
 
 
 def test_a_pod_that_died_before_it_took_its_turn_finds_none(api: ApiServer, on: On, tmp_path: Path) -> None:
-    Folder(tmp_path / "n1").keep_turn("gpushare-train.0")
+    StateDir(tmp_path / "n1").keep_turn("gpushare-train.0")
     has_turn(on("n2"))
     assert not on("n1").find_turn()
-    assert Folder(tmp_path / "n1").turn() is None
+    assert StateDir(tmp_path / "n1").turn() is None
 
 
 def test_the_turn_of_another_pool_is_not_this_ones(api: ApiServer, on: On, tmp_path: Path) -> None:
-    Folder(tmp_path / "n1").keep_turn("gpushare-train-b.0")
+    StateDir(tmp_path / "n1").keep_turn("gpushare-train-b.0")
     api.forget_requests()
     assert not on("n1").find_turn()
     assert api.requests == []

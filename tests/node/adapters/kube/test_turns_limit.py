@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.rollout_queue import DURATION_SECONDS
 from tests.node.adapters.kube.kube_fixture import Skips, server
 from tests.node.adapters.kube.turns import On, has_turn, holders, takes
@@ -29,7 +29,7 @@ def test_of_many_that_come_at_once_as_many_as_the_limit_have_a_turn(api: ApiServ
 
     def race(node: str) -> None:
         api.add_node(node)
-        one = server(api, tmp_path, node=node, memory=Folder(tmp_path / node))
+        one = server(api, tmp_path, node=node, memory=StateDir(tmp_path / node))
         got.append(takes(one, 2))
         one.close()
 

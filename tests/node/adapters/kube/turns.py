@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube import rollout_queue
-from gpushare_node.adapters.kube.node_client import Server
+from gpushare_node.adapters.kube.node_client import NodeClient
 from tests.node.adapters.kube.kube_fixture import Skips, server
 from tests.support.fake_api.refusals import Refusal
 from tests.support.fake_api.server import ApiServer
 
-On = Callable[[str], Server]
+On = Callable[[str], NodeClient]
 
 
 @contextmanager
@@ -23,13 +23,13 @@ def runtimes(api: ApiServer, folder: Path, clock: Skips) -> Iterator[On]:
 
     Slots are looked at one after the other in place of at random.
     """
-    made: list[Server] = []
+    made: list[NodeClient] = []
     looks = itertools.count()
 
-    def start(node: str) -> Server:
+    def start(node: str) -> NodeClient:
         with suppress(Refusal):
             api.add_node(node)
-        made.append(server(api, folder, clock, node=node, memory=Folder(folder / node)))
+        made.append(server(api, folder, clock, node=node, memory=StateDir(folder / node)))
         return made[-1]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -39,11 +39,11 @@ def runtimes(api: ApiServer, folder: Path, clock: Skips) -> Iterator[On]:
         one.close()
 
 
-def has_turn(one: Server, limit: int | str = 1) -> bool:
+def has_turn(one: NodeClient, limit: int | str = 1) -> bool:
     return one.take_turn(limit).is_held
 
 
-def takes(one: Server, limit: int | str) -> bool:
+def takes(one: NodeClient, limit: int | str) -> bool:
     """Whether it finds a free slot, if it looks at every slot a few times."""
     tries = 3 * limit if isinstance(limit, int) else 60
     return any(has_turn(one, limit) for _ in range(tries))

@@ -10,7 +10,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from gpushare_node.adapters.nvml.driver import Activation, DriverError, Survey, Versions
+from gpushare_node.adapters.nvml.driver import Activation, DriverError, GpuInfo, Versions
 from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.core.structs import replace
 from gpushare_node.guard.process_list import Device
@@ -54,7 +54,7 @@ class Looks:
     """All that can be read, or the error in its place."""
 
     versions: Versions | int
-    surveys: tuple[Survey, ...] | int
+    surveys: tuple[GpuInfo, ...] | int
     censuses: tuple[Device | int, ...]
     limit: int | None
     xid: object
@@ -102,7 +102,7 @@ def node(request: pytest.FixtureRequest, tmp_path: Any, monkeypatch: pytest.Monk
     return made
 
 
-def is_survey_honest(found: Survey, true: Survey, code: int) -> bool:
+def is_survey_honest(found: GpuInfo, true: GpuInfo, code: int) -> bool:
     """A fault, or the truth; less than the truth only where the driver said that it has not got it."""
     if found.fault is not None:
         return found.index == true.index and found.uuid in (true.uuid, f"unknown-{true.index}")

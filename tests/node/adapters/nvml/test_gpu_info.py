@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.nvml.driver import Code, ComputeMode, DriverError, Survey, Versions
+from gpushare_node.adapters.nvml.driver import Code, ComputeMode, DriverError, GpuInfo, Versions
 from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.partition.state import FaultKind, Placement
 from tests.support.fake_nvml import Silicon
@@ -24,7 +24,7 @@ def node(folder: Path, monkeypatch: pytest.MonkeyPatch, *cards: str, driver: str
     return made
 
 
-def names(survey: Survey) -> list[str | None]:
+def names(survey: GpuInfo) -> list[str | None]:
     assert survey.mig is not None
     return [profile.name for profile in survey.mig.profiles]
 

@@ -8,7 +8,7 @@ import pytest
 from gpushare_node.adapters.nvml import process_lists
 from gpushare_node.adapters.nvml.driver import Code, DriverError
 from gpushare_node.adapters.nvml.session import Session
-from gpushare_node.guard.process_list import Distrust, Instance, Kind, Row, sift
+from gpushare_node.guard.process_list import Kind, MigInstance, ProcessEntry, RejectReason, sift
 from tests.support.fake_nvml import Silicon
 
 PID = 4_300_001
@@ -43,10 +43,10 @@ def test_a_gpu_comes_with_its_rows_and_its_memory(silicon: Silicon) -> None:
     silicon.unattributed(0, 70)
     device = Session.open(pid_max=99).census(silicon.uuid(0))
     assert device.rows == (
-        Row(pid=PID, used_bytes=1000 * MIB),
-        Row(pid=PID + 2, used_bytes=300 * MIB),
-        Row(pid=PID + 1, used_bytes=500 * MIB, kind=Kind.GRAPHICS),
-        Row(pid=PID + 2, used_bytes=300 * MIB, kind=Kind.MPS),
+        ProcessEntry(pid=PID, used_bytes=1000 * MIB),
+        ProcessEntry(pid=PID + 2, used_bytes=300 * MIB),
+        ProcessEntry(pid=PID + 1, used_bytes=500 * MIB, kind=Kind.GRAPHICS),
+        ProcessEntry(pid=PID + 2, used_bytes=300 * MIB, kind=Kind.MPS),
     )
     assert (device.uuid, device.instances, device.pid_max) == (silicon.uuid(0), None, 99)
     assert device.used_bytes == 1870 * MIB, "without the driver's reserve"
@@ -77,7 +77,7 @@ def test_44_45_scrambled_rows_arrive_as_they_are_and_are_not_believed(
     device = Session.open().census(silicon.uuid(0))
     assert device.rows is not None
     assert [(row.pid, row.used_bytes) for row in device.rows] == [(pid, used) for pid, used, _, _ in rows]
-    assert isinstance(sift(device), Distrust)
+    assert isinstance(sift(device), RejectReason)
 
 
 def test_46_unknown_memory_is_neither_zero_nor_much(silicon: Silicon) -> None:
@@ -104,7 +104,7 @@ def test_49_a_list_that_grows_while_it_is_read_is_read_again_and_not_for_ever(
     session = Session.open()
     silicon.put(0, PID, 100)
     silicon.race(0, 3)
-    assert session.census(silicon.uuid(0)).rows == (Row(pid=PID, used_bytes=100 * MIB),)
+    assert session.census(silicon.uuid(0)).rows == (ProcessEntry(pid=PID, used_bytes=100 * MIB),)
     silicon.race(0, 100)
     assert census_code(session, silicon.uuid(0)) == Code.INSUFFICIENT_SIZE
 
@@ -114,7 +114,7 @@ def test_49_a_list_that_the_driver_has_cut_is_not_believed(silicon: Silicon) -> 
     device = Session.open().census(silicon.uuid(0))
     assert device.rows is not None
     assert len(device.rows) == 950
-    assert sift(device) is Distrust.TOO_MANY
+    assert sift(device) is RejectReason.TOO_MANY
 
 
 def test_more_rows_than_there_was_room_for_are_no_success(silicon: Silicon, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def test_51_a_driver_without_one_of_the_lists_gives_the_others(silicon: Silicon,
     silicon.put(0, PID, 100)
     silicon.fail(f"nvmlDeviceGet{word}RunningProcesses_v3", code)
     for _ in range(2):
-        assert session.census(silicon.uuid(0)).rows == (Row(pid=PID, used_bytes=100 * MIB),)
+        assert session.census(silicon.uuid(0)).rows == (ProcessEntry(pid=PID, used_bytes=100 * MIB),)
     assert any(word in call for call in calls_of(session, silicon.uuid(0), told)) is (code == Code.NOT_SUPPORTED)
 
 
@@ -167,7 +167,7 @@ def test_51_a_driver_without_the_newest_list_is_asked_for_the_one_before(
     older = pynvml.nvmlLib.nvmlDeviceGetComputeRunningProcesses_v3
     monkeypatch.setitem(process_lists._SYMBOLS, Kind.COMPUTE, ("nvmlDeviceGetComputeRunningProcesses_v9", "older"))
     monkeypatch.setattr(pynvml.nvmlLib, "older", older, raising=False)
-    assert Session.open().census(silicon.uuid(0)).rows == (Row(pid=PID, used_bytes=100 * MIB),)
+    assert Session.open().census(silicon.uuid(0)).rows == (ProcessEntry(pid=PID, used_bytes=100 * MIB),)
 
 
 def test_51_a_driver_without_any_compute_list_cannot_be_read(silicon: Silicon) -> None:
@@ -185,8 +185,10 @@ def test_44_a_driver_that_may_scramble_is_asked_for_the_list_that_tells_its_vers
     told: list[str] = []
     session = Session.open(lambda name, *_: told.append(name))
     assert session.census(silicon.uuid(0)).rows == (
-        Row(pid=PID, used_bytes=100 * MIB), Row(pid=PID + 1, used_bytes=None), Row(pid=PID + 1, used_bytes=None, kind=Kind.MPS),
-    )  # fmt: skip
+        ProcessEntry(pid=PID, used_bytes=100 * MIB),
+        ProcessEntry(pid=PID + 1, used_bytes=None),
+        ProcessEntry(pid=PID + 1, used_bytes=None, kind=Kind.MPS),
+    )
     assert not [name for name in told if "RunningProcesses" in name]
     assert session.unreliable() == frozenset()
 
@@ -201,7 +203,7 @@ def test_44_a_driver_that_may_scramble_and_has_no_other_list_is_called_unreliabl
     session = Session.open()
     for gpu in (0, 1):
         session.census(silicon.uuid(gpu))
-    assert session.census(silicon.uuid(0)).rows == (Row(pid=PID, used_bytes=100 * MIB),)
+    assert session.census(silicon.uuid(0)).rows == (ProcessEntry(pid=PID, used_bytes=100 * MIB),)
     assert session.unreliable() == {silicon.uuid(0)}
 
 
@@ -216,7 +218,7 @@ def test_memory_that_the_driver_does_not_know_is_unknown(silicon: Silicon, total
     silicon._state.gpus[0].memory_bytes = total
     device = Session.open().census(silicon.uuid(0))
     assert device.total_bytes is None
-    assert sift(device) is Distrust.TOTAL_UNKNOWN
+    assert sift(device) is RejectReason.TOTAL_UNKNOWN
 
 
 def test_an_old_driver_tells_the_total_and_not_what_is_allocated(silicon: Silicon) -> None:
@@ -235,7 +237,7 @@ def test_rows_that_have_not_changed_are_not_made_again_and_those_that_have_are(s
     assert again is not None
     assert again[0] is first[0]
     silicon.put(0, PID, 101)
-    assert session.census(silicon.uuid(0)).rows == (Row(pid=PID, used_bytes=101 * MIB),)
+    assert session.census(silicon.uuid(0)).rows == (ProcessEntry(pid=PID, used_bytes=101 * MIB),)
     silicon.clear(0)
     assert session.census(silicon.uuid(0)).rows == ()
 
@@ -252,8 +254,9 @@ def test_60_instances_are_devices_of_their_own(silicon: Silicon) -> None:
     silicon.put(0, PID + 1, 200, gi=second)
     device = session.census(silicon.uuid(0))
     assert device.rows == (
-        Row(pid=PID, used_bytes=100 * MIB, gpu_instance=first), Row(pid=PID + 1, used_bytes=200 * MIB, gpu_instance=second),
-    )  # fmt: skip
+        ProcessEntry(pid=PID, used_bytes=100 * MIB, gpu_instance=first),
+        ProcessEntry(pid=PID + 1, used_bytes=200 * MIB, gpu_instance=second),
+    )
     assert device.instances is not None
     assert {number: one.uuid for number, one in device.instances.items()} == {
         first: silicon.mig_uuid(0, first), second: silicon.mig_uuid(0, second)
@@ -329,7 +332,7 @@ def test_rows_of_instances_that_do_not_exist_have_mig_devices_walked_once(silico
     silicon.put_raw(0, [(PID, 100 * MIB, 12, 0)])
     assert "nvmlDeviceGetMigDeviceHandleByIndex" in calls_of(session, silicon.uuid(0), told)
     assert "nvmlDeviceGetMigDeviceHandleByIndex" not in calls_of(session, silicon.uuid(0), told)
-    assert sift(session.census(silicon.uuid(0))) is Distrust.BAD_INSTANCE
+    assert sift(session.census(silicon.uuid(0))) is RejectReason.BAD_INSTANCE
 
 
 def test_an_instance_in_pieces_is_known_by_its_first(silicon: Silicon) -> None:
@@ -338,5 +341,5 @@ def test_an_instance_in_pieces_is_known_by_its_first(silicon: Silicon) -> None:
     instances = Session.open().census(silicon.uuid(0)).instances
     assert instances is not None
     assert instances.keys() == {gi}
-    assert isinstance(instances[gi], Instance)
+    assert isinstance(instances[gi], MigInstance)
     assert instances[gi].uuid == silicon.mig_uuid(0, gi, 0)

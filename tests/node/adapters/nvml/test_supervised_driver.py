@@ -9,11 +9,11 @@ import pynvml
 import pytest
 
 from gpushare_node.adapters.nvml.driver import Code, Driver, DriverError, Xid
-from gpushare_node.adapters.nvml.gpu_poller import Tours
+from gpushare_node.adapters.nvml.gpu_poller import GpuPoller
 from gpushare_node.adapters.nvml.session import Session
-from gpushare_node.adapters.nvml.supervised_driver import NODE, Watched
+from gpushare_node.adapters.nvml.supervised_driver import NODE, SupervisedDriver
 from gpushare_node.core.clock import SystemClock
-from gpushare_node.guard.process_list import Row
+from gpushare_node.guard.process_list import ProcessEntry
 from tests.support.fake_nvml import Silicon
 from tests.support.waiting import PATIENCE, wait_for
 
@@ -45,14 +45,14 @@ def uuids(silicon: Silicon) -> list[str]:
 
 
 @pytest.fixture
-def watched(silicon: Silicon, clock: Hours) -> Iterator[Watched]:
-    made = Watched(Session.open, clock=clock, deadline_seconds=DEADLINE)
+def watched(silicon: Silicon, clock: Hours) -> Iterator[SupervisedDriver]:
+    made = SupervisedDriver(Session.open, clock=clock, deadline_seconds=DEADLINE)
     yield made
     silicon.heal()
     made.close()
 
 
-def rowless(watched: Watched, uuids: list[str]) -> set[int]:
+def rowless(watched: SupervisedDriver, uuids: list[str]) -> set[int]:
     devices = watched.census(uuids)
     assert list(devices) == uuids
     return {uuids.index(uuid) for uuid, device in devices.items() if device.rows is None}
@@ -62,14 +62,14 @@ def threads() -> int:
     return sum(thread.name == "gpus" for thread in threading.enumerate())
 
 
-def test_what_is_watched_is_what_the_driver_says(watched: Watched, uuids: list[str]) -> None:
+def test_what_is_watched_is_what_the_driver_says(watched: SupervisedDriver, uuids: list[str]) -> None:
     session = Session.open()
     assert watched.census(uuids) == {uuid: session.census(uuid) for uuid in uuids}
     assert (watched.troubles(), watched.hung_seconds(), watched.unreliable()) == ({}, {}, frozenset())
 
 
 def test_48_a_gpu_that_hangs_stops_no_other_and_is_left_alone(
-    watched: Watched, silicon: Silicon, uuids: list[str], clock: Hours, given_up: list[float]
+    watched: SupervisedDriver, silicon: Silicon, uuids: list[str], clock: Hours, given_up: list[float]
 ) -> None:
     whole = watched.census(uuids)
     silicon.delay(LIST, 600, gpu=3)
@@ -89,7 +89,7 @@ def test_48_a_gpu_that_hangs_stops_no_other_and_is_left_alone(
 
 
 def test_48_any_number_of_gpus_may_hang_and_the_last_still_answers(
-    watched: Watched, silicon: Silicon, uuids: list[str]
+    watched: SupervisedDriver, silicon: Silicon, uuids: list[str]
 ) -> None:
     before = threads()
     watched.census(uuids)
@@ -113,7 +113,7 @@ def test_48_a_call_that_comes_back_late_does_not_go_on_to_what_others_have_taken
             hang.wait(PATIENCE)
         return uuid
 
-    tours: Tours[str] = Tours(clock, deadline_seconds=DEADLINE)
+    tours: GpuPoller[str] = GpuPoller(clock, deadline_seconds=DEADLINE)
     assert tours.take(["first", "hung", "last"], ask) == {"first": "first", "last": "last"}
     hang.set()
     wait_for(lambda: not tours.is_busy)
@@ -122,7 +122,7 @@ def test_48_a_call_that_comes_back_late_does_not_go_on_to_what_others_have_taken
 
 
 def test_48_a_session_in_which_a_call_hangs_is_not_ended_under_it(
-    watched: Watched, silicon: Silicon, uuids: list[str], clock: Hours
+    watched: SupervisedDriver, silicon: Silicon, uuids: list[str], clock: Hours
 ) -> None:
     watched.census(uuids)
     silicon.delay(LIST, 600, gpu=3)
@@ -141,13 +141,13 @@ def test_48_a_session_in_which_a_call_hangs_is_not_ended_under_it(
     assert rowless(watched, uuids) == set()
 
 
-def test_a_slow_gpu_is_not_a_hung_one(watched: Watched, silicon: Silicon, uuids: list[str]) -> None:
+def test_a_slow_gpu_is_not_a_hung_one(watched: SupervisedDriver, silicon: Silicon, uuids: list[str]) -> None:
     silicon.delay(LIST, DEADLINE / 3)
     assert rowless(watched, uuids) == set(), "together they take longer than the deadline of one"
 
 
 def test_48_a_hung_call_for_the_whole_node_is_told_and_not_repeated(
-    watched: Watched, silicon: Silicon, uuids: list[str], clock: Hours
+    watched: SupervisedDriver, silicon: Silicon, uuids: list[str], clock: Hours
 ) -> None:
     assert watched.ask("versions", lambda driver: driver.versions()).driver == "580.95.05"
     watched.census(uuids)
@@ -162,7 +162,7 @@ def test_48_a_hung_call_for_the_whole_node_is_told_and_not_repeated(
 
 
 def test_48_an_open_that_hangs_is_taken_up_when_it_comes_back(
-    watched: Watched, silicon: Silicon, uuids: list[str], clock: Hours
+    watched: SupervisedDriver, silicon: Silicon, uuids: list[str], clock: Hours
 ) -> None:
     silicon.delay("nvmlInitWithFlags", 600)
     assert rowless(watched, uuids) == set(range(8))
@@ -173,7 +173,7 @@ def test_48_an_open_that_hangs_is_taken_up_when_it_comes_back(
     assert rowless(watched, uuids) == set()
 
 
-def test_50_a_lost_gpu_has_no_rows_and_comes_back(watched: Watched, silicon: Silicon, uuids: list[str]) -> None:
+def test_50_a_lost_gpu_has_no_rows_and_comes_back(watched: SupervisedDriver, silicon: Silicon, uuids: list[str]) -> None:
     whole = watched.census(uuids)
     silicon.lose(5)
     assert rowless(watched, uuids) == {5}
@@ -182,7 +182,7 @@ def test_50_a_lost_gpu_has_no_rows_and_comes_back(watched: Watched, silicon: Sil
     assert watched.census(uuids) == whole
 
 
-def test_what_is_known_of_a_gpu_without_rows_is_what_was_seen_last(watched: Watched, silicon: Silicon) -> None:
+def test_what_is_known_of_a_gpu_without_rows_is_what_was_seen_last(watched: SupervisedDriver, silicon: Silicon) -> None:
     silicon.set_mode(0, True)
     gi = silicon.add_instance(0, 9, 4)
     uuid = silicon.uuid(0)
@@ -195,7 +195,7 @@ def test_what_is_known_of_a_gpu_without_rows_is_what_was_seen_last(watched: Watc
 
 @pytest.mark.parametrize("code", [Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH, Code.UNINITIALIZED])
 def test_22_a_session_that_is_over_is_opened_again_with_growing_waits(
-    watched: Watched, silicon: Silicon, uuids: list[str], clock: Hours, code: Code
+    watched: SupervisedDriver, silicon: Silicon, uuids: list[str], clock: Hours, code: Code
 ) -> None:
     whole = watched.census(uuids)
     silicon.unload(code)
@@ -219,7 +219,9 @@ def test_22_a_session_that_is_over_is_opened_again_with_growing_waits(
     assert watched.census(uuids) == whole
 
 
-def test_21_a_driver_that_comes_later_is_found(watched: Watched, silicon: Silicon, uuids: list[str], clock: Hours) -> None:
+def test_21_a_driver_that_comes_later_is_found(
+    watched: SupervisedDriver, silicon: Silicon, uuids: list[str], clock: Hours
+) -> None:
     silicon.unload()
     assert rowless(watched, uuids) == set(range(8))
     with pytest.raises(DriverError) as caught:
@@ -234,7 +236,7 @@ def test_21_a_driver_that_comes_later_is_found(watched: Watched, silicon: Silico
 
 
 def test_13_a_mig_mode_that_somebody_switched_is_found_by_a_new_session(
-    watched: Watched, silicon: Silicon, uuids: list[str], clock: Hours
+    watched: SupervisedDriver, silicon: Silicon, uuids: list[str], clock: Hours
 ) -> None:
     watched.census(uuids)
     silicon.set_mode(0, True)
@@ -248,7 +250,7 @@ def test_13_a_mig_mode_that_somebody_switched_is_found_by_a_new_session(
 
 
 def test_an_ill_gpu_does_not_cost_the_others_their_session_again_and_again(
-    watched: Watched, silicon: Silicon, uuids: list[str], clock: Hours
+    watched: SupervisedDriver, silicon: Silicon, uuids: list[str], clock: Hours
 ) -> None:
     silicon.fail(LIST, Code.INVALID_ARGUMENT, gpu=2)
     assert rowless(watched, uuids) == {2}
@@ -259,7 +261,7 @@ def test_an_ill_gpu_does_not_cost_the_others_their_session_again_and_again(
         assert rowless(watched, uuids) == {2}
 
 
-def test_xids_are_heard_from_one_census_to_the_next(watched: Watched, silicon: Silicon, uuids: list[str]) -> None:
+def test_xids_are_heard_from_one_census_to_the_next(watched: SupervisedDriver, silicon: Silicon, uuids: list[str]) -> None:
     watched.census(uuids)
     watched.census(uuids)
     session = Session.open()
@@ -284,7 +286,9 @@ def test_xids_are_heard_from_one_census_to_the_next(watched: Watched, silicon: S
 def test_a_driver_without_events_is_asked_for_them_once(silicon: Silicon, uuids: list[str], clock: Hours) -> None:
     asked: list[str] = []
     silicon.fail("nvmlDeviceRegisterEvents", Code.NOT_SUPPORTED)
-    watched = Watched(lambda: Session.open(lambda name, *_: asked.append(name)), clock=clock, deadline_seconds=DEADLINE)
+    watched = SupervisedDriver(
+        lambda: Session.open(lambda name, *_: asked.append(name)), clock=clock, deadline_seconds=DEADLINE
+    )
     watched.census(uuids)
     wait_for(lambda: watched._heard is not None and watched._heard.is_kept())
     for _ in range(3):
@@ -311,7 +315,7 @@ def test_it_ends_with_its_threads_and_its_session(silicon: Silicon, clock: Hours
             super().close()
             ended.append(self)
 
-    watched = Watched(Ending.open, clock=clock, deadline_seconds=2)
+    watched = SupervisedDriver(Ending.open, clock=clock, deadline_seconds=2)
     watched.census(uuids)
     watched.close()
     assert len(ended) == 1
@@ -321,7 +325,7 @@ def test_it_ends_with_its_threads_and_its_session(silicon: Silicon, clock: Hours
 def test_48_it_ends_although_a_call_hangs_and_leaves_the_session_alone(
     silicon: Silicon, clock: Hours, uuids: list[str]
 ) -> None:
-    watched = Watched(Session.open, clock=clock, deadline_seconds=DEADLINE)
+    watched = SupervisedDriver(Session.open, clock=clock, deadline_seconds=DEADLINE)
     silicon.delay(LIST, 600, gpu=0)
     assert rowless(watched, uuids) == {0}
     watched.close()
@@ -329,13 +333,15 @@ def test_48_it_ends_although_a_call_hangs_and_leaves_the_session_alone(
     silicon.heal()
 
 
-def test_rows_are_those_of_now(watched: Watched, silicon: Silicon, uuids: list[str]) -> None:
+def test_rows_are_those_of_now(watched: SupervisedDriver, silicon: Silicon, uuids: list[str]) -> None:
     watched.census(uuids)
     silicon.put(0, PID, 777)
-    assert watched.census(uuids)[uuids[0]].rows == (Row(pid=PID, used_bytes=777 << 20),)
+    assert watched.census(uuids)[uuids[0]].rows == (ProcessEntry(pid=PID, used_bytes=777 << 20),)
 
 
-def test_72_a_census_costs_much_less_than_pynvmls_own_lists_and_keeps_nothing(watched: Watched, silicon: Silicon) -> None:
+def test_72_a_census_costs_much_less_than_pynvmls_own_lists_and_keeps_nothing(
+    watched: SupervisedDriver, silicon: Silicon
+) -> None:
     uuids = [silicon.uuid(gpu) for gpu in range(8)]
     for gpu in range(8):
         silicon.put_raw(gpu, [(PID + number, (100 + number) << 20, 0xFFFFFFFF, 0xFFFFFFFF) for number in range(60)])

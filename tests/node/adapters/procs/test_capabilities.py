@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.procs.capabilities import Rights, own_rights
+from gpushare_node.adapters.procs.capabilities import Capabilities, own_rights
 from gpushare_node.adapters.procs.linux import LinuxProcesses
-from gpushare_node.adapters.procs.processes import Sent, Signal
+from gpushare_node.adapters.procs.processes import Signal, SignalResult
 from gpushare_node.core.structs import replace
-from gpushare_node.reporting.reasons import Reason
+from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import Stage
 from tests.support.process_fixtures import OBEDIENT, Mirror, Ward, needs_root, systemd_path
 
@@ -37,7 +37,7 @@ def proc(folder: Path, capabilities: str, profile: str | None) -> Path:
     ],
 )  # fmt: skip
 def test_80_a_profile_that_confines_us_is_known_at_the_start(tmp_path: Path, profile: str | None, shown: str | None) -> None:
-    assert own_rights(proc(tmp_path, "0000000000080020", profile)) == Rights(may_kill=True, profile=shown)
+    assert own_rights(proc(tmp_path, "0000000000080020", profile)) == Capabilities(may_kill=True, profile=shown)
 
 
 @pytest.mark.parametrize(("capabilities", "may_kill"), [("0000000000000020", True), ("0000000000080000", False), ("0", False)])
@@ -46,7 +46,7 @@ def test_a_missing_capability_is_known_at_the_start(tmp_path: Path, capabilities
 
 
 def test_without_proc_nothing_is_claimed(tmp_path: Path) -> None:
-    assert own_rights(tmp_path) == Rights(may_kill=None, profile=None)
+    assert own_rights(tmp_path) == Capabilities(may_kill=None, profile=None)
 
 
 @needs_root
@@ -74,25 +74,25 @@ def test_80_a_security_modules_refusal_is_told_from_a_missing_capability(
     processes = LinuxProcesses(mirror.root)
     pid = mirror.show(started.pid(OBEDIENT), systemd_path())
     seen = processes.look([pid])[pid]
-    assert processes.send(seen, Signal.TERM) is (Sent.DENIED if number == errno.EACCES else Sent.REFUSED)
+    assert processes.send(seen, Signal.TERM) is (SignalResult.DENIED if number == errno.EACCES else SignalResult.REFUSED)
 
 
 def test_80_a_missing_capability_and_a_refusing_module_are_reasons_of_their_own(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage.watch.setting = replace(stage.watch.setting, rights=Rights(may_kill=False))
+    stage.watch.setting = replace(stage.watch.setting, rights=Capabilities(may_kill=False))
     stage.run(1)
     found = stage.watch.reason()
     assert found is not None
-    assert found[0] is Reason.CAPABILITY_MISSING
-    stage.watch.setting = replace(stage.watch.setting, rights=Rights(may_kill=True, profile="docker-default (enforce)"))
-    monkeypatch.setattr(stage.processes, "send", lambda *_: Sent.DENIED)
+    assert found[0] is ConditionReason.CAPABILITY_MISSING
+    stage.watch.setting = replace(stage.watch.setting, rights=Capabilities(may_kill=True, profile="docker-default (enforce)"))
+    monkeypatch.setattr(stage.processes, "send", lambda *_: SignalResult.DENIED)
     stage.admit(1, "untouchable")
     stage.begin(1, 5000)
     stage.run(30)
     found = stage.watch.reason()
     assert found is not None
-    assert found[0] is Reason.SIGNALS_DENIED
+    assert found[0] is ConditionReason.SIGNALS_DENIED
     assert "docker-default (enforce)" in found[1]
     assert stage.told.reasons("untouchable")[:2] == ["GPUMemoryOverCap", "GPUProcessKillFailed"]
     assert "AppArmor" in stage.told.events[1].message

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.procs.linux import LinuxProcesses
-from gpushare_node.adapters.procs.processes import Sent, Signal
+from gpushare_node.adapters.procs.processes import Signal, SignalResult
 from gpushare_node.core.structs import replace
 from gpushare_node.guard.evaluate import judge
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
-from gpushare_node.guard.inputs import Cap, Grant, Reading, Settings
-from gpushare_node.guard.process_list import Device, Row
-from gpushare_node.guard.state import History
-from gpushare_node.guard.verdicts import Kill, Reason, Report, Scope, Terminate, Verdict
+from gpushare_node.guard.inputs import Cap, Grant, GuardInput, Settings
+from gpushare_node.guard.process_list import Device, ProcessEntry
+from gpushare_node.guard.state import GuardState
+from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, Kill, KillScope, Terminate, Verdict
 from tests.support.process_fixtures import (
     CHANGING,
     CONTAINER_A,
@@ -55,9 +55,9 @@ class Node:
     mirror: Mirror
     settings: Settings = HASTY
     used: dict[int, int] = field(default_factory=dict)
-    history: History = field(default_factory=History)
+    history: GuardState = field(default_factory=GuardState)
     told: list[Verdict] = field(default_factory=list)
-    sent: list[tuple[int, Signal, Sent]] = field(default_factory=list)
+    sent: list[tuple[int, Signal, SignalResult]] = field(default_factory=list)
     now: float = 0.0
 
     def __post_init__(self) -> None:
@@ -78,11 +78,11 @@ class Node:
             )
             for pid, seen in alive.items()
         }  # fmt: skip
-        rows = tuple(Row(pid=pid, used_bytes=self.used[pid]) for pid in alive)
+        rows = tuple(ProcessEntry(pid=pid, used_bytes=self.used[pid]) for pid in alive)
         containers = {process.container for process in self.identities.values() if process.container is not None}
         grants = {container: Grant(owner=OWNER, devices=frozenset({"GPU-0"}), caps={"GPU-0": CAP}) for container in containers}
         device = Device(uuid="GPU-0", total_bytes=40 * GIB, rows=rows)
-        reading = Reading(devices=(device,), identities=self.identities, grants=grants)
+        reading = GuardInput(devices=(device,), identities=self.identities, grants=grants)
         verdicts, self.history = judge(reading, self.history, self.now, self.settings)
         for verdict in verdicts:
             self.act(verdict)
@@ -94,7 +94,7 @@ class Node:
         signal = Signal.TERM if isinstance(verdict, Terminate) else Signal.KILL
         seen = self.processes.look([process.pid for process in verdict.processes])
         whom = [seen[process.pid] for process in verdict.processes]
-        if verdict.scope is Scope.CONTAINER:
+        if verdict.scope is KillScope.CONTAINER:
             whom = list(self.processes.members(whom[0]))
         self.sent += [(one.pid, signal, self.processes.send(one, signal)) for one in whom]
 
@@ -112,8 +112,8 @@ class Node:
     def is_alive(self, pid: int) -> bool:
         return not self.processes.has_ended(self.processes.look([pid])[pid])
 
-    def heard(self, reason: Reason) -> bool:
-        return any(isinstance(verdict, Report) and verdict.reason is reason for verdict in self.told)
+    def heard(self, reason: AnomalyKind) -> bool:
+        return any(isinstance(verdict, Anomaly) and verdict.reason is reason for verdict in self.told)
 
 
 @pytest.fixture
@@ -121,8 +121,8 @@ def node(tmp_path: Path) -> Node:
     return Node(mirror=Mirror(tmp_path))
 
 
-def pids(sent: Iterable[tuple[int, Signal, Sent]]) -> list[tuple[int, str]]:
-    return [(pid, signal.name) for pid, signal, outcome in sent if outcome is Sent.SENT]
+def pids(sent: Iterable[tuple[int, Signal, SignalResult]]) -> list[tuple[int, str]]:
+    return [(pid, signal.name) for pid, signal, outcome in sent if outcome is SignalResult.SENT]
 
 
 def test_36_who_handles_sigterm_ends_in_its_own_way_and_is_not_killed(node: Node, started: Ward) -> None:
@@ -131,7 +131,7 @@ def test_36_who_handles_sigterm_ends_in_its_own_way_and_is_not_killed(node: Node
     assert said(process) == "ready"
     neighbour = node.run(started.pid(GRACEFUL), 3 * GIB, systemd_path(POD_B, CONTAINER_B))
     node.run(process.pid, 9 * GIB)
-    node.until(lambda: node.heard(Reason.GONE))
+    node.until(lambda: node.heard(AnomalyKind.GONE))
     assert process.wait(PATIENCE) == 7
     assert pids(node.sent) == [(process.pid, "TERM")]
     assert node.is_alive(neighbour)
@@ -139,7 +139,7 @@ def test_36_who_handles_sigterm_ends_in_its_own_way_and_is_not_killed(node: Node
 
 def test_37_who_ignores_sigterm_is_killed(node: Node, started: Ward) -> None:
     pid = node.run(started.pid(DEAF), 9 * GIB)
-    node.until(lambda: node.heard(Reason.GONE))
+    node.until(lambda: node.heard(AnomalyKind.GONE))
     assert pids(node.sent) == [(pid, "TERM"), (pid, "KILL")]
     await_exit(pid)
 
@@ -150,7 +150,7 @@ def test_37_the_first_process_of_a_namespace_is_killed(node: Node, started: Ward
     wait_for(lambda: children(outer))
     (inner,) = children(outer)
     node.run(inner, 9 * GIB)
-    node.until(lambda: node.heard(Reason.GONE))
+    node.until(lambda: node.heard(AnomalyKind.GONE))
     assert pids(node.sent) == [(inner, "TERM"), (inner, "KILL")]
 
 
@@ -158,7 +158,7 @@ def test_38_who_frees_memory_after_sigterm_is_spared(node: Node, started: Ward) 
     pid = node.run(started.pid(DEAF), 9 * GIB)
     node.until(lambda: node.sent)
     node.used[pid] = 3 * GIB
-    node.until(lambda: node.heard(Reason.SPARED))
+    node.until(lambda: node.heard(AnomalyKind.SPARED))
     later = node.now + 2 * HASTY.exit_seconds
     node.until(lambda: node.now > later)
     assert pids(node.sent) == [(pid, "TERM")]
@@ -177,7 +177,7 @@ def test_39_a_pid_that_passes_to_a_neighbour_between_sample_and_signal_is_sent_n
 
     monkeypatch.setattr(os, "pidfd_open", pass_on)
     node.until(lambda: node.sent)
-    assert node.sent == [(pid, Signal.TERM, Sent.REUSED)]
+    assert node.sent == [(pid, Signal.TERM, SignalResult.REUSED)]
 
 
 def test_40_who_execs_within_the_ladder_is_killed_all_the_same(node: Node, started: Ward) -> None:
@@ -186,14 +186,14 @@ def test_40_who_execs_within_the_ladder_is_killed_all_the_same(node: Node, start
     node.run(process.pid, 9 * GIB)
     node.until(lambda: node.sent)
     tell(process, "go")
-    node.until(lambda: node.heard(Reason.GONE))
+    node.until(lambda: node.heard(AnomalyKind.GONE))
     assert pids(node.sent) == [(process.pid, "TERM"), (process.pid, "KILL")]
 
 
 def test_41_a_victim_that_nobody_reaps_is_gone(node: Node, started: Ward) -> None:
     node.settings = PATIENT
     child = node.run(int(said(started.start(NEGLIGENT))), 9 * GIB)
-    node.until(lambda: node.heard(Reason.GONE))
+    node.until(lambda: node.heard(AnomalyKind.GONE))
     assert pids(node.sent) == [(child, "TERM")]
     assert Path(f"/proc/{child}/stat").read_text().split()[2] == "Z"
 
@@ -201,7 +201,7 @@ def test_41_a_victim_that_nobody_reaps_is_gone(node: Node, started: Ward) -> Non
 def test_34_of_two_processes_that_are_over_together_the_larger_is_ended(node: Node, started: Ward) -> None:
     node.settings = PATIENT
     small, large = (node.run(started.pid(OBEDIENT), used) for used in (2 * GIB, 3 * GIB))
-    node.until(lambda: node.heard(Reason.GONE))
+    node.until(lambda: node.heard(AnomalyKind.GONE))
     assert pids(node.sent) == [(large, "TERM")]
     assert node.is_alive(small)
 
@@ -217,7 +217,7 @@ def test_35_a_container_that_begins_anew_each_time_is_ended_as_a_whole_with_thos
         node.until(lambda pid=pid: (pid, "TERM") in pids(node.sent))
         await_exit(pid)
     scopes = [verdict.scope for verdict in node.told if isinstance(verdict, Terminate)]
-    assert scopes == [Scope.PROCESSES, Scope.PROCESSES, Scope.CONTAINER]
+    assert scopes == [KillScope.PROCESSES, KillScope.PROCESSES, KillScope.CONTAINER]
     assert (idle, "TERM") in pids(node.sent)
     assert neighbour not in {pid for pid, _ in pids(node.sent)}
     assert node.is_alive(neighbour)

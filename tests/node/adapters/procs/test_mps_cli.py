@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.procs.linux import LinuxProcesses
-from gpushare_node.adapters.procs.mps import MpsControl, is_server
+from gpushare_node.adapters.procs.mps import HostMpsControl, is_server
 from gpushare_node.adapters.procs.mps_cli import ControlProgram, MpsError
-from gpushare_node.adapters.procs.processes import Portrait, Seen
+from gpushare_node.adapters.procs.processes import ProcessDetails, ProcessIdentity
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.process_list import Mps
 from tests.support.process_fixtures import CONTAINER_B, NAMED, OBEDIENT, POD_B, Mirror, Ward, open_files, systemd_path
@@ -88,9 +88,9 @@ def mirror(tmp_path: Path) -> Mirror:
 
 
 @pytest.fixture
-def mps(tmp_path: Path, program: str, mirror: Mirror) -> MpsControl:
+def mps(tmp_path: Path, program: str, mirror: Mirror) -> HostMpsControl:
     """Tenants are the processes in pods; whoever is outside is the host's own."""
-    return MpsControl(
+    return HostMpsControl(
         LinuxProcesses(mirror.root), is_system=lambda seen: not seen.candidates, root=tmp_path / "mps", program=program,
         timeout_seconds=PATIENCE,
     )
@@ -205,7 +205,7 @@ def test_the_limit_of_a_device_is_read_in_mib(control: ControlProgram, daemon: D
     assert control.limit_mib("GPU-1") == mib
 
 
-def test_of_several_daemons_the_weakest_limit_counts(mps: MpsControl, daemon: Daemon, tmp_path: Path) -> None:
+def test_of_several_daemons_the_weakest_limit_counts(mps: HostMpsControl, daemon: Daemon, tmp_path: Path) -> None:
     other = Daemon(tmp_path / "mps/nvidia.com/gpu.shared/pipe")
     daemon.write("limit-0", "4G")
     other.write("limit-0", "8G")
@@ -217,17 +217,19 @@ def test_of_several_daemons_the_weakest_limit_counts(mps: MpsControl, daemon: Da
     assert mps.limit_mib(0) is None
 
 
-def test_without_pipe_directories_there_is_no_mps(mps: MpsControl) -> None:
+def test_without_pipe_directories_there_is_no_mps(mps: HostMpsControl) -> None:
     assert (mps.state(), mps.limit_mib(0)) == (Mps.OFF, None)
 
 
-def test_mps_is_reachable_when_every_daemon_answers(mps: MpsControl, daemon: Daemon, tmp_path: Path) -> None:
+def test_mps_is_reachable_when_every_daemon_answers(mps: HostMpsControl, daemon: Daemon, tmp_path: Path) -> None:
     assert mps.state() is Mps.REACHABLE
     Daemon(tmp_path / "mps/flat/pipe").write("percentage", "cannot connect\n")
     assert mps.state() is Mps.UNREACHABLE
 
 
-def test_62_a_client_is_ended_at_the_server_that_has_it(mps: MpsControl, daemon: Daemon, mirror: Mirror, started: Ward) -> None:
+def test_62_a_client_is_ended_at_the_server_that_has_it(
+    mps: HostMpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+) -> None:
     victim, neighbour = tenant(mirror, started), tenant(mirror, started)
     serve(daemon, mirror, started)
     server = serve(daemon, mirror, started, neighbour.pid, victim.pid)
@@ -236,7 +238,7 @@ def test_62_a_client_is_ended_at_the_server_that_has_it(mps: MpsControl, daemon:
 
 
 def test_62_a_client_of_the_second_daemon_is_found_though_the_first_is_broken(
-    mps: MpsControl, daemon: Daemon, mirror: Mirror, started: Ward, tmp_path: Path
+    mps: HostMpsControl, daemon: Daemon, mirror: Mirror, started: Ward, tmp_path: Path
 ) -> None:
     daemon.write("exit", "1")
     second = Daemon(tmp_path / "mps/nvidia.com/gpu.shared/pipe")
@@ -247,7 +249,7 @@ def test_62_a_client_of_the_second_daemon_is_found_though_the_first_is_broken(
 
 
 def test_62_whose_end_is_refused_or_who_is_no_client_is_not_confirmed(
-    mps: MpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+    mps: HostMpsControl, daemon: Daemon, mirror: Mirror, started: Ward
 ) -> None:
     victim, stranger = tenant(mirror, started), tenant(mirror, started)
     serve(daemon, mirror, started, victim.pid)
@@ -256,7 +258,9 @@ def test_62_whose_end_is_refused_or_who_is_no_client_is_not_confirmed(
     assert len(daemon.terminations()) == 1
 
 
-def test_39_a_client_whose_pid_was_reused_is_not_ended(mps: MpsControl, daemon: Daemon, mirror: Mirror, started: Ward) -> None:
+def test_39_a_client_whose_pid_was_reused_is_not_ended(
+    mps: HostMpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+) -> None:
     victim = tenant(mirror, started)
     serve(daemon, mirror, started, victim.pid)
     former = Process(pid=victim.pid, start_time=victim.start_time - 1, cgroup=victim.cgroup, container=victim.container)
@@ -273,7 +277,7 @@ def put_in_namespace(mirror: Mirror, pid: int, inner: int, namespace: str) -> No
 
 
 def test_62_in_another_pid_namespace_the_pids_are_the_daemons(
-    mps: MpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+    mps: HostMpsControl, daemon: Daemon, mirror: Mirror, started: Ward
 ) -> None:
     server = mirror.show(started.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
     victim = tenant(mirror, started)
@@ -285,7 +289,7 @@ def test_62_in_another_pid_namespace_the_pids_are_the_daemons(
 
 
 def test_62_where_two_servers_go_by_one_pid_nobody_is_ended(
-    mps: MpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+    mps: HostMpsControl, daemon: Daemon, mirror: Mirror, started: Ward
 ) -> None:
     victim = tenant(mirror, started)
     put_in_namespace(mirror, victim.pid, 34, "5")
@@ -298,7 +302,7 @@ def test_62_where_two_servers_go_by_one_pid_nobody_is_ended(
 
 
 def test_62_a_client_in_a_namespace_beside_the_daemons_is_left_alone_for_its_pid_is_anothers_there(
-    mps: MpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+    mps: HostMpsControl, daemon: Daemon, mirror: Mirror, started: Ward
 ) -> None:
     server = mirror.show(started.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
     victim = tenant(mirror, started)
@@ -310,7 +314,7 @@ def test_62_a_client_in_a_namespace_beside_the_daemons_is_left_alone_for_its_pid
 
 
 def test_62_a_server_that_cannot_be_recognised_is_not_spoken_to_about_clients(
-    mps: MpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+    mps: HostMpsControl, daemon: Daemon, mirror: Mirror, started: Ward
 ) -> None:
     """A tenant poses as the server, so that our pid would be taken for the daemon's."""
     victim = tenant(mirror, started)
@@ -332,7 +336,7 @@ def test_62_a_server_that_cannot_be_recognised_is_not_spoken_to_about_clients(
     ],
 )
 def test_63_a_server_is_roots_of_that_name_and_no_tenants(comm: str, uid: int | None, is_tenant: bool, expected: bool) -> None:
-    assert is_server(Portrait(comm=comm, uid=uid, namespace_pids=(500,)), is_tenant=is_tenant) is expected
+    assert is_server(ProcessDetails(comm=comm, uid=uid, namespace_pids=(500,)), is_tenant=is_tenant) is expected
     assert not is_server(None, is_tenant=is_tenant)
 
 
@@ -341,7 +345,7 @@ def test_63_a_real_process_of_that_name_is_a_server_on_the_host_and_none_in_a_te
 ) -> None:
     processes = LinuxProcesses(mirror.root)
 
-    def is_one(seen: Seen) -> bool:
+    def is_one(seen: ProcessIdentity) -> bool:
         return is_server(processes.portrait(seen.pid), is_tenant=bool(seen.candidates))
 
     pid = started.pid(NAMED, b"nvidia-cuda-mps-server".hex())

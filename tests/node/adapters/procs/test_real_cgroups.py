@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.procs.linux import LinuxProcesses
-from gpushare_node.adapters.procs.processes import Sent, Signal
+from gpushare_node.adapters.procs.processes import Signal, SignalResult
 from gpushare_node.guard.identity import ContainerId
 from tests.support.process_fixtures import (
     CONTAINER_A,
@@ -100,7 +100,7 @@ def test_a_tenant_with_cgroups_of_its_own_named_like_a_neighbours_remains_itself
     after = LinuxProcesses().look([pid])[pid]
     assert after.candidates == before.candidates
     assert after.cgroup == before.cgroup
-    assert processes.send(before, Signal.KILL) is Sent.SENT
+    assert processes.send(before, Signal.KILL) is SignalResult.SENT
     await_exit(pid)
 
 
@@ -110,7 +110,7 @@ def test_one_that_was_moved_to_another_container_is_sent_nothing(groups: Groups,
     processes = LinuxProcesses()
     seen = processes.look([pid])[pid]
     groups.put(pid, kubelet(POD_B, CONTAINER_B))
-    assert processes.send(seen, Signal.KILL) is Sent.REUSED
+    assert processes.send(seen, Signal.KILL) is SignalResult.REUSED
     assert not processes.has_ended(seen)
 
 

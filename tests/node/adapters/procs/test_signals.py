@@ -13,7 +13,7 @@ import pytest
 
 from gpushare_node.adapters.procs import signals
 from gpushare_node.adapters.procs.linux import LinuxProcesses
-from gpushare_node.adapters.procs.processes import Seen, Sent, Signal
+from gpushare_node.adapters.procs.processes import ProcessIdentity, Signal, SignalResult
 from gpushare_node.core.structs import replace
 from tests.support.process_fixtures import (
     CHANGING,
@@ -62,7 +62,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-def look(processes: LinuxProcesses, pid: int) -> Seen:
+def look(processes: LinuxProcesses, pid: int) -> ProcessIdentity:
     return processes.look([pid])[pid]
 
 
@@ -74,10 +74,10 @@ def test_a_signal_reaches_the_process_that_was_seen(way: str, mirror: Mirror, pr
     process = started.start(GRACEFUL)
     assert said(process) == "ready"
     seen = look(processes, mirror.show(process.pid, systemd_path()))
-    assert processes.send(seen, Signal.TERM) is Sent.SENT
+    assert processes.send(seen, Signal.TERM) is SignalResult.SENT
     assert process.wait(PATIENCE) == 7
     assert processes.has_ended(seen)
-    assert processes.send(seen, Signal.KILL) is Sent.GONE
+    assert processes.send(seen, Signal.KILL) is SignalResult.GONE
 
 
 def test_37_sigkill_ends_one_that_is_deaf_to_sigterm(
@@ -85,9 +85,9 @@ def test_37_sigkill_ends_one_that_is_deaf_to_sigterm(
 ) -> None:
     pid = started.pid(DEAF)
     seen = look(processes, mirror.show(pid, systemd_path()))
-    assert processes.send(seen, Signal.TERM) is Sent.SENT
+    assert processes.send(seen, Signal.TERM) is SignalResult.SENT
     assert not processes.has_ended(seen)
-    assert processes.send(seen, Signal.KILL) is Sent.SENT
+    assert processes.send(seen, Signal.KILL) is SignalResult.SENT
     await_exit(pid)
 
 
@@ -100,17 +100,17 @@ def test_37_the_first_process_of_a_pid_namespace_needs_sigkill(
     (inner,) = children(outer)
     wait_for(lambda: Path(f"/proc/{inner}/comm").read_text() == "sleep\n")
     seen = look(processes, mirror.show(inner, systemd_path()))
-    assert processes.send(seen, Signal.TERM) is Sent.SENT
+    assert processes.send(seen, Signal.TERM) is SignalResult.SENT
     with pytest.raises(AssertionError, match="never came true"):
         await_exit(inner, 0.2)
-    assert processes.send(seen, Signal.KILL) is Sent.SENT
+    assert processes.send(seen, Signal.KILL) is SignalResult.SENT
     await_exit(inner)
 
 
 def test_39_a_pid_that_was_reused_is_sent_nothing(way: str, mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
     pid = started.pid(OBEDIENT)
     seen = look(processes, mirror.show(pid, systemd_path()))
-    assert processes.send(replace(seen, start_time=seen.start_time - 1), Signal.KILL) is Sent.REUSED
+    assert processes.send(replace(seen, start_time=seen.start_time - 1), Signal.KILL) is SignalResult.REUSED
     assert is_alive(pid)
 
 
@@ -126,7 +126,7 @@ def test_39_a_pid_that_is_reused_while_it_is_being_opened_is_sent_nothing(
         return opened(number)
 
     monkeypatch.setattr(os, "pidfd_open", reuse)
-    assert processes.send(seen, Signal.KILL) is Sent.REUSED
+    assert processes.send(seen, Signal.KILL) is SignalResult.REUSED
     assert is_alive(pid)
 
 
@@ -137,7 +137,7 @@ def test_one_that_is_in_another_container_now_is_sent_nothing(
     seen = look(processes, mirror.show(pid, systemd_path()))
     for path in (systemd_path(POD_B), systemd_path(container=CONTAINER_B), "/system.slice/sshd.service"):
         mirror.show(pid, path)
-        assert processes.send(seen, Signal.KILL) is Sent.REUSED
+        assert processes.send(seen, Signal.KILL) is SignalResult.REUSED
     assert is_alive(pid)
 
 
@@ -145,7 +145,7 @@ def test_one_that_moves_within_its_container_cannot_escape(mirror: Mirror, proce
     pid = started.pid(OBEDIENT)
     seen = look(processes, mirror.show(pid, systemd_path()))
     mirror.show(pid, f"{systemd_path()}/kubepods{systemd_path(POD_B, CONTAINER_B)}")
-    assert processes.send(seen, Signal.KILL) is Sent.SENT
+    assert processes.send(seen, Signal.KILL) is SignalResult.SENT
     await_exit(pid)
 
 
@@ -158,16 +158,16 @@ def test_40_exec_changes_nothing_of_who_a_process_is(mirror: Mirror, processes: 
     wait_for(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
     assert look(processes, process.pid) == seen
     assert processes.portrait(process.pid) != before
-    assert processes.send(seen, Signal.KILL) is Sent.SENT
+    assert processes.send(seen, Signal.KILL) is SignalResult.SENT
     await_exit(process.pid)
 
 
 def test_41_a_zombie_is_gone_and_sent_nothing(way: str, mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
     child = mirror.show(int(said(started.start(NEGLIGENT))), systemd_path())
     seen = look(processes, child)
-    assert processes.send(seen, Signal.KILL) is Sent.SENT
+    assert processes.send(seen, Signal.KILL) is SignalResult.SENT
     await_exit(child)
-    assert processes.send(seen, Signal.KILL) is Sent.GONE
+    assert processes.send(seen, Signal.KILL) is SignalResult.GONE
     assert processes.has_ended(seen)
 
 
@@ -218,7 +218,7 @@ def test_47_init_kthreadd_and_ourselves_are_sent_nothing_whoever_asks(
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda *_: sent.append(pid))
     mirror.show(pid, systemd_path())
     mirror.fake(pid, "stat", stat_line(pid))
-    assert processes.send(look(processes, pid), Signal.KILL) is Sent.REFUSED
+    assert processes.send(look(processes, pid), Signal.KILL) is SignalResult.REFUSED
     assert sent == []
 
 
@@ -226,7 +226,7 @@ def test_47_nobody_of_our_own_process_group_is_sent_anything(mirror: Mirror, pro
     with subprocess.Popen(["sleep", "30"]) as child:
         try:
             seen = look(processes, mirror.show(child.pid, systemd_path()))
-            assert processes.send(seen, Signal.KILL) is Sent.REFUSED
+            assert processes.send(seen, Signal.KILL) is SignalResult.REFUSED
             assert is_alive(child.pid)
         finally:
             child.kill()
@@ -235,7 +235,7 @@ def test_47_nobody_of_our_own_process_group_is_sent_anything(mirror: Mirror, pro
 def test_47_a_kernel_thread_is_sent_nothing(mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
     pid = mirror.show(started.pid(OBEDIENT), systemd_path())
     mirror.fake(pid, "stat", stat_line(pid, flags=0x00200000))
-    assert processes.send(look(processes, pid), Signal.KILL) is Sent.REFUSED
+    assert processes.send(look(processes, pid), Signal.KILL) is SignalResult.REFUSED
     assert is_alive(pid)
 
 
@@ -244,7 +244,7 @@ def test_a_process_outside_pods_is_sent_nothing_whoever_asks(
     mirror: Mirror, processes: LinuxProcesses, started: Ward, path: str
 ) -> None:
     pid = mirror.show(started.pid(OBEDIENT), path)
-    assert processes.send(look(processes, pid), Signal.KILL) is Sent.REFUSED
+    assert processes.send(look(processes, pid), Signal.KILL) is SignalResult.REFUSED
     assert is_alive(pid)
 
 
@@ -252,13 +252,13 @@ def test_our_own_container_is_sent_nothing(tmp_path: Path, started: Ward) -> Non
     mirror = Mirror(tmp_path, own=f"0::{systemd_path()}\n")
     pid = mirror.show(started.pid(OBEDIENT), f"{systemd_path()}/sub")
     processes = LinuxProcesses(mirror.root)
-    assert processes.send(look(processes, pid), Signal.KILL) is Sent.REFUSED
+    assert processes.send(look(processes, pid), Signal.KILL) is SignalResult.REFUSED
     forged = replace(look(processes, pid), candidates=look_as_neighbour(tmp_path, pid).candidates)
-    assert processes.send(forged, Signal.KILL) is Sent.REUSED
+    assert processes.send(forged, Signal.KILL) is SignalResult.REUSED
     assert is_alive(pid)
 
 
-def look_as_neighbour(root: Path, pid: int) -> Seen:
+def look_as_neighbour(root: Path, pid: int) -> ProcessIdentity:
     """How somebody in no container sees it."""
     (root / "self/cgroup").write_text("0::/\n")
     return look(LinuxProcesses(root), pid)
@@ -269,7 +269,7 @@ def test_the_number_of_a_mere_thread_is_nobody(mirror: Mirror, processes: LinuxP
     pid = started.pid(code)
     (thread,) = (int(task.name) for task in Path(f"/proc/{pid}/task").iterdir() if task.name != str(pid))
     seen = look(processes, mirror.show(thread, systemd_path()))
-    assert processes.send(seen, Signal.KILL) is Sent.REUSED
+    assert processes.send(seen, Signal.KILL) is SignalResult.REUSED
     assert is_alive(pid)
 
 
@@ -295,7 +295,7 @@ def test_without_free_descriptors_nothing_is_sent(
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(os, "pidfd_open", exhausted)
-    assert processes.send(seen, Signal.KILL) is Sent.REFUSED
+    assert processes.send(seen, Signal.KILL) is SignalResult.REFUSED
     assert is_alive(pid)
 
 
@@ -305,10 +305,10 @@ def test_the_look_comes_after_the_process_is_held(monkeypatch: pytest.MonkeyPatc
     opened, pid = os.pidfd_open, started.pid(OBEDIENT)
     monkeypatch.setattr(os, "pidfd_open", lambda number: order.append("held") or opened(number))
 
-    def objection() -> Sent:
+    def objection() -> SignalResult:
         order.append("looked")
-        return Sent.REUSED
+        return SignalResult.REUSED
 
-    assert signals.deliver(pid, Signal.KILL, objection) is Sent.REUSED
+    assert signals.deliver(pid, Signal.KILL, objection) is SignalResult.REUSED
     assert order == ["held", "looked"]
     assert threading.active_count() == threads

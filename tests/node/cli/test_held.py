@@ -53,10 +53,10 @@ def test_08_a_gpu_that_need_not_change_may_be_held_by_anybody(desk: Desk) -> Non
 def test_25_a_checkpoint_that_cannot_be_read_is_said_and_the_comparison_stands(desk: Desk) -> None:
     (desk.folder / "checkpoint").write_text("{")
     done = run(desk, "apply", "--check")
-    assert "Which pods hold GPUs is not known, so nothing would be changed: " in done.stdout
+    assert "It is unknown which pods hold GPUs, so nothing would be changed: " in done.stdout
     assert run(desk, "assert").returncode == 1
 
 
 def test_112_a_check_says_that_a_run_without_a_checkpoint_would_change_nothing(desk: Desk) -> None:
     done = run(desk, "apply", "--check")
-    assert "Which pods hold GPUs is not known, so nothing would be changed: kubelet has no checkpoint" in done.stdout
+    assert "It is unknown which pods hold GPUs, so nothing would be changed: kubelet has no checkpoint" in done.stdout

@@ -72,7 +72,7 @@ def test_102_enforce_holds_the_policy_in_force_until_the_given_one_can_be_read(d
         desk.policy.write_text(good)
         _, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == 70
-    assert [text in errors for text in ("the policy in force is held to", "starts anew with it")] == [True, True]
+    assert [text in errors for text in ("the policy in force stays in force", "the container restarts with it")] == [True, True]
 
 
 def test_102_enforce_gives_a_node_up_whose_release_is_asked_for_though_its_policy_cannot_be_read(

@@ -49,7 +49,7 @@ REFUSED = [
     (("spec", "gpusPerNode"), True, "spec.gpusPerNode", "must be a whole number, not true"),
     (("spec", "gpusPerNode"), 7, "spec.gpus[0].indexes[7]", "must be below gpusPerNode, which is 7, not 7"),
     (("spec", "gpus", 0, "indexes"), [0, 1, 1], "spec.gpus[0].indexes[2]", "must be listed exactly once in all groups"),
-    (("spec", "gpus", 0, "indexes"), [0, 1, 2, 3, 4, 7], "spec.gpus", "must say what becomes of GPU 5, 6"),
+    (("spec", "gpus", 0, "indexes"), [0, 1, 2, 3, 4, 7], "spec.gpus", "must have an entry for GPU 5, 6"),
     (("spec", "gpus", 0, "mig"), False, "spec.gpus[0].mig", "must be true exactly where instances are listed, not false"),
     (("spec", "gpus", 0, "instances"), [], "spec.gpus[0].mig", "must be true exactly where instances are listed, not true"),
     (("spec", "gpus", 0, "instances", 1, "start"), -1, "spec.gpus[0].instances[1].start", "must be 0 or more, not -1"),

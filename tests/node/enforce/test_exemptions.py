@@ -86,7 +86,7 @@ def test_83_the_exemption_ends_with_the_container(tmp_path: Path, two: Silicon, 
 def test_83_after_the_notice_that_the_intent_sets_the_cap_holds(tmp_path: Path, two: Silicon, started: Ward) -> None:
     stage, pid = install(tmp_path, two, started, **notice(DAY))
     stage.run(30)
-    assert "until 2017-07-15 02:56:41 UTC; from then on the cap is enforced" in stage.told.events[0].message
+    assert "the cap is enforced from 2017-07-15 02:56:41 UTC" in stage.told.events[0].message
     assert exempt_until(stage) == [str(1500000000 + 1001 + DAY)]
     stage.clock.time += DAY - 60
     stage.run(25)

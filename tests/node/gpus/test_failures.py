@@ -65,7 +65,7 @@ def test_19_a_way_back_that_fails_too_is_said(node: GpuNode) -> None:
     node.silicon.fail(CREATE, Code.INSUFFICIENT_RESOURCES)
     change = node.run(policy(OTHER))
     assert change.reason is ConditionReason.PARTITION_FAILED
-    assert "the way back failed" in change.message
+    assert "the rollback failed" in change.message
     assert node.said(Status.FAILED) == ["GPU 0: create 1g.5gb at 0:1", "GPU 0: roll back"]
     node.silicon.heal()
     assert node.run(policy(OTHER)).reason is None, "the next run goes on from what stands"
@@ -103,7 +103,7 @@ def test_28_an_old_driver_that_cannot_be_told_where_fails_cleanly_unless_it_choo
     node.silicon.load()
     change = node.run(policy((("1g.5gb", 0),)))
     assert change.reason is ConditionReason.ROLLED_BACK
-    assert "this driver is too old for it" in change.message
+    assert "this driver does not support it" in change.message
     assert node.silicon.instances(0) == []
     assert node.run(policy((("1g.5gb", 6),))).reason is None
     assert node.stands(0) == {("1g.5gb", 6)}
@@ -143,7 +143,7 @@ def test_an_instance_of_somebody_else_in_between_fails_the_verification(node: Gp
 
     change = own.change(policy(OTHER), own.look(policy(OTHER)), frozenset(), on_result)
     assert change.reason is ConditionReason.PARTITION_FAILED
-    assert "another layout than was made" in change.message
+    assert "a layout that was not created" in change.message
     assert node.run(policy(OTHER)).reason is None
     assert node.stands(0) == set(OTHER)
 

@@ -85,13 +85,13 @@ import signal, sys
 from pathlib import Path
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.core.clock import Stopped, SystemClock
-from gpushare_node.adapters.host.state_dir import Folder
+from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.nvml.session import Session
 from tests.node.gpus.gpu_node import SEVEN, policy
 
 clock = SystemClock()
 signal.signal(signal.SIGTERM, lambda *_: clock.stop())
-own = Hardware(open_driver=Session.open, folder=Folder(Path(sys.argv[1])), clock=clock, policy_digest="digest-1")
+own = Hardware(open_driver=Session.open, folder=StateDir(Path(sys.argv[1])), clock=clock, policy_digest="digest-1")
 try:
     wanted = policy(SEVEN)
     own.change(wanted, own.look(wanted), frozenset(), lambda result: print(result.step, flush=True))

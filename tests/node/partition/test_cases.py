@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 
 from gpushare_node.core.structs import replace
-from gpushare_node.partition import Reason, plan
+from gpushare_node.partition import UnfitReason, plan
 from gpushare_node.partition.layout import PlacementDifference, ProfileIdDifference
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig
 from gpushare_node.partition.state import Fault, FaultKind, Placement, Profile
@@ -35,7 +35,7 @@ def test_case_1_a_gpu_without_mig_that_shall_have_none_is_left_alone() -> None:
 
 
 def test_case_2_a_gpu_without_mig_that_shall_have_instances_is_an_invalid_layout() -> None:
-    assert refusal(state(gpu(None)), policy(wanted(("7g.40gb", 0)))).reason is Reason.INVALID_LAYOUT
+    assert refusal(state(gpu(None)), policy(wanted(("7g.40gb", 0)))).reason is UnfitReason.INVALID_LAYOUT
 
 
 def test_case_3_what_is_there_already_needs_nothing_and_nobody_must_be_idle() -> None:
@@ -66,7 +66,7 @@ def test_case_5_the_order_in_which_the_policy_lists_instances_does_not_matter(or
 @pytest.mark.parametrize("current", [True, False])
 def test_case_6_a_layout_that_the_driver_cannot_place_is_refused_before_anything_is_touched(layout, current) -> None:
     found = refusal(state(gpu(mig(*instances(("7g.40gb", 0)), current=current))), policy(wanted(*layout)))
-    assert found.reason is Reason.INVALID_LAYOUT
+    assert found.reason is UnfitReason.INVALID_LAYOUT
     assert f"{len(layout) if len(set(layout)) == 1 else 2} {layout[0][0]}" in found.detail
 
 
@@ -128,7 +128,7 @@ def test_instances_that_a_driver_still_lists_with_mig_off_are_nothing() -> None:
 @pytest.mark.parametrize("layout", [(), wanted(("7g.40gb", 0))], ids=["off", "on"])
 def test_case_11_a_pending_change_to_what_nobody_here_wants_is_somebody_elses(layout) -> None:
     own = mig(current=bool(layout), pending=not layout)
-    assert refusal(state(gpu(own)), policy(layout)).reason is Reason.PENDING_FOREIGN_CHANGE
+    assert refusal(state(gpu(own)), policy(layout)).reason is UnfitReason.PENDING_FOREIGN_CHANGE
     ours = only(state(gpu(replace(own, is_pending_ours=True))), policy(layout))
     assert isinstance(ours.operations[0], EnableMig if layout else DisableMig), "what this program asked for it may call off"
     assert ours.needs_idle_gpu
@@ -154,7 +154,9 @@ def test_case_18_an_instance_that_somebody_split_goes_and_its_tenants_are_waited
     assert one.is_blocked
 
 
-@pytest.mark.parametrize(("kind", "reason"), [(FaultKind.LOST, Reason.GPU_LOST), (FaultKind.UNREADABLE, Reason.GPU_UNREADABLE)])
+@pytest.mark.parametrize(
+    ("kind", "reason"), [(FaultKind.LOST, UnfitReason.GPU_LOST), (FaultKind.UNREADABLE, UnfitReason.GPU_UNREADABLE)]
+)
 def test_case_20_one_bad_gpu_of_eight_stops_no_other(kind, reason) -> None:
     gpus = [gpu(mig(), index) for index in range(8)]
     gpus[3] = gpu(None, 3, name="", fault=Fault(kind=kind, detail="GetMigMode: GPU is lost"))
@@ -167,7 +169,7 @@ def test_case_20_one_bad_gpu_of_eight_stops_no_other(kind, reason) -> None:
 def test_case_23_a_driver_that_knows_fewer_profiles_makes_the_layout_invalid_and_names_the_profile() -> None:
     older = tuple(profile for profile in A100 if profile.name != "1g.10gb")
     found = refusal(state(gpu(mig(profiles=older))), policy(wanted(("1g.10gb", 0))))
-    assert found.reason is Reason.INVALID_LAYOUT
+    assert found.reason is UnfitReason.INVALID_LAYOUT
     assert "1g.10gb" in found.detail
 
 
@@ -176,12 +178,12 @@ def test_case_23_a_driver_without_names_is_asked_by_id() -> None:
     one = only(state(gpu(mig(profiles=nameless))), policy(wanted(*BALANCED)))
     assert len(one.operations) == 4
     unknown = tuple(replace(instance, profile_id=None) for instance in wanted(*BALANCED))
-    assert refusal(state(gpu(mig(profiles=nameless))), policy(unknown)).reason is Reason.INVALID_LAYOUT
+    assert refusal(state(gpu(mig(profiles=nameless))), policy(unknown)).reason is UnfitReason.INVALID_LAYOUT
 
 
 def test_an_id_under_which_the_driver_has_another_name_is_not_taken() -> None:
     renamed = tuple(replace(profile, name=f"{profile.name}+new") for profile in A100)
-    assert refusal(state(gpu(mig(profiles=renamed))), policy(wanted(("7g.40gb", 0)))).reason is Reason.INVALID_LAYOUT
+    assert refusal(state(gpu(mig(profiles=renamed))), policy(wanted(("7g.40gb", 0)))).reason is UnfitReason.INVALID_LAYOUT
 
 
 def test_case_27_no_instances_wanted_means_mig_off_never_mig_on_and_empty() -> None:
@@ -190,7 +192,7 @@ def test_case_27_no_instances_wanted_means_mig_off_never_mig_on_and_empty() -> N
 
 def test_mig_that_is_on_without_any_profile_is_unreadable() -> None:
     found = refusal(state(gpu(mig(profiles=()))), policy(wanted(("7g.40gb", 0))))
-    assert found.reason is Reason.GPU_UNREADABLE
+    assert found.reason is UnfitReason.GPU_UNREADABLE
 
 
 def test_the_drivers_table_wins_over_the_policys_and_each_difference_is_told_once() -> None:
@@ -234,13 +236,13 @@ def test_what_stands_may_stay_even_where_the_table_has_no_such_place() -> None:
 )
 def test_a_card_is_known_by_its_name_or_by_its_id_and_memory_together(changed, is_right) -> None:
     planned = plan(state(gpu(mig(), **changed)), policy(wanted(*BALANCED)))
-    assert [one.reason for one in planned.unfit] == ([] if is_right else [Reason.CARD_MISMATCH])
+    assert [one.reason for one in planned.unfit] == ([] if is_right else [UnfitReason.CARD_MISMATCH])
 
 
 def test_the_wrong_card_is_left_alone_in_every_mode() -> None:
     other = replace(CARD, name="NVIDIA L4", pci_device_ids=())
     found = refusal(state(gpu(mig(*instances(("7g.40gb", 0))))), policy((), card=other))
-    assert found.reason is Reason.CARD_MISMATCH
+    assert found.reason is UnfitReason.CARD_MISMATCH
     assert "NVIDIA L4" in found.detail
 
 
@@ -249,17 +251,17 @@ def test_with_another_number_of_gpus_those_that_become_the_same_go_ahead(present
     planned = plan(state(*(gpu(mig(), index) for index in present)), policy(*[wanted(("7g.40gb", 0))] * 4))
     assert [one.index for one in planned.gpus] == sorted(set(present) & set(range(4)))
     unfit = [(one.index, one.reason) for one in planned.unfit]
-    assert unfit == [(index, Reason.GPU_COUNT_MISMATCH) for index in sorted(set(present) ^ set(range(4)))]
+    assert unfit == [(index, UnfitReason.GPU_COUNT_MISMATCH) for index in sorted(set(present) ^ set(range(4)))]
 
 
 def test_with_another_number_of_gpus_unlike_layouts_touch_nothing_since_indexes_may_have_shifted() -> None:
     layouts = [wanted(("7g.40gb", 0)), wanted(*BALANCED), wanted(*BALANCED)]
     planned = plan(state(gpu(mig(), 0), gpu(mig(), 1)), policy(*layouts))
     assert planned.gpus == ()
-    assert [(one.index, one.reason) for one in planned.unfit] == [(index, Reason.GPU_COUNT_MISMATCH) for index in range(3)]
+    assert [(one.index, one.reason) for one in planned.unfit] == [(index, UnfitReason.GPU_COUNT_MISMATCH) for index in range(3)]
 
 
 def test_a_lost_gpu_is_called_lost_even_where_the_number_of_gpus_is_wrong() -> None:
     lost = gpu(None, 0, fault=Fault(kind=FaultKind.LOST, detail="gone"))
     planned = plan(state(lost), policy(wanted(("7g.40gb", 0)), wanted(*BALANCED)))
-    assert [one.reason for one in planned.unfit] == [Reason.GPU_LOST, Reason.GPU_COUNT_MISMATCH]
+    assert [one.reason for one in planned.unfit] == [UnfitReason.GPU_LOST, UnfitReason.GPU_COUNT_MISMATCH]

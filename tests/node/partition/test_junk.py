@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushare_node.core.policy import WantedInstance
-from gpushare_node.partition import Reason, plan
+from gpushare_node.partition import UnfitReason, plan
 from gpushare_node.partition.operations import DestroyInstance
 from gpushare_node.partition.state import Fault, FaultKind, Instance, Mig, Placement, Profile
 from tests.node.partition.builders import A100, gpu, policy, state
@@ -62,7 +62,7 @@ def test_with_any_table_the_plan_keeps_the_most_that_any_choice_keeps(data) -> N
     planned = plan(before, policy(asked))
     best = most_kept(table, wanted, standing)
     if best is None:
-        assert [one.reason for one in planned.unfit] == [Reason.INVALID_LAYOUT]
+        assert [one.reason for one in planned.unfit] == [UnfitReason.INVALID_LAYOUT]
         return
     (one,) = planned.gpus
     destroyed = [step for step in one.operations if isinstance(step, DestroyInstance)]

@@ -309,7 +309,7 @@ def test_93_a_pod_that_its_controller_brings_back_is_evicted_once(node: LoopNode
     node.on_tick = bring_back
     outcome = node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT, drain_timeout_seconds=1800))
     assert outcome.reason is ConditionReason.GPU_BUSY
-    assert "DaemonSet/exporter brings it back" in outcome.message
+    assert "DaemonSet/exporter recreates it" in outcome.message
     assert len(node.api.writes("eviction")) == 1
 
 

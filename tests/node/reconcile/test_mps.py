@@ -65,7 +65,7 @@ def test_114_the_offer_of_the_former_config_is_not_taken_for_that_of_the_new_one
     assert node.run(former).reason is ConditionReason.READY
     before = node.starts
     seen: list[bool] = []
-    node.before_step = lambda one: seen.append(node.starts > before) if one.detail.endswith("taken away") else None
+    node.before_step = lambda one: seen.append(node.starts > before) if one.detail.endswith("removed") else None
     assert node.run(then).reason is ConditionReason.READY
     assert seen == [True], "the plugin had begun anew when pods were let in"
 

@@ -96,15 +96,15 @@ def test_only_root_may_look(folder: StateDir) -> None:
 
 def test_24_a_second_runtime_is_told_that_one_is_at_work_until_that_one_dies(folder: StateDir) -> None:
     program = (
-        "import sys, pathlib; from gpushare_node.adapters.host.state_dir import Folder\n"
-        "with Folder(pathlib.Path(sys.argv[1])).lock():\n"
+        "import sys, pathlib; from gpushare_node.adapters.host.state_dir import StateDir\n"
+        "with StateDir(pathlib.Path(sys.argv[1])).lock():\n"
         "    print('held', flush=True); sys.stdin.read()\n"
     )
     command = [sys.executable, "-c", program, str(folder.path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(StateDirLockedError, match="another gpushare-node is at work"), folder.lock():
+        with pytest.raises(StateDirLockedError, match="another gpushare-node is running"), folder.lock():
             pytest.fail("two runtimes hold the lock")
         other.kill()
         other.wait()
@@ -127,7 +127,7 @@ def test_25_a_file_that_is_not_what_it_should_be_counts_as_absent(folder: StateD
     (folder.path / name).write_bytes(content)
     assert (*(read() for read in readers(folder)), folder.caps()) == (None,) * 4 + ({},)
     (problem,) = folder.problems()
-    assert problem.startswith(f"{folder.path / name} cannot be used and counts as absent: ")
+    assert problem.startswith(f"{folder.path / name} cannot be used and is ignored: ")
     assert len(problem) < 400
     folder.write_journal(JOURNAL)
     folder.keep_policy("text")

@@ -25,7 +25,7 @@ def test_a_turn_that_nobody_renews_expires_by_the_watchers_clock_and_that_is_tol
     assert holders(api) == {"gpushare-train.0": "n2"}
     second._events.deliver()
     (told,) = api.all("events")
-    assert (told["reason"], "Node n1 stopped renewing its turn" in told["message"]) == ("GPUTurnExpired", True)
+    assert (told["reason"], "Node n1 stopped renewing its Lease" in told["message"]) == ("GPUTurnExpired", True)
 
 
 def test_the_turn_of_a_node_that_is_no_more_is_free_within_a_minute(api: ApiServer, on: On, clock: Skips) -> None:

@@ -226,6 +226,6 @@ def test_without_a_driver_it_says_so(image: str) -> None:
 def test_the_runtime_asked_to_end_ends_well(node: Node, image: str, bundle: Bundle) -> None:
     node.allocate()
     runtime = node.runtime(image, bundle)
-    wait_for(lambda: "holding containers" in runtime.logs())
+    wait_for(lambda: "enforcing the caps" in runtime.logs())
     containers.podman("kill", "--signal=TERM", runtime.id)
     assert runtime.exit_code() == 0, runtime.logs()

@@ -38,7 +38,7 @@ def test_08_a_check_leaves_a_gpu_alone_that_kubelet_gave_away_and_says_what_it_d
     done = run(desk, "apply", "--check")
     assert "skipped GPU 0   layout: in use by a pod to which kubelet gave it" in done.stdout
     assert "create" not in done.stdout
-    assert "no API server was asked" in done.stdout
+    assert "no API server was used" in done.stdout
     compared = run(desk, "assert")
     assert (compared.returncode, "skipped GPU 0" in compared.stdout) == (1, True)
 

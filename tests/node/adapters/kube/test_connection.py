@@ -156,7 +156,7 @@ def test_many_threads_share_the_connections_without_complaints(
 def test_an_answer_that_is_no_json_object_is_an_error(one: ApiServer, tmp_path: Path) -> None:
     wire = Connection(in_cluster(one.url + "/odd", _account(tmp_path)), Skips())
     one.garble("/odd", b"<html>")
-    with pytest.raises(ClusterError, match="not .*JSON"):
+    with pytest.raises(ClusterError, match=r"not .*JSON"):
         wire.get(NODE)
     wire.close()
 

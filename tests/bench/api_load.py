@@ -6,7 +6,6 @@ Nodes are simulated by `tests.e2e.scale.load`, which says what is real. `python 
 import json
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ SIZES = {200: (12.0, 12.0), 1000: (3.0, 3.0)}
 LARGEST = 5000
 _AT_MOST = 0.02
 _LATE_SECONDS = 5.0
-_GONE_SECONDS = 5.0
 
 
 def measure(cluster: Cluster, nodes: int, folder: Path) -> dict[str, Any]:
@@ -37,8 +35,6 @@ def measure(cluster: Cluster, nodes: int, folder: Path) -> dict[str, Any]:
             print(f"  {nodes} nodes: {line.strip()}", file=sys.stderr, flush=True)
             if "restart" in document:
                 cluster.control_plane.stop_api_server()
-                # What is killed is seen as gone before all of its threads have let go of the port.
-                time.sleep(_GONE_SECONDS)
                 cluster.control_plane.start_api_server()
                 process.stdin.write("\n")
                 process.stdin.flush()

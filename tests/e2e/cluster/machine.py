@@ -144,10 +144,11 @@ def stop(pids: Sequence[int], *, seconds: float) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process, and it is no zombie."""
+    """Whether there is such a process, and it is not a zombie. One whose other threads are still ending holds its ports."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+        has_ended = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in {"Z", "X"}
+        return not has_ended or len([*Path(f"/proc/{pid}/task").iterdir()]) > 1
     except (FileNotFoundError, ProcessLookupError):
         return False

@@ -1,6 +1,6 @@
 """What MIG can make of a card: placements, layouts, nearest layouts and goals. Pure geometry, exact, no card names here.
 
-The face of the solver, and all that others import of it: `grid` knows slices, `layouts` the rule, `misfits` explains what
+The face of the solver, and all that others import of it: `grid` knows slices, `layouts` the rule, `explain` explains what
 is not legal, `goals` resolves goals. This module places layouts.
 """
 

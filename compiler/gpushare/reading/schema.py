@@ -2,7 +2,7 @@
 
 Owns the loading of schemas and both ways to judge by them: `accepts`, a small interpreter of exactly the keywords that our
 schemas use, which says yes in a millisecond, and jsonschema, which is imported only to say what is wrong (importing it takes
-longer than a whole compile). A test holds the two to the same answers. Wording is in `shape`.
+longer than a whole compile). A test holds the two to the same answers. Wording is in `schema_findings`.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Values of the upstream chart: `gpu-operator/values.yaml` or `device-plugin/values.yaml`.
 
-Writes only paths that the chart knows; `owned_values` lists them. Whatever the intent adds is merged last: maps merge, lists
+Writes only paths that the chart knows; `managed_values` lists them. Whatever the intent adds is merged last: maps merge, lists
 replace, and null stays, by which Helm deletes the chart's default. Environment lists are the exception: ours are appended,
 since K3s and RKE2 must add to them and losing ours, even to null, would open a hole.
 """

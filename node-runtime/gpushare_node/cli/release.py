@@ -33,7 +33,8 @@ def _release_all(run: Run, printer: Printer) -> int:
     api = Api.find(run, "")
 
     if not (api.place.pod and api.place.pod_uid):
-        raise ClusterError("ask nodes to release", None, "POD_NAME and POD_UID are not set; a request needs its pod")
+        why = "POD_NAME and POD_UID must be set: the request records the pod that made it"
+        raise ClusterError("ask nodes to release", None, why)
 
     def say(text: str) -> None:
         sys.stderr.write(f"{escape(text)}\n")

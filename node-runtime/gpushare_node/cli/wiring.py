@@ -1,4 +1,4 @@
-"""Parts: the real worlds, made from environment and arguments, and put together. Decides nothing."""
+"""Wiring: the real worlds, made from environment and arguments, and put together. Decides nothing."""
 
 import os
 import threading

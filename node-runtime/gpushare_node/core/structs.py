@@ -36,6 +36,10 @@ class Struct:
     def __init_subclass__(cls, *, frozen: bool = True) -> None:
         given = {name: cls.__dict__.get(name, _REQUIRED) for name in cls.__annotations__}
         own = {name: one if isinstance(one, _Field) else _Field(one) for name, one in given.items()}
+        # As a dataclass refuses: one list would be the default of every struct.
+        shared = [name for name, one in own.items() if one.default.__class__.__hash__ is None]
+        if shared:
+            raise TypeError(f"{cls.__name__}.{shared[0]}: a default that can change needs a default_factory")
         cls._fields = {**cls._fields, **own}
         cls._defaults = {name: one.default for name, one in cls._fields.items() if one.default is not _REQUIRED}
         cls._factories = {name: one.default_factory for name, one in cls._fields.items() if one.default_factory}
@@ -77,6 +81,13 @@ class Struct:
 
 
 _S = TypeVar("_S", bound=Struct)
+
+
+def content_of(value: object) -> Mapping[str, Any]:
+    """The fields of a struct by name, as `json.dumps(default=)` asks for them. TypeError for anything else."""
+    if not isinstance(value, Struct):
+        raise TypeError(f"{type(value).__name__} has no form in JSON")
+    return {name: value.__dict__[name] for name in value._fields}
 
 
 def replace(struct: _S, **changes: Any) -> _S:

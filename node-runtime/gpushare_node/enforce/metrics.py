@@ -84,15 +84,18 @@ class EnforcementMetrics:
     def _make_kills(self) -> None:
         make = self.registry
         self.over_cap = make.counter("over_cap_total", "Containers warned for exceeding their cap.")
-        self.kills = make.counter("kills_total", "Processes terminated, by the last signal.", "signal", "outcome")
+        self.kills = make.counter(
+            "kills_total", "Processes selected for termination, by the last signal and the outcome.", "signal", "outcome")
         self.evictions = make.counter("evictions_total", "Evictions requested.", "outcome")
-        self.suppressed = make.counter("kills_suppressed_total", "Steps against containers over their cap not taken.", "reason")
+        self.suppressed = make.counter(
+            "kills_suppressed_total", "Steps against containers over their cap that were not taken.", "reason")
         self.breaker = make.gauge("kill_breaker_open", "1 while no further container is terminated.")
         self.stuck = make.gauge("stuck_processes", "Killed processes that still hold a device.")
 
     def _make_rows(self) -> None:
         make = self.registry
-        self.rejected = make.counter("process_rows_rejected_total", "Cycles in which a GPU's list was not trusted.", "reason")
+        self.rejected = make.counter(
+            "process_rows_rejected_total", "Cycles in which a GPU's process list was not trusted.", "reason")
         self.orphans = make.gauge("gpu_orphan_processes", "GPU processes that belong to no known container.", "gpu")
         self.strays = make.gauge("gpu_stray_containers", "Containers on a device that was not allocated to them.", "gpu")
         self.unknown = make.gauge("gpu_memory_unknown_containers", "Containers whose usage the driver does not report.", "gpu")

@@ -155,7 +155,7 @@ class NodeMonitor(Struct, frozen=False):
         except StateDirError as error:
             _LOG.warning("no repair was requested: %s", error)
             return
-        self._tell(EventReason.DRIFTED, f"{text} The runtime's pod restarts to repair it.")
+        self._tell(EventReason.DRIFTED, f"{text} The runtime's pod is recreated to repair it.")
         self._start_over()
 
     def _visit(self, now: float) -> None:

@@ -1,7 +1,7 @@
 """Hardware: the node's GPUs in the partitioner's hands: waited for, looked at, and brought to the policy's layout.
 
 Owns what happens to all GPUs together: which are left alone, that one which fails stops no other, how a run ends. What is to
-be done is `partition`'s, how one GPU is changed `change`'s. It asks no API server and knows no pods.
+be done is `partition`'s, how one GPU is changed `transaction`'s. It asks no API server and knows no pods.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,6 +1,6 @@
 """Steps: the single changes to one GPU, with the patience that each needs. Every failure is a StepError with a reason.
 
-Owns retries, and what the driver's answers mean. What is to be done, and what happens after a failure, is `change`'s.
+Owns retries, and what the driver's answers mean. What is to be done, and what happens after a failure, is `transaction`'s.
 """
 
 from collections.abc import Callable
@@ -137,7 +137,9 @@ class Steps:
     def _openers(self) -> str:
         """Who keeps a GPU open, as far as /proc shows it. Our own session has been closed."""
         names = listing(self._machine.name_openers())
-        return f"{names} keeps a GPU open" if names else "a process that /proc does not show keeps the GPU open"
+        if names:
+            return f"a GPU is held open by {names}"
+        return "something holds the GPU open, but /proc lists no process that does"
 
     def _ask_for_mode(self, *, enabled: bool) -> Activation:
         for pause in (*_MODE_PAUSES_SECONDS, None):
@@ -179,8 +181,8 @@ class Steps:
         if problem is None and self._has_mode(enabled=enabled):
             return
         word = "on" if enabled else "off"
-        why = problem or "and a reset changed nothing"
-        raise StepError(ConditionReason.RESET_REQUIRED, f"MIG will be {word} after the next GPU reset, {why}")
+        why = problem or "and the reset did not switch it"
+        raise StepError(ConditionReason.RESET_REQUIRED, f"switching MIG {word} takes a GPU reset, {why}")
 
     def _try_reset(self) -> str | None:
         survey = self.survey()

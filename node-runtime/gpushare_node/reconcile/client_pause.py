@@ -22,7 +22,7 @@ _LEAVE_SECONDS = 300.0
 
 @contextmanager
 def paused(visit: RunContext, digest: str, *, is_needed: bool) -> Iterator[None]:
-    """Clients are away inside, and back after it. Halted with CLIENTS_RUNNING where they do not go."""
+    """Clients are away inside, and back after it. Blocked with CLIENTS_RUNNING where they do not go."""
     if not is_needed:
         yield
         return

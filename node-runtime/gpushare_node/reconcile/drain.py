@@ -64,7 +64,7 @@ class Drain(Struct, frozen=False):
             self._keep_off(node)
 
     def make(self, node: NodeView | None, sight: GpuView) -> GpuView:
-        """What is seen when no pod is in the way, after `sight`. Halted where the change cannot be now: nothing was changed."""
+        """What is seen when no pod is in the way, after `sight`. Blocked, with nothing changed, where that cannot be now."""
         seconds = self._patience()
         if not seconds or (node is not None and self._must_queue(node) and self._gives_way()):
             # Who will not wait, or not yet, gets no taint and takes no turn while it is in vain.
@@ -174,5 +174,5 @@ class Drain(Struct, frozen=False):
         must_leave = is_leaving(node, is_selected=self.visit.cluster.selects(node))
         if must_leave is self.wish.is_leaving:
             return
-        text = "the node had to leave the pool before its GPUs were changed" if must_leave else "the node stays in the pool"
-        raise Blocked(ConditionReason.RELEASING, text, is_kept=True)
+        why = "the node leaves the pool" if must_leave else "the node stays in the pool"
+        raise Blocked(ConditionReason.RELEASING, f"cancelled, because {why}", is_kept=True)

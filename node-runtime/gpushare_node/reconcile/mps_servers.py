@@ -19,7 +19,7 @@ _END_SECONDS = 300.0
 def await_servers(room: Drain, sight: GpuView, digest: str, announce: Callable[[], None]) -> GpuView:
     """What is seen when no MPS server is in the way any more. `announce` has the daemons learn that they are not wanted.
 
-    Halted with CLIENTS_RUNNING where a server stays.
+    Blocked with CLIENTS_RUNNING where a server stays.
     """
     if not sight.servers:
         return sight

@@ -20,7 +20,7 @@ from gpushare_node.reporting.reasons import ConditionReason
 def run(site: Dependencies, *, hold: bool = False) -> Outcome:
     """Release the node. With `hold`, tenants are waited for until they have gone, and it stays when all is done.
 
-    A pool of which the pod is still on the node has it: its own runtime releases it. Errors as `loop.run`.
+    A pool of which the pod is still on the node has it: its own runtime releases it. Errors as `reconcile.run`.
     """
     visit = RunContext(site=site, pace=RolloutSlot(site.cluster, site.clock))
     return repeat(visit, lambda: _attempt(visit), hold=hold)

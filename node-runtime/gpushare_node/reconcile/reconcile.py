@@ -92,7 +92,7 @@ def _bring_offline(visit: RunContext, goal: DesiredPolicy, error: ClusterError) 
     is_begun = journal is not None and journal.is_changing and journal.policy_digest == goal.digest
     if not is_in_force and not is_begun:
         raise Blocked(
-            ConditionReason.PARTITIONING, f"the new policy is not applied, because the API server does not answer: {error}"
+            ConditionReason.PARTITIONING, f"the new policy is not applied, because a request to the API server failed: {error}"
         )
     visit.rest()
     site = replace(visit.site, cluster=None)
@@ -107,7 +107,7 @@ def _bring_offline(visit: RunContext, goal: DesiredPolicy, error: ClusterError) 
     if not outcome.is_usable:
         return outcome
     if not is_in_force or not _is_registered(alone, goal):
-        text = f"the layout is in place; the labels are not set, because the API server does not answer: {error}"
+        text = f"the layout is in place; the labels are not set, because a request to the API server failed: {error}"
         return Outcome(reason=ConditionReason.WAITING_FOR_PLUGIN, message=text)
     return replace(outcome, message=f"{outcome.message} Labels were not checked: {error}")
 

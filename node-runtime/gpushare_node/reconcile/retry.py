@@ -106,7 +106,7 @@ def _settle(visit: RunContext, attempt: Callable[[], Outcome]) -> Outcome:
                 _give_way(visit, halted.reason, is_as_before=_retreat(visit))
             return Outcome(reason=halted.reason, message=halted.message)
     except ClusterError as error:
-        return Outcome(reason=ConditionReason.PARTITIONING, message=f"the API server refuses a request: {error}")
+        return Outcome(reason=ConditionReason.PARTITIONING, message=f"a request to the API server failed: {error}")
     except DriverError as error:
         reason = ConditionReason.DRIVER_HUNG if error.code == Code.TIMEOUT else ConditionReason.WAITING_FOR_DRIVER
         return Outcome(reason=reason, message=str(error))

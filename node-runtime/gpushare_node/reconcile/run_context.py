@@ -48,7 +48,7 @@ SILENT_SECONDS = 20.0
 
 
 class CapEnforcer(Protocol):
-    """Holds tenants to the caps of one policy: `enforce.watch`, as far as it is needed here."""
+    """Holds tenants to the caps of one policy: `enforce.enforcer`, as far as it is needed here."""
 
     def cycle(self) -> None:
         """One round. Never raises for anything that a tenant or the driver does."""

@@ -11,7 +11,7 @@ import traceback
 from typing import Any, TextIO
 
 _EVENT = '{"event": '
-"""How every line of `voice.events.line` begins."""
+"""How every line of `reporting.events.line` begins."""
 
 
 class Lines(logging.Formatter):

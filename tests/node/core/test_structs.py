@@ -1,8 +1,11 @@
 """A struct does what a keyword-only dataclass does."""
 
+import json
+from enum import Enum
+
 import pytest
 
-from gpushare_node.core.structs import Struct, field, replace
+from gpushare_node.core.structs import Struct, content_of, field, replace
 
 
 class Point(Struct):
@@ -46,6 +49,19 @@ def test_fields_are_given_by_name_and_defaults_fill_the_rest() -> None:
 def test_missing_and_unknown_fields_are_refused(values: dict[str, int]) -> None:
     with pytest.raises(TypeError, match="Point wants x, y, note"):
         Point(**values)  # type: ignore[arg-type]
+
+
+def test_a_default_that_can_change_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"Shared\.seen: .* default_factory"):
+
+        class Shared(Struct):
+            seen: list[int] = []  # noqa: RUF012
+
+
+def test_only_structs_have_a_form_in_json() -> None:
+    assert json.loads(json.dumps({"at": Point(x=1)}, default=content_of)) == {"at": {"x": 1, "y": 0, "note": ""}}
+    with pytest.raises(TypeError, match="Colour has no form in JSON"):
+        json.dumps(Enum("Colour", "RED")["RED"], default=content_of)
 
 
 def test_positions_are_refused() -> None:

@@ -26,6 +26,7 @@ from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.inputs import Settings
 from gpushare_node.guard.process_list import Device, Kind, Mps, ProcessEntry
+from gpushare_node.guard.verdicts import CapState
 from gpushare_node.reporting.metrics import Registry
 from tests.node.enforce.enforcement import (
     CAP_MIB,
@@ -134,8 +135,10 @@ class Siege:
     shown: dict[str, tuple[ProcessEntry, ...]] = field(default_factory=dict)
     lying: set[str] = field(default_factory=set)
     confirmed: frozenset[Process] = frozenset()
-    defied_at: float = 0.0
     defied: list[float] = field(default_factory=list)
+    waited: float = 0.0
+
+    """`waited`: how long the defiant one has been over its cap while its GPU was free. `defied`: that, whenever it ended."""
 
     def __post_init__(self) -> None:
         (self.folder / "proc").mkdir()
@@ -196,7 +199,7 @@ class Siege:
         self.mirror.fake(pid, "comm", "python3\n")
         self.mirror.fake(pid, "maps", MAPPED)
         self.mirror.open_nothing(pid)
-        self.defied_at = self.clock.time
+        self.waited = 0.0
 
     def path(self, home: Any) -> str:
         if isinstance(home, str):
@@ -310,7 +313,7 @@ class Siege:
         self.check(pid, name)
         if pid == self.pids[0]:
             if number == 9:
-                self.defied.append(self.clock.time - self.defied_at)
+                self.defied.append(self.waited)
                 self.defy()
         elif self.rng.random() < (0.9 if number == 9 else 0.3):
             self.born(pid)
@@ -352,3 +355,12 @@ class Siege:
         self.clock.time += 1
         self.last_shown.update((one.uids[0], one) for one in self.list.known)
         self.watch.cycle()
+        self.waited += is_over and not self.is_taken(min(self.given[DEFIANT]))
+
+    def is_taken(self, gpu: str) -> bool:
+        """Whether another than the defiant one is being ended on this GPU: one at a time, the oldest offence first."""
+        ending = (CapState.TERM_SENT, CapState.CLIENT_SENT, CapState.KILL_SENT)
+        return any(
+            status.unit.device == gpu and status.state in ending and status.unit.container.container != container_id(DEFIANT)
+            for status in self.figures.snapshot.observe()
+        )

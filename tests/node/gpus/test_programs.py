@@ -96,7 +96,7 @@ def test_96_services_of_a_dgx_keep_the_mode_until_somebody_stops_them(tmp_path: 
 
 
 @pytest.mark.parametrize(("openers", "told"), [
-    ((), "a process that /proc does not show"),
+    ((), "/proc lists no process that does"),
     (("process 812 (nvsm)", "process 4711 (dcgm) of pod gpu-operator/dcgm-x"), "(nvsm), process 4711 (dcgm) of pod"),
     (tuple(f"process {pid}" for pid in range(8)), "process 4 and 3 more"),
 ], ids=["nobody", "two", "many"])  # fmt: skip

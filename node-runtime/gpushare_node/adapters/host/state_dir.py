@@ -29,6 +29,7 @@ from gpushare_node.adapters.host.state_files import (
     read_repair_mark,
 )
 from gpushare_node.core.strict_document import Field, PolicyError
+from gpushare_node.core.structs import content_of
 
 __all__ = [
     "DEFAULT",
@@ -193,7 +194,7 @@ class StateDir:
         return None
 
     def _write(self, name: str, content: object) -> None:
-        text = json.dumps({"version": _VERSION, "content": content}, indent=1, sort_keys=True, default=vars)
+        text = json.dumps({"version": _VERSION, "content": content}, indent=1, sort_keys=True, default=content_of)
         self._writing(name, lambda: self._files.write(name, text.encode()))
 
     def _writing(self, name: str, write: Callable[[], None]) -> None:

@@ -1,10 +1,11 @@
 """What N nodes ask of the API server: at rest, after the server was restarted, and queued for a turn; figures as lines of JSON.
 
-`python -m tests.e2e.scale.load --nodes N --rest-speed S --queue-speed S FORMER NEW`, two bundles of one pool. Real: the API
-server, its controllers, the DaemonSet; of the runtime enforcement's cycle with its upkeep, its watches of the API server, the
-closed loop, all requests. Simulated: silicon that never changes, the rhythm of looks, and kubelet, which writes its node's
-status every five minutes. Time passes S times as fast as the server's own. For the restart it writes `restart`, and reads a
-line when that is done. KUBECONFIG names the server, which has FORMER's objects.
+`python -m tests.e2e.scale.load rest|queue --nodes N --speed S FORMER NEW`, two bundles of one pool; each state in a process
+of its own, for the watches of a thousand nodes end when their process does. Real: the API server, its controllers, the
+DaemonSet; of the runtime enforcement's cycle with its upkeep, its watches of the API server, the closed loop, all requests.
+Simulated: silicon that never changes, the rhythm of looks, and kubelet, which writes its node's status every five minutes.
+Time passes S times as fast as the server's own. After `rest` comes the restart: it writes `restart`, and reads a line when
+that is done. KUBECONFIG names the server, which has FORMER's objects.
 """
 
 import argparse
@@ -61,7 +62,8 @@ _WARM_SECONDS, _REST_SECONDS = 900.0, 660.0
 """Until nodes that started together do little at once any more; as long as a condition goes without its heartbeat."""
 _ARRIVAL_SECONDS, _QUEUE_SECONDS = 60.0, 660.0
 """A node that waits begins anew after ten minutes."""
-_RESTART_SECONDS = 60.0
+_CALM_REQUESTS = 1.0
+"""A restart lasts until a minute in which a node asks no oftener than this, however slow the machine. At rest it is 0.5."""
 _STEPPERS = 16
 """A look waits for the requests that it makes."""
 
@@ -189,15 +191,22 @@ class Crowd:
         return self.measure(_REST_SECONDS)
 
     def restart(self) -> dict[str, Any]:
-        """What the first minute after a restart costs each node, and what had not been answered before."""
+        """What a restart costs each node until nodes ask as rarely as before, and what was not answered."""
         self.clock.set_speed(1.0)
         self.traffic.take()
         _say({"restart": len(self.nodes)})
         sys.stdin.readline()
-        self.clock.sleep(_RESTART_SECONDS)
-        taken = self.traffic.take()
+        taken, minutes, is_calm = Traffic(), 0, False
+        while not is_calm:
+            self.clock.sleep(60.0)
+            minute = self.traffic.take()
+            taken.add(minute)
+            minutes += 1
+            is_calm = minute.requests.total() <= _CALM_REQUESTS * len(self.nodes)
         each = {"requests": taken.requests.total(), "unanswered": taken.unanswered, "bytes": taken.received}
-        return {name: count / len(self.nodes) for name, count in each.items()} | {"kinds": taken.kinds(len(self.nodes))}
+        return {name: count / len(self.nodes) for name, count in each.items()} | {
+            "minutes": minutes, "kinds": taken.kinds(len(self.nodes)),
+        }  # fmt: skip
 
     def queue(self, text: str) -> dict[str, Any]:
         """All wait for a turn, which other nodes hold."""
@@ -256,12 +265,12 @@ class Crowd:
 
 
 @contextmanager
-def crowd(chosen: argparse.Namespace, text: str, address: ApiEndpoint, speed: float, scratch: Path) -> Iterator[Crowd]:
+def crowd(chosen: argparse.Namespace, text: str, address: ApiEndpoint, scratch: Path) -> Iterator[Crowd]:
     """The nodes under that policy, until what is measured is measured."""
-    clock, traffic, policy = FastTime(speed), Traffic(), read(text)
+    clock, traffic, policy = FastTime(chosen.speed), Traffic(), read(text)
     nodes = []
     for number in range(chosen.nodes):
-        folder, connection = StateDir(scratch / f"{speed}-{number}"), Observed(address, clock, traffic)
+        folder, connection = StateDir(scratch / str(number)), Observed(address, clock, traffic)
         node = Node(name=f"laden-{number:05}", folder=folder, clock=clock, connection=connection, policy=policy)
         with folder.lock():
             folder.keep_policy(text)
@@ -278,27 +287,28 @@ def _say(document: object) -> None:
 
 
 def main() -> None:
-    """Measure one after the other."""
+    """Measure one state, and the restart after `rest`."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("state", choices=("rest", "queue"))
     parser.add_argument("--nodes", type=int, required=True)
-    parser.add_argument("--rest-speed", type=float, required=True)
-    parser.add_argument("--queue-speed", type=float, required=True)
+    parser.add_argument("--speed", type=float, required=True)
     parser.add_argument("bundles", nargs=2, type=Path)
     chosen = parser.parse_args()
     threading.stack_size(512 * 1024)
     address = find_address(os.environ)
     former, new = (_policy(bundle) for bundle in chosen.bundles)
     connection = Connection(address, SystemClock())
-    with tempfile.TemporaryDirectory() as scratch, crowd(chosen, former, address, chosen.rest_speed, Path(scratch)) as resting:
-        objects = [one.object(number) for number, one in enumerate(resting.nodes)]
+    with tempfile.TemporaryDirectory() as scratch, crowd(chosen, former, address, Path(scratch)) as nodes:
+        objects = [one.object(number) for number, one in enumerate(nodes.nodes)]
         objects.append(laden(chosen.nodes, _PURPOSE, objects[0]["metadata"]["labels"]))
         with standing(connection, _PURPOSE, objects):
             await_daemonset(connection, len(objects))
-            _say({"rest": resting.rest()})
-            _say({"restarted": resting.restart()})
-            resting.clock.stop()
-            with crowd(chosen, former, address, chosen.queue_speed, Path(scratch)) as waiting:
-                _say({"queue": waiting.queue(new)})
+            if chosen.state == "rest":
+                _say({"rest": nodes.rest()})
+                _say({"restarted": nodes.restart()})
+            else:
+                _say({"queue": nodes.queue(new)})
+            nodes.clock.stop()
 
 
 def _policy(bundle: Path) -> str:

@@ -66,6 +66,14 @@ class Traffic:
         """Requests by verb and resource, divided by that."""
         return {name: count / share for name, count in sorted(self.requests.items())}
 
+    def add(self, other: "Traffic") -> None:
+        """Count what the other has counted, too."""
+        self.requests.update(other.requests)
+        self.unanswered += other.unanswered
+        self.events += other.events
+        self.bookmarks += other.bookmarks
+        self.received += other.received
+
     def take(self) -> "Traffic":
         """What was counted since the last time."""
         with self._lock:

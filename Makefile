@@ -25,7 +25,7 @@ TOOLS    = buildah podman runc mmdebstrap skopeo gcc openssl
 PACKAGES = buildah podman runc mmdebstrap skopeo gcc libc6-dev openssl
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test test-fast test-cluster cluster-up cluster-down kubectl lint golden upstream bench docs image packages clean
+.PHONY: help demo test test-fast test-cluster cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs image packages clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -48,9 +48,15 @@ test: $(READY) lint  ## every suite that this machine can run, and what is left 
 test-fast: $(READY)  ## the tests that answer in seconds, without Helm
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow and not helm and not image and not cluster and not gpu'
 
-lint: $(READY)  ## ruff, mypy, yamllint
+lint: lint-ruff lint-mypy lint-yaml  ## ruff, mypy, yamllint
+
+lint-ruff: $(READY)
 	$(BIN)/ruff check compiler node-runtime tests docs
+
+lint-mypy: $(READY)
 	$(BIN)/mypy
+
+lint-yaml: $(READY)
 	$(BIN)/yamllint --strict .
 
 golden: $(READY)  ## compile every example anew: the one way to change expected output

@@ -1,5 +1,6 @@
-"""`make docs`: what programs write: findings.md, cards.md, reasons.md, the tests in failure-cases.md, profiles/facts.jsonl."""
+"""`make docs`: what programs write: findings, cards, reasons, ownership, the tests of failure cases, profiles/facts.jsonl."""
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from gpushare.core import resources
 from gpushare_node.reporting.reasons import CONDITION, ConditionReason
 
 DOCS = Path(__file__).parent
+COMPILER = DOCS.parent / "compiler" / "gpushare"
+NODE = DOCS.parent / "node-runtime" / "gpushare_node"
 TESTS = DOCS.parent / "tests"
 NOTE = "<!-- Written by `make docs`; edits are lost. -->"
 
@@ -77,6 +80,19 @@ def numbered_tests() -> dict[int, list[str]]:
     return found
 
 
+def ownership_page() -> str:
+    """Every package with the first sentence of its docstring, and the folder of its tests: its own or the nearest above."""
+    rows = []
+    for house, tests in ((COMPILER, TESTS / "compiler"), (NODE, TESTS / "node")):
+        for init in sorted(house.glob("*/**/__init__.py")):
+            room = init.parent.relative_to(house)
+            owns = re.split(r"(?<=\.)\s", ast.get_docstring(ast.parse(init.read_text())) or "")[0]
+            tested = next(folder for folder in (tests / room, *(tests / room).parents) if folder.is_dir())
+            rows.append(f"| `{init.parent.relative_to(DOCS.parent)}` | {owns} | `{tested.relative_to(DOCS.parent)}` |")
+    head = "What each package owns, by its own docstring, and where its tests are. Imports: [architecture.md](architecture.md)."
+    return "\n".join([NOTE, "", "# Who owns what", "", head, "", "| package | owns | tests |", "|---|---|---|", *rows, ""])
+
+
 def facts_table() -> str:
     """The cards and the facts about charts as JSON."""
     return facts.table(sorted(path for folder in (resources.cards(), resources.upstream()) for path in folder.glob("*.yaml")))
@@ -84,7 +100,7 @@ def facts_table() -> str:
 
 PAGES = {
     "docs/findings.md": findings_page, "docs/cards.md": cards_page, "docs/reasons.md": reasons_page,
-    "docs/failure-cases.md": failures_page, "profiles/facts.jsonl": facts_table,
+    "docs/ownership.md": ownership_page, "docs/failure-cases.md": failures_page, "profiles/facts.jsonl": facts_table,
 }  # fmt: skip
 
 

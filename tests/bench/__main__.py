@@ -1,16 +1,20 @@
-"""`make bench`: timings of whole processes, each against a peer in the same run, printed as ratios. Nothing is asserted."""
+"""`make bench`: timings of whole processes, each against a peer in the same run, as ratios, printed and kept.
+
+Nothing is asserted. `history` says where they are kept.
+"""
 
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 from tests import run
 from tests.bench import api_load, cluster_loop, hostile, intents, node_boot, node_enforce, node_guard, node_plan, solver
+from tests.bench.history import Line, append, tell
 from tests.bench.operator_sized_chart import write_chart
 from tests.nvidia import charts
 from tests.support import helm
@@ -42,11 +46,12 @@ def installed(folder: Path) -> Program:
     return lambda *arguments: [str(venv / "bin" / "gpushare"), *map(str, arguments)]
 
 
-def cold_compile(folder: Path, gpushare: Program) -> None:
+def cold_compile(folder: Path, gpushare: Program) -> Iterator[Line]:
     """Four pools into an empty folder, beside Helm rendering that very chart and NVIDIA's operator's, or one of its size."""
     intent, bundle = DEMO / "intent.yaml", folder / "four"
     cpu(gpushare("compile", intent, "-o", bundle))
     chart = charts.unpack("gpu-operator", folder) if charts.folder() else write_chart(folder / "operator")
+    peer = "operator" if charts.folder() else "stand-in"
     told = "NVIDIA's operator chart" if charts.folder() else "a chart of the operator's size (the real one: NVIDIA=FOLDER)"
     values = ["--values", str(bundle / "gpu-operator" / "values.yaml")] if charts.folder() else []
     number = iter(range(1000))
@@ -64,11 +69,13 @@ def cold_compile(folder: Path, gpushare: Program) -> None:
             partial(cpu, [program, "template", "gpushare", str(bundle / "chart")]),
             partial(cpu, [program, "template", "gpu-operator", str(chart), *values]),
         )
-        print(f"cold compile, four pools, CPU time: {ours * 1000:.0f} ms; "
-              f"Helm {major} template of {told}: {operator * 1000:.0f} ms; "
-              f"ratio {ours / operator:.2f} (aim 0.8); of the generated chart: {generated * 1000:.0f} ms; "
-              f"against the cold compile: check {check / ours:.2f}, show {show / ours:.2f}, "
-              f"compile of a current bundle {again / ours:.2f}")
+        yield Line(f"cold compile, four pools, CPU time: {ours * 1000:.0f} ms; "
+                   f"Helm {major} template of {told}: {operator * 1000:.0f} ms; "
+                   f"ratio {ours / operator:.2f} (aim 0.8); of the generated chart: {generated * 1000:.0f} ms; "
+                   f"against the cold compile: check {check / ours:.2f}, show {show / ours:.2f}, "
+                   f"compile of a current bundle {again / ours:.2f}",
+                   {f"compile.cold.{peer}.helm{major}": ours / operator, f"compile.check.helm{major}": check / ours,
+                    f"compile.show.helm{major}": show / ours, f"compile.current.helm{major}": again / ours})
 
 
 def cpu(command: list[str]) -> float:
@@ -87,7 +94,7 @@ def measured(command: list[str]) -> tuple[float, float, float]:
     return time.perf_counter() - start, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime
 
 
-def scale(folder: Path, gpushare: Program) -> None:
+def scale(folder: Path, gpushare: Program) -> Iterator[Line]:
     """1,000 pools with 20 named nodes each; linearity from 100 to 2,000 pools."""
     figures = {}
     for pools in (100, 500, 1000, 2000):
@@ -97,32 +104,28 @@ def scale(folder: Path, gpushare: Program) -> None:
         wall, memory, busy = figures[pools]
         plain = cpu([sys.executable, "-c", READ, str(intent)])
         each = wall / pools * 1000
-        print(f"compile, {pools} pools, {pools * 20} named nodes: {wall:.2f} s, {memory:.0f} MiB, {each:.2f} ms a pool; "
-              f"CPU time against PyYAML's CSafeLoader on the same text: {busy / plain:.2f}")
+        yield Line(f"compile, {pools} pools, {pools * 20} named nodes: {wall:.2f} s, {memory:.0f} MiB, {each:.2f} ms a pool; "
+                   f"CPU time against PyYAML's CSafeLoader on the same text: {busy / plain:.2f}",
+                   {f"scale.{pools}": busy / plain})
     growth = figures[2000][0] / 2000 / (figures[500][0] / 500)
-    print(f"time for a pool, 2,000 pools against 500: {growth:.2f} (linear: about 1)")
+    yield Line(f"time for a pool, 2,000 pools against 500: {growth:.2f} (linear: about 1)", {"scale.growth": growth})
 
 
-def main() -> int:
+def lines() -> Iterator[Line]:
     """All benchmarks, in a folder that goes away."""
     with tempfile.TemporaryDirectory() as name:
         program = installed(Path(name))
-        cold_compile(Path(name), program)
-        scale(Path(name), program)
-    hostile.main()
-    solver.main()
-    node_plan.main()
-    node_boot.main()
-    node_guard.main()
-    node_enforce.main()
+        yield from cold_compile(Path(name), program)
+        yield from scale(Path(name), program)
+    for bench in (hostile, solver, node_plan, node_boot, node_guard, node_enforce):
+        yield from bench.lines()
     reasons = list(run.why_not(run.CLUSTER))
     if reasons:
-        print(f"LEFT OUT  the loop on a real cluster, and the load on an API server: {', '.join(reasons)}")
+        yield Line(f"LEFT OUT  the loop on a real cluster, and the load on an API server: {', '.join(reasons)}")
     else:
-        cluster_loop.main()
-        api_load.main()
-    return 0
+        yield from cluster_loop.lines()
+        yield from api_load.lines()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    append(tell(lines()))

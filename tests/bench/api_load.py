@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.bench.history import Line, tell
 from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.scale.rollout import bundles, control_plane, inside, installed
 
@@ -50,44 +51,44 @@ def _documents(simulation: subprocess.Popen[str], cluster: Cluster) -> Iterator[
         raise SystemExit("the simulation failed: what went wrong is above")
 
 
-def report(figures: dict[int, dict[str, Any]]) -> None:
+def report(figures: dict[int, dict[str, Any]]) -> Iterator[Line]:
     """The table. What is not measured is the largest that is, at so many times the nodes."""
-    print("load on the API server, for each node (simulated nodes with 50 images and one pod each):")
-    print("   nodes  state   requests/s  watch events/s  bookmarks/s  bytes/s   of the cluster: requests/s      MB/s")
+    yield Line("load on the API server, for each node (simulated nodes with 50 images and one pod each):")
+    yield Line("   nodes  state   requests/s  watch events/s  bookmarks/s  bytes/s   of the cluster: requests/s      MB/s")
     for nodes, found in figures.items():
         for state in ("rest", "queue"):
             late = found[state]["late"]
-            _row(nodes, state, found[state], f"  the machine fell {late:.0f} s behind" if late > _LATE_SECONDS else "")
+            yield _row(nodes, state, found[state], f"  the machine fell {late:.0f} s behind" if late > _LATE_SECONDS else "")
     largest = figures[max(figures)]
     for state in ("rest", "queue"):
-        _row(LARGEST, state, largest[state], f"  extrapolated from {max(figures):,} nodes")
+        yield _row(LARGEST, state, largest[state], f"  extrapolated from {max(figures):,} nodes")
     worst = max(found["rest"]["requests"] for found in figures.values())
-    print(f"at rest at most {worst:.4f} requests a node and second (at most {_AT_MOST})")
+    yield Line(f"at rest at most {worst:.4f} requests a node and second (at most {_AT_MOST})", {"api_load.rest": worst})
     for nodes, found in figures.items():
         once = found["restarted"]
         cost = f"{once['requests']:.1f} requests and {once['bytes'] / 1000:.1f} kB a node"
-        print(f"restart of the API server, {nodes} nodes: {cost}, and {once['unanswered']:.1f} attempts that nobody answered, "
-              f"within {once['minutes']} min, until a minute has no more than one request a node")
+        yield Line(f"restart of the API server, {nodes} nodes: {cost}, and {once['unanswered']:.1f} attempts that nobody "
+                   f"answered, within {once['minutes']} min, until a minute has no more than one request a node")
     for nodes, found in figures.items():
         for state in ("rest", "restarted", "queue"):
             kinds = ", ".join(f"{name} {count:.4f}" for name, count in found[state]["kinds"].items())
-            print(f"  {nodes} nodes, {state}: {kinds}")
+            yield Line(f"  {nodes} nodes, {state}: {kinds}")
 
 
-def _row(nodes: int, state: str, one: dict[str, Any], remark: str) -> None:
+def _row(nodes: int, state: str, one: dict[str, Any], remark: str) -> Line:
     each = f"{one['requests']:10.4f}  {one['events']:14.4f}  {one['bookmarks']:11.4f}  {one['bytes']:7.0f}"
-    print(f"  {nodes:>6,}  {state:6}  {each}   {one['requests'] * nodes:27.1f}  {one['bytes'] * nodes / 1e6:8.3f}{remark}")
+    return Line(f"  {nodes:>6,}  {state:6}  {each}   {one['requests'] * nodes:27.1f}  "
+                f"{one['bytes'] * nodes / 1e6:8.3f}{remark}")
 
 
-def main(sizes: tuple[int, ...] = tuple(SIZES)) -> int:
-    """Measure on one API server after the other, and print."""
+def lines(sizes: tuple[int, ...] = tuple(SIZES)) -> Iterator[Line]:
+    """Measure on one API server after the other."""
     figures = {}
     for nodes in sizes:
         with control_plane() as cluster, tempfile.TemporaryDirectory() as folder:
             figures[nodes] = measure(cluster, nodes, Path(folder))
-    report(figures)
-    return 0
+    yield from report(figures)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(tuple(map(int, sys.argv[1:])) or tuple(SIZES)))
+    tell(lines(tuple(map(int, sys.argv[1:])) or tuple(SIZES)))

@@ -9,9 +9,10 @@ import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from tests.bench.history import Line, tell
 from tests.e2e.cluster.bundles import NAMESPACE
 from tests.e2e.cluster.cluster_fixture import CONDITION, Lab, intent
 from tests.support import helm
@@ -92,8 +93,8 @@ def pool(layout: str) -> str:
     return intent(training=f"card: a100-sxm4-40gb, sharing: {{mode: mig, layout: {layout}}}")
 
 
-def main() -> None:
-    """Bring a cluster up, change the layout ROUNDS times, print medians."""
+def lines() -> Iterator[Line]:
+    """Bring a cluster up, change the layout ROUNDS times; medians."""
     lab = Lab("gpushare-bench")
     try:
         lab.up()
@@ -114,10 +115,10 @@ def main() -> None:
             watch.close()
     finally:
         lab.down()
-    report(seen)
+    yield from report(seen)
 
 
-def report(seen: list[Times]) -> None:
+def report(seen: list[Times]) -> Iterator[Line]:
     """The parts, as medians."""
     parts: dict[str, Callable[[Times], float]] = {
         "Helm": lambda one: one.upgraded,
@@ -129,11 +130,11 @@ def report(seen: list[Times]) -> None:
         "intent to allocatable": lambda one: one.offered,
         "ours altogether": lambda one: one.labelled - one.started + one.ready - one.offered,
     }
-    print(f"a changed layout of two GPUs on a real node, {len(seen)} times; {BY_HAND}")
+    yield Line(f"a changed layout of two GPUs on a real node, {len(seen)} times; {BY_HAND}")
     for name, part in parts.items():
         values = sorted(part(one) for one in seen)
-        print(f"  {statistics.median(values):6.1f} s  ({values[0]:.1f} to {values[-1]:.1f})  {name}")
+        yield Line(f"  {statistics.median(values):6.1f} s  ({values[0]:.1f} to {values[-1]:.1f})  {name}")
 
 
 if __name__ == "__main__":
-    main()
+    tell(lines())

@@ -5,8 +5,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+from tests.bench.history import Line, tell
 from tests.compiler.render import compiled
 from tests.support.fake_nvml import Silicon
 
@@ -29,8 +31,8 @@ def milliseconds(command: list[str], environment: dict[str, str]) -> tuple[float
     return (time.perf_counter() - began) * 1000, (usage.ru_utime + usage.ru_stime) * 1000
 
 
-def main() -> int:
-    """Print the figures."""
+def lines() -> Iterator[Line]:
+    """The figures."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         silicon = Silicon.make(folder, ("a100-sxm4-40gb",) * GPUS)
@@ -45,11 +47,11 @@ def main() -> int:
         # In turn, so that what else the machine does slows both alike; of each the best.
         rounds = [(*milliseconds(boot, environment), *milliseconds(bare, environment)) for _ in range(ROUNDS)]
         wall, cpu, bare_wall, bare_cpu = (min(column) for column in zip(*rounds, strict=True))
-        print(f"node boot, {GPUS} A100 under MIG that are right already: {wall - bare_wall:.0f} ms beyond the interpreter's "
-              f"{bare_wall:.0f} (at most 200), {cpu - bare_cpu:.0f} ms of CPU beyond {bare_cpu:.0f}; "
-              f"{len(silicon.calls())} calls that change anything (none)")
-    return 0
+        calls = len(silicon.calls())
+        yield Line(f"node boot, {GPUS} A100 under MIG that are right already: {wall - bare_wall:.0f} ms beyond the "
+                   f"interpreter's {bare_wall:.0f} (at most 200), {cpu - bare_cpu:.0f} ms of CPU beyond {bare_cpu:.0f}; "
+                   f"{calls} calls that change anything (none)", {"node_boot.cpu": cpu / bare_cpu, "node_boot.calls": calls})
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    tell(lines())

@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.bench.history import Line, tell
+
 GPUS, EACH = 8, 60
 ROUNDS = 200
 CYCLES = 5_000
@@ -200,25 +202,25 @@ def measure(cycles: int) -> dict[str, float]:
         return figures
 
 
-def main(cycles: int = CYCLES) -> int:
-    """Measure in a process of its own, and print."""
+def lines(cycles: int = CYCLES) -> Iterator[Line]:
+    """Measure in a process of its own."""
     command = [sys.executable, "-m", "tests.bench.node_enforce", "--measure", str(cycles)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     steady, moving, plain, plain_moving = (figures[name] for name in ("steady", "moving", "bare", "bare_moving"))
-    print(f"enforcement, 8 GPUs with 60 processes each: {steady:.2f} ms of CPU a cycle, {moving:.2f} ms when every use has "
-          f"changed, {figures['surveying']:.2f} ms in the one of 30 that enumerates (at most 5); "
-          f"{moving / 10:.2f} % of a core at 1 Hz (at most 0.5)")
-    print(f"enforcement, bare ctypes calls and their rows: {plain:.2f} ms, ratio {steady / plain:.1f}, and "
-          f"{moving / plain_moving:.1f} when every use has changed (at most 2); the calls alone {figures['calls']:.2f} ms")
-    print(f"enforcement, memory: {figures['resident_mib']:.0f} MiB resident (at most 64), {figures['growth_kib']:.0f} KiB more "
-          f"after {cycles} cycles; from over the cap to the signal {figures['reaction']:.1f} ms beyond the poll, "
-          f"{figures['reaction_cpu']:.1f} ms of them our own CPU time (at most 3)")
-    return 0
+    yield Line(f"enforcement, 8 GPUs with 60 processes each: {steady:.2f} ms of CPU a cycle, {moving:.2f} ms when every use "
+               f"has changed, {figures['surveying']:.2f} ms in the one of 30 that enumerates (at most 5); "
+               f"{moving / 10:.2f} % of a core at 1 Hz (at most 0.5)")
+    yield Line(f"enforcement, bare ctypes calls and their rows: {plain:.2f} ms, ratio {steady / plain:.1f}, and "
+               f"{moving / plain_moving:.1f} when every use has changed (at most 2); the calls alone {figures['calls']:.2f} ms",
+               {"enforce.cycle": steady / plain, "enforce.moving": moving / plain_moving})
+    yield Line(f"enforcement, memory: {figures['resident_mib']:.0f} MiB resident (at most 64), {figures['growth_kib']:.0f} KiB "
+               f"more after {cycles} cycles; from over the cap to the signal {figures['reaction']:.1f} ms beyond the poll, "
+               f"{figures['reaction_cpu']:.1f} ms of them our own CPU time (at most 3)")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
         print(json.dumps(measure(int(sys.argv[2]))))
         raise SystemExit(0)
-    raise SystemExit(main(int(sys.argv[1]) if sys.argv[1:] else CYCLES))
+    tell(lines(int(sys.argv[1]) if sys.argv[1:] else CYCLES))

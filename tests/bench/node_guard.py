@@ -3,13 +3,14 @@
 import statistics
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from gpushare_node.guard.evaluate import judge
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
 from gpushare_node.guard.inputs import Cap, Grant, GuardInput
 from gpushare_node.guard.process_list import Device, ProcessEntry
 from gpushare_node.guard.state import GuardState
+from tests.bench.history import Line, tell
 
 GIB = 1 << 30
 ROUNDS = 200
@@ -85,17 +86,17 @@ def held_kib() -> list[float]:
     return samples
 
 
-def main() -> int:
-    """Print the figures."""
+def lines() -> Iterator[Line]:
+    """The figures."""
     calm, over = node(8, 60, GIB), node(8, 60, 2 * GIB)
     ours, worst, plain = milliseconds(watcher(calm), watcher(over), lambda _: bare(calm))
-    print(f"guard, 8 GPUs with 60 processes each: {ours:.2f} ms of CPU a cycle, {worst:.2f} ms with everyone over the cap; "
-          f"bare loop over the rows {plain:.2f} ms; ratio {ours / plain:.1f}")
+    yield Line(f"guard, 8 GPUs with 60 processes each: {ours:.2f} ms of CPU a cycle, {worst:.2f} ms with everyone over the cap;"
+               f" bare loop over the rows {plain:.2f} ms; ratio {ours / plain:.1f}", {"guard.cycle": ours / plain})
     samples = held_kib()
-    print(f"guard, memory held over {CYCLES} cycles: {min(samples):.0f} to {max(samples):.0f} KiB, "
-          f"the last against the first sample {samples[-1] / samples[0]:.2f} (flat: about 1)")
-    return 0
+    yield Line(f"guard, memory held over {CYCLES} cycles: {min(samples):.0f} to {max(samples):.0f} KiB, "
+               f"the last against the first sample {samples[-1] / samples[0]:.2f} (flat: about 1)",
+               {"guard.memory": samples[-1] / samples[0]})
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    tell(lines())

@@ -2,12 +2,14 @@
 
 import statistics
 import time
+from collections.abc import Iterator
 from itertools import islice
 
 from gpushare_node.core.policy import Policy
 from gpushare_node.partition import plan
 from gpushare_node.partition.operations import DestroyInstance
 from gpushare_node.partition.state import NodeGpus
+from tests.bench.history import Line, tell
 from tests.compiler.mig import known_cards
 from tests.node.partition import builders
 from tests.node.partition.layout_pairs import Deck, Pair
@@ -47,18 +49,17 @@ def destroyed(deck: Deck, every: int) -> tuple[int, int, int]:
     return ours, everything, number
 
 
-def main() -> int:
-    """Print the figures."""
+def lines() -> Iterator[Line]:
+    """The figures."""
     deck = Deck(known_cards.A100)
     different = list(islice(deck.pairs(len(deck.placed) * len(deck.ways) // GPUS), GPUS))
     slowest = max(deck.pairs(100), key=lambda pair: milliseconds(pair.state, pair.policy))
-    print(f"node plan, {GPUS} A100 with {GPUS} different changes: {milliseconds(*node_of(different)):.2f} ms; "
-          f"with {GPUS} times the slowest of all: {milliseconds(*node_of([slowest] * GPUS)):.2f} ms (at most 20)")
+    yield Line(f"node plan, {GPUS} A100 with {GPUS} different changes: {milliseconds(*node_of(different)):.2f} ms; "
+               f"with {GPUS} times the slowest of all: {milliseconds(*node_of([slowest] * GPUS)):.2f} ms (at most 20)")
     ours, everything, number = destroyed(deck, 7)
-    print(f"node plan, {number} changes of an A100: {ours / number:.2f} instances destroyed each, where clearing first "
-          f"destroys {everything / number:.2f}; ratio {ours / everything:.2f}")
-    return 0
+    yield Line(f"node plan, {number} changes of an A100: {ours / number:.2f} instances destroyed each, where clearing first "
+               f"destroys {everything / number:.2f}; ratio {ours / everything:.2f}", {"node_plan.destroyed": ours / everything})
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    tell(lines())

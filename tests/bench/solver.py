@@ -2,13 +2,14 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from gpushare import mig
 from gpushare.catalog.cards import Geometry
 from gpushare.core.record import replace
 from gpushare.intent.types import Layout
 from gpushare.mig.grid import grid
+from tests.bench.history import Line, tell
 from tests.compiler.mig import known_cards, reference_solver
 from tests.compiler.mig.test_legality import multisets
 
@@ -46,27 +47,26 @@ def brute_place(geometry: Geometry, layout: Layout) -> reference_solver.Placed:
     return next(placed for placed in every if reference_solver.multiset(placed) == frozenset(layout))
 
 
-def main() -> int:
-    """Print the figures."""
+def lines() -> Iterator[Line]:
+    """The figures."""
     wanted = list(multisets(known_cards.geometry(known_cards.A100)))
     ours = median_ms(lambda deck: sum(mig.fits(deck[known_cards.A100], layout) for layout in wanted))
     plain = median_ms(lambda deck: brute_judge(deck[known_cards.A100], wanted))
-    print(f"solver, {len(wanted) - 1} layouts of an A100 judged: {ours:.1f} ms, plain recursion {plain:.1f} ms, "
-          f"ratio {ours / plain:.2f}")
+    yield Line(f"solver, {len(wanted) - 1} layouts of an A100 judged: {ours:.1f} ms, plain recursion {plain:.1f} ms, "
+               f"ratio {ours / plain:.2f}", {"solver.judged": ours / plain})
 
     choices = [(card, layout) for card in CARDS for layout in mig.maximal_layouts(known_cards.geometry(card))]
     pools = [choices[number % len(choices)] for number in range(POOLS)]
     some = pools[:: POOLS // BRUTE_POOLS]
     ours = median_ms(lambda deck: [mig.place(deck[card], layout) for card, layout in pools])
     plain = median_ms(lambda deck: [brute_place(deck[card], layout) for card, layout in some]) * POOLS / len(some)
-    print(f"solver, {POOLS} MIG pools on {len(CARDS)} cards placed: {ours:.1f} ms, plain recursion {plain:.0f} ms "
-          f"(from {len(some)} pools), ratio {ours / plain:.4f}")
+    yield Line(f"solver, {POOLS} MIG pools on {len(CARDS)} cards placed: {ours:.1f} ms, plain recursion {plain:.0f} ms "
+               f"(from {len(some)} pools), ratio {ours / plain:.4f}", {"solver.placed": ours / plain})
 
     layout = (("3g.20gb", 1), ("2g.10gb", 1), ("1g.5gb", 2))
     median = median_ms(lambda deck: mig.place(deck[known_cards.A100], layout))
-    print(f"solver, first layout of a process placed: {median:.2f} ms")
-    return 0
+    yield Line(f"solver, first layout of a process placed: {median:.2f} ms")
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    tell(lines())

@@ -25,7 +25,7 @@ TOOLS    = buildah podman runc mmdebstrap skopeo gcc openssl
 PACKAGES = buildah podman runc mmdebstrap skopeo gcc libc6-dev openssl
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test test-fast test-cluster cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs image packages clean
+.PHONY: help demo test test-fast test-cluster cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs image packages release clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -51,7 +51,7 @@ test-fast: $(READY)  ## the tests that answer in seconds, without Helm
 lint: lint-ruff lint-mypy lint-yaml  ## ruff, mypy, yamllint
 
 lint-ruff: $(READY)
-	$(BIN)/ruff check compiler node-runtime tests docs
+	$(BIN)/ruff check compiler node-runtime tests docs .ci
 
 lint-mypy: $(READY)
 	$(BIN)/mypy
@@ -92,6 +92,9 @@ packages:  ## install the programs that the image and its tests take, where that
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
 	then apt-get -q update && apt-get -q install -y --no-install-recommends $(PACKAGES); \
 	else echo "missing here:$$missing; on Debian: apt-get install $(PACKAGES)" >&2; exit 1; fi
+
+release: $(READY)  ## what a release of this commit consists of, into dist/; ARGS=--without-image without root; BASE as for the image
+	$(BIN)/python .ci/release.py $(if $(BASE),--base $(BASE)) $(ARGS)
 
 clean:  ## forget what was built here
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

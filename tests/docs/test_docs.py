@@ -15,7 +15,7 @@ from tests.support import helm
 from tests.support.paths import ROOT
 
 EXAMPLES = (page for page in sorted(ROOT.glob("examples/**/README.md")) if "bundle" not in page.parts)
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), *EXAMPLES,
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")), *EXAMPLES,
          *(ROOT / room / "README.md" for room in ("charts/gpushare", "node-runtime", "profiles"))]
 
 RUN_ELSEWHERE = {

@@ -19,7 +19,8 @@ BETTER = {
     "thereof": "of it",
 }
 TEXTS = [
-    ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "compiler/gpushare/findings").glob("*.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "compiler/gpushare/findings").glob("*.md")),
     *(ROOT / "node-runtime/gpushare_node/reporting" / name for name in ("reasons.py", "messages.py")),
 ]  # fmt: skip
 

@@ -1,0 +1,281 @@
+"""`make release`: builds everything that a release of HEAD consists of into dist/, or says what must be done first.
+
+Sources come from `git archive`: files that are not committed are not in a release. Two builds of a commit with the same tools
+have the same checksums. dist/ is replaced in one step, at the end. Nothing is tagged, pushed or uploaded.
+"""
+
+import argparse
+import gzip
+import hashlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+DIST = ROOT / "dist"
+CHART = "charts/gpushare"
+MODULES = ("compiler/gpushare/__init__.py", "node-runtime/gpushare_node/__init__.py")
+ARCHITECTURES = ("amd64", "arm64")
+NOTES = "release-notes.md"
+SUMS = "SHA256SUMS"
+
+
+def main() -> int:
+    """Build the release: 0. 1 if something must be done first, or if a build fails."""
+    parser = argparse.ArgumentParser(description="Build a release of HEAD into dist/.")
+    parser.add_argument("--without-image", action="store_true", help="leave out the node runtime's image")
+    parser.add_argument("--base", metavar="REFERENCE", help="the image's base, as for node-runtime/image/build.py")
+    arguments = parser.parse_args()
+    with_image = not arguments.without_image
+    try:
+        version = versions()[MODULES[0]]
+        problems = [*refusals(version), *(lacking(arguments.base) if with_image else ())]
+        if problems:
+            print(*(f"release: {problem}" for problem in problems), sep="\n", file=sys.stderr)
+            return 1
+        release(version, with_image=with_image, base=arguments.base)
+        print(*summary(version, with_image=with_image), sep="\n")
+    except subprocess.CalledProcessError as problem:
+        print(f"{problem.output or ''}release: {problem}; dist/ is as it was", file=sys.stderr)
+        return 1
+    return 0
+
+
+# What must be done first.
+
+
+def refusals(version: str) -> Iterator[str]:
+    """All at once, so that one run says everything."""
+    yield from uncommitted()
+    yield from differing(versions())
+    yield from unwritten(version)
+    yield from tagged_elsewhere(version)
+    yield from foreign_files(version)
+
+
+def uncommitted() -> Iterator[str]:
+    """A release is of a commit: the working tree must be the same."""
+    changes = _git("status", "--porcelain").splitlines()
+    if changes:
+        yield f"the working tree has changes ({_few([line[3:] for line in changes])}): commit or remove them"
+
+
+def versions() -> dict[str, str]:
+    """Every place that has the version, `make golden`'s output included."""
+    found = {place: _match(r'^__version__ = "(.+)"$', (ROOT / place).read_text()) for place in MODULES}
+    charts = [ROOT / CHART, *(path.parent for path in sorted(ROOT.glob("examples/*/bundle/chart/Chart.yaml")))]
+    for chart in charts:
+        place = str(chart.relative_to(ROOT))
+        described, values = (yaml.safe_load((chart / name).read_text()) for name in ("Chart.yaml", "values.yaml"))
+        found |= {f"{place}/Chart.yaml {key}": described[key] for key in ("version", "appVersion")}
+        found[f"{place}/values.yaml image.tag"] = values["image"]["tag"]
+    return found
+
+
+def differing(places: dict[str, str]) -> Iterator[str]:
+    """One version, everywhere."""
+    different = sorted(set(places.values()))
+    if len(different) > 1:
+        told = "; ".join(f"{one} in {_few([place for place in places if places[place] == one])}" for one in different)
+        yield f"versions differ: {told}: write one version everywhere, then run `make golden`"
+
+
+def unwritten(version: str) -> Iterator[str]:
+    """The changelog must say what is in the release, and since when it is one."""
+    section = changelog_section((ROOT / "CHANGELOG.md").read_text(), version)
+    if section is None:
+        yield f"CHANGELOG.md has no section for {version}: add `## {version} — YYYY-MM-DD` with what has changed"
+        return
+    title, body = section
+    if not re.fullmatch(r" — \d{4}-\d\d-\d\d", title):
+        yield f"CHANGELOG.md has `## {version}{title}`: replace it by `## {version} — YYYY-MM-DD`"
+    if not body:
+        yield f"the section for {version} in CHANGELOG.md is empty: write what has changed"
+
+
+def changelog_section(changelog: str, version: str) -> tuple[str, str] | None:
+    """What follows the version in its heading, and the text below it up to the next heading of that level."""
+    found = re.search(rf"^## {re.escape(version)}(?![\w.+-])(.*)\n((?:(?!## ).*\n?)*)", changelog, re.MULTILINE)
+    return (found[1].rstrip(), found[2].strip()) if found else None
+
+
+def tagged_elsewhere(version: str) -> Iterator[str]:
+    """A version is released once."""
+    tagged, head = _tagged(version), _git("rev-parse", "HEAD")
+    if tagged not in ("", head):
+        yield f"the tag v{version} is at {tagged[:12]}, not at HEAD ({head[:12]}): raise the version, or check out the tag"
+
+
+def foreign_files(version: str) -> Iterator[str]:
+    """What a release of this version has written may be replaced; everything else in dist/ is left to whoever put it there."""
+    sums = DIST / SUMS
+    written = {line.split()[1] for line in sums.read_text().splitlines()} | {SUMS} if sums.exists() else set()
+    present = {path.name for path in DIST.iterdir()} if DIST.exists() else set()
+    others = sorted(present - (written & contents(version, with_image=True)))
+    if others:
+        yield f"dist/ has files that no release of {version} has written ({_few(others)}): remove dist/"
+
+
+def lacking(base: str | None) -> Iterator[str]:
+    """What building the image takes."""
+    tools = ("buildah", "mmdebstrap") if base == "debian" else ("buildah",)
+    missing = [tool for tool in tools if not shutil.which(tool)] + (["root's rights"] if os.geteuid() else [])
+    if missing:
+        told = ", ".join(missing)
+        yield f"the image cannot be built without {told}: provide what is missing, or run `make release ARGS=--without-image`"
+
+
+# What a release consists of.
+
+
+def contents(version: str, *, with_image: bool) -> set[str]:
+    """The names of all files."""
+    packages = {f"{name}-{version}{end}" for name in ("gpushare", "gpushare_node") for end in ("-py3-none-any.whl", ".tar.gz")}
+    images = {f"gpushare-node-{version}-{one}.{end}" for one in ARCHITECTURES for end in ("oci.tar", "sbom.cdx.json")}
+    return packages | {f"gpushare-{version}.tgz", NOTES, SUMS} | (images if with_image else set())
+
+
+def release(version: str, *, with_image: bool, base: str | None) -> None:
+    """Build it beside dist/ and exchange the two at the end. CalledProcessError if a build fails."""
+    os.umask(0o022)  # Modes are part of a wheel.
+    seconds = int(_git("log", "-1", "--format=%ct"))
+    (ROOT / "build").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="release-", dir=ROOT / "build") as scratch:
+        source, made = Path(scratch, "source"), Path(scratch, "dist")
+        made.mkdir()
+        export(source)
+        for project in (source, source / "node-runtime"):
+            build_python(project, made, seconds)
+        build_chart(source, made)
+        for archive in (*made.glob("*.tar.gz"), *made.glob("*.tgz")):
+            repack(archive, seconds)
+        if with_image:
+            build_image(source, made, version, base)
+        section = changelog_section((source / "CHANGELOG.md").read_text(), version)
+        assert section is not None
+        (made / NOTES).write_text(f"{section[1]}\n")
+        (made / SUMS).write_text(checksums(made))
+        assert {path.name for path in made.iterdir()} == contents(version, with_image=with_image)
+        if DIST.exists():
+            DIST.rename(Path(scratch, "former"))
+        made.rename(DIST)
+
+
+def export(target: Path) -> None:
+    """The files of HEAD, with the same modes whatever the user's settings."""
+    packed = subprocess.run(["git", "-C", ROOT, "-c", "tar.umask=0022", "archive", "HEAD"], stdout=subprocess.PIPE, check=True)
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+        archive.extractall(target, filter="data")
+
+
+def build_python(project: Path, made: Path, seconds: int) -> None:
+    """The sdist, and the wheel from the sdist, which so is known to be enough."""
+    _run("-m", "build", "--outdir", made, project, cwd=made, SOURCE_DATE_EPOCH=str(seconds))
+
+
+def build_chart(source: Path, made: Path) -> None:
+    """The chart's package."""
+    _run("-m", "tests.support.helm", "package", CHART, "--destination", made, cwd=source)
+
+
+def build_image(source: Path, made: Path, version: str, base: str | None) -> None:
+    """The image as an OCI archive for each architecture, without dates as in its layers; its bill of materials."""
+    output = source / "build/image"
+    _run("node-runtime/image/build.py", *(["--base", base] if base else []), "--output", output,
+         cwd=source, REVISION=_git("rev-parse", "HEAD"))  # fmt: skip
+    for architecture in ARCHITECTURES:
+        built, name = f"gpushare-node-{architecture}", f"gpushare-node-{version}-{architecture}"
+        pack(output / built, made / f"{name}.oci.tar", 0)
+        shutil.copyfile(output / f"{built}.sbom.cdx.json", made / f"{name}.sbom.cdx.json")
+
+
+def repack(archive: Path, seconds: int) -> None:
+    """Helm and setuptools write the time of the build and the builder's name; write the same files without."""
+    with tempfile.TemporaryDirectory() as scratch:
+        with tarfile.open(archive) as packed:
+            packed.extractall(scratch, filter="data")
+        pack(Path(scratch), archive, seconds)
+
+
+def pack(folder: Path, archive: Path, seconds: int) -> None:
+    """The folder's content as a tar file that depends on names, content and execution bits alone. `.tar` is not compressed."""
+
+    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+        return member.replace(mtime=seconds, mode=mode, uid=0, gid=0, uname="", gname="")
+
+    with archive.open("wb") as file:
+        stream = file if archive.suffix == ".tar" else gzip.GzipFile("", "wb", fileobj=file, mtime=seconds)
+        with stream, tarfile.open(fileobj=stream, mode="w") as packed:
+            for path in sorted(folder.rglob("*")):
+                packed.add(path, path.relative_to(folder), recursive=False, filter=plain)
+
+
+def checksums(folder: Path) -> str:
+    """A line for each file, as `sha256sum --check` reads it."""
+    return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(folder.iterdir()))
+
+
+def summary(version: str, *, with_image: bool) -> Iterator[str]:
+    """What is in dist/, and the commands that publish it."""
+    yield f"dist/ has gpushare {version} of {_git('rev-parse', 'HEAD')}:"
+    yield from (f"  {path.stat().st_size:>11,}  {path.name}" for path in sorted(DIST.iterdir()))
+    if not with_image:
+        yield "LEFT OUT: the node runtime's image (--without-image). The chart runs it: build and publish it elsewhere."
+    yield "To publish it:"
+    if not _tagged(version):
+        yield f"  git tag --annotate v{version} --message 'gpushare {version}'"
+    yield f"  git push origin v{version}"
+    yield "  twine upload dist/*.whl dist/*.tar.gz"
+    yield f"  helm push dist/gpushare-{version}.tgz oci://REGISTRY/charts"
+    if with_image:
+        image = yaml.safe_load((ROOT / CHART / "values.yaml").read_text())["image"]
+        reference = f"{image['repository']}:{version}"
+        yield f"  buildah manifest create {reference}"
+        for one in ARCHITECTURES:
+            yield f"  buildah manifest add {reference} oci-archive:dist/gpushare-node-{version}-{one}.oci.tar"
+        yield f"  buildah manifest push --all {reference} docker://{reference}"
+    yield f"and attach all files of dist/ to the release v{version}, with the text of dist/{NOTES}."
+
+
+def _tagged(version: str) -> str:
+    """The commit that has the version's tag; empty if none has."""
+    names = _git("for-each-ref", "--format=%(objectname) %(*objectname)", f"refs/tags/v{version}").split()
+    return names[-1] if names else ""  # An annotated tag has a name of its own before the commit's.
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", "-C", ROOT, *arguments], stdout=subprocess.PIPE, text=True, check=True).stdout.rstrip()
+
+
+def _run(*arguments: object, cwd: Path, **environment: str) -> None:
+    """Run Python there. What it prints is shown if it fails."""
+    command = [sys.executable, *map(str, arguments)]
+    print(f"release: {' '.join(command)}", flush=True)
+    inherited = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "SOURCE_DATE_EPOCH"}}
+    subprocess.run(command, cwd=cwd, env={**inherited, **environment}, check=True,
+                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
+
+
+def _match(pattern: str, text: str) -> str:
+    found = re.search(pattern, text, re.MULTILINE)
+    assert found is not None, pattern
+    return found[1]
+
+
+def _few(names: Sequence[str]) -> str:
+    """The first three, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

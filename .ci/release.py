@@ -211,7 +211,7 @@ def pack(folder: Path, archive: Path, seconds: int) -> None:
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
         mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
-        return member.replace(mtime=seconds, mode=mode, uid=0, gid=0, uname="", gname="")
+        return member.replace(mtime=seconds, mode=mode, uid=0, gid=0, uname="", gname="", deep=False)
 
     with archive.open("wb") as file:
         stream = file if archive.suffix == ".tar" else gzip.GzipFile("", "wb", fileobj=file, mtime=seconds)

@@ -1,5 +1,6 @@
 """`make release`: what it refuses, what it writes, and that the same commit gives the same bytes."""
 
+import json
 import os
 import re
 import runpy
@@ -15,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpushare import __version__
+from tests.e2e.image.building import built
 from tests.support import helm
 from tests.support.clone import copy_to
 from tests.support.paths import ROOT
@@ -229,3 +231,11 @@ def test_two_releases_of_one_commit_have_the_same_checksums(tmp_path: Path) -> N
     for sdist in dist.glob("*.tar.gz"):
         with tarfile.open(sdist) as packed:
             assert packed.getmember(f"{sdist.name.removesuffix('.tar.gz')}/LICENSE").isfile()
+
+
+@pytest.mark.image
+@pytest.mark.slow
+def test_the_archive_of_the_image_is_the_image(tmp_path: Path) -> None:
+    RELEASE.pack(built().layout, tmp_path / "image.oci.tar", 0)
+    command = ["skopeo", "inspect", f"oci-archive:{tmp_path / 'image.oci.tar'}"]
+    assert json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["Digest"] == built().digest

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gpushare_node import __version__
 from tests.compiler.render import compiled
 from tests.e2e.image import containers
 from tests.e2e.image.building import built
@@ -212,7 +213,7 @@ def test_the_runtime_in_its_container_says_its_version_and_what_is_on_the_hardwa
     version = containers.run(image, "--version")
     options = ["--env=GPUSHARE_SILICON=/silicon", *mounts({"/silicon": node.state}), *mounts({LIBRARY: library()}, "ro")]
     exported = containers.run(image, "export", options=options)
-    assert (version.returncode, version.stdout) == (0, "gpushare-node 0.1.0\n"), version.stderr
+    assert (version.returncode, version.stdout) == (0, f"gpushare-node {__version__}\n"), version.stderr
     assert exported.returncode == 0, exported.stderr
     assert [gpu["uuid"] for gpu in yaml.safe_load(exported.stdout)["gpus"]] == [node.silicon.uuid(0), node.silicon.uuid(1)]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpushare_node import __version__
 from tests.e2e.image.building import ARCHITECTURES, OWN, Built, build, built, copy_sources
 from tests.support.fake_api.server import ApiServer
 from tests.support.paths import ROOT
@@ -35,7 +36,7 @@ def test_the_image_says_what_it_is(architecture: str) -> None:
     assert config["config"]["Entrypoint"] == ["/usr/local/bin/gpushare-node"]
     assert labels["org.opencontainers.image.title"] == "gpushare-node"
     assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
-    assert labels["org.opencontainers.image.version"] == "0.1.0"
+    assert labels["org.opencontainers.image.version"] == __version__
     assert labels["org.opencontainers.image.revision"] == "test"
 
 

@@ -49,7 +49,7 @@ def cards_page() -> str:
 def reasons_page() -> str:
     """Every reason of the node condition, with what it means and what to do."""
     rows = [
-        f"| {reason.word} | {reason.value.is_ready} | {reason.value.means} | {reason.value.way_out} |"
+        f"| {reason.word} | {reason.value.is_ready} | {reason.value.means} | {reason.value.remedy} |"
         for reason in ConditionReason
     ]
     head = f"The node condition `{CONDITION}` has one of these reasons; its message says which GPUs, pods or programs it is."

@@ -61,7 +61,7 @@ def compile_intent(data: bytes, file: str, lock: Lock) -> Compilation:
         findings += custom_cards.judge_cards(catalog.own)
         if _stops(findings):
             return _done(text, findings, built=built)
-    findings += rules.judge(built, catalog, text.data, plan.pinned_layouts(built, catalog, lock))
+    findings += rules.run_rules(built, catalog, text.data, plan.pinned_layouts(built, catalog, lock))
     if _stops(findings):
         findings += _acceptance(built, findings, whole=False)
         return _done(text, findings, built=built)

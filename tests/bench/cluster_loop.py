@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tests.bench.history import Line, tell
 from tests.e2e.cluster.bundles import NAMESPACE
-from tests.e2e.cluster.cluster_fixture import CONDITION, Lab, intent
+from tests.e2e.cluster.cluster_fixture import CONDITION, ClusterFixture, intent
 from tests.support import helm
 
 ROUNDS = 5
@@ -40,9 +40,11 @@ class Times:
 class Watch:
     """Lines of a `kubectl get --watch`, each with the time of its arrival."""
 
-    def __init__(self, lab: Lab, *arguments: str) -> None:
-        kubeconfig = lab.cluster.control_plane.folder / "admin.kubeconfig"
-        command = lab.cluster.network.command(helm.kubectl(), "--kubeconfig", kubeconfig, "get", *arguments, "--watch")
+    def __init__(self, cluster_fixture: ClusterFixture, *arguments: str) -> None:
+        kubeconfig = cluster_fixture.cluster.control_plane.folder / "admin.kubeconfig"
+        command = cluster_fixture.cluster.network.command(
+            helm.kubectl(), "--kubeconfig", kubeconfig, "get", *arguments, "--watch"
+        )
         self._process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
         self.lines: list[tuple[float, str]] = []
         threading.Thread(target=self._read, daemon=True).start()
@@ -68,15 +70,15 @@ class Watch:
         self._process.wait()
 
 
-def change(lab: Lab, node: Watch, pods: Watch, layout: str) -> Times:
+def change(cluster_fixture: ClusterFixture, node: Watch, pods: Watch, layout: str) -> Times:
     """One change of the layout, watched."""
-    lab.compile(pool(layout))
-    assert lab.bundle is not None
+    cluster_fixture.compile(pool(layout))
+    assert cluster_fixture.bundle is not None
     profile = layout.strip("{}").split(":")[0]
     uid = next(line.split()[0] for _, line in reversed(pods.lines))
     label = node.lines[-1][1].split()[0]
     begun = time.monotonic()
-    lab.release.install(lab.bundle)
+    cluster_fixture.release.install(cluster_fixture.bundle)
     upgraded = time.monotonic()
     created = pods.first(begun, lambda line: line.split()[0] != uid)
     started = pods.first(created, lambda line: line.split()[0] != uid and '"running"' in line)
@@ -95,26 +97,26 @@ def pool(layout: str) -> str:
 
 def lines() -> Iterator[Line]:
     """Bring a cluster up, change the layout ROUNDS times; medians."""
-    lab = Lab("gpushare-bench")
+    cluster_fixture = ClusterFixture("gpushare-bench")
     try:
-        lab.up()
-        lab.choose(node_1="training")
-        lab.install(pool(_LAYOUTS[1]))
-        lab.await_offer("node-1", "training")
-        lab.cluster.wait(lambda: lab.is_ready("node-1"), "the runtime is ready")
-        node = Watch(lab, "node", "node-1", "--output", f"jsonpath={_NODE}")
-        pods = Watch(lab, "pods", "--namespace", NAMESPACE, "--output", f"jsonpath={_POD}")
+        cluster_fixture.up()
+        cluster_fixture.choose(node_1="training")
+        cluster_fixture.install(pool(_LAYOUTS[1]))
+        cluster_fixture.await_offer("node-1", "training")
+        cluster_fixture.cluster.wait(lambda: cluster_fixture.is_ready("node-1"), "the runtime is ready")
+        node = Watch(cluster_fixture, "node", "node-1", "--output", f"jsonpath={_NODE}")
+        pods = Watch(cluster_fixture, "pods", "--namespace", NAMESPACE, "--output", f"jsonpath={_POD}")
         node.first(0, bool)
         pods.first(0, bool)
         seen = []
         for number in range(ROUNDS):
-            seen.append(change(lab, node, pods, _LAYOUTS[number % 2]))
-            lab.cluster.wait(lambda: lab.is_ready("node-1"), "the runtime is ready")
+            seen.append(change(cluster_fixture, node, pods, _LAYOUTS[number % 2]))
+            cluster_fixture.cluster.wait(lambda: cluster_fixture.is_ready("node-1"), "the runtime is ready")
             time.sleep(1)
         for watch in (node, pods):
             watch.close()
     finally:
-        lab.down()
+        cluster_fixture.down()
     yield from report(seen)
 
 

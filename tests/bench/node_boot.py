@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.bench.history import Line, tell
 from tests.compiler.render import compiled
-from tests.support.fake_nvml import Silicon
+from tests.support.fake_nvml import FakeNvml
 
 GPUS = 8
 ROUNDS = 15
@@ -35,19 +35,19 @@ def lines() -> Iterator[Line]:
     """The figures."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        silicon = Silicon.make(folder, ("a100-sxm4-40gb",) * GPUS)
+        fake_nvml = FakeNvml.make(folder, ("a100-sxm4-40gb",) * GPUS)
         policy = folder / "policy.yaml"
         policy.write_text(compiled.files("dense", dense=POOL)["chart/files/policies/dense.yaml"])
-        environment = {key: value for key, value in os.environ.items() if key != "NODE_NAME"} | silicon.environment
+        environment = {key: value for key, value in os.environ.items() if key != "NODE_NAME"} | fake_nvml.environment
         bare = [sys.executable, "-c", "pass"]
         boot = [sys.executable, "-m", "gpushare_node", "apply", "--standalone", "--policy", str(policy),
                 "--state-dir", str(folder / "state")]  # fmt: skip
         milliseconds(boot, environment)
-        silicon.forget_calls()
+        fake_nvml.forget_calls()
         # In turn, so that what else the machine does slows both alike; of each the best.
         rounds = [(*milliseconds(boot, environment), *milliseconds(bare, environment)) for _ in range(ROUNDS)]
         wall, cpu, bare_wall, bare_cpu = (min(column) for column in zip(*rounds, strict=True))
-        calls = len(silicon.calls())
+        calls = len(fake_nvml.calls())
         yield Line(f"node boot, {GPUS} A100 under MIG that are right already: {wall - bare_wall:.0f} ms beyond the "
                    f"interpreter's {bare_wall:.0f} (at most 200), {cpu - bare_cpu:.0f} ms of CPU beyond {bare_cpu:.0f}; "
                    f"{calls} calls that change anything (none)", {"node_boot.cpu": cpu / bare_cpu, "node_boot.calls": calls})

@@ -47,14 +47,14 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         # Not at the top: the parent only starts this and must not load a fake NVML.
         from tests.node.enforce import enforcement
-        from tests.support.fake_nvml import Silicon
-        from tests.support.process_fixtures import Ward, systemd_path
+        from tests.support.fake_nvml import FakeNvml
+        from tests.support.process_fixtures import ProcessPool, systemd_path
 
-        os.environ["GPUSHARE_SILICON"] = ""
-        self.silicon = Silicon.make(folder)
-        self.silicon.load()
+        os.environ["GPUSHARE_FAKE_NVML"] = ""
+        self.fake_nvml = FakeNvml.make(folder)
+        self.fake_nvml.load()
         gpus = [{"indexes": list(range(GPUS)), "mig": False, "instances": []}]
-        self.stage = enforcement.Stage(folder, self.silicon, Ward(), gpusPerNode=GPUS, gpus=gpus)
+        self.stage = enforcement.EnforcementFixture(folder, self.fake_nvml, ProcessPool(), gpusPerNode=GPUS, gpus=gpus)
         self.pids = [subprocess.Popen(["/bin/sleep", "600"], start_new_session=True).pid for _ in range(GPUS * EACH)]
         for number, pid in enumerate(self.pids):
             gpu = number % GPUS
@@ -69,10 +69,10 @@ class Bench:
     def show(self, used_mib: int, *, over: frozenset[int] = frozenset()) -> None:
         """What the driver lists now. Rows as given: the fake need not look whether each process lives, which no driver does."""
         for gpu in range(GPUS):
-            self.silicon.clear(gpu)
+            self.fake_nvml.clear(gpu)
             # What is put in as it is counts for nothing in the fake's memory in use, which no row may exceed.
-            self.silicon.unattributed(gpu, 5000)
-            self.silicon.put_raw(gpu, [
+            self.fake_nvml.unattributed(gpu, 5000)
+            self.fake_nvml.put_raw(gpu, [
                 (pid, (5000 if number in over else used_mib) << 20, NO_INSTANCE, NO_INSTANCE)
                 for number, pid in enumerate(self.pids) if number % GPUS == gpu
             ])  # fmt: skip
@@ -149,7 +149,7 @@ def surveying_ms(bench: Bench) -> float:
     least = math.inf
     for _ in range(2 * ROUNDS):
         spent = spent_ms(bench.cycle)
-        if bench.stage.watch.is_surveyed:
+        if bench.stage.enforcer.is_surveyed:
             least = min(least, spent)
     return least
 
@@ -196,7 +196,7 @@ def measure(cycles: int) -> dict[str, float]:
             "surveying": surveying, "resident_mib": resident / 1024, "growth_kib": growth, "reaction": reaction,
             "reaction_cpu": reaction_cpu,
         }  # fmt: skip
-        bench.silicon.heal()
+        bench.fake_nvml.heal()
         for pid in bench.pids:
             os.kill(pid, 9)
         return figures

@@ -5,7 +5,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 
-from gpushare_node.guard.evaluate import judge
+from gpushare_node.guard.evaluate import evaluate
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
 from gpushare_node.guard.inputs import Cap, Grant, GuardInput
 from gpushare_node.guard.process_list import Device, ProcessEntry
@@ -37,12 +37,12 @@ def node(gpus: int, each: int, used_bytes: int, first: int = 1000) -> GuardInput
     return GuardInput(devices=tuple(devices), identities=identities, grants=grants)
 
 
-def bare(reading: GuardInput) -> dict[tuple[str, str], int]:
+def bare(inputs: GuardInput) -> dict[tuple[str, str], int]:
     """The least that anyone must do: every row to its container's sum."""
     sums: dict[tuple[str, str], int] = {}
-    for device in reading.devices:
+    for device in inputs.devices:
         for row in device.rows or ():
-            container = reading.identities[row.pid].container
+            container = inputs.identities[row.pid].container
             assert container is not None
             key = (container.container, device.uuid)
             sums[key] = sums.get(key, 0) + (row.used_bytes or 0)
@@ -60,13 +60,13 @@ def milliseconds(*jobs: Callable[[float], object]) -> list[float]:
     return [statistics.median(times) for times in spent]
 
 
-def watcher(reading: GuardInput) -> Callable[[float], object]:
+def watcher(inputs: GuardInput) -> Callable[[float], object]:
     """A guard that goes on with its history."""
     history = GuardState()
 
     def cycle(now: float) -> object:
         nonlocal history
-        verdicts, history = judge(reading, history, now)
+        verdicts, history = evaluate(inputs, history, now)
         return verdicts
 
     return cycle
@@ -79,7 +79,7 @@ def held_kib() -> list[float]:
     samples = []
     tracemalloc.start()
     for number in range(CYCLES):
-        _, history = judge(crowds[number // 20 % len(crowds)], history, float(number))
+        _, history = evaluate(crowds[number // 20 % len(crowds)], history, float(number))
         if number >= WARM_UP and number % SAMPLE_EVERY == 0:
             samples.append(tracemalloc.get_traced_memory()[0] / 1024)
     tracemalloc.stop()

@@ -70,7 +70,7 @@ def await_exit(pid: int, seconds: float = PATIENCE) -> None:
         os.close(held)
 
 
-class Ward:
+class ProcessPool:
     """Everyone who was started; they end with it."""
 
     def __init__(self) -> None:
@@ -118,16 +118,16 @@ def children(pid: int) -> tuple[int, ...]:
 
 
 @contextmanager
-def ward() -> Iterator[Ward]:
+def process_pool() -> Iterator[ProcessPool]:
     """Everyone started in it is gone after it."""
-    everyone = Ward()
+    everyone = ProcessPool()
     try:
         yield everyone
     finally:
         everyone.close()
 
 
-class Mirror:
+class FakeProc:
     """A /proc whose processes are real and whose cgroups are what the test says. The reader runs in `own`."""
 
     def __init__(self, root: Path, own: str = "0::/system.slice/agent.service\n") -> None:

@@ -6,11 +6,11 @@ from gpushare import mig
 from gpushare.catalog.cards import Card, Geometry, MigProfile
 from gpushare.cli import card_facts, memory_map
 from gpushare.cli.card_facts import layout_text, mib
-from gpushare.cli.terminal import BOLD, Look, counted, table, visible, wrapped
+from gpushare.cli.terminal import BOLD, Style, counted, table, visible, wrapped
 from gpushare.intent.types import Layout
 
 
-def overview(cards: Iterable[Card], look: Look) -> str:
+def overview(cards: Iterable[Card], look: Style) -> str:
     """All cards in a table."""
     rows = [
         (card.id, card.name + _doubt(card, "name").strip(), _memory(card), _mig(card), _mps(card))
@@ -21,7 +21,7 @@ def overview(cards: Iterable[Card], look: Look) -> str:
     return shown + "`gpushare cards ID` tells all about one, with every legal MIG layout\n"
 
 
-def sheet(card: Card, look: Look) -> str:
+def sheet(card: Card, look: Style) -> str:
     """Everything about one card."""
     shown = look.paint(card.id, BOLD) + f"  {card.name}{_doubt(card, 'name')}\n\n"
     facts = [*_facts(card), *_layout_drivers(card), *([("note", card.note)] if card.note else [])]
@@ -85,7 +85,7 @@ def _doubt(card: Card, field: str) -> str:
     return " ?" if field in card.unconfirmed else ""
 
 
-def _profiles(geometry: Geometry, look: Look) -> str:
+def _profiles(geometry: Geometry, look: Style) -> str:
     headers = ("PROFILE", "MEMORY", "MAX", "COMPUTE", "SM", "ID", "PLACEMENTS start:size")
     return table(headers, map(_profile_row, geometry.profiles), look, numbers=("MEMORY", "MAX", "COMPUTE", "SM", "ID"))
 
@@ -105,13 +105,13 @@ def _profile_row(profile: MigProfile) -> tuple[str, ...]:
     )
 
 
-def _layouts(card: Card, geometry: Geometry, look: Look) -> str:
+def _layouts(card: Card, geometry: Geometry, look: Style) -> str:
     found = card_facts.layouts(card)
     shown = f"{counted(len(found), 'layout')} to which no instance can be added; each smaller one is legal too\n"
     return shown + "".join(_layout(number, layout, geometry, look) for number, layout in enumerate(found, 1))
 
 
-def _layout(number: int, layout: Layout, geometry: Geometry, look: Look) -> str:
+def _layout(number: int, layout: Layout, geometry: Geometry, look: Style) -> str:
     placed = mig.place(geometry, layout) or ()
     cells = [memory_map.Cell(start=one.start, size=one.size, labels=(one.profile.name,)) for one in placed]
     left = left_over(placed, geometry)

@@ -4,7 +4,7 @@ from collections import Counter
 
 from gpushare.cli import comparison_words as words
 from gpushare.cli.plan_view import known
-from gpushare.cli.terminal import BOLD, CYAN, GREEN, RED, YELLOW, Look, counted, table, visible, wrapped
+from gpushare.cli.terminal import BOLD, CYAN, GREEN, RED, YELLOW, Style, counted, table, visible, wrapped
 from gpushare.compare.changes import Change, Comparison, Move, PoolChange, Problem, QuotaChange
 
 _SIGNS = {
@@ -24,7 +24,7 @@ _WORDS = {
 }
 
 
-def sheet(comparison: Comparison, look: Look) -> str:
+def sheet(comparison: Comparison, look: Style) -> str:
     """The whole comparison; one line when nothing changes."""
     if comparison.is_empty:
         return "no changes\n"
@@ -38,7 +38,7 @@ def sheet(comparison: Comparison, look: Look) -> str:
     return shown + wrapped(summary(comparison), look)
 
 
-def _section(title: str, lines: list[str], look: Look) -> str:
+def _section(title: str, lines: list[str], look: Style) -> str:
     """A heading and its lines; nothing without lines."""
     if not lines:
         return ""
@@ -46,7 +46,7 @@ def _section(title: str, lines: list[str], look: Look) -> str:
     return f"{look.paint(title, BOLD)}\n{body}\n"
 
 
-def _pool(pool: PoolChange, comparison: Comparison, look: Look) -> str:
+def _pool(pool: PoolChange, comparison: Comparison, look: Style) -> str:
     sign, colour = _SIGNS[pool.change]
     shown = look.paint(f"{sign} {pool.name}", BOLD, colour) + f"  {_WORDS.get(pool.change, 'the same')}{_card(pool)}\n"
     lines = [_disturbance(pool), *(words.outage(one) for one in comparison.outages if one.pool == pool.name)]
@@ -55,14 +55,14 @@ def _pool(pool: PoolChange, comparison: Comparison, look: Look) -> str:
     return shown + "".join(wrapped(f"    {line}", look, indent=6) for line in lines if line) + "\n"
 
 
-def _strategy(comparison: Comparison, look: Look) -> str:
+def _strategy(comparison: Comparison, look: Style) -> str:
     if not comparison.changes_mig_strategy:
         return ""
     shown = look.paint("! gpu-operator", BOLD, RED) + f"  {words.strategy(comparison, _arrow(look))}\n"
     return shown + wrapped(f"    {words.STRATEGY}", look, indent=6) + "\n"
 
 
-def _arrow(look: Look) -> str:
+def _arrow(look: Style) -> str:
     return "→" if look.boxes else "->"
 
 
@@ -92,7 +92,7 @@ def _pods(number: int | None) -> str:
     return f"at most {counted(number, 'pod')} disturbed" if number else "no pod disturbed"
 
 
-def _moves(moves: tuple[Move, ...], look: Look) -> str:
+def _moves(moves: tuple[Move, ...], look: Style) -> str:
     if not moves:
         return ""
     rows = [
@@ -102,7 +102,7 @@ def _moves(moves: tuple[Move, ...], look: Look) -> str:
     return table(("NODE", "FROM POOL", "TO POOL", "PODS DISTURBED"), rows, look) + "\n"
 
 
-def _capacity(comparison: Comparison, look: Look) -> str:
+def _capacity(comparison: Comparison, look: Style) -> str:
     rows = []
     for name, amount in comparison.capacity:
         both = amount.before is not None and amount.after is not None
@@ -113,7 +113,7 @@ def _capacity(comparison: Comparison, look: Look) -> str:
     return table(headers, rows, look, numbers=("BEFORE", "AFTER", "CHANGE")) + "\n" if rows else ""
 
 
-def _quotas(quotas: tuple[QuotaChange, ...], look: Look) -> str:
+def _quotas(quotas: tuple[QuotaChange, ...], look: Style) -> str:
     if not quotas:
         return ""
     rows = [

@@ -10,7 +10,7 @@ from gpushare.cli.plan_view import ranges
 from gpushare.cli.terminal import counted
 from gpushare.compare.changes import Change, Comparison, GpuChange, Outage, PoolChange
 from gpushare.compare.effects import Effect, EffectKind
-from gpushare.compare.files import FileChange, Kind, SettingChange
+from gpushare.compare.files import FileChange, FileKind, SettingChange
 
 _LONGEST = 60
 _CONTEXT = 15
@@ -154,7 +154,7 @@ def order(comparison: Comparison) -> Iterator[str]:
 
 def file(one: FileChange, arrow: str) -> Iterator[str]:
     """A line for the file, and one for each of its settings that says more than others do."""
-    if one.kind is not Kind.CHANGED:
+    if one.kind is not FileKind.CHANGED:
         yield f"{one.path}  {one.kind.value}"
         return
     shown = [] if one.path.startswith(_DERIVED) else list(one.settings)
@@ -170,11 +170,11 @@ def setting(one: SettingChange, arrow: str) -> str:
     """One setting before and after."""
     path = ".".join(one.path)
     match one.kind:
-        case Kind.ADDED:
+        case FileKind.ADDED:
             return f"{path}: {value(one.after)} is new"
-        case Kind.REMOVED:
+        case FileKind.REMOVED:
             return f"{path}: {value(one.before)} is gone"
-        case Kind.CHANGED:
+        case FileKind.CHANGED:
             return f"{path}: {_before_and_after(one, arrow)}"
         case _:
             assert_never(one.kind)

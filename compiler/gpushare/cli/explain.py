@@ -7,7 +7,7 @@ from click.shell_completion import CompletionItem
 
 from gpushare.cli import options, streams, terminal
 from gpushare.cli.exits import CouldNotRunError, ExitCode
-from gpushare.cli.terminal import BOLD, CYAN, Look, visible
+from gpushare.cli.terminal import BOLD, CYAN, Style, visible
 from gpushare.core import finding_texts
 
 
@@ -43,7 +43,7 @@ def command(code: str | None) -> ExitCode:
     return ExitCode.DONE
 
 
-def _rendered(markdown: str, look: Look) -> str:
+def _rendered(markdown: str, look: Style) -> str:
     """Markdown for a terminal: headings stand out, fenced examples are indented, all else is as written."""
     shown: list[str] = []
     fenced = False

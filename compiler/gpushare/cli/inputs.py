@@ -22,7 +22,7 @@ from gpushare.reading.source import Source
 POOLS = "nodes/pools.yaml"
 
 
-class Input(Record):
+class LoadedIntent(Record):
     """What was read: findings with the text that they are about, and the compilation where the lock could be read.
 
     `document` and `files` are what a comparison works on: the pools, as `nodes/pools.yaml` says them, and the bundle's texts.
@@ -54,7 +54,7 @@ def bundle_of(intent: str) -> Path:
     return Path("bundle") if intent == "-" else Path(intent).parent / "bundle"
 
 
-def compiled(intent: str, directory: Path, otherwise: Lock = lock.EMPTY) -> Input:
+def compiled(intent: str, directory: Path, otherwise: Lock = lock.EMPTY) -> LoadedIntent:
     """The intent compiled with what the bundle in `directory` remembers, or with `otherwise` where there is none yet.
 
     Raises CouldNotRunError when the intent or the lock cannot be read at all.
@@ -66,7 +66,7 @@ def compiled(intent: str, directory: Path, otherwise: Lock = lock.EMPTY) -> Inpu
     memory = otherwise if memory == lock.EMPTY else memory
     compilation = pipeline.compile_intent(data, file, memory)
     lost = (lock.lost(str(directory / lock.FILE)),) if writer.is_lost(directory) else ()
-    return Input(
+    return LoadedIntent(
         memory=memory,
         findings=(*lost, *compilation.findings),
         accepted=compilation.accepted,
@@ -77,16 +77,16 @@ def compiled(intent: str, directory: Path, otherwise: Lock = lock.EMPTY) -> Inpu
 
 def _remembered(directory: Path) -> Lock | Finding:
     try:
-        return writer.remembered(directory)
+        return writer.read_lock(directory)
     except writer.OutputError as problem:
         raise CouldNotRunError(problem.message, problem.hint) from problem
 
 
-def _broken(finding: Finding) -> Input:
-    return Input(memory=lock.EMPTY, findings=(finding,), text=source.read(*streams.read(finding.file, lock.MAX_BYTES)))
+def _broken(finding: Finding) -> LoadedIntent:
+    return LoadedIntent(memory=lock.EMPTY, findings=(finding,), text=source.read(*streams.read(finding.file, lock.MAX_BYTES)))
 
 
-def side(name: str, other: Input | None = None) -> Input:
+def load_side(name: str, other: LoadedIntent | None = None) -> LoadedIntent:
     """The intent or the bundle of that name. An intent without a bundle of its own remembers what the other side does."""
     directory = Path(name)
     if name not in ("", "-") and directory.is_dir():
@@ -94,7 +94,7 @@ def side(name: str, other: Input | None = None) -> Input:
         if isinstance(memory, Finding):
             return _broken(memory)
         no_text = source.read(b"", name)  # a bundle has nothing that findings could point at
-        return Input(memory=memory, text=no_text, document=_pools(directory), files=_texts(directory, memory))
+        return LoadedIntent(memory=memory, text=no_text, document=_pools(directory), files=_texts(directory, memory))
     read = compiled(name, bundle_of(name), other.memory if other else lock.EMPTY)
     if read.compilation is None or read.compilation.plan is None:
         return read
@@ -129,7 +129,7 @@ def _pools(directory: Path) -> Mapping[str, Any]:
     return read.data
 
 
-def geometries(*sides: Input) -> Callable[[str], Geometry | None]:
+def geometries(*sides: LoadedIntent) -> Callable[[str], Geometry | None]:
     """The MIG geometry of a card by its id, from the intents' own cards and the catalogue."""
     plans = [each.compilation.plan for each in sides if each.compilation is not None]
     catalog = cards.Catalog(own={pool.card.id: pool.card for plan in plans if plan is not None for pool in plan.pools})

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from gpushare.cli.terminal import DIM, Look, pad, width
+from gpushare.cli.terminal import DIM, Style, pad, width
 from gpushare.core.record import Record
 
 
@@ -40,7 +40,7 @@ def gaps(taken: Iterable[tuple[int, int]], units: int) -> tuple[tuple[int, int],
     return tuple(found)
 
 
-def bar(cells: Iterable[Cell], units: int, look: Look, *, indent: int = 2, framed: bool = True) -> str:
+def bar(cells: Iterable[Cell], units: int, look: Style, *, indent: int = 2, framed: bool = True) -> str:
     """The cells to scale over all slices, unused stretches filled; without a frame only what is inside it."""
     strokes = _BOXES if look.boxes else _ASCII
     placed = list(cells)
@@ -58,12 +58,12 @@ def bar(cells: Iterable[Cell], units: int, look: Look, *, indent: int = 2, frame
     return "".join(f"{' ' * indent}{line}\n" for line in lines)
 
 
-def unit_cells(units: int, look: Look, indent: int) -> int:
+def unit_cells(units: int, look: Style, indent: int) -> int:
     """How many terminal cells one slice takes, its border included; bars never grow beyond 100."""
     return max(2, (min(look.columns, 100) - indent - 1) // units)
 
 
-def ruler(units: int, look: Look, *, indent: int = 2) -> str:
+def ruler(units: int, look: Style, *, indent: int = 2) -> str:
     """The slices' numbers over a bar."""
     per_unit = unit_cells(units, look, indent)
     return " " * (indent + 1) + "".join(pad(str(unit), per_unit) for unit in range(units)).rstrip() + "\n"
@@ -74,11 +74,11 @@ def _edge(rooms: Sequence[int], corners: str, across: str) -> str:
     return left + cross.join(across * room for room in rooms) + right
 
 
-def _filling(cell: Cell, room: int, strokes: _Strokes, look: Look) -> str:
+def _filling(cell: Cell, room: int, strokes: _Strokes, look: Style) -> str:
     return " " * room if cell.labels else look.paint(strokes.unused * room, DIM)
 
 
-def _column(cell: Cell, room: int, strokes: _Strokes, look: Look) -> list[str]:
+def _column(cell: Cell, room: int, strokes: _Strokes, look: Style) -> list[str]:
     """The cell's lines, each as wide as its room; a label that is too long goes on in the next line."""
     if not cell.labels:
         return [_filling(cell, room, strokes, look)]

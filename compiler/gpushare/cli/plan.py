@@ -9,7 +9,7 @@ from gpushare.cli import options
 from gpushare.cli.exits import ExitCode
 
 if TYPE_CHECKING:
-    from gpushare.cli.inputs import Input
+    from gpushare.cli.inputs import LoadedIntent
 
 
 @click.command(cls=options.Command, short_help="Tell what changes from one intent to another.")
@@ -48,8 +48,8 @@ def command(old: str, new: str, style: str, exit_code: bool, strict: bool) -> Ex
     from gpushare.compare.files import settings  # noqa: PLC0415 - as above
     from gpushare.core.record import replace  # noqa: PLC0415 - as above
 
-    before = inputs.side(old)
-    after = inputs.side(new, before)
+    before = inputs.load_side(old)
+    after = inputs.load_side(new, before)
     code = max(_told(side, strict=strict) for side in (before, after))
     if code is not ExitCode.DONE or before.document is None or after.document is None:
         return code
@@ -71,7 +71,7 @@ def command(old: str, new: str, style: str, exit_code: bool, strict: bool) -> Ex
     return ExitCode.CHANGES if exit_code and not comparison.is_empty else ExitCode.DONE
 
 
-def _told(side: "Input", *, strict: bool) -> ExitCode:
+def _told(side: "LoadedIntent", *, strict: bool) -> ExitCode:
     """Report the side's findings; each names its file."""
     from gpushare.cli import report  # noqa: PLC0415 - as above
 

@@ -6,14 +6,14 @@ from itertools import groupby
 from gpushare.cli import memory_map
 from gpushare.cli.card_facts import layout_text, mib
 from gpushare.cli.card_view import left_over
-from gpushare.cli.terminal import BOLD, DIM, Look, counted, table
+from gpushare.cli.terminal import BOLD, DIM, Style, counted, table
 from gpushare.plan.plan import DevicePlan, GpuPlan, Plan, PoolPlan
 
 WHOLE = 8
 """As many slices as most cards have: whole GPUs are drawn as wide as partitioned ones."""
 
 
-def sheet(plan: Plan, look: Look) -> str:
+def sheet(plan: Plan, look: Style) -> str:
     """The whole plan."""
     platform = plan.intent.platform
     shown = look.paint(plan.intent.name, BOLD) + f"  {counted(len(plan.pools), 'pool')}, stack {platform.stack.value}, "
@@ -27,7 +27,7 @@ def known(number: int | None) -> str:
     return "?" if number is None else str(number)
 
 
-def _pools(pools: Iterable[PoolPlan], look: Look) -> str:
+def _pools(pools: Iterable[PoolPlan], look: Style) -> str:
     rows = [
         (pool.name, pool.card.id, pool.mode.value, known(pool.nodes), str(len(pool.gpus)), pool.profile.key) for pool in pools
     ]
@@ -35,7 +35,7 @@ def _pools(pools: Iterable[PoolPlan], look: Look) -> str:
     return table(headers, rows, look, numbers=("NODES", "GPUS/NODE"))
 
 
-def _pool(pool: PoolPlan, look: Look) -> str:
+def _pool(pool: PoolPlan, look: Style) -> str:
     shown = "\n" + look.paint(pool.name, BOLD) + f"  {pool.card.name}, {pool.mode.value}\n"
     if pool.layout_of_goal is not None:
         shown += f"  goal resolved to {layout_text(pool.layout_of_goal)}\n"
@@ -43,7 +43,7 @@ def _pool(pool: PoolPlan, look: Look) -> str:
     return shown + "".join(_gpu(pool, gpus, look) for gpus in _alike(pool))
 
 
-def _resources(pool: PoolPlan, look: Look) -> str:
+def _resources(pool: PoolPlan, look: Style) -> str:
     rows = []
     for resource in pool.resources:
         devices = [device for device in pool.devices if device.resource == resource.name]
@@ -71,7 +71,7 @@ def _devices(pool: PoolPlan, gpu: GpuPlan) -> list[DevicePlan]:
     return [device for device in pool.devices if device.gpu == gpu.index]
 
 
-def _gpu(pool: PoolPlan, gpus: Sequence[GpuPlan], look: Look) -> str:
+def _gpu(pool: PoolPlan, gpus: Sequence[GpuPlan], look: Style) -> str:
     """The memory map of GPUs that are alike."""
     gpu, geometry = gpus[0], pool.card.mig
     devices = _devices(pool, gpu)
@@ -84,7 +84,7 @@ def _gpu(pool: PoolPlan, gpus: Sequence[GpuPlan], look: Look) -> str:
     return f"\n  {title}  {look.paint(left, DIM)}".rstrip() + "\n" + memory_map.bar(cells, geometry.units, look)
 
 
-def _labels(device: DevicePlan, look: Look) -> tuple[str, ...]:
+def _labels(device: DevicePlan, look: Style) -> tuple[str, ...]:
     """Name and replicas; the memory, or the cap where one container may use less than all."""
     times, at_most = ("×", "≤") if look.boxes else ("x", "<=")
     name = (device.profile or "whole GPU") + (f"{times}{device.replicas}" if device.replicas > 1 else "")
@@ -97,6 +97,6 @@ def ranges(numbers: Sequence[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-def _quotas(plan: Plan, look: Look) -> str:
+def _quotas(plan: Plan, look: Style) -> str:
     rows = [(one.namespace, key.removeprefix("requests."), str(number)) for one in plan.quotas for key, number in one.hard]
     return "\n" + table(("NAMESPACE", "RESOURCE", "QUOTA"), rows, look, numbers=("QUOTA",))

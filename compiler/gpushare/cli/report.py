@@ -8,7 +8,7 @@ from typing import Protocol
 
 from gpushare.cli import streams, terminal
 from gpushare.cli.exits import ExitCode
-from gpushare.cli.terminal import BOLD, CYAN, RED, YELLOW, Look, counted, visible, width
+from gpushare.cli.terminal import BOLD, CYAN, RED, YELLOW, Style, counted, visible, width
 from gpushare.core.diagnostics import Accepted, Finding, Severity, Span, in_order, is_error
 
 TAB = "    "
@@ -62,7 +62,7 @@ def report(
         streams.tell(machine(ordered, accepted))
 
 
-def text(findings: Sequence[Finding], lines: Lines, look: Look, accepted: Sequence[Accepted] = ()) -> str:
+def text(findings: Sequence[Finding], lines: Lines, look: Style, accepted: Sequence[Accepted] = ()) -> str:
     """All findings and a line that counts them, with the codes of those that the intent accepts."""
     codes = ", ".join(sorted({one.finding.code for one in accepted}))
     counted_too = f", {len(accepted)} accepted ({codes})" if accepted else ""
@@ -77,7 +77,7 @@ def summary(findings: Sequence[Finding]) -> str:
     return ", ".join(parts) or "no errors, no warnings"
 
 
-def _one(finding: Finding, lines: Lines, look: Look) -> str:
+def _one(finding: Finding, lines: Lines, look: Style) -> str:
     colour = RED if is_error(finding) else YELLOW
     at = finding.span
     place = finding.file + (f":{at.line}:{at.column}" if at else "")
@@ -89,7 +89,7 @@ def _one(finding: Finding, lines: Lines, look: Look) -> str:
     return "\n".join(shown) + "\n"
 
 
-def _excerpt(line: str, at: Span, look: Look, colour: str) -> list[str]:
+def _excerpt(line: str, at: Span, look: Style, colour: str) -> list[str]:
     """The source line with its number, and carets under the span; of several lines the first."""
     end = at.end_column if at.end_line == at.line else len(line) + 1
     parts = _split(line, at.column - 1, max(at.column, end) - 1, look.columns)
@@ -107,7 +107,7 @@ def _split(line: str, start: int, end: int, most: int) -> tuple[str, str, str]:
     return line[max(0, start - most) : start], line[start : min(end, start + most)], line[end : end + most]
 
 
-def _window(before: str, marked: str, after: str, look: Look) -> tuple[str, str, str]:
+def _window(before: str, marked: str, after: str, look: Style) -> tuple[str, str, str]:
     """The three parts cut to the terminal's width, so that the beginning of the marked one is always seen."""
     room = look.columns - 9
     if width(before + marked + after) <= room:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpushare.bundle.writer import Change, ChangeKind
 from gpushare.cli.card_facts import layout_text
-from gpushare.cli.inputs import Input
+from gpushare.cli.inputs import LoadedIntent
 from gpushare.cli.terminal import counted, visible
 from gpushare.plan.plan import Plan
 
@@ -15,7 +15,7 @@ LISTED = 20
 """How many stale files are named one by one."""
 
 
-def written(read: Input, changes: Sequence[Change], directory: Path) -> str:
+def written(read: LoadedIntent, changes: Sequence[Change], directory: Path) -> str:
     """What was written, what goals became, and what to do next; one line when nothing changed."""
     goals = _goals(read.plan)
     if not changes:

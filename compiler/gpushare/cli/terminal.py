@@ -14,7 +14,7 @@ _UNSAFE = "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufef
 RED, YELLOW, GREEN, CYAN, BOLD, DIM = "31", "33", "32", "36", "1", "2"
 
 
-class Look(Record):
+class Style(Record):
     """How to draw on one stream."""
 
     columns: int = 80
@@ -31,13 +31,13 @@ class Look(Record):
         return "…" if self.boxes else "..."
 
 
-def look(stream: TextIO | None) -> Look:
+def look(stream: TextIO | None) -> Style:
     """What the stream can show. Colour needs a terminal that is not dumb, and no NO_COLOR (https://no-color.org)."""
     if stream is None:
-        return Look()
+        return Style()
     terminal = stream.isatty()
     wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Look(columns=_columns(stream, terminal), coloured=terminal and wanted, boxes=_has_boxes(stream))
+    return Style(columns=_columns(stream, terminal), coloured=terminal and wanted, boxes=_has_boxes(stream))
 
 
 def _columns(stream: TextIO, terminal: bool) -> int:
@@ -102,7 +102,7 @@ def pad(text: str, cells: int, *, right: bool = False) -> str:
 
 
 def table(
-    headers: Sequence[str], rows: Iterable[Sequence[str]], look: Look, *, numbers: Sequence[str] = (), indent: int = 0
+    headers: Sequence[str], rows: Iterable[Sequence[str]], look: Style, *, numbers: Sequence[str] = (), indent: int = 0
 ) -> str:
     """Rows under headers, two spaces apart, within the terminal's width: the widest column gives way first.
 
@@ -127,7 +127,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def wrapped(text: str, look: Look, *, indent: int = 0) -> str:
+def wrapped(text: str, look: Style, *, indent: int = 0) -> str:
     """The text in lines that fit the terminal, broken at spaces; lines behind the first are indented."""
     lines: list[str] = []
     for word in text.split(" "):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 
 if TYPE_CHECKING:
-    from gpushare.cli.inputs import Input
+    from gpushare.cli.inputs import LoadedIntent
 
 # Each command imports its own parts: a cold run pays for what it needs.
 
@@ -66,7 +66,7 @@ def compile_bundle(  # noqa: PLR0913 - one for each argument of the command line
     return _bundle(read, directory, write=not check, quiet=for_programs)
 
 
-def _print_manifests(read: "Input") -> ExitCode:
+def _print_manifests(read: "LoadedIntent") -> ExitCode:
     """All documents at once: an Argo plugin that sees half of them would delete the rest."""
     from gpushare import render  # noqa: PLC0415 - not on the way to a bundle
     from gpushare.cli import streams  # noqa: PLC0415 - as above
@@ -76,7 +76,7 @@ def _print_manifests(read: "Input") -> ExitCode:
     return ExitCode.DONE
 
 
-def _bundle(read: "Input", directory: Path, *, write: bool, quiet: bool) -> ExitCode:
+def _bundle(read: "LoadedIntent", directory: Path, *, write: bool, quiet: bool) -> ExitCode:
     from gpushare.bundle import writer  # noqa: PLC0415 - not on the way to manifests
     from gpushare.cli import streams, summary  # noqa: PLC0415 - as above
 

@@ -26,7 +26,7 @@ _TEMPLATES = "chart/templates/"
 """Of Helm: what looks like a comment there may hold actions, and is printed all the same."""
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """What becomes of a file or a setting."""
 
     ADDED = "added"
@@ -38,7 +38,7 @@ class SettingChange(Record):
     """One value of a YAML file. `path` leads to it: keys, and indexes of lists as text; what a side lacks is None."""
 
     path: tuple[str, ...]
-    kind: Kind
+    kind: FileKind
     before: Any = None
     after: Any = None
 
@@ -50,7 +50,7 @@ class FileChange(Record):
     """
 
     path: str
-    kind: Kind
+    kind: FileKind
     settings: tuple[SettingChange, ...] = ()
     more: int = 0
     is_configmap: bool = False
@@ -64,11 +64,11 @@ def changes(old: Files, new: Files) -> tuple[FileChange, ...]:
 def _change(path: str, before: str | None, after: str | None) -> FileChange | None:
     told = path.startswith(_CONFIGMAPS)
     if before is None or after is None:
-        return FileChange(path=path, kind=Kind.ADDED if before is None else Kind.REMOVED, is_configmap=told)
+        return FileChange(path=path, kind=FileKind.ADDED if before is None else FileKind.REMOVED, is_configmap=told)
     if before == after or _differs_in_comments(path, before, after):
         return None
     if not path.endswith(".yaml"):
-        return FileChange(path=path, kind=Kind.CHANGED, is_configmap=told)
+        return FileChange(path=path, kind=FileKind.CHANGED, is_configmap=told)
     old, new = parsed(path, before), parsed(path, after)
     if path == lock.FILE and isinstance(old, dict) and isinstance(new, dict):
         old, new = _without_digests(old), _without_digests(new)
@@ -77,7 +77,7 @@ def _change(path: str, before: str | None, after: str | None) -> FileChange | No
         return None
     rest = max(0, len(found) - MOST_SETTINGS)
     told = told or (path == _VALUES and all(_in_configmap(one.path) for one in found))
-    return FileChange(path=path, kind=Kind.CHANGED, settings=found[:MOST_SETTINGS], more=rest, is_configmap=told)
+    return FileChange(path=path, kind=FileKind.CHANGED, settings=found[:MOST_SETTINGS], more=rest, is_configmap=told)
 
 
 def _in_configmap(path: tuple[str, ...]) -> bool:
@@ -116,16 +116,16 @@ def _settings(path: tuple[str, ...], old: Any, new: Any) -> Iterator[SettingChan
     elif isinstance(old, list) and isinstance(new, list) and _named(old) and _named(new):
         yield from _entries(path, {one["name"]: one for one in old}, {one["name"]: one for one in new})
     elif json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True):
-        yield SettingChange(path=path, kind=Kind.CHANGED, before=old, after=new)
+        yield SettingChange(path=path, kind=FileKind.CHANGED, before=old, after=new)
 
 
 def _entries(path: tuple[str, ...], old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[SettingChange]:
     for key in sorted(old.keys() | new.keys(), key=str):
         below = (*path, str(key))
         if key not in new:
-            yield SettingChange(path=below, kind=Kind.REMOVED, before=old[key])
+            yield SettingChange(path=below, kind=FileKind.REMOVED, before=old[key])
         elif key not in old:
-            yield SettingChange(path=below, kind=Kind.ADDED, after=new[key])
+            yield SettingChange(path=below, kind=FileKind.ADDED, after=new[key])
         else:
             yield from _settings(below, old[key], new[key])
 

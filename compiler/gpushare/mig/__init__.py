@@ -12,7 +12,7 @@ from gpushare.intent.types import Layout
 from gpushare.mig.explain import nearest, why_not
 from gpushare.mig.goals import instance_counts, resolve_goal
 from gpushare.mig.grid import Standing
-from gpushare.mig.layouts import MOST_LAYOUTS, Board, Counts, board, is_manageable
+from gpushare.mig.layouts import MOST_LAYOUTS, CardSolver, Counts, board, is_manageable
 
 __all__ = [
     "MOST_LAYOUTS",
@@ -65,13 +65,13 @@ def place(geometry: Geometry, layout: Layout, keep: tuple[tuple[str, int], ...] 
     counts = own.counts(layout)
     # No GPU has two instances with one start; should the caller say so, the first one counts.
     kept = {start: name for name, start in reversed(keep)}
-    standings = own.grid.standings(own.bag(counts))
+    standings = own.grid.standings(own.multiset(counts))
     # max() returns the first of the best, and standings come best first.
     best = max(standings, key=lambda standing: _kept(own, counts, standing, kept)) if kept else standings[0]
     return _assign(own, counts, best, kept)
 
 
-def _kept(own: Board, counts: Counts, standing: Standing, kept: Mapping[int, str]) -> int:
+def _kept(own: CardSolver, counts: Counts, standing: Standing, kept: Mapping[int, str]) -> int:
     """How many instances stay when the layout takes this standing: its places of one shape can be dealt out at will."""
     return sum(
         min(count, sum(shape == at and kept.get(start) == profile.name for at, start, _ in standing))
@@ -80,7 +80,7 @@ def _kept(own: Board, counts: Counts, standing: Standing, kept: Mapping[int, str
     )
 
 
-def _assign(own: Board, counts: Counts, standing: Standing, kept: Mapping[int, str]) -> tuple[Instance, ...]:
+def _assign(own: CardSolver, counts: Counts, standing: Standing, kept: Mapping[int, str]) -> tuple[Instance, ...]:
     """Deal the standing's places out: what is kept stays where it is, then lowest starts to the first profile."""
     free = list(standing)
     instances: list[Instance] = []

@@ -9,7 +9,7 @@ from operator import mul
 
 from gpushare.catalog.cards import Geometry
 from gpushare.intent.types import Layout
-from gpushare.mig.layouts import Board, Counts, Limit, board
+from gpushare.mig.layouts import CardSolver, Counts, Limit, board
 
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
@@ -68,7 +68,7 @@ def _over_count(limit: Limit, total: int) -> str:
     return f"a card holds at most {limit.total} {limit.noun}; this layout has {total}"
 
 
-def _over_take(own: Board, counts: Counts, limit: Limit) -> str:
+def _over_take(own: CardSolver, counts: Counts, limit: Limit) -> str:
     """Who takes what there is of a thing: profiles come in the order of what one instance takes, as long as there is enough."""
     takers = [index for index, weight in enumerate(limit.weights) if weight and counts[index]]
     takers.sort(key=lambda index: -limit.weights[index])
@@ -91,7 +91,7 @@ def _shortage(limit: Limit, served: Sequence[Item], rest: Sequence[Item], used: 
     return f"{taken}; {_take(rest[:1], 'need')} {_word(need)}, and only {_word(left)} {'is' if left == 1 else 'are'} left"
 
 
-def _no_placement(own: Board, counts: Counts) -> str:
+def _no_placement(own: CardSolver, counts: Counts) -> str:
     """The sums are right but the places are not: names the first profile that cannot stand beside the larger ones."""
     present = [index for index, count in enumerate(counts) if count]
     for index in present:
@@ -111,7 +111,7 @@ def _no_placement(own: Board, counts: Counts) -> str:
     return f"no placement: {starts}; {where} is {room}"
 
 
-def _starts(own: Board, index: int) -> str:
+def _starts(own: CardSolver, index: int) -> str:
     starts = sorted({start for start, _ in own.shapes[index]})
     is_run = len(starts) > 2 and starts[-1] - starts[0] == len(starts) - 1
     where = f"{starts[0]} to {starts[-1]}" if is_run else _listed(map(str, starts), "or")

@@ -11,7 +11,7 @@ from typing import assert_never
 from gpushare.catalog.cards import Geometry, MigProfile
 from gpushare.core.patterns import pattern
 from gpushare.intent.types import Balanced, Goal, Instances, Layout, MemoryEach, MostInstances
-from gpushare.mig.layouts import Board, Counts, board
+from gpushare.mig.layouts import CardSolver, Counts, board
 
 UsableBytes = Callable[[MigProfile], int | None]
 
@@ -51,13 +51,13 @@ def instance_counts(geometry: Geometry) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _most_without(own: Board, left_out: frozenset[int]) -> Counts | None:
+def _most_without(own: CardSolver, left_out: frozenset[int]) -> Counts | None:
     """The layout with the most instances, without the profiles of these numbers. Pools by the thousand ask the same."""
     layouts = (counts for counts in own.legal if not any(counts[index] for index in left_out))
     return min(layouts, key=lambda counts: (-sum(counts), _in_name_order(own, counts)), default=None)
 
 
-def _balanced(own: Board) -> Counts | None:
+def _balanced(own: CardSolver) -> Counts | None:
     """The fixed mix for cards of seven or four slices, each size by the profile of which a card holds the most."""
     whole = max((profile.compute_slices for profile in own.profiles), default=0)
     chosen = {}
@@ -70,7 +70,7 @@ def _balanced(own: Board) -> Counts | None:
 
 
 @lru_cache(maxsize=1024)
-def _exactly(own: Board, number: int) -> Counts | None:
+def _exactly(own: CardSolver, number: int) -> Counts | None:
     """`number` instances or the next possible number: the smallest of them as large as can be, then the most memory.
 
     Sizes are compared by compute slices, then memory slices, which are always known; the total in catalogued memory, or in
@@ -89,7 +89,7 @@ def _exactly(own: Board, number: int) -> Counts | None:
     return min((counts for counts in own.legal if sum(counts) == possible), key=key, default=None)
 
 
-def _in_name_order(own: Board, counts: Counts) -> list[NameKey]:
+def _in_name_order(own: CardSolver, counts: Counts) -> list[NameKey]:
     """The names of all instances, sorted: layouts with the same number of instances compare by it."""
     return sorted(_name_key(profile.name) for profile, count in zip(own.profiles, counts, strict=True) for _ in range(count))
 

@@ -54,17 +54,17 @@ class Grid:
         self._choices: dict[tuple[tuple[int, int], ...], int] = {}
         self.bags = self._bags_within(0, units)
 
-    def standings(self, bag: int) -> tuple[Standing, ...]:
+    def standings(self, multiset: int) -> tuple[Standing, ...]:
         """Every way to place the bag, best first; none if it does not fit.
 
         Best is what leaves the most choice: the number of different bags that could still be added without moving anything.
         After that the lowest starts, those of the first shapes first.
         """
-        if bag not in self._standings:
-            found = islice(self._placed(bag, 0), MOST_STANDINGS) if bag in self.bags else ()
+        if multiset not in self._standings:
+            found = islice(self._placed(multiset, 0), MOST_STANDINGS) if multiset in self.bags else ()
             ranked = sorted((-self._choice_beside(standing), standing) for standing in found)
-            self._standings[bag] = tuple(standing for _, standing in ranked)
-        return self._standings[bag]
+            self._standings[multiset] = tuple(standing for _, standing in ranked)
+        return self._standings[multiset]
 
     def _bags_within(self, begin: int, end: int) -> frozenset[int]:
         """The bags that fit into the slices from `begin` up to `end`, the empty one included."""
@@ -76,7 +76,7 @@ class Grid:
             for shape, size in self._at[begin]:
                 if begin + size <= end:
                     step = self.steps[shape]
-                    found.update(bag + step for bag in self._bags_within(begin + size, end))
+                    found.update(multiset + step for multiset in self._bags_within(begin + size, end))
                     self._charge(len(found))
             known = self._bags[begin, end] = frozenset(found)
             self._room -= len(known)
@@ -86,18 +86,18 @@ class Grid:
         if found > self._room:
             raise TooManyError
 
-    def _placed(self, bag: int, begin: int) -> Iterator[Standing]:
+    def _placed(self, multiset: int, begin: int) -> Iterator[Standing]:
         """Every way to place the bag from `begin` on, which must be possible, low starts first. No branch is a dead end."""
-        if not bag:
+        if not multiset:
             yield ()
             return
         for shape, size in self._at[begin]:
-            rest = bag - self.steps[shape]
-            if bag >> self._shifts[shape] & self._field and rest in self._bags_within(begin + size, self.units):
+            rest = multiset - self.steps[shape]
+            if multiset >> self._shifts[shape] & self._field and rest in self._bags_within(begin + size, self.units):
                 for more in self._placed(rest, begin + size):
                     yield tuple(sorted(((shape, begin, size), *more)))
-        if bag in self._bags_within(begin + 1, self.units):
-            yield from self._placed(bag, begin + 1)
+        if multiset in self._bags_within(begin + 1, self.units):
+            yield from self._placed(multiset, begin + 1)
 
     def _choice_beside(self, standing: Standing) -> int:
         """How many different bags fit into the slices that the standing leaves free."""
@@ -114,7 +114,7 @@ class Grid:
             bags = {0}
             for gap in gaps:
                 within = self._bags_within(*gap)
-                bags = {bag + more for bag in bags for more in within}
+                bags = {multiset + more for multiset in bags for more in within}
             self._choices[key] = len(bags)
         return self._choices[key]
 

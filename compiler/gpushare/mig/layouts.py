@@ -19,7 +19,7 @@ Counts = tuple[int, ...]
 ENGINE_NOUNS = {"decoders": "decoder", "encoders": "encoder", "jpeg": "JPEG engine", "ofa": "optical flow engine"}
 """Engines that instances compete for, as `Engines` names them. Copy engines are shared, no card has a total."""
 
-_BOARDS: dict[int, "Board"] = {}
+_BOARDS: dict[int, "CardSolver"] = {}
 _MAX_BOARDS = 256
 
 MOST_LAYOUTS = 2_000
@@ -39,7 +39,7 @@ class Limit(Record):
     counts_instances: bool = False
 
 
-class Board:
+class CardSolver:
     """One geometry, ready to be asked. `profiles` are in canonical order: more compute, then more memory, then by name."""
 
     def __init__(self, geometry: Geometry) -> None:
@@ -63,7 +63,7 @@ class Board:
 
     def is_legal(self, layout: Iterable[tuple[str, int]]) -> bool:
         """Whether the layout's instances fit on one card together. Unknown profiles do not."""
-        bag = load = instances = 0
+        multiset = load = instances = 0
         for name, count in layout:
             index = self._index.get(name)
             if index is None:
@@ -71,9 +71,9 @@ class Board:
             instances += count
             if instances > self.geometry.units:
                 return False
-            bag += count * self._steps[index]
+            multiset += count * self._steps[index]
             load += count * self._loads[index]
-        return bag in self.grid.bags and self._holds(load)
+        return multiset in self.grid.bags and self._holds(load)
 
     def counts(self, layout: Iterable[tuple[str, int]]) -> Counts:
         """The layout as counts; profiles that the card does not have are left out."""
@@ -83,7 +83,7 @@ class Board:
                 found[self._index[name]] += count
         return tuple(found)
 
-    def bag(self, counts: Counts) -> int:
+    def multiset(self, counts: Counts) -> int:
         """The shapes of a legal layout, as the grid numbers them."""
         return sum(count * step for count, step in zip(counts, self._steps, strict=True))
 
@@ -102,10 +102,10 @@ class Board:
         return tuple(sorted((counts for counts, is_full in self.walk() if is_full and any(counts)), reverse=True))
 
     @cached_property
-    def plain(self) -> "Board":
+    def plain(self) -> "CardSolver":
         """The same card without the profiles whose names carry attributes."""
         kept = tuple(profile for profile in self.geometry.profiles if not profile.has_attributes)
-        return self if len(kept) == len(self.profiles) else Board(replace(self.geometry, profiles=kept))
+        return self if len(kept) == len(self.profiles) else CardSolver(replace(self.geometry, profiles=kept))
 
     def _holds(self, load: int) -> bool:
         return (self._room - load) & self._guards == self._guards
@@ -116,14 +116,14 @@ class Board:
         additions = tuple(enumerate(zip(self._steps, self._loads, strict=True)))
         pending = [((0,) * len(self.profiles), 0, 0, 0)]
         while pending:
-            counts, last, bag, load = pending.pop()
+            counts, last, multiset, load = pending.pop()
             is_full = True
             for index, (step, extra) in additions:
-                if bag + step in bags and self._holds(load + extra):
+                if multiset + step in bags and self._holds(load + extra):
                     is_full = False
                     if index >= last:
                         grown = (*counts[:index], counts[index] + 1, *counts[index + 1 :])
-                        pending.append((grown, index, bag + step, load + extra))
+                        pending.append((grown, index, multiset + step, load + extra))
             yield counts, is_full
 
 
@@ -135,14 +135,14 @@ def is_manageable(geometry: Geometry) -> bool:
         return False
 
 
-def board(geometry: Geometry) -> Board:
+def board(geometry: Geometry) -> CardSolver:
     """The geometry's board, made once per object: by identity, since hashing a whole geometry costs more than most answers."""
     known = _BOARDS.get(id(geometry))
     if known is None:
         if len(_BOARDS) >= _MAX_BOARDS:
             _BOARDS.clear()
         # The board keeps the geometry alive, so its id stays its own for as long as the entry stands.
-        known = _BOARDS[id(geometry)] = Board(geometry)
+        known = _BOARDS[id(geometry)] = CardSolver(geometry)
     return known
 
 

@@ -11,7 +11,7 @@ from gpushare.core.record import Record
 from gpushare.intent.types import Expression, Operator
 
 
-class Values(Record):
+class LabelSet(Record):
     """What a node's label may be: absent, one of `listed`, or, where `others` holds, everything that is *not* listed.
 
     Every set that label expressions can build has exactly one such form, so equal sets are equal values.
@@ -31,7 +31,7 @@ class Values(Record):
         """Whether the label must be one of finitely many values."""
         return not (self.absent or self.others)
 
-    def meet(self, other: "Values") -> "Values":
+    def meet(self, other: "LabelSet") -> "LabelSet":
         """What satisfies both."""
         if self.others and other.others:
             listed = self.listed | other.listed
@@ -41,37 +41,37 @@ class Values(Record):
             listed = self.listed - other.listed
         else:
             listed = self.listed & other.listed
-        return Values(absent=self.absent and other.absent, others=self.others and other.others, listed=listed)
+        return LabelSet(absent=self.absent and other.absent, others=self.others and other.others, listed=listed)
 
-    def complement(self) -> "Values":
+    def complement(self) -> "LabelSet":
         """What does not satisfy this."""
-        return Values(absent=not self.absent, others=not self.others, listed=self.listed)
+        return LabelSet(absent=not self.absent, others=not self.others, listed=self.listed)
 
 
-Region = Mapping[str, Values]
+Region = Mapping[str, LabelSet]
 """A conjunction: nodes whose labels satisfy every entry. Keys that are not named may be anything. Never empty as a set."""
 
-ANY = Values(absent=True, others=True)
+ANY = LabelSet(absent=True, others=True)
 
 
-def values_of(expression: Expression) -> Values:
+def values_of(expression: Expression) -> LabelSet:
     """What one expression allows. NotIn holds for nodes without the label, as in Kubernetes."""
     match expression.operator:
         case Operator.IN:
-            return Values(absent=False, others=False, listed=frozenset(expression.values))
+            return LabelSet(absent=False, others=False, listed=frozenset(expression.values))
         case Operator.NOT_IN:
-            return Values(absent=True, others=True, listed=frozenset(expression.values))
+            return LabelSet(absent=True, others=True, listed=frozenset(expression.values))
         case Operator.EXISTS:
-            return Values(absent=False, others=True)
+            return LabelSet(absent=False, others=True)
         case Operator.DOES_NOT_EXIST:
-            return Values(absent=True, others=False)
+            return LabelSet(absent=True, others=False)
         case _:
             assert_never(expression.operator)
 
 
-def conjunction(parts: Iterable[tuple[str, Values]]) -> Region | None:
+def conjunction(parts: Iterable[tuple[str, LabelSet]]) -> Region | None:
     """All of `parts` at once; None if no node can satisfy them."""
-    region: dict[str, Values] = {}
+    region: dict[str, LabelSet] = {}
     excluded: dict[str, set[str]] = {}
     for key, values in parts:
         if values.absent and values.others:  # gathered first: one by one, a thousand NotIn of one key are a million values
@@ -79,7 +79,7 @@ def conjunction(parts: Iterable[tuple[str, Values]]) -> Region | None:
         else:
             region[key] = region.get(key, ANY).meet(values)
     for key, listed in excluded.items():
-        region[key] = region.get(key, ANY).meet(Values(absent=True, others=True, listed=frozenset(listed)))
+        region[key] = region.get(key, ANY).meet(LabelSet(absent=True, others=True, listed=frozenset(listed)))
     return None if any(values.empty for values in region.values()) else region
 
 
@@ -119,16 +119,16 @@ def _inside(region: Region, other: Region) -> bool:
     return all(region.get(key, ANY).meet(values) == region.get(key, ANY) for key, values in other.items())
 
 
-def _expressible(values: Values) -> Iterator[Values]:
+def _expressible(values: LabelSet) -> Iterator[LabelSet]:
     """`absent or one of …` is no conjunction of Kubernetes expressions, so it becomes two sets; everything else is one."""
     if values.absent and not values.others and values.listed:
-        yield Values(absent=True, others=False)
-        yield Values(absent=False, others=False, listed=values.listed)
+        yield LabelSet(absent=True, others=False)
+        yield LabelSet(absent=False, others=False, listed=values.listed)
     elif not values.empty:
         yield values
 
 
-def _requirements(key: str, values: Values) -> Iterator[dict[str, Any]]:
+def _requirements(key: str, values: LabelSet) -> Iterator[dict[str, Any]]:
     if values.pinned:
         yield {"key": key, "operator": Operator.IN.value, "values": sorted(values.listed)}
         return

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpushare.intent.types import NodeSelector, Pool
 from gpushare.nodes import labels
-from gpushare.nodes.labels import Region, Values
+from gpushare.nodes.labels import LabelSet, Region
 
 POOL_LABEL = "gpushare.dev/pool"
 """The node label that the node runtime keeps: the pool that the node is, or was until it has been released."""
@@ -29,7 +29,7 @@ MAX_LEAVING_NAMES = 256
 
 def region(selector: NodeSelector) -> Region | None:
     """What the selector asks of labels; None if nothing can satisfy it. Names are left out."""
-    exact = ((key, Values(absent=False, others=False, listed=frozenset((value,)))) for key, value in selector.match_labels)
+    exact = ((key, LabelSet(absent=False, others=False, listed=frozenset((value,)))) for key, value in selector.match_labels)
     return labels.conjunction(chain(exact, ((e.key, labels.values_of(e)) for e in selector.match_expressions)))
 
 
@@ -59,8 +59,8 @@ def clashes(pools: Sequence[Pool]) -> Iterator[tuple[Pool, Pool]]:
 
 
 def terms(pool: Pool, pools: Sequence[Pool]) -> tuple[Mapping[str, Any], ...]:
-    """The nodeSelectorTerms of one pool's DaemonSet. For all pools of an intent, ask one `Territories`: it is much cheaper."""
-    return Territories(pools).terms(pool)
+    """The nodeSelectorTerms of one pool's DaemonSet. For all pools of an intent, one `NodeAssignment` is much cheaper."""
+    return NodeAssignment(pools).terms(pool)
 
 
 class _Seen:
@@ -110,7 +110,7 @@ class _Seen:
             left ^= lowest
 
 
-class Territories:
+class NodeAssignment:
     """The nodes of each pool of one intent, once pools of higher priority and pools that name nodes have theirs."""
 
     def __init__(self, pools: Sequence[Pool]) -> None:

@@ -13,7 +13,7 @@ from gpushare.core.record import Record
 from gpushare.intent.types import Layout, Pool
 from gpushare.mig import Instance
 from gpushare.sharing import caps, plugin_configs, shares
-from gpushare.sharing.shares import Kind
+from gpushare.sharing.shares import DeviceClass
 
 
 class GpuPlan(Record):
@@ -61,7 +61,7 @@ class NodeShape(Record):
     """
 
     layouts: tuple[Layout, ...]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[DeviceClass, ...]
     gpus: tuple[GpuPlan, ...]
     devices: tuple[DevicePlan, ...]
     samples: tuple[DevicePlan, ...]
@@ -122,7 +122,7 @@ class NodeShapes:
         return placed
 
 
-def _devices(pool: Pool, card: Card, gpus: tuple[GpuPlan, ...], kinds: tuple[Kind, ...]) -> tuple[DevicePlan, ...]:
+def _devices(pool: Pool, card: Card, gpus: tuple[GpuPlan, ...], kinds: tuple[DeviceClass, ...]) -> tuple[DevicePlan, ...]:
     """Every device of a node, by GPU and start."""
     offered = {kind.profile.name if kind.profile else None: kind for kind in kinds}
     caps_mib = {name: caps.cap_mib(pool, card, kind.profile, kind.replicas) for name, kind in offered.items()}

@@ -16,7 +16,7 @@ from gpushare.intent.types import Intent, Layout, Mig, Mode, Partitioner, Pool, 
 from gpushare.nodes import selectors
 from gpushare.plan.node_plan import DevicePlan, GpuPlan, MigConfig, NodeShape, NodeShapes, SharingProfile
 from gpushare.sharing import caps, plugin_configs, shares
-from gpushare.sharing.shares import Kind
+from gpushare.sharing.shares import DeviceClass
 
 __all__ = [
     "DevicePlan",
@@ -99,7 +99,7 @@ class Plan(Record):
 
 def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> Plan:
     """The Plan of an intent that passed the rules. `digest` identifies the intent document; `lock` holds pinned goals."""
-    shapes, territories = NodeShapes(), selectors.Territories(intent.pools)
+    shapes, territories = NodeShapes(), selectors.NodeAssignment(intent.pools)
     pools = sorted(intent.pools, key=lambda pool: pool.name)
     resolved: dict[str, tuple[Pool, Card, NodeShape]] = {}
     for pool in pools:
@@ -157,7 +157,7 @@ def _pinned(card: Card, pin: GoalPin | None, question: str) -> Layout | None:
     return pin.layout if all(name in known for name, _ in pin.layout) and mig.fits(card.mig, pin.layout) else None
 
 
-def _pool_plan(intent: Intent, territories: selectors.Territories, pool: Pool, card: Card, shape: NodeShape) -> PoolPlan:
+def _pool_plan(intent: Intent, territories: selectors.NodeAssignment, pool: Pool, card: Card, shape: NodeShape) -> PoolPlan:
     question = goal_question(intent, pool)
     by_mig_manager = intent.platform.partitioner is Partitioner.MIG_MANAGER
     return PoolPlan(
@@ -175,7 +175,7 @@ def _pool_plan(intent: Intent, territories: selectors.Territories, pool: Pool, c
     )
 
 
-def _resources(kinds: tuple[Kind, ...], nodes: int | None) -> tuple[ResourcePlan, ...]:
+def _resources(kinds: tuple[DeviceClass, ...], nodes: int | None) -> tuple[ResourcePlan, ...]:
     per_node = Counter[str]()
     for kind in kinds:
         per_node[kind.resource] += kind.per_node

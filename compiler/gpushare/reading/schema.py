@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import parse_duration, parse_quantity, parse_share
-from gpushare.reading.schema_findings import MAX_RAW, Judgement, findings
+from gpushare.reading.schema_findings import MAX_RAW, SchemaViolation, findings
 from gpushare.reading.source import Source, read
 
 Schema = Mapping[str, Any]
@@ -160,7 +160,7 @@ KEYWORDS: Mapping[str, Callable[..., bool]] = {
 """Every keyword that judges, each with (its argument, the value, the schema around it, the whole schema) → holds."""
 
 
-def _judgements(document: object, schema: Schema) -> Iterator[Judgement]:
+def _judgements(document: object, schema: Schema) -> Iterator[SchemaViolation]:
     """What jsonschema has against the document, at most MAX_RAW of them."""
     # Imported here and not above: see the module's docstring.
     from jsonschema import Draft7Validator, FormatChecker, ValidationError, validators  # noqa: PLC0415 - as above
@@ -190,7 +190,7 @@ def _judgements(document: object, schema: Schema) -> Iterator[Judgement]:
         Draft7Validator, {keyword: only_failing(keyword) for keyword in KEYWORDS}
     )
     for error in islice(validator(schema, format_checker=formats).iter_errors(document), MAX_RAW):
-        yield Judgement(
+        yield SchemaViolation(
             keyword=str(error.validator),
             argument=error.validator_value,
             value=error.instance,

@@ -36,7 +36,7 @@ _GOALS = ("most-instances", "balanced")
 _FOREIGN_SIZE = pattern(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kKmMgGtT])(i?)[bB]?\Z")
 
 
-class Judgement(Record):
+class SchemaViolation(Record):
     """One complaint of a validator: which keyword with which argument refuses which value, where, in which schema."""
 
     keyword: str
@@ -48,7 +48,11 @@ class Judgement(Record):
 
 
 def findings(
-    judgements: Iterable[Judgement], document: object, schema: Mapping[str, Any], base: Path, written: Callable[[Path], str]
+    judgements: Iterable[SchemaViolation],
+    document: object,
+    schema: Mapping[str, Any],
+    base: Path,
+    written: Callable[[Path], str],
 ) -> list[Finding]:
     """The findings, at most MAX_FINDINGS and one that says how many more. `written` gives a value's own characters."""
     raw = list(judgements)
@@ -64,7 +68,7 @@ def findings(
     return placed
 
 
-def _first_causes(raw: list[Judgement]) -> Iterator[Judgement]:
+def _first_causes(raw: list[SchemaViolation]) -> Iterator[SchemaViolation]:
     """Of the judgements on one value the one that ranks first, and none below a field that must not be there at all."""
     best: dict[Path, tuple[int, int]] = {}
     for judgement in raw:
@@ -81,7 +85,7 @@ def _first_causes(raw: list[Judgement]) -> Iterator[Judgement]:
             yield judgement
 
 
-def _rank(judgement: Judgement) -> tuple[int, int]:
+def _rank(judgement: SchemaViolation) -> tuple[int, int]:
     return _RANK.index(judgement.keyword), len(judgement.argument) if isinstance(judgement.argument, list) else 0
 
 
@@ -99,7 +103,7 @@ class _Wording:
         self.written = written
         self.meant: list[Path] = []
 
-    def tell(self, judgement: Judgement) -> Told:
+    def tell(self, judgement: SchemaViolation) -> Told:
         """The findings of one judgement."""
         match judgement.keyword:
             case "required":
@@ -166,7 +170,7 @@ class _Wording:
         choice = next((name for name in ("mode", "operator") if name in mapping), "")
         return f"{choice} {_shown(mapping[choice])}" if choice else "this choice"
 
-    def _unknown(self, judgement: Judgement) -> Iterator[Finding]:
+    def _unknown(self, judgement: SchemaViolation) -> Iterator[Finding]:
         known = judgement.schema.get("properties", {})
         for key in list(judgement.value)[: MAX_RAW + len(known)]:
             if key not in known:
@@ -189,7 +193,7 @@ class _Wording:
                 return f"{key} belongs in {name}"
         return ""
 
-    def _value(self, judgement: Judgement) -> tuple[str, str, tuple[str, ...]]:
+    def _value(self, judgement: SchemaViolation) -> tuple[str, str, tuple[str, ...]]:
         """Code, predicate and hints for a value that is wrong in itself."""
         argument, value = judgement.argument, judgement.value
         match judgement.keyword:
@@ -222,7 +226,7 @@ class _Wording:
             case _:
                 return "GS105", f"is malformed: {judgement.told}", ()
 
-    def _type(self, judgement: Judgement) -> tuple[str, str, tuple[str, ...]]:
+    def _type(self, judgement: SchemaViolation) -> tuple[str, str, tuple[str, ...]]:
         types = [judgement.argument] if isinstance(judgement.argument, str) else list(judgement.argument)
         value, said = judgement.value, judgement.schema.get("patternErrorMessage")
         wanted = said if said and "string" in types else "must be " + " or ".join(_NAMES[name] for name in types)
@@ -255,7 +259,7 @@ def _list_of(value: str | float, schema: Mapping[str, Any]) -> str:
     return "write each number, from 0 on: [0, 1, 2, 3]; for all GPUs alike write layout in place of layouts"
 
 
-def _alternatives(judgement: Judgement, subject: str) -> Told:
+def _alternatives(judgement: SchemaViolation, subject: str) -> Told:
     """Fields of which exactly one (oneOf) or at least one (anyOf) must be there."""
     names = [part["required"][0] for part in judgement.argument]
     given = [key for key in judgement.value if key in names]

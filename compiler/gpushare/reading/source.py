@@ -18,7 +18,7 @@ from typing import Any
 from gpushare.core.diagnostics import Finding, Path, Span
 from gpushare.core.patterns import compiled_late, pattern
 from gpushare.core.record import Record, replace
-from gpushare.reading.tree import MAX_WEIGHT, Builder, Complaint, Node
+from gpushare.reading.tree import MAX_WEIGHT, Builder, Node, RawFinding
 
 with compiled_late():  # libyaml needs none of PyYAML's patterns, and one of them takes an eighth of a cold compile
     import yaml
@@ -146,7 +146,7 @@ def read(data: bytes, file: str, *, own: bool = False) -> Source:
     empty = Source(file=file)
     if len(data) > MAX_BYTES and not own:
         message = f"the file has more than {MAX_BYTES >> 20} MiB, which is the most that is read"
-        return _refused(empty, [Complaint(code="GS002", message=message, start=0, end=0, hints=(_SPLIT,))])
+        return _refused(empty, [RawFinding(code="GS002", message=message, start=0, end=0, hints=(_SPLIT,))])
     for mark, name in _WIDE_MARKS.items():
         if data.startswith(mark):
             return _refused(empty, [_not_utf8(f"the file is {name}, not UTF-8", 0, 0)])
@@ -160,11 +160,11 @@ def read(data: bytes, file: str, *, own: bool = False) -> Source:
     return _refused(source, forbidden) if forbidden else _parsed(source, MAX_OWN_WEIGHT if own else MAX_WEIGHT)
 
 
-def _not_utf8(message: str, start: int, end: int) -> Complaint:
-    return Complaint(code="GS001", message=message, start=start, end=end, hints=("save the file as UTF-8 text",))
+def _not_utf8(message: str, start: int, end: int) -> RawFinding:
+    return RawFinding(code="GS001", message=message, start=start, end=end, hints=("save the file as UTF-8 text",))
 
 
-def _forbidden(text: str) -> Iterator[Complaint]:
+def _forbidden(text: str) -> Iterator[RawFinding]:
     if text.replace("\n", "").isprintable():  # a large set need not be compiled for most texts
         return
     for number, found in enumerate(_FORBIDDEN.finditer(text)):
@@ -175,17 +175,17 @@ def _forbidden(text: str) -> Iterator[Complaint]:
         if found[0] in "\u0085\u2028\u2029":
             message = f"the character {character} is a line break to some YAML readers and not to others"
         hint = f'remove it, or write it in double quotes as "\\u{ord(found[0]):04x}"'
-        yield Complaint(code="GS001", message=message, start=found.start(), end=found.end(), hints=(hint,))
+        yield RawFinding(code="GS001", message=message, start=found.start(), end=found.end(), hints=(hint,))
 
 
 def _parsed(source: Source, most: int) -> Source:
     builder = Builder(source.text, source.line_of, MAX_FINDINGS, most)
-    outside: list[Complaint] = []
+    outside: list[RawFinding] = []
     many = next(islice(_TAG_DIRECTIVE.finditer(source.text), MAX_DIRECTIVES, None), None)
     if many:
         hints = ("leave them out: plain YAML needs no tags",)
         message = f"more than {MAX_DIRECTIVES} %TAG directives are not read"
-        return _refused(source, [Complaint(code="GS010", message=message, start=many.start(1), end=many.end(1), hints=hints)])
+        return _refused(source, [RawFinding(code="GS010", message=message, start=many.start(1), end=many.end(1), hints=hints)])
     try:
         _feed(builder, source.text, outside)
     except (yaml.YAMLError, ValueError) as error:
@@ -194,13 +194,13 @@ def _parsed(source: Source, most: int) -> Source:
     complaints = sorted(builder.complaints + outside, key=lambda complaint: complaint.start)
     if root is None or root.value is None:
         if not complaints:
-            complaints.append(Complaint(code="GS011", message="the document is empty", start=0, end=min(1, len(source.text)),
+            complaints.append(RawFinding(code="GS011", message="the document is empty", start=0, end=min(1, len(source.text)),
                                         hints=("gpushare init writes a first one",)))
         root = None
     return _refused(replace(source, data=root.value if root else None, root=root), complaints, builder.untold)
 
 
-def _feed(builder: Builder, text: str, outside: list[Complaint]) -> None:
+def _feed(builder: Builder, text: str, outside: list[RawFinding]) -> None:
     documents = behind = 0
     for event in yaml.parse(text, Loader=_LOADER):
         kind = type(event)
@@ -215,10 +215,10 @@ def _feed(builder: Builder, text: str, outside: list[Complaint]) -> None:
             return
 
 
-def _second_document(event: Any) -> Complaint:
+def _second_document(event: Any) -> RawFinding:
     start, end = event.start_mark.index, event.end_mark.index
     message, hints = "a second document begins here: one file holds one", ("give it a file of its own",)
-    return Complaint(code="GS006", message=message, start=start, end=end, hints=hints)
+    return RawFinding(code="GS006", message=message, start=start, end=end, hints=hints)
 
 
 def _pass_on(event: Any, kind: type, builder: Builder, text: str) -> None:
@@ -238,7 +238,7 @@ def _pass_on(event: Any, kind: type, builder: Builder, text: str) -> None:
         builder.close(end if end > start else 0)
 
 
-def _syntax(text: str, error: Exception) -> Complaint:
+def _syntax(text: str, error: Exception) -> RawFinding:
     problem = str(getattr(error, "problem", None) or error)
     mark, context = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
     start: int = mark.index if mark else 0
@@ -255,10 +255,10 @@ def _syntax(text: str, error: Exception) -> Complaint:
         message, hint = found[0] if found else plainly
     start = min(start, len(text))
     visible = text[start : start + 1].strip("\r\n")
-    return Complaint(code="GS003", message=message, start=start, end=start + len(visible), hints=(hint,))
+    return RawFinding(code="GS003", message=message, start=start, end=start + len(visible), hints=(hint,))
 
 
-def _refused(source: Source, complaints: list[Complaint], untold: int = 0) -> Source:
+def _refused(source: Source, complaints: list[RawFinding], untold: int = 0) -> Source:
     """The source with its findings, placed; the last of them says how many there are beside them."""
     untold += max(0, len(complaints) - MAX_FINDINGS)
     findings = [

@@ -33,7 +33,7 @@ class Node:
         self.weight = 1
 
 
-class Complaint(Record):
+class RawFinding(Record):
     """A finding before it has lines and columns."""
 
     code: str
@@ -74,7 +74,7 @@ class Builder:
         self._weight = 0
         self.root: Node | None = None
         self.over = False
-        self.complaints: list[Complaint] = []
+        self.complaints: list[RawFinding] = []
         self.untold = 0
 
     @property
@@ -229,7 +229,7 @@ class Builder:
             self.untold += 1
             return
         place = self.path()
-        self.complaints.append(Complaint(code=code, message=message, start=node.start, end=node.end, path=place, hints=hints))
+        self.complaints.append(RawFinding(code=code, message=message, start=node.start, end=node.end, path=place, hints=hints))
 
     def path(self) -> Path:
         """Where the next value will stand; without its key while that is not known or not usable."""

@@ -17,13 +17,13 @@ _HEADER = "Written by gpushare from the cluster's intent; edits are lost."
 
 def render(plan: Plan, previous: Lock) -> tuple[Artifact, ...]:
     """Every file of the bundle, the lock last. `previous` is the lock of the bundle that this one will replace."""
-    memory = remember(plan, previous)
+    memory = next_lock(plan, previous)
     files = tuple(_files(plan, memory))
     listed = replace(memory, files={file.path: digest(file.text) for file in files})
     return (*files, Artifact(path=lock.FILE, text=lock.text(listed)))
 
 
-def remember(plan: Plan, previous: Lock) -> Lock:
+def next_lock(plan: Plan, previous: Lock) -> Lock:
     """The lock of this plan's bundle, without its files."""
     configs = [pool.mig_config for pool in plan.pools if pool.mig_config]
     goals = {
@@ -50,7 +50,7 @@ def objects(plan: Plan, previous: Lock) -> tuple[dict[str, Any], ...]:
     """What the bundle's chart renders, without Helm, and the namespace: plain objects that can be applied in this order."""
     from gpushare.render import manifests  # noqa: PLC0415 - no bundle needs it
 
-    memory = remember(plan, previous)
+    memory = next_lock(plan, previous)
     policies = policy.policies(plan)
     files = {file.path.removeprefix("chart/"): file.text for file in _generated(plan, memory, policies)}
     return manifests.objects(namespace.namespace(plan), chart.values(plan, policies), files)

@@ -42,7 +42,7 @@ _MODULES = (
 RULES: tuple[Rule, ...] = tuple(sorted(chain.from_iterable(module.RULES for module in _MODULES), key=lambda rule: rule.code))
 
 
-def judge(
+def run_rules(
     intent: Intent, catalog: Catalog, document: Mapping[str, Any] | None = None, pinned: Mapping[str, Layout] = NOTHING
 ) -> list[Finding]:
     """Everything that the rules find, by code and then in the intent's order.

@@ -25,7 +25,7 @@ from gpushare.intent.types import (
 from gpushare.rules.phrases import a_card, counted
 from gpushare.rules.rule import Context, Rule, pool_path, warn_of_pool
 from gpushare.sharing import caps
-from gpushare.sharing.shares import Kind
+from gpushare.sharing.shares import DeviceClass
 
 CLIENT_LIMITS_FROM = (7, 0)
 """Compute capability from which an MPS client can have a memory limit (Volta)."""
@@ -84,7 +84,7 @@ def _unshared(context: Context, pool: Pool) -> _Idle:
         yield ("sharing", "rename"), why, hint
 
 
-def _of_sharing(context: Context, pool: Pool, shared: list[Kind]) -> _Idle:
+def _of_sharing(context: Context, pool: Pool, shared: list[DeviceClass]) -> _Idle:
     wanted: set[CapValue] = {caps.wanted_cap(pool, kind.profile) for kind in shared}
     uncapped, by_mps = wanted == {CapWord.NONE}, pool.mode is Mode.MPS
     if pool.memory.reserve is not None and (by_mps or uncapped) and not _goal_in_memory(pool):
@@ -202,7 +202,7 @@ def check_oversubscription(context: Context) -> Iterator[Finding]:
             yield warn_of_pool("GS515", pool, message, hint, "memory", "oversubscribe")
 
 
-def _sizes(context: Context) -> Iterator[tuple[Pool, Kind, int]]:
+def _sizes(context: Context) -> Iterator[tuple[Pool, DeviceClass, int]]:
     """Every shared kind whose cap is a size, under MPS excepted: there GS507 judges it."""
     for pool in context.intent.pools:
         for kind in context.kinds(pool) or ():
@@ -211,7 +211,7 @@ def _sizes(context: Context) -> Iterator[tuple[Pool, Kind, int]]:
                 yield pool, kind, cap
 
 
-def _cap_path(pool: Pool, kind: Kind) -> tuple[str | int, ...]:
+def _cap_path(pool: Pool, kind: DeviceClass) -> tuple[str | int, ...]:
     steps = (kind.profile.name,) if isinstance(pool.memory.cap, tuple) and kind.profile else ()
     return pool_path(pool, "memory", "cap", *steps)
 

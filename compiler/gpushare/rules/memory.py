@@ -13,7 +13,7 @@ from gpushare.intent.types import CapWord, Mig, Mode, Pool
 from gpushare.rules.phrases import a_card, counted, product
 from gpushare.rules.rule import Context, Rule, pool_path
 from gpushare.sharing import caps
-from gpushare.sharing.shares import Kind, profiles_by_name, replicas_of
+from gpushare.sharing.shares import DeviceClass, profiles_by_name, replicas_of
 
 SMALL_CAP_MIB = 512
 """Below this a CUDA context, a few hundred MiB by itself, leaves a program next to nothing."""
@@ -24,7 +24,7 @@ class _Shared(Record):
 
     pool: Pool
     card: Card
-    kind: Kind
+    kind: DeviceClass
     path: Path
 
     @property
@@ -52,7 +52,7 @@ def _shared(context: Context) -> Iterator[_Shared]:
                 yield _Shared(pool=pool, card=card, kind=kind, path=_cap_path(pool, kind))
 
 
-def _cap_path(pool: Pool, kind: Kind) -> Path:
+def _cap_path(pool: Pool, kind: DeviceClass) -> Path:
     """Where the cap of a kind is written, or the mapping in which it is missing."""
     cap = pool.memory.cap
     if isinstance(cap, tuple) and kind.profile and kind.profile.name in dict(cap):

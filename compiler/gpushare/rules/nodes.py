@@ -47,9 +47,9 @@ def _contradiction(pool: Pool) -> Finding:
     )
 
 
-def _entries(nodes: NodeSelector) -> Iterator[tuple[str, labels.Values, str, Path]]:
+def _entries(nodes: NodeSelector) -> Iterator[tuple[str, labels.LabelSet, str, Path]]:
     for key, value in nodes.match_labels:
-        exact = labels.Values(absent=False, others=False, listed=frozenset((value,)))
+        exact = labels.LabelSet(absent=False, others=False, listed=frozenset((value,)))
         yield key, exact, f"{key}={value}", ("matchLabels", key)
     for number, expression in enumerate(nodes.match_expressions):
         yield expression.key, labels.values_of(expression), _show(expression), ("matchExpressions", number)
@@ -160,7 +160,7 @@ def check_some_nodes(context: Context) -> Iterator[Finding]:
             )
 
 
-def _holds_everywhere(key: str, values: labels.Values) -> bool:
+def _holds_everywhere(key: str, values: labels.LabelSet) -> bool:
     key = key.removeprefix("beta.")
     if key in _ON_EVERY_NODE:
         value = _ON_EVERY_NODE[key]

@@ -11,7 +11,7 @@ from gpushare.rules.choices import few, nearest
 from gpushare.rules.phrases import a_card, listing, product
 from gpushare.rules.rule import Context, Rule, pool_path
 from gpushare.sharing import caps
-from gpushare.sharing.shares import Kind, profiles_by_name
+from gpushare.sharing.shares import DeviceClass, profiles_by_name
 
 NAME_LENGTH = 48
 """A pool's name stands in object names and labels of at most 63 characters, between `gpushare-` and a suffix."""
@@ -108,7 +108,7 @@ def check_confirmed(context: Context) -> Iterator[Finding]:
             )
 
 
-def _board_facts(pool: Pool, card: Card, kinds: tuple[Kind, ...]) -> Iterator[str]:
+def _board_facts(pool: Pool, card: Card, kinds: tuple[DeviceClass, ...]) -> Iterator[str]:
     capped = any(_is_capped(pool, kind) for kind in kinds if kind.profile is None)
     relied = {
         "memoryMiB": ("memory", capped or pool.require.memory_bytes is not None),
@@ -121,7 +121,7 @@ def _board_facts(pool: Pool, card: Card, kinds: tuple[Kind, ...]) -> Iterator[st
     yield from (text for fact, (text, used) in relied.items() if used and fact in card.unconfirmed and not unknown.get(fact))
 
 
-def _profile_facts(pool: Pool, card: Card, kinds: tuple[Kind, ...]) -> Iterator[str]:
+def _profile_facts(pool: Pool, card: Card, kinds: tuple[DeviceClass, ...]) -> Iterator[str]:
     for kind in kinds:
         profile = kind.profile
         if profile is None or profile.name not in profiles_by_name(card):
@@ -134,13 +134,13 @@ def _profile_facts(pool: Pool, card: Card, kinds: tuple[Kind, ...]) -> Iterator[
         yield from (f"{text} of {profile.name}" for fact, text in relied.items() if fact in unconfirmed)
 
 
-def _is_capped(pool: Pool, kind: Kind) -> bool:
+def _is_capped(pool: Pool, kind: DeviceClass) -> bool:
     return kind.shared and caps.wanted_cap(pool, kind.profile) is not CapWord.NONE
 
 
 def check_same_resource(context: Context) -> Iterator[Finding]:
     """GS210: one resource name for unlike shares: a pod that asks for it cannot know which it gets."""
-    offers: dict[str, list[tuple[Pool, Kind, str]]] = {}
+    offers: dict[str, list[tuple[Pool, DeviceClass, str]]] = {}
     for pool in context.intent.pools:
         card = context.card(pool)
         for kind in context.kinds(pool) or ():
@@ -161,7 +161,7 @@ def check_same_resource(context: Context) -> Iterator[Finding]:
             )
 
 
-def _share(pool: Pool, card: Card, kind: Kind) -> str:
+def _share(pool: Pool, card: Card, kind: DeviceClass) -> str:
     device = product(card) if kind.profile is None else f"{kind.profile.name} of {a_card(card)}"
     if not kind.shared:
         return f"{'a whole ' if kind.profile is None else ''}{device}"
@@ -169,7 +169,7 @@ def _share(pool: Pool, card: Card, kind: Kind) -> str:
     return f"a share of {device} with {'no cap' if cap is None else f'{cap} MiB'}"
 
 
-def _difference(context: Context, first: tuple[Pool, Kind, str], other: tuple[Pool, Kind, str]) -> Path:
+def _difference(context: Context, first: tuple[Pool, DeviceClass, str], other: tuple[Pool, DeviceClass, str]) -> Path:
     (one, one_kind, _), (two, two_kind, _) = first, other
     if context.card(one) != context.card(two):
         return pool_path(two, "card")

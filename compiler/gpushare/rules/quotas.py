@@ -12,7 +12,7 @@ from gpushare.rules.choices import few, nearest
 from gpushare.rules.phrases import listing
 from gpushare.rules.rule import Context, Rule
 from gpushare.sharing import caps, shares
-from gpushare.sharing.shares import Kind
+from gpushare.sharing.shares import DeviceClass
 
 
 class Asked(Record):
@@ -21,20 +21,20 @@ class Asked(Record):
     quota: Quota
     pool: Pool
     card: Card
-    kinds: tuple[Kind, ...]
+    kinds: tuple[DeviceClass, ...]
 
     @property
-    def resources(self) -> dict[str, Kind]:
+    def resources(self) -> dict[str, DeviceClass]:
         """One kind for each resource name of the pool."""
         return {kind.resource: kind for kind in reversed(self.kinds)}
 
     @property
-    def sole(self) -> Kind | None:
+    def sole(self) -> DeviceClass | None:
         """The pool's only resource; None where it has several."""
         return self.kinds[0] if len(self.resources) == 1 else None
 
     @cached_property
-    def counts(self) -> tuple[tuple[Kind, int, Path], ...]:
+    def counts(self) -> tuple[tuple[DeviceClass, int, Path], ...]:
         """What the quota comes to: kind, number of shares, and where that is written. Empty where another rule objects."""
         quota, sole, here = self.quota, self.sole, quota_path(self.quota)
         if quota.per_resource:

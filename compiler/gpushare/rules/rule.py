@@ -12,9 +12,9 @@ from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import NOTHING, Record
 from gpushare.intent.types import Intent, Layout, Pool
-from gpushare.nodes.selectors import Territories
+from gpushare.nodes.selectors import NodeAssignment
 from gpushare.sharing import shares
-from gpushare.sharing.shares import Kind
+from gpushare.sharing.shares import DeviceClass
 
 
 class Context:
@@ -40,12 +40,12 @@ class Context:
         self.catalog = catalog
         self.document = document
         self._layouts: dict[str, tuple[Layout, ...] | None] = {}
-        self._kinds: dict[str, tuple[Kind, ...] | None] = {}
+        self._kinds: dict[str, tuple[DeviceClass, ...] | None] = {}
 
     @cached_property
-    def territories(self) -> Territories:
+    def territories(self) -> NodeAssignment:
         """Which nodes belong to which pool."""
-        return Territories(self.intent.pools)
+        return NodeAssignment(self.intent.pools)
 
     def card(self, pool: Pool) -> Card | None:
         """The pool's card; None when the catalogue and `spec.cards` lack it."""
@@ -58,7 +58,7 @@ class Context:
             self._layouts[pool.name] = None if card is None else shares.layouts(pool, card, self.pinned.get(pool.name))
         return self._layouts[pool.name]
 
-    def kinds(self, pool: Pool) -> tuple[Kind, ...] | None:
+    def kinds(self, pool: Pool) -> tuple[DeviceClass, ...] | None:
         """The distinct shares that a node of the pool offers; None where its layouts are."""
         if pool.name not in self._kinds:
             card, layouts = self.card(pool), self.layouts(pool)

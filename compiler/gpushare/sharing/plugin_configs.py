@@ -12,7 +12,7 @@ from gpushare.bundle.artifact import hexdigest
 from gpushare.catalog.cards import Card
 from gpushare.core import emit
 from gpushare.intent.types import Exclusive, Layout, Mig, Mode, Mps, SharePlacement, Sharing
-from gpushare.sharing.shares import Kind
+from gpushare.sharing.shares import DeviceClass
 
 MPS_ROOT = "/run/nvidia/mps"
 """Where both upstream charts keep the MPS pipes. Their MPS_ROOT wins over this; a plugin without it needs this one."""
@@ -31,7 +31,7 @@ def content_hash(content: Any) -> str:
     return hexdigest(emit.canonical_json(content).encode())[:8]
 
 
-def plugin_config(sharing: Sharing, kinds: Iterable[Kind]) -> dict[str, Any]:
+def plugin_config(sharing: Sharing, kinds: Iterable[DeviceClass]) -> dict[str, Any]:
     """The device plugin's config v1 for a node that offers `kinds`; `sharing` is absent where nothing is replicated."""
     flags: dict[str, Any] = {"migStrategy": sharing.strategy.value if isinstance(sharing, Mig) else "none"}
     if isinstance(sharing, Mps):

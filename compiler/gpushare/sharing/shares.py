@@ -21,7 +21,7 @@ WHOLE_GPU = "nvidia.com/gpu"
 SHARED_SUFFIX = ".shared"
 
 
-class Kind(Record):
+class DeviceClass(Record):
     """Devices of a node that are offered alike: whole GPUs (`profile` None) or the instances of one profile.
 
     `base` is the resource's name before sharing renames it, which is how device-plugin configs call it. `replicas` is 1
@@ -53,7 +53,7 @@ Offer = frozenset[tuple[str, Meaning]]
 """The (resource, meaning) pairs of one pool."""
 
 
-def meaning(pool: Pool, card: Card, kind: Kind) -> Meaning:
+def meaning(pool: Pool, card: Card, kind: DeviceClass) -> Meaning:
     """What a resource of the pool means."""
     name = kind.profile.name if kind.profile else None
     return card.id, name, kind.shared, caps.cap_mib(pool, card, kind.profile, kind.replicas)
@@ -129,7 +129,7 @@ def canonical(layout: Layout, geometry: Geometry) -> Layout:
     return board.layout(board.counts(layout))
 
 
-def kinds(pool: Pool, card: Card, per_gpu: tuple[Layout, ...]) -> tuple[Kind, ...]:
+def kinds(pool: Pool, card: Card, per_gpu: tuple[Layout, ...]) -> tuple[DeviceClass, ...]:
     """The distinct ways in which a node's devices are offered: instances by size, whole GPUs last."""
     known = profiles_by_name(card)
     counts: Counter[str | None] = Counter()
@@ -141,10 +141,10 @@ def kinds(pool: Pool, card: Card, per_gpu: tuple[Layout, ...]) -> tuple[Kind, ..
     return tuple(_kind(pool, card, known[name] if name else None, count) for name, count in (*in_order, *whole))
 
 
-def _kind(pool: Pool, card: Card, profile: MigProfile | None, devices: int) -> Kind:
+def _kind(pool: Pool, card: Card, profile: MigProfile | None, devices: int) -> DeviceClass:
     base, replicas = _base_name(pool.sharing, profile), replicas_of(pool.sharing, profile)
     renamed = replicas > 1 and not isinstance(pool.sharing, Exclusive) and pool.sharing.rename
-    return Kind(
+    return DeviceClass(
         profile=profile,
         base=base,
         resource=base + SHARED_SUFFIX if renamed else base,
@@ -175,7 +175,7 @@ def replicas_of(sharing: Sharing, profile: MigProfile | None) -> int:
             assert_never(sharing)
 
 
-def find(offered: tuple[Kind, ...], name: str) -> Kind | None:
+def find(offered: tuple[DeviceClass, ...], name: str) -> DeviceClass | None:
     """The kind that a person means by `name`: a profile, `gpu` for whole GPUs, or the resource with or without its prefix."""
     short = name.removeprefix("nvidia.com/")
     for kind in offered:

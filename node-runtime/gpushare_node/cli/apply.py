@@ -37,11 +37,11 @@ def apply(run: Run) -> int:
         return _check(run, given, printer)
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
     run.heed_signals()
-    outcome = reconcile.run(make_site(run, api, printer), given, hold=arguments.hold)
+    outcome = reconcile.run(make_dependencies(run, api, printer), given, hold=arguments.hold)
     return finish(run, api, printer, outcome)
 
 
-def make_site(run: Run, api: Api | None, printer: Printer) -> Dependencies:
+def make_dependencies(run: Run, api: Api | None, printer: Printer) -> Dependencies:
     """Everything outside, for the closed loop."""
     if api is not None:
         api.start()
@@ -55,7 +55,7 @@ def make_site(run: Run, api: Api | None, printer: Printer) -> Dependencies:
         cluster=as_cluster(api), folder=folder(run), clock=run.clock, report=printer.step, read_checkpoint=read_checkpoint,
         plugin_sockets=find_sockets, boot_id=boot_id(),
         # Without an API server nobody knows whose process is whose.
-        open_watch=None if api is None else lambda policy: watches.open(policy, "former"),
+        open_enforcer=None if api is None else lambda policy: watches.open(policy, "former"),
         driver_seconds=getattr(run.arguments, "driver_timeout", DRIVER_SECONDS),
         has_news=(lambda: True) if api is None else News(api=api, clock=run.clock).has_come,
         followed=watches.followed, platform=tenants.platform,
@@ -68,7 +68,7 @@ def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int
         api.events.drain(_LAST_WORDS_SECONDS)
     message = f"{outcome.reason.word}: {outcome.message or outcome.reason.value.means}"
     if not outcome.is_usable and outcome.reason is not ConditionReason.RELEASED:
-        message += f" {outcome.reason.value.way_out}"
+        message += f" {outcome.reason.value.remedy}"
     facts = {"reason": outcome.reason.word, "usable": outcome.is_usable, "message": message}
     printer.end(run.node, run.arguments.command, facts)
     if outcome.is_usable and getattr(run.arguments, "hold", False):
@@ -87,22 +87,22 @@ def _check(run: Run, given: DesiredPolicy, printer: Printer) -> int:
     )  # fmt: skip
     held = find_held()
     try:
-        sight = hardware.look(given.policy, held.devices)
-        change = hardware.change(given.policy, sight, held.devices, printer.step, check=True)
+        view = hardware.look(given.policy, held.devices)
+        change = hardware.change(given.policy, view, held.devices, printer.step, check=True)
     except DriverError as error:
         printer.end(run.node, "apply", {"check": True, "message": f"the driver does not answer: {error}"})
         return Exit.UNAVAILABLE
     finally:
         hardware.close()
     facts = {"check": True, "reason": None if change.reason is None else change.reason.word}
-    message = " ".join((change.message or "Nothing was changed: this was a check.", *_doubts(sight, held)))
+    message = " ".join((change.message or "Nothing was changed: this was a check.", *_doubts(view, held)))
     printer.end(run.node, "apply", {**facts, "message": message})
     return Exit.FAILED if is_failed(change.results) else Exit.DONE
 
 
-def _doubts(sight: GpuView, held: Held) -> Iterator[str]:
+def _doubts(view: GpuView, held: Held) -> Iterator[str]:
     """What a run would know better than a check."""
-    if held.problem and not sight.is_as_wanted:
+    if held.problem and not view.is_as_wanted:
         yield f"It is unknown which pods hold GPUs, so nothing would be changed: {held.problem}"
-    if held.devices and sight.blocked:
+    if held.devices and view.blocked:
         yield "All devices in kubelet's checkpoint count as in use, although their pods may have ended: no API server was used."

@@ -10,7 +10,7 @@ from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api, bounded_driver, folder
 from gpushare_node.core.policy import Policy
-from gpushare_node.gpus.advertised import find_lack, promised
+from gpushare_node.gpus.advertised import expected, find_mismatch
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reconcile.node_labels import mig_label
 from gpushare_node.reporting.results import Status, StepResult
@@ -26,17 +26,17 @@ def compare(run: Run) -> int:
     try:
         # Whether it matches does not depend on them; what would be done about it does.
         held = find_held().devices
-        sight = hardware.look(given.policy, held)
+        view = hardware.look(given.policy, held)
         # With `check` nothing is changed: every step that would be taken is told.
-        hardware.change(given.policy, sight, held, printer.step, check=True)
+        hardware.change(given.policy, view, held, printer.step, check=True)
         if not arguments.standalone:
-            _compare_offer(given.policy, Api.find(run, given.policy.pool).server, hardware.devices(sight), printer)
+            _compare_offer(given.policy, Api.find(run, given.policy.pool).server, hardware.devices(view), printer)
     except (DriverError, ClusterError, CheckpointError) as error:
         printer.end(run.node, "assert", {"matches": None, "message": f"Whether the node matches cannot be determined: {error}"})
         return Exit.WRONG
     finally:
         hardware.close()
-    matches = sight.is_as_wanted and all(one.status is Status.OK for one in printer.results)
+    matches = view.is_as_wanted and all(one.status is Status.OK for one in printer.results)
     message = "The node matches the policy." if matches else "The node does not match the policy."
     printer.end(run.node, "assert", {"matches": matches, "message": message})
     return Exit.DONE if matches else Exit.FAILED
@@ -49,7 +49,7 @@ def _compare_offer(policy: Policy, cluster: Cluster, devices: frozenset[str], pr
         status = Status.OK if is_right else Status.FAILED
         detail = "" if is_right else f"{'is missing' if found is None else f'is {found!r}'}, should be {value}"
         printer.step(StepResult(step=f"label {name}", target="node", status=status, detail=detail))
-    lack = find_lack(promised(policy), devices, read_checkpoint().registered, node.allocatable)
+    lack = find_mismatch(expected(policy), devices, read_checkpoint().registered, node.allocatable)
     status, detail = (Status.OK, "") if lack is None else (Status.FAILED, f"{lack.reason.word}: {lack.message}")
     printer.step(StepResult(step="offer", target="node", status=status, detail=detail))
 

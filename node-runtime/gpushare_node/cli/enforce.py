@@ -20,7 +20,7 @@ from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.http import HttpServer
 from gpushare_node.enforce.loop import Loop
 from gpushare_node.enforce.node_monitor import NodeMonitor
-from gpushare_node.gpus.view import see
+from gpushare_node.gpus.view import build_view
 from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.reconcile.desired_policy import DesiredPolicy
 from gpushare_node.reconcile.node_labels import wanted
@@ -39,18 +39,18 @@ def enforce(run: Run) -> int:
     watches = Watches(
         run=run, api=api, tenants=tenancy_file(run), dry_run=arguments.dry_run, interval_seconds=arguments.interval
     )  # fmt: skip
-    watch = watches.open(given.policy, given.digest, marks)
-    watch.figures.build.set(1, __version__, "", "")
-    if watch.setting.rights.profile is not None:
-        _LOG.warning("the profile %s confines the runtime: signals may be blocked", watch.setting.rights.profile)
-    upkeep = None if api is None or arguments.once else _upkeep(run, given, watch, api, refusal)
-    loop = Loop(watch=watch, upkeep=upkeep, clock=run.clock)
+    enforcer = watches.open(given.policy, given.digest, marks)
+    enforcer.figures.build.set(1, __version__, "", "")
+    if enforcer.config.rights.profile is not None:
+        _LOG.warning("the profile %s confines the runtime: signals may be blocked", enforcer.config.rights.profile)
+    monitor = None if api is None or arguments.once else _upkeep(run, given, enforcer, api, refusal)
+    loop = Loop(enforcer=enforcer, monitor=monitor, clock=run.clock)
     if refusal:
         loop.is_outdated = partial(_is_outdated, Refused(run), api)
     if api is not None:
         api.start()
-    if api is not None and upkeep is not None and marks is not None:
-        marks.node = NodeInformer(api.connection, api.place.node, run.clock, upkeep.stir)
+    if api is not None and monitor is not None and marks is not None:
+        marks.node = NodeInformer(api.connection, api.identity.node, run.clock, monitor.trigger)
         marks.node.start()
     if arguments.once:
         return _look_once(loop)
@@ -93,15 +93,15 @@ def _is_outdated(refused: Refused, api: Api | None) -> bool:
 def _look_once(loop: Loop) -> int:
     loop.step()
     has_read, _ = loop.readiness()
-    loop.watch.close()
+    loop.enforcer.close()
     return Exit.DONE if has_read else Exit.UNAVAILABLE
 
 
-def _upkeep(run: Run, given: DesiredPolicy, watch: Enforcer, api: Api, refusal: str) -> NodeMonitor:
+def _upkeep(run: Run, given: DesiredPolicy, enforcer: Enforcer, api: Api, refusal: str) -> NodeMonitor:
     """What a policy that cannot be read wants of labels and layout is not known: then only the node's leaving is seen to."""
     policy = given.policy
     return NodeMonitor(
-        watch=watch, cluster=api.server, boot_id=boot_id(), refusal=refusal, remark=describe_ignored(given),
+        enforcer=enforcer, cluster=api.server, boot_id=boot_id(), refusal=refusal, remark=describe_ignored(given),
         labels={} if refusal else _published(policy, folder(run).profile()),
         plan=lambda surveys: PartitionPlan(gpus=(), unfit=()) if refusal else _plan(surveys, policy),
     )  # fmt: skip
@@ -113,4 +113,4 @@ def _published(policy: Policy, last: Published | None) -> Mapping[str, str]:
 
 
 def _plan(surveys: tuple[GpuInfo, ...], policy: Policy) -> PartitionPlan:
-    return see(surveys, policy, allocated=frozenset(), pending_modes={}).plan
+    return build_view(surveys, policy, allocated=frozenset(), pending_modes={}).plan

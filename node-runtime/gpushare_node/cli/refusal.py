@@ -55,7 +55,7 @@ def read_or_hold(run: Run) -> DesiredPolicy:
         if former is None:
             raise
         _LOG.error("%s; the policy in force stays in force", error)
-    watch: Enforcer | None = None
+    enforcer: Enforcer | None = None
     api = Api.find(run, former.policy.pool)
     api.start()
     watches = Watches(run=run, api=api, tenants=tenancy_file(run))
@@ -67,14 +67,14 @@ def read_or_hold(run: Run) -> DesiredPolicy:
                 if _must_leave(api):
                     return former
             with suppress(DriverError):
-                watch = watch or watches.open(former.policy, former.digest)
-            if watch is not None:
-                watch.cycle()
+                enforcer = enforcer or watches.open(former.policy, former.digest)
+            if enforcer is not None:
+                enforcer.cycle()
             run.clock.sleep(1.0)
         return read_or_report(run)
     finally:
-        if watch is not None:
-            watch.close()
+        if enforcer is not None:
+            enforcer.close()
         api.events.drain(_LAST_WORDS_SECONDS)
 
 

@@ -5,7 +5,7 @@ import sys
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.requests import request_of
 from gpushare_node.adapters.kube.uninstall import Uninstall, UninstallReport
-from gpushare_node.cli.apply import finish, make_site
+from gpushare_node.cli.apply import finish, make_dependencies
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.run import Run
@@ -24,36 +24,36 @@ def release(run: Run) -> int:
         return _release_all(run, printer)
     api = None if arguments.standalone else Api.find(run, "")
     # In a pod it stays when all is done: the pod goes with the node's label.
-    holds = api is not None and bool(api.place.pod)
-    return finish(run, api, printer, releasing.run(make_site(run, api, printer), hold=holds))
+    holds = api is not None and bool(api.identity.pod)
+    return finish(run, api, printer, releasing.run(make_dependencies(run, api, printer), hold=holds))
 
 
 def _release_all(run: Run, printer: Printer) -> int:
     arguments = run.arguments
     api = Api.find(run, "")
 
-    if not (api.place.pod and api.place.pod_uid):
+    if not (api.identity.pod and api.identity.pod_uid):
         why = "POD_NAME and POD_UID must be set: the request records the pod that made it"
         raise ClusterError("ask nodes to release", None, why)
 
     def say(text: str) -> None:
         sys.stderr.write(f"{escape(text)}\n")
 
-    uninstall = Uninstall(api.connection, api.place.namespace, request_of(api.place), run.clock, say)
-    farewell = uninstall.run(timeout_seconds=arguments.timeout, goes_on=arguments.go_on)
-    for node in farewell.released:
+    uninstall = Uninstall(api.connection, api.identity.namespace, request_of(api.identity), run.clock, say)
+    report = uninstall.run(timeout_seconds=arguments.timeout, goes_on=arguments.go_on)
+    for node in report.released:
         printer.step(StepResult(step="release", target=node, status=Status.CHANGED))
-    for node in farewell.silent:
+    for node in report.silent:
         printer.step(StepResult(step="release", target=node, status=Status.FAILED, detail="did not answer in time"))
-    printer.end(run.node, "release", {"message": _summary(farewell), "remaining": list(farewell.remaining)})
-    return Exit.DONE if farewell.is_done else Exit.FAILED
+    printer.end(run.node, "release", {"message": _summary(report), "remaining": list(report.remaining)})
+    return Exit.DONE if report.is_done else Exit.FAILED
 
 
-def _summary(farewell: UninstallReport) -> str:
-    if farewell.is_replaced:
+def _summary(report: UninstallReport) -> str:
+    if report.is_replaced:
         return "The release was installed again meanwhile; nothing was uninstalled."
-    if not farewell.is_done:
+    if not report.is_done:
         return "Nodes did not answer; nothing was uninstalled."
-    message = "Nodes did not answer; the uninstall continued." if farewell.silent else "All nodes are released."
-    remaining = f" Pods that have not ended: {', '.join(farewell.remaining)}." if farewell.remaining else ""
+    message = "Nodes did not answer; the uninstall continued." if report.silent else "All nodes are released."
+    remaining = f" Pods that have not ended: {', '.join(report.remaining)}." if report.remaining else ""
     return message + remaining

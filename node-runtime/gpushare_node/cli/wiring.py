@@ -77,7 +77,7 @@ class Api(Struct):
     """The API server for one run: the own node, and what is told in the background. ClusterError if nobody says where it is."""
 
     connection: Connection
-    place: PodIdentity
+    identity: PodIdentity
     server: NodeClient
     events: EventRecorder
 
@@ -85,10 +85,10 @@ class Api(Struct):
     def find(cls, run: Run, pool: str) -> "Api":
         """As the environment tells it. Nothing is sent yet."""
         connection = Connection(find_address(os.environ), run.clock)
-        place = find_place(os.environ, pool)
-        events = EventRecorder(connection, place, run.clock)
-        server = NodeClient(connection, place, run.clock, events, folder(run))
-        return cls(connection=connection, place=place, server=server, events=events)
+        identity = find_place(os.environ, pool)
+        events = EventRecorder(connection, identity, run.clock)
+        server = NodeClient(connection, identity, run.clock, events, folder(run))
+        return cls(connection=connection, identity=identity, server=server, events=events)
 
     def start(self) -> None:
         """Tell events as they come, until the program ends."""
@@ -136,19 +136,19 @@ class News(Struct, frozen=False):
 
     api: Api
     clock: Clock
-    _is_stirred: threading.Event = field(default_factory=threading.Event)
+    _is_triggered: threading.Event = field(default_factory=threading.Event)
     _node: NodeInformer | None = None
 
     def has_come(self) -> bool:
         """Whether it may have changed since the last time. Without an open watch it always may."""
         if self._node is None:
-            self._node = NodeInformer(self.api.connection, self.api.place.node, self.clock, self._is_stirred.set)
+            self._node = NodeInformer(self.api.connection, self.api.identity.node, self.clock, self._is_triggered.set)
             self._node.start()
         if self._node.watching.age_seconds > 0:
             return True
-        if not self._is_stirred.is_set():
+        if not self._is_triggered.is_set():
             return False
-        self._is_stirred.clear()
+        self._is_triggered.clear()
         return True
 
 
@@ -173,17 +173,17 @@ class Watches(Struct, frozen=False):
         run, figures = self.run, EnforcementMetrics(Registry())
         processes = LinuxProcesses()
         pods = self._follow_pods()
-        worlds = Adapters(
+        adapters = Adapters(
             driver=SupervisedDriver(lambda: open_driver(figures), clock=run.clock), processes=processes, pods=pods,
             cluster=NullSink() if self.api is None else self.api.server,
             folder=folder(run), clock=run.clock, tenants=self.tenants, marks=marks,
             mps=_mps(pods, self.tenants) if policy.mode is Mode.MPS else None,
         )  # fmt: skip
         settings = replace(DEFAULTS, dry_run=self.dry_run, interval_seconds=self.interval_seconds)
-        setting = EnforcerConfig(
+        config = EnforcerConfig(
             policy=policy, policy_digest=digest, node=run.node, settings=settings, rights=own_rights()
         )  # fmt: skip
-        return Enforcer(worlds=worlds, setting=setting, figures=figures)
+        return Enforcer(adapters=adapters, config=config, figures=figures)
 
     def followed(self) -> tuple[PodView, ...] | None:
         """The node's pods, followed from the first time on that this is asked; None where they may be others by now."""
@@ -194,7 +194,7 @@ class Watches(Struct, frozen=False):
         if self.api is None:
             return NoPods()
         if self._pods is None:
-            self._pods = PodInformer(self.api.connection, self.api.place.node, self.run.clock)
+            self._pods = PodInformer(self.api.connection, self.api.identity.node, self.run.clock)
             self._pods.start()
         return self._pods
 

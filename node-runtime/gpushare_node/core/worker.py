@@ -31,7 +31,7 @@ class Future(Generic[T]):
         self.value = value
         self._outstanding.release()
 
-    def is_kept(self, within_seconds: float = 0.0) -> bool:
+    def wait(self, within_seconds: float = 0.0) -> bool:
         """Whether it is, or becomes so within the time."""
         if not self._outstanding.acquire(timeout=within_seconds):
             return False
@@ -62,17 +62,17 @@ class Worker:
         """Give it a job, which must not raise. None if it is still at the last one: nothing is ever queued behind that."""
         if self._busy_since is not None:
             return None
-        promise: Future[T] = Future()
+        future: Future[T] = Future()
 
         def run() -> None:
             value = job()
             # First: whoever has the answer may give the next job at once.
             self._busy_since = None
-            promise.keep(value)
+            future.keep(value)
 
         self._busy_since = self._clock.now()
         self._jobs.put(run)
-        return promise
+        return future
 
     def stop(self) -> None:
         """Have the thread end after its job."""

@@ -57,7 +57,7 @@ class MpsControl(Protocol):
         """What one client process may allocate on a device; None: no limit, or not known."""
         ...
 
-    def terminate(self, victims: Iterable[Process]) -> frozenset[Process]:
+    def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
         """Ask for the end of these clients. Those for which the daemon has said yes."""
         ...
 
@@ -71,8 +71,8 @@ class Actions(Struct, frozen=False):
     processes: Processes
     cluster: EventSink
     mps: MpsControl | None
-    errands: WorkQueue
-    mps_errands: WorkQueue
+    queue: WorkQueue
+    mps_queue: WorkQueue
     figures: EnforcementMetrics
     records: KillLog
     denied_at: float | None = None
@@ -84,14 +84,14 @@ class Actions(Struct, frozen=False):
     _terminated: frozenset[Process] = frozenset()
 
     def __post_init__(self) -> None:
-        self._evictions = EvictionRequests(self.cluster, self.errands, self.figures, offends=self._offends)
+        self._evictions = EvictionRequests(self.cluster, self.queue, self.figures, offends=self._offends)
 
-    def carry_out(self, verdicts: Iterable[Verdict], reading: GuardInput, roster: PodIndex, now: float) -> frozenset[Unit]:
+    def carry_out(self, verdicts: Iterable[Verdict], inputs: GuardInput, pod_index: PodIndex, now: float) -> frozenset[Unit]:
         """Take every step, in this order. `now` is monotonic seconds.
 
         The offenders of whom nobody may be signalled: they are no victims, and others must not wait for their end.
         """
-        self._roster = roster
+        self._roster = pod_index
         self._told = {key: at for key, at in self._told.items() if now - at < _QUIET_SECONDS[key[0]]}
         self._hear_evictions(now)
         out_of_reach: set[Unit] = set()
@@ -102,7 +102,7 @@ class Actions(Struct, frozen=False):
                     self._remind(EventReason.OVER_CAP, verdict.facts, messages.over_cap, now)
                 case Terminate() | Kill():
                     signal = Signal.TERM if isinstance(verdict, Terminate) else Signal.KILL
-                    if not self._signal(verdict, signal, reading, now):
+                    if not self._signal(verdict, signal, inputs, now):
                         out_of_reach.add(verdict.facts.unit)
                 case TerminateClient():
                     self._terminate_clients(verdict)
@@ -124,12 +124,12 @@ class Actions(Struct, frozen=False):
 
     def unevictable(self) -> frozenset[ContainerId]:
         """The containers whose pods' eviction was asked for in vain."""
-        return self._evictions.in_vain({unit.container for unit in self.records.history.offences})
+        return self._evictions.in_vain({unit.container for unit in self.records.history.violations})
 
     def _offends(self, facts: ViolationDetails) -> bool:
         """Whether the container was last seen over its cap. From any thread: the history is replaced as a whole."""
-        offence = self.records.history.offences.get(facts.unit)
-        return offence is not None and not offence.is_calm
+        violation = self.records.history.violations.get(facts.unit)
+        return violation is not None and not violation.is_calm
 
     def _remind(
         self, about: EventReason, facts: ViolationDetails, sentence: Callable[[ViolationDetails, str], str], now: float
@@ -139,10 +139,10 @@ class Actions(Struct, frozen=False):
             self._told[about, facts.unit, facts.cap] = now
             self._tell(about, facts, sentence(facts, self._name(facts)))
 
-    def _signal(self, verdict: Terminate | Kill, signal: Signal, reading: GuardInput, now: float) -> bool:
+    def _signal(self, verdict: Terminate | Kill, signal: Signal, inputs: GuardInput, now: float) -> bool:
         """Send it to each of them, and tell what came of it. Whether one of them was to be reached."""
         facts = verdict.facts
-        case = self.records.open(facts, verdict.processes, reading, self._roster, now)
+        case = self.records.open(facts, verdict.processes, inputs, self._roster, now)
         answers = self._send_all(verdict, signal)
         if SignalResult.DENIED.value in answers.values():
             self._replace_signal(facts, now)
@@ -201,7 +201,7 @@ class Actions(Struct, frozen=False):
 
     def _terminate_clients(self, verdict: TerminateClient) -> None:
         if not verdict.facts.dry_run and self.mps is not None:
-            self.mps_errands.send(partial(self._terminate_all, self.mps, verdict.processes))
+            self.mps_queue.send(partial(self._terminate_all, self.mps, verdict.processes))
 
     def _terminate_all(self, mps: MpsControl, processes: tuple[Process, ...]) -> None:
         """On the thread of the errands to MPS."""
@@ -217,7 +217,7 @@ class Actions(Struct, frozen=False):
 
     def _hear_evictions(self, now: float) -> None:
         """Tell what has come of what was asked for."""
-        for facts, answer, is_forced in self._evictions.hear():
+        for facts, answer, is_forced in self._evictions.update():
             if answer is Eviction.EVICTED:
                 self._remind(EventReason.EVICTED, facts, partial(messages.evicted, is_forced=is_forced), now)
             elif answer is not Eviction.GONE:

@@ -49,7 +49,7 @@ class AnomalyTracker(Struct, frozen=False):
     _told: dict[Hashable, float] = field(default_factory=dict)
     _blind: frozenset[str] = frozenset()
 
-    def hear(self, verdicts: Iterable[Verdict], roster: PodIndex, now: float) -> None:
+    def update(self, verdicts: Iterable[Verdict], pod_index: PodIndex, now: float) -> None:
         """Take in the reports of one cycle."""
         reports = [verdict for verdict in verdicts if isinstance(verdict, Anomaly)]
         self._set_gauges(reports)
@@ -60,14 +60,14 @@ class AnomalyTracker(Struct, frozen=False):
         self._blind = frozenset(one.device for one in reports if one.reason is AnomalyKind.BLIND)
         self._told = {key: at for key, at in self._told.items() if now - at < _REMIND_SECONDS}
         for report in reports:
-            self._tell(report, roster, now)
+            self._tell(report, pod_index, now)
 
-    def notify(self, noticed: Iterable[Noticed], roster: PodIndex) -> None:
+    def notify(self, noticed: Iterable[Noticed], pod_index: PodIndex) -> None:
         """Tell containers that ran before there was a cap of the cap, and of their exemption."""
         for unit, cap in noticed:
-            text = messages.exempt(cap, unit.device, roster.name(unit.container) or unit.container.container)
-            self.records.note_exemption(unit, cap, text, roster)
-            self._tell_pod(EventReason.CAP_NOTICE, unit, roster, text)
+            text = messages.exempt(cap, unit.device, pod_index.name(unit.container) or unit.container.container)
+            self.records.note_exemption(unit, cap, text, pod_index)
+            self._tell_pod(EventReason.CAP_NOTICE, unit, pod_index, text)
 
     def reason(self, now: float) -> tuple[reasons.ConditionReason, str] | None:
         """Why the node is not ready, and where; None when enforcement sees all that it must."""
@@ -102,28 +102,28 @@ class AnomalyTracker(Struct, frozen=False):
             if one.reason is AnomalyKind.DISTRUSTED and one.distrust is not None:
                 figures.rejected.add(one.distrust.name.lower().replace("_", "-"))
 
-    def _tell(self, report: Anomaly, roster: PodIndex, now: float) -> None:
+    def _tell(self, report: Anomaly, pod_index: PodIndex, now: float) -> None:
         match report.reason:
             case AnomalyKind.GONE | AnomalyKind.SPARED | AnomalyKind.LOST:
                 self.records.close(report, now)
             case AnomalyKind.STUCK:
-                self._tell_stuck(report, roster, now)
+                self._tell_stuck(report, pod_index, now)
             case AnomalyKind.STRAY:
                 if report.unit is not None and self._is_news((AnomalyKind.STRAY, report.unit), now):
                     self._tell_pod(
-                        EventReason.STRAY, report.unit, roster, f"It uses {report.device}, which was not allocated to it."
+                        EventReason.STRAY, report.unit, pod_index, f"It uses {report.device}, which was not allocated to it."
                     )
             case AnomalyKind.BUDGET_SPENT | AnomalyKind.CONTRADICTED:
-                self._tell_pause(report, roster, now)
+                self._tell_pause(report, pod_index, now)
             case AnomalyKind.MPS_REFUSED:
                 if self._is_news((AnomalyKind.MPS_REFUSED, report.unit), now):
                     self.figures.suppressed.add("mps")
             case _:
                 pass
 
-    def _tell_pause(self, report: Anomaly, roster: PodIndex, now: float) -> None:
+    def _tell_pause(self, report: Anomaly, pod_index: PodIndex, now: float) -> None:
         """Nobody is chosen for now: in one namespace on one device, or on the whole node."""
-        pod = None if report.unit is None else roster.find(report.unit.container)
+        pod = None if report.unit is None else pod_index.find(report.unit.container)
         namespace = "" if pod is None or report.reason is AnomalyKind.CONTRADICTED else pod.namespace
         if not self._is_news((report.reason, namespace), now):
             return
@@ -132,17 +132,17 @@ class AnomalyTracker(Struct, frozen=False):
         message = text.format(namespace=namespace, device=report.device)
         self.cluster.tell(Event(type=EventType.WARNING, reason=EventReason.BREAKER_OPEN.value, message=message))
 
-    def _tell_stuck(self, report: Anomaly, roster: PodIndex, now: float) -> None:
+    def _tell_stuck(self, report: Anomaly, pod_index: PodIndex, now: float) -> None:
         facts = None if report.unit is None else self.records.facts(report.unit)
         if facts is None or not self.records.close(report, now):
             return
         why = _STUCK.format(seconds=report.since_seconds or 0)
-        name = roster.name(facts.unit.container) or facts.unit.container.container
+        name = pod_index.name(facts.unit.container) or facts.unit.container.container
         pids = tuple(process.pid for process in report.processes)
-        self._tell_pod(EventReason.KILL_FAILED, facts.unit, roster, messages.not_ended(facts, name, pids, why))
+        self._tell_pod(EventReason.KILL_FAILED, facts.unit, pod_index, messages.not_ended(facts, name, pids, why))
 
-    def _tell_pod(self, about: EventReason, unit: Unit, roster: PodIndex, text: str) -> None:
-        pod = roster.find(unit.container)
+    def _tell_pod(self, about: EventReason, unit: Unit, pod_index: PodIndex, text: str) -> None:
+        pod = pod_index.find(unit.container)
         if pod is not None:
             self.cluster.tell(Event(type=EventType.WARNING, reason=about.value, message=text, pod=pod))
 

@@ -72,80 +72,80 @@ _DENIED_SECONDS = 600
 class Enforcer(Struct, frozen=False):
     """The watch over one node. For one thread."""
 
-    worlds: Adapters
-    setting: EnforcerConfig
+    adapters: Adapters
+    config: EnforcerConfig
     figures: EnforcementMetrics
-    errands: WorkQueue = field(default_factory=WorkQueue)
-    mps_errands: WorkQueue = field(default_factory=WorkQueue)
+    queue: WorkQueue = field(default_factory=WorkQueue)
+    mps_queue: WorkQueue = field(default_factory=WorkQueue)
     list_seconds: float = 0.0
     is_surveyed: bool = False
 
     def __post_init__(self) -> None:
-        worlds, setting = self.worlds, self.setting
-        dates = WallClock(clock=worlds.clock, wall=worlds.wall)
+        adapters, config = self.adapters, self.config
+        dates = WallClock(clock=adapters.clock, wall=adapters.wall)
         self.inventory = Inventory(
-            driver=worlds.driver, pods=worlds.pods, read_checkpoint=worlds.checkpoint, folder=worlds.folder,
-            policy=setting.policy, tenants=worlds.tenants,
+            driver=adapters.driver, pods=adapters.pods, read_checkpoint=adapters.checkpoint, folder=adapters.folder,
+            policy=config.policy, tenants=adapters.tenants,
             first_caps=FirstCaps(
-                worlds.folder, worlds.marks, self.errands, wall=worlds.wall, dry_run=setting.settings.dry_run),
-            dry_run=setting.settings.dry_run,
+                adapters.folder, adapters.marks, self.queue, wall=adapters.wall, dry_run=config.settings.dry_run),
+            dry_run=config.settings.dry_run,
             dates=dates,
         )  # fmt: skip
-        self._identities = Identities(worlds.processes, own_pid=os.getpid())
+        self._identities = Identities(adapters.processes, own_pid=os.getpid())
         self._records = KillLog(
-            node=setting.node, policy_digest=setting.policy_digest, processes=worlds.processes, figures=self.figures
+            node=config.node, policy_digest=config.policy_digest, processes=adapters.processes, figures=self.figures
         )
         self._actions = Actions(
-            processes=worlds.processes, cluster=worlds.cluster, mps=worlds.mps, errands=self.errands,
-            mps_errands=self.mps_errands, figures=self.figures, records=self._records,
+            processes=adapters.processes, cluster=adapters.cluster, mps=adapters.mps, queue=self.queue,
+            mps_queue=self.mps_queue, figures=self.figures, records=self._records,
         )  # fmt: skip
-        self._standing = AnomalyTracker(cluster=worlds.cluster, figures=self.figures, records=self._records)
-        self.ladder = LimitTiers(
-            driver=worlds.driver, mps=worlds.mps, errands=self.mps_errands, figures=self.figures, policy=setting.policy
+        self._anomalies = AnomalyTracker(cluster=adapters.cluster, figures=self.figures, records=self._records)
+        self.limit_tiers = LimitTiers(
+            driver=adapters.driver, mps=adapters.mps, queue=self.mps_queue, figures=self.figures, policy=config.policy
         )
-        self._court = Evaluator(setting.settings)
+        self._evaluator = Evaluator(config.settings)
         self._has_strays = False
-        self._spans_node = worlds.processes.sees_host()
+        self._spans_node = adapters.processes.sees_host()
 
     def cycle(self) -> None:
         """Look, judge, act, tell. Raises nothing that the worlds outside may cause."""
-        now = self.worlds.clock.now()
+        now = self.adapters.clock.now()
         self.is_surveyed = self.inventory.renew(now, has_strays=self._has_strays)
         if self.is_surveyed and self.inventory.versions is not None:
             self.figures.show(self.inventory.versions, self.inventory.surveys or ())
         devices = self._read()
-        self.ladder.ask_mps(devices, now)
+        self.limit_tiers.ask_mps(devices, now)
         pids = {row.pid for device in devices for row in device.rows or ()}
-        identities = self._identities.recognise(pids, self.inventory.roster, self._suspects())
+        identities = self._identities.recognise(pids, self.inventory.pod_index, self._suspects())
         self.inventory.note_present(identities.values(), now)
         self._spans_node = self._spans_node or any(
             process.kind in (ProcessKind.TENANT, ProcessKind.SYSTEM) and process.container is not None
             for process in identities.values()
         )
-        reading = GuardInput(
+        inputs = GuardInput(
             devices=devices, identities=identities, grants=self.inventory.grants,
             terminated_clients=self._actions.confirm(identities.values()),
             unevictable=self._actions.unevictable(), is_allocation_known=self.inventory.is_allocation_known,
         )  # fmt: skip
-        verdicts = self._court.judge(reading, now)
-        self._records.history = self._court.history
-        roster = self.inventory.roster
+        verdicts = self._evaluator.judge(inputs, now)
+        self._records.history = self._evaluator.history
+        pod_index = self.inventory.pod_index
         steps = [verdict for verdict in verdicts if type(verdict) is not ContainerStatus]
         self._has_strays = any(isinstance(step, Anomaly) and step.reason is AnomalyKind.STRAY for step in steps)
-        out_of_reach = self._actions.carry_out(steps, reading, roster, now)
-        self._court.let_go(out_of_reach, now)
-        self._records.history = self._court.history
-        self._standing.hear(steps, roster, now)
-        self._standing.notify(self.inventory.noticed, roster)
+        out_of_reach = self._actions.carry_out(steps, inputs, pod_index, now)
+        self._evaluator.suspend(out_of_reach, now)
+        self._records.history = self._evaluator.history
+        self._anomalies.update(steps, pod_index, now)
+        self._anomalies.notify(self.inventory.noticed, pod_index)
         self._records.prune(now)
-        if not self.setting.settings.dry_run:
-            self.ladder.hold(reading, now)
-        self.figures.snapshot = Snapshot(observe=self._court.observe, devices=devices, roster=roster)
+        if not self.config.settings.dry_run:
+            self.limit_tiers.hold(inputs, now)
+        self.figures.snapshot = Snapshot(observe=self._evaluator.observe, devices=devices, pod_index=pod_index)
 
     @property
     def is_counting(self) -> bool:
         """Whether somebody owes for a time over its cap, so that looks should be closer."""
-        return self._court.is_counting
+        return self._evaluator.is_counting
 
     def signalled_at(self, gpu: str) -> float:
         """When a process on this GPU, or on one of its instances, was last sent a signal; minus infinity if never."""
@@ -158,28 +158,28 @@ class Enforcer(Struct, frozen=False):
         The driver's own limits go on holding while the program is away, unless the node leaves the pool.
         """
         if is_leaving:
-            self.ladder.let_go()
-        self.worlds.driver.close()
+            self.limit_tiers.suspend()
+        self.adapters.driver.close()
 
-    def stop_choosing(self) -> None:
+    def stop_selecting(self) -> None:
         """Go on with the victims that there are, and choose no other: the program ends."""
-        self._court.stop_choosing()
+        self._evaluator.stop_selecting()
 
     @property
     def has_victims(self) -> bool:
         """Whether somebody is being ended."""
-        return any(victim.step.value != "stuck" for victim in self._court.history.victims.values())
+        return any(target.step.value != "stuck" for target in self._evaluator.history.targets.values())
 
     def reason(self) -> tuple[ConditionReason, str] | None:
         """Why caps are not held as they should be, and where; None when all is well."""
-        hung = self.worlds.driver.hung_seconds()
+        hung = self.adapters.driver.hung_seconds()
         if hung:
             names = ", ".join(sorted(hung))
             return ConditionReason.DRIVER_HUNG, f"The driver has not answered about {names} for {max(hung.values()):.0f} s."
-        troubles = self.worlds.driver.troubles()
+        troubles = self.adapters.driver.troubles()
         if self.inventory.surveys is None or troubles:
             return _describe(troubles)
-        unreliable = sorted(self.worlds.driver.unreliable())
+        unreliable = sorted(self.adapters.driver.unreliable())
         if unreliable:
             return (
                 ConditionReason.PROCESS_LIST_UNRELIABLE,
@@ -187,24 +187,24 @@ class Enforcer(Struct, frozen=False):
             )
         if not self._spans_node:
             return ConditionReason.ENFORCEMENT_BLIND, "The host's processes are not visible to the runtime."
-        if self.setting.rights.may_kill is False:
+        if self.config.rights.may_kill is False:
             return ConditionReason.CAPABILITY_MISSING, "The runtime's process does not have the capability KILL."
         denied_at = self._actions.denied_at
-        if denied_at is not None and self.worlds.clock.now() - denied_at < _DENIED_SECONDS:
-            profile = self.setting.rights.profile or "none"
+        if denied_at is not None and self.adapters.clock.now() - denied_at < _DENIED_SECONDS:
+            profile = self.config.rights.profile or "none"
             return ConditionReason.SIGNALS_DENIED, f"Signals were refused; the runtime's own profile is {profile}."
-        return self._standing.reason(self.worlds.clock.now()) or self._tenancy_reason()
+        return self._anomalies.reason(self.adapters.clock.now()) or self._tenancy_reason()
 
     def _tenancy_reason(self) -> tuple[ConditionReason, str] | None:
-        problem = self.worlds.tenants.problem
+        problem = self.adapters.tenants.problem
         return (ConditionReason.TENANCY_UNKNOWN, f"{problem}.") if problem else None
 
     def _read(self) -> tuple[Device, ...]:
         """The devices now. Lists that the driver may scramble count as not read; MPS holds for the whole node."""
-        began = self.worlds.clock.now()
-        census = self.worlds.driver.census(self.inventory.gpus)
-        self.list_seconds = self.worlds.clock.now() - began
-        unreliable, mps = self.worlds.driver.unreliable(), self.ladder.mps_state
+        began = self.adapters.clock.now()
+        census = self.adapters.driver.census(self.inventory.gpus)
+        self.list_seconds = self.adapters.clock.now() - began
+        unreliable, mps = self.adapters.driver.unreliable(), self.limit_tiers.mps_state
         devices = (
             replace(device, rows=None) if uuid in unreliable and device.rows is not None else device
             for uuid, device in census.items()
@@ -217,11 +217,11 @@ class Enforcer(Struct, frozen=False):
         All of an offender's processes are among them: it owes already, and a pid that has passed to somebody else since must
         not make it over its cap again.
         """
-        history = self._court.history
-        if not history.offences and not history.victims:
+        history = self._evaluator.history
+        if not history.violations and not history.targets:
             return ()
-        offenders = {unit.container for unit in (*history.offences, *history.victims)}
-        chosen = {process.pid for victim in history.victims.values() for process in victim.processes}
+        offenders = {unit.container for unit in (*history.violations, *history.targets)}
+        chosen = {process.pid for target in history.targets.values() for process in target.processes}
         return chosen.union(self._identities.of_containers(offenders))
 
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from gpushare_node.core.structs import replace
 from gpushare_node.guard.device_view import Unit
-from gpushare_node.guard.evaluate import judge
+from gpushare_node.guard.evaluate import evaluate
 from gpushare_node.guard.fast_path import FastPath, Within, observe
 from gpushare_node.guard.inputs import GuardInput, Settings
 from gpushare_node.guard.state import GuardState
@@ -35,10 +35,10 @@ class Evaluator:
         self._is_lasting = False
         self.observe: Callable[[], list[ContainerStatus]] = list
         """How everybody stood when this was last judged. Worked out when it is called, from any thread and at any time."""
-        self._let_go: dict[Unit, float] = {}
+        self._suspended: dict[Unit, float] = {}
         self._is_ending = False
 
-    def judge(self, reading: GuardInput, now: float) -> tuple[Verdict, ...]:
+    def judge(self, inputs: GuardInput, now: float) -> tuple[Verdict, ...]:
         """What the guard says of this reading, without observations where it need not be asked: `observe` has them all.
 
         Identities and grants that are the same must be the same objects.
@@ -47,21 +47,21 @@ class Evaluator:
         former, history = self._reading, self.history
         has_moved = history.now is None or now > history.now
         # Without these time changes nothing, if only it goes on.
-        is_idle = has_moved and not (history.offences or history.victims or history.empty)
-        if is_idle and self._is_lasting and former is not None and self._is_equal(reading, former):
+        is_idle = has_moved and not (history.violations or history.targets or history.empty)
+        if is_idle and self._is_lasting and former is not None and self._is_equal(inputs, former):
             self._advance(now)
         else:
-            calm = self._find_calm(reading, now)
-            is_known = len(calm) == len(reading.devices) and former is not None and _gpus(reading) == _gpus(former)
+            calm = self._find_calm(inputs, now)
+            is_known = len(calm) == len(inputs.devices) and former is not None and _gpus(inputs) == _gpus(former)
             if is_idle and is_known:
                 self._verdicts = tuple(report for within in calm.values() for report in within.frame.reports)
-                self.observe = partial(observe, reading, (), calm)
+                self.observe = partial(observe, inputs, (), calm)
                 self._advance(now)
             else:
-                self._judge(reading, now, calm)
+                self._judge(inputs, now, calm)
             # Nobody is known to be calm while time stands still, and that a victim has gone is said once.
-            self._is_lasting = has_moved and not history.victims
-        self._reading = reading
+            self._is_lasting = has_moved and not history.targets
+        self._reading = inputs
         if self._is_ending:
             # Nothing is left of the budgets because we end, not because of too many offenders.
             return tuple(
@@ -72,18 +72,18 @@ class Evaluator:
     @property
     def is_counting(self) -> bool:
         """Whether somebody owes for a time over its cap: then time counts, and more looks tell more of it."""
-        return bool(self.history.offences)
+        return bool(self.history.violations)
 
-    def let_go(self, units: Collection[Unit], now: float) -> None:
+    def suspend(self, units: Collection[Unit], now: float) -> None:
         """These offenders cannot be ended: nobody waits for it, and nothing is tried for a while as long as they offend."""
         if not units:
             return
-        victims = {unit: victim for unit, victim in self.history.victims.items() if unit not in units}
-        self.history = replace(self.history, victims=victims)
+        targets = {unit: target for unit, target in self.history.targets.items() if unit not in units}
+        self.history = replace(self.history, targets=targets)
         self._settle(units, is_settled=True)
-        self._let_go.update(dict.fromkeys(units, now))
+        self._suspended.update(dict.fromkeys(units, now))
 
-    def stop_choosing(self) -> None:
+    def stop_selecting(self) -> None:
         """Go on with the victims that there are, and choose no other: the program ends."""
         self.settings = replace(self.settings, kills_per_minute=0)
         self._is_ending = True
@@ -91,55 +91,55 @@ class Evaluator:
 
     def _take_up(self, now: float) -> None:
         """Those who were let go long ago are offenders like others."""
-        due = [unit for unit, at in self._let_go.items() if now - at >= _LET_GO_SECONDS]
+        due = [unit for unit, at in self._suspended.items() if now - at >= _LET_GO_SECONDS]
         for unit in due:
-            del self._let_go[unit]
+            del self._suspended[unit]
         if due:
             self._settle(due, is_settled=False)
 
     def _settle(self, units: Collection[Unit], *, is_settled: bool) -> None:
-        offences = {
-            unit: offence._replace(is_settled=is_settled) if unit in units else offence
-            for unit, offence in self.history.offences.items()
+        violations = {
+            unit: violation._replace(is_settled=is_settled) if unit in units else violation
+            for unit, violation in self.history.violations.items()
         }
-        self.history = replace(self.history, offences=offences)
+        self.history = replace(self.history, violations=violations)
 
-    def _is_equal(self, reading: GuardInput, former: GuardInput) -> bool:
+    def _is_equal(self, inputs: GuardInput, former: GuardInput) -> bool:
         return (
-            reading.identities is former.identities
-            and reading.grants is former.grants
-            and (reading.is_allocation_known == former.is_allocation_known or not self._has_strays)
-            and reading.devices == former.devices
+            inputs.identities is former.identities
+            and inputs.grants is former.grants
+            and (inputs.is_allocation_known == former.is_allocation_known or not self._has_strays)
+            and inputs.devices == former.devices
         )
 
-    def _find_calm(self, reading: GuardInput, now: float) -> dict[str, Within]:
+    def _find_calm(self, inputs: GuardInput, now: float) -> dict[str, Within]:
         """The GPUs of which is known what the guard would say: none while time stands still or no reading is believed."""
         former, history = self._reading, self.history
-        if former is None or reading.identities is not former.identities or reading.grants is not former.grants:
+        if former is None or inputs.identities is not former.identities or inputs.grants is not former.grants:
             self._calm, self._unlearned = FastPath(), None
             return {}
         if self._unlearned is not None:
             self._calm.learn(former, self._verdicts, self._unlearned)
             self._unlearned = None
         is_odd = history.paused_since is not None or history.now is None or now <= history.now
-        return {} if is_odd else self._calm.add_up(reading, self.settings)
+        return {} if is_odd else self._calm.add_up(inputs, self.settings)
 
-    def _judge(self, reading: GuardInput, now: float, calm: dict[str, Within]) -> None:
+    def _judge(self, inputs: GuardInput, now: float, calm: dict[str, Within]) -> None:
         """Ask the guard about all GPUs but those that are calm, and on which nobody owes or is being ended."""
         history = self.history
-        busy = {unit.device for unit in (*history.offences, *history.victims)}
+        busy = {unit.device for unit in (*history.violations, *history.targets)}
         calm = {
             gpu: one for gpu, one in calm.items()
             if not one.frame.reports and busy.isdisjoint(one.frame.places) and history.seen.issuperset(one.frame.places)
         }  # fmt: skip
-        self._verdicts, self.history = judge(reading, history, now, self.settings, calm)
+        self._verdicts, self.history = evaluate(inputs, history, now, self.settings, calm)
         self._has_strays = any(isinstance(one, Anomaly) and one.reason is AnomalyKind.STRAY for one in self._verdicts)
         self._unlearned = calm.keys()
-        self.observe = partial(observe, reading, self._verdicts, calm)
+        self.observe = partial(observe, inputs, self._verdicts, calm)
 
     def _advance(self, now: float) -> None:
         self.history = replace(self.history, now=max(now, self.history.now or now))
 
 
-def _gpus(reading: GuardInput) -> list[str]:
-    return [device.uuid for device in reading.devices]
+def _gpus(inputs: GuardInput) -> list[str]:
+    return [device.uuid for device in inputs.devices]

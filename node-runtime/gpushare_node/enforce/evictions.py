@@ -28,14 +28,14 @@ class EvictionRequests:
     def __init__(
         self,
         cluster: EventSink,
-        errands: WorkQueue,
+        queue: WorkQueue,
         figures: EnforcementMetrics,
         *,
         offends: Callable[[ViolationDetails], bool],
     ) -> None:
         """`offends` is asked when a request's turn comes, which may be long after it was made."""
         self._cluster = cluster
-        self._errands = errands
+        self._queue = queue
         self._figures = figures
         self._offends = offends
         self._answers: SimpleQueue[Heard] = SimpleQueue()
@@ -45,9 +45,9 @@ class EvictionRequests:
     def ask(self, facts: ViolationDetails, pod: PodView, *, is_forced: bool = False) -> None:
         """Ask soon for the end of this pod. `is_forced`: whatever its budget says, from the first time on."""
         is_forced = is_forced or self._tries[facts.unit.container] >= TRIES
-        self._errands.send(lambda: self._ask(facts, pod, is_forced=is_forced))
+        self._queue.send(lambda: self._ask(facts, pod, is_forced=is_forced))
 
-    def hear(self) -> Iterator[Heard]:
+    def update(self) -> Iterator[Heard]:
         """What has come of requests since."""
         while not self._answers.empty():
             facts, answer, is_forced = self._answers.get()

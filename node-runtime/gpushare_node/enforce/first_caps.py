@@ -33,12 +33,12 @@ class FirstCaps:
     """For the cycle's thread. `marks` None: there is no Node object to write to. A dry run writes nothing: no cap begins."""
 
     def __init__(
-        self, folder: StateDir, marks: NodeMarks | None, errands: WorkQueue, *, wall: Callable[[], float], dry_run: bool
+        self, folder: StateDir, marks: NodeMarks | None, queue: WorkQueue, *, wall: Callable[[], float], dry_run: bool
     ) -> None:
         self._dry_run = dry_run
         self._folder = folder
         self._marks = marks
-        self._errands = errands
+        self._queue = queue
         self._wall = wall
         self._known: Mapping[str, int] | None = None
         self._written_at = float("-inf")
@@ -61,7 +61,7 @@ class FirstCaps:
             self._keep(found)
         if self._marks is not None and found != told and now - self._written_at >= _RETRY_SECONDS:
             self._written_at = now
-            self._errands.send(lambda: self._annotate(found))
+            self._queue.send(lambda: self._annotate(found))
         return found
 
     def _keep(self, found: Mapping[str, int]) -> None:

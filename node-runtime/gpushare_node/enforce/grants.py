@@ -44,14 +44,14 @@ class Noticed(NamedTuple):
 
 
 class Granted(Struct):
-    """What holds now. `kept` is to be remembered by container; `doubts` say which allocations have no cap, and why.
+    """What holds now. `kept` is to be remembered by container; `unresolved` say which allocations have no cap, and why.
 
     `noticed` are exemptions that the containers have not been told of yet.
     """
 
     grants: Mapping[ContainerId, Grant]
     kept: Mapping[str, KeptContainer]
-    doubts: tuple[str, ...]
+    unresolved: tuple[str, ...]
     noticed: tuple[Noticed, ...] = ()
 
 
@@ -132,7 +132,7 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
     """
     grants: dict[ContainerId, Grant] = {}
     keeping: dict[str, KeptContainer] = {}
-    doubts: list[str] = []
+    unresolved: list[str] = []
     noticed: list[Noticed] = []
     for pod in pods:
         holds_share = any((uid, name) in allocations for uid in pod.uids for name in pod.containers.values())
@@ -144,7 +144,7 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
             former = _former(container, pod, name, kept)
             present, unclear = _present(given, now)
             where = f"{pod.namespace}/{pod.name}, container {name}"
-            doubts += [f"{where}: {why}" for device, why in unclear.items() if device not in former]
+            unresolved += [f"{where}: {why}" for device, why in unclear.items() if device not in former]
             held = _hold(former, present, _cap_came(given, pod.started.get(container), now), now)
             if held:
                 keeping[container] = KeptContainer(pod_uid=pod.uids[0], name=name, caps=tuple(held[at] for at in sorted(held)))
@@ -161,7 +161,7 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
                 Noticed(Unit(ContainerId(pod.uids[0], container), device), cap) for device, cap in caps.items()
                 if cap.exemption is not None and (device not in former or held[device].notice != former[device].notice)
             ]  # fmt: skip
-    return Granted(grants=grants, kept=keeping, doubts=tuple(doubts), noticed=tuple(noticed))
+    return Granted(grants=grants, kept=keeping, unresolved=tuple(unresolved), noticed=tuple(noticed))
 
 
 def _former(container: str, pod: PodView, name: str, kept: Mapping[str, KeptContainer]) -> Mapping[str, CapRecord]:

@@ -58,7 +58,7 @@ class Identities:
         self._roster: PodIndex | None = None
         self._round = 0
 
-    def recognise(self, pids: Collection[int], roster: PodIndex, suspects: Collection[int] = ()) -> Mapping[int, Process]:
+    def recognise(self, pids: Collection[int], pod_index: PodIndex, suspects: Collection[int] = ()) -> Mapping[int, Process]:
         """Who these processes are; those that ended or cannot be read are missing.
 
         New ones and `suspects` are looked at now, the others in turn; of suspects the cgroup is read again, too. Until then a
@@ -77,11 +77,11 @@ class Identities:
         for pid in gone:
             del self._seen[pid]
         self._seen.update((pid, looked[pid]) for pid in new)
-        if roster is not self._roster:
-            self._roster, new = roster, list(self._seen)
+        if pod_index is not self._roster:
+            self._roster, new = pod_index, list(self._seen)
         if gone or new:
             known = {pid: process for pid, process in self._known.items() if pid in self._seen}
-            known.update((pid, self._identify(self._seen[pid], roster)) for pid in new)
+            known.update((pid, self._identify(self._seen[pid], pod_index)) for pid in new)
             self._known = known
         return self._known
 
@@ -89,17 +89,17 @@ class Identities:
         """The processes that were last known in one of these."""
         return [pid for pid, process in self._known.items() if process.container in containers]
 
-    def _identify(self, seen: ProcessIdentity, roster: PodIndex) -> Process:
+    def _identify(self, seen: ProcessIdentity, pod_index: PodIndex) -> Process:
         container = seen.candidates[0] if seen.candidates else None
-        kind = self._kind(seen, container, roster)
+        kind = self._kind(seen, container, pod_index)
         return Process(pid=seen.pid, start_time=seen.start_time, cgroup=seen.cgroup, container=container, kind=kind)
 
-    def _kind(self, seen: ProcessIdentity, container: ContainerId | None, roster: PodIndex) -> ProcessKind:
+    def _kind(self, seen: ProcessIdentity, container: ContainerId | None, pod_index: PodIndex) -> ProcessKind:
         if seen.is_kernel or seen.pid <= 2 or seen.pid == self._own_pid:
             return ProcessKind.SYSTEM
-        if container is not None and container.pod_uid in roster.platform:
+        if container is not None and container.pod_uid in pod_index.platform:
             return ProcessKind.SYSTEM
         if container is None:
             is_server = mps.is_server(self._processes.portrait(seen.pid), is_tenant=False)
             return ProcessKind.MPS_SERVER if is_server else ProcessKind.UNKNOWN
-        return ProcessKind.UNKNOWN if roster.name(container) is None else ProcessKind.TENANT
+        return ProcessKind.UNKNOWN if pod_index.name(container) is None else ProcessKind.TENANT

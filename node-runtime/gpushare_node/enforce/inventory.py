@@ -89,10 +89,10 @@ class Inventory(Struct, frozen=False):
     surveys: tuple[GpuInfo, ...] | None = None
     versions: Versions | None = None
     gpus: tuple[str, ...] = ()
-    roster: PodIndex = field(default_factory=PodIndex)
+    pod_index: PodIndex = field(default_factory=PodIndex)
     tenancy: Tenancy = UNKNOWN
     grants: Mapping[ContainerId, Grant] = field(default_factory=dict)
-    doubts: tuple[str, ...] = ()
+    unresolved: tuple[str, ...] = ()
     _profiles: Profiles = field(default_factory=dict)
     _allocations: Allocations | None = None
     _surveyed_at: float | None = None
@@ -125,7 +125,7 @@ class Inventory(Struct, frozen=False):
             found = (*(pod for pod, _ in self._gone.values()), *found)
         if is_fresh and (is_changed or is_allocated):
             self._seen_pods = self._present
-            self.roster = PodIndex.of(found, tenancy.platform, self._holders())
+            self.pod_index = PodIndex.of(found, tenancy.platform, self._holders())
         self._is_due |= is_changed or is_allocated or self.dates.now() >= self._next_end
         self.noticed = ()
         if is_fresh and self._is_due:
@@ -215,14 +215,14 @@ class Inventory(Struct, frozen=False):
         self._is_due = first_caps is None
         if self._kept is None:
             self._kept = self.folder.caps()
-        watched = [pod for pod in pods if pod.uids[0] not in self.roster.platform]
+        watched = [pod for pod in pods if pod.uids[0] not in self.pod_index.platform]
         now_terms = terms(self.policy, self.tenancy, self._profiles, first_caps, self.dates)
         granted = grant(watched, self._allocations, now_terms, self._kept)
         self.grants, self.noticed = granted.grants, granted.noticed
-        for doubt in granted.doubts:
-            if doubt not in self.doubts:
+        for doubt in granted.unresolved:
+            if doubt not in self.unresolved:
                 _LOG.warning("%s", doubt)
-        self.doubts = granted.doubts
+        self.unresolved = granted.unresolved
         self._keep({**self._absent(granted.kept, now), **granted.kept})
 
     def _absent(self, present: Mapping[str, KeptContainer], now: float) -> dict[str, KeptContainer]:

@@ -48,22 +48,22 @@ class KillLog:
         self.signalled: dict[str, float] = {}
 
     def open(
-        self, facts: ViolationDetails, processes: tuple[Process, ...], reading: GuardInput, roster: PodIndex, now: float
+        self, facts: ViolationDetails, processes: tuple[Process, ...], inputs: GuardInput, pod_index: PodIndex, now: float
     ) -> KillRecord:
         """The case of this offender, with these processes in it. Read before the signal: afterwards they may be gone."""
-        offence = self.history.offences.get(facts.unit)
-        pod = roster.find(facts.unit.container)
+        violation = self.history.violations.get(facts.unit)
+        pod = pod_index.find(facts.unit.container)
         case = self._cases.get(facts.unit)
         if case is None:
             case = KillRecord(
-                facts=facts, began=now, samples=0 if offence is None else offence.samples,
-                names=("", "", "") if pod is None else (pod.namespace, pod.name, roster.name(facts.unit.container) or ""),
+                facts=facts, began=now, samples=0 if violation is None else violation.samples,
+                names=("", "", "") if pod is None else (pod.namespace, pod.name, pod_index.name(facts.unit.container) or ""),
             )  # fmt: skip
             self._cases[facts.unit] = case
         case.facts = facts
         for process in processes:
             case.portraits[process] = self._processes.portrait(process.pid)
-            case.used_bytes[process], case.gpu_instance = _use(process, facts.unit.device, reading)
+            case.used_bytes[process], case.gpu_instance = _use(process, facts.unit.device, inputs)
         return case
 
     def note(self, case: KillRecord, signal: str, answers: Mapping[Process, str], now: float) -> None:
@@ -96,8 +96,8 @@ class KillLog:
 
     def prune(self, now: float) -> None:
         """Close the cases that the guard has dropped without a word: those of a dry run, and of devices that are gone."""
-        victims = {victim.unit for victim in self.history.victims.values()}
-        for unit in [unit for unit in self._cases if unit not in victims]:
+        targets = {target.unit for target in self.history.targets.values()}
+        for unit in [unit for unit in self._cases if unit not in targets]:
             case = self._cases.pop(unit)
             for process in case.reached:
                 self._write(case, process, "dry-run" if case.facts.dry_run else "dropped", now)
@@ -107,9 +107,9 @@ class KillLog:
         case = self._cases.get(unit)
         return None if case is None else case.facts
 
-    def say(self, event: str, facts: ViolationDetails, text: str, roster: PodIndex) -> None:
+    def say(self, event: str, facts: ViolationDetails, text: str, pod_index: PodIndex) -> None:
         """Log what is told to the tenant."""
-        pod = roster.find(facts.unit.container)
+        pod = pod_index.find(facts.unit.container)
         fields: dict[str, Field] = {
             **self._common, "namespace": pod.namespace if pod else None, "pod": pod.name if pod else None,
             "container_id": facts.unit.container.container, "gpu": facts.unit.device, "used_bytes": facts.used_bytes,
@@ -117,9 +117,9 @@ class KillLog:
         }  # fmt: skip
         _LOG.warning("%s", line(event, fields))
 
-    def note_exemption(self, unit: Unit, cap: Cap, text: str, roster: PodIndex) -> None:
+    def note_exemption(self, unit: Unit, cap: Cap, text: str, pod_index: PodIndex) -> None:
         """Log from which cap a container is exempt, and until when (seconds since 1970; null: as long as it runs)."""
-        pod = roster.find(unit.container)
+        pod = pod_index.find(unit.container)
         fields: dict[str, Field] = {
             **self._common, "namespace": pod.namespace if pod else None, "pod": pod.name if pod else None,
             "container_id": unit.container.container, "gpu": unit.device, "cap_bytes": cap.bytes,
@@ -165,9 +165,9 @@ def _end(reason: AnomalyKind, case: KillRecord) -> str:
             return "lost"
 
 
-def _use(process: Process, device: str, reading: GuardInput) -> tuple[int | None, int | None]:
+def _use(process: Process, device: str, inputs: GuardInput) -> tuple[int | None, int | None]:
     """What the process itself uses of the device, and on which GPU instance."""
-    for one in reading.devices:
+    for one in inputs.devices:
         if device not in one.places():
             continue
         number = next((number for number, instance in (one.instances or {}).items() if instance.uuid == device), None)

@@ -51,7 +51,7 @@ class LimitTiers(Struct, frozen=False):
 
     driver: SupervisedDriver
     mps: MpsControl | None
-    errands: WorkQueue
+    queue: WorkQueue
     figures: EnforcementMetrics
     policy: Policy
     _mps_state: Mps = Mps.OFF
@@ -80,24 +80,24 @@ class LimitTiers(Struct, frozen=False):
         """Have the state of MPS and its limits looked at, every ten seconds."""
         if self.mps is None or (self._mps_asked_at is not None and now - self._mps_asked_at < _MPS_SECONDS):
             return
-        if self.errands.send(partial(self._look_at_mps, self.mps, devices)):
+        if self.queue.send(partial(self._look_at_mps, self.mps, devices)):
             self._mps_asked_at = now
 
-    def hold(self, reading: GuardInput, now: float) -> None:
+    def hold(self, inputs: GuardInput, now: float) -> None:
         """Set the driver's limits for containers that have come, lift those of containers that are ending."""
         if self._has_limits is None:
             self._has_limits = self._find_limits()
         if not self._has_limits:
             return
         self._refused = {device: at for device, at in self._refused.items() if now - at < _RETRY_SECONDS}
-        wanted = self._wanted(reading)
+        wanted = self._wanted(inputs)
         calls = 0
         for hold in [*(self._held.keys() - wanted.keys()), *wanted]:
             if calls >= _MOST_CALLS:
                 break
             calls += self._renew(hold, wanted, now)
 
-    def let_go(self) -> None:
+    def suspend(self) -> None:
         """Lift every limit that is held: the policy for which they were set holds no longer."""
         for hold in tuple(self._held):
             del self._held[hold]
@@ -112,21 +112,21 @@ class LimitTiers(Struct, frozen=False):
         except DriverError:
             return None
 
-    def _wanted(self, reading: GuardInput) -> Mapping[CgroupLimit, tuple[ContainerId, int]]:
+    def _wanted(self, inputs: GuardInput) -> Mapping[CgroupLimit, tuple[ContainerId, int]]:
         """The limits that should stand: of every container seen on a GPU, as long as its cap is one that is acted upon."""
         wanted = {}
         for hold, (container, _) in self._held.items():
-            cap, grant = _cap(reading, container, hold.device), reading.grants.get(container)
+            cap, grant = _cap(inputs, container, hold.device), inputs.grants.get(container)
             if cap is not None and grant is not None and not grant.is_gone:
                 wanted[hold] = (container, cap.limit_bytes)
-        for device in reading.devices:
+        for device in inputs.devices:
             if device.instances is not None or device.uuid in self._refused:
                 continue
             for row in device.rows or ():
-                process = reading.identities.get(row.pid)
+                process = inputs.identities.get(row.pid)
                 if process is None or process.kind is not ProcessKind.TENANT or process.container is None:
                     continue
-                cap = _cap(reading, process.container, device.uuid)
+                cap = _cap(inputs, process.container, device.uuid)
                 if cap is not None:
                     wanted[CgroupLimit(device=device.uuid, cgroup=process.cgroup)] = (process.container, cap.limit_bytes)
         return wanted
@@ -175,8 +175,8 @@ class LimitTiers(Struct, frozen=False):
                 self.figures.mps_mismatch.set(not is_right, device.uuid)
 
 
-def _cap(reading: GuardInput, container: ContainerId, device: str) -> Cap | None:
+def _cap(inputs: GuardInput, container: ContainerId, device: str) -> Cap | None:
     """The cap of a container, if more than words follows from it."""
-    grant = reading.grants.get(container)
+    grant = inputs.grants.get(container)
     cap = None if grant is None else grant.caps.get(device)
     return cap if cap is not None and cap.action in (CapAction.KILL, CapAction.EVICT) else None

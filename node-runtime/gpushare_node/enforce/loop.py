@@ -53,8 +53,8 @@ class Loop(Struct, frozen=False):
     `is_outdated`: whether the policy of this run is not the one to be held any more.
     """
 
-    watch: Enforcer
-    upkeep: NodeMonitor | None
+    enforcer: Enforcer
+    monitor: NodeMonitor | None
     clock: Clock
     spread: Callable[[], float] = lambda: random.SystemRandom().uniform(*_SPREAD)
     pause: Callable[[float], None] = time.sleep
@@ -90,36 +90,36 @@ class Loop(Struct, frozen=False):
         """One cycle with the upkeep. A cycle that fails is told, and the next one follows: health tells when it lasts."""
         began = self.clock.now()
         try:
-            self.watch.cycle()
-            if self.upkeep is not None:
-                self.upkeep.look(began)
+            self.enforcer.cycle()
+            if self.monitor is not None:
+                self.monitor.look(began)
             self._good_at = self.clock.now()
         except Exception:
             _LOG.exception("a cycle failed")
-        self._hung_seconds = max(self.watch.worlds.driver.hung_seconds().values(), default=0.0)
+        self._hung_seconds = max(self.enforcer.adapters.driver.hung_seconds().values(), default=0.0)
         self._mismatch_at = (self._mismatch_at or began) if self._has_mismatch() else None
-        self._has_read = self._has_read or any(device.rows is not None for device in self.watch.figures.snapshot.devices)
-        self._list_seconds.append(self.watch.list_seconds)
-        figures = self.watch.figures
+        self._has_read = self._has_read or any(device.rows is not None for device in self.enforcer.figures.snapshot.devices)
+        self._list_seconds.append(self.enforcer.list_seconds)
+        figures = self.enforcer.figures
         figures.cycle_seconds.observe(self.clock.now() - began)
-        figures.pods_age.set(self.watch.worlds.pods.age_seconds)
-        figures.doubts.set(len(self.watch.inventory.doubts))
-        figures.tier.replace(((tier.value,), 1) for tier in self.watch.ladder.tiers())
+        figures.pods_age.set(self.enforcer.adapters.pods.age_seconds)
+        figures.unresolved.set(len(self.enforcer.inventory.unresolved))
+        figures.tier.replace(((tier.value,), 1) for tier in self.enforcer.limit_tiers.tiers())
 
     def _has_mismatch(self) -> bool:
-        reason = self.watch.reason()
+        reason = self.enforcer.reason()
         return reason is not None and reason[0] is ConditionReason.DRIVER_MISMATCH
 
     def interval(self) -> float:
         """Seconds between two cycles now."""
-        nominal = self.watch.setting.settings.interval_seconds
+        nominal = self.enforcer.config.settings.interval_seconds
         slow = _DUTY * statistics.median(self._list_seconds) if self._list_seconds else 0.0
-        wanted = nominal * _CLOSE if self.watch.is_counting else nominal
+        wanted = nominal * _CLOSE if self.enforcer.is_counting else nominal
         return min(max(slow, wanted), max(_LONGEST_SECONDS, nominal))
 
     def pages(self) -> Pages:
         """What is told over HTTP."""
-        return Pages(metrics=self.watch.figures.page, health=self.health, readiness=self.readiness)
+        return Pages(metrics=self.enforcer.figures.page, health=self.health, readiness=self.readiness)
 
     def health(self) -> Answer:
         """Whether the loop lives."""
@@ -136,20 +136,20 @@ class Loop(Struct, frozen=False):
     def _next(self, due: float) -> float:
         """When the next cycle is due; those that this one has overrun are left out."""
         interval = self.interval()
-        self.watch.figures.interval_seconds.set(interval)
+        self.enforcer.figures.interval_seconds.set(interval)
         due += interval * self.spread()
         late = self.clock.now() - due
         if late > 0:
             missed = int(late // interval) + 1
-            self.watch.figures.cycles_skipped.add(by=missed)
+            self.enforcer.figures.cycles_skipped.add(by=missed)
             due += missed * interval
         return due
 
     def _finish(self) -> None:
         """See to the victims that there are, for a bounded time; choose no other."""
-        self.watch.stop_choosing()
+        self.enforcer.stop_selecting()
         deadline = self.clock.now() + _FAREWELL_SECONDS
-        while self.watch.has_victims and self.clock.now() < deadline:
-            self.pause(self.watch.setting.settings.interval_seconds)
+        while self.enforcer.has_victims and self.clock.now() < deadline:
+            self.pause(self.enforcer.config.settings.interval_seconds)
             self.step()
-        self.watch.close(is_leaving=self.upkeep is not None and self.upkeep.is_leaving)
+        self.enforcer.close(is_leaving=self.monitor is not None and self.monitor.is_leaving)

@@ -14,7 +14,7 @@ from gpushare_node import __version__
 from gpushare_node.adapters.nvml.driver import GpuInfo, Versions
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.identities import PodIndex
-from gpushare_node.guard.process_list import Device, RejectReason, sift
+from gpushare_node.guard.process_list import Device, RejectReason, validate
 from gpushare_node.guard.verdicts import CapState, ContainerStatus
 from gpushare_node.reporting.metrics import Registry, Sample
 
@@ -26,7 +26,7 @@ class Snapshot(Struct):
 
     observe: Callable[[], list[ContainerStatus]] = list
     devices: tuple[Device, ...] = ()
-    roster: PodIndex = field(default_factory=PodIndex)
+    pod_index: PodIndex = field(default_factory=PodIndex)
 
 
 class EnforcementMetrics:
@@ -101,7 +101,7 @@ class EnforcementMetrics:
         self.unknown = make.gauge("gpu_memory_unknown_containers", "Containers whose usage the driver does not report.", "gpu")
         self.unattributed = make.gauge(
             "gpu_memory_unattributed_bytes", "GPU memory that no process accounts for, above a threshold.", "gpu")
-        self.doubts = make.gauge("caps_unknown", "Allocations for which no cap could be found.")
+        self.unresolved = make.gauge("caps_unknown", "Allocations for which no cap could be found.")
         self.xids = make.counter("xid_total", "XID errors that the driver logged.", "xid")
         self.mps_mismatch = make.gauge("mps_limit_mismatch", "1 if the MPS daemon's limit differs from the policy's.", "gpu")
         self.label_conflicts = make.counter("label_conflicts_total", "Labels of the runtime that another program changed.")
@@ -123,8 +123,8 @@ class EnforcementMetrics:
         """Each observation with its labels; one whose pod the API server does not show has none."""
         snapshot = self.snapshot
         for one in snapshot.observe():
-            pod = snapshot.roster.find(one.unit.container)
-            name = snapshot.roster.name(one.unit.container)
+            pod = snapshot.pod_index.find(one.unit.container)
+            name = snapshot.pod_index.name(one.unit.container)
             if pod is not None and name is not None:
                 yield (pod.namespace, pod.name, name, one.unit.device), one
 
@@ -155,6 +155,6 @@ class EnforcementMetrics:
 
     def _processes(self) -> Iterable[Sample]:
         for device in self.snapshot.devices:
-            seen = sift(device)
+            seen = validate(device)
             if not isinstance(seen, RejectReason):
                 yield (device.uuid,), sum(len(uses) for uses in seen.uses.values())

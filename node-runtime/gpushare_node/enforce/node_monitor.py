@@ -56,7 +56,7 @@ class NodeMonitor(Struct, frozen=False):
     `remark` is said of a node that is ready, `refusal` of one that is held to a former policy, for its own cannot be read.
     """
 
-    watch: Enforcer
+    enforcer: Enforcer
     cluster: Cluster
     labels: Mapping[str, str]
     plan: Callable[[tuple[GpuInfo, ...]], PartitionPlan]
@@ -64,45 +64,45 @@ class NodeMonitor(Struct, frozen=False):
     remark: str = ""
     refusal: str = ""
     _finding: tuple[ConditionReason, str] | None = None
-    _farewell: str = ""
+    _release_reason: str = ""
     _conflict: tuple[float, str] | None = None
     _applied_at: float | None = None
-    _visit_at: float = float("-inf")
+    _check_at: float = float("-inf")
     _said: tuple[ConditionReason, str] | None = None
     _said_at: float = 0.0
     _is_deleting: bool = False
     _told: dict[ConditionReason, float] = field(default_factory=dict)
     recent: deque[Xid] = field(default_factory=lambda: deque(maxlen=16))
-    _is_stirred: threading.Event = field(default_factory=threading.Event)
+    _is_triggered: threading.Event = field(default_factory=threading.Event)
 
-    def stir(self) -> None:
+    def trigger(self) -> None:
         """The node has changed: look at it with the next cycle. From any thread."""
-        self._is_stirred.set()
+        self._is_triggered.set()
 
     def look(self, now: float) -> None:
         """Do what is due. `now` is monotonic seconds."""
-        for xid in self.watch.worlds.driver.xids():
-            self._hear(xid, now)
-        if self.watch.is_surveyed and self.watch.inventory.surveys is not None:
-            self._check_layout(self.watch.inventory.surveys, now)
-        if self._is_stirred.is_set() or now >= self._visit_at:
+        for xid in self.enforcer.adapters.driver.xids():
+            self._record_xid(xid, now)
+        if self.enforcer.is_surveyed and self.enforcer.inventory.surveys is not None:
+            self._check_layout(self.enforcer.inventory.surveys, now)
+        if self._is_triggered.is_set() or now >= self._check_at:
             # Before the visit: what changes while it looks is looked at again.
-            self._is_stirred.clear()
-            self._visit_at = now + _AGAIN_SECONDS
-            self.watch.errands.send(partial(self._visit, now))
+            self._is_triggered.clear()
+            self._check_at = now + _AGAIN_SECONDS
+            self.enforcer.queue.send(partial(self._check_node, now))
         found = self.reason(now)
         if found[0] is not (self._said[0] if self._said else None) or now - self._said_at >= _SAY_SECONDS:
             self._said, self._said_at = found, now
-            self.watch.figures.ready.replace([((found[0].word,), 1)])
-            self.watch.errands.send(partial(self._say, *found))
+            self.enforcer.figures.ready.replace([((found[0].word,), 1)])
+            self.enforcer.queue.send(partial(self._say, *found))
         self._tell_trouble(now)
         self._count_events()
 
     def reason(self, now: float) -> tuple[ConditionReason, str]:
         """What the node's condition must say, with a sentence."""
-        if self._farewell:
-            return ConditionReason.RELEASING, self._farewell
-        found = self.watch.reason() or self._finding
+        if self._release_reason:
+            return ConditionReason.RELEASING, self._release_reason
+        found = self.enforcer.reason() or self._finding
         if found is not None:
             return found
         if self._conflict is not None and now - self._conflict[0] < _CONFLICT_SECONDS:
@@ -114,21 +114,21 @@ class NodeMonitor(Struct, frozen=False):
     @property
     def is_leaving(self) -> bool:
         """Whether the node is to leave the pool."""
-        return bool(self._farewell)
+        return bool(self._release_reason)
 
     def _tell_trouble(self, now: float) -> None:
         """An Event for what keeps caps from being held, not more often than is of use to people."""
         self._told = {reason: at for reason, at in self._told.items() if now - at < _REMIND_SECONDS}
-        trouble = self.watch.reason()
+        trouble = self.enforcer.reason()
         if trouble is not None and trouble[0] not in self._told:
             self._told[trouble[0]] = now
             _LOG.warning("%s: %s", trouble[0].word, trouble[1])
             self.cluster.tell(Event(type=EventType.WARNING, reason=trouble[0].word, message=trouble[1]))
 
-    def _hear(self, xid: Xid, now: float) -> None:
-        self.watch.figures.xids.add(str(xid.xid))
+    def _record_xid(self, xid: Xid, now: float) -> None:
+        self.enforcer.figures.xids.add(str(xid.xid))
         self.recent.append(xid)
-        if xid.xid in _KILL_ECHOES and now - self.watch.signalled_at(xid.uuid) <= _KILL_ECHO_SECONDS:
+        if xid.xid in _KILL_ECHOES and now - self.enforcer.signalled_at(xid.uuid) <= _KILL_ECHO_SECONDS:
             return
         message = f"The driver reports XID {xid.xid} on {xid.uuid}; NVIDIA's XID catalogue says what it means."
         self._tell(EventReason.XID, message)
@@ -143,7 +143,7 @@ class NodeMonitor(Struct, frozen=False):
         is_repairable = any(gpu.operations for gpu in planned.gpus)
         if self._finding is None or self._finding != former or not is_repairable or self._is_deleting:
             return
-        folder = self.watch.worlds.folder
+        folder = self.enforcer.adapters.folder
         mark, text = folder.repaired(), f"{self._finding[0].word}: {self._finding[1]}"
         if (
             mark is not None and (mark.finding, mark.boot_id) == (text, self.boot_id)
@@ -158,20 +158,20 @@ class NodeMonitor(Struct, frozen=False):
         self._tell(EventReason.DRIFTED, f"{text} The runtime's pod is recreated to repair it.")
         self._start_over()
 
-    def _visit(self, now: float) -> None:
+    def _check_node(self, now: float) -> None:
         """On the errands' thread: whether the node is still ours, and its labels what we wrote."""
         try:
             view = self.cluster.node()
-            self._farewell = self._find_farewell(view)
-            if self._farewell:
+            self._release_reason = self._find_release_reason(view)
+            if self._release_reason:
                 self.cluster.delete_own_pod()
                 self._is_deleting = True
             elif not self.labels or self._keep_labels(view, now):
-                self._visit_at = now + spread(_NODE_SECONDS)
+                self._check_at = now + spread(_NODE_SECONDS)
         except ClusterError:
-            self.watch.figures.api_errors.add("node")
+            self.enforcer.figures.api_errors.add("node")
 
-    def _find_farewell(self, view: NodeView) -> str:
+    def _find_release_reason(self, view: NodeView) -> str:
         if RELEASE_ANNOTATION in view.annotations and RELEASED_ANNOTATION not in view.annotations:
             return "The node's release was requested."
         pool = view.labels.get(POOL_LABEL)
@@ -187,7 +187,7 @@ class NodeMonitor(Struct, frozen=False):
         self._applied_at = now
         message = f"The runtime's labels were corrected: {', '.join(taken)}."
         self._conflict = (now, message)
-        self.watch.figures.label_conflicts.add(by=len(taken))
+        self.enforcer.figures.label_conflicts.add(by=len(taken))
         self._tell(EventReason.LABEL_CONFLICT, message)
         self.cluster.apply_labels(self.labels)
         return False
@@ -197,20 +197,20 @@ class NodeMonitor(Struct, frozen=False):
             try:
                 self.cluster.delete_own_pod()
             except ClusterError:
-                self.watch.figures.api_errors.add("delete")
+                self.enforcer.figures.api_errors.add("delete")
                 self._is_deleting = False
 
-        self._is_deleting = self.watch.errands.send(delete)
+        self._is_deleting = self.enforcer.queue.send(delete)
 
     def _say(self, reason: ConditionReason, message: str) -> None:
         """On the errands' thread."""
         try:
             self.cluster.set_condition(reason, message)
         except ClusterError:
-            self.watch.figures.api_errors.add("condition")
+            self.enforcer.figures.api_errors.add("condition")
 
     def _count_events(self) -> None:
-        counter, told = self.watch.figures.events, self.cluster.told()
+        counter, told = self.enforcer.figures.events, self.cluster.told()
         for outcome, count in (("told", told.told), ("refused", told.refused), ("dropped", told.dropped)):
             counter.add(outcome, by=count - counter.value(outcome))
 

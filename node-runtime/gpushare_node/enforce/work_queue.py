@@ -19,22 +19,22 @@ class WorkQueue:
         self._queue: queue.Queue[Callable[[], None]] = queue.Queue(_MOST_WAITING)
         self._thread: threading.Thread | None = None
 
-    def send(self, errand: Callable[[], None]) -> bool:
+    def send(self, job: Callable[[], None]) -> bool:
         """Do this soon; False when too many wait already."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="errands", daemon=True)
+            self._thread = threading.Thread(target=self._work, name="work-queue", daemon=True)
             self._thread.start()
         try:
-            self._queue.put_nowait(errand)
+            self._queue.put_nowait(job)
         except queue.Full:
             return False
         return True
 
     def _work(self) -> None:
         while True:
-            errand = self._queue.get()
+            job = self._queue.get()
             try:
-                errand()
+                job()
             except Exception:
                 # An errand handles what it expects. Whatever else it meets must not end the thread of all that follow.
                 _LOG.exception("an errand failed")

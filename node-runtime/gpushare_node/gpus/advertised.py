@@ -12,12 +12,12 @@ UUIDS = ("GPU-", "MIG-")
 """How the ids of devices begin that name one for certain."""
 
 
-def offered(allocatable: Mapping[str, int]) -> dict[str, int]:
+def advertised(allocatable: Mapping[str, int]) -> dict[str, int]:
     """The GPU resources of which there are any."""
     return {name: count for name, count in allocatable.items() if count > 0 and is_gpu_resource(name)}
 
 
-def promised(policy: Policy, missing: Collection[int] = ()) -> dict[str, int]:
+def expected(policy: Policy, missing: Collection[int] = ()) -> dict[str, int]:
     """What allocatable must show while the GPUs of these indexes are missing: what is left of `policy.resources`."""
     counts = Counter(dict(policy.resources))
     replicas = {share.profile: share for share in policy.shares}
@@ -33,7 +33,7 @@ def _profiles(gpu: WantedGpu) -> tuple[str | None, ...]:
     return tuple(one.profile for one in gpu.instances) or (None,)
 
 
-def find_lack(
+def find_mismatch(
     wanted: Mapping[str, int], devices: frozenset[str], registered: Mapping[str, frozenset[str]], allocatable: Mapping[str, int]
 ) -> Unmet | None:
     """What is missing or too much; None: the node offers the wanted resources on these devices and nothing else.
@@ -50,7 +50,7 @@ def find_lack(
         return Unmet(
             reason=ConditionReason.WRONG_RESOURCES, message=f"the device plugin registered {_about_counts(wanted, counts)}"
         )
-    if (shown := offered(allocatable)) != wanted:
+    if (shown := advertised(allocatable)) != wanted:
         return Unmet(reason=ConditionReason.WRONG_RESOURCES, message=f"the node offers {_about_counts(wanted, shown)}")
     return None
 
@@ -68,7 +68,7 @@ def _about_counts(wanted: Mapping[str, int], shown: Mapping[str, int]) -> str:
     return ", ".join(f"{name}: {shown.get(name, 0)} instead of {wanted.get(name, 0)}" for name in names)
 
 
-def find_dead(registered: Mapping[str, frozenset[str]], devices: frozenset[str]) -> tuple[str, ...]:
+def find_stale(registered: Mapping[str, frozenset[str]], devices: frozenset[str]) -> tuple[str, ...]:
     """The UUIDs that the plugin registered and that do not exist."""
     known = {one.rsplit("::", 1)[0] for name, some in registered.items() if is_gpu_resource(name) for one in some}
     return tuple(sorted(one for one in known - devices if one.startswith(UUIDS)))

@@ -16,23 +16,23 @@ _WORST_FIRST = (
 """Mistakes in the intent before faults of the hardware: nothing but a person mends them."""
 
 
-def worst(sight: GpuView) -> tuple[ConditionReason, str]:
+def worst(view: GpuView) -> tuple[ConditionReason, str]:
     """The reason for the node, and a sentence that names every such GPU. There must be one."""
-    unfit = sorted(sight.plan.unfit, key=lambda one: (_WORST_FIRST.index(one.reason), one.index))
+    unfit = sorted(view.plan.unfit, key=lambda one: (_WORST_FIRST.index(one.reason), one.index))
     reason = next(one for one in ConditionReason if one.word == unfit[0].reason.value)
     return reason, "; ".join(f"GPU {one.index}: {one.detail}" for one in unfit)
 
 
-def missing_gpus(sight: GpuView) -> frozenset[int]:
+def missing_gpus(view: GpuView) -> frozenset[int]:
     """The indexes of GPUs that offer nothing because they are dead or gone: the node may be used without them."""
-    there = {survey.index for survey in sight.surveys}
-    return frozenset(one.index for one in sight.plan.unfit if _is_dead(one, is_there=one.index in there))
+    there = {survey.index for survey in view.surveys}
+    return frozenset(one.index for one in view.plan.unfit if _is_dead(one, is_there=one.index in there))
 
 
-def is_right(sight: GpuView) -> bool:
+def is_converged(view: GpuView) -> bool:
     """Whether the GPUs that answer are as wanted. One that is not fit for another reason than its death is not."""
-    is_done = not sight.plan.operations and not sight.compute_modes and bool(sight.plan.gpus)
-    return is_done and {one.index for one in sight.plan.unfit} == missing_gpus(sight)
+    is_done = not view.plan.operations and not view.compute_modes and bool(view.plan.gpus)
+    return is_done and {one.index for one in view.plan.unfit} == missing_gpus(view)
 
 
 def _is_dead(unfit: Unfit, *, is_there: bool) -> bool:

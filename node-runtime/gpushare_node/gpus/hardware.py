@@ -16,10 +16,10 @@ from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.driver_handle import DriverHandle
 from gpushare_node.gpus.journal import JournalWriter
-from gpushare_node.gpus.step_messages import names_of, tell, tell_later, tell_layout
+from gpushare_node.gpus.step_messages import layout_text, names_of, postponed_result, step_result
 from gpushare_node.gpus.steps import Steps
 from gpushare_node.gpus.transaction import GpuOutcome, GpuTransaction
-from gpushare_node.gpus.view import GpuView, registrable, see
+from gpushare_node.gpus.view import GpuView, build_view, registrable
 from gpushare_node.partition import GpuPlan
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
@@ -86,18 +86,18 @@ class Hardware:
             with suppress(DriverError):
                 self._record.driver = self._connection.driver.versions().driver
         servers = self._machine.find_servers({pid for survey in surveys for _, pid in survey.pids})
-        return see(surveys, policy, allocated=allocated, pending_modes=self._record.pending_modes, servers=servers)
+        return build_view(surveys, policy, allocated=allocated, pending_modes=self._record.pending_modes, servers=servers)
 
-    def devices(self, sight: GpuView) -> frozenset[str]:
+    def devices(self, view: GpuView) -> frozenset[str]:
         """The UUIDs that the device plugin must register for what was seen: whole GPUs without MIG, and MIG devices."""
-        return registrable(sight.surveys)
+        return registrable(view.surveys)
 
-    def is_backing_off(self, sight: GpuView) -> bool:
+    def is_backing_off(self, view: GpuView) -> bool:
         """Whether something would have to change, and failed so often that it is not tried again yet."""
-        return bool(sight.plan.operations or sight.compute_modes) and self._record.backoff is not None
+        return bool(view.plan.operations or view.compute_modes) and self._record.backoff is not None
 
     def change(
-        self, policy: Policy, sight: GpuView, allocated: Allocated | frozenset[str], on_result: Callable[[StepResult], None], *,
+        self, policy: Policy, view: GpuView, allocated: Allocated | frozenset[str], on_result: Callable[[StepResult], None], *,
         check: bool = False,
     ) -> PartitionResult:  # fmt: skip
         """Bring every GPU to the policy's layout that is fit for it and not in use. With `check` only say what would be done.
@@ -109,75 +109,75 @@ class Hardware:
         ask = allocated if callable(allocated) else lambda: allocated
         results: list[StepResult] = []
 
-        def say(result: StepResult) -> None:
+        def report(result: StepResult) -> None:
             results.append(result)
             on_result(result)
 
-        standings = [*self._refuse(sight, say)]
-        must_change = self._sort_out(sight, standings, say)
+        outcomes = [*self._refuse(view, report)]
+        must_change = self._sort_out(view, outcomes, report)
         if check:
             for gpu in must_change:
-                _foresee(gpu, sight, policy, say)
+                _predict(gpu, view, policy, report)
         elif must_change and (backoff := self._record.backoff) is not None:
-            standings += [_leave(gpu, backoff, say) for gpu in must_change]
+            outcomes += [_leave(gpu, backoff, report) for gpu in must_change]
         else:
-            changed = [self._change_gpu(gpu, policy, ask, say) for gpu in must_change]
-            standings += changed
+            changed = [self._change_gpu(gpu, policy, ask, report) for gpu in must_change]
+            outcomes += changed
             self._record.close(
-                has_failed=any(one.reason in _FAILURES for one in standings),
+                has_failed=any(one.reason in _FAILURES for one in outcomes),
                 has_changed=any(one.reason is None for one in changed),
-                is_as_wanted=all(one.reason is None for one in standings),
+                is_as_wanted=all(one.reason is None for one in outcomes),
             )
             if any(result.status is Status.CHANGED for result in results):
-                self._make_nodes(say)
-        return _sum_up(standings, results)
+                self._make_nodes(report)
+        return _sum_up(outcomes, results)
 
     def close(self) -> None:
         """Give the driver back."""
         self._connection.close()
 
-    def _refuse(self, sight: GpuView, say: Callable[[StepResult], None]) -> Iterable[GpuOutcome]:
-        for unfit in sight.plan.unfit:
-            say(StepResult(step="layout", target=f"GPU {unfit.index}", status=Status.FAILED, detail=unfit.detail))
+    def _refuse(self, view: GpuView, report: Callable[[StepResult], None]) -> Iterable[GpuOutcome]:
+        for unfit in view.plan.unfit:
+            report(StepResult(step="layout", target=f"GPU {unfit.index}", status=Status.FAILED, detail=unfit.detail))
             yield GpuOutcome(index=unfit.index, reason=ConditionReason[unfit.reason.name], message=unfit.detail)
 
-    def _sort_out(self, sight: GpuView, standings: list[GpuOutcome], say: Callable[[StepResult], None]) -> list[GpuPlan]:
+    def _sort_out(self, view: GpuView, outcomes: list[GpuOutcome], report: Callable[[StepResult], None]) -> list[GpuPlan]:
         """The GPUs that must and may change; what is to be said of the others is said."""
         found = []
-        for gpu in sight.plan.gpus:
-            survey = sight.survey(gpu.uuid)
-            if gpu.uuid in sight.blocked:
+        for gpu in view.plan.gpus:
+            survey = view.survey(gpu.uuid)
+            if gpu.uuid in view.blocked:
                 pids = sorted({pid for _, pid in survey.pids}) if survey else []
                 who = f"processes {', '.join(map(str, pids))}" if pids else "a pod to which kubelet gave it"
-                say(StepResult(step="layout", target=f"GPU {gpu.index}", status=Status.SKIPPED, detail=f"in use by {who}"))
-                standings.append(GpuOutcome(index=gpu.index, reason=ConditionReason.GPU_BUSY, message=f"in use by {who}"))
-            elif gpu.operations or gpu.uuid in sight.compute_modes or self._record.unfinished(gpu.uuid):
+                report(StepResult(step="layout", target=f"GPU {gpu.index}", status=Status.SKIPPED, detail=f"in use by {who}"))
+                outcomes.append(GpuOutcome(index=gpu.index, reason=ConditionReason.GPU_BUSY, message=f"in use by {who}"))
+            elif gpu.operations or gpu.uuid in view.compute_modes or self._record.unfinished(gpu.uuid):
                 found.append(gpu)
             else:
-                detail = "" if survey is None else tell_layout(survey)
-                say(StepResult(step="layout", target=f"GPU {gpu.index}", status=Status.OK, detail=detail))
-                standings.append(GpuOutcome(index=gpu.index, reason=None))
+                detail = "" if survey is None else layout_text(survey)
+                report(StepResult(step="layout", target=f"GPU {gpu.index}", status=Status.OK, detail=detail))
+                outcomes.append(GpuOutcome(index=gpu.index, reason=None))
         return found
 
     def _change_gpu(
-        self, gpu: GpuPlan, policy: Policy, allocated: Allocated, say: Callable[[StepResult], None]
+        self, gpu: GpuPlan, policy: Policy, allocated: Allocated, report: Callable[[StepResult], None]
     ) -> GpuOutcome:
         steps = Steps(gpu.uuid, connection=self._connection, clock=self._clock, machine=self._machine)
         change = GpuTransaction(
-            gpu, look=lambda: self.look(policy, allocated()), steps=steps, record=self._record, on_result=say
+            gpu, look=lambda: self.look(policy, allocated()), steps=steps, record=self._record, on_result=report
         )
         return change.run()
 
-    def _make_nodes(self, say: Callable[[StepResult], None]) -> None:
+    def _make_nodes(self, report: Callable[[StepResult], None]) -> None:
         """A warning at most: other parts of the stack make the device nodes too, when they first need one."""
         problem = self._machine.make_nodes()
         status = Status.CHANGED if problem is None else Status.SKIPPED
-        say(StepResult(step="device nodes", target="node", status=status, detail=problem or ""))
+        report(StepResult(step="device nodes", target="node", status=status, detail=problem or ""))
 
 
-def _sum_up(standings: list[GpuOutcome], results: list[StepResult]) -> PartitionResult:
-    reasons = {one.reason for one in standings}
-    bad = sorted((one for one in standings if one.reason is not None), key=lambda one: one.index)
+def _sum_up(outcomes: list[GpuOutcome], results: list[StepResult]) -> PartitionResult:
+    reasons = {one.reason for one in outcomes}
+    bad = sorted((one for one in outcomes if one.reason is not None), key=lambda one: one.index)
     return PartitionResult(
         results=tuple(results),
         reason=next((reason for reason in _WORST_FIRST if reason in reasons), None),
@@ -185,24 +185,24 @@ def _sum_up(standings: list[GpuOutcome], results: list[StepResult]) -> Partition
     )
 
 
-def _foresee(gpu: GpuPlan, sight: GpuView, policy: Policy, say: Callable[[StepResult], None]) -> None:
-    survey = sight.survey(gpu.uuid)
-    if not gpu.operations and gpu.uuid not in sight.compute_modes:
-        say(
-            StepResult(step="layout", target=f"GPU {gpu.index}", status=Status.OK, detail=tell_layout(survey) if survey else "")
+def _predict(gpu: GpuPlan, view: GpuView, policy: Policy, report: Callable[[StepResult], None]) -> None:
+    survey = view.survey(gpu.uuid)
+    if not gpu.operations and gpu.uuid not in view.compute_modes:
+        report(
+            StepResult(step="layout", target=f"GPU {gpu.index}", status=Status.OK, detail=layout_text(survey) if survey else "")
         )
-    if gpu.uuid in sight.compute_modes:
-        say(StepResult(step="reset the compute mode", target=f"GPU {gpu.index}", status=Status.CHANGED))
+    if gpu.uuid in view.compute_modes:
+        report(StepResult(step="reset the compute mode", target=f"GPU {gpu.index}", status=Status.CHANGED))
     for operation in gpu.operations:
-        say(tell(operation, gpu.index, Status.CHANGED, {} if survey is None else names_of(survey)))
+        report(step_result(operation, gpu.index, Status.CHANGED, {} if survey is None else names_of(survey)))
     if not gpu.is_final:
-        say(tell_later(gpu, next(one.instances for one in policy.gpus if one.index == gpu.index)))
+        report(postponed_result(gpu, next(one.instances for one in policy.gpus if one.index == gpu.index)))
 
 
-def _leave(gpu: GpuPlan, backoff: tuple[int, int], say: Callable[[StepResult], None]) -> GpuOutcome:
+def _leave(gpu: GpuPlan, backoff: tuple[int, int], report: Callable[[StepResult], None]) -> GpuOutcome:
     """The message stays the same until the next attempt: it is told once."""
     attempts, seconds = backoff
     when = f"the next begins {seconds // 60} minutes after the last, or at once with the annotation {RETRY_ANNOTATION}=now"
     detail = f"{attempts} attempts have failed under this policy and driver; {when}"
-    say(StepResult(step="layout", target=f"GPU {gpu.index}", status=Status.SKIPPED, detail=detail))
+    report(StepResult(step="layout", target=f"GPU {gpu.index}", status=Status.SKIPPED, detail=detail))
     return GpuOutcome(index=gpu.index, reason=ConditionReason.PARTITION_FAILED, message=detail)

@@ -14,12 +14,12 @@ class RollbackPlan(Struct):
     gone: tuple[GpuInstance, ...]
     missing: tuple[InstanceSpec, ...]
     must_switch: bool
-    must_call_off: bool
+    must_cancel_pending: bool
 
     @property
     def is_needed(self) -> bool:
         """Whether anything is to be done."""
-        return bool(self.gone or self.missing or self.must_switch or self.must_call_off)
+        return bool(self.gone or self.missing or self.must_switch or self.must_cancel_pending)
 
     def is_blocked(self, gpu: Gpu) -> bool:
         """Whether somebody uses what would have to go."""
@@ -28,15 +28,15 @@ class RollbackPlan(Struct):
         return bool(busy & gone) or (self.must_switch and (gpu.is_busy or bool(busy)))
 
 
-def way_back(former: FormerGpu, survey: GpuInfo, *, created: Collection[int], takes_all: bool) -> RollbackPlan:
+def rollback_plan(former: FormerGpu, survey: GpuInfo, *, created: Collection[int], takes_all: bool) -> RollbackPlan:
     """From what stands to what stood. `created` are GPU instances that this run has made.
 
     What stands besides is destroyed only where it was made by us, stands in the way, or MIG goes off; with `takes_all`, after a
     run that died and cannot say what it made, all of it.
     """
     standing = survey.mig.instances if survey.mig is not None and survey.mig.current else ()
-    kept = {one.gi_id for one in standing if is_whole(one) and remember(one) in former.instances}
-    there = {remember(one) for one in standing if one.gi_id in kept}
+    kept = {one.gi_id for one in standing if is_whole(one) and instance_spec(one) in former.instances}
+    there = {instance_spec(one) for one in standing if one.gi_id in kept}
     missing = tuple(one for one in former.instances if one not in there)
     takes_all = takes_all or not former.mig
     gone = [
@@ -46,7 +46,7 @@ def way_back(former: FormerGpu, survey: GpuInfo, *, created: Collection[int], ta
         gone=tuple(gone),
         missing=missing,
         must_switch=survey.mig is not None and survey.mig.current != former.mig,
-        must_call_off=survey.mig is not None and survey.mig.current == former.mig != survey.mig.pending,
+        must_cancel_pending=survey.mig is not None and survey.mig.current == former.mig != survey.mig.pending,
     )
 
 
@@ -56,7 +56,7 @@ def former_of(survey: GpuInfo) -> FormerGpu:
     return FormerGpu(
         uuid=survey.uuid,
         mig=survey.mig is not None and survey.mig.current,
-        instances=tuple(remember(one) for one in standing if is_whole(one)),
+        instances=tuple(instance_spec(one) for one in standing if is_whole(one)),
     )
 
 
@@ -65,7 +65,7 @@ def is_whole(instance: GpuInstance) -> bool:
     return [one.is_whole for one in instance.compute] == [True]
 
 
-def remember(instance: GpuInstance) -> InstanceSpec:
+def instance_spec(instance: GpuInstance) -> InstanceSpec:
     """What is needed to make it again."""
     return InstanceSpec(profile_id=instance.profile_id, start=instance.start, size=instance.size)
 

@@ -22,7 +22,7 @@ def names_of(survey: GpuInfo) -> Names:
     return {one.id: one.name for one in survey.mig.profiles if one.name is not None} if survey.mig is not None else {}
 
 
-def tell(operation: Operation, index: int, status: Status, names: Names, detail: str = "") -> StepResult:
+def step_result(operation: Operation, index: int, status: Status, names: Names, detail: str = "") -> StepResult:
     """An operation and what became of it."""
     target = f"GPU {index}"
     lines: tuple[tuple[str, ...], tuple[str, ...]]
@@ -45,7 +45,7 @@ def tell(operation: Operation, index: int, status: Status, names: Names, detail:
     return StepResult(step=step, target=target, status=status, detail=detail, before=before, after=after)
 
 
-def tell_later(gpu: GpuPlan, wanted: tuple[WantedInstance, ...]) -> StepResult:
+def postponed_result(gpu: GpuPlan, wanted: tuple[WantedInstance, ...]) -> StepResult:
     """What `--check` can say where the driver names no places before MIG is on."""
     return StepResult(
         step="create instances", target=f"GPU {gpu.index}", status=Status.CHANGED,
@@ -54,7 +54,7 @@ def tell_later(gpu: GpuPlan, wanted: tuple[WantedInstance, ...]) -> StepResult:
     )  # fmt: skip
 
 
-def tell_layout(survey: GpuInfo) -> str:
+def layout_text(survey: GpuInfo) -> str:
     """What stands on a GPU, in few words."""
     if survey.mig is None or not survey.mig.current:
         return "whole"

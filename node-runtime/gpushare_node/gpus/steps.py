@@ -69,7 +69,7 @@ class Steps:
         self._clock = clock
         self._machine = machine
 
-    def heed(self) -> None:
+    def raise_if_stopped(self) -> None:
         """Stopped, if the program has been asked to end. Called between two steps: each is finished first."""
         self._clock.sleep(0)
 
@@ -92,7 +92,7 @@ class Steps:
             case _:
                 assert_never(activation)
 
-    def call_off(self, *, enabled: bool) -> None:
+    def cancel_pending(self, *, enabled: bool) -> None:
         """Have the mode that is current stay after the next reset, too."""
         self._call(lambda: self._connection.driver.set_mig(self._uuid, enabled=enabled))
         self._connection.close()

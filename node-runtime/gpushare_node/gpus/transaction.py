@@ -12,8 +12,8 @@ from gpushare_node.adapters.host.state_dir import FormerGpu, InstanceSpec
 from gpushare_node.adapters.nvml.driver import DriverError, GpuInfo, GpuInstance
 from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.journal import JournalWriter
-from gpushare_node.gpus.rollback import former_of, is_whole, remember, way_back
-from gpushare_node.gpus.step_messages import names_of, tell, tell_layout
+from gpushare_node.gpus.rollback import former_of, instance_spec, is_whole, rollback_plan
+from gpushare_node.gpus.step_messages import layout_text, names_of, step_result
 from gpushare_node.gpus.steps import StepError, Steps, explain
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition import GpuPlan
@@ -62,15 +62,15 @@ class GpuTransaction:
         is_recovering = former is not None
         try:
             for _ in range(_MOST_ROUNDS):
-                sight = self._look_again()
-                survey, gpu = self._find(sight)
-                if not gpu.operations and self._uuid not in sight.compute_modes:
+                view = self._look_again()
+                survey, gpu = self._find(view)
+                if not gpu.operations and self._uuid not in view.compute_modes:
                     self._record.end(self._uuid, is_pending=False)
-                    self._say("layout", Status.OK, tell_layout(survey))
+                    self._say("layout", Status.OK, layout_text(survey))
                     return GpuOutcome(index=self._index, reason=None)
                 former = former or former_of(survey)
                 self._record.begin(former, _mode_of(gpu))
-                self._carry_out(gpu, survey, must_reset_compute_mode=self._uuid in sight.compute_modes)
+                self._carry_out(gpu, survey, must_reset_compute_mode=self._uuid in view.compute_modes)
             raise StepError(
                 ConditionReason.PARTITION_FAILED, "after all steps the GPU lacks the layout: another program changes it"
             )
@@ -84,17 +84,17 @@ class GpuTransaction:
         except DriverError as error:
             raise explain(error) from error
 
-    def _find(self, sight: GpuView) -> tuple[GpuInfo, GpuPlan]:
+    def _find(self, view: GpuView) -> tuple[GpuInfo, GpuPlan]:
         """The GPU and its plan now. It may have been lost, or taken into use, since somebody looked last."""
-        survey = sight.survey(self._uuid)
-        gpu = next((one for one in sight.plan.gpus if one.uuid == self._uuid), None)
+        survey = view.survey(self._uuid)
+        gpu = next((one for one in view.plan.gpus if one.uuid == self._uuid), None)
         if survey is None or gpu is None:
-            unfit = next((one for one in sight.plan.unfit if one.index == self._index), None)
+            unfit = next((one for one in view.plan.unfit if one.index == self._index), None)
             raise StepError(
                 ConditionReason.GPU_LOST if unfit is None else ConditionReason[unfit.reason.name],
                 "the driver no longer lists the GPU" if unfit is None else unfit.detail,
             )
-        if self._uuid in sight.blocked:
+        if self._uuid in view.blocked:
             raise StepError(ConditionReason.GPU_BUSY, "a process started to use the GPU")
         return survey, gpu
 
@@ -102,15 +102,15 @@ class GpuTransaction:
         self._is_touched = True
         if must_reset_compute_mode:
             self._doing = "reset the compute mode"
-            self._steps.heed()
+            self._steps.raise_if_stopped()
             self._steps.reset_compute_mode()
             self._on_result(StepResult(step=self._doing, target=f"GPU {self._index}", status=Status.CHANGED,
                                    before=("compute mode exclusive process",), after=("compute mode default",)))  # fmt: skip
         for operation in gpu.operations:
-            self._doing = tell(operation, self._index, Status.FAILED, names_of(survey)).step
-            self._steps.heed()
+            self._doing = step_result(operation, self._index, Status.FAILED, names_of(survey)).step
+            self._steps.raise_if_stopped()
             self._do(operation, survey)
-            self._on_result(tell(operation, self._index, Status.CHANGED, names_of(survey)))
+            self._on_result(step_result(operation, self._index, Status.CHANGED, names_of(survey)))
         self._doing = "verify"
         self._verify(gpu, survey)
 
@@ -134,12 +134,12 @@ class GpuTransaction:
                    for one in gpu.operations if isinstance(one, CreateInstance)]
         gone = {one.instance.gi_id for one in gpu.operations if isinstance(one, DestroyInstance)}
         was_on = before.mig is not None and before.mig.current
-        kept = [remember(one) for one in before.mig.instances if one.gi_id not in gone] if before.mig and was_on else []
+        kept = [instance_spec(one) for one in before.mig.instances if one.gi_id not in gone] if before.mig and was_on else []
         after = self._steps.survey()
         standing = after.mig.instances if after.mig and after.mig.current else ()
-        if Counter(map(remember, standing)) != Counter((*kept, *created)) or not all(map(_is_sound, standing)):
+        if Counter(map(instance_spec, standing)) != Counter((*kept, *created)) or not all(map(_is_sound, standing)):
             raise StepError(
-                ConditionReason.PARTITION_FAILED, f"the driver reports a layout that was not created: {tell_layout(after)}"
+                ConditionReason.PARTITION_FAILED, f"the driver reports a layout that was not created: {layout_text(after)}"
             )
 
     def _give_up(self, error: StepError, former: FormerGpu | None, *, is_recovering: bool) -> GpuOutcome:
@@ -161,20 +161,20 @@ class GpuTransaction:
     def _roll_back(self, former: FormerGpu, *, is_recovering: bool) -> str:
         """The former layout again, and what is to be said of it."""
         gpu = next((one for one in self._look_again().state.gpus if one.uuid == self._uuid), None)
-        way = way_back(former, self._steps.survey(), created=self._created, takes_all=is_recovering)
+        way = rollback_plan(former, self._steps.survey(), created=self._created, takes_all=is_recovering)
         if gpu is None or way.is_blocked(gpu):
             raise StepError(ConditionReason.GPU_BUSY, "a process started to use an instance that must be destroyed")
         for instance in way.gone:
             self._steps.destroy(instance)
         if way.must_switch:
             self._steps.switch(enabled=former.mig, may_reset=False)
-        elif way.must_call_off:
-            self._steps.call_off(enabled=former.mig)
+        elif way.must_cancel_pending:
+            self._steps.cancel_pending(enabled=former.mig)
         for one in way.missing:
             self._steps.create(CreateInstance(uuid=self._uuid, profile_id=one.profile_id, start=one.start, size=one.size))
         after = self._steps.survey()
-        if way_back(former, after, created=(), takes_all=False).is_needed:
-            raise StepError(ConditionReason.PARTITION_FAILED, f"the driver reports another layout: {tell_layout(after)}")
+        if rollback_plan(former, after, created=(), takes_all=False).is_needed:
+            raise StepError(ConditionReason.PARTITION_FAILED, f"the driver reports another layout: {layout_text(after)}")
         said = "the previous layout is restored" + (", under new MIG UUIDs" if way.missing else "")
         self._say("roll back", Status.CHANGED if way.is_needed else Status.OK, said)
         return said

@@ -42,7 +42,7 @@ class GpuView(Struct):
         return next((survey for survey in self.surveys if survey.uuid == uuid), None)
 
 
-def see(
+def build_view(
     surveys: tuple[GpuInfo, ...], policy: Policy, *, allocated: frozenset[str], pending_modes: Mapping[str, bool],
     servers: Collection[int] = (),
 ) -> GpuView:  # fmt: skip

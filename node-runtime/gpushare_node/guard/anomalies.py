@@ -10,14 +10,14 @@ from gpushare_node.guard.state import CycleState
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind
 
 
-def report_device(device: Device, seen: tuple[DeviceView, ...] | RejectReason, ledger: CycleState) -> None:
+def report_device(device: Device, seen: tuple[DeviceView, ...] | RejectReason, state: CycleState) -> None:
     """What concerns a GPU as a whole: that it cannot be trusted now, or that it holds memory of nobody."""
     if isinstance(seen, RejectReason):
-        ledger.verdicts.append(Anomaly(reason=AnomalyKind.DISTRUSTED, device=device.uuid, distrust=seen))
+        state.verdicts.append(Anomaly(reason=AnomalyKind.DISTRUSTED, device=device.uuid, distrust=seen))
         return
-    gap = find_gap(device, {sight.device: sight.uses for sight in seen}, ledger.settings)
+    gap = find_gap(device, {view.device: view.uses for view in seen}, state.settings)
     if gap is not None:
-        ledger.verdicts.append(Anomaly(reason=AnomalyKind.UNATTRIBUTED, device=device.uuid, used_bytes=gap))
+        state.verdicts.append(Anomaly(reason=AnomalyKind.UNATTRIBUTED, device=device.uuid, used_bytes=gap))
 
 
 def find_gap(device: Device, uses: Mapping[str, Uses], settings: Settings) -> int | None:
@@ -28,43 +28,43 @@ def find_gap(device: Device, uses: Mapping[str, Uses], settings: Settings) -> in
     return gap if gap * 100 > device.total_bytes * settings.unattributed_percent else None
 
 
-def report_places(sights: Mapping[str, DeviceView], reading: GuardInput, ledger: CycleState) -> None:
+def report_places(views: Mapping[str, DeviceView], inputs: GuardInput, state: CycleState) -> None:
     """What concerns single devices: who is on them that should not be, and who should be and is not."""
-    for sight in sights.values():
-        _report_strangers(sight, ledger)
-        _report_containers(sight, reading.grants, ledger)
-    showing = {sight.device for sight in sights.values() if sight.uses}
-    ledger.seen = ledger.seen.intersection(place for device in reading.devices for place in device.places()) | showing
-    _report_blindness(sights, reading.grants, ledger)
+    for view in views.values():
+        _report_strangers(view, state)
+        _report_containers(view, inputs.grants, state)
+    showing = {view.device for view in views.values() if view.uses}
+    state.seen = state.seen.intersection(place for device in inputs.devices for place in device.places()) | showing
+    _report_blindness(views, inputs.grants, state)
 
 
-def _report_strangers(sight: DeviceView, ledger: CycleState) -> None:
-    if sight.uses and len(sight.unrecognised) == len(sight.uses):
-        ledger.verdicts.append(Anomaly(reason=AnomalyKind.UNRESOLVED, device=sight.device))
-    if sight.orphans:
-        ledger.verdicts.append(Anomaly(reason=AnomalyKind.ORPHAN, device=sight.device, processes=sight.orphans))
+def _report_strangers(view: DeviceView, state: CycleState) -> None:
+    if view.uses and len(view.unrecognised) == len(view.uses):
+        state.verdicts.append(Anomaly(reason=AnomalyKind.UNRESOLVED, device=view.device))
+    if view.orphans:
+        state.verdicts.append(Anomaly(reason=AnomalyKind.ORPHAN, device=view.device, processes=view.orphans))
 
 
-def _report_containers(sight: DeviceView, grants: Mapping[ContainerId, Grant], ledger: CycleState) -> None:
-    for container, sample in sight.samples.items():
+def _report_containers(view: DeviceView, grants: Mapping[ContainerId, Grant], state: CycleState) -> None:
+    for container, sample in view.samples.items():
         grant = grants.get(container)
-        is_stray = grant is not None and sight.device not in grant.devices
+        is_stray = grant is not None and view.device not in grant.devices
         if sample.is_whole and not is_stray:
             continue
         reason = AnomalyKind.STRAY if is_stray else AnomalyKind.MEMORY_UNKNOWN
         processes = tuple(process for process, _ in sample.processes)
-        unit = Unit(container=container, device=sight.device)
+        unit = Unit(container=container, device=view.device)
         used = sample.used_bytes if sample.is_whole else None
-        ledger.verdicts.append(Anomaly(reason=reason, device=sight.device, unit=unit, processes=processes, used_bytes=used))
+        state.verdicts.append(Anomaly(reason=reason, device=view.device, unit=unit, processes=processes, used_bytes=used))
 
 
-def _report_blindness(sights: Mapping[str, DeviceView], grants: Mapping[ContainerId, Grant], ledger: CycleState) -> None:
+def _report_blindness(views: Mapping[str, DeviceView], grants: Mapping[ContainerId, Grant], state: CycleState) -> None:
     """Devices that someone was given under a cap, and on which no process has ever been seen."""
-    dark = sights.keys() - ledger.seen
+    dark = views.keys() - state.seen
     present = [grant for grant in grants.values() if not grant.is_gone] if dark else []
     given = {device for grant in present for device in grant.caps if device in dark}
-    ledger.empty = {device: ledger.empty.get(device, ledger.now) for device in sorted(given)}
-    for device, since in ledger.empty.items():
-        seconds = ledger.now - since
-        if seconds >= ledger.settings.blind_seconds:
-            ledger.verdicts.append(Anomaly(reason=AnomalyKind.BLIND, device=device, since_seconds=seconds))
+    state.empty = {device: state.empty.get(device, state.now) for device in sorted(given)}
+    for device, since in state.empty.items():
+        seconds = state.now - since
+        if seconds >= state.settings.blind_seconds:
+            state.verdicts.append(Anomaly(reason=AnomalyKind.BLIND, device=device, since_seconds=seconds))

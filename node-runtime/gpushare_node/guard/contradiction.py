@@ -11,19 +11,19 @@ from gpushare_node.guard.inputs import GuardInput
 from gpushare_node.guard.process_list import Device
 
 
-def find_accused(devices: Iterable[Device], reading: GuardInput) -> frozenset[str]:
+def find_accused(devices: Iterable[Device], inputs: GuardInput) -> frozenset[str]:
     """The namespaces of which a container would be over its cap if the rows of these devices were true."""
     accused = set()
     for device in devices:
-        for (container, place), used_bytes in _sums(device, reading).items():
-            grant = reading.grants[container]
+        for (container, place), used_bytes in _sums(device, inputs).items():
+            grant = inputs.grants[container]
             cap = grant.caps.get(place)
             if cap is not None and used_bytes > cap.limit_bytes:
                 accused.add(grant.owner.namespace)
     return frozenset(accused)
 
 
-def _sums(device: Device, reading: GuardInput) -> dict[tuple[ContainerId, str], int]:
+def _sums(device: Device, inputs: GuardInput) -> dict[tuple[ContainerId, str], int]:
     """What each container would use of each place; a row that stands in several lists counts with its largest value."""
     largest: dict[tuple[int, str], int] = {}
     for row in device.rows or ():
@@ -32,8 +32,8 @@ def _sums(device: Device, reading: GuardInput) -> dict[tuple[ContainerId, str], 
         largest[row.pid, place] = max(largest.get((row.pid, place), 0), row.used_bytes or 0)
     sums: dict[tuple[ContainerId, str], int] = {}
     for (pid, place), used_bytes in largest.items():
-        process = reading.identities.get(pid)
+        process = inputs.identities.get(pid)
         container = process.container if process is not None and process.kind is ProcessKind.TENANT else None
-        if container is not None and container in reading.grants:
+        if container is not None and container in inputs.grants:
             sums[container, place] = sums.get((container, place), 0) + used_bytes
     return sums

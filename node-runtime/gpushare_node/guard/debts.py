@@ -32,7 +32,7 @@ class Violation(NamedTuple):
     `since` when it was first over; `looked_at` the last look, None where that told nothing; `known_at` the last one that did;
     `is_calm` what it found; `calm_seconds` how long it has been calm since it was over. `members` are the container's
     processes when it was last over, `siblings` its owner's other containers then, `samples` how often it was found so,
-    `has_paused` whether it was calm in between. `cap` is the one that was exceeded. `is_demoted`: only the MPS fallback may
+    `has_paused` whether it was calm in between. `cap` is the one that was exceeded. `is_on_fallback`: only the MPS fallback may
     follow. `is_settled`: a dry run has told everything.
     """
 
@@ -50,7 +50,7 @@ class Violation(NamedTuple):
     has_paused: bool = False
     warned_at: float | None = None
     evicted_at: float | None = None
-    is_demoted: bool = False
+    is_on_fallback: bool = False
     is_settled: bool = False
 
     @classmethod
@@ -91,7 +91,9 @@ class Violation(NamedTuple):
     def forgive(self, now: float, cap: Cap, settings: Settings) -> "Violation":
         """The same offence at the beginning of its grace."""
         debt = min(self.debt, settings.confirm_seconds)
-        return self._replace(since=now, cap=cap, debt=debt, warned_at=None, evicted_at=None, is_demoted=False, is_settled=False)
+        return self._replace(
+            since=now, cap=cap, debt=debt, warned_at=None, evicted_at=None, is_on_fallback=False, is_settled=False
+        )
 
     def is_confirmed(self, settings: Settings) -> bool:
         """Whether it has been over for so long that it is warned."""
@@ -129,7 +131,7 @@ def families(grants: Mapping[ContainerId, Grant]) -> Mapping[Owner, Sequence[Con
     return found
 
 
-def find_legacy(offence: Violation, former: Legacy | None, now: float) -> Legacy:
+def find_legacy(violation: Violation, former: Legacy | None, now: float) -> Legacy:
     """What this offence leaves to its owner; the larger one where there is one already."""
-    legacy = Legacy(debt=offence.debt, at=now, others=offence.siblings)
+    legacy = Legacy(debt=violation.debt, at=now, others=violation.siblings)
     return former if former is not None and remains(former, now) >= legacy.debt else legacy

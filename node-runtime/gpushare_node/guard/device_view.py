@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gpushare_node.core.structs import Struct
 from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
 from gpushare_node.guard.inputs import Cap
-from gpushare_node.guard.process_list import Device, Mps, ProcessUsage, RejectReason, Uses, sift
+from gpushare_node.guard.process_list import Device, Mps, ProcessUsage, RejectReason, Uses, validate
 
 
 class Unit(NamedTuple):
@@ -60,23 +60,23 @@ class Level(Enum):
     """Whether a container is over its cap. UNKNOWN is neither yes nor no."""
 
     OVER = "over"
-    CALM = "calm"
+    WITHIN = "calm"
     UNKNOWN = "unknown"
 
 
-_CALM, _TENANT = Level.CALM, ProcessKind.TENANT
+_WITHIN, _TENANT = Level.WITHIN, ProcessKind.TENANT
 """Found once, for they are asked about each process or container: an enumeration's members are slow to find."""
 
 
-def look(device: Device, identities: Mapping[int, Process]) -> tuple[DeviceView, ...] | RejectReason:
+def view_device(device: Device, identities: Mapping[int, Process]) -> tuple[DeviceView, ...] | RejectReason:
     """The device, or each of its MIG instances; why not, when one of its rows cannot be true."""
-    sifted = sift(device)
+    sifted = validate(device)
     if isinstance(sifted, RejectReason):
         return sifted
-    return tuple(_sight(place, device, sifted, identities) for place in sifted.uses)
+    return tuple(_view(place, device, sifted, identities) for place in sifted.uses)
 
 
-def level(sample: Sample, cap: Cap, members: tuple[Process, ...], sight: DeviceView) -> Level:
+def level(sample: Sample, cap: Cap, members: tuple[Process, ...], view: DeviceView) -> Level:
     """The answer for one sample; a part above the cap is proof enough.
 
     `members` are the container's when it was last over: one of them hidden now leaves it open.
@@ -85,10 +85,10 @@ def level(sample: Sample, cap: Cap, members: tuple[Process, ...], sight: DeviceV
         return Level.OVER
     if not sample.is_whole:
         return Level.UNKNOWN
-    return Level.UNKNOWN if members and sight.may_hide(members) else _CALM
+    return Level.UNKNOWN if members and view.may_hide(members) else _WITHIN
 
 
-def _sight(place: str, device: Device, sifted: ProcessUsage, identities: Mapping[int, Process]) -> DeviceView:
+def _view(place: str, device: Device, sifted: ProcessUsage, identities: Mapping[int, Process]) -> DeviceView:
     uses = sifted.uses[place]
     samples: dict[ContainerId, Sample] = {}
     unrecognised: dict[int, int | None] = {}

@@ -40,8 +40,8 @@ class Offender(NamedTuple):
     owner: Owner
     cap: Cap
     sample: Sample
-    sight: DeviceView
-    offence: Violation
+    view: DeviceView
+    violation: Violation
     is_unevictable: bool = False
 
     @property
@@ -56,189 +56,191 @@ class Offender(NamedTuple):
 
     def is_mps(self) -> bool:
         """Whether its processes must not simply be killed: under the platform's MPS everyone is taken for a client."""
-        return self.sight.mps is not Mps.OFF and not self.is_unevictable
+        return self.view.mps is not Mps.OFF and not self.is_unevictable
 
     def ends_whole(self) -> bool:
         """Whether the container ends with all its processes: an MPS server of its own starts others as it likes."""
-        return self.is_unevictable or any(self.sight.has_own_server(process) for process, _ in self.sample.processes)
+        return self.is_unevictable or any(self.view.has_own_server(process) for process, _ in self.sample.processes)
 
-    def facts(self, ledger: CycleState, following: Next, following_seconds: float | None) -> ViolationDetails:
+    def facts(self, state: CycleState, following: Next, following_seconds: float | None) -> ViolationDetails:
         """What a verdict tells about this case."""
         return ViolationDetails(
-            unit=self.unit, used_bytes=self.sample.used_bytes, cap=self.cap, since_seconds=ledger.now - self.offence.since,
-            next=following, next_seconds=following_seconds, dry_run=ledger.settings.dry_run,
-            has_paused=self.offence.has_paused,
+            unit=self.unit, used_bytes=self.sample.used_bytes, cap=self.cap, since_seconds=state.now - self.violation.since,
+            next=following, next_seconds=following_seconds, dry_run=state.settings.dry_run,
+            has_paused=self.violation.has_paused,
         )
 
 
-def choose(case: Offender, ledger: CycleState) -> None:
+def choose(offender: Offender, state: CycleState) -> None:
     """Take a victim and send it SIGTERM, if the device and the processes are free and the namespace may lose one."""
-    unit = case.unit
-    if not may_choose(case, ledger) or ledger.is_taken(unit.device):
+    unit = offender.unit
+    if not may_choose(offender, state) or state.is_taken(unit.device):
         return
-    is_repeated = len(ledger.strikes.get(case.owner, ())) >= ledger.settings.strikes
-    is_mps = case.is_mps()
+    is_repeated = len(state.strikes.get(offender.owner, ())) >= state.settings.strikes
+    is_mps = offender.is_mps()
     if is_repeated and is_mps:
-        demote(case, ledger)
+        use_fallback(offender, state)
         return
-    is_whole = is_repeated or case.ends_whole()
+    is_whole = is_repeated or offender.ends_whole()
     scope = KillScope.CONTAINER if is_whole else KillScope.PROCESSES
-    processes = _all(case) if is_whole else (_largest(case),)
-    if _are_in_flight(processes, ledger.victims):
+    processes = _all(offender) if is_whole else (_largest(offender),)
+    if _are_in_flight(processes, state.targets):
         return
-    ledger.choose(unit, case.owner)
-    ledger.victims[unit] = Target(
-        unit=unit, processes=processes, scope=scope, is_mps=is_mps, offence_since=case.offence.since,
-        step=Step.TERM_SENT, step_at=ledger.now,
+    state.choose(unit, offender.owner)
+    state.targets[unit] = Target(
+        unit=unit, processes=processes, scope=scope, is_mps=is_mps, violation_since=offender.violation.since,
+        step=Step.TERM_SENT, step_at=state.now,
     )
     following = Next.TERMINATE_CLIENT if is_mps else Next.KILL
-    facts = case.facts(ledger, following, ledger.settings.exit_seconds)
-    ledger.verdicts.append(Terminate(facts=facts, processes=processes, scope=scope))
+    facts = offender.facts(state, following, state.settings.exit_seconds)
+    state.verdicts.append(Terminate(facts=facts, processes=processes, scope=scope))
 
 
-def may_choose(case: Offender, ledger: CycleState) -> bool:
+def may_choose(offender: Offender, state: CycleState) -> bool:
     """Whether readings are believed and the namespace's budget for the device has something left; says so if not."""
     reason = None
-    if ledger.paused_since is not None:
+    if state.paused_since is not None:
         reason = AnomalyKind.CONTRADICTED
-    elif ledger.is_spent(case.room):
+    elif state.is_spent(offender.room):
         reason = AnomalyKind.BUDGET_SPENT
     if reason is not None:
-        ledger.verdicts.append(Anomaly(reason=reason, device=case.unit.device, unit=case.unit))
+        state.verdicts.append(Anomaly(reason=reason, device=offender.unit.device, unit=offender.unit))
     return reason is None
 
 
-def demote(case: Offender, ledger: CycleState) -> None:
+def use_fallback(offender: Offender, state: CycleState) -> None:
     """Give up ending MPS clients for this offence: the fallback follows, and never a raw SIGKILL."""
-    ledger.victims.pop(case.unit, None)
-    ledger.offences[case.unit] = ledger.offences[case.unit]._replace(is_demoted=True)
+    state.targets.pop(offender.unit, None)
+    state.violations[offender.unit] = state.violations[offender.unit]._replace(is_on_fallback=True)
 
 
-def advance(victim: Target, sight: DeviceView | None, case: Offender | None, reading: GuardInput, ledger: CycleState) -> None:
-    """The victim's next step. `sight` is None when its device cannot be trusted now, `case` when it is not clearly over."""
-    if sight is not None and not _is_listed(victim, sight, reading.identities):
-        _end(victim, AnomalyKind.GONE, ledger)
-        if case is None:
-            ledger.offences.pop(victim.unit, None)
+def advance(target: Target, view: DeviceView | None, offender: Offender | None, inputs: GuardInput, state: CycleState) -> None:
+    """The victim's next step. `view` is None when its device cannot be trusted now, `offender` when it is not clearly over."""
+    if view is not None and not _is_listed(target, view, inputs.identities):
+        _end(target, AnomalyKind.GONE, state)
+        if offender is None:
+            state.violations.pop(target.unit, None)
         return
-    match victim.step:
+    match target.step:
         case Step.KILL_SENT | Step.STUCK:
-            _persist(victim, case, reading, ledger)
+            _persist(target, offender, inputs, state)
         case Step.TERM_SENT | Step.CLIENT_SENT:
-            _press(victim, sight, case, reading, ledger)
+            _after_sigterm(target, view, offender, inputs, state)
         case _:
-            assert_never(victim.step)
+            assert_never(target.step)
 
 
-def _persist(victim: Target, case: Offender | None, reading: GuardInput, ledger: CycleState) -> None:
+def _persist(target: Target, offender: Offender | None, inputs: GuardInput, state: CycleState) -> None:
     """Go on with a victim that has had SIGKILL: send it again from time to time, and say that it does not help."""
-    settings, unit = ledger.settings, victim.unit
-    is_due = ledger.now - victim.step_at >= settings.stuck_seconds
-    if is_due and case is not None and victim.is_for(case.offence):
-        verified = _verify(victim, case)
-        if verified and (not case.is_mps() or reading.terminated_clients.issuperset(verified)):
-            facts = case.facts(ledger, Next.NOTHING, None)
-            ledger.verdicts.append(Kill(facts=facts, processes=verified, scope=victim.scope, is_repeated=True))
-            victim = replace(victim, processes=verified, step_at=ledger.now, kills=victim.kills + 1)
-    since = ledger.now - victim.killed_at
-    if victim.kills >= _KILLS_UNTIL_STUCK or since >= _KILLS_UNTIL_STUCK * settings.stuck_seconds:
-        victim = replace(victim, step=Step.STUCK)
-        ledger.verdicts.append(_report(victim, AnomalyKind.STUCK, since))
-    ledger.victims[unit] = victim
+    settings, unit = state.settings, target.unit
+    is_due = state.now - target.step_at >= settings.stuck_seconds
+    if is_due and offender is not None and target.is_for(offender.violation):
+        verified = _verify(target, offender)
+        if verified and (not offender.is_mps() or inputs.terminated_clients.issuperset(verified)):
+            facts = offender.facts(state, Next.NOTHING, None)
+            state.verdicts.append(Kill(facts=facts, processes=verified, scope=target.scope, is_repeated=True))
+            target = replace(target, processes=verified, step_at=state.now, kills=target.kills + 1)
+    since = state.now - target.killed_at
+    if target.kills >= _KILLS_UNTIL_STUCK or since >= _KILLS_UNTIL_STUCK * settings.stuck_seconds:
+        target = replace(target, step=Step.STUCK)
+        state.verdicts.append(_report(target, AnomalyKind.STUCK, since))
+    state.targets[unit] = target
 
 
-def _verify(victim: Target, case: Offender) -> tuple[Process, ...]:
+def _verify(target: Target, offender: Offender) -> tuple[Process, ...]:
     """Those of the victim's processes that were recognised in this cycle; of a container, all that it has."""
-    present = _all(case)
-    if victim.scope is KillScope.CONTAINER:
+    present = _all(offender)
+    if target.scope is KillScope.CONTAINER:
         return present
-    return tuple(process for process in victim.processes if process in present)
+    return tuple(process for process in target.processes if process in present)
 
 
-def _press(victim: Target, sight: DeviceView | None, case: Offender | None, reading: GuardInput, ledger: CycleState) -> None:
+def _after_sigterm(
+    target: Target, view: DeviceView | None, offender: Offender | None, inputs: GuardInput, state: CycleState
+) -> None:
     """Go on with a victim that has had SIGTERM, or let it go."""
-    offence = ledger.offences.get(victim.unit)
-    if offence is None or not victim.is_for(offence):
-        is_calm = offence is None and sight is not None and victim.unit.container in sight.samples
-        _end(victim, AnomalyKind.SPARED if is_calm else AnomalyKind.LOST, ledger)
+    violation = state.violations.get(target.unit)
+    if violation is None or not target.is_for(violation):
+        is_calm = violation is None and view is not None and target.unit.container in view.samples
+        _end(target, AnomalyKind.SPARED if is_calm else AnomalyKind.LOST, state)
         return
-    if offence.calm_seconds >= ledger.settings.calm_seconds:
-        _end(victim, AnomalyKind.SPARED, ledger)
+    if violation.calm_seconds >= state.settings.calm_seconds:
+        _end(target, AnomalyKind.SPARED, state)
         return
-    if ledger.now - offence.known_at > ledger.settings.stale_seconds:
-        _end(victim, AnomalyKind.LOST, ledger)
+    if state.now - violation.known_at > state.settings.stale_seconds:
+        _end(target, AnomalyKind.LOST, state)
         return
-    if case is None:
+    if offender is None:
         return
-    verified = _verify(victim, case)
+    verified = _verify(target, offender)
     if verified:
-        _escalate(victim, verified, case, reading, ledger)
-    elif not case.sight.may_hide(victim.processes):
-        _end(victim, AnomalyKind.LOST, ledger)
+        _escalate(target, verified, offender, inputs, state)
+    elif not offender.view.may_hide(target.processes):
+        _end(target, AnomalyKind.LOST, state)
 
 
-def _escalate(victim: Target, verified: tuple[Process, ...], case: Offender, reading: GuardInput, ledger: CycleState) -> None:
-    settings = ledger.settings
-    waited = ledger.now - victim.step_at
-    if victim.step is Step.CLIENT_SENT:
-        if settings.dry_run or reading.terminated_clients.issuperset(verified):
-            _kill(victim, verified, case, ledger)
+def _escalate(target: Target, verified: tuple[Process, ...], offender: Offender, inputs: GuardInput, state: CycleState) -> None:
+    settings = state.settings
+    waited = state.now - target.step_at
+    if target.step is Step.CLIENT_SENT:
+        if settings.dry_run or inputs.terminated_clients.issuperset(verified):
+            _kill(target, verified, offender, state)
         elif waited >= settings.client_seconds:
-            demote(case, ledger)
+            use_fallback(offender, state)
     elif waited >= settings.exit_seconds:
-        if not victim.is_mps and not case.is_mps():
-            _kill(victim, verified, case, ledger)
-        elif case.sight.mps is Mps.REACHABLE and victim.scope is KillScope.PROCESSES:
-            ledger.victims[victim.unit] = replace(victim, is_mps=True, step=Step.CLIENT_SENT, step_at=ledger.now)
-            facts = case.facts(ledger, Next.KILL, settings.client_seconds)
-            ledger.verdicts.append(TerminateClient(facts=facts, processes=verified))
+        if not target.is_mps and not offender.is_mps():
+            _kill(target, verified, offender, state)
+        elif offender.view.mps is Mps.REACHABLE and target.scope is KillScope.PROCESSES:
+            state.targets[target.unit] = replace(target, is_mps=True, step=Step.CLIENT_SENT, step_at=state.now)
+            facts = offender.facts(state, Next.KILL, settings.client_seconds)
+            state.verdicts.append(TerminateClient(facts=facts, processes=verified))
         else:
-            demote(case, ledger)
+            use_fallback(offender, state)
 
 
-def _kill(victim: Target, verified: tuple[Process, ...], case: Offender, ledger: CycleState) -> None:
+def _kill(target: Target, verified: tuple[Process, ...], offender: Offender, state: CycleState) -> None:
     """The last step. A dry run ends here: nobody was killed, so nobody will go."""
-    facts = case.facts(ledger, Next.NOTHING, None)
-    ledger.verdicts.append(Kill(facts=facts, processes=verified, scope=victim.scope))
-    if ledger.settings.dry_run:
-        del ledger.victims[victim.unit]
-        ledger.offences[victim.unit] = case.offence._replace(is_settled=True)
+    facts = offender.facts(state, Next.NOTHING, None)
+    state.verdicts.append(Kill(facts=facts, processes=verified, scope=target.scope))
+    if state.settings.dry_run:
+        del state.targets[target.unit]
+        state.violations[target.unit] = offender.violation._replace(is_settled=True)
     else:
-        ledger.victims[victim.unit] = replace(
-            victim, processes=verified, step=Step.KILL_SENT, step_at=ledger.now, kills=1, killed_at=ledger.now)
+        state.targets[target.unit] = replace(
+            target, processes=verified, step=Step.KILL_SENT, step_at=state.now, kills=1, killed_at=state.now)
 
 
-def _is_listed(victim: Target, sight: DeviceView, identities: Mapping[int, Process]) -> bool:
+def _is_listed(target: Target, view: DeviceView, identities: Mapping[int, Process]) -> bool:
     """Whether any of it still has a row. A row whose process cannot be recognised may well be the dying victim's."""
-    if victim.scope is KillScope.CONTAINER and victim.unit.container in sight.samples:
+    if target.scope is KillScope.CONTAINER and target.unit.container in view.samples:
         return True
     return any(
-        process.pid in sight.uses and identities.get(process.pid, process).start_time == process.start_time
-        for process in victim.processes
+        process.pid in view.uses and identities.get(process.pid, process).start_time == process.start_time
+        for process in target.processes
     )
 
 
-def _are_in_flight(processes: tuple[Process, ...], victims: Mapping[Unit, Target]) -> bool:
+def _are_in_flight(processes: tuple[Process, ...], targets: Mapping[Unit, Target]) -> bool:
     """Whether one of them is being ended for another device. What is stuck there blocks nobody elsewhere."""
     return any(
-        process in victim.processes for victim in victims.values() if victim.step is not Step.STUCK for process in processes
+        process in target.processes for target in targets.values() if target.step is not Step.STUCK for process in processes
     )
 
 
-def _all(case: Offender) -> tuple[Process, ...]:
-    return tuple(process for process, _ in case.sample.processes)
+def _all(offender: Offender) -> tuple[Process, ...]:
+    return tuple(process for process, _ in offender.sample.processes)
 
 
-def _largest(case: Offender) -> Process:
+def _largest(offender: Offender) -> Process:
     """The process that uses most; of equal ones the youngest."""
-    return max(case.sample.processes, key=lambda member: (member[1], member[0].start_time, member[0].pid))[0]
+    return max(offender.sample.processes, key=lambda member: (member[1], member[0].start_time, member[0].pid))[0]
 
 
-def _end(victim: Target, reason: AnomalyKind, ledger: CycleState) -> None:
-    del ledger.victims[victim.unit]
-    ledger.verdicts.append(_report(victim, reason, ledger.now - victim.step_at))
+def _end(target: Target, reason: AnomalyKind, state: CycleState) -> None:
+    del state.targets[target.unit]
+    state.verdicts.append(_report(target, reason, state.now - target.step_at))
 
 
-def _report(victim: Target, reason: AnomalyKind, since_seconds: float) -> Anomaly:
-    unit = victim.unit
-    return Anomaly(reason=reason, device=unit.device, unit=unit, processes=victim.processes, since_seconds=since_seconds)
+def _report(target: Target, reason: AnomalyKind, since_seconds: float) -> Anomaly:
+    unit = target.unit
+    return Anomaly(reason=reason, device=unit.device, unit=unit, processes=target.processes, since_seconds=since_seconds)

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from gpushare_node.guard.anomalies import report_device, report_places
 from gpushare_node.guard.contradiction import find_accused
 from gpushare_node.guard.debts import Violation
-from gpushare_node.guard.device_view import DeviceView, Level, Sample, Unit, level, look
+from gpushare_node.guard.device_view import DeviceView, Level, Sample, Unit, level, view_device
 from gpushare_node.guard.escalation import Offender, advance, choose, may_choose
 from gpushare_node.guard.identity import ContainerId
 from gpushare_node.guard.inputs import DEFAULTS, Cap, CapAction, GuardInput, Settings
@@ -24,15 +24,15 @@ _STEP_NEXT = {
     CapAction.WARN: Next.NOTHING,
     CapAction.NONE: Next.NOTHING,
 }
-_CALM, _OVER, _UNKNOWN, _OK = Level.CALM, Level.OVER, Level.UNKNOWN, CapState.OK
+_WITHIN, _OVER, _UNKNOWN, _OK = Level.WITHIN, Level.OVER, Level.UNKNOWN, CapState.OK
 """Found once, for they are asked about each container: an enumeration's members are slow to find."""
 
 _ACCUSED_NAMESPACES = 2
 """Rows that contradict their device accuse so many namespaces at once: then nobody's readings are believed for now."""
 
 
-def judge(
-    reading: GuardInput, history: GuardState, now: float, settings: Settings = DEFAULTS, calm: Collection[str] = ()
+def evaluate(
+    inputs: GuardInput, history: GuardState, now: float, settings: Settings = DEFAULTS, calm: Collection[str] = ()
 ) -> tuple[tuple[Verdict, ...], GuardState]:
     """The verdicts of one cycle, and what the next one must know. `now` is monotonic seconds; wall time is never used.
 
@@ -40,187 +40,189 @@ def judge(
     Nothing is said of the GPUs in `calm`: all of their devices have been seen, nobody there owes or is being ended, and
     `guard.calm` has found everybody within the cap.
     """
-    ledger = CycleState(history, now, settings)
-    looks = [(device, look(device, reading.identities)) for device in reading.devices if device.uuid not in calm]
-    sights = {sight.device: sight for _, seen in looks if not isinstance(seen, RejectReason) for sight in seen}
-    _pause(reading, [device for device, seen in looks if seen is RejectReason.ABOVE_USED], ledger)
-    _bequeath(sights, reading, ledger)
-    cases: dict[Unit, Offender] = {}
+    state = CycleState(history, now, settings)
+    looks = [(device, view_device(device, inputs.identities)) for device in inputs.devices if device.uuid not in calm]
+    views = {view.device: view for _, seen in looks if not isinstance(seen, RejectReason) for view in seen}
+    _pause(inputs, [device for device, seen in looks if seen is RejectReason.ABOVE_USED], state)
+    _bequeath(views, inputs, state)
+    offenders: dict[Unit, Offender] = {}
     observed: list[tuple[Unit, Cap | None, Sample, Level]] = []
-    for sight in sights.values():
-        for container, sample in sight.samples.items():
-            unit = Unit(container, sight.device)
-            grant = reading.grants.get(container)
-            cap = _cap(reading, container, sight.device)
-            answer = _answer(unit, cap, sample, sight, ledger)
+    for view in views.values():
+        for container, sample in view.samples.items():
+            unit = Unit(container, view.device)
+            grant = inputs.grants.get(container)
+            cap = _cap(inputs, container, view.device)
+            answer = _answer(unit, cap, sample, view, state)
             observed.append((unit, cap, sample, answer))
             if grant is not None and cap is not None and answer is _OVER:
-                offence = ledger.count(unit, tuple([process for process, _ in sample.processes]), cap, reading.grants)
-                cases[unit] = Offender(
-                    unit=unit, owner=grant.owner, cap=cap, sample=sample, sight=sight, offence=offence,
-                    is_unevictable=container in reading.unevictable,
+                violation = state.count(unit, tuple([process for process, _ in sample.processes]), cap, inputs.grants)
+                offenders[unit] = Offender(
+                    unit=unit, owner=grant.owner, cap=cap, sample=sample, view=view, violation=violation,
+                    is_unevictable=container in inputs.unevictable,
                 )  # fmt: skip
-    _count_others(observed, sights, ledger)
-    places = {place for device in reading.devices for place in device.places()} if ledger.victims or ledger.offences else set()
-    _advance_all(reading, sights, cases, places, ledger)
-    for case in sorted(cases.values(), key=lambda case: _turn(case, ledger)):
-        _act(case, ledger)
-    ledger.verdicts.extend([_observe(unit, cap, sample, answer, ledger) for unit, cap, sample, answer in observed])
+    _count_others(observed, views, state)
+    places = {place for device in inputs.devices for place in device.places()} if state.targets or state.violations else set()
+    _advance_all(inputs, views, offenders, places, state)
+    for offender in sorted(offenders.values(), key=lambda offender: _turn(offender, state)):
+        _act(offender, state)
+    state.verdicts.extend([_observe(unit, cap, sample, answer, state) for unit, cap, sample, answer in observed])
     for device, seen in looks:
-        report_device(device, seen, ledger)
-    report_places(sights, reading, ledger)
-    return tuple(ledger.verdicts), ledger.close(reading.grants, places)
+        report_device(device, seen, state)
+    report_places(views, inputs, state)
+    return tuple(state.verdicts), state.close(inputs.grants, places)
 
 
-def _cap(reading: GuardInput, container: ContainerId, device: str) -> Cap | None:
+def _cap(inputs: GuardInput, container: ContainerId, device: str) -> Cap | None:
     """The cap that holds; None where none does, and where it is not known."""
-    grant = reading.grants.get(container)
+    grant = inputs.grants.get(container)
     if grant is None:
         return None
     if device in grant.devices:
         return grant.caps.get(device)
-    return grant.stray_cap if reading.is_allocation_known else None
+    return grant.stray_cap if inputs.is_allocation_known else None
 
 
-def _answer(unit: Unit, cap: Cap | None, sample: Sample, sight: DeviceView, ledger: CycleState) -> Level:
+def _answer(unit: Unit, cap: Cap | None, sample: Sample, view: DeviceView, state: CycleState) -> Level:
     """Whether the container is over its cap. A clock that stands still, or a lost cap, leaves an open offence open."""
-    offence = ledger.offences.get(unit) if ledger.offences else None
+    violation = state.violations.get(unit) if state.violations else None
     if cap is None:
-        return _CALM if offence is None else _UNKNOWN
-    if not ledger.has_moved:
+        return _WITHIN if violation is None else _UNKNOWN
+    if not state.has_moved:
         return Level.UNKNOWN
-    return level(sample, cap, () if offence is None else offence.members, sight)
+    return level(sample, cap, () if violation is None else violation.members, view)
 
 
-def _pause(reading: GuardInput, contradicted: list[Device], ledger: CycleState) -> None:
+def _pause(inputs: GuardInput, contradicted: list[Device], state: CycleState) -> None:
     """Choose nobody while the rows of several namespaces cannot be true. With the first reading that can, graces begin anew.
 
     Not after a single odd cycle: memory that changes hands while it is read must not win time for anybody.
     """
-    accused = find_accused(contradicted, reading) if contradicted else frozenset()
+    accused = find_accused(contradicted, inputs) if contradicted else frozenset()
     if len(accused) >= _ACCUSED_NAMESPACES:
-        ledger.paused_since = ledger.now if ledger.paused_since is None else ledger.paused_since
-    elif ledger.paused_since is not None:
-        if ledger.now - ledger.paused_since > ledger.settings.confirm_seconds:
-            ledger.forgive_all()
-        ledger.paused_since = None
+        state.paused_since = state.now if state.paused_since is None else state.paused_since
+    elif state.paused_since is not None:
+        if state.now - state.paused_since > state.settings.confirm_seconds:
+            state.forgive_all()
+        state.paused_since = None
 
 
-def _bequeath(sights: dict[str, DeviceView], reading: GuardInput, ledger: CycleState) -> None:
+def _bequeath(views: dict[str, DeviceView], inputs: GuardInput, state: CycleState) -> None:
     """Whoever is gone leaves its debt before anybody is counted: the next container of a pod appears as the last one goes."""
-    if not ledger.has_moved:
+    if not state.has_moved:
         return
-    for unit, offence in tuple(ledger.offences.items()):
-        sight, grant = sights.get(unit.device), reading.grants.get(unit.container)
-        if (grant is None or grant.is_gone) and sight is not None and _is_absent(unit, offence, sight):
-            ledger.bequeath(unit)
+    for unit, violation in tuple(state.violations.items()):
+        view, grant = views.get(unit.device), inputs.grants.get(unit.container)
+        if (grant is None or grant.is_gone) and view is not None and _is_absent(unit, violation, view):
+            state.bequeath(unit)
 
 
-def _is_absent(unit: Unit, offence: Violation, sight: DeviceView) -> bool:
-    return unit.container not in sight.samples and not sight.may_hide(offence.members)
+def _is_absent(unit: Unit, violation: Violation, view: DeviceView) -> bool:
+    return unit.container not in view.samples and not view.may_hide(violation.members)
 
 
 def _count_others(
-    observed: list[tuple[Unit, Cap | None, Sample, Level]], sights: dict[str, DeviceView], ledger: CycleState
+    observed: list[tuple[Unit, Cap | None, Sample, Level]], views: dict[str, DeviceView], state: CycleState
 ) -> None:
     """What this look means for offenders that are not over now: calm, unknown, or absent from a device that can be trusted."""
-    if not ledger.offences or not ledger.has_moved:
+    if not state.violations or not state.has_moved:
         return
     present = {unit: answer for unit, _, _, answer in observed}
-    for unit, offence in tuple(ledger.offences.items()):
+    for unit, violation in tuple(state.violations.items()):
         answer = present.get(unit)
         if answer is Level.OVER:
             continue
-        sight = sights.get(unit.device)
-        if answer is Level.CALM or (sight is not None and _is_absent(unit, offence, sight)):
-            ledger.pay(unit)
+        view = views.get(unit.device)
+        if answer is Level.WITHIN or (view is not None and _is_absent(unit, violation, view)):
+            state.pay(unit)
         else:
-            ledger.offences[unit] = offence.unknown()
+            state.violations[unit] = violation.unknown()
 
 
 def _advance_all(
-    reading: GuardInput, sights: dict[str, DeviceView], cases: dict[Unit, Offender], places: set[str], ledger: CycleState
+    inputs: GuardInput, views: dict[str, DeviceView], offenders: dict[Unit, Offender], places: set[str], state: CycleState
 ) -> None:
     """Go on with every victim. One whose device has left the node for good is forgotten."""
-    for unit, victim in tuple(ledger.victims.items()):
-        if unit.device in places or ledger.now - victim.step_at <= ledger.settings.stale_seconds:
-            advance(victim, sights.get(unit.device), cases.get(unit), reading, ledger)
+    for unit, target in tuple(state.targets.items()):
+        if unit.device in places or state.now - target.step_at <= state.settings.stale_seconds:
+            advance(target, views.get(unit.device), offenders.get(unit), inputs, state)
         else:
-            del ledger.victims[unit]
+            del state.targets[unit]
 
 
-def _turn(case: Offender, ledger: CycleState) -> tuple[float, float, int]:
+def _turn(offender: Offender, state: CycleState) -> tuple[float, float, int]:
     """Who comes first: namespaces take turns on a device; among offenders the oldest offence, then the largest excess."""
-    return ledger.served_at(case.room), case.offence.since, -case.excess_bytes
+    return state.served_at(offender.room), offender.violation.since, -offender.excess_bytes
 
 
-def _act(case: Offender, ledger: CycleState) -> None:
+def _act(offender: Offender, state: CycleState) -> None:
     """Warn an offender, and after its grace do what its cap says."""
-    unit = case.unit
-    offence = ledger.offences.get(unit)
-    action = case.cap.action
-    if offence is None or not offence.is_confirmed(ledger.settings) or offence.is_settled or action is CapAction.NONE:
+    unit = offender.unit
+    violation = state.violations.get(unit)
+    action = offender.cap.action
+    if violation is None or not violation.is_confirmed(state.settings) or violation.is_settled or action is CapAction.NONE:
         return
-    victim = ledger.victims.get(unit)
-    if victim is not None and victim.is_for(offence):
+    target = state.targets.get(unit)
+    if target is not None and target.is_for(violation):
         return
-    if case.is_unevictable and action is CapAction.EVICT:
+    if offender.is_unevictable and action is CapAction.EVICT:
         action = CapAction.KILL
-    elif action is CapAction.KILL and _needs_eviction(case, offence):
-        action = ledger.settings.mps_fallback
-        ledger.verdicts.append(Anomaly(reason=AnomalyKind.MPS_REFUSED, device=unit.device, unit=unit))
-    rest_seconds = offence.rest_seconds(ledger.settings)
-    _warn(case, action, rest_seconds, ledger)
+    elif action is CapAction.KILL and _needs_eviction(offender, violation):
+        action = state.settings.mps_fallback
+        state.verdicts.append(Anomaly(reason=AnomalyKind.MPS_REFUSED, device=unit.device, unit=unit))
+    rest_seconds = violation.rest_seconds(state.settings)
+    _warn(offender, action, rest_seconds, state)
     if rest_seconds > 0:
         return
     if action is CapAction.KILL:
-        choose(case, ledger)
+        choose(offender, state)
     elif action is CapAction.EVICT:
-        _evict(case, ledger)
+        _evict(offender, state)
 
 
-def _needs_eviction(case: Offender, offence: Violation) -> bool:
+def _needs_eviction(offender: Offender, violation: Violation) -> bool:
     """Whether it is a client of MPS that cannot be ended as MPS asks for, and its pod's eviction has not failed yet."""
-    return not case.is_unevictable and (offence.is_demoted or (case.is_mps() and case.sight.mps is not Mps.REACHABLE))
+    return not offender.is_unevictable and (
+        violation.is_on_fallback or (offender.is_mps() and offender.view.mps is not Mps.REACHABLE)
+    )
 
 
-def _warn(case: Offender, action: CapAction, rest_seconds: float, ledger: CycleState) -> None:
+def _warn(offender: Offender, action: CapAction, rest_seconds: float, state: CycleState) -> None:
     """Tell the tenant once, and again after a while."""
-    offence = ledger.offences[case.unit]
-    if offence.warned_at is not None and ledger.now - offence.warned_at < ledger.settings.remind_seconds:
+    violation = state.violations[offender.unit]
+    if violation.warned_at is not None and state.now - violation.warned_at < state.settings.remind_seconds:
         return
-    ledger.offences[case.unit] = offence._replace(warned_at=ledger.now)
+    state.violations[offender.unit] = violation._replace(warned_at=state.now)
     following = _STEP_NEXT[action]
     rest = None if following is Next.NOTHING else rest_seconds
-    ledger.verdicts.append(Warn(facts=case.facts(ledger, following, rest)))
+    state.verdicts.append(Warn(facts=offender.facts(state, following, rest)))
 
 
-def _evict(case: Offender, ledger: CycleState) -> None:
+def _evict(offender: Offender, state: CycleState) -> None:
     """Ask for the pod's eviction, again after a while. The first request counts like a victim."""
-    settings, unit = ledger.settings, case.unit
-    offence = ledger.offences[unit]
-    if offence.evicted_at is None:
-        if not may_choose(case, ledger):
+    settings, unit = state.settings, offender.unit
+    violation = state.violations[unit]
+    if violation.evicted_at is None:
+        if not may_choose(offender, state):
             return
-        ledger.choose(unit, case.owner)
-    elif ledger.now - offence.evicted_at < settings.retry_seconds:
+        state.choose(unit, offender.owner)
+    elif state.now - violation.evicted_at < settings.retry_seconds:
         return
-    ledger.offences[unit] = offence._replace(evicted_at=ledger.now, is_settled=settings.dry_run)
-    ledger.verdicts.append(Evict(facts=case.facts(ledger, Next.EVICT, settings.retry_seconds)))
+    state.violations[unit] = violation._replace(evicted_at=state.now, is_settled=settings.dry_run)
+    state.verdicts.append(Evict(facts=offender.facts(state, Next.EVICT, settings.retry_seconds)))
 
 
-def _observe(unit: Unit, cap: Cap | None, sample: Sample, answer: Level, ledger: CycleState) -> ContainerStatus:
+def _observe(unit: Unit, cap: Cap | None, sample: Sample, answer: Level, state: CycleState) -> ContainerStatus:
     """How the container stands at the end of the cycle."""
-    offence = ledger.offences.get(unit) if ledger.offences else None
-    victim = ledger.victims.get(unit) if ledger.victims else None
-    if victim is not None:
-        state = CapState(victim.step.value)
+    violation = state.violations.get(unit) if state.violations else None
+    target = state.targets.get(unit) if state.targets else None
+    if target is not None:
+        cap_state = CapState(target.step.value)
     elif answer is _UNKNOWN:
-        state = CapState.UNKNOWN
-    elif offence is None:
-        state = _OK if answer is _CALM else CapState.OVER
+        cap_state = CapState.UNKNOWN
+    elif violation is None:
+        cap_state = _OK if answer is _WITHIN else CapState.OVER
     else:
-        state = CapState.OVER if offence.warned_at is None else CapState.WARNED
+        cap_state = CapState.OVER if violation.warned_at is None else CapState.WARNED
     used = sample.used_bytes if sample.is_whole or answer is _OVER else None
-    since = 0.0 if offence is None else ledger.now - offence.since
-    return ContainerStatus(unit, state, used, cap, since)
+    since = 0.0 if violation is None else state.now - violation.since
+    return ContainerStatus(unit, cap_state, used, cap, since)

@@ -1,7 +1,7 @@
 """FastPath: GPUs on which nobody is over a cap and nothing but uses has changed since the guard was asked about them. Pure.
 
 On a full node uses change all the time, and mostly nobody is over a cap. Whose row is whose, and which cap holds there, is
-found out once; from then on sums are enough. Whatever is not as plain as that is left to `judge`.
+found out once; from then on sums are enough. Whatever is not as plain as that is left to `evaluate`.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -13,7 +13,7 @@ from gpushare_node.guard.anomalies import find_gap
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.identity import ProcessKind
 from gpushare_node.guard.inputs import Cap, GuardInput, Settings
-from gpushare_node.guard.process_list import Device, RejectReason, sift
+from gpushare_node.guard.process_list import Device, RejectReason, validate
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, CapState, ContainerStatus, Verdict
 
 _UNMOVED = frozenset({AnomalyKind.ORPHAN, AnomalyKind.UNRESOLVED})
@@ -23,7 +23,7 @@ _UNMOVED = frozenset({AnomalyKind.ORPHAN, AnomalyKind.UNRESOLVED})
 class _Frame(Struct):
     """A GPU apart from its uses. `places`: the pids of each, and the number of the sum to which each of them counts.
 
-    `reports` are what `judge` says of it besides observations, again and again.
+    `reports` are what `evaluate` says of it besides observations, again and again.
     """
 
     device: Device
@@ -41,7 +41,7 @@ class Within(NamedTuple):
     sums: list[int]
 
     def observe(self) -> list[ContainerStatus]:
-        """The observations that `judge` would make of it."""
+        """The observations that `evaluate` would make of it."""
         observed = zip(self.frame.units, self.sums, self.frame.caps, strict=False)
         return [ContainerStatus(unit, CapState.OK, used, cap, 0.0) for unit, used, cap in observed]
 
@@ -52,8 +52,8 @@ class FastPath:
     def __init__(self) -> None:
         self._frames: dict[str, _Frame] = {}
 
-    def learn(self, reading: GuardInput, verdicts: Iterable[Verdict], calm: Collection[str]) -> None:
-        """Take up what `judge` has said of all but these GPUs."""
+    def learn(self, inputs: GuardInput, verdicts: Iterable[Verdict], calm: Collection[str]) -> None:
+        """Take up what `evaluate` has said of all but these GPUs."""
         observed: dict[str, list[ContainerStatus]] = {}
         reports: dict[str, list[Anomaly]] = {}
         for one in verdicts:
@@ -62,19 +62,19 @@ class FastPath:
                 observed.setdefault(one.unit.device, []).append(one)
             elif isinstance(one, Anomaly):
                 reports.setdefault(one.device, []).append(one)
-        for device in reading.devices:
+        for device in inputs.devices:
             if device.uuid not in calm:
                 self._frames.pop(device.uuid, None)
                 names = dict.fromkeys((device.uuid, *device.places()))
                 seen = [one for name in names for one in observed.get(name, ())]
                 told = tuple([one for name in names for one in reports.get(name, ())])
                 if all(one.state is CapState.OK for one in seen) and all(one.reason in _UNMOVED for one in told):
-                    self._frames[device.uuid] = _frame(device, reading, seen, told)
+                    self._frames[device.uuid] = _frame(device, inputs, seen, told)
 
-    def add_up(self, reading: GuardInput, settings: Settings) -> dict[str, Within]:
-        """The GPUs on which everybody is within the cap; `judge` must be asked about the others."""
+    def add_up(self, inputs: GuardInput, settings: Settings) -> dict[str, Within]:
+        """The GPUs on which everybody is within the cap; `evaluate` must be asked about the others."""
         found: dict[str, Within] = {}
-        for device in reading.devices:
+        for device in inputs.devices:
             frame = self._frames.get(device.uuid)
             sums = None if frame is None else _add_up(device, frame, settings)
             if frame is not None and sums is not None:
@@ -82,28 +82,28 @@ class FastPath:
         return found
 
 
-def observe(reading: GuardInput, verdicts: Iterable[Verdict], calm: Mapping[str, Within]) -> list[ContainerStatus]:
-    """What `judge` would observe of this reading, if these verdicts are what it has said of all but the calm GPUs."""
+def observe(inputs: GuardInput, verdicts: Iterable[Verdict], calm: Mapping[str, Within]) -> list[ContainerStatus]:
+    """What `evaluate` would observe of this reading, if these verdicts are what it has said of all but the calm GPUs."""
     judged: dict[str, list[ContainerStatus]] = {}
     for one in verdicts:
         if isinstance(one, ContainerStatus):
             judged.setdefault(one.unit.device, []).append(one)
     found: list[ContainerStatus] = []
-    for device in reading.devices:
+    for device in inputs.devices:
         within = calm.get(device.uuid)
         found += [one for place in device.places() for one in judged.get(place, ())] if within is None else within.observe()
     return found
 
 
-def _frame(device: Device, reading: GuardInput, observed: list[ContainerStatus], reports: tuple[Anomaly, ...]) -> _Frame:
-    sifted = sift(device)
+def _frame(device: Device, inputs: GuardInput, observed: list[ContainerStatus], reports: tuple[Anomaly, ...]) -> _Frame:
+    sifted = validate(device)
     uses = {} if isinstance(sifted, RejectReason) else sifted.uses
     numbers = {one.unit: number for number, one in enumerate(observed)}
     caps = tuple([one.cap for one in observed])
     return _Frame(
         device=device,
         places={
-            place: (tuple(own), tuple([_number(pid, place, reading, numbers) for pid in own])) for place, own in uses.items()
+            place: (tuple(own), tuple([_number(pid, place, inputs, numbers) for pid in own])) for place, own in uses.items()
         },
         units=tuple(numbers),
         caps=caps,
@@ -112,8 +112,8 @@ def _frame(device: Device, reading: GuardInput, observed: list[ContainerStatus],
     )
 
 
-def _number(pid: int, place: str, reading: GuardInput, numbers: Mapping[Unit, int]) -> int:
-    process = reading.identities.get(pid)
+def _number(pid: int, place: str, inputs: GuardInput, numbers: Mapping[Unit, int]) -> int:
+    process = inputs.identities.get(pid)
     if process is None or process.container is None or process.kind is not ProcessKind.TENANT:
         return -1
     return numbers.get(Unit(process.container, place), -1)
@@ -121,7 +121,7 @@ def _number(pid: int, place: str, reading: GuardInput, numbers: Mapping[Unit, in
 
 def _add_up(device: Device, frame: _Frame, settings: Settings) -> list[int] | None:
     """What everybody uses of a GPU; None where it is not what it was but for uses, and where somebody is over the cap."""
-    sifted, former = sift(device), frame.device
+    sifted, former = validate(device), frame.device
     is_other = (device.uuid, device.total_bytes, device.instances, device.mps) != (
         former.uuid, former.total_bytes, former.instances, former.mps)  # fmt: skip
     if is_other or isinstance(sifted, RejectReason) or sifted.partial:

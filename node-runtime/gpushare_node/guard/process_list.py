@@ -114,7 +114,7 @@ class ProcessUsage(Struct):
     partial: frozenset[int] = frozenset()
 
 
-def sift(device: Device) -> ProcessUsage | RejectReason:
+def validate(device: Device) -> ProcessUsage | RejectReason:
     """Every process once for each place, or why the whole GPU cannot be trusted now."""
     if device.rows is None:
         return RejectReason.UNREAD

@@ -32,7 +32,7 @@ class Step(Enum):
 
 
 class Target(Struct):
-    """What is being ended of a container, for the offence that began at `offence_since`.
+    """What is being ended of a container, for the offence that began at `violation_since`.
 
     `kills`: how often SIGKILL was sent, first at `killed_at`. `step_at`: when the last signal was sent.
     """
@@ -41,15 +41,15 @@ class Target(Struct):
     processes: tuple[Process, ...]
     scope: KillScope
     is_mps: bool
-    offence_since: float
+    violation_since: float
     step: Step
     step_at: float
     kills: int = 0
     killed_at: float = 0.0
 
-    def is_for(self, offence: Violation) -> bool:
+    def is_for(self, violation: Violation) -> bool:
         """Whether it was chosen for this offence. One that has been paid for, or forgiven, gives no right to a signal."""
-        return offence.since == self.offence_since
+        return violation.since == self.violation_since
 
 
 class GuardState(Struct):
@@ -61,8 +61,8 @@ class GuardState(Struct):
     """
 
     now: float | None = None
-    offences: Mapping[Unit, Violation] = field(default_factory=dict)
-    victims: Mapping[Unit, Target] = field(default_factory=dict)
+    violations: Mapping[Unit, Violation] = field(default_factory=dict)
+    targets: Mapping[Unit, Target] = field(default_factory=dict)
     choices: Mapping[Room, tuple[float, ...]] = field(default_factory=dict)
     strikes: Mapping[Owner, tuple[float, ...]] = field(default_factory=dict)
     legacies: Mapping[tuple[Owner, str], Legacy] = field(default_factory=dict)
@@ -79,8 +79,8 @@ class CycleState:
         self.settings = settings
         self.now = now if history.now is None else max(now, history.now)
         self.has_moved = history.now is None or now > history.now
-        self.offences = dict(history.offences)
-        self.victims = dict(history.victims)
+        self.violations = dict(history.violations)
+        self.targets = dict(history.targets)
         self.choices = self._within(history.choices, MINUTE_SECONDS)
         self.strikes = self._within(history.strikes, settings.strike_seconds)
         self.legacies = {key: one for key, one in history.legacies.items() if remains(one, self.now) > 0}
@@ -98,16 +98,16 @@ class CycleState:
 
     def count(self, unit: Unit, members: tuple[Process, ...], cap: Cap, grants: Mapping[ContainerId, Grant]) -> Violation:
         """A look at which the container is over its cap."""
-        former, owner = self.offences.get(unit), grants[unit.container].owner
+        former, owner = self.violations.get(unit), grants[unit.container].owner
         if former is None:
-            offence = Violation.open(self.now, members, cap, owner, self._inherit(unit, owner))
+            violation = Violation.open(self.now, members, cap, owner, self._inherit(unit, owner))
         else:
-            offence = former.over(self.now, members, cap, self.settings)
+            violation = former.over(self.now, members, cap, self.settings)
         if self._families is None:
             # Once a cycle: on a full node everybody may be over at once.
             self._families = families(grants)
-        offence = self.offences[unit] = offence._replace(siblings=frozenset(self._families[owner]) - {unit.container})
-        return offence
+        violation = self.violations[unit] = violation._replace(siblings=frozenset(self._families[owner]) - {unit.container})
+        return violation
 
     def _inherit(self, unit: Unit, owner: Owner) -> float:
         """What a container owes for one of its owner's that has gone before it came. The debt has one heir."""
@@ -119,31 +119,31 @@ class CycleState:
 
     def pay(self, unit: Unit) -> None:
         """A look at which an offender is within its cap."""
-        offence = self.offences[unit].calm(self.now, self.settings)
-        if offence is None:
-            del self.offences[unit]
+        violation = self.violations[unit].calm(self.now, self.settings)
+        if violation is None:
+            del self.violations[unit]
         else:
-            self.offences[unit] = offence
+            self.violations[unit] = violation
 
     def forgive_all(self) -> None:
         """Everybody's grace begins anew."""
-        self.offences = {
-            unit: offence.forgive(self.now, offence.cap, self.settings) for unit, offence in self.offences.items()
+        self.violations = {
+            unit: violation.forgive(self.now, violation.cap, self.settings) for unit, violation in self.violations.items()
         }
 
     def bequeath(self, unit: Unit) -> None:
         """The container is gone: what it owes is its owner's."""
-        offence = self.offences.pop(unit)
-        key = (offence.owner, unit.device)
-        self.legacies[key] = find_legacy(offence, self.legacies.get(key), self.now)
+        violation = self.violations.pop(unit)
+        key = (violation.owner, unit.device)
+        self.legacies[key] = find_legacy(violation, self.legacies.get(key), self.now)
 
     def is_taken(self, device: str) -> bool:
         """Whether somebody is being ended on the device: whoever waits calmly, or does not die, keeps no other waiting."""
-        return any(victim.unit.device == device and self._is_pending(victim) for victim in self.victims.values())
+        return any(target.unit.device == device and self._is_pending(target) for target in self.targets.values())
 
-    def _is_pending(self, victim: Target) -> bool:
-        offence = self.offences.get(victim.unit)
-        return victim.step is not Step.STUCK and (victim.step is Step.KILL_SENT or offence is None or not offence.is_calm)
+    def _is_pending(self, target: Target) -> bool:
+        violation = self.violations.get(target.unit)
+        return target.step is not Step.STUCK and (target.step is Step.KILL_SENT or violation is None or not violation.is_calm)
 
     def is_spent(self, room: Room) -> bool:
         """Whether the namespace's budget for the device is used up for now."""
@@ -161,14 +161,14 @@ class CycleState:
 
     def close(self, grants: Mapping[ContainerId, Grant], places: Iterable[str]) -> GuardState:
         """What the next cycle needs to know: an offence of a container or on a device that is gone is soon forgotten."""
-        stale, known = self.settings.stale_seconds, frozenset(places) if self.offences else frozenset()
+        stale, known = self.settings.stale_seconds, frozenset(places) if self.violations else frozenset()
         return GuardState(
             now=self.now,
-            offences={
-                unit: offence for unit, offence in self.offences.items()
-                if self.now - offence.known_at <= stale or (unit.container in grants and unit.device in known)
+            violations={
+                unit: violation for unit, violation in self.violations.items()
+                if self.now - violation.known_at <= stale or (unit.container in grants and unit.device in known)
             },
-            victims=self.victims,
+            targets=self.targets,
             choices=self.choices,
             strikes=self.strikes,
             legacies=self.legacies,

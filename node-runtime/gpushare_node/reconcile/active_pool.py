@@ -27,7 +27,7 @@ def find_owner(labels: Mapping[str, str], pods: Iterable[PodView], pool: str) ->
     return owner if owner not in (None, pool) and owner in pools_present(pods) else None
 
 
-def find_heir(pods: Iterable[PodView], pool: str | None) -> str | None:
+def find_successor(pods: Iterable[PodView], pool: str | None) -> str | None:
     """A pool whose pod waits for the node that `pool` leaves."""
     return min(pools_present(pods) - {pool}, default=None)
 

@@ -21,52 +21,52 @@ _LEAVE_SECONDS = 300.0
 
 
 @contextmanager
-def paused(visit: RunContext, digest: str, *, is_needed: bool) -> Iterator[None]:
+def paused(context: RunContext, digest: str, *, is_needed: bool) -> Iterator[None]:
     """Clients are away inside, and back after it. Blocked with CLIENTS_RUNNING where they do not go."""
     if not is_needed:
         yield
         return
     try:
-        _pause(visit, digest)
+        _pause(context, digest)
         yield
     except BaseException:
         # The API server may be what has failed; the journal knows, and the next run begins with it.
         with suppress(ClusterError, StateDirError):
-            restore(visit)
+            restore(context)
         raise
-    restore(visit)
+    restore(context)
 
 
-def restore(visit: RunContext) -> None:
+def restore(context: RunContext) -> None:
     """Bring back what was paused by this run or by one that was killed. ClusterError leaves it in the journal."""
-    journal = visit.site.folder.journal()
-    labels = to_restore(visit.cluster.node().labels, journal.paused if journal else {})
+    journal = context.deps.folder.journal()
+    labels = to_restore(context.cluster.node().labels, journal.paused if journal else {})
     if labels:
-        visit.cluster.write_labels(labels)
-        visit.note("resume GPU clients", "node", Status.CHANGED, ", ".join(labels))
+        context.cluster.write_labels(labels)
+        context.record_step("resume GPU clients", "node", Status.CHANGED, ", ".join(labels))
     if journal is not None and journal.paused:
-        visit.site.folder.write_journal(replace(journal, paused={}))
+        context.deps.folder.write_journal(replace(journal, paused={}))
 
 
-def recover(visit: RunContext, partitioner: Partitioner) -> None:
+def recover(context: RunContext, partitioner: Partitioner) -> None:
     """Restore after a crash. Where mig-manager runs or partitions, the pause is its own."""
-    if partitioner is Partitioner.GPUSHARE and not mig_managers(visit.cluster.pods()):
-        restore(visit)
+    if partitioner is Partitioner.GPUSHARE and not mig_managers(context.cluster.pods()):
+        restore(context)
 
 
-def _pause(visit: RunContext, digest: str) -> None:
-    labels = to_pause(visit.cluster.node().labels)
+def _pause(context: RunContext, digest: str) -> None:
+    labels = to_pause(context.cluster.node().labels)
     if labels:
-        folder = visit.site.folder
-        journal = folder.journal() or Journal(policy_digest=digest, boot_id=visit.site.boot_id)
+        folder = context.deps.folder
+        journal = folder.journal() or Journal(policy_digest=digest, boot_id=context.deps.boot_id)
         folder.write_journal(replace(journal, paused={**journal.paused, **labels}))
-        visit.cluster.write_labels(dict.fromkeys(labels, PAUSED))
-        visit.note("pause GPU clients", "node", Status.CHANGED, ", ".join(labels))
-    lack = visit.wait(lambda: _find_running(visit), _LEAVE_SECONDS)
-    if lack is not None:
-        raise Blocked(lack.reason, lack.message, is_kept=True)
+        context.cluster.write_labels(dict.fromkeys(labels, PAUSED))
+        context.record_step("pause GPU clients", "node", Status.CHANGED, ", ".join(labels))
+    mismatch = context.wait(lambda: _find_running(context), _LEAVE_SECONDS)
+    if mismatch is not None:
+        raise Blocked(mismatch.reason, mismatch.message, is_unchanged=True)
 
 
-def _find_running(visit: RunContext) -> Unmet | None:
-    pods = running(visit.cluster.pods())
+def _find_running(context: RunContext) -> Unmet | None:
+    pods = running(context.cluster.pods())
     return Unmet(reason=ConditionReason.CLIENTS_RUNNING, message=f"still on the node: {', '.join(pods)}") if pods else None

@@ -8,33 +8,33 @@ from gpushare_node.core.policy import Partitioner
 from gpushare_node.reconcile.active_pool import find_owner
 from gpushare_node.reconcile.client_pause import restore
 from gpushare_node.reconcile.gpu_clients import mig_managers
-from gpushare_node.reconcile.release_node import leave
-from gpushare_node.reconcile.retry import repeat
-from gpushare_node.reconcile.retry_request import heed_retry
+from gpushare_node.reconcile.release_node import release_node
+from gpushare_node.reconcile.retry import retry
+from gpushare_node.reconcile.retry_request import handle_retry_request
 from gpushare_node.reconcile.rollout_slot import RolloutSlot
 from gpushare_node.reconcile.run_context import Dependencies, RunContext
 from gpushare_node.reporting.outcome import Blocked, Outcome
 from gpushare_node.reporting.reasons import ConditionReason
 
 
-def run(site: Dependencies, *, hold: bool = False) -> Outcome:
+def run(deps: Dependencies, *, hold: bool = False) -> Outcome:
     """Release the node. With `hold`, tenants are waited for until they have gone, and it stays when all is done.
 
     A pool of which the pod is still on the node has it: its own runtime releases it. Errors as `reconcile.run`.
     """
-    visit = RunContext(site=site, pace=RolloutSlot(site.cluster, site.clock))
-    return repeat(visit, lambda: _attempt(visit), hold=hold)
+    context = RunContext(deps=deps, slot=RolloutSlot(deps.cluster, deps.clock))
+    return retry(context, lambda: _attempt(context), hold=hold)
 
 
-def _attempt(visit: RunContext) -> Outcome:
-    former = visit.enforced = visit.former()
-    if visit.site.cluster is None:
-        return leave(visit, former, "")
-    node, pods = visit.cluster.node(), visit.cluster.pods()
-    heed_retry(visit, node)
+def _attempt(context: RunContext) -> Outcome:
+    former = context.enforced = context.former()
+    if context.deps.cluster is None:
+        return release_node(context, former, "")
+    node, pods = context.cluster.node(), context.cluster.pods()
+    handle_retry_request(context, node)
     pool = node.labels.get(POOL_LABEL)
     if pool is None:
-        visit.let_go()
+        context.stop_enforcing()
         return Outcome(reason=ConditionReason.RELEASED, message=ConditionReason.RELEASED.value.means)
     managers = mig_managers(pods)
     is_ours = former is None or former.partitioner is Partitioner.GPUSHARE
@@ -44,5 +44,5 @@ def _attempt(visit: RunContext) -> Outcome:
     if owner is not None:
         raise Blocked(ConditionReason.WAITING_FOR_POOL, f"pool {owner} owns the node: its label is set and its pod is running")
     if is_ours:
-        restore(visit)
-    return leave(visit, former, pool or "")
+        restore(context)
+    return release_node(context, former, pool or "")

@@ -26,76 +26,78 @@ _STALE_SECONDS = 30.0
 
 
 def change_hardware(
-    room: Drain, sight: GpuView, digest: str, *, announce: Callable[[], None], publish: Callable[[], None]
+    drain: Drain, view: GpuView, digest: str, *, announce: Callable[[], None], publish: Callable[[], None]
 ) -> PartitionResult:
     """Carry the plan out for every GPU that is free. `publish` comes after it and before GPU clients are back.
 
     So a plugin that starts again finds its label. Where the plan is empty nothing is called that changes anything. MPS servers
     must end first: `announce` has their daemons learn that they are not wanted any more.
     """
-    visit, policy = room.visit, room.wish.policy
-    sight = await_servers(room, sight, digest, announce)
-    if policy.partitioner is Partitioner.MIG_MANAGER and (sight.plan.operations or not sight.compute_modes):
-        change = _supervise(room, sight)
+    context, policy = drain.context, drain.request.policy
+    view = await_servers(drain, view, digest, announce)
+    if policy.partitioner is Partitioner.MIG_MANAGER and (view.plan.operations or not view.compute_modes):
+        change = _supervise(drain, view)
         if change.reason is None:
             publish()
         return change
-    pauses = visit.site.cluster is not None and must_pause(policy, sight.plan)
-    with paused(visit, digest, is_needed=pauses):
-        if sight.plan.operations or sight.compute_modes:
-            sight = room.settle()
-        visit.rest()
-        visit.is_touched = True
-        change = room.hardware.change(policy, sight, room.find_allocated, visit.take)
+    pauses = context.deps.cluster is not None and must_pause(policy, view.plan)
+    with paused(context, digest, is_needed=pauses):
+        if view.plan.operations or view.compute_modes:
+            view = drain.settle()
+        context.close_driver()
+        context.is_touched = True
+        change = drain.hardware.change(policy, view, drain.find_allocated, context.record_result)
         publish()
     return change
 
 
-def _supervise(room: Drain, sight: GpuView) -> PartitionResult:
+def _supervise(drain: Drain, view: GpuView) -> PartitionResult:
     """Let mig-manager do it. Its word is not taken for it: the hardware is looked at afterwards."""
-    visit = room.visit
-    if not sight.plan.operations:
-        visit.note("layout", "node", Status.OK, "as mig-manager partitioned it")
+    context = drain.context
+    if not view.plan.operations:
+        context.record_step("layout", "node", Status.OK, "as mig-manager partitioned it")
         return PartitionResult(results=(), reason=None, message="")
-    if visit.site.cluster is None:
-        raise Blocked(ConditionReason.PARTITION_FAILED, "mig-manager partitions this pool's nodes, by a label", is_kept=True)
-    visit.rest()
-    visit.is_touched = True
+    if context.deps.cluster is None:
+        raise Blocked(
+            ConditionReason.PARTITION_FAILED, "mig-manager partitions this pool's nodes, by a label", is_unchanged=True
+        )
+    context.close_driver()
+    context.is_touched = True
     # Our own handles would block it, those of enforcement too; the tenants have gone.
-    room.hardware.close()
-    visit.enforced = None
-    _ask(room)
-    lack = visit.wait(_Supervision(room).find, _MIG_MANAGER_SECONDS)
-    if lack is not None:
-        return PartitionResult(results=(), reason=lack.reason, message=lack.message)
-    visit.await_driver(room.hardware)
-    left = room.hardware.look(room.wish.policy, room.allocated)
+    drain.hardware.close()
+    context.enforced = None
+    _ask(drain)
+    mismatch = context.wait(_Supervision(drain).find, _MIG_MANAGER_SECONDS)
+    if mismatch is not None:
+        return PartitionResult(results=(), reason=mismatch.reason, message=mismatch.message)
+    context.await_driver(drain.hardware)
+    left = drain.hardware.look(drain.request.policy, drain.allocated)
     if left.plan.operations:
         message = "mig-manager reports success, but the GPUs do not have the layout"
         return PartitionResult(results=(), reason=ConditionReason.PARTITION_FAILED, message=message)
-    visit.note("layout", "node", Status.CHANGED, "by mig-manager")
+    context.record_step("layout", "node", Status.CHANGED, "by mig-manager")
     return PartitionResult(results=(), reason=None, message="")
 
 
-def _ask(room: Drain) -> None:
-    node = room.visit.cluster.node()
-    wanted = node_labels.mig_label(room.wish.policy)
+def _ask(drain: Drain) -> None:
+    node = drain.context.cluster.node()
+    wanted = node_labels.mig_label(drain.request.policy)
     if node_labels.standing(node.labels, node.owners) | wanted != node_labels.standing(node.labels, node.owners):
-        room.visit.cluster.apply_labels(node_labels.standing(node.labels, node.owners) | wanted)
-        room.visit.note("ask mig-manager", "node", Status.CHANGED, ", ".join(wanted.values()))
+        drain.context.cluster.apply_labels(node_labels.standing(node.labels, node.owners) | wanted)
+        drain.context.record_step("ask mig-manager", "node", Status.CHANGED, ", ".join(wanted.values()))
 
 
 class _Supervision:
     """mig-manager at work, as its state label tells. It can hang in `pending` for ever, and says nothing of why it failed."""
 
-    def __init__(self, room: Drain) -> None:
-        self._room = room
-        self._began_at = room.visit.site.clock.now()
+    def __init__(self, drain: Drain) -> None:
+        self._room = drain
+        self._began_at = drain.context.deps.clock.now()
         self._is_fresh = False
 
     def find(self) -> Unmet | None:
-        state = self._room.visit.cluster.node().labels.get(_MIG_STATE, "")
-        is_old = self._room.visit.site.clock.now() - self._began_at < _STALE_SECONDS
+        state = self._room.context.cluster.node().labels.get(_MIG_STATE, "")
+        is_old = self._room.context.deps.clock.now() - self._began_at < _STALE_SECONDS
         self._is_fresh = self._is_fresh or state not in (_SUCCESS, _FAILED) or not is_old
         if state == _SUCCESS and self._is_fresh:
             return None

@@ -10,7 +10,7 @@ from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, NodeView
 from gpushare_node.core.policy import Mode, Policy
 from gpushare_node.core.structs import Struct
-from gpushare_node.gpus.advertised import UUIDS, find_lack
+from gpushare_node.gpus.advertised import UUIDS, find_mismatch
 from gpushare_node.reconcile import node_labels
 from gpushare_node.reconcile.run_context import Relabelling, RunContext
 from gpushare_node.reporting.outcome import Unmet
@@ -31,7 +31,7 @@ _CONFLICT_SECONDS = 60.0
 class ProfilePublication(Struct, frozen=False):
     """One offer on its way: the policy's labels for these devices, until the node shows `wanted` and nothing else."""
 
-    visit: RunContext
+    context: RunContext
     policy: Policy
     devices: frozenset[str]
     wanted: Mapping[str, int]
@@ -43,59 +43,59 @@ class ProfilePublication(Struct, frozen=False):
 
     def publish(self) -> None:
         """Set the labels; nothing where they stand already. ClusterError."""
-        node = self.visit.cluster.node()
-        last = self.visit.site.folder.profile()
+        node = self.context.cluster.node()
+        last = self.context.deps.folder.profile()
         published = node_labels.publish(last, node.labels.get(PLUGIN_LABEL, ""), self.policy.profile, self.devices)
         self._published = published
         if published != last:
-            self.visit.site.folder.keep_profile(published.key, published.devices)
+            self.context.deps.folder.keep_profile(published.key, published.devices)
         if node_labels.must_apply(node_labels.wanted(self.policy, published), node.labels, node.owners):
             self._apply(published, node)
         else:
-            self.visit.note("labels", "node", Status.OK, published.key)
+            self.context.record_step("labels", "node", Status.OK, published.key)
 
     def await_plugin(self) -> Unmet | None:
         """Wait until the node offers it; what is wrong after five minutes. The labels must have been published."""
-        lack = self.visit.wait(self._find, _WAIT_SECONDS)
-        text = "as promised" if lack is None else lack.message
-        self.visit.note("offer", "node", Status.OK if lack is None else Status.FAILED, text)
-        return lack
+        mismatch = self.context.wait(self._find, _WAIT_SECONDS)
+        text = "as promised" if mismatch is None else mismatch.message
+        self.context.record_step("offer", "node", Status.OK if mismatch is None else Status.FAILED, text)
+        return mismatch
 
     def _apply(self, published: Published, node: NodeView) -> None:
         if node.labels.get(PLUGIN_LABEL) != published.key:
             # Of the other labels the plugin hears nothing.
-            self.visit.relabelling = Relabelling(sockets=self.visit.site.plugin_sockets(), at=self.visit.slept)
-        self.visit.cluster.apply_labels(node_labels.wanted(self.policy, published))
+            self.context.relabelling = Relabelling(sockets=self.context.deps.plugin_sockets(), at=self.context.slept)
+        self.context.cluster.apply_labels(node_labels.wanted(self.policy, published))
         self._published = published
-        self._applied_at = self.visit.slept
-        self.visit.note("labels", "node", Status.CHANGED, published.key)
+        self._applied_at = self.context.slept
+        self.context.record_step("labels", "node", Status.CHANGED, published.key)
 
     def _find(self) -> Unmet | None:
         assert self._published is not None  # noqa: S101 - `publish` comes first
-        node = self.visit.cluster.node()
+        node = self.context.cluster.node()
         taken = node.taken(node_labels.wanted(self.policy, self._published))
         if taken:
             return self._answer(taken, node)
         try:
-            registered = self.visit.site.read_checkpoint().registered
+            registered = self.context.deps.read_checkpoint().registered
         except CheckpointError as error:
             return Unmet(reason=ConditionReason.WAITING_FOR_PLUGIN, message=str(error))
-        lack = find_lack(self.wanted, self.devices, registered, node.allocatable)
-        if lack is not None and lack.is_stale:
+        mismatch = find_mismatch(self.wanted, self.devices, registered, node.allocatable)
+        if mismatch is not None and mismatch.is_stale:
             self._flip_in_time(node)
-        return lack or self._find_former(registered)
+        return mismatch or self._find_former(registered)
 
     def _find_former(self, registered: Mapping[str, frozenset[str]]) -> Unmet | None:
         """Whether the offer is still that of the former config: two can have the same ids, and give tenants other things.
 
         A plugin that keeps its sockets, or knows no labels, is believed after a while.
         """
-        last = self.visit.relabelling
-        if last is None or not last.sockets or self.visit.slept - last.at >= _GRACE_SECONDS:
+        last = self.context.relabelling
+        if last is None or not last.sockets or self.context.slept - last.at >= _GRACE_SECONDS:
             return None
         if not any(one.startswith(UUIDS) for ids in registered.values() for one in ids):
             return None
-        if self.visit.site.plugin_sockets() - last.sockets:
+        if self.context.deps.plugin_sockets() - last.sockets:
             return None
         return Unmet(
             reason=ConditionReason.WAITING_FOR_PLUGIN, message="the device plugin has not restarted since its label changed"
@@ -103,7 +103,7 @@ class ProfilePublication(Struct, frozen=False):
 
     def _flip_in_time(self, node: NodeView) -> None:
         """The other name makes the plugin enumerate again. Each try gets twice the time of the one before."""
-        now = self.visit.slept
+        now = self.context.slept
         if self._applied_at is None:
             self._applied_at = now
         grace = _MPS_GRACE_SECONDS if self.policy.mode is Mode.MPS else _GRACE_SECONDS
@@ -111,30 +111,30 @@ class ProfilePublication(Struct, frozen=False):
             return
         self._flips += 1
         other = node_labels.flip(self._published)
-        self.visit.site.folder.keep_profile(other.key, other.devices)
+        self.context.deps.folder.keep_profile(other.key, other.devices)
         self._apply(other, node)
 
     def _answer(self, taken: Sequence[str], node: NodeView) -> Unmet:
         """Set again what somebody else has rewritten or removed, once a minute at most, and say what it was."""
-        now = self.visit.site.clock.now()
+        now = self.context.deps.clock.now()
         if self._published is not None and (self._conflict_at is None or now - self._conflict_at >= _CONFLICT_SECONDS):
             self._conflict_at = now
             self._apply(self._published, node)
         return Unmet(reason=ConditionReason.LABEL_CONFLICT, message=", ".join(taken))
 
 
-def withdraw(visit: RunContext, *, keeps: frozenset[str]) -> None:
+def remove_labels(context: RunContext, *, keeps: frozenset[str]) -> None:
     """Take our labels away but for these. Nothing where there are no others. ClusterError."""
-    node = visit.cluster.node()
+    node = context.cluster.node()
     here = node_labels.standing(node.labels, node.owners)
     if here.keys() <= keeps:
         return
-    visit.cluster.apply_labels({name: value for name, value in here.items() if name in keeps})
+    context.cluster.apply_labels({name: value for name, value in here.items() if name in keeps})
     # What somebody else has written with the same value is owned by both, and stays when we let go. Another value, or any under
     # another pool's label, is that pool's, which may have taken the node at once.
-    after = visit.cluster.node()
+    after = context.cluster.node()
     still = node_labels.standing(after.labels, after.owners)
     left = [name for name, value in still.items() if name not in keeps and here.get(name) == value]
     if left and after.labels.get(POOL_LABEL) in (None, node.labels.get(POOL_LABEL)):
-        visit.cluster.write_labels(dict.fromkeys(left, None))
-    visit.note("labels", "node", Status.CHANGED, f"{', '.join(sorted(here.keys() - keeps))} removed")
+        context.cluster.write_labels(dict.fromkeys(left, None))
+    context.record_step("labels", "node", Status.CHANGED, f"{', '.join(sorted(here.keys() - keeps))} removed")

@@ -50,7 +50,7 @@ class _Marks(NamedTuple):
     must_retry: bool
 
 
-def repeat(visit: RunContext, attempt: Callable[[], Outcome], *, hold: bool) -> Outcome:
+def retry(context: RunContext, attempt: Callable[[], Outcome], *, hold: bool) -> Outcome:
     """The first usable outcome; without `hold`, or under another driver than our library's, the first of all.
 
     While it holds, the policy in force stays enforced. Each attempt has the folder's lock, the pauses have not: another pool's
@@ -61,49 +61,49 @@ def repeat(visit: RunContext, attempt: Callable[[], Outcome], *, hold: bool) -> 
     said: tuple[ConditionReason, str] | None = None
     try:
         while True:
-            before = len(visit.results)
+            before = len(context.results)
             try:
-                with visit.site.folder.lock():
-                    outcome = _settle(visit, attempt)
+                with context.deps.folder.lock():
+                    outcome = _settle(context, attempt)
             except StateDirLockedError as error:
                 if said is None:
                     raise
                 outcome = Outcome(reason=ConditionReason.WAITING_FOR_POOL, message=str(error))
-            is_news = any(one.status in (Status.CHANGED, Status.FAILED) for one in visit.results[before:])
+            is_news = any(one.status in (Status.CHANGED, Status.FAILED) for one in context.results[before:])
             is_new = _said(outcome) != said
             if not (hold and is_new and outcome.reason is ConditionReason.WAITING_FOR_TURN):
-                visit.tell(outcome, is_news=is_news or (not outcome.is_usable and is_new))
+                context.report_outcome(outcome, is_news=is_news or (not outcome.is_usable and is_new))
             # A node that has waited for its turn, or for tenants, has not failed yet.
             repeats = repeats + 1 if said is not None and said[0] is outcome.reason else 0
             said = _said(outcome)
             if outcome.is_usable or not hold or outcome.reason is ConditionReason.DRIVER_MISMATCH:
                 # Another library comes with another container alone, and without the driver nobody is held to a cap.
-                return replace(outcome, results=tuple(visit.results))
+                return replace(outcome, results=tuple(context.results))
             if outcome.reason is ConditionReason.WAITING_FOR_TURN:
-                _await_turn(visit, outcome)
+                _await_turn(context, outcome)
             else:
-                has_room = _pause(visit, _length(visit, outcome.reason, repeats), vain)
-                vain = vain + 1 if has_room else 0
+                has_slot_for_room = _pause(context, _length(context, outcome.reason, repeats), vain)
+                vain = vain + 1 if has_slot_for_room else 0
     except Stopped:
         # The API server may be what was waited for; the next run finds the taint, and the turn expires.
         with suppress(ClusterError, Stopped):
-            if _retreat(visit) and not visit.has_failed():
-                visit.pace.give_back()
+            if _abort(context) and not context.has_failed():
+                context.slot.give_back()
         raise
     finally:
-        visit.rest()
+        context.close_driver()
 
 
-def _settle(visit: RunContext, attempt: Callable[[], Outcome]) -> Outcome:
+def _settle(context: RunContext, attempt: Callable[[], Outcome]) -> Outcome:
     """The attempt's outcome, whatever stopped it."""
-    visit.is_former_standing = visit.is_touched = False
-    visit.obstacle = None
+    context.may_untaint_on_abort = context.is_touched = False
+    context.blocker = None
     try:
         try:
             return attempt()
         except Blocked as halted:
-            if halted.is_kept:
-                _give_way(visit, halted.reason, is_as_before=_retreat(visit))
+            if halted.is_unchanged:
+                _give_way(context, halted.reason, is_as_before=_abort(context))
             return Outcome(reason=halted.reason, message=halted.message)
     except ClusterError as error:
         return Outcome(reason=ConditionReason.PARTITIONING, message=f"a request to the API server failed: {error}")
@@ -114,31 +114,31 @@ def _settle(visit: RunContext, attempt: Callable[[], Outcome]) -> Outcome:
         return Outcome(reason=ConditionReason.STATE_UNWRITABLE, message=str(error))
 
 
-def _retreat(visit: RunContext) -> bool:
+def _abort(context: RunContext) -> bool:
     """Where the former layout stands, and nothing was changed, pods may come again: also where a run that died kept them off.
 
     Whether it is so.
     """
-    if visit.site.cluster is None or visit.is_touched or not visit.is_former_standing or visit.is_half_done():
+    if context.deps.cluster is None or context.is_touched or not context.may_untaint_on_abort or context.is_half_done():
         return False
-    visit.let_in(REPARTITIONING_TAINT)
+    context.remove_taints(REPARTITIONING_TAINT)
     # From here on the taint may be another pool's.
-    visit.is_former_standing = False
+    context.may_untaint_on_abort = False
     return True
 
 
-def _give_way(visit: RunContext, reason: ConditionReason, *, is_as_before: bool) -> None:
+def _give_way(context: RunContext, reason: ConditionReason, *, is_as_before: bool) -> None:
     """Tenants are no sign of a bad change: the turn goes to another node, or one long job would stop the whole pool.
 
     After any other reason, and after attempts that failed, the turn is kept, and expires when nobody renews it.
     """
-    if visit.has_failed():
+    if context.has_failed():
         return
-    if (reason is ConditionReason.GPU_BUSY and not visit.is_half_done()) or (
+    if (reason is ConditionReason.GPU_BUSY and not context.is_half_done()) or (
         reason is ConditionReason.RELEASING and is_as_before
     ):
         with suppress(ClusterError):
-            visit.pace.give_back()
+            context.slot.give_back()
 
 
 def _said(outcome: Outcome) -> tuple[ConditionReason, str]:
@@ -146,7 +146,7 @@ def _said(outcome: Outcome) -> tuple[ConditionReason, str]:
     return outcome.reason, outcome.message
 
 
-def _length(visit: RunContext, reason: ConditionReason, repeats: int) -> float:
+def _length(context: RunContext, reason: ConditionReason, repeats: int) -> float:
     if reason is ConditionReason.RELEASED:
         return math.inf
     if reason is ConditionReason.RELEASING:
@@ -156,20 +156,20 @@ def _length(visit: RunContext, reason: ConditionReason, repeats: int) -> float:
     length = float(min(_LONGEST_PAUSE_SECONDS, first * 2 ** min(repeats, 16)))
     if reason is not ConditionReason.GPU_BUSY:
         return length
-    if visit.obstacle is not None and visit.obstacle.holders and visit.site.followed() is not None:
+    if context.blocker is not None and context.blocker.holders and context.deps.followed() is not None:
         # That they have gone is seen without an attempt.
         length = _LONGEST_PAUSE_SECONDS
-    to_drain = 0.0 if visit.drains_at is None else visit.drains_at - visit.site.clock.now()
+    to_drain = 0.0 if context.drains_at is None else context.drains_at - context.deps.clock.now()
     return min(length, to_drain) if to_drain > 0 else length
 
 
-def _pause(visit: RunContext, seconds: float, vain: int) -> bool:
+def _pause(context: RunContext, seconds: float, vain: int) -> bool:
     """Wait, but not longer than until the node's pool, its selection or a wish to release is another, or tenants have gone.
 
     Whether these have; so many times in a row before they had not.
     """
-    now = visit.site.clock.now
-    before, looked = _marks(visit), now()
+    now = context.deps.clock.now
+    before, looked = _marks(context), now()
     room_at = looked + (_VAIN_SECONDS * 2 ** min(vain - 1, 16) if vain else 0.0)
     seen = looked
     is_asked = _is_asked(before)
@@ -181,42 +181,42 @@ def _pause(visit: RunContext, seconds: float, vain: int) -> bool:
         seconds = min(seconds, _FIRST_PAUSE_SECONDS)
     end = now() + seconds
     while (left := end - now()) > 0:
-        visit.sleep(min(_ROOM_SECONDS, left))
-        if now() >= room_at and visit.has_room():
+        context.sleep(min(_ROOM_SECONDS, left))
+        if now() >= room_at and context.has_slot_for_room():
             return True
         if now() - seen < _LOOK_SECONDS:
             continue
         seen = now()
         # Neither an API server that answers again nor the end of who asks is a change of the node.
         is_due = before is None or (is_asked and now() - looked >= _ASKER_SECONDS)
-        if is_due or visit.site.has_news():
+        if is_due or context.deps.has_news():
             looked = now()
-            if _marks(visit) != before:
+            if _marks(context) != before:
                 return False
-    return visit.has_room()
+    return context.has_slot_for_room()
 
 
-def _await_turn(visit: RunContext, outcome: Outcome) -> None:
+def _await_turn(context: RunContext, outcome: Outcome) -> None:
     """Until the node has its turn, or something else is to be looked at. Only the turn is asked for meanwhile.
 
     That it waits is told once it has lasted: a write for every node of a pool whose turn comes at once would be in vain.
     """
-    now = visit.site.clock.now
-    end, looked, before = now() + _TURN_SECONDS, now(), _marks(visit)
+    now = context.deps.clock.now
+    end, looked, before = now() + _TURN_SECONDS, now(), _marks(context)
     silent = SILENT_SECONDS
     while now() < end and not _is_asked(before):
-        pause = visit.pace.patience
+        pause = context.slot.patience
         if 0.0 < silent <= pause:
-            visit.sleep(silent)
-            visit.tell(outcome, is_news=False)
+            context.sleep(silent)
+            context.report_outcome(outcome, is_news=False)
             pause, silent = pause - silent, 0.0
         silent -= pause
-        visit.sleep(pause)
-        if visit.pace.take_again():
+        context.sleep(pause)
+        if context.slot.take_again():
             return
         if now() - looked >= _TURN_LOOK_SECONDS:
             looked = now()
-            if (before is None or visit.site.has_news()) and _marks(visit) != before:
+            if (before is None or context.deps.has_news()) and _marks(context) != before:
                 return
 
 
@@ -225,13 +225,13 @@ def _is_asked(marks: _Marks | None) -> bool:
     return marks is not None and marks.request is not None
 
 
-def _marks(visit: RunContext) -> _Marks | None:
+def _marks(context: RunContext) -> _Marks | None:
     """None without an answer of the API server: when it answers again, that is a change."""
-    if visit.site.cluster is None:
+    if context.deps.cluster is None:
         return None
     try:
-        node = visit.site.cluster.node()
-        is_selected = visit.site.cluster.selects(node)
+        node = context.deps.cluster.node()
+        is_selected = context.deps.cluster.selects(node)
     except ClusterError:
         return None
     return _Marks(

@@ -8,14 +8,14 @@ from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reporting.results import Status
 
 
-def heed_retry(visit: RunContext, node: NodeView) -> None:
+def handle_retry_request(context: RunContext, node: NodeView) -> None:
     """Forget what has failed, and whom the run waited for in vain. The annotation goes last: a run that dies is asked again."""
     if RETRY_ANNOTATION not in node.annotations:
         return
-    folder = visit.site.folder
+    folder = context.deps.folder
     journal = folder.journal()
     if journal is not None and journal.attempts:
         folder.write_journal(replace(journal, attempts=0))
-    visit.is_patient, visit.drains_at, visit.evictions = True, visit.site.clock.now(), DrainEvictions()
-    visit.cluster.annotate({RETRY_ANNOTATION: None})
-    visit.note("retry", "node", Status.CHANGED, f"{RETRY_ANNOTATION} was set")
+    context.may_wait_for_tenants, context.drains_at, context.evictions = True, context.deps.clock.now(), DrainEvictions()
+    context.cluster.annotate({RETRY_ANNOTATION: None})
+    context.record_step("retry", "node", Status.CHANGED, f"{RETRY_ANNOTATION} was set")

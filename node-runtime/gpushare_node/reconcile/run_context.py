@@ -62,7 +62,7 @@ class CapEnforcer(Protocol):
 class Dependencies(Struct):
     """Everything outside. `cluster` None: by hand, without an API server.
 
-    `open_hardware` takes the digest of what the hardware is to become; `open_watch` the policy to be enforced. The driver is
+    `open_hardware` takes the digest of what the hardware is to become; `open_enforcer` the policy to be enforced. The driver is
     waited for during `driver_seconds`. `has_news`: whether the node may have changed since this was asked last. `followed`:
     the node's pods as they are followed, without a request; None where that is not known for certain. `platform` tells the
     namespaces of pods that are never evicted; None: that is not known, and nobody is. `plugin_sockets` tells a device plugin
@@ -76,7 +76,7 @@ class Dependencies(Struct):
     report: Callable[[StepResult], None]
     read_checkpoint: Callable[[], Checkpoint]
     boot_id: str
-    open_watch: Callable[[Policy], CapEnforcer] | None = None
+    open_enforcer: Callable[[Policy], CapEnforcer] | None = None
     driver_seconds: float = DRIVER_SECONDS
     has_news: Callable[[], bool] = lambda: True
     followed: Callable[[], Sequence[PodView] | None] = lambda: None
@@ -92,112 +92,112 @@ class Relabelling(Struct):
 
 
 class RunContext(Struct, frozen=False):
-    """A run on a site.
+    """One run of the runtime on its node.
 
     `slept` are the seconds that it meant to sleep. On a slow machine more have passed; what it waits for is as slow as itself.
-    `enforced` is the policy in force, `digest` the name of the one that is to be. `is_patient` ends when tenants were waited
-    for in vain; `drains_at`: from then on, by our clock, the node takes a turn and waits for its tenants, None where none was
-    in the way yet. `is_offline`: there is an API server, and it does not answer. Of one attempt: `is_former_standing`, before
-    it the node was what it was before the policy; `is_touched`, it began to change things; `obstacle`, who was in the way at
-    its last look.
+    `enforced` is the policy in force, `digest` the name of the desired one. `may_wait_for_tenants` is False once the run has
+    waited for tenants in vain. `drains_at`: from then on, by our clock, the node takes a slot and waits for its tenants; None
+    while no tenant has blocked it. `is_offline`: there is an API server, and it does not answer. Of one attempt:
+    `may_untaint_on_abort`, the node was as before the policy when it began; `is_touched`, it has begun to change things;
+    `blocker`, what blocked it when it last looked.
     """
 
-    site: Dependencies
-    pace: RolloutSlot
+    deps: Dependencies
+    slot: RolloutSlot
     enforced: Policy | None = None
     digest: str = ""
-    is_patient: bool = True
+    may_wait_for_tenants: bool = True
     drains_at: float | None = None
     is_offline: bool = False
-    is_former_standing: bool = False
+    may_untaint_on_abort: bool = False
     is_touched: bool = False
-    obstacle: Blocker | None = None
+    blocker: Blocker | None = None
     evictions: DrainEvictions = field(default_factory=DrainEvictions)
     relabelling: Relabelling | None = None
     results: list[StepResult] = field(default_factory=list)
     slept: float = 0.0
-    _watch: CapEnforcer | None = None
+    _enforcer: CapEnforcer | None = None
 
     @property
     def cluster(self) -> Cluster:
         """The API server, where there is one."""
-        assert self.site.cluster is not None  # noqa: S101 - callers have asked
-        return self.site.cluster
+        assert self.deps.cluster is not None  # noqa: S101 - callers have asked
+        return self.deps.cluster
 
     @property
     def is_giving_way(self) -> bool:
         """Whether tenants are in the way, and other nodes of the pool go first."""
-        return self.drains_at is not None and self.site.clock.now() < self.drains_at
+        return self.drains_at is not None and self.deps.clock.now() < self.drains_at
 
-    def note(self, step: str, target: str, status: Status, detail: str = "") -> None:
+    def record_step(self, step: str, target: str, status: Status, detail: str = "") -> None:
         """A step for the recap."""
-        self.take(StepResult(step=step, target=target, status=status, detail=detail))
+        self.record_result(StepResult(step=step, target=target, status=status, detail=detail))
 
-    def take(self, result: StepResult) -> None:
+    def record_result(self, result: StepResult) -> None:
         """A step that somebody else has put into words."""
-        self.pace.renew()
+        self.slot.renew()
         self.results.append(result)
-        self.site.report(result)
+        self.deps.report(result)
 
-    def say(self, reason: ConditionReason, message: str) -> None:
+    def set_condition(self, reason: ConditionReason, message: str) -> None:
         """Set the node's condition. What cannot be said now is said with the next reason, or when the run ends."""
-        if self.site.cluster is None:
+        if self.deps.cluster is None:
             return
         try:
-            self.site.cluster.set_condition(reason, message)
+            self.deps.cluster.set_condition(reason, message)
         except ClusterError as error:
-            self.note("condition", "node", Status.SKIPPED, str(error))
+            self.record_step("condition", "node", Status.SKIPPED, str(error))
 
-    def tell(self, outcome: Outcome, *, is_news: bool) -> None:
+    def report_outcome(self, outcome: Outcome, *, is_news: bool) -> None:
         """The end of an attempt: the condition and, where there is something new, an event.
 
         The condition is the pool's that has the node; one that waits for it says so by an event alone. A node that is
         released has none. That one of hundreds waits for its turn is no event.
         """
         if outcome.reason not in (ConditionReason.WAITING_FOR_POOL, ConditionReason.RELEASED):
-            self.say(outcome.reason, outcome.message)
-        if self.site.cluster is not None and is_news and outcome.reason is not ConditionReason.WAITING_FOR_TURN:
+            self.set_condition(outcome.reason, outcome.message)
+        if self.deps.cluster is not None and is_news and outcome.reason is not ConditionReason.WAITING_FOR_TURN:
             kind = EventType.NORMAL if outcome.reason.value.is_ready else EventType.WARNING
-            self.site.cluster.tell(Event(type=kind, reason=outcome.reason.word, message=outcome.message))
+            self.deps.cluster.tell(Event(type=kind, reason=outcome.reason.word, message=outcome.message))
 
     def holders(self) -> tuple[Holder, ...]:
         """Who holds devices. Without an answer of the API server every allocation counts: nobody is disturbed on a guess."""
         try:
-            checkpoint = self.site.read_checkpoint()
+            checkpoint = self.deps.read_checkpoint()
         except CheckpointError as error:
             text = f"which pods hold GPUs cannot be read: {error}"
-            raise Blocked(ConditionReason.GPU_BUSY, text, is_kept=True) from error
+            raise Blocked(ConditionReason.GPU_BUSY, text, is_unchanged=True) from error
         try:
-            pods = None if self.site.cluster is None else self.site.cluster.pods()
+            pods = None if self.deps.cluster is None else self.deps.cluster.pods()
         except ClusterError:
             pods = None
-        is_alone = self.site.cluster is None and not self.is_offline
+        is_alone = self.deps.cluster is None and not self.is_offline
         if pods is None and not checkpoint.is_there and (checkpoint.has_kubelet or not is_alone):
             who = "no API server is used" if is_alone else "the API server does not answer"
             text = f"it is unknown which pods hold GPUs: {NO_CHECKPOINT}, and {who}"
-            raise Blocked(ConditionReason.GPU_BUSY, text, is_kept=True)
+            raise Blocked(ConditionReason.GPU_BUSY, text, is_unchanged=True)
         return find_holders(checkpoint, pods)
 
-    def has_room(self) -> bool:
+    def has_slot_for_room(self) -> bool:
         """Whether the pods that were in the way have gone, as far as is known without a request."""
-        pods = None if self.obstacle is None else self.site.followed()
-        if self.obstacle is None or pods is None:
+        pods = None if self.blocker is None else self.deps.followed()
+        if self.blocker is None or pods is None:
             return False
         with suppress(CheckpointError):
-            return self.obstacle.is_left_by(find_holders(self.site.read_checkpoint(), pods))
+            return self.blocker.is_left_by(find_holders(self.deps.read_checkpoint(), pods))
         return False
 
     def await_driver(self, hardware: Hardware) -> None:
         """Until the driver answers. Blocked where it does not."""
         reason = hardware.wait(
-            self.site.driver_seconds, lambda text: self.say(ConditionReason.WAITING_FOR_DRIVER, text), self.sleep
+            self.deps.driver_seconds, lambda text: self.set_condition(ConditionReason.WAITING_FOR_DRIVER, text), self.sleep
         )
         if reason is not None:
-            raise Blocked(reason, reason.value.means, is_kept=True)
+            raise Blocked(reason, reason.value.means, is_unchanged=True)
 
     def former(self) -> Policy | None:
         """The policy that was in force last; None where there was none, or none that can be read any more."""
-        text = self.site.folder.policy()
+        text = self.deps.folder.policy()
         try:
             return None if text is None else read(text)
         except PolicyError:
@@ -208,7 +208,7 @@ class RunContext(Struct, frozen=False):
 
         An API server that does not answer is a lack like any other, under the last reason that was known.
         """
-        end = self.site.clock.now() + seconds
+        end = self.deps.clock.now() + seconds
         begun = told = self.slept
         last: Unmet | None = None
         while True:
@@ -217,12 +217,12 @@ class RunContext(Struct, frozen=False):
                 return None
             if self.slept - told >= SILENT_SECONDS:
                 told = self.slept
-                self.say(found.reason, found.message)
+                self.set_condition(found.reason, found.message)
             last = found
-            if self.site.clock.now() >= end:
+            if self.deps.clock.now() >= end:
                 return found
             pause = _TICK_SECONDS if self.slept - begun < _EARLY_SECONDS else _POLL_SECONDS
-            self.sleep(min(pause, max(_TICK_SECONDS, end - self.site.clock.now())))
+            self.sleep(min(pause, max(_TICK_SECONDS, end - self.deps.clock.now())))
 
     def _ask(self, find: Callable[[], Unmet | None], last: Unmet | None) -> Unmet | None:
         try:
@@ -232,52 +232,52 @@ class RunContext(Struct, frozen=False):
 
     def sleep(self, seconds: float) -> None:
         """Sleep, and once a second hold tenants to the policy in force. Stopped, when the program has been asked to end."""
-        end = self.site.clock.now() + seconds
-        while (left := end - self.site.clock.now()) > 0:
+        end = self.deps.clock.now() + seconds
+        while (left := end - self.deps.clock.now()) > 0:
             self._enforce()
-            self.pace.renew()
-            self.site.clock.sleep(min(_TICK_SECONDS, left))
+            self.slot.renew()
+            self.deps.clock.sleep(min(_TICK_SECONDS, left))
         self.slept += seconds
 
     def _enforce(self) -> None:
-        if self._watch is None and self.site.open_watch is not None and self.enforced is not None:
+        if self._enforcer is None and self.deps.open_enforcer is not None and self.enforced is not None:
             # Without a driver there is nobody to be held to anything.
             with suppress(DriverError):
-                self._watch = self.site.open_watch(self.enforced)
-        if self._watch is not None:
-            self._watch.cycle()
+                self._enforcer = self.deps.open_enforcer(self.enforced)
+        if self._enforcer is not None:
+            self._enforcer.cycle()
 
-    def rest(self) -> None:
+    def close_driver(self) -> None:
         """Let go of the driver, before hardware changes and at the end."""
-        watch, self._watch = self._watch, None
+        watch, self._enforcer = self._enforcer, None
         if watch is not None:
             watch.close()
 
-    def let_go(self) -> None:
+    def stop_enforcing(self) -> None:
         """The node is no more ours to watch: a run that stays would go on to hold its policy, and write into the folder."""
-        self.rest()
+        self.close_driver()
         self.enforced = None
 
     def is_half_done(self) -> bool:
         """Whether a change of hardware has begun and is not finished."""
-        journal = self.site.folder.journal()
+        journal = self.deps.folder.journal()
         return journal is not None and journal.is_changing
 
     def has_failed(self) -> bool:
         """Whether the policy was tried here in vain. Such a node keeps its turn, so that a bad change goes no further."""
-        journal = self.site.folder.journal()
+        journal = self.deps.folder.journal()
         return journal is not None and journal.attempts > 0 and journal.policy_digest == self.digest
 
-    def keep_off(self, node: NodeView, pool: str | None) -> None:
+    def add_taint(self, node: NodeView, pool: str | None) -> None:
         """Let no new pods come. With a pool, a node of none is labelled: by that it is found and cleaned if the pool goes."""
         claim = {POOL_LABEL: pool} if pool and POOL_LABEL not in node.labels else {}
         if claim or not any(taint.key == REPARTITIONING_TAINT for taint in node.taints):
             self.cluster.change_taints(add=(Taint(key=REPARTITIONING_TAINT, effect="NoSchedule"),), labels=claim)
-            self.note("taint", "node", Status.CHANGED, f"{REPARTITIONING_TAINT} is set")
+            self.record_step("taint", "node", Status.CHANGED, f"{REPARTITIONING_TAINT} is set")
 
-    def let_in(self, *keys: str) -> None:
+    def remove_taints(self, *keys: str) -> None:
         """Take away those of our taints that are there."""
         here = tuple(taint.key for taint in self.cluster.node().taints if taint.key in keys)
         if here:
             self.cluster.change_taints(remove=here)
-            self.note("taint", "node", Status.CHANGED, f"{', '.join(here)} removed")
+            self.record_step("taint", "node", Status.CHANGED, f"{', '.join(here)} removed")

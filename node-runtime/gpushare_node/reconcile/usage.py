@@ -11,7 +11,7 @@ from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PodView
 from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.core.policy import Mode, Policy
 from gpushare_node.core.structs import Struct
-from gpushare_node.gpus.advertised import UUIDS, offered
+from gpushare_node.gpus.advertised import UUIDS, advertised
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition.plan import GpuPlan
 
@@ -100,23 +100,23 @@ class Blocker(Struct):
         return bool(self.holders) and not _in_the_way(holders, self.devices, self.resources)
 
 
-def find_obstacle(sight: GpuView, holders: Sequence[Holder], disturbed: Collection[str]) -> Blocker | None:
+def find_blocker(view: GpuView, holders: Sequence[Holder], affected: Collection[str]) -> Blocker | None:
     """Who is in the way of what is planned, and of the resources that a new label takes away; None: nobody.
 
     An MPS server is in nobody's way: it ends when its daemon learns of the new label, which `servers` sees to.
     """
-    by_uuid = {survey.uuid: survey for survey in sight.surveys}
-    blocked = [gpu for gpu in sight.plan.gpus if gpu.uuid in sight.blocked]
-    disturbing = [gpu for gpu in sight.plan.gpus if gpu.needs_idle or gpu.needs_idle_gpu]
-    devices = frozenset(uuid for gpu in disturbing for uuid in _affected(gpu, by_uuid.get(gpu.uuid))) | sight.compute_modes
-    held = _in_the_way(holders, devices, disturbed)
+    by_uuid = {survey.uuid: survey for survey in view.surveys}
+    blocked = [gpu for gpu in view.plan.gpus if gpu.uuid in view.blocked]
+    disturbing = [gpu for gpu in view.plan.gpus if gpu.needs_idle or gpu.needs_idle_gpu]
+    devices = frozenset(uuid for gpu in disturbing for uuid in _affected(gpu, by_uuid.get(gpu.uuid))) | view.compute_modes
+    held = _in_the_way(holders, devices, affected)
     if not held and not blocked:
         return None
     processes = [f"process {pid} on GPU {gpu.index}" for gpu in blocked for pid in _pids(gpu, by_uuid.get(gpu.uuid))]
     names = [*(holder.name for holder in held), *([] if held else processes)]
     text = _listing(names) or f"GPU {', '.join(str(gpu.index) for gpu in blocked)} is in use"
     text += "".join(f"; {why}" for device, why in _UNKNOWN.items() if any(device in holder.devices for holder in held))
-    return Blocker(holders=held, message=text, devices=devices, resources=frozenset(disturbed))
+    return Blocker(holders=held, message=text, devices=devices, resources=frozenset(affected))
 
 
 def _in_the_way(holders: Iterable[Holder], devices: Collection[str], resources: Collection[str]) -> tuple[Holder, ...]:
@@ -144,7 +144,7 @@ def _listing(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + more
 
 
-def find_disturbed(
+def find_affected(
     former: Policy | None, policy: Policy, labels: Mapping[str, str], allocatable: Mapping[str, int]
 ) -> frozenset[str]:
     """The resources whose holders suffer from the label alone: a name that goes, fewer replicas, anything about MPS.
@@ -155,7 +155,7 @@ def find_disturbed(
         return frozenset()
     now = dict(policy.resources)
     if former is None:
-        return frozenset(name for name, count in offered(allocatable).items() if now.get(name, 0) < count)
+        return frozenset(name for name, count in advertised(allocatable).items() if now.get(name, 0) < count)
     if former.profile == policy.profile:
         return frozenset()
     if Mode.MPS in (former.mode, policy.mode):

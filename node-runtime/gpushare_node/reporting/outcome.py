@@ -27,10 +27,10 @@ class Outcome(Struct):
 
 
 class Blocked(Exception):  # noqa: N818 - no error: a state of the node that may pass
-    """The run cannot go on now. `is_kept`: nothing was changed; what stood before stands."""
+    """The run cannot go on now. `is_unchanged`: nothing was changed; what stood before stands."""
 
-    def __init__(self, reason: ConditionReason, message: str, *, is_kept: bool = False) -> None:
+    def __init__(self, reason: ConditionReason, message: str, *, is_unchanged: bool = False) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
-        self.is_kept = is_kept
+        self.is_unchanged = is_unchanged

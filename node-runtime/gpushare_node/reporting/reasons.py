@@ -17,15 +17,15 @@ class ConditionSpec(Struct):
     word: str
     is_ready: bool
     means: str
-    way_out: str
+    remedy: str
 
 
-def _ready(word: str, means: str, way_out: str = "No action required.") -> ConditionSpec:
-    return ConditionSpec(word=word, is_ready=True, means=means, way_out=way_out)
+def _ready(word: str, means: str, remedy: str = "No action required.") -> ConditionSpec:
+    return ConditionSpec(word=word, is_ready=True, means=means, remedy=remedy)
 
 
-def _not(word: str, means: str, way_out: str) -> ConditionSpec:
-    return ConditionSpec(word=word, is_ready=False, means=means, way_out=way_out)
+def _not(word: str, means: str, remedy: str) -> ConditionSpec:
+    return ConditionSpec(word=word, is_ready=False, means=means, remedy=remedy)
 
 
 class ConditionReason(Enum):

@@ -45,7 +45,7 @@ def fresh(parent: Path, number: int) -> Path:
 
 def assert_finishes(folder: Path) -> None:
     """The next run ends with exactly the new bundle and nothing beside it."""
-    known = writer.remembered(folder)
+    known = writer.read_lock(folder)
     assert not isinstance(known, writer.Finding)
     writer.write(bundle(NEW), folder, known)
     assert found(folder.parent) == {f"bundle/{path}": text for path, text in AFTER.items()}
@@ -174,7 +174,7 @@ def test_four_compiles_at_once_leave_one_whole_bundle(tmp_path: Path, way: str) 
     def compiling(number: int) -> Callable[[], None]:
         def job() -> None:
             for _ in range(10):
-                known = writer.remembered(folder)
+                known = writer.read_lock(folder)
                 assert not isinstance(known, writer.Finding)
                 try:
                     writer.write(bundle(versions[number]), folder, known)

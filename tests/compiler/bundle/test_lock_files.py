@@ -24,14 +24,14 @@ def endless(path: Path) -> None:
 def test_what_is_no_file_is_refused_at_once(make, tmp_path: Path) -> None:
     make(tmp_path / lock.FILE)
     with pytest.raises(writer.OutputError) as refused:
-        writer.remembered(tmp_path)
+        writer.read_lock(tmp_path)
     assert str(tmp_path / lock.FILE) in refused.value.message
 
 
 def test_a_lock_is_read_up_to_its_limit(tmp_path: Path) -> None:
     with (tmp_path / lock.FILE).open("wb") as file:
         file.truncate(1 << 40)  # a hole: takes no space, and would take all memory
-    found = writer.remembered(tmp_path)
+    found = writer.read_lock(tmp_path)
     assert isinstance(found, Finding)
     assert (found.code, found.span is not None) == ("GS790", True)
 

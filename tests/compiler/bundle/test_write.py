@@ -311,9 +311,9 @@ def test_an_unfinished_replacement_in_place_is_finished_by_the_next_run_even_wit
 
 
 def test_the_lock_of_a_folder_is_read_or_missing_or_a_finding(folder: Path) -> None:
-    assert writer.remembered(folder) == memory(OLD)
-    assert writer.remembered(folder / "own") == EMPTY
+    assert writer.read_lock(folder) == memory(OLD)
+    assert writer.read_lock(folder / "own") == EMPTY
     lay(folder, {lock.FILE: texts(OLD)[lock.FILE].replace("kind: Lock", "kind: Look")})
-    broken = writer.remembered(folder)
+    broken = writer.read_lock(folder)
     assert not isinstance(broken, lock.Lock)
     assert (broken.code, broken.file) == ("GS790", str(folder / lock.FILE))

@@ -6,7 +6,7 @@ import pytest
 
 from gpushare.cli import report
 from gpushare.cli.exits import ExitCode
-from gpushare.cli.terminal import Look, width
+from gpushare.cli.terminal import Style, width
 from gpushare.core.diagnostics import Finding, Severity, Span
 
 
@@ -24,7 +24,7 @@ class Lines:
 def shown(line: str, start: int, end: int, columns: int = 120, end_line: int = 27) -> list[str]:
     span = Span(line=27, column=start, end_line=end_line, end_column=end)
     finding = Finding(code="GS402", message="m", file="f", span=span)
-    return report.text([finding], Lines(line), Look(columns=columns)).splitlines()[1:3]
+    return report.text([finding], Lines(line), Style(columns=columns)).splitlines()[1:3]
 
 
 def test_a_finding_looks_as_the_contract_shows_it() -> None:
@@ -35,7 +35,7 @@ def test_a_finding_looks_as_the_contract_shows_it() -> None:
         file="intent.yaml",
         span=Span(line=27, column=17, end_line=27, end_column=40),
     )
-    text = report.text([finding], Lines("        layout: {3g.20gb: 2, 1g.5gb: 1}"), Look())
+    text = report.text([finding], Lines("        layout: {3g.20gb: 2, 1g.5gb: 1}"), Style())
     assert text == (
         "intent.yaml:27:17: error GS402: layout {3g.20gb: 2, 1g.5gb: 1} does not fit an A100-SXM4-40GB\n"
         "   27 |         layout: {3g.20gb: 2, 1g.5gb: 1}\n"
@@ -70,7 +70,7 @@ def test_carets_are_as_wide_as_wide_characters() -> None:
 
 def test_nothing_in_an_input_steers_the_terminal() -> None:
     finding = Finding(code="GS101", message="no \x1b[2J\u202e here", hints=("\x07",), file="\x1b]0;x")
-    text = report.text([finding], Lines(""), Look())
+    text = report.text([finding], Lines(""), Style())
     assert not {char for char in text if char < " "} - {"\n"}
     assert "\u202e" not in text
 
@@ -95,7 +95,7 @@ def test_long_lines_are_clipped_around_the_value(columns: int, start: int, end: 
 
 
 def test_a_finding_without_a_position_has_no_source_line() -> None:
-    text = report.text([Finding(code="GS704", message="too large", file="intent.yaml")], Lines("never"), Look())
+    text = report.text([Finding(code="GS704", message="too large", file="intent.yaml")], Lines("never"), Style())
     assert text == "intent.yaml: error GS704: too large\n1 error\n"
 
 
@@ -114,7 +114,7 @@ def test_warnings_fail_only_a_strict_run() -> None:
 
 def test_colour_adds_nothing_but_escapes() -> None:
     finding = Finding(code="GS402", message="m", file="f", span=Span(line=1, column=1, end_line=1, end_column=3))
-    plain, coloured = (report.text([finding], Lines("ab"), Look(coloured=colour)) for colour in (False, True))
+    plain, coloured = (report.text([finding], Lines("ab"), Style(coloured=colour)) for colour in (False, True))
     assert coloured != plain
     assert re.sub("\x1b\\[[0-9;]*m", "", coloured) == plain
 

@@ -7,7 +7,7 @@ import pytest
 from gpushare.cli import memory_map, terminal
 from gpushare.cli.memory_map import Cell
 from gpushare.cli.plan_view import ranges
-from gpushare.cli.terminal import Look, width
+from gpushare.cli.terminal import Style, width
 
 
 class Stream(io.TextIOWrapper):
@@ -50,14 +50,14 @@ def test_the_width_can_be_set_and_never_gets_too_small(columns: str, expected: i
 
 
 def test_a_table_fits_and_the_widest_column_gives_way() -> None:
-    text = terminal.table(("NAME", "NUMBER"), [("x" * 200, "12345"), ("値" * 60, "1")], Look(columns=60), numbers=("NUMBER",))
+    text = terminal.table(("NAME", "NUMBER"), [("x" * 200, "12345"), ("値" * 60, "1")], Style(columns=60), numbers=("NUMBER",))
     assert all(width(line) <= 60 for line in text.splitlines())
     assert "12345" in text
     assert text.count("…") == 2
 
 
-@pytest.mark.parametrize("look", [Look(), Look(boxes=False), Look(columns=40)], ids=["boxes", "ascii", "narrow"])
-def test_a_bar_is_a_rectangle_of_what_the_terminal_can_show(look: Look) -> None:
+@pytest.mark.parametrize("look", [Style(), Style(boxes=False), Style(columns=40)], ids=["boxes", "ascii", "narrow"])
+def test_a_bar_is_a_rectangle_of_what_the_terminal_can_show(look: Style) -> None:
     cells = [Cell(start=0, size=1, labels=("1g.5gb+me×2", "2200Mi")), Cell(start=4, size=4, labels=("3g.20gb",))]
     text = memory_map.bar(cells, 8, look)
     lines = text.splitlines()
@@ -67,7 +67,9 @@ def test_a_bar_is_a_rectangle_of_what_the_terminal_can_show(look: Look) -> None:
 
 
 def test_a_bar_is_to_scale_and_shows_what_is_unused() -> None:
-    text = memory_map.bar([Cell(start=0, size=2, labels=("a",)), Cell(start=4, size=4, labels=("b",))], 8, Look(), framed=False)
+    text = memory_map.bar(
+        [Cell(start=0, size=2, labels=("a",)), Cell(start=4, size=4, labels=("b",))], 8, Style(), framed=False
+    )
     first, unused, last = text.strip().strip("│").split("│")
     assert len(first) == len(unused)
     assert len(last) == 2 * len(first) + 1
@@ -75,7 +77,7 @@ def test_a_bar_is_to_scale_and_shows_what_is_unused() -> None:
 
 
 def test_long_labels_go_on_in_the_next_line_and_nothing_is_lost() -> None:
-    text = memory_map.bar([Cell(start=0, size=1, labels=("1g.24gb+me.all×12",))], 8, Look(columns=40), framed=False)
+    text = memory_map.bar([Cell(start=0, size=1, labels=("1g.24gb+me.all×12",))], 8, Style(columns=40), framed=False)
     assert "".join(text.replace("│", "").replace("░", "").split()) == "1g.24gb+me.all×12"
 
 

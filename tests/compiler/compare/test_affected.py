@@ -10,7 +10,7 @@ from gpushare.cli import comparison_words as words
 from gpushare.cli.comparison_markdown import page
 from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import EffectKind
-from gpushare.compare.files import Kind, SettingChange
+from gpushare.compare.files import FileKind, SettingChange
 from tests.compiler.compare.test_invariant import BASE, INTENT, P, changed, comparison, compiled
 
 
@@ -46,10 +46,10 @@ def test_of_a_stack_that_goes_nothing_is_said_to_start_anew() -> None:
 def test_of_two_long_values_the_place_is_shown_where_they_differ() -> None:
     toleration = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     before, after = ([toleration, {"key": key, "operator": "Exists"}] for key in ("one.example.org", "two.example.org"))
-    line = words.setting(SettingChange(path=("tolerations",), kind=Kind.CHANGED, before=before, after=after), "→")
+    line = words.setting(SettingChange(path=("tolerations",), kind=FileKind.CHANGED, before=before, after=after), "→")
     assert "one.example.org" in line
     assert "two.example.org" in line
-    assert words.setting(SettingChange(path=("a",), kind=Kind.CHANGED, before="nvidia", after=""), "→") == 'a: nvidia → ""'
+    assert words.setting(SettingChange(path=("a",), kind=FileKind.CHANGED, before="nvidia", after=""), "→") == 'a: nvidia → ""'
 
 
 @pytest.mark.parametrize("mode", ["deny", "warn"])

@@ -22,7 +22,7 @@ from gpushare.intent.types import (
     Sharing,
     TimeSlicing,
 )
-from gpushare.rules import judge
+from gpushare.rules import run_rules
 from gpushare.sharing import caps
 from tests.compiler.plan.builders import A100, capacity, intent, memory, plan, planned, pool
 
@@ -76,7 +76,7 @@ def layouts(card: cards.Card) -> tuple[Layout, ...]:
 
 
 def legal(*pools: Pool) -> bool:
-    return not any(is_error(finding) for finding in judge(intent(*pools), Catalog()))
+    return not any(is_error(finding) for finding in run_rules(intent(*pools), Catalog()))
 
 
 def check_devices(one: Pool) -> None:

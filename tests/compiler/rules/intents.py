@@ -35,7 +35,7 @@ def judged(text: str) -> list[Finding]:
     if not any(is_error(finding) for finding in findings):
         built = reader.build(read.data)
         own = {key: cards.build(key, card) for key, card in built.cards.items()}
-        findings += rules.judge(built, cards.Catalog(own=own), read.data)
+        findings += rules.run_rules(built, cards.Catalog(own=own), read.data)
     return [read.locate(finding) for finding in findings]
 
 

@@ -245,7 +245,7 @@ def test_the_rules_judge_a_thousand_pools_without_comparing_each_with_each() -> 
         built = reader.build(document)
 
         def judge() -> None:
-            assert rules.judge(built, catalog, document) == []
+            assert rules.run_rules(built, catalog, document) == []
 
         return judge
 

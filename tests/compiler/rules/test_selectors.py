@@ -147,7 +147,7 @@ def test_clashes_are_all_pairs_of_equal_priority_that_overlap(pools: list[Pool])
 @settings(max_examples=400, deadline=None)
 @given(pool_lists)
 def test_terms_match_exactly_the_nodes_that_the_pool_serves(pools: list[Pool]) -> None:
-    territories = selectors.Territories(pools)
+    territories = selectors.NodeAssignment(pools)
     for pool in pools:
         terms = territories.terms(pool)
         for node in universe(["p0", "p1"]):
@@ -200,14 +200,14 @@ def test_more_than_64_alternatives_are_not_expanded() -> None:
     nine_labels = [NodeSelector(match_labels=tuple((f"k{n}-{m}", "v") for m in range(9))) for n in range(2)]
     strong = [pool_of(f"s{n}", nodes, priority=1 + n) for n, nodes in enumerate(nine_labels)]
     weak = pool_of("weak", NodeSelector(match_labels=(("gpu", "yes"),)))
-    assert selectors.Territories([weak, *strong]).owned(weak) is None
-    assert len(selectors.Territories([weak, strong[0]]).owned(weak) or ()) == 9
+    assert selectors.NodeAssignment([weak, *strong]).owned(weak) is None
+    assert len(selectors.NodeAssignment([weak, strong[0]]).owned(weak) or ()) == 9
 
 
 def test_a_pool_whose_nodes_all_belong_to_stronger_ones_owns_nothing() -> None:
     weak = pool_of("weak", NodeSelector(match_labels=(("gpu", "yes"), ("site", "a"))))
     strong = pool_of("strong", NodeSelector(match_labels=(("gpu", "yes"),)), priority=1)
-    assert selectors.Territories([weak, strong]).owned(weak) == ()
+    assert selectors.NodeAssignment([weak, strong]).owned(weak) == ()
 
 
 @pytest.mark.parametrize(("count", "kept"), [(selectors.MAX_LEAVING_NAMES, True), (selectors.MAX_LEAVING_NAMES + 1, False)])
@@ -264,7 +264,7 @@ def test_thousands_of_pools_get_their_terms_without_looking_at_all_others_for_ea
         pools = flavours(count)
 
         def terms() -> None:
-            territories = selectors.Territories(pools)
+            territories = selectors.NodeAssignment(pools)
             assert all(len(territories.terms(pool)) == 2 for pool in pools)
 
         return terms
@@ -273,10 +273,10 @@ def test_thousands_of_pools_get_their_terms_without_looking_at_all_others_for_ea
 
 
 def test_exclusions_of_one_label_are_gathered_and_hold_together_with_what_is_asked() -> None:
-    excluded = [("a", labels.Values(absent=True, others=True, listed=frozenset({f"x{n}"}))) for n in range(5000)]
-    asked = ("a", labels.Values(absent=False, others=False, listed=frozenset({"x7", "y"})))
-    left = labels.Values(absent=False, others=False, listed=frozenset({"y"}))
+    excluded = [("a", labels.LabelSet(absent=True, others=True, listed=frozenset({f"x{n}"}))) for n in range(5000)]
+    asked = ("a", labels.LabelSet(absent=False, others=False, listed=frozenset({"x7", "y"})))
+    left = labels.LabelSet(absent=False, others=False, listed=frozenset({"y"}))
     assert labels.conjunction([*excluded[:9], asked]) == {"a": left}
     assert labels.conjunction([asked, *excluded]) == labels.conjunction([*excluded, asked])
-    only = ("a", labels.Values(absent=False, others=False, listed=frozenset({"x7"})))
+    only = ("a", labels.LabelSet(absent=False, others=False, listed=frozenset({"x7"})))
     assert labels.conjunction([only, *excluded]) is None

@@ -1,4 +1,4 @@
-"""The whole loop at hand: a cluster with fake silicon, the release of a bundle on it, and what tests ask of both."""
+"""The whole loop at hand: a cluster with fake GPUs, the release of a bundle on it, and what tests ask of both."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.e2e.cluster.images import TENANT
 from tests.e2e.cluster.machine import PATIENCE, MachineError
 from tests.e2e.cluster.node import Node
 from tests.e2e.cluster.release import NAME, Release
-from tests.support.fake_nvml import Silicon
+from tests.support.fake_nvml import FakeNvml
 
 POOL = "example.org/pool"
 """The label by which the intents of these tests select nodes."""
@@ -44,7 +44,7 @@ TRAINING = "card: a100-sxm4-40gb, sharing: {mode: mig, layout: {1g.5gb: 7}, repl
 SHARED, SLICE = "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb.shared"
 
 
-class Lab:
+class ClusterFixture:
     """A cluster of nodes with two GPUs each, and one release."""
 
     def __init__(self, name: str, nodes: int = 2) -> None:
@@ -76,8 +76,8 @@ class Lab:
         """No release, no tenant, no mark on a node, as hard as it takes: what must be left behind is for tests to say."""
         cluster = self.cluster
         cluster.kubectl("delete", "pods", "--all", "--namespace", COURSE, "--grace-period=1")
-        for silicon in self.fleet.silicon.values():
-            silicon.heal()
+        for fake_nvml in self.fleet.fake_nvml.values():
+            fake_nvml.heal()
         if Release(cluster).is_there():
             Release(cluster).helm("uninstall", NAME, "--no-hooks", "--wait", "--timeout", "60s")
         cluster.kubectl("delete", "jobs,leases,pods", "--all", "--namespace", NAMESPACE, "--grace-period=1")
@@ -105,17 +105,17 @@ class Lab:
         """By name."""
         return next(node for node in self.cluster.nodes if node.name == name)
 
-    def silicon(self, name: str) -> Silicon:
+    def fake_nvml(self, name: str) -> FakeNvml:
         """A node's GPUs."""
-        return self.fleet.silicon[name]
+        return self.fleet.fake_nvml[name]
 
-    def equip(self, name: str, cards: tuple[str, ...]) -> Silicon:
+    def equip(self, name: str, cards: tuple[str, ...]) -> FakeNvml:
         """Other GPUs, and the plugin anew. The node must not be in use."""
         node = self.node(name)
         self.fleet.stop_plugin(node)
-        silicon = self.fleet.equip(node, cards)
+        fake_nvml = self.fleet.equip(node, cards)
         self.fleet.start_plugin(self.cluster, node)
-        return silicon
+        return fake_nvml
 
     def reboot(self, name: str) -> None:
         """The node starts again: no process, no GPU instance and nothing of the plugin is left, and the boot is another.
@@ -126,7 +126,7 @@ class Lab:
         node.stop_kubelet()
         self.fleet.stop_plugin(node)
         node.stop_pods()
-        self.silicon(name).reboot()
+        self.fake_nvml(name).reboot()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         for file in node.path("/var/lib/gpushare").glob("*.json"):
             file.write_text(file.read_text().replace(boot, "00000000-aaaa-4aaa-8aaa-000000000000"))
@@ -279,8 +279,8 @@ class Lab:
             found += [f"{node.name}: condition {one['reason']}" for one in [self.condition(node.name)] if one]
             folder = node.path("/var/lib/gpushare")
             found += [f"{node.name}: {path}" for path in (folder.rglob("*") if folder.is_dir() else ())]
-            silicon = self.silicon(node.name)
-            found += [f"{node.name}: GPU {gpu} has MIG on" for gpu in range(len(self.fleet.cards)) if silicon.mode(gpu)[0]]
+            fake_nvml = self.fake_nvml(node.name)
+            found += [f"{node.name}: GPU {gpu} has MIG on" for gpu in range(len(self.fleet.cards)) if fake_nvml.mode(gpu)[0]]
         kinds = "daemonsets,pods,configmaps,serviceaccounts,roles,rolebindings,leases,jobs,resourcequotas,networkpolicies"
         wide = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
         for where in (("--all-namespaces", kinds), (wide,)):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.e2e.cluster.cluster import Cluster
-from tests.e2e.cluster.cluster_fixture import A100, NOTEBOOKS, T4, TRAINING, Lab, intent
+from tests.e2e.cluster.cluster_fixture import A100, NOTEBOOKS, T4, TRAINING, ClusterFixture, intent
 from tests.support import cache
 
 
@@ -28,15 +28,15 @@ def claimed_name() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def stage() -> Iterator[Lab]:
-    """A running cluster of two nodes with fake silicon. Its own, so that one brought up by hand is left alone."""
+def stage() -> Iterator[ClusterFixture]:
+    """A running cluster of two nodes with fake GPUs. Its own, so that one brought up by hand is left alone."""
     with claimed_name() as name:
-        lab = Lab(name)
+        cluster_fixture = ClusterFixture(name)
         try:
-            lab.up()
-            yield lab
+            cluster_fixture.up()
+            yield cluster_fixture
         finally:
-            lab.down()
+            cluster_fixture.down()
 
 
 @pytest.fixture(scope="session")
@@ -52,13 +52,13 @@ def api() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def cluster(stage: Lab) -> Cluster:
-    """The cluster alone, for what needs no silicon."""
+def cluster(stage: ClusterFixture) -> Cluster:
+    """The cluster alone, for what needs no GPUs."""
     return stage.cluster
 
 
 @pytest.fixture(scope="module")
-def lab(stage: Lab) -> Iterator[Lab]:
+def cluster_fixture(stage: ClusterFixture) -> Iterator[ClusterFixture]:
     """The stage for a module that installs something: without a release, its nodes idle and in no pool, before and after."""
     stage.clear()
     yield stage
@@ -66,12 +66,12 @@ def lab(stage: Lab) -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="module")
-def pools(lab: Lab) -> Lab:
+def pools(cluster_fixture: ClusterFixture) -> ClusterFixture:
     """A pool of time-sliced T4s on node-1, and one of time-sliced MIG instances of A100s on node-2."""
-    lab.equip("node-1", T4)
-    lab.equip("node-2", A100)
-    lab.choose(node_1="notebooks", node_2="training")
-    lab.install(intent(notebooks=NOTEBOOKS, training=TRAINING))
+    cluster_fixture.equip("node-1", T4)
+    cluster_fixture.equip("node-2", A100)
+    cluster_fixture.choose(node_1="notebooks", node_2="training")
+    cluster_fixture.install(intent(notebooks=NOTEBOOKS, training=TRAINING))
     for node, pool in (("node-1", "notebooks"), ("node-2", "training")):
-        lab.await_offer(node, pool)
-    return lab
+        cluster_fixture.await_offer(node, pool)
+    return cluster_fixture

@@ -1,4 +1,4 @@
-"""The silicon of a cluster's nodes: fake GPUs as the driver, and a device plugin that serves them, on every node."""
+"""The GPUs of a cluster's nodes: fake GPUs as the driver, and a device plugin that serves them, on every node."""
 
 import os
 import sys
@@ -9,10 +9,10 @@ from tests.e2e.cluster import machine, mps_control
 from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.cluster.node import Driver, Node
 from tests.e2e.cluster.nvidia import start
-from tests.support.fake_nvml import Silicon, build
+from tests.support.fake_nvml import FakeNvml, build
 from tests.support.paths import ROOT
 
-_STATE = "/dev/nvidia-silicon"
+_STATE = "/dev/nvidia-fake-nvml"
 """Where a driver's device would lie: by that a process is known to use a GPU."""
 
 _LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
@@ -24,29 +24,29 @@ class Fleet:
     def __init__(self, folder: Path, cards: tuple[str, ...]) -> None:
         self.folder = folder
         self.cards = cards
-        self.silicon: dict[str, Silicon] = {}
+        self.fake_nvml: dict[str, FakeNvml] = {}
         self.plugins: dict[str, int] = {}
         self.nodes_of_nvidia: set[str] = set()
         """Where NVIDIA's own programs run in place of the tests' own plugin."""
 
     def driver(self, node: Node) -> Driver:
         """What NVIDIA's runtime would lay into containers on this node."""
-        silicon = self.equip(node, self.cards)
-        state = Path(silicon.environment["GPUSHARE_SILICON"])
+        fake_nvml = self.equip(node, self.cards)
+        state = Path(fake_nvml.environment["GPUSHARE_FAKE_NVML"])
         files = {_LIBRARY: build.library(), _STATE: state, mps_control.INSIDE: mps_control.write_program(self.folder)}
-        return Driver(files=files, environment={"GPUSHARE_SILICON": _STATE})
+        return Driver(files=files, environment={"GPUSHARE_FAKE_NVML": _STATE})
 
-    def equip(self, node: Node, cards: Sequence[str]) -> Silicon:
+    def equip(self, node: Node, cards: Sequence[str]) -> FakeNvml:
         """Put these cards into the node, new and idle. Nobody may be using the former ones."""
-        self.silicon[node.name] = Silicon.make(self.folder / node.name, cards)
-        return self.silicon[node.name]
+        self.fake_nvml[node.name] = FakeNvml.make(self.folder / node.name, cards)
+        return self.fake_nvml[node.name]
 
     def start_plugin(self, cluster: Cluster, node: Node) -> None:
         """The device plugin, as a process on the node."""
         driver = node.folder / "driver"
-        mps_control.write_driver(driver, self.silicon[node.name])
+        mps_control.write_driver(driver, self.fake_nvml[node.name])
         environment = {
-            **self.silicon[node.name].environment, "PATH": f"{driver}:{os.environ['PATH']}",
+            **self.fake_nvml[node.name].environment, "PATH": f"{driver}:{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
         }  # fmt: skip
         if node.name in self.nodes_of_nvidia:

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.e2e.cluster.cluster_fixture import Lab
+from tests.e2e.cluster.cluster_fixture import ClusterFixture
 from tests.e2e.cluster.machine import is_running
 
 
 class Daemon:
     """The daemon of one node. Its pipe directory holds what `mps_control` reads."""
 
-    def __init__(self, lab: Lab, node: str) -> None:
-        self._lab = lab
+    def __init__(self, cluster_fixture: ClusterFixture, node: str) -> None:
+        self._lab = cluster_fixture
         self._node = node
-        self._pipe = lab.node(node).path("/run/nvidia/mps/nvidia.com/gpu.shared/pipe")
+        self._pipe = cluster_fixture.node(node).path("/run/nvidia/mps/nvidia.com/gpu.shared/pipe")
 
     @property
     def server(self) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tests.support.fake_nvml import Silicon, build
+from tests.support.fake_nvml import FakeNvml, build
 
 _PROGRAM = """#!/usr/bin/python3 -ISB
 import os, pathlib, signal, sys, time
@@ -92,9 +92,9 @@ def write_program(folder: Path, server: Sequence[str] = ()) -> Path:
     return program
 
 
-def write_driver(folder: Path, silicon: Silicon) -> None:
+def write_driver(folder: Path, fake_nvml: FakeNvml) -> None:
     """What a daemon of these GPUs runs: the control program, with a server to start, and the one that sets compute modes."""
-    state = silicon.environment["GPUSHARE_SILICON"]
+    state = fake_nvml.environment["GPUSHARE_FAKE_NVML"]
     server = (str(build.tenant()), "--state", state, "--gpu", "0", "--mib", "30", "--comm", "nvidia-cuda-mps-server")
     write_program(folder, server)
     (folder / "nvidia-smi").write_text(_SMI)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.cluster.bundles import NAMESPACE
-from tests.e2e.cluster.cluster_fixture import A100, Lab, intent
+from tests.e2e.cluster.cluster_fixture import A100, ClusterFixture, intent
 from tests.e2e.cluster.conftest import claimed_name
 from tests.e2e.cluster.test_changes import SHARED, await_offers, sleeper, slicing
 
@@ -17,24 +17,24 @@ ONE = ", rollout: {maxUnavailable: 1, onBusy: fail}"
 
 
 @pytest.fixture(scope="module")
-def four() -> Iterator[Lab]:
+def four() -> Iterator[ClusterFixture]:
     """Four nodes in one pool, one of which has a tenant."""
     with claimed_name() as name:
-        lab = Lab(name, nodes=4)
+        cluster_fixture = ClusterFixture(name, nodes=4)
         try:
-            lab.up()
+            cluster_fixture.up()
             for node in (BUSY, *IDLE):
-                lab.equip(node, A100)
-            lab.choose(node_1="training", node_2="training", node_3="training", node_4="training")
-            lab.install(intent(training=slicing(8, ONE)))
-            await_offers(lab, {SHARED: 16}, (BUSY, *IDLE), 240)
-            sleeper(lab, "asleep", BUSY, SHARED)
-            yield lab
+                cluster_fixture.equip(node, A100)
+            cluster_fixture.choose(node_1="training", node_2="training", node_3="training", node_4="training")
+            cluster_fixture.install(intent(training=slicing(8, ONE)))
+            await_offers(cluster_fixture, {SHARED: 16}, (BUSY, *IDLE), 240)
+            sleeper(cluster_fixture, "asleep", BUSY, SHARED)
+            yield cluster_fixture
         finally:
-            lab.down()
+            cluster_fixture.down()
 
 
-def test_82_a_busy_node_stops_no_idle_one(four: Lab) -> None:
+def test_82_a_busy_node_stops_no_idle_one(four: ClusterFixture) -> None:
     """Its new pod comes first and waits; with a budget of one the DaemonSet would replace no other."""
     cluster = four.cluster
     before = four.pod_of(BUSY)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.e2e.cluster.cluster_fixture import A100, COURSE, NEVER, Lab, intent
+from tests.e2e.cluster.cluster_fixture import A100, COURSE, NEVER, ClusterFixture, intent
 from tests.e2e.cluster.images import PAUSE
 from tests.e2e.cluster.machine import PATIENCE
 
@@ -26,40 +26,46 @@ SEVENS, THREES = mig("{1g.5gb: 7}"), mig("{2g.10gb: 3}")
 
 
 @pytest.fixture(scope="module")
-def pool(lab: Lab) -> Lab:
+def pool(cluster_fixture: ClusterFixture) -> ClusterFixture:
     """Both nodes in one pool, of seven instances a GPU."""
     for node in BOTH:
-        lab.equip(node, A100)
-    lab.choose(node_1="training", node_2="training")
-    lab.install(intent(training=SEVENS))
+        cluster_fixture.equip(node, A100)
+    cluster_fixture.choose(node_1="training", node_2="training")
+    cluster_fixture.install(intent(training=SEVENS))
     for node in BOTH:
-        lab.await_offer(node, "training")
-    return lab
+        cluster_fixture.await_offer(node, "training")
+    return cluster_fixture
 
 
-def bring(lab: Lab, offer: dict[str, int], fields: str, nodes: tuple[str, ...] = BOTH) -> None:
+def bring(cluster_fixture: ClusterFixture, offer: dict[str, int], fields: str, nodes: tuple[str, ...] = BOTH) -> None:
     """Install, and wait until the nodes offer it."""
-    lab.install(intent(training=fields))
-    await_offers(lab, offer, nodes)
+    cluster_fixture.install(intent(training=fields))
+    await_offers(cluster_fixture, offer, nodes)
 
 
-def await_offers(lab: Lab, offer: dict[str, int], nodes: tuple[str, ...] = BOTH, seconds: float = PATIENCE) -> None:
+def await_offers(
+    cluster_fixture: ClusterFixture, offer: dict[str, int], nodes: tuple[str, ...] = BOTH, seconds: float = PATIENCE
+) -> None:
     """Until the nodes offer exactly this, and are ready."""
     for node in nodes:
-        lab.cluster.wait(lambda node=node: lab.offer(node) == offer, f"{node} offers {offer}: {lab.condition(node)}", seconds)
-        lab.await_reason(node, "Ready")
-        lab.cluster.wait(lambda node=node: not lab.taints(node), f"{node} has no taint")
+        cluster_fixture.cluster.wait(
+            lambda node=node: cluster_fixture.offer(node) == offer,
+            f"{node} offers {offer}: {cluster_fixture.condition(node)}",
+            seconds,
+        )
+        cluster_fixture.await_reason(node, "Ready")
+        cluster_fixture.cluster.wait(lambda node=node: not cluster_fixture.taints(node), f"{node} has no taint")
 
 
-def sleeper(lab: Lab, name: str, node: str, resource: str) -> None:
+def sleeper(cluster_fixture: ClusterFixture, name: str, node: str, resource: str) -> None:
     """A pod that has a share and does nothing with it."""
     container = {"name": "work", "image": PAUSE, "imagePullPolicy": "Never", "resources": {"limits": {resource: 1}}}
-    lab.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": COURSE}, "spec": {
+    cluster_fixture.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": COURSE}, "spec": {
         "nodeSelector": {"kubernetes.io/hostname": node}, "containers": [container], "terminationGracePeriodSeconds": 1}})
-    lab.cluster.wait(lambda: lab.phase(name) == "Running", f"{name} runs")
+    cluster_fixture.cluster.wait(lambda: cluster_fixture.phase(name) == "Running", f"{name} runs")
 
 
-def test_a_new_layout_goes_from_node_to_node(pool: Lab) -> None:
+def test_a_new_layout_goes_from_node_to_node(pool: ClusterFixture) -> None:
     offers = ({SEVEN: 14}, {THREE: 6})
     pool.install(intent(training=THREES))
     out = 0
@@ -76,7 +82,7 @@ def test_a_new_layout_goes_from_node_to_node(pool: Lab) -> None:
     pool.cluster.wait(lambda: not pool.turns(), "all turns are given back")
 
 
-def test_a_new_cap_relabels_nothing(pool: Lab) -> None:
+def test_a_new_cap_relabels_nothing(pool: ClusterFixture) -> None:
     bring(pool, {SHARED: 8}, slicing(4))
     before = [pool.labels(node) for node in BOTH]
     pool.install(intent(training=slicing(4, ", memory: {cap: 4Gi}")))
@@ -87,11 +93,11 @@ def test_a_new_cap_relabels_nothing(pool: Lab) -> None:
     assert all(pool.offer(node) == {SHARED: 8} for node in BOTH)
 
 
-def test_more_replicas_of_the_same_gpus(pool: Lab) -> None:
+def test_more_replicas_of_the_same_gpus(pool: ClusterFixture) -> None:
     bring(pool, {SHARED: 16}, slicing(8))
 
 
-def test_a_sleeping_pod_is_waited_for_and_caps_are_held_meanwhile(pool: Lab) -> None:
+def test_a_sleeping_pod_is_waited_for_and_caps_are_held_meanwhile(pool: ClusterFixture) -> None:
     """At 8 shares the cap is 4,861 MiB of 40 GiB; the former cap holds while the node waits."""
     sleeper(pool, "asleep", "node-1", SHARED)
     pool.tenant("offender", "node-1", SHARED, "--mib", "100", "--grow-to", "9000", "--grow-after", NEVER)
@@ -108,13 +114,13 @@ def test_a_sleeping_pod_is_waited_for_and_caps_are_held_meanwhile(pool: Lab) -> 
     await_offers(pool, {SEVEN: 14})
 
 
-def test_evict_moves_tenants_away(pool: Lab) -> None:
+def test_evict_moves_tenants_away(pool: ClusterFixture) -> None:
     sleeper(pool, "asleep", "node-2", SEVEN)
     bring(pool, {SHARED: 8}, slicing(4, ", rollout: {onBusy: evict}"))
     assert pool.phase("asleep") == "Gone"
 
 
-def test_fail_leaves_the_former_layout_and_says_so(pool: Lab) -> None:
+def test_fail_leaves_the_former_layout_and_says_so(pool: ClusterFixture) -> None:
     sleeper(pool, "asleep", "node-1", SHARED)
     try:
         pool.install(intent(training=mig("{1g.5gb: 7}", ", rollout: {onBusy: fail}")))
@@ -125,10 +131,10 @@ def test_fail_leaves_the_former_layout_and_says_so(pool: Lab) -> None:
         pool.dismiss("asleep")
 
 
-def test_a_node_that_fails_stops_the_rollout_and_says_why(pool: Lab) -> None:
+def test_a_node_that_fails_stops_the_rollout_and_says_why(pool: ClusterFixture) -> None:
     bring(pool, {SEVEN: 14}, SEVENS)
     for node in BOTH:
-        pool.silicon(node).fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999)
+        pool.fake_nvml(node).fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999)
     pool.install(intent(training=THREES))
 
     def failed() -> list[str]:
@@ -143,37 +149,37 @@ def test_a_node_that_fails_stops_the_rollout_and_says_why(pool: Lab) -> None:
     assert pool.turns()[0] == bad
     assert pool.offer(good) == {SEVEN: 14}
     assert pool.condition(good)["reason"] in ("Ready", "WaitingForTurn")
-    assert len(pool.silicon(good).instances(0)) == 7
+    assert len(pool.fake_nvml(good).instances(0)) == 7
     for node in BOTH:
-        pool.silicon(node).heal()
+        pool.fake_nvml(node).heal()
     # The way out is the former intent; the turn must not be kept then.
     bring(pool, {SEVEN: 14}, SEVENS)
     pool.cluster.wait(lambda: not pool.turns(), "the turn is given back")
     bring(pool, {THREE: 6}, THREES)
 
 
-def test_hardware_that_somebody_changed_is_repaired_and_enumerated_again(pool: Lab) -> None:
+def test_hardware_that_somebody_changed_is_repaired_and_enumerated_again(pool: ClusterFixture) -> None:
     before = pool.labels("node-1")["nvidia.com/device-plugin.config"]
-    silicon = pool.silicon("node-1")
-    silicon.set_mode(0, False)
-    pool.cluster.wait(lambda: len(silicon.instances(0)) == 3, "the layout is made again")
+    fake_nvml = pool.fake_nvml("node-1")
+    fake_nvml.set_mode(0, False)
+    pool.cluster.wait(lambda: len(fake_nvml.instances(0)) == 3, "the layout is made again")
     pool.cluster.wait(lambda: pool.labels("node-1")["nvidia.com/device-plugin.config"] != before, "the label is flipped")
     after = pool.labels("node-1")["nvidia.com/device-plugin.config"]
     assert (before[:-2], {before[-2:], after[-2:]}) == (after[:-2], {"-a", "-b"})
     await_offers(pool, {THREE: 6})
 
 
-def test_a_renamed_pool_takes_its_nodes_as_they_are(pool: Lab) -> None:
-    pool.silicon("node-1").forget_calls()
+def test_a_renamed_pool_takes_its_nodes_as_they_are(pool: ClusterFixture) -> None:
+    pool.fake_nvml("node-1").forget_calls()
     text = intent(training=THREES).replace("    training: {", "    learning: {")
     pool.install(text)
     for node in BOTH:
         pool.await_offer(node, "learning")
     assert pool.offer("node-1") == {THREE: 6}
-    assert pool.silicon("node-1").calls() == []
+    assert pool.fake_nvml("node-1").calls() == []
 
 
-def test_a_node_moves_to_a_pool_that_is_new(pool: Lab) -> None:
+def test_a_node_moves_to_a_pool_that_is_new(pool: ClusterFixture) -> None:
     pool.install(intent(training=THREES, notebooks=slicing(4)))
     pool.choose(node_1="notebooks")
     pool.await_offer("node-1", "notebooks")
@@ -182,15 +188,15 @@ def test_a_node_moves_to_a_pool_that_is_new(pool: Lab) -> None:
     assert pool.offer("node-2") == {THREE: 6}
 
 
-def test_a_pool_that_is_gone_leaves_exclusive_nodes(pool: Lab) -> None:
+def test_a_pool_that_is_gone_leaves_exclusive_nodes(pool: ClusterFixture) -> None:
     pool.install(intent(notebooks=slicing(4)))
     pool.cluster.wait(lambda: "gpushare.dev/pool" not in pool.labels("node-2"), "node-2 is released")
     pool.cluster.wait(lambda: pool.offer("node-2") == {"nvidia.com/gpu": 2}, "it offers whole GPUs")
-    assert not pool.silicon("node-2").mode(0)[0]
+    assert not pool.fake_nvml("node-2").mode(0)[0]
     assert not [trace for trace in pool.traces() if trace.startswith("node-2")]
 
 
-def test_a_node_that_arrives_with_the_start_up_taint_is_let_in_when_it_is_ready(pool: Lab) -> None:
+def test_a_node_that_arrives_with_the_start_up_taint_is_let_in_when_it_is_ready(pool: ClusterFixture) -> None:
     pool.cluster.kubectl("taint", "node", "node-2", "gpushare.dev/not-ready=:NoSchedule")
     pool.choose(node_2="notebooks")
     pool.await_offer("node-2", "notebooks")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.cluster.bundles import NAMESPACE
-from tests.e2e.cluster.cluster_fixture import A100, Lab, intent
+from tests.e2e.cluster.cluster_fixture import A100, ClusterFixture, intent
 from tests.e2e.cluster.test_changes import BOTH, SEVEN, SEVENS, THREE, THREES, await_offers, bring
 
 pytestmark = pytest.mark.cluster
@@ -14,25 +14,25 @@ CREATE = "nvmlDeviceCreateGpuInstanceWithPlacement"
 
 
 @pytest.fixture(scope="module")
-def pool(lab: Lab) -> Lab:
+def pool(cluster_fixture: ClusterFixture) -> ClusterFixture:
     """Both nodes in one pool of one turn."""
     for node in BOTH:
-        lab.equip(node, A100)
-    lab.choose(node_1="training", node_2="training")
-    bring(lab, {SEVEN: 14}, SEVENS)
-    return lab
+        cluster_fixture.equip(node, A100)
+    cluster_fixture.choose(node_1="training", node_2="training")
+    bring(cluster_fixture, {SEVEN: 14}, SEVENS)
+    return cluster_fixture
 
 
 @pytest.fixture(scope="module")
-def dead(pool: Lab) -> Iterator[str]:
+def dead(pool: ClusterFixture) -> Iterator[str]:
     """The node that died: the first to be changed, whichever that was. It comes back at the end."""
     for node in BOTH:
-        pool.silicon(node).forget_calls()
-        pool.silicon(node).delay(CREATE, 110, times=1)
+        pool.fake_nvml(node).forget_calls()
+        pool.fake_nvml(node).delay(CREATE, 110, times=1)
     pool.install(intent(training=THREES))
 
     def amid() -> list[str]:
-        return [node for node in BOTH if any(CREATE in call for call in pool.silicon(node).calls())]
+        return [node for node in BOTH if any(CREATE in call for call in pool.fake_nvml(node).calls())]
 
     [name] = pool.cluster.wait(amid, "a node is amid its change")
     node = pool.node(name)
@@ -40,7 +40,7 @@ def dead(pool: Lab) -> Iterator[str]:
     pool.fleet.stop_plugin(node)
     node.stop_pods()
     for one in BOTH:
-        pool.silicon(one).heal()
+        pool.fake_nvml(one).heal()
     yield name
     node.start_kubelet()
     pool.fleet.start_plugin(pool.cluster, node)
@@ -49,7 +49,7 @@ def dead(pool: Lab) -> Iterator[str]:
     await_offers(pool, {THREE: 6}, (name,))
 
 
-def test_while_the_dead_node_is_in_the_cluster_the_other_keeps_what_it_offers(pool: Lab, dead: str) -> None:
+def test_while_the_dead_node_is_in_the_cluster_the_other_keeps_what_it_offers(pool: ClusterFixture, dead: str) -> None:
     """The DaemonSet waits for the dead node's pod, and the queue for its turn."""
     [other] = set(BOTH) - {dead}
     assert pool.turns()[0] == dead
@@ -57,7 +57,7 @@ def test_while_the_dead_node_is_in_the_cluster_the_other_keeps_what_it_offers(po
     assert not pool.taints(other)
 
 
-def test_when_its_node_object_is_deleted_the_other_goes_on(pool: Lab, dead: str) -> None:
+def test_when_its_node_object_is_deleted_the_other_goes_on(pool: ClusterFixture, dead: str) -> None:
     [other] = set(BOTH) - {dead}
     pool.cluster.kubectl("delete", "node", dead)
     # The garbage collector of pods does the same, up to a minute later.

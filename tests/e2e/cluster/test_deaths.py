@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster.cluster_fixture import Lab, intent
+from tests.e2e.cluster.cluster_fixture import ClusterFixture, intent
 from tests.e2e.cluster.kill_on_write import Ambush, ambush
 from tests.e2e.cluster.test_changes import BOTH, await_offers, mig, sleeper
 
@@ -26,37 +26,37 @@ def intended(layout: str) -> str:
     return intent(training=mig(layout, ", rollout: {maxUnavailable: 2}")).replace("gpusPerNode: 2", "gpusPerNode: 1")
 
 
-def change(lab: Lab) -> dict[str, int]:
+def change(cluster_fixture: ClusterFixture) -> dict[str, int]:
     """From the one layout to the other, whichever stands; what a node offers then."""
-    layout, offer = next((layout, offer) for layout, offer in LAYOUTS if offer != lab.offer("node-1"))
-    lab.install(intended(layout))
+    layout, offer = next((layout, offer) for layout, offer in LAYOUTS if offer != cluster_fixture.offer("node-1"))
+    cluster_fixture.install(intended(layout))
     return offer
 
 
 @pytest.fixture(scope="module")
-def pool(lab: Lab) -> Iterator[Lab]:
+def pool(cluster_fixture: ClusterFixture) -> Iterator[ClusterFixture]:
     """Both nodes, each with a tenant on the instance that all layouts have."""
     for node in BOTH:
-        lab.equip(node, ONE)
-    lab.choose(node_1="training", node_2="training")
-    await_offers(lab, change(lab))
+        cluster_fixture.equip(node, ONE)
+    cluster_fixture.choose(node_1="training", node_2="training")
+    await_offers(cluster_fixture, change(cluster_fixture))
     for node in BOTH:
-        lab.tenant(f"neighbour-{node}", node, STAYS, "--mib", "1000")
-    yield lab
-    lab.dismiss(*(f"neighbour-{node}" for node in BOTH))
+        cluster_fixture.tenant(f"neighbour-{node}", node, STAYS, "--mib", "1000")
+    yield cluster_fixture
+    cluster_fixture.dismiss(*(f"neighbour-{node}" for node in BOTH))
 
 
 @pytest.fixture(scope="module")
-def laid(pool: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ambush]:
+def laid(pool: ClusterFixture, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ambush]:
     """An ambush at the API server."""
     folder: Path = tmp_path_factory.mktemp("ambush")
     with ambush(pool.cluster, folder) as laid:
         yield laid
 
 
-def starts(lab: Lab, node: str) -> list[int]:
+def starts(cluster_fixture: ClusterFixture, node: str) -> list[int]:
     """How often `partition` and `enforce` of the node's runtime were started again."""
-    pod = lab.pod_of(node)
+    pod = cluster_fixture.pod_of(node)
     status = pod["status"] if pod else {}
     return [one["restartCount"] for kind in ("initContainerStatuses", "containerStatuses") for one in status.get(kind, ())]
 
@@ -74,12 +74,12 @@ DEATHS = tuple((number, when) for number in range(1, CALLS + 1) for when in ("be
      for write, call in itertools.zip_longest(WRITES, DEATHS)],
 )  # fmt: skip
 def test_16_a_runtime_killed_at_any_step_of_a_change_ends_what_it_began(
-    pool: Lab, laid: Ambush, write: tuple[str, int] | None, call: tuple[int, str]
+    pool: ClusterFixture, laid: Ambush, write: tuple[str, int] | None, call: tuple[int, str]
 ) -> None:
     """On the one node right before a write to the API server, on the other right before or after a call to the driver."""
-    silicon = pool.silicon("node-2")
-    silicon.forget_calls()
-    (silicon.kill_before if call[1] == "before" else silicon.kill_after)(call[0])
+    fake_nvml = pool.fake_nvml("node-2")
+    fake_nvml.forget_calls()
+    (fake_nvml.kill_before if call[1] == "before" else fake_nvml.kill_after)(call[0])
     if write is not None:
         laid.lay(pool.node("node-1"), *write)
     await_offers(pool, change(pool))
@@ -90,7 +90,7 @@ def test_16_a_runtime_killed_at_any_step_of_a_change_ends_what_it_began(
     pool.cluster.wait(lambda: [starts(pool, node) for node in BOTH] == again, "kubelet has started each again, once")
 
 
-def test_16_a_runtime_killed_while_it_waits_goes_on_waiting(pool: Lab) -> None:
+def test_16_a_runtime_killed_while_it_waits_goes_on_waiting(pool: ClusterFixture) -> None:
     """On the one node for a tenant, on the other for the device plugin."""
     before = pool.offer("node-1")
     sleeper(pool, "asleep", "node-1", next(name for name in before if name != STAYS))
@@ -111,7 +111,7 @@ def test_16_a_runtime_killed_while_it_waits_goes_on_waiting(pool: Lab) -> None:
     await_offers(pool, after)
 
 
-def test_after_all_that_the_runtimes_run_on(pool: Lab) -> None:
+def test_after_all_that_the_runtimes_run_on(pool: ClusterFixture) -> None:
     for node in BOTH:
         pool.cluster.wait(lambda node=node: pool.is_ready(node), f"the runtime on {node} is Ready")
         assert starts(pool, node) == [1, 0]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.e2e.cluster.bundles import NAMESPACE
-from tests.e2e.cluster.cluster_fixture import A100, SHARED, Lab, intent
+from tests.e2e.cluster.cluster_fixture import A100, SHARED, ClusterFixture, intent
 from tests.e2e.cluster.test_changes import BOTH, SEVEN, THREE, await_offers, bring, mig, slicing
 
 pytestmark = pytest.mark.cluster
@@ -15,19 +15,19 @@ QUICK = ", rollout: {maxUnavailable: 2}"
 
 
 @pytest.fixture(scope="module")
-def pool(lab: Lab) -> Lab:
+def pool(cluster_fixture: ClusterFixture) -> ClusterFixture:
     """Both nodes in one pool, of four shares a GPU, both of which may be changed at once."""
     for node in BOTH:
-        lab.equip(node, A100)
-    lab.choose(node_1="training", node_2="training")
-    bring(lab, {SHARED: 8}, slicing(4, QUICK))
-    return lab
+        cluster_fixture.equip(node, A100)
+    cluster_fixture.choose(node_1="training", node_2="training")
+    bring(cluster_fixture, {SHARED: 8}, slicing(4, QUICK))
+    return cluster_fixture
 
 
-def test_a_runtime_killed_amid_a_partition_ends_what_it_began(pool: Lab) -> None:
+def test_a_runtime_killed_amid_a_partition_ends_what_it_began(pool: ClusterFixture) -> None:
     """On one node right after a step, on the other right before one."""
-    pool.silicon("node-1").kill_after(3)
-    pool.silicon("node-2").kill_before(7)
+    pool.fake_nvml("node-1").kill_after(3)
+    pool.fake_nvml("node-2").kill_before(7)
     pool.install(intent(training=mig("{1g.5gb: 7}", QUICK)))
     await_offers(pool, {SEVEN: 14})
     for node in BOTH:
@@ -37,7 +37,7 @@ def test_a_runtime_killed_amid_a_partition_ends_what_it_began(pool: Lab) -> None
         assert partition["restartCount"] == 1
 
 
-def test_a_kubelet_that_starts_again_finds_shares_and_tenants_as_they_were(pool: Lab) -> None:
+def test_a_kubelet_that_starts_again_finds_shares_and_tenants_as_they_were(pool: ClusterFixture) -> None:
     node = pool.node("node-1")
     pool.tenant("tenant", "node-1", SEVEN, "--mib", "1000")
     try:
@@ -53,19 +53,19 @@ def test_a_kubelet_that_starts_again_finds_shares_and_tenants_as_they_were(pool:
         pool.dismiss("tenant")
 
 
-def test_a_label_that_claims_the_node_for_another_pool_is_put_right(pool: Lab) -> None:
+def test_a_label_that_claims_the_node_for_another_pool_is_put_right(pool: ClusterFixture) -> None:
     """Both pools' pods are on the node then: nobody may partition twice, and the pool that selects the node keeps it."""
     pool.install(intent(training=mig("{2g.10gb: 3}", QUICK), notebooks=slicing(4)))
     await_offers(pool, {THREE: 6})
-    pool.silicon("node-1").forget_calls()
+    pool.fake_nvml("node-1").forget_calls()
     pool.cluster.kubectl("label", "node", "node-1", "gpushare.dev/pool=notebooks", "--overwrite")
     pool.await_offer("node-1", "training")
     await_offers(pool, {THREE: 6}, ("node-1",))
-    assert pool.silicon("node-1").calls() == []
+    assert pool.fake_nvml("node-1").calls() == []
     assert len(pool.runtime_pods("node-1")) == 1
 
 
-def test_a_foreign_manager_of_a_label_is_named_and_its_value_put_right(pool: Lab) -> None:
+def test_a_foreign_manager_of_a_label_is_named_and_its_value_put_right(pool: ClusterFixture) -> None:
     before = pool.labels("node-2")[CONFIG]
     pool.cluster.kubectl("label", "node", "node-2", f"{CONFIG}=theirs", "--overwrite", "--field-manager=their-tool")
     said = pool.await_reason("node-2", "LabelConflict")
@@ -73,7 +73,7 @@ def test_a_foreign_manager_of_a_label_is_named_and_its_value_put_right(pool: Lab
     pool.cluster.wait(lambda: pool.labels("node-2")[CONFIG] == before, "the label is put right")
 
 
-def test_a_profile_that_the_plugin_does_not_see_yet_is_waited_for(pool: Lab) -> None:
+def test_a_profile_that_the_plugin_does_not_see_yet_is_waited_for(pool: ClusterFixture) -> None:
     """Kubelet projects a ConfigMap's change a minute late; the label flips at once."""
     text = intent(training=slicing(6, QUICK))
     chart = pool.compile(text) / "chart"
@@ -87,12 +87,12 @@ def test_a_profile_that_the_plugin_does_not_see_yet_is_waited_for(pool: Lab) -> 
     await_offers(pool, {SHARED: 12})
 
 
-def _keys(lab: Lab) -> list[str]:
-    data = lab.cluster.get("configmap", "gpushare-profiles", "--namespace", NAMESPACE)["data"]
+def _keys(cluster_fixture: ClusterFixture) -> list[str]:
+    data = cluster_fixture.cluster.get("configmap", "gpushare-profiles", "--namespace", NAMESPACE)["data"]
     return [key.removesuffix("-a") for key in data]
 
 
-def test_no_runtime_was_restarted_without_a_reason(pool: Lab) -> None:
+def test_no_runtime_was_restarted_without_a_reason(pool: ClusterFixture) -> None:
     for node in BOTH:
         pod = pool.pod_of(node)
         assert pod is not None

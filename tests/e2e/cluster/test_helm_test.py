@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster.bundles import NAMESPACE
-from tests.e2e.cluster.cluster_fixture import SLICE, Lab
+from tests.e2e.cluster.cluster_fixture import SLICE, ClusterFixture
 from tests.e2e.cluster.release import NAME, Release
 
 pytestmark = pytest.mark.cluster
@@ -14,14 +14,16 @@ pytestmark = pytest.mark.cluster
 NAMES = ["gpushare-test-notebooks", "gpushare-test-training"]
 
 
-def found_pods(lab: Lab) -> dict[str, Any]:
+def found_pods(cluster_fixture: ClusterFixture) -> dict[str, Any]:
     """The pods of `helm test`, by name."""
-    found = lab.cluster.get("pods", "--namespace", NAMESPACE, "--selector", "app.kubernetes.io/component=test")["items"]
+    found = cluster_fixture.cluster.get("pods", "--namespace", NAMESPACE, "--selector", "app.kubernetes.io/component=test")[
+        "items"
+    ]
     return {pod["metadata"]["name"]: pod for pod in found}
 
 
 @pytest.mark.parametrize("major", [3, 4])
-def test_where_every_pool_offers_its_shares_it_passes_and_leaves_no_pod(pools: Lab, major: int) -> None:
+def test_where_every_pool_offers_its_shares_it_passes_and_leaves_no_pod(pools: ClusterFixture, major: int) -> None:
     said = Release(pools.cluster, major).helm("test", NAME, "--timeout", "60s")
     assert re.findall(r"TEST SUITE:\s+(\S+)", said) == NAMES
     assert re.findall(r"Phase:\s+(\S+)", said) == ["Succeeded", "Succeeded"]
@@ -29,7 +31,7 @@ def test_where_every_pool_offers_its_shares_it_passes_and_leaves_no_pod(pools: L
 
 
 @pytest.mark.parametrize("major", [3, 4])
-def test_where_a_pool_offers_nothing_it_fails_and_leaves_the_pod_that_says_why(pools: Lab, major: int) -> None:
+def test_where_a_pool_offers_nothing_it_fails_and_leaves_the_pod_that_says_why(pools: ClusterFixture, major: int) -> None:
     node = pools.node("node-2")
     pools.fleet.stop_plugin(node)
     try:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.e2e.cluster.cluster_fixture import A100, NEVER, SHARED, Lab, intent
+from tests.e2e.cluster.cluster_fixture import A100, NEVER, SHARED, ClusterFixture, intent
 from tests.e2e.cluster.test_changes import BOTH, SEVEN, SEVENS, THREE, THREES, await_offers, slicing
 
 pytestmark = pytest.mark.cluster
@@ -15,41 +15,43 @@ TENANTS = ("neighbour", "offender")
 
 
 @pytest.fixture(scope="module")
-def pools(lab: Lab) -> Lab:
+def pools(cluster_fixture: ClusterFixture) -> ClusterFixture:
     """The first node by turns, with two tenants; the second under MIG, amid a change."""
     for node in BOTH:
-        lab.equip(node, A100)
-    lab.choose(node_1="notebooks", node_2="training")
-    lab.install(intent(notebooks=slicing(4), training=SEVENS))
-    await_offers(lab, {SHARED: 8}, ("node-1",))
-    await_offers(lab, {SEVEN: 14}, ("node-2",))
-    silicon = lab.silicon("node-2")
-    silicon.forget_calls()
-    silicon.delay(CREATE, 110, times=1)
-    lab.install(intent(notebooks=slicing(4), training=THREES))
-    lab.cluster.wait(lambda: any(CREATE in call for call in silicon.calls()), "the change has come to its first instance")
-    lab.tenant("neighbour", "node-1", SHARED, "--mib", "1000")
-    lab.tenant("offender", "node-1", SHARED, "--mib", "1000", "--grow-to", "30000", "--grow-after", NEVER)
-    return lab
+        cluster_fixture.equip(node, A100)
+    cluster_fixture.choose(node_1="notebooks", node_2="training")
+    cluster_fixture.install(intent(notebooks=slicing(4), training=SEVENS))
+    await_offers(cluster_fixture, {SHARED: 8}, ("node-1",))
+    await_offers(cluster_fixture, {SEVEN: 14}, ("node-2",))
+    fake_nvml = cluster_fixture.fake_nvml("node-2")
+    fake_nvml.forget_calls()
+    fake_nvml.delay(CREATE, 110, times=1)
+    cluster_fixture.install(intent(notebooks=slicing(4), training=THREES))
+    cluster_fixture.cluster.wait(
+        lambda: any(CREATE in call for call in fake_nvml.calls()), "the change has come to its first instance"
+    )
+    cluster_fixture.tenant("neighbour", "node-1", SHARED, "--mib", "1000")
+    cluster_fixture.tenant("offender", "node-1", SHARED, "--mib", "1000", "--grow-to", "30000", "--grow-after", NEVER)
+    return cluster_fixture
 
 
-def restarts(lab: Lab, node: str) -> list[int]:
+def restarts(cluster_fixture: ClusterFixture, node: str) -> list[int]:
     """How often the containers of the node's runtime were started again."""
-    pod = lab.pod_of(node)
+    pod = cluster_fixture.pod_of(node)
     assert pod is not None
     status = pod["status"]
     return [one["restartCount"] for one in (*status["initContainerStatuses"], *status["containerStatuses"])]
 
 
-def test_29_without_an_api_server_caps_are_held_and_what_was_begun_goes_on(pools: Lab) -> None:
+def test_29_without_an_api_server_caps_are_held_and_what_was_begun_goes_on(pools: ClusterFixture) -> None:
     shared, sliced = (pools.node(node) for node in BOTH)
     neighbour, offender = (shared.processes("--mib", "1000", *more) for more in ((), ("--grow-to",)))
     [neighbour] = set(neighbour) - set(offender)
     pools.cluster.control_plane.stop_api_server()
     begun = time.monotonic()
     try:
-        pools.silicon(sliced.name).heal()
-        instances = pools.silicon(sliced.name).instances
+        pools.fake_nvml(sliced.name).heal()
+        instances = pools.fake_nvml(sliced.name).instances
         pools.cluster.wait(lambda: [len(instances(gpu)) for gpu in (0, 1)] == [3, 3], "the layout is made")
         pools.let_grow(shared.name)
         pools.cluster.wait(lambda: not shared.processes("--grow-to"), "the offender is ended")
@@ -63,7 +65,7 @@ def test_29_without_an_api_server_caps_are_held_and_what_was_begun_goes_on(pools
     assert [restarts(pools, node) for node in BOTH] == [[0, 0], [0, 0]]
 
 
-def test_what_happened_meanwhile_is_told_afterwards(pools: Lab) -> None:
+def test_what_happened_meanwhile_is_told_afterwards(pools: ClusterFixture) -> None:
     def told(name: str) -> set[str]:
         return {reason for reason, _ in pools.events(name) if reason.startswith("GPU")}
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.e2e.cluster.bundles import namespace
-from tests.e2e.cluster.cluster_fixture import A100, COURSE, NOTEBOOKS, SHARED, SLICE, T4, TRAINING, Lab, intent
+from tests.e2e.cluster.cluster_fixture import A100, COURSE, NOTEBOOKS, SHARED, SLICE, T4, TRAINING, ClusterFixture, intent
 from tests.e2e.cluster.images import TENANT
 
 pytestmark = pytest.mark.cluster
@@ -22,21 +22,21 @@ WAYS = [(COURSE, "node-1", SHARED), (PHYSICS, "node-2", SLICE)]
 
 
 @pytest.fixture(scope="module")
-def pools(lab: Lab) -> Lab:
+def pools(cluster_fixture: ClusterFixture) -> ClusterFixture:
     """Two pools, and a namespace with a quota on each of them."""
-    namespace(lab.cluster, PHYSICS)
-    lab.equip("node-1", T4)
-    lab.equip("node-2", A100)
-    lab.choose(node_1="notebooks", node_2="training")
-    lab.install(intent(notebooks=NOTEBOOKS, training=TRAINING) + QUOTAS)
-    lab.await_offer("node-1", "notebooks")
-    lab.await_offer("node-2", "training")
-    return lab
+    namespace(cluster_fixture.cluster, PHYSICS)
+    cluster_fixture.equip("node-1", T4)
+    cluster_fixture.equip("node-2", A100)
+    cluster_fixture.choose(node_1="notebooks", node_2="training")
+    cluster_fixture.install(intent(notebooks=NOTEBOOKS, training=TRAINING) + QUOTAS)
+    cluster_fixture.await_offer("node-1", "notebooks")
+    cluster_fixture.await_offer("node-2", "training")
+    return cluster_fixture
 
 
 @pytest.mark.parametrize(("where", "node", "resource"), WAYS, ids=["in shares", "in memory"])
 def test_pods_within_the_quota_run_and_the_one_beyond_is_refused_by_name(
-    pools: Lab, where: str, node: str, resource: str
+    pools: ClusterFixture, where: str, node: str, resource: str
 ) -> None:
     try:
         for name in ("first", "second"):
@@ -55,9 +55,9 @@ def test_pods_within_the_quota_run_and_the_one_beyond_is_refused_by_name(
         pools.dismiss("first", "second", "third", where=where)
 
 
-def refusal(lab: Lab, name: str, where: str, resource: str) -> str:
+def refusal(cluster_fixture: ClusterFixture, name: str, where: str, resource: str) -> str:
     """What the API server says against such a pod; empty if nothing."""
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": where}, "spec": {"containers": [
         {"name": "work", "image": TENANT, "resources": {"limits": {resource: 1}}}]}}
-    done = lab.cluster.try_kubectl("create", "--dry-run=server", "--filename", "-", stdin=json.dumps(pod))
+    done = cluster_fixture.cluster.try_kubectl("create", "--dry-run=server", "--filename", "-", stdin=json.dumps(pod))
     return done.stderr if done.returncode else ""

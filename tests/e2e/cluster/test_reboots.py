@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.e2e.cluster.cluster_fixture import A100, Lab, intent
+from tests.e2e.cluster.cluster_fixture import A100, ClusterFixture, intent
 from tests.e2e.cluster.test_changes import BOTH, await_offers, mig, sleeper
 
 pytestmark = pytest.mark.cluster
@@ -21,62 +21,62 @@ def layouts(of: dict[str, str]) -> str:
     return intent(hopper=mig(of["hopper"]).replace("a100-sxm4-40gb", "h100-sxm5-80gb"), ampere=mig(of["ampere"]))
 
 
-def await_both(lab: Lab, offers: tuple[dict[str, int], dict[str, int]]) -> None:
+def await_both(cluster_fixture: ClusterFixture, offers: tuple[dict[str, int], dict[str, int]]) -> None:
     """Until each node offers its own, and its runtime runs."""
     for node, offer in zip(BOTH, offers, strict=True):
-        await_offers(lab, offer, (node,))
+        await_offers(cluster_fixture, offer, (node,))
         # The condition and the pod's state may be those from before.
-        lab.cluster.wait(lambda node=node: lab.is_ready(node), f"the runtime on {node} is Ready")
+        cluster_fixture.cluster.wait(lambda node=node: cluster_fixture.is_ready(node), f"the runtime on {node} is Ready")
 
 
 @pytest.fixture(scope="module")
-def pools(lab: Lab) -> Lab:
+def pools(cluster_fixture: ClusterFixture) -> ClusterFixture:
     """The first node has H100s, the second A100s."""
-    lab.equip("node-1", H100)
-    lab.equip("node-2", A100)
-    lab.choose(node_1="hopper", node_2="ampere")
-    lab.install(layouts(THREES))
-    await_both(lab, OF_THREES)
-    return lab
+    cluster_fixture.equip("node-1", H100)
+    cluster_fixture.equip("node-2", A100)
+    cluster_fixture.choose(node_1="hopper", node_2="ampere")
+    cluster_fixture.install(layouts(THREES))
+    await_both(cluster_fixture, OF_THREES)
+    return cluster_fixture
 
 
-def switches(lab: Lab, node: str) -> list[str]:
+def switches(cluster_fixture: ClusterFixture, node: str) -> list[str]:
     """The calls that change MIG modes, since the log was begun."""
-    return [call for call in lab.silicon(node).calls() if call.startswith(SWITCH)]
+    return [call for call in cluster_fixture.fake_nvml(node).calls() if call.startswith(SWITCH)]
 
 
-def test_a_reboot_takes_instances_and_on_hopper_the_mode_and_both_are_made_again(pools: Lab) -> None:
+def test_a_reboot_takes_instances_and_on_hopper_the_mode_and_both_are_made_again(pools: ClusterFixture) -> None:
     for node in BOTH:
-        pools.silicon(node).forget_calls()
+        pools.fake_nvml(node).forget_calls()
         pools.reboot(node)
     for node in BOTH:
-        is_there = pools.silicon(node).instances
+        is_there = pools.fake_nvml(node).instances
         pools.cluster.wait(lambda is_there=is_there: len(is_there(1)) == 2, f"{node} has its instances again")
     await_both(pools, OF_THREES)
     assert [len(switches(pools, node)) for node in BOTH] == [2, 0]
 
 
-def test_tenants_from_before_a_reboot_keep_nobody_from_making_the_layout_again(pools: Lab) -> None:
+def test_tenants_from_before_a_reboot_keep_nobody_from_making_the_layout_again(pools: ClusterFixture) -> None:
     """Kubelet remembers which devices it gave them. The devices are gone, and so is what they were given."""
     for node, offer in zip(BOTH, OF_THREES, strict=True):
         sleeper(pools, f"tenant-{node}", node, next(iter(offer)))
     try:
         for node in BOTH:
             pools.reboot(node)
-            is_there = pools.silicon(node).instances
+            is_there = pools.fake_nvml(node).instances
             pools.cluster.wait(lambda is_there=is_there: len(is_there(1)) == 2, f"{node} has its instances again")
         await_both(pools, OF_THREES)
     finally:
         pools.dismiss(*(f"tenant-{node}" for node in BOTH))
 
 
-def test_a_reboot_amid_a_change_ends_in_what_the_change_was_for(pools: Lab) -> None:
+def test_a_reboot_amid_a_change_ends_in_what_the_change_was_for(pools: ClusterFixture) -> None:
     """The second GPU has one of its new instances and waits for the next, and the former ones are gone."""
     for node in BOTH:
-        pools.silicon(node).delay(CREATE, 110, times=1, after=1, gpu=1)
+        pools.fake_nvml(node).delay(CREATE, 110, times=1, after=1, gpu=1)
     pools.install(layouts(TWOS))
     for node in BOTH:
-        is_there = pools.silicon(node).instances
+        is_there = pools.fake_nvml(node).instances
         pools.cluster.wait(lambda is_there=is_there: len(is_there(1)) == 1, f"{node} is amid its change")
         assert len(is_there(0)) == 3
         pools.reboot(node)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.e2e.cluster.bundles import NAMESPACE, namespace, rendered
-from tests.e2e.cluster.cluster_fixture import A100, SHARED, Lab, intent
+from tests.e2e.cluster.cluster_fixture import A100, SHARED, ClusterFixture, intent
 from tests.e2e.cluster.images import PAUSE
 from tests.e2e.cluster.release import IMAGE, Release
 from tests.e2e.cluster.test_changes import BOTH, SEVEN, SEVENS, await_offers, sleeper, slicing
@@ -21,27 +21,29 @@ EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/intent.yam
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_an_example_is_installed_by_both_majors_and_a_second_time_changes_nothing(lab: Lab, example: Path) -> None:
-    lab.clear()
-    bundle = lab.compile((example / "intent.yaml").read_text())
+def test_an_example_is_installed_by_both_majors_and_a_second_time_changes_nothing(
+    cluster_fixture: ClusterFixture, example: Path
+) -> None:
+    cluster_fixture.clear()
+    bundle = cluster_fixture.compile((example / "intent.yaml").read_text())
     for name in yaml.safe_load((bundle / "chart" / "values.yaml").read_text())["quotas"]:
-        namespace(lab.cluster, name)
+        namespace(cluster_fixture.cluster, name)
     for major in (3, 4):
-        release = Release(lab.cluster, major)
+        release = Release(cluster_fixture.cluster, major)
         release.install(bundle)
-        before = versions(lab)
+        before = versions(cluster_fixture)
         release.install(bundle)
-        assert versions(lab) == before
+        assert versions(cluster_fixture) == before
         release.uninstall("--no-hooks")
 
 
-def versions(lab: Lab) -> dict[str, str]:
+def versions(cluster_fixture: ClusterFixture) -> dict[str, str]:
     """What the release's objects are, as far as their owners write them: their status is the controllers'."""
     kinds = "daemonsets,configmaps,serviceaccounts,roles,rolebindings,resourcequotas"
     wide = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
     found = {}
     for where in (("--all-namespaces", kinds), (wide,)):
-        for one in lab.cluster.get(*where, "--selector", "app.kubernetes.io/name=gpushare")["items"]:
+        for one in cluster_fixture.cluster.get(*where, "--selector", "app.kubernetes.io/name=gpushare")["items"]:
             name = f"{one['kind']} {one['metadata'].get('namespace', '')}/{one['metadata']['name']}"
             parts = [one["metadata"].get("generation"), one["metadata"]["labels"], *map(one.get, ("spec", "data", "rules"))]
             found[name] = json.dumps(parts)
@@ -49,14 +51,14 @@ def versions(lab: Lab) -> dict[str, str]:
 
 
 @pytest.fixture
-def nodes(lab: Lab) -> Iterator[Lab]:
+def nodes(cluster_fixture: ClusterFixture) -> Iterator[ClusterFixture]:
     """Both nodes with A100s, in the pool `training` as soon as there is one."""
-    lab.clear()
+    cluster_fixture.clear()
     for node in BOTH:
-        lab.equip(node, A100)
-    lab.choose(node_1="training", node_2="training")
-    yield lab
-    lab.release = Release(lab.cluster)
+        cluster_fixture.equip(node, A100)
+    cluster_fixture.choose(node_1="training", node_2="training")
+    yield cluster_fixture
+    cluster_fixture.release = Release(cluster_fixture.cluster)
 
 
 QUICK = ", rollout: {maxUnavailable: 2}"
@@ -64,7 +66,7 @@ FAST = SEVENS.replace("enforcement: {grace: 2s}", "rollout: {maxUnavailable: 2}"
 
 
 @pytest.mark.parametrize("major", [3, 4])
-def test_a_release_goes_up_and_back_and_leaves_nothing(nodes: Lab, major: int) -> None:
+def test_a_release_goes_up_and_back_and_leaves_nothing(nodes: ClusterFixture, major: int) -> None:
     nodes.release = Release(nodes.cluster, major)
     nodes.install(intent(training=slicing(4, QUICK)))
     await_offers(nodes, {SHARED: 8})
@@ -77,7 +79,7 @@ def test_a_release_goes_up_and_back_and_leaves_nothing(nodes: Lab, major: int) -
     nodes.cluster.wait(lambda: all(nodes.offer(node) == {"nvidia.com/gpu": 2} for node in BOTH), "nodes are exclusive again")
 
 
-def test_nodes_that_are_asked_to_let_go_do_so(nodes: Lab) -> None:
+def test_nodes_that_are_asked_to_let_go_do_so(nodes: ClusterFixture) -> None:
     """By their own watch; `tests/node/adapters/kube/test_pods.py` has that they are told at once."""
     nodes.install(intent(training=slicing(4, QUICK)))
     await_offers(nodes, {SHARED: 8})
@@ -97,7 +99,7 @@ def test_nodes_that_are_asked_to_let_go_do_so(nodes: Lab) -> None:
     nodes.cluster.wait(lambda: all(released in nodes.state(node)["metadata"]["annotations"] for node in BOTH), "both let go")
 
 
-def test_81_an_uninstallation_that_helm_gave_up_asks_nobody_any_more(nodes: Lab) -> None:
+def test_81_an_uninstallation_that_helm_gave_up_asks_nobody_any_more(nodes: ClusterFixture) -> None:
     """It takes the Job's rights away, and the Job with them; the nodes see to the rest."""
     nodes.install(intent(training=FAST), "--set", "uninstall.timeout=30m")
     await_offers(nodes, {SEVEN: 14})
@@ -123,7 +125,7 @@ def test_81_an_uninstallation_that_helm_gave_up_asks_nobody_any_more(nodes: Lab)
     assert nodes.traces() == []
 
 
-def test_an_uninstallation_that_tenants_hold_up_names_the_node_and_changes_nothing(nodes: Lab) -> None:
+def test_an_uninstallation_that_tenants_hold_up_names_the_node_and_changes_nothing(nodes: ClusterFixture) -> None:
     nodes.install(intent(training=FAST), "--set", "uninstall.timeout=25s")
     await_offers(nodes, {SEVEN: 14})
     sleeper(nodes, "asleep", "node-1", SEVEN)
@@ -144,23 +146,34 @@ def test_an_uninstallation_that_tenants_hold_up_names_the_node_and_changes_nothi
     assert nodes.traces() == []
 
 
-def sync(lab: Lab, bundle: Path) -> list[Any]:
+def sync(cluster_fixture: ClusterFixture, bundle: Path) -> list[Any]:
     """As Argo CD syncs: `helm template`, server-side apply with force, in its own name; what is gone is pruned."""
     text = rendered(bundle, *IMAGE)
     objects = [one for one in yaml.safe_load_all(text) if one and "helm.sh/hook" not in one["metadata"].get("annotations", {})]
     for one in objects:
         one["metadata"].setdefault("labels", {})["app.kubernetes.io/instance"] = "argo"
     kept = {(one["kind"], one["metadata"]["name"]) for one in objects}
-    lab.cluster.kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=argocd-controller", "--filename", "-",
-                        stdin=yaml.safe_dump_all(objects))
+    cluster_fixture.cluster.kubectl(
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--field-manager=argocd-controller",
+        "--filename",
+        "-",
+        stdin=yaml.safe_dump_all(objects),
+    )
     for kind in ("daemonset", "configmap", "resourcequota"):
-        for one in lab.cluster.get(kind, "--all-namespaces", "--selector", "app.kubernetes.io/instance=argo")["items"]:
+        for one in cluster_fixture.cluster.get(kind, "--all-namespaces", "--selector", "app.kubernetes.io/instance=argo")[
+            "items"
+        ]:
             if (one["kind"], one["metadata"]["name"]) not in kept:
-                lab.cluster.kubectl("delete", kind, one["metadata"]["name"], "--namespace", one["metadata"]["namespace"])
+                cluster_fixture.cluster.kubectl(
+                    "delete", kind, one["metadata"]["name"], "--namespace", one["metadata"]["namespace"]
+                )
     return objects
 
 
-def test_argo_cd_syncs_twice_without_a_difference_and_prunes_a_pool(nodes: Lab) -> None:
+def test_argo_cd_syncs_twice_without_a_difference_and_prunes_a_pool(nodes: ClusterFixture) -> None:
     nodes.choose(node_2="other")
     bundle = nodes.compile(intent(training=FAST, other=slicing(4)))
     objects = sync(nodes, bundle)

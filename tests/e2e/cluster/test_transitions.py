@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster.cluster_fixture import A100, COURSE, Lab, intent
+from tests.e2e.cluster.cluster_fixture import A100, COURSE, ClusterFixture, intent
 from tests.e2e.cluster.machine import MachineError
 from tests.e2e.cluster.plugin.asking import Asked
 from tests.nvidia import charts
@@ -78,15 +78,15 @@ SPARED = {("exclusive", "per-gpu"): 1}
 class Stand:
     """Each node in a pool of its own, node-1 with NVIDIA's programs."""
 
-    def __init__(self, lab: Lab) -> None:
-        self.lab = lab
+    def __init__(self, cluster_fixture: ClusterFixture) -> None:
+        self.cluster_fixture = cluster_fixture
         self.mode = ""
         """In which both nodes stand, unless a step has broken off."""
 
     def reach(self, name: str) -> None:
         """Both nodes in the mode, wherever they stand now."""
         if self.mode != name:
-            self.lab.cluster.kubectl("delete", "pods", "--all", "--namespace", COURSE, "--grace-period=1")
+            self.cluster_fixture.cluster.kubectl("delete", "pods", "--all", "--namespace", COURSE, "--grace-period=1")
             self.upgrade(name, "evict")
             self.await_mode(name)
 
@@ -94,24 +94,28 @@ class Stand:
         """Install the mode on both nodes."""
         self.mode = ""
         fields = f"card: a100-sxm4-40gb, sharing: {{{MODES[name].sharing}}}, rollout: {{onBusy: {on_busy}}}"
-        self.lab.install(intent(**dict.fromkeys(POOLS.values(), fields)))
+        self.cluster_fixture.install(intent(**dict.fromkeys(POOLS.values(), fields)))
 
     def await_mode(self, name: str) -> None:
         """Until both nodes offer what the plan says, and nothing besides."""
-        lab, mode, compute_modes = self.lab, MODES[name], {3 if name == "mps" else 0}
+        cluster_fixture, mode, compute_modes = self.cluster_fixture, MODES[name], {3 if name == "mps" else 0}
         for node in POOLS:
             def is_labelled(node: str = node) -> bool:
-                return lab.labels(node).get(LABEL, "").startswith(mode.profile)
+                return cluster_fixture.labels(node).get(LABEL, "").startswith(mode.profile)
 
-            lab.cluster.wait(is_labelled, f"{node} is of {mode.profile}")
-            lab.cluster.wait(lambda node=node: lab.offer(node) == mode.offer, f"{node} offers {mode.offer}")
-            lab.await_reason(node, "Ready")
-            lab.cluster.wait(lambda node=node: not lab.taints(node), f"{node} has no taint")
-            lab.cluster.wait(lambda node=node: self._compute_modes(node) == compute_modes, f"{node} has {compute_modes}")
+            cluster_fixture.cluster.wait(is_labelled, f"{node} is of {mode.profile}")
+            cluster_fixture.cluster.wait(
+                lambda node=node: cluster_fixture.offer(node) == mode.offer, f"{node} offers {mode.offer}"
+            )
+            cluster_fixture.await_reason(node, "Ready")
+            cluster_fixture.cluster.wait(lambda node=node: not cluster_fixture.taints(node), f"{node} has no taint")
+            cluster_fixture.cluster.wait(
+                lambda node=node: self._compute_modes(node) == compute_modes, f"{node} has {compute_modes}"
+            )
         self.mode = name
 
     def _compute_modes(self, node: str) -> set[int]:
-        return {self.lab.silicon(node).compute_mode(gpu) for gpu in range(len(A100))}
+        return {self.cluster_fixture.fake_nvml(node).compute_mode(gpu) for gpu in range(len(A100))}
 
     def occupy(self, name: str) -> dict[str, str]:
         """Tenants on both nodes: name → node."""
@@ -119,33 +123,33 @@ class Stand:
         tenants = {f"tenant-{number}-{node}": node for node in POOLS for number in range(mode.tenants)}
         for tenant, node in tenants.items():
             chosen = {"kubernetes.io/hostname": node, "gpushare.dev/pool": POOLS[node]}
-            self.lab.start(tenant, node, mode.resource, "--mib", "100", "--kind", mode.kind, nodeSelector=chosen)
+            self.cluster_fixture.start(tenant, node, mode.resource, "--mib", "100", "--kind", mode.kind, nodeSelector=chosen)
         for tenant in tenants:
-            self.lab.cluster.wait(lambda tenant=tenant: self._has_come(tenant), f"{tenant} works")
+            self.cluster_fixture.cluster.wait(lambda tenant=tenant: self._has_come(tenant), f"{tenant} works")
         return tenants
 
     def _has_come(self, tenant: str) -> bool:
-        pod = self.lab.cluster.read(f"/api/v1/namespaces/{COURSE}/pods/{tenant}")
+        pod = self.cluster_fixture.cluster.read(f"/api/v1/namespaces/{COURSE}/pods/{tenant}")
         assert pod["status"].get("phase") != "Failed", pod["status"]
-        return "ready" in self.lab.words(tenant)
+        return "ready" in self.cluster_fixture.words(tenant)
 
     def meet(self, former: str, tenants: dict[str, str], spared: int) -> None:
         """Both nodes say who is in the way, and stand as before. Then these go."""
-        lab, in_the_way = self.lab, []
+        cluster_fixture, in_the_way = self.cluster_fixture, []
         for node in POOLS:
-            said = lab.await_reason(node, "GPUBusy")["message"]
+            said = cluster_fixture.await_reason(node, "GPUBusy")["message"]
             named = [tenant for tenant in tenants if tenant in said]
             assert len(named) == MODES[former].tenants - spared
             assert {tenants[tenant] for tenant in named} == {node}
-            assert lab.offer(node) == MODES[former].offer
-            assert not lab.taints(node)
+            assert cluster_fixture.offer(node) == MODES[former].offer
+            assert not cluster_fixture.taints(node)
             in_the_way += named
-        assert {lab.phase(tenant) for tenant in tenants} == {"Running"}
-        lab.dismiss(*in_the_way)
+        assert {cluster_fixture.phase(tenant) for tenant in tenants} == {"Running"}
+        cluster_fixture.dismiss(*in_the_way)
 
     def differences(self) -> dict[str, tuple[Any, Any]]:
         """Where the two plugins answer kubelet otherwise: resource and question → NVIDIA's, and the tests' own."""
-        folders = [self.lab.node(node).path("/var/lib/kubelet/device-plugins") for node in POOLS]
+        folders = [self.cluster_fixture.node(node).path("/var/lib/kubelet/device-plugins") for node in POOLS]
         found = {}
         for resource in MODES[self.mode].offer:
             theirs, ours = (Asked(folder, resource).answers() for folder in folders)
@@ -163,31 +167,32 @@ class Stand:
             raise
 
     def _describe(self, name: str) -> str:
-        lab, node = self.lab, self.lab.node(name)
+        cluster_fixture, node = self.cluster_fixture, self.cluster_fixture.node(name)
         logs = [node.folder / "plugin.log", *sorted((node.folder / "nvidia").glob("*.log"))]
-        said = [lab.log(name)] if lab.pod_of(name) is not None else []
+        said = [cluster_fixture.log(name)] if cluster_fixture.pod_of(name) is not None else []
         said += [f"{log.read_text(errors='replace')}\n--- {log.name}, until here" for log in logs if log.is_file()]
-        state = f"{lab.condition(name)} {lab.labels(name)} {lab.taints(name)} {lab.offer(name)} {lab.silicon(name).show()}"
+        lab = cluster_fixture
+        state = f"{lab.condition(name)} {lab.labels(name)} {lab.taints(name)} {lab.offer(name)} {lab.fake_nvml(name).show()}"
         return "\n".join([f"--- {name}: {state}", *(line for text in said for line in text.splitlines()[-25:])])
 
 
 @pytest.fixture(scope="module")
-def stand(lab: Lab) -> Iterator[Stand]:
+def stand(cluster_fixture: ClusterFixture) -> Iterator[Stand]:
     """Idle, in no mode. Afterwards the tests' own plugin is on both nodes again."""
-    lab.fleet.nodes_of_nvidia.add("node-1")
+    cluster_fixture.fleet.nodes_of_nvidia.add("node-1")
     for node, pool in POOLS.items():
-        lab.equip(node, A100)
-        lab.choose(**{node.replace("-", "_"): pool})
-    yield Stand(lab)
-    lab.clear()
-    lab.fleet.stop_plugin(lab.node("node-1"))
-    lab.fleet.nodes_of_nvidia.clear()
-    lab.fleet.start_plugin(lab.cluster, lab.node("node-1"))
+        cluster_fixture.equip(node, A100)
+        cluster_fixture.choose(**{node.replace("-", "_"): pool})
+    yield Stand(cluster_fixture)
+    cluster_fixture.clear()
+    cluster_fixture.fleet.stop_plugin(cluster_fixture.node("node-1"))
+    cluster_fixture.fleet.nodes_of_nvidia.clear()
+    cluster_fixture.fleet.start_plugin(cluster_fixture.cluster, cluster_fixture.node("node-1"))
 
 
 def follow(stand: Stand, former: str, then: str, on_busy: str) -> None:
     """One step."""
-    lab, spared = stand.lab, SPARED.get((former, then), 0)
+    cluster_fixture, spared = stand.cluster_fixture, SPARED.get((former, then), 0)
     with stand.explained():
         stand.reach(former)
         tenants = stand.occupy(former)
@@ -196,12 +201,12 @@ def follow(stand: Stand, former: str, then: str, on_busy: str) -> None:
             stand.meet(former, tenants, spared)
         if on_busy == "fail":
             # It tries again after a minute; an operator need not wait for that.
-            lab.cluster.kubectl("annotate", "node", *POOLS, "gpushare.dev/retry=now", "--overwrite")
+            cluster_fixture.cluster.kubectl("annotate", "node", *POOLS, "gpushare.dev/retry=now", "--overwrite")
         stand.await_mode(then)
-        phases = sorted(lab.phase(tenant) for tenant in tenants)
+        phases = sorted(cluster_fixture.phase(tenant) for tenant in tenants)
         left = spared * len(POOLS)
         assert phases == ["Gone"] * (len(tenants) - left) + ["Running"] * left
-        lab.dismiss(*tenants)
+        cluster_fixture.dismiss(*tenants)
         assert stand.differences() == {}
 
 

@@ -1,6 +1,6 @@
 """CUDA: a real process that allocates on a real GPU through the driver's own library, and holds it."""
 
-from tests.support.process_fixtures import Ward, said
+from tests.support.process_fixtures import ProcessPool, said
 
 PROGRAM = """import ctypes, os, signal, sys, time
 uuid, mib, is_deaf = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "deaf"
@@ -22,7 +22,7 @@ time.sleep(120)
 """
 
 
-def hold(started: Ward, uuid: str, mib: int, *, is_deaf: bool = False) -> int:
+def hold(started: ProcessPool, uuid: str, mib: int, *, is_deaf: bool = False) -> int:
     """The pid of a process that holds so much of this GPU, beside what its context takes. `is_deaf`: it ignores SIGTERM."""
     process = started.start(PROGRAM, uuid, str(mib), "deaf" if is_deaf else "")
     heard = said(process)

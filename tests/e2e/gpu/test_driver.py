@@ -6,7 +6,7 @@ import pytest
 
 from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.adapters.nvml.session import Session
-from gpushare_node.guard.process_list import RejectReason, sift
+from gpushare_node.guard.process_list import RejectReason, validate
 from tests.e2e.gpu.calls import Calls, percentile
 
 pytestmark = pytest.mark.gpu
@@ -38,7 +38,7 @@ def test_the_census_is_plausible_and_agrees_with_the_survey(session: Session, su
     for survey in surveys:
         device = session.census(survey.uuid)
         print(device)
-        sifted = sift(device)
+        sifted = validate(device)
         assert not isinstance(sifted, RejectReason), sifted.value
         if device.instances is None:
             assert device.total_bytes is not None

@@ -11,8 +11,8 @@ import pytest
 from gpushare_node.adapters.nvml.driver import GpuInfo
 from gpushare_node.adapters.nvml.session import Session
 from tests.e2e.gpu.cuda import hold
-from tests.node.enforce.enforcement import Stage, await_end, container_id, lives, pod_uid
-from tests.support.process_fixtures import Ward, systemd_path, ward
+from tests.node.enforce.enforcement import EnforcementFixture, await_end, container_id, lives, pod_uid
+from tests.support.process_fixtures import ProcessPool, process_pool, systemd_path
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.gpu
@@ -36,27 +36,27 @@ class Node:
 
 
 @pytest.fixture
-def started() -> Iterator[Ward]:
-    with ward() as everyone:
+def started() -> Iterator[ProcessPool]:
+    with process_pool() as everyone:
         yield everyone
 
 
 @pytest.fixture
-def stage(tmp_path: Path, whole: GpuInfo, started: Ward) -> Iterator[Stage]:
+def stage(tmp_path: Path, whole: GpuInfo, started: ProcessPool) -> Iterator[EnforcementFixture]:
     # The watcher alone: a limit of the driver's would be set on cgroups that are made up.
-    made = Stage(tmp_path, Node(whole.uuid), started, deadline=30.0, share={"capMiB": CAP_MIB},
+    made = EnforcementFixture(tmp_path, Node(whole.uuid), started, deadline=30.0, share={"capMiB": CAP_MIB},
                  enforcement={"mechanism": "watcher"})  # fmt: skip
     yield made
-    made.watch.close()
+    made.enforcer.close()
 
 
-def place(stage: Stage, number: int, pid: int) -> None:
+def place(stage: EnforcementFixture, number: int, pid: int) -> None:
     """Show the process in this pod's container."""
     stage.mirror.show(pid, systemd_path(pod_uid(number), container_id(number)))
 
 
 def test_a_real_process_over_its_cap_is_killed_and_its_neighbour_lives(
-    stage: Stage, whole: GpuInfo, session: Session, started: Ward
+    stage: EnforcementFixture, whole: GpuInfo, session: Session, started: ProcessPool
 ) -> None:
     before = session.census(whole.uuid)
     assert before.total_bytes is not None

@@ -20,7 +20,7 @@ from tests.e2e.image.building import built
 from tests.e2e.image.containers import Container, loaded, mounts, of_one_program, running
 from tests.support import helm
 from tests.support.fake_api.server import ApiServer
-from tests.support.fake_nvml import Silicon
+from tests.support.fake_nvml import FakeNvml
 from tests.support.fake_nvml.build import library, tenant
 from tests.support.waiting import PATIENCE, wait_for
 
@@ -34,7 +34,7 @@ POOL = (
     " enforcement: {grace: 1s}}"
 )
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
-STATE = "/dev/nvidia-silicon"
+STATE = "/dev/nvidia-fake-nvml"
 """In a tenant the state file lies where a driver's device would: that is how a process is known to use a GPU."""
 
 OFFENDER, NEIGHBOUR, SYSTEM = (f"{digit * 8}-aaaa-4aaa-8aaa-{digit * 12}" for digit in "123")
@@ -82,18 +82,18 @@ class Node:
     """A node of fake GPUs and real containers."""
 
     folder: Path
-    silicon: Silicon
+    fake_nvml: FakeNvml
     api: ApiServer
     stack: ExitStack
     program: str
 
     @property
     def state(self) -> Path:
-        return Path(self.silicon.environment["GPUSHARE_SILICON"])
+        return Path(self.fake_nvml.environment["GPUSHARE_FAKE_NVML"])
 
     def tenant(self, *arguments: str, parent: str = "", user: int = 0) -> Container:
         """A container that uses GPU 0, in this cgroup; ready when this returns."""
-        options = [f"--env=GPUSHARE_SILICON={STATE}", f"--user={user}", *mounts({STATE: self.state})]
+        options = [f"--env=GPUSHARE_FAKE_NVML={STATE}", f"--user={user}", *mounts({STATE: self.state})]
         options += [f"--cgroup-parent={parent}"] if parent else []
         container = self.stack.enter_context(running(self.program, "/program", "--gpu", "0", *arguments, options=options))
         wait_for(lambda: "ready" in container.logs())
@@ -106,7 +106,7 @@ class Node:
 
     def allocate(self, *uids: str) -> None:
         """One share of GPU 0 to each, as kubelet writes it down."""
-        ids = [[f"{self.silicon.uuid(gpu)}::{number}" for number in range(10)] for gpu in (0, 1)]
+        ids = [[f"{self.fake_nvml.uuid(gpu)}::{number}" for number in range(10)] for gpu in (0, 1)]
         entries = [
             {"PodUID": uid, "ContainerName": "main", "ResourceName": SHARED, "DeviceIDs": {"-1": [share]}}
             for uid, share in zip(uids, ids[0], strict=False)
@@ -120,8 +120,8 @@ class Node:
         security = bundle.enforce["securityContext"]
         environment = {"NODE_NAME": NODE, "POD_NAME": "runtime", "POD_NAMESPACE": "gpu-system", "POD_UID": "9",
                        "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": self.api.url.rpartition(":")[2],
-                       "GPUSHARE_SILICON": "/silicon"}  # fmt: skip
-        places = {"/var/lib/gpushare": self.folder / "state", "/silicon": self.state}
+                       "GPUSHARE_FAKE_NVML": "/fake-nvml"}  # fmt: skip
+        places = {"/var/lib/gpushare": self.folder / "state", "/fake-nvml": self.state}
         fixed = {"/var/lib/kubelet/device-plugins": self.folder / "kubelet", "/etc/gpushare": self.folder / "policy",
                  "/var/run/secrets/kubernetes.io/serviceaccount": self.folder / "account", LIBRARY: library()}  # fmt: skip
         options = [
@@ -149,10 +149,10 @@ def node(tmp_path: Path, program: str, bundle: Bundle) -> Iterator[Node]:
          "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
         check=True, capture_output=True,
     )  # fmt: skip
-    silicon = Silicon.make(tmp_path, ("a100-sxm4-40gb",) * 2)
+    fake_nvml = FakeNvml.make(tmp_path, ("a100-sxm4-40gb",) * 2)
     with ApiServer(token="token", certificate=(certificate, key)) as api, ExitStack() as stack:
         api.add_node(NODE, labels={"p": "x", "gpushare.dev/pool": "notebooks"})
-        yield Node(folder=tmp_path, silicon=silicon, api=api, stack=stack, program=program)
+        yield Node(folder=tmp_path, fake_nvml=fake_nvml, api=api, stack=stack, program=program)
 
 
 def resident_mib(container: Container) -> float:
@@ -211,11 +211,11 @@ def test_43_without_the_right_to_kill_it_says_so_and_harms_nobody(node: Node, im
 
 def test_the_runtime_in_its_container_says_its_version_and_what_is_on_the_hardware(node: Node, image: str) -> None:
     version = containers.run(image, "--version")
-    options = ["--env=GPUSHARE_SILICON=/silicon", *mounts({"/silicon": node.state}), *mounts({LIBRARY: library()}, "ro")]
+    options = ["--env=GPUSHARE_FAKE_NVML=/fake-nvml", *mounts({"/fake-nvml": node.state}), *mounts({LIBRARY: library()}, "ro")]
     exported = containers.run(image, "export", options=options)
     assert (version.returncode, version.stdout) == (0, f"gpushare-node {__version__}\n"), version.stderr
     assert exported.returncode == 0, exported.stderr
-    assert [gpu["uuid"] for gpu in yaml.safe_load(exported.stdout)["gpus"]] == [node.silicon.uuid(0), node.silicon.uuid(1)]
+    assert [gpu["uuid"] for gpu in yaml.safe_load(exported.stdout)["gpus"]] == [node.fake_nvml.uuid(0), node.fake_nvml.uuid(1)]
 
 
 def test_without_a_driver_it_says_so(image: str) -> None:

@@ -3,7 +3,7 @@
 `python -m tests.e2e.scale.load rest|queue --nodes N --speed S FORMER NEW`, two bundles of one pool; each state in a process
 of its own, for the watches of a thousand nodes end when their process does. Real: the API server, its controllers, the
 DaemonSet; of the runtime enforcement's cycle with its upkeep, its watches of the API server, the closed loop, all requests.
-Simulated: silicon that never changes, the rhythm of looks, and kubelet, which writes its node's status every five minutes.
+Simulated: GPUs that never change, the rhythm of looks, and kubelet, which writes its node's status every five minutes.
 Time passes S times as fast as the server's own. After `rest` comes the restart: it writes `restart`, and reads a line when
 that is done. KUBECONFIG names the server, which has FORMER's objects.
 """
@@ -42,7 +42,7 @@ from gpushare_node.enforce.loop import Loop
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.gpus.view import see
+from gpushare_node.gpus.view import build_view
 from gpushare_node.reconcile import reconcile
 from gpushare_node.reconcile.desired_policy import DesiredPolicy
 from gpushare_node.reconcile.node_labels import wanted
@@ -50,7 +50,7 @@ from gpushare_node.reconcile.run_context import Dependencies
 from gpushare_node.reporting.metrics import Registry
 from tests.e2e.scale.nodes import NODES, laden, standing
 from tests.e2e.scale.simulation import NAMESPACE, POOL, await_daemonset
-from tests.e2e.scale.still import MACHINE, Soon, StillDriver, StillWatched
+from tests.e2e.scale.still import MACHINE, InlineQueue, StillDriver, StillWatched
 from tests.e2e.scale.traffic import FastTime, Observed, Traffic
 
 _PURPOSE = "load"
@@ -105,21 +105,25 @@ class Node:
         server, events = self.server()
         marks = OwnMarks(server=server)
         pods = PodInformer(self.connection, self.name, self.clock)
-        worlds = Adapters(
+        adapters = Adapters(
             driver=StillWatched(StillDriver(self.uuid, self.policy)), processes=LinuxProcesses(), pods=pods, cluster=server,
             folder=self.folder, clock=self.clock, tenants=TenancyFile(None, NAMESPACE), marks=marks,
             checkpoint=lambda: Checkpoint(allocations=(), registered={}),
         )  # fmt: skip
-        setting = EnforcerConfig(policy=self.policy, policy_digest="none", node=self.name)
-        watch = Enforcer(
-            worlds=worlds, setting=setting, figures=EnforcementMetrics(Registry()), errands=Soon(), mps_errands=Soon()
+        config = EnforcerConfig(policy=self.policy, policy_digest="none", node=self.name)
+        enforcer = Enforcer(
+            adapters=adapters,
+            config=config,
+            figures=EnforcementMetrics(Registry()),
+            queue=InlineQueue(),
+            mps_queue=InlineQueue(),
         )
-        upkeep = NodeMonitor(
-            watch=watch, cluster=server, labels=wanted(self.policy, self.published), boot_id="none",
-            plan=lambda surveys: see(surveys, self.policy, allocated=frozenset(), pending_modes={}).plan,
+        monitor = NodeMonitor(
+            enforcer=enforcer, cluster=server, labels=wanted(self.policy, self.published), boot_id="none",
+            plan=lambda surveys: build_view(surveys, self.policy, allocated=frozenset(), pending_modes={}).plan,
         )  # fmt: skip
-        marks.node = NodeInformer(self.connection, self.name, self.clock, upkeep.stir)
-        looks = Loop(watch=watch, upkeep=upkeep, clock=self.clock)
+        marks.node = NodeInformer(self.connection, self.name, self.clock, monitor.trigger)
+        looks = Loop(enforcer=enforcer, monitor=monitor, clock=self.clock)
         pods.start()
         marks.node.start()
 
@@ -133,17 +137,17 @@ class Node:
         """The init container under another policy, until all are asked to end."""
         server, _ = self.server()
         policy = read(text)
-        site = Dependencies(
+        deps = Dependencies(
             open_hardware=lambda digest: Hardware(
                 open_driver=lambda: StillDriver(self.uuid, policy), folder=self.folder, clock=self.clock, policy_digest=digest,
                 machine=MACHINE,
             ),
             cluster=server, folder=self.folder, clock=self.clock, report=lambda _: None, boot_id=MACHINE.boot_id,
-            read_checkpoint=lambda: Checkpoint(allocations=(), registered={}), open_watch=lambda _: self,
+            read_checkpoint=lambda: Checkpoint(allocations=(), registered={}), open_enforcer=lambda _: self,
         )  # fmt: skip
         PodInformer(self.connection, self.name, self.clock).start()
         self.clock.sleep(random.uniform(0.0, _ARRIVAL_SECONDS))
-        reconcile.run(site, DesiredPolicy(policy=policy, text=text), hold=True)
+        reconcile.run(deps, DesiredPolicy(policy=policy, text=text), hold=True)
 
     def cycle(self) -> None:
         """The former policy stays enforced while it waits, which asks the API server for nothing but the pods."""
@@ -153,7 +157,7 @@ class Node:
 
 
 @dataclass(kw_only=True)
-class Crowd:
+class NodeCrowd:
     """All nodes, and who works beside them."""
 
     nodes: list[Node]
@@ -265,7 +269,7 @@ class Crowd:
 
 
 @contextmanager
-def crowd(chosen: argparse.Namespace, text: str, address: ApiEndpoint, scratch: Path) -> Iterator[Crowd]:
+def crowd(chosen: argparse.Namespace, text: str, address: ApiEndpoint, scratch: Path) -> Iterator[NodeCrowd]:
     """The nodes under that policy, until what is measured is measured."""
     clock, traffic, policy = FastTime(chosen.speed), Traffic(), read(text)
     nodes = []
@@ -277,7 +281,7 @@ def crowd(chosen: argparse.Namespace, text: str, address: ApiEndpoint, scratch: 
             folder.keep_profile(node.published.key, node.published.devices)
         nodes.append(node)
     try:
-        yield Crowd(nodes=nodes, address=address, clock=clock, traffic=traffic)
+        yield NodeCrowd(nodes=nodes, address=address, clock=clock, traffic=traffic)
     finally:
         clock.stop()
 

@@ -1,7 +1,7 @@
 """The real closed loop on N simulated nodes; figures as JSON.
 
 `python -m tests.e2e.scale.simulation --nodes N --latency S BUNDLE…`. Real: API server, DaemonSets and their controller, the
-loop, its requests. Simulated: silicon that never changes, kubelet and device plugin, and time: every request takes S seconds
+loop, its requests. Simulated: GPUs that never change, kubelet and device plugin, and time: every request takes S seconds
 of it, however long the machine needs, so that a slow machine changes no figure. KUBECONFIG names the server, which has the
 first bundle's objects. The nodes are made before, and taken away at the end; every policy is begun everywhere at once, as the
 DaemonSets begin it.
@@ -110,7 +110,7 @@ class SimulatedNode:
         pod = f"runtime-{self.name}-{self.pods}"
         place = PodIdentity(node=self.name, namespace=NAMESPACE, pod=pod, pod_uid=pod, pool=policy.pool)
         events = EventRecorder(self.connection, place, clock)
-        site = Dependencies(
+        deps = Dependencies(
             open_hardware=lambda digest: Hardware(
                 open_driver=lambda: StillDriver(self.uuid, policy),
                 folder=StateDir(self.folder),
@@ -125,7 +125,7 @@ class SimulatedNode:
             read_checkpoint=lambda: self.checkpoint,
             boot_id=MACHINE.boot_id,
         )
-        outcome = reconcile.run(site, DesiredPolicy(policy=policy, text=text), hold=True)
+        outcome = reconcile.run(deps, DesiredPolicy(policy=policy, text=text), hold=True)
         events.drain(3.0)
         return outcome
 

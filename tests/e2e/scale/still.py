@@ -1,4 +1,4 @@
-"""Silicon that nobody changes and nobody uses, for simulated nodes of which a thousand fit into a process."""
+"""A GPU that nothing changes or uses, for simulated nodes of which a thousand fit into a process."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -40,7 +40,7 @@ class StillDriver:
 
 
 class StillWatched:
-    """`nvml.watch.Watched` over it, without the threads against a driver that hangs."""
+    """`SupervisedDriver` over it, without the threads against a driver that hangs."""
 
     def __init__(self, driver: StillDriver) -> None:
         self._driver = driver
@@ -80,7 +80,7 @@ class StillWatched:
         """Nothing is held."""
 
 
-class Soon:
+class InlineQueue:
     """Errands that are run at once: a thousand nodes in one process need no thread of each."""
 
     def send(self, errand: Callable[[], None]) -> bool:

@@ -18,7 +18,7 @@ from gpushare_node import __version__
 from gpushare_node.adapters.host.state_dir import StateDir
 from tests.compiler.render import compiled
 from tests.support.fake_api.server import ApiServer
-from tests.support.fake_nvml import Silicon
+from tests.support.fake_nvml import FakeNvml
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, wait_for
 
@@ -44,14 +44,14 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.silicon = Silicon.make(folder, ("a100-sxm4-40gb",) * 2)
+        self.fake_nvml = FakeNvml.make(folder, ("a100-sxm4-40gb",) * 2)
         self.policy = folder / "policy.yaml"
         self.policy.write_text(text_of())
 
     @property
     def environment(self) -> dict[str, str]:
         mine = {name: value for name, value in os.environ.items() if name not in ("NODE_NAME", "KUBECONFIG", "NO_COLOR")}
-        return mine | self.silicon.environment
+        return mine | self.fake_nvml.environment
 
     def run(self, *arguments: str, text: str | None = None, more: Mapping[str, str] | None = None) -> Done:
         environment = self.environment | dict(more or {})
@@ -72,11 +72,11 @@ def test_the_second_apply_changes_nothing_and_assert_agrees(desk: Desk) -> None:
     first = desk.with_policy("apply")
     assert first.returncode == 0, first.stdout + first.stderr
     assert "changed GPU 0   create 3g.20gb at" in first.stdout
-    desk.silicon.forget_calls()
+    desk.fake_nvml.forget_calls()
     second = desk.with_policy("apply")
     assert second.returncode == 0
     assert "changed=0 failed=0" in second.stdout
-    assert desk.silicon.calls() == []
+    assert desk.fake_nvml.calls() == []
     assert desk.with_policy("assert").returncode == 0
 
 
@@ -85,7 +85,7 @@ def test_check_shows_the_layouts_and_leaves_the_hardware_and_the_folder_alone(de
     assert done.returncode == 0
     assert "        - MIG off\n        + MIG on\n" in done.stdout
     assert "        + 3g.20gb at " in done.stdout
-    assert desk.silicon.calls() == []
+    assert desk.fake_nvml.calls() == []
     assert not (desk.folder / "state").exists()
 
 
@@ -101,7 +101,7 @@ def test_release_brings_back_whole_gpus_and_takes_the_folder_away(desk: Desk) ->
     desk.with_policy("apply")
     done = desk.run("release", "--standalone", "--state-dir", str(desk.folder / "state"))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert desk.silicon.mode(0) == (False, False)
+    assert desk.fake_nvml.mode(0) == (False, False)
     assert not (desk.folder / "state").exists()
 
 
@@ -117,7 +117,7 @@ def test_export_is_yaml_and_json_of_the_same_thing_with_placements_and_devices(d
 
 
 def test_export_fails_where_no_gpu_is_visible(tmp_path: Path) -> None:
-    nothing = Silicon.make(tmp_path, ())
+    nothing = FakeNvml.make(tmp_path, ())
     environment = os.environ | nothing.environment
     command = [sys.executable, "-m", "gpushare_node", "export"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -126,7 +126,7 @@ def test_export_fails_where_no_gpu_is_visible(tmp_path: Path) -> None:
 
 
 def test_a_lost_gpu_is_exported_with_its_fault(desk: Desk) -> None:
-    desk.silicon.lose(1)
+    desk.fake_nvml.lose(1)
     gpus = yaml.safe_load(desk.run("export").stdout)["gpus"]
     assert "fault" not in gpus[0]
     assert gpus[1]["fault"]["kind"] == "lost"
@@ -146,7 +146,7 @@ def test_a_wrong_policy_is_one_line_and_touches_nothing(desk: Desk, content: byt
         assert done.returncode == 2
         assert done.stderr.startswith(f"gpushare-node: {desk.policy}{said}"), done.stderr
         assert (done.stderr.count("\n"), done.stdout) == (1, "")
-    assert desk.silicon.calls() == []
+    assert desk.fake_nvml.calls() == []
     assert not (desk.folder / "state").exists()
 
 
@@ -185,7 +185,7 @@ def test_without_an_api_server_it_says_how_to_do_without(desk: Desk) -> None:
 
 
 def test_assert_cannot_tell_without_a_driver_and_export_says_so(desk: Desk) -> None:
-    desk.silicon.unload()
+    desk.fake_nvml.unload()
     done = desk.with_policy("assert")
     assert (done.returncode, "Whether the node matches cannot be determined" in done.stdout) == (2, True)
     assert desk.run("export").returncode == 69
@@ -194,31 +194,31 @@ def test_assert_cannot_tell_without_a_driver_and_export_says_so(desk: Desk) -> N
 
 
 def test_24_a_second_runtime_ends_with_75(desk: Desk) -> None:
-    desk.silicon.delay("nvmlDeviceSetMigMode", 100)
+    desk.fake_nvml.delay("nvmlDeviceSetMigMode", 100)
     argv = [*COMMAND, "apply", "--policy", str(desk.policy), "--standalone", "--state-dir", str(desk.folder / "state")]
     with subprocess.Popen(argv, env=desk.environment, stdout=subprocess.PIPE) as first:
         wait_for((desk.folder / "state" / "journal.json").exists)
         second = desk.with_policy("apply")
         assert second.returncode == 75
         assert "another gpushare-node is running" in second.stderr
-        desk.silicon.heal()
+        desk.fake_nvml.heal()
         assert first.wait(PATIENCE) == 0
 
 
 def test_21_sigterm_while_it_waits_for_the_driver_ends_with_143_and_the_next_run_finishes(desk: Desk) -> None:
     argv = [*COMMAND, "apply", "--policy", str(desk.policy), "--standalone", "--state-dir", str(desk.folder / "state")]
-    desk.silicon.unload()
+    desk.fake_nvml.unload()
     with subprocess.Popen(argv, env=desk.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as first:
         wait_for((desk.folder / "state" / "lock").exists)
         first.send_signal(signal.SIGTERM)
         _, errors = first.communicate(timeout=PATIENCE)
     assert (first.returncode, errors) == (143, "gpushare-node: stopped by SIGTERM\n")
-    desk.silicon.reload()
+    desk.fake_nvml.reload()
     assert desk.with_policy("apply").returncode == 0
 
 
 def test_21_the_driver_is_waited_for_as_long_as_it_is_said(desk: Desk) -> None:
-    desk.silicon.unload()
+    desk.fake_nvml.unload()
     done = desk.with_policy("apply", "--driver-timeout", "0s")
     assert done.returncode == 69
     assert "WaitingForDriver" in done.stdout

@@ -34,7 +34,7 @@ def give(desk: Desk, *ids: str) -> None:
 
 
 def test_08_a_check_leaves_a_gpu_alone_that_kubelet_gave_away_and_says_what_it_does_not_know(desk: Desk) -> None:
-    give(desk, desk.silicon.uuid(0))
+    give(desk, desk.fake_nvml.uuid(0))
     done = run(desk, "apply", "--check")
     assert "skipped GPU 0   layout: in use by a pod to which kubelet gave it" in done.stdout
     assert "create" not in done.stdout
@@ -44,7 +44,7 @@ def test_08_a_check_leaves_a_gpu_alone_that_kubelet_gave_away_and_says_what_it_d
 
 
 def test_08_a_gpu_that_need_not_change_may_be_held_by_anybody(desk: Desk) -> None:
-    give(desk, desk.silicon.uuid(1))
+    give(desk, desk.fake_nvml.uuid(1))
     done = run(desk, "apply", "--check")
     assert "changed GPU 0   create 3g.20gb" in done.stdout
     assert "no API server" not in done.stdout

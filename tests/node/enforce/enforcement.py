@@ -25,15 +25,15 @@ from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.guard.inputs import Settings
 from gpushare_node.reporting.metrics import Registry
-from tests.support.fake_nvml import Silicon
-from tests.support.process_fixtures import OBEDIENT, Mirror, Ward, systemd_path
+from tests.support.fake_nvml import FakeNvml
+from tests.support.process_fixtures import OBEDIENT, FakeProc, ProcessPool, systemd_path
 from tests.support.waiting import wait_for
 
 NODE, NAMESPACE = "node-1", "gpushare"
 SHARED = "nvidia.com/gpu.shared"
 CAP_MIB = 4096
 NOON = 1.5e9
-"""The date at which `Stage`'s clock would show nothing."""
+"""The date at which `EnforcementFixture`'s clock would show nothing."""
 YOUNG, OLD = NOON + 1700, 1e9
 """When containers were started that are younger, or older, than any cap of these tests."""
 
@@ -76,7 +76,7 @@ def tenancy_text(**changes: Any) -> str:
     return json.dumps({"apiVersion": "gpushare.dev/v1", "kind": "Tenancy", "spec": spec | changes})
 
 
-class Hand:
+class ManualClock:
     """A clock that only the test moves."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Hand:
 
 
 @dataclass(kw_only=True)
-class Told:
+class RecordedCluster:
     """What a cluster would have been told."""
 
     events: list[Event] = field(default_factory=list)
@@ -114,7 +114,7 @@ class Told:
         return [event.reason for event in self.events if name is None or (event.pod is not None and event.pod.name == name)]
 
 
-class PodList:
+class FakePodList:
     """The pods as a cache has them."""
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ def container_id(number: int) -> str:
     return f"{number:064x}"
 
 
-class Soon:
+class InlineQueue:
     """A work queue whose calls are run at once."""
 
     def send(self, errand: Any) -> bool:
@@ -151,14 +151,14 @@ class Soon:
         return True
 
 
-class Stage:
-    """The node. `silicon` and `started` come from fixtures."""
+class EnforcementFixture:
+    """The node. `fake_nvml` and `started` come from fixtures."""
 
-    def __init__(self, folder: Path, silicon: Silicon, started: Ward, **changes: Any) -> None:
+    def __init__(self, folder: Path, fake_nvml: FakeNvml, started: ProcessPool, **changes: Any) -> None:
         (folder / "proc").mkdir()
-        self.silicon, self.started = silicon, started
-        self.mirror = Mirror(folder / "proc")
-        self.clock, self.told, self.list = Hand(), changes.pop("told", None) or Told(), PodList()
+        self.fake_nvml, self.started = fake_nvml, started
+        self.mirror = FakeProc(folder / "proc")
+        self.clock, self.told, self.list = ManualClock(), changes.pop("told", None) or RecordedCluster(), FakePodList()
         self.checkpoint = folder / "kubelet_internal_checkpoint"
         self.folder = StateDir(folder / "state")
         (folder / "state").mkdir()
@@ -166,7 +166,7 @@ class Stage:
         self.has_begun = False
         self.settings: Settings = changes.pop("settings", Settings())
         self.mps: Any = changes.pop("mps", None)
-        self.errands: Any = changes.pop("errands", Soon())
+        self.queue: Any = changes.pop("queue", InlineQueue())
         self.marks: Any = changes.pop("marks", None)
         self.deadline: float = changes.pop("deadline", 30.0)
         self.tenancy = folder / "tenancy.json"
@@ -174,7 +174,7 @@ class Stage:
         self.ahead = 0.0
         """Of the right date."""
         self.policy = policy(**changes)
-        self.watch = self.start()
+        self.enforcer = self.start()
 
     def start(self) -> Enforcer:
         """A new watch, as after a restart. The former session stays open: ending it waits a second for its listener."""
@@ -182,17 +182,17 @@ class Stage:
         self.figures = EnforcementMetrics(Registry())
         self.driver = SupervisedDriver(
             lambda: Session.open(self.figures.observe_call), clock=self.clock, deadline_seconds=self.deadline)
-        worlds = Adapters(
+        adapters = Adapters(
             driver=self.driver, processes=self.processes, pods=self.list, cluster=self.told, folder=self.folder,
             clock=self.clock, tenants=TenancyFile(self.tenancy, NAMESPACE), mps=self.mps,
             checkpoint=lambda: read_checkpoint(self.checkpoint), marks=self.marks,
             wall=lambda: NOON + self.clock.now() + self.ahead,
         )  # fmt: skip
-        setting = EnforcerConfig(policy=self.policy, policy_digest="d1", node=NODE, settings=self.settings)
-        self.watch = Enforcer(
-            worlds=worlds, setting=setting, figures=self.figures, errands=self.errands, mps_errands=Soon(),
+        config = EnforcerConfig(policy=self.policy, policy_digest="d1", node=NODE, settings=self.settings)
+        self.enforcer = Enforcer(
+            adapters=adapters, config=config, figures=self.figures, queue=self.queue, mps_queue=InlineQueue(),
         )  # fmt: skip
-        return self.watch
+        return self.enforcer
 
     def arrive(self, number: int, name: str, **changes: Any) -> None:
         """A pod comes to the node and is given nothing."""
@@ -201,7 +201,7 @@ class Stage:
     def admit(self, number: int, name: str, gpu: int = 0, *, replicas: int = 1, **changes: Any) -> None:
         """A pod comes to the node and is given replicas of a GPU."""
         self.arrive(number, name, **changes)
-        self.allocate(number, SHARED, [f"{self.silicon.uuid(gpu)}::{number * 100 + one}" for one in range(replicas)])
+        self.allocate(number, SHARED, [f"{self.fake_nvml.uuid(gpu)}::{number * 100 + one}" for one in range(replicas)])
 
     def allocate(self, number: int, resource: str, ids: list[str]) -> None:
         """Kubelet writes down what it gave to a pod's container."""
@@ -216,7 +216,7 @@ class Stage:
         path = "/system.slice/some.service" if number is None else systemd_path(pod_uid(number), container_id(container))
         self.mirror.show(pid, path)
         self.mirror.fake(pid, "maps", MAPPED)
-        self.silicon.put(gpu, pid, used_mib, **where)
+        self.fake_nvml.put(gpu, pid, used_mib, **where)
         self.has_begun = used_mib is None or used_mib > CAP_MIB
         return pid
 
@@ -225,7 +225,7 @@ class Stage:
         cycles, self.has_begun = cycles + self.has_begun, False
         for _ in range(cycles):
             self.clock.time += seconds
-            self.watch.cycle()
+            self.enforcer.cycle()
 
     def metric(self, start: str) -> list[str]:
         """The lines of the metrics that begin so, without the prefix."""
@@ -244,10 +244,10 @@ def await_end(pid: int) -> None:
 
 
 @contextmanager
-def two_gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Silicon]:
+def two_gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNvml]:
     """Two idle A100, loaded into this process's pynvml."""
-    monkeypatch.setenv("GPUSHARE_SILICON", "")  # so that what `load` sets is undone
-    made = Silicon.make(folder, ("a100-sxm4-40gb",) * 2)
+    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what `load` sets is undone
+    made = FakeNvml.make(folder, ("a100-sxm4-40gb",) * 2)
     made.load()
     try:
         yield made

@@ -1,4 +1,4 @@
-"""A node under siege: the whole watch over real processes, a driver that says anything, and an oracle that knows the truth.
+"""A hostile node: the whole watch over real processes, a driver that says anything, and an oracle that knows the truth.
 
 Pids are real ones, and pass from one owner to the next; owners move between cgroups, come and go in the API server's list, lose
 their GPU and get it back, also between judgement and signal. Lists are true, scrambled, or plausible lies about innocents.
@@ -36,17 +36,17 @@ from tests.node.enforce.enforcement import (
     NOON,
     SHARED,
     YOUNG,
-    Hand,
-    PodList,
-    Soon,
-    Told,
+    FakePodList,
+    InlineQueue,
+    ManualClock,
+    RecordedCluster,
     container_id,
     pod,
     pod_uid,
     tenancy_text,
 )
 from tests.node.enforce.enforcement import policy as policy_of
-from tests.support.process_fixtures import Mirror, stat_line, systemd_path
+from tests.support.process_fixtures import FakeProc, stat_line, systemd_path
 
 MIB = 1 << 20
 TOTAL = 163840 * MIB
@@ -64,7 +64,7 @@ SETTINGS = Settings(exit_seconds=2, stuck_seconds=5, kills_per_minute=100_000, s
 
 
 @dataclass(kw_only=True)
-class Being:
+class FuzzProcess:
     """Who has a pid now: `home` is the number of a pod's container, or one of HOST, KERNEL, SERVER."""
 
     home: Any
@@ -74,7 +74,7 @@ class Being:
 
 
 class Driver:
-    """What `Watched` is to the watch; lists are the siege's."""
+    """What `SupervisedDriver` is to the enforcer; lists are the fuzz's."""
 
     def __init__(self, census: Callable[[], Mapping[str, Device]]) -> None:
         self._census = census
@@ -98,7 +98,7 @@ class Driver:
         """Nothing is kept."""
 
 
-class Asked(Told):
+class EvictingCluster(RecordedCluster):
     """A cluster that says yes to every eviction, and whose pods stay."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class Asked(Told):
 
 
 @dataclass(kw_only=True)
-class Siege:
+class EnforcementFuzz:
     """`pids` are real processes that are nobody's else."""
 
     folder: Path
@@ -131,7 +131,7 @@ class Siege:
     starts: int = 0
     sent: dict[str, int] = field(default_factory=dict)
     raw: int = 0
-    beings: dict[int, Being] = field(default_factory=dict)
+    beings: dict[int, FuzzProcess] = field(default_factory=dict)
     shown: dict[str, tuple[ProcessEntry, ...]] = field(default_factory=dict)
     lying: set[str] = field(default_factory=set)
     confirmed: frozenset[Process] = frozenset()
@@ -143,11 +143,11 @@ class Siege:
     def __post_init__(self) -> None:
         (self.folder / "proc").mkdir()
         (self.folder / "state").mkdir()
-        self.mirror = Mirror(self.folder / "proc")
+        self.mirror = FakeProc(self.folder / "proc")
         self.given = {number: frozenset(self.rng.sample(GPUS, 2)) for number in (*TENANTS, *UNKNOWN, DEFIANT)}
         numbers = (*TENANTS, *SYSTEM, DEFIANT)
         self.all_pods = {number: pod(f"pod-{number}", number, **SYSTEM.get(number, {})) for number in numbers}
-        self.clock, self.list, self.told = Hand(), PodList(), Asked()
+        self.clock, self.list, self.told = ManualClock(), FakePodList(), EvictingCluster()
         self.list.known = tuple(self.all_pods.values())
         self.last_shown = {one.uids[0]: one for one in self.list.known}
         for pid in self.pids[1:]:
@@ -158,7 +158,7 @@ class Siege:
         self.processes.uses_gpu = self._meddle
         tenancy = self.folder / "tenancy.json"
         tenancy.write_text(tenancy_text(admission=self.admission))
-        worlds = Adapters(
+        adapters = Adapters(
             driver=Driver(self.census), processes=self.processes, pods=self.list, cluster=self.told,
             folder=StateDir(self.folder / "state"), clock=self.clock, checkpoint=self.checkpoint,
             mps=self if self.mode == "mps" else None, tenants=TenancyFile(tenancy, NAMESPACE),
@@ -168,9 +168,11 @@ class Siege:
             enforcement={"graceSeconds": 0, "mechanism": "watcher"}, mode=self.mode, profile=f"{self.mode}-01234567",
             gpusPerNode=8, gpus=[{"indexes": list(range(8)), "mig": False, "instances": []}],
         )  # fmt: skip
-        setting = EnforcerConfig(policy=policy, policy_digest="d", node=NODE, settings=SETTINGS)
+        config = EnforcerConfig(policy=policy, policy_digest="d", node=NODE, settings=SETTINGS)
         self.figures = EnforcementMetrics(Registry())
-        self.watch = Enforcer(worlds=worlds, setting=setting, figures=self.figures, errands=Soon(), mps_errands=Soon())
+        self.enforcer = Enforcer(
+            adapters=adapters, config=config, figures=self.figures, queue=InlineQueue(), mps_queue=InlineQueue()
+        )
 
     # The node.
 
@@ -180,7 +182,7 @@ class Siege:
         home = self.rng.choice(PLACES)
         likely = (*sorted(self.given.get(home, ())), self.rng.choice(GPUS))
         uses = {gpu: self.rng.choice(USES) for gpu in likely if self.rng.random() < 0.7}
-        self.beings[pid] = Being(home=home, start_time=self.starts, uses=uses)
+        self.beings[pid] = FuzzProcess(home=home, start_time=self.starts, uses=uses)
         name = "nvidia-cuda-mps-server" if home == SERVER else "python3"
         flags = 0x00200000 if home == KERNEL else 0
         self.mirror.show(pid, self.path(home))
@@ -193,7 +195,7 @@ class Siege:
         """The defiant tenant's process begins, with its first pid."""
         pid = self.pids[0]
         self.starts += 1
-        self.beings[pid] = Being(home=DEFIANT, start_time=self.starts, uses={})
+        self.beings[pid] = FuzzProcess(home=DEFIANT, start_time=self.starts, uses={})
         self.mirror.show(pid, systemd_path(pod_uid(DEFIANT), container_id(DEFIANT)))
         self.mirror.fake(pid, "stat", stat_line(pid, start_time=self.starts))
         self.mirror.fake(pid, "comm", "python3\n")
@@ -295,13 +297,13 @@ class Siege:
     def limit_mib(self, _device: int | str) -> int | None:
         return CAP_MIB
 
-    def terminate(self, victims: Iterable[Process]) -> frozenset[Process]:
-        chosen = frozenset(victims)
-        for victim in chosen:
-            being = self.beings[victim.pid]
-            if being.start_time == victim.start_time:
-                self.check(victim.pid, "terminate_client")
-        self.confirmed |= {victim for victim in chosen if self.rng.random() < 0.5}
+    def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
+        chosen = frozenset(targets)
+        for target in chosen:
+            being = self.beings[target.pid]
+            if being.start_time == target.start_time:
+                self.check(target.pid, "terminate_client")
+        self.confirmed |= {target for target in chosen if self.rng.random() < 0.5}
         return chosen & self.confirmed
 
     # The oracle.
@@ -354,7 +356,7 @@ class Siege:
         self.homes = {pid: being.home for pid, being in self.beings.items()}
         self.clock.time += 1
         self.last_shown.update((one.uids[0], one) for one in self.list.known)
-        self.watch.cycle()
+        self.enforcer.cycle()
         self.waited += is_over and not self.is_taken(min(self.given[DEFIANT]))
 
     def is_taken(self, gpu: str) -> bool:

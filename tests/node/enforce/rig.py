@@ -8,12 +8,12 @@ from typing import Any
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, ClusterError, NodeView
 from gpushare_node.enforce.loop import Loop
 from gpushare_node.enforce.node_monitor import NodeMonitor
-from gpushare_node.gpus.view import see
+from gpushare_node.gpus.view import build_view
 from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.reporting.reasons import ConditionReason
-from tests.node.enforce.enforcement import Stage, Told
-from tests.support.fake_nvml import Silicon
-from tests.support.process_fixtures import Ward
+from tests.node.enforce.enforcement import EnforcementFixture, RecordedCluster
+from tests.support.fake_nvml import FakeNvml
+from tests.support.process_fixtures import ProcessPool
 
 LABELS = {POOL_LABEL: "pool", PLUGIN_LABEL: "time-slicing-01234567-a"}
 
@@ -25,7 +25,7 @@ VIEW = NodeView(
 
 
 @dataclass(kw_only=True)
-class Api(Told):
+class Api(RecordedCluster):
     """The part of the API server that upkeep asks."""
 
     view: NodeView = VIEW
@@ -66,21 +66,21 @@ class Api(Told):
 class Rig:
     """A stage with upkeep and loop."""
 
-    def __init__(self, folder: Path, two: Silicon, started: Ward, **changes: Any) -> None:
-        self.stage = Stage(folder, two, started, **changes)
+    def __init__(self, folder: Path, two: FakeNvml, started: ProcessPool, **changes: Any) -> None:
+        self.stage = EnforcementFixture(folder, two, started, **changes)
         self.api = Api()
         self.stage.told = self.api
         self.start()
 
     def start(self) -> None:
-        watch = self.stage.start()
-        self.upkeep = NodeMonitor(
-            watch=watch, cluster=self.api, labels=LABELS, plan=self.plan, boot_id="b1")
+        enforcer = self.stage.start()
+        self.monitor = NodeMonitor(
+            enforcer=enforcer, cluster=self.api, labels=LABELS, plan=self.plan, boot_id="b1")
         clock = self.stage.clock
-        self.loop = Loop(watch=watch, upkeep=self.upkeep, clock=clock, pause=clock.sleep, spread=lambda: 1.0)
+        self.loop = Loop(enforcer=enforcer, monitor=self.monitor, clock=clock, pause=clock.sleep, spread=lambda: 1.0)
 
     def plan(self, surveys: Any) -> PartitionPlan:
-        return see(surveys, self.stage.policy, allocated=frozenset(), pending_modes={}).plan
+        return build_view(surveys, self.stage.policy, allocated=frozenset(), pending_modes={}).plan
 
     def run(self, cycles: int) -> None:
         for _ in range(cycles):

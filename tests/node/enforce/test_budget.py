@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.enforce.enforcement import Stage, container_id, pod_uid
+from tests.node.enforce.enforcement import EnforcementFixture, container_id, pod_uid
 from tests.support.costs import grows_in_line
-from tests.support.fake_nvml import Silicon
-from tests.support.process_fixtures import Ward, stat_line, systemd_path
+from tests.support.fake_nvml import FakeNvml
+from tests.support.process_fixtures import ProcessPool, stat_line, systemd_path
 
 GPUS, EACH = 8, 500
 PID = 1_000_000
@@ -18,10 +18,10 @@ NO_INSTANCE = 0xFFFFFFFF
 
 @pytest.mark.slow
 def test_72_a_cycle_over_500_processes_on_each_of_8_gpus_costs_in_proportion(
-    tmp_path: Path, silicon: Silicon, started: Ward
+    tmp_path: Path, fake_nvml: FakeNvml, started: ProcessPool
 ) -> None:
     gpus = [{"indexes": list(range(GPUS)), "mig": False, "instances": []}]
-    stage = Stage(tmp_path, silicon, started, gpusPerNode=GPUS, gpus=gpus)
+    stage = EnforcementFixture(tmp_path, fake_nvml, started, gpusPerNode=GPUS, gpus=gpus)
     for number in range(GPUS * EACH):
         stage.mirror.show(PID + number, systemd_path(pod_uid(number % 80), container_id(number % 80)))
         stage.mirror.fake(PID + number, "stat", stat_line(PID + number))
@@ -31,7 +31,7 @@ def test_72_a_cycle_over_500_processes_on_each_of_8_gpus_costs_in_proportion(
 
     def job(each: int) -> Callable[[], None]:
         def cycle() -> None:
-            show(silicon, next(uses), each)
+            show(fake_nvml, next(uses), each)
             stage.run()
 
         return cycle
@@ -41,10 +41,10 @@ def test_72_a_cycle_over_500_processes_on_each_of_8_gpus_costs_in_proportion(
     assert len(stage.metric("container_gpu_memory_used_bytes{")) == 80
 
 
-def show(silicon: Silicon, used_mib: int, each: int) -> None:
+def show(fake_nvml: FakeNvml, used_mib: int, each: int) -> None:
     """Every process uses so much now: what has not changed since the last look would cost less."""
     for gpu in range(GPUS):
-        silicon.clear(gpu)
-        silicon.unattributed(gpu, used_mib)
+        fake_nvml.clear(gpu)
+        fake_nvml.unattributed(gpu, used_mib)
         mine = range(PID + gpu, PID + GPUS * each, GPUS)
-        silicon.put_raw(gpu, [(pid, used_mib << 20, NO_INSTANCE, NO_INSTANCE) for pid in mine])
+        fake_nvml.put_raw(gpu, [(pid, used_mib << 20, NO_INSTANCE, NO_INSTANCE) for pid in mine])

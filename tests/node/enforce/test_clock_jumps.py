@@ -9,11 +9,11 @@ import pytest
 from gpushare_node.adapters.kube import slots
 from gpushare_node.core.policy import OnBusy
 from gpushare_node.reporting.reasons import ConditionReason
-from tests.node.enforce.enforcement import NOON, OLD, Stage, await_end, container_id, lives
+from tests.node.enforce.enforcement import NOON, OLD, EnforcementFixture, await_end, container_id, lives
 from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig, rollout, take_turn
 from tests.support.fake_api.server import ApiServer
-from tests.support.fake_nvml import Silicon
-from tests.support.process_fixtures import Ward
+from tests.support.fake_nvml import FakeNvml
+from tests.support.process_fixtures import ProcessPool
 
 DAY = 86400
 YEAR = 365.0 * DAY
@@ -48,14 +48,14 @@ def waiting_for_a_turn(node: LoopNode) -> tuple[float, float]:
 
 def draining(node: LoopNode) -> tuple[float, float]:
     """A tenant that ends after twenty minutes, while the node gives way and then drains."""
-    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     return 1200, 1260
 
 
 def backing_off(node: LoopNode) -> tuple[float, float]:
     """Three attempts have failed: the next comes five minutes later, when the run looks again."""
     for _ in range(3):
-        node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999, times=1)
+        node.fake_nvml.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999, times=1)
         assert node.run(WANTED).reason is ConditionReason.ROLLED_BACK
     return 300, 600
 
@@ -84,9 +84,9 @@ def test_106_no_wait_is_timed_by_the_date(node: LoopNode, jump: Jump, stage: Cal
 @pytest.mark.parametrize("notice", [None, DAY], ids=["for its life", "for a day"])
 @pytest.mark.parametrize("seconds", [YEAR, -YEAR], ids=["forward", "back"])
 def test_107_a_date_that_is_put_right_within_minutes_ends_no_exemption(
-    tmp_path: Path, two: Silicon, started: Ward, seconds: float, notice: int | None
+    tmp_path: Path, two: FakeNvml, started: ProcessPool, seconds: float, notice: int | None
 ) -> None:
-    stage = Stage(tmp_path, two, started, enforcement={"noticeSeconds": notice})
+    stage = EnforcementFixture(tmp_path, two, started, enforcement={"noticeSeconds": notice})
     stage.admit(1, "early", started={container_id(1): OLD})
     pid = stage.begin(1, 5000)
     stage.run(10)
@@ -97,8 +97,8 @@ def test_107_a_date_that_is_put_right_within_minutes_ends_no_exemption(
     assert lives(pid)
 
 
-def test_107_a_date_that_stays_is_believed(tmp_path: Path, two: Silicon, started: Ward) -> None:
-    stage = Stage(tmp_path, two, started, enforcement={"noticeSeconds": DAY})
+def test_107_a_date_that_stays_is_believed(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+    stage = EnforcementFixture(tmp_path, two, started, enforcement={"noticeSeconds": DAY})
     stage.admit(1, "early", started={container_id(1): OLD})
     pid = stage.begin(1, 5000)
     stage.run(10)
@@ -108,9 +108,9 @@ def test_107_a_date_that_stays_is_believed(tmp_path: Path, two: Silicon, started
 
 
 def test_113_who_ran_before_a_clock_that_is_behind_at_the_first_cap_is_exempt_and_nobody_else(
-    tmp_path: Path, two: Silicon, started: Ward
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
-    stage = Stage(tmp_path, two, started)
+    stage = EnforcementFixture(tmp_path, two, started)
     stage.ahead = -YEAR
     stage.start()
     stage.admit(1, "early", started={container_id(1): NOON})
@@ -128,10 +128,10 @@ def test_113_who_ran_before_a_clock_that_is_behind_at_the_first_cap_is_exempt_an
 
 @pytest.mark.parametrize("is_rebooted", [True, False], ids=["at a boot", "while it runs"])
 def test_113_a_clock_that_falls_behind_a_cap_exempts_nobody(
-    tmp_path: Path, two: Silicon, started: Ward, *, is_rebooted: bool
+    tmp_path: Path, two: FakeNvml, started: ProcessPool, *, is_rebooted: bool
 ) -> None:
     """Dead batteries: the date is that of long ago until the network has told it."""
-    stage = Stage(tmp_path, two, started)
+    stage = EnforcementFixture(tmp_path, two, started)
     stage.run(5)
     stage.ahead = -YEAR
     if is_rebooted:
@@ -143,9 +143,9 @@ def test_113_a_clock_that_falls_behind_a_cap_exempts_nobody(
 
 
 def test_113_a_notice_that_was_given_by_a_clock_that_was_ahead_is_no_longer_than_any(
-    tmp_path: Path, two: Silicon, started: Ward
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
-    stage = Stage(tmp_path, two, started, enforcement={"noticeSeconds": DAY})
+    stage = EnforcementFixture(tmp_path, two, started, enforcement={"noticeSeconds": DAY})
     stage.ahead = YEAR
     stage.start()
     stage.admit(1, "early", started={container_id(1): OLD})

@@ -8,7 +8,7 @@ import pytest
 from gpushare_node.core.structs import replace
 from gpushare_node.enforce import evaluator
 from gpushare_node.enforce.evaluator import Evaluator
-from gpushare_node.guard.evaluate import judge
+from gpushare_node.guard.evaluate import evaluate
 from gpushare_node.guard.identity import ProcessKind
 from gpushare_node.guard.inputs import Grant, GuardInput, Settings
 from gpushare_node.guard.process_list import MEMORY_UNKNOWN, Device, Kind, MigInstance, Mps, ProcessEntry
@@ -77,12 +77,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[GuardInput]:
     """What the guard was asked to judge: the readings, with the GPUs that were not calm."""
     readings: list[GuardInput] = []
 
-    def ask(reading: GuardInput, history: GuardState, now: float, settings: Settings, calm: Collection[str]) -> object:
-        judged = tuple(device for device in reading.devices if device.uuid not in calm)
-        readings.append(replace(reading, devices=judged))
-        return judge(reading, history, now, settings, calm)
+    def ask(inputs: GuardInput, history: GuardState, now: float, settings: Settings, calm: Collection[str]) -> object:
+        judged = tuple(device for device in inputs.devices if device.uuid not in calm)
+        readings.append(replace(inputs, devices=judged))
+        return evaluate(inputs, history, now, settings, calm)
 
-    monkeypatch.setattr(evaluator, "judge", ask)
+    monkeypatch.setattr(evaluator, "evaluate", ask)
     return readings
 
 
@@ -106,12 +106,12 @@ class Twins:
         self.now += seconds
         if self.identities != self.node.processes:
             self.identities = dict(self.node.processes)
-        reading = GuardInput(devices=devices, identities=self.identities, grants=self.grants)
-        expected, self.history = judge(reading, self.history, self.now, self.settings)
+        inputs = GuardInput(devices=devices, identities=self.identities, grants=self.grants)
+        expected, self.history = evaluate(inputs, self.history, self.now, self.settings)
         steps = tuple(one for one in expected if not isinstance(one, ContainerStatus))
-        assert tuple(one for one in self.court.judge(reading, self.now) if not isinstance(one, ContainerStatus)) == steps
+        assert tuple(one for one in self.court.judge(inputs, self.now) if not isinstance(one, ContainerStatus)) == steps
         assert self.court.observe() == [one for one in expected if isinstance(one, ContainerStatus)]
-        for name in ("now", "offences", "victims", "seen", "empty", "paused_since"):
+        for name in ("now", "violations", "targets", "seen", "empty", "paused_since"):
             assert getattr(self.court.history, name) == getattr(self.history, name)
         return steps
 
@@ -134,8 +134,8 @@ def test_other_processes_or_grants_are_judged_by_the_guard(asked: list[GuardInpu
         first, replace(first, devices=plain(rng)), replace(first, identities=dict(first.identities)),
         replace(first, grants=dict(first.grants)), replace(first, is_allocation_known=True), replace(first, devices=()),
     )  # fmt: skip
-    for now, reading in enumerate(others):
-        held.judge(reading, float(now))
+    for now, inputs in enumerate(others):
+        held.judge(inputs, float(now))
     assert asked == [first, *others[2:]]
 
 
@@ -172,4 +172,4 @@ def test_offenders_come_to_the_same_end_where_only_their_gpus_are_judged(seed: i
                 for pid, name in ((500, "a"), (502, "a"), (600, "b"), (610, "c"), (710, "d")):
                     node.run(tenant(pid, name), 0)
     assert ended
-    assert any(len(reading.devices) == 1 for reading in asked)
+    assert any(len(inputs.devices) == 1 for inputs in asked)

@@ -11,14 +11,14 @@ from gpushare_node.adapters.kube.cluster import Eviction, PodView
 from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.process_list import Mps
-from tests.node.enforce.enforcement import Stage, Told, await_end, lives
+from tests.node.enforce.enforcement import EnforcementFixture, RecordedCluster, await_end, lives
 from tests.node.enforce.rig import Rig
-from tests.support.fake_nvml import Silicon
-from tests.support.process_fixtures import DEAF, Ward
+from tests.support.fake_nvml import FakeNvml
+from tests.support.process_fixtures import DEAF, ProcessPool
 from tests.support.waiting import PATIENCE, wait_for
 
 
-def test_evictions_are_asked_for_and_failures_are_counted(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_evictions_are_asked_for_and_failures_are_counted(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     rig = Rig(tmp_path, two, started, enforcement={"action": "evict"})
     rig.stage.admit(1, "greedy")
     pid = rig.stage.begin(1, 5000)
@@ -33,7 +33,7 @@ def test_evictions_are_asked_for_and_failures_are_counted(tmp_path: Path, two: S
 
 
 def test_an_eviction_that_waited_is_not_asked_for_when_the_container_is_calm_by_then(
-    tmp_path: Path, two: Silicon, started: Ward
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     waiting: list[Any] = []
 
@@ -42,11 +42,11 @@ def test_an_eviction_that_waited_is_not_asked_for_when_the_container_is_calm_by_
             waiting.append(errand)
             return True
 
-    stage = Stage(tmp_path, two, started, errands=Late(), enforcement={"action": "evict"})
+    stage = EnforcementFixture(tmp_path, two, started, queue=Late(), enforcement={"action": "evict"})
     stage.admit(1, "sorry")
     pid = stage.begin(1, 5000)
     stage.run(6)
-    stage.silicon.put(0, pid, 1000)
+    stage.fake_nvml.put(0, pid, 1000)
     stage.run(2)
     assert waiting
     for errand in waiting:
@@ -63,18 +63,18 @@ class Terminator:
     def limit_mib(self, _device: int | str) -> int | None:
         return 4096
 
-    def terminate(self, victims: Iterable[Process]) -> frozenset[Process]:
-        return frozenset(victims)
+    def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
+        return frozenset(targets)
 
 
 def _wait(event: threading.Event) -> None:
     event.wait(PATIENCE)
 
 
-def test_62_an_api_server_that_hangs_holds_up_no_mps_client_s_end(tmp_path: Path, two: Silicon, started: Ward) -> None:
-    errands, is_over = WorkQueue(), threading.Event()
-    errands.send(lambda: _wait(is_over))
-    stage = Stage(tmp_path, two, started, mps=Terminator(), errands=errands, mode="mps", profile="mps-01234567")
+def test_62_an_api_server_that_hangs_holds_up_no_mps_client_s_end(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+    queue, is_over = WorkQueue(), threading.Event()
+    queue.send(lambda: _wait(is_over))
+    stage = EnforcementFixture(tmp_path, two, started, mps=Terminator(), queue=queue, mode="mps", profile="mps-01234567")
     stage.admit(1, "client")
     pid = stage.begin(1, 5000, DEAF)
     stage.run(13)
@@ -82,7 +82,7 @@ def test_62_an_api_server_that_hangs_holds_up_no_mps_client_s_end(tmp_path: Path
     await_end(pid)
 
 
-class Cluster(Told):
+class Cluster(RecordedCluster):
     """One whose budgets permit nothing, and which deletes what it is told to."""
 
     def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
@@ -92,10 +92,10 @@ class Cluster(Told):
 
 @pytest.mark.parametrize("answer", [Eviction.REFUSED, Eviction.THROTTLED])
 def test_62_a_budget_is_asked_three_times_and_then_heeded_no_more(
-    tmp_path: Path, two: Silicon, started: Ward, answer: Eviction
+    tmp_path: Path, two: FakeNvml, started: ProcessPool, answer: Eviction
 ) -> None:
     """A tenant may write a budget for its own pods that permits nothing for ever."""
-    stage = Stage(tmp_path, two, started, enforcement={"action": "evict"}, told=Cluster(answer=answer))
+    stage = EnforcementFixture(tmp_path, two, started, enforcement={"action": "evict"}, told=Cluster(answer=answer))
     stage.admit(1, "protected")
     pid = stage.begin(1, 5000)
     stage.run(6)
@@ -113,11 +113,13 @@ def test_62_a_budget_is_asked_three_times_and_then_heeded_no_more(
 @pytest.mark.parametrize("answer", [Eviction.FORBIDDEN, Eviction.REFUSED, Eviction.EVICTED])
 @pytest.mark.parametrize("mode", ["time-slicing", "mps"])
 def test_62_a_pod_that_no_request_ends_is_ended_by_signals(
-    tmp_path: Path, two: Silicon, started: Ward, answer: Eviction, mode: str
+    tmp_path: Path, two: FakeNvml, started: ProcessPool, answer: Eviction, mode: str
 ) -> None:
     """A right that somebody took away, a deletion that is refused, a year of grace: none makes immune."""
-    told = Told(answer=answer)
-    stage = Stage(tmp_path, two, started, enforcement={"action": "evict"}, mode=mode, profile=f"{mode}-01234567", told=told)
+    told = RecordedCluster(answer=answer)
+    stage = EnforcementFixture(
+        tmp_path, two, started, enforcement={"action": "evict"}, mode=mode, profile=f"{mode}-01234567", told=told
+    )
     stage.admit(1, "stays")
     pid = stage.begin(1, 5000, DEAF)
     stage.run(60)
@@ -128,7 +130,7 @@ def test_62_a_pod_that_no_request_ends_is_ended_by_signals(
     assert stage.told.reasons("stays").count("GPUPodEvictionFailed") <= 1
 
 
-def test_62_a_server_that_does_not_answer_has_refused_nothing(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_62_a_server_that_does_not_answer_has_refused_nothing(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     rig = Rig(tmp_path, two, started, mode="mps", profile="mps-01234567", mps=None)
     rig.api.is_down = True
     rig.stage.admit(1, "client")
@@ -139,10 +141,10 @@ def test_62_a_server_that_does_not_answer_has_refused_nothing(tmp_path: Path, tw
 
 
 def test_an_errand_that_finds_no_room_is_sent_again() -> None:
-    errands, is_over, done = WorkQueue(), threading.Event(), threading.Event()
-    errands.send(lambda: _wait(is_over))
-    while errands.send(done.set):
+    queue, is_over, done = WorkQueue(), threading.Event(), threading.Event()
+    queue.send(lambda: _wait(is_over))
+    while queue.send(done.set):
         done.clear()
     is_over.set()
-    wait_for(lambda: errands.send(done.set))
+    wait_for(lambda: queue.send(done.set))
     assert done.wait(PATIENCE)

@@ -13,9 +13,9 @@ from gpushare_node.core.structs import replace
 from gpushare_node.enforce.exemptions import renew
 from gpushare_node.enforce.first_caps import FirstCaps
 from gpushare_node.guard.inputs import Settings
-from tests.node.enforce.enforcement import OLD, YOUNG, Soon, Stage, await_end, container_id, lives, policy
-from tests.support.fake_nvml import Silicon
-from tests.support.process_fixtures import Ward
+from tests.node.enforce.enforcement import OLD, YOUNG, EnforcementFixture, InlineQueue, await_end, container_id, lives, policy
+from tests.support.fake_nvml import FakeNvml
+from tests.support.process_fixtures import ProcessPool
 
 OLDER = {"started": {container_id(1): OLD}}
 DAY = 86400
@@ -35,9 +35,9 @@ class Marks:
         self.known = {**(self.known or {}), **{name: text for name, text in annotations.items() if text is not None}}
 
 
-def install(folder: Path, two: Silicon, started: Ward, **changes: Any) -> tuple[Stage, int]:
+def install(folder: Path, two: FakeNvml, started: ProcessPool, **changes: Any) -> tuple[EnforcementFixture, int]:
     """A node on which a container ran, over what is to be its cap, before we came."""
-    stage = Stage(folder, two, started, marks=Marks(), **changes)
+    stage = EnforcementFixture(folder, two, started, marks=Marks(), **changes)
     stage.admit(1, "early", **OLDER)
     return stage, stage.begin(1, 5000)
 
@@ -46,18 +46,20 @@ def notice(seconds: int | None) -> dict[str, Any]:
     return {"enforcement": {"noticeSeconds": seconds}}
 
 
-def give(stage: Stage, **changes: Any) -> None:
+def give(stage: EnforcementFixture, **changes: Any) -> None:
     """Another policy, as after a rollout."""
     stage.policy = policy(**changes)
     stage.start()
     stage.run(2)
 
 
-def exempt_until(stage: Stage) -> list[str]:
+def exempt_until(stage: EnforcementFixture) -> list[str]:
     return [line.rsplit(" ", 1)[1] for line in stage.metric("container_cap_exempt_until_seconds{")]
 
 
-def test_83_whoever_ran_before_the_first_cap_is_warned_as_long_as_it_runs(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_83_whoever_ran_before_the_first_cap_is_warned_as_long_as_it_runs(
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
+) -> None:
     stage, pid = install(tmp_path, two, started)
     stage.admit(2, "late")
     late = stage.begin(2, 5000)
@@ -72,18 +74,18 @@ def test_83_whoever_ran_before_the_first_cap_is_warned_as_long_as_it_runs(tmp_pa
     assert stage.told.reasons("late")[0] == "GPUMemoryOverCap"
 
 
-def test_83_the_exemption_ends_with_the_container(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_83_the_exemption_ends_with_the_container(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     stage, pid = install(tmp_path, two, started)
     stage.run(10)
     (known,) = stage.list.known
-    stage.silicon.take(0, pid)
+    stage.fake_nvml.take(0, pid)
     stage.list.known = (replace(known, containers={container_id(7): "main"}, started={container_id(7): YOUNG}),)
     again = stage.begin(1, 5000, container=7)
     stage.run(8)
     await_end(again)
 
 
-def test_83_after_the_notice_that_the_intent_sets_the_cap_holds(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_83_after_the_notice_that_the_intent_sets_the_cap_holds(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     stage, pid = install(tmp_path, two, started, **notice(DAY))
     stage.run(30)
     assert "the cap is enforced from 2017-07-15 02:56:41 UTC" in stage.told.events[0].message
@@ -96,13 +98,13 @@ def test_83_after_the_notice_that_the_intent_sets_the_cap_holds(tmp_path: Path, 
     assert exempt_until(stage) == []
 
 
-def test_83_the_end_of_a_notice_is_a_new_warning_and_a_new_grace(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_83_the_end_of_a_notice_is_a_new_warning_and_a_new_grace(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     """However shortly before it was said that nothing follows."""
     stage, pid = install(tmp_path, two, started, enforcement={"noticeSeconds": DAY, "graceSeconds": 10})
-    stage.silicon.put(0, pid, 1000)
+    stage.fake_nvml.put(0, pid, 1000)
     stage.run(5)
     stage.clock.time += DAY - 25
-    stage.silicon.put(0, pid, 5000)
+    stage.fake_nvml.put(0, pid, 5000)
     stage.run(15)
     assert stage.told.reasons("early") == ["GPUMemoryCapNotice", "GPUMemoryOverCap"]
     stage.run(6)
@@ -115,7 +117,9 @@ def test_83_the_end_of_a_notice_is_a_new_warning_and_a_new_grace(tmp_path: Path,
     await_end(pid)
 
 
-def test_84_no_exemption_is_granted_twice_by_a_restart_or_by_lost_files(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_84_no_exemption_is_granted_twice_by_a_restart_or_by_lost_files(
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
+) -> None:
     stage, pid = install(tmp_path, two, started, **notice(DAY))
     stage.run(10)
     stage.clock.time += DAY / 2
@@ -130,7 +134,7 @@ def test_84_no_exemption_is_granted_twice_by_a_restart_or_by_lost_files(tmp_path
     await_end(pid)
 
 
-def test_84_lost_annotations_begin_nothing_anew_either(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_84_lost_annotations_begin_nothing_anew_either(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     stage, pid = install(tmp_path, two, started, **notice(DAY))
     stage.run(10)
     assert json.loads(stage.marks.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
@@ -143,7 +147,9 @@ def test_84_lost_annotations_begin_nothing_anew_either(tmp_path: Path, two: Sili
     assert json.loads(stage.marks.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
 
 
-def test_83_until_the_node_has_been_read_nobody_is_taken_for_new_or_old(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_83_until_the_node_has_been_read_nobody_is_taken_for_new_or_old(
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
+) -> None:
     stage, pid = install(tmp_path, two, started)
     stage.marks.known = None
     stage.run(30)
@@ -154,22 +160,24 @@ def test_83_until_the_node_has_been_read_nobody_is_taken_for_new_or_old(tmp_path
     await_end(pid)
 
 
-def test_84_a_policy_rolled_forth_and_back_grants_no_second_exemption(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_84_a_policy_rolled_forth_and_back_grants_no_second_exemption(
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
+) -> None:
     stage, pid = install(tmp_path, two, started, **notice(DAY))
-    stage.silicon.put(0, pid, 1000)
+    stage.fake_nvml.put(0, pid, 1000)
     stage.run(5)
     stage.clock.time += DAY
     stage.run(5)
     give(stage, **NONE)
     give(stage, **notice(DAY))
     assert exempt_until(stage) == []
-    stage.silicon.put(0, pid, 5000)
+    stage.fake_nvml.put(0, pid, 5000)
     stage.run(8)
     await_end(pid)
 
 
-def test_83_a_pools_first_cap_exempts_who_was_started_without_one(tmp_path: Path, two: Silicon, started: Ward) -> None:
-    stage = Stage(tmp_path, two, started, marks=Marks(), **NONE)
+def test_83_a_pools_first_cap_exempts_who_was_started_without_one(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+    stage = EnforcementFixture(tmp_path, two, started, marks=Marks(), **NONE)
     stage.admit(1, "early")
     pid = stage.begin(1, 5000)
     stage.run(3)
@@ -199,8 +207,8 @@ def test_the_date_of_a_notice(former: Notice | None, seconds: int | None, until:
 
 
 @pytest.mark.parametrize("lost", ["the checkpoint", "its entries", "the pod", "the container"])
-def test_85_a_cap_lives_as_long_as_its_pod(tmp_path: Path, two: Silicon, started: Ward, lost: str) -> None:
-    stage = Stage(tmp_path, two, started, share={"capMiB": 8192})
+def test_85_a_cap_lives_as_long_as_its_pod(tmp_path: Path, two: FakeNvml, started: ProcessPool, lost: str) -> None:
+    stage = EnforcementFixture(tmp_path, two, started, share={"capMiB": 8192})
     stage.admit(1, "early")
     stage.run(2)
     known, text = stage.list.known, stage.checkpoint.read_text()
@@ -224,12 +232,12 @@ def test_85_a_cap_lives_as_long_as_its_pod(tmp_path: Path, two: Silicon, started
     pid = stage.begin(1, 8000, container=number)
     stage.run(30)
     assert lives(pid)
-    stage.silicon.put(0, pid, 9000)
+    stage.fake_nvml.put(0, pid, 9000)
     stage.run(8)
     await_end(pid)
 
 
-def test_a_dry_run_begins_no_cap(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_a_dry_run_begins_no_cap(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     """Whoever tries caps out, and installs them a week later, finds everybody older than they are."""
     stage, pid = install(tmp_path, two, started, settings=Settings(dry_run=True))
     stage.run(10)
@@ -248,7 +256,7 @@ def test_a_dry_run_begins_no_cap(tmp_path: Path, two: Silicon, started: Ward) ->
 
 def test_a_clock_that_was_a_year_ahead_when_the_cap_began_exempts_nobody_after_it_is_put_right(tmp_path: Path) -> None:
     marks, wall = Marks(), [1.5e9 + 365 * DAY]
-    first_caps = FirstCaps(StateDir(tmp_path), marks, Soon(), wall=lambda: wall[0], dry_run=False)
+    first_caps = FirstCaps(StateDir(tmp_path), marks, InlineQueue(), wall=lambda: wall[0], dry_run=False)
     assert first_caps.find({"nvidia.com/gpu.shared"}, 0) == {"nvidia.com/gpu.shared": 1_500_000_000 + 365 * DAY}
     wall[0] = 1.5e9
     assert first_caps.find({"nvidia.com/gpu.shared"}, 100) == {"nvidia.com/gpu.shared": 0}
@@ -262,5 +270,5 @@ def test_a_clock_that_was_a_year_ahead_when_the_cap_began_exempts_nobody_after_i
 def test_108_what_somebody_wrote_where_first_caps_are_remembered_stops_no_cap(tmp_path: Path, text: str) -> None:
     marks = Marks()
     marks.known = {"gpushare.dev/first-caps": text}
-    first_caps = FirstCaps(StateDir(tmp_path), marks, Soon(), wall=lambda: 1.5e9, dry_run=False)
+    first_caps = FirstCaps(StateDir(tmp_path), marks, InlineQueue(), wall=lambda: 1.5e9, dry_run=False)
     assert first_caps.find({"nvidia.com/gpu.shared"}, 0) == {"nvidia.com/gpu.shared": 1_500_000_000}

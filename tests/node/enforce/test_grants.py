@@ -17,8 +17,8 @@ from gpushare_node.guard.inputs import Cap, CapAction
 from gpushare_node.partition.state import Fault, FaultKind, Placement, Profile
 from tests.node.enforce.enforcement import (
     SHARED,
-    Hand,
-    Stage,
+    EnforcementFixture,
+    ManualClock,
     await_end,
     container_id,
     lives,
@@ -27,15 +27,15 @@ from tests.node.enforce.enforcement import (
     policy,
     tenancy_text,
 )
-from tests.support.fake_nvml import Silicon
-from tests.support.process_fixtures import Ward, systemd_path
+from tests.support.fake_nvml import FakeNvml
+from tests.support.process_fixtures import ProcessPool, systemd_path
 
 MIB = 1 << 20
 WHOLE = {"GPU-a": None, "GPU-b": None}
 TENANCY = tenancy.read(tenancy_text())
 NOW = 1.5e9
 FIRST = {SHARED: int(NOW)}
-DATES = WallClock(clock=Hand(), wall=lambda: NOW)
+DATES = WallClock(clock=ManualClock(), wall=lambda: NOW)
 
 
 def granted(
@@ -73,7 +73,7 @@ def test_a_share_without_a_cap_gives_none_and_is_remembered_as_none() -> None:
     found = granted("GPU-a::3", share={"capMiB": None})
     assert cap(found) is None
     assert found.kept == kept(None)
-    assert found.doubts == ()
+    assert found.unresolved == ()
 
 
 @pytest.mark.parametrize(("former", "now"), [(6000, 6000), (3000, 4096)])
@@ -100,11 +100,11 @@ def test_what_is_not_known_gives_no_cap_and_is_said_but_a_kept_cap_stays(resourc
     found = granted("GPU-a::3", resource=resource, profile=profile)
     assert cap(found) is None
     assert found.kept == {}
-    assert found.doubts[0].startswith("team/one, container main: ")
+    assert found.unresolved[0].startswith("team/one, container main: ")
     held = granted("GPU-a::3", resource=resource, profile=profile, kept=kept(3000))
     assert cap(held) == Cap(bytes=3000 * MIB, grace_seconds=2)
     assert held.kept == kept(3000)
-    assert held.doubts == ()
+    assert held.unresolved == ()
 
 
 def test_a_container_that_was_given_nothing_has_a_grant_of_no_device() -> None:
@@ -163,9 +163,9 @@ def test_without_mig_the_gpu_is_the_device_and_one_with_a_fault_is_none() -> Non
 
 
 def test_a_lower_cap_holds_for_containers_that_start_later_also_after_a_restart(
-    tmp_path: Path, two: Silicon, started: Ward
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
-    stage = Stage(tmp_path, two, started)
+    stage = EnforcementFixture(tmp_path, two, started)
     stage.admit(1, "early")
     early = stage.begin(1, 4000)
     stage.run(2)
@@ -178,8 +178,8 @@ def test_a_lower_cap_holds_for_containers_that_start_later_also_after_a_restart(
     assert lives(early)
 
 
-def test_caps_that_cannot_be_written_hold_all_the_same(tmp_path: Path, two: Silicon, started: Ward) -> None:
-    stage = Stage(tmp_path, two, started)
+def test_caps_that_cannot_be_written_hold_all_the_same(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+    stage = EnforcementFixture(tmp_path, two, started)
     (tmp_path / "state").rmdir()
     (tmp_path / "state").write_text("no folder")
     stage.admit(1, "greedy")
@@ -189,9 +189,9 @@ def test_caps_that_cannot_be_written_hold_all_the_same(tmp_path: Path, two: Sili
 
 
 def test_a_checkpoint_that_cannot_be_read_changes_nothing_for_those_who_are_known(
-    tmp_path: Path, two: Silicon, started: Ward
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
-    stage = Stage(tmp_path, two, started)
+    stage = EnforcementFixture(tmp_path, two, started)
     stage.admit(1, "known")
     stage.run(1)
     stage.checkpoint.write_text(json.dumps({"Data": 3}))
@@ -200,8 +200,10 @@ def test_a_checkpoint_that_cannot_be_read_changes_nothing_for_those_who_are_know
     await_end(known)
 
 
-def test_54_a_static_pods_process_is_found_under_the_hash_of_its_file(tmp_path: Path, two: Silicon, started: Ward) -> None:
-    stage = Stage(tmp_path, two, started)
+def test_54_a_static_pods_process_is_found_under_the_hash_of_its_file(
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
+) -> None:
+    stage = EnforcementFixture(tmp_path, two, started)
     hashed = "0123456789abcdef0123456789abcdef"
     stage.admit(1, "static", uids=(pod_uid(1), hashed))
     pid = stage.begin(1, 5000)
@@ -211,7 +213,7 @@ def test_54_a_static_pods_process_is_found_under_the_hash_of_its_file(tmp_path: 
 
 
 def test_60_a_container_is_held_to_its_cap_on_its_mig_instance_and_the_other_instance_is_not_its_business(
-    tmp_path: Path, two: Silicon, started: Ward
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     for _ in range(2):
         two.set_mode(0, current=True)
@@ -222,7 +224,7 @@ def test_60_a_container_is_held_to_its_cap_on_its_mig_instance_and_the_other_ins
             {"profile": "2g.10gb", "profileId": 14, "start": start, "size": 2} for start in (0, 2)]},
         {"indexes": [1], "mig": False, "instances": []},
     ]  # fmt: skip
-    stage = Stage(
+    stage = EnforcementFixture(
         tmp_path, two, started, mode="mig", profile="mig-01234567", gpus=gpus,
         share={"resource": resource, "profile": "2g.10gb", "replicas": 2, "memoryMiB": 9856},
     )  # fmt: skip

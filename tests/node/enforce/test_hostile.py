@@ -7,16 +7,16 @@ import pytest
 from gpushare_node.adapters.procs import linux
 from gpushare_node.adapters.procs.processes import SignalResult
 from gpushare_node.core.structs import replace
-from tests.node.enforce.enforcement import Stage, await_end, container_id, lives, pod_uid
+from tests.node.enforce.enforcement import EnforcementFixture, await_end, container_id, lives, pod_uid
 from tests.support.process_fixtures import systemd_path
 
 UNMAPPED = "7f0000000000-7f0000001000 rw-s 00000000 00:06 1 /dev/innocent0\n"
 
 
-def test_a_container_whose_gpu_processes_end_just_in_time_is_ended_with_those_that_wait(stage: Stage) -> None:
+def test_a_container_whose_gpu_processes_end_just_in_time_is_ended_with_those_that_wait(stage: EnforcementFixture) -> None:
     stage.admit(1, "storm")
     waiting = stage.begin(1, 0)
-    stage.silicon.take(0, waiting)
+    stage.fake_nvml.take(0, waiting)
     for _ in range(3):
         pid = stage.begin(1, 5000)
         stage.run(5)
@@ -35,7 +35,7 @@ def test_a_container_whose_gpu_processes_end_just_in_time_is_ended_with_those_th
 
 
 def test_whoever_renames_the_devices_in_its_container_is_signalled_all_the_same(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(linux, "NVIDIA_MAJOR", 1)  # /dev/null's, for real devices need a driver
     stage.admit(1, "renamer")
@@ -47,19 +47,19 @@ def test_whoever_renames_the_devices_in_its_container_is_signalled_all_the_same(
     await_end(pid)
 
 
-def test_55_a_pod_that_deletes_itself_is_held_to_its_cap_until_it_is_gone(stage: Stage) -> None:
+def test_55_a_pod_that_deletes_itself_is_held_to_its_cap_until_it_is_gone(stage: EnforcementFixture) -> None:
     """A tenant may delete its own pod, with as much grace as the pod's spec asks for."""
     stage.admit(1, "undead")
     pid = stage.begin(1, 1000)
     stage.run(2)
     stage.list.known = (replace(stage.list.known[0], is_terminating=True),)
-    stage.silicon.put(0, pid, 5000)
+    stage.fake_nvml.put(0, pid, 5000)
     stage.run(6)
     await_end(pid)
 
 
 @pytest.mark.parametrize("is_idle", [False, True], ids=["at once", "after a pause without a GPU"])
-def test_55_a_pod_that_is_deleted_by_force_and_runs_on_is_held_to_its_cap(stage: Stage, *, is_idle: bool) -> None:
+def test_55_a_pod_that_is_deleted_by_force_and_runs_on_is_held_to_its_cap(stage: EnforcementFixture, *, is_idle: bool) -> None:
     """The API server forgets it at once; kubelet gives it the time that its spec asks for, which may be a year."""
     stage.admit(1, "ghost")
     pid = stage.begin(1, 1000)
@@ -67,29 +67,29 @@ def test_55_a_pod_that_is_deleted_by_force_and_runs_on_is_held_to_its_cap(stage:
     stage.list.known, stage.entries = (), []
     stage.admit(2, "next")
     if is_idle:
-        stage.silicon.take(0, pid)
+        stage.fake_nvml.take(0, pid)
         stage.run(600)
-    stage.silicon.put(0, pid, 5000)
+    stage.fake_nvml.put(0, pid, 5000)
     stage.run(7)
     await_end(pid)
     assert stage.told.reasons("ghost")[0] == "GPUMemoryOverCap"
 
 
-def test_55_what_is_remembered_of_pods_that_have_gone_is_forgotten(stage: Stage) -> None:
+def test_55_what_is_remembered_of_pods_that_have_gone_is_forgotten(stage: EnforcementFixture) -> None:
     for number in range(1, 9):
         stage.admit(number, f"ghost-{number}")
     stage.run(2)
     stage.list.known = ()
     stage.run(2)
-    assert len(stage.watch.inventory.grants) == 8
+    assert len(stage.enforcer.inventory.grants) == 8
     stage.run(1, seconds=3600)
     stage.run(1)
-    assert stage.watch.inventory.grants == {}
+    assert stage.enforcer.inventory.grants == {}
 
 
 @pytest.mark.parametrize("answer", ["refused", "no-gpu"])
 def test_43_an_offender_that_cannot_be_signalled_shields_no_other_and_nothing_false_is_told(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, answer: str
+    stage: EnforcementFixture, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
     stage.admit(1, "untouchable")
     stage.admit(2, "next")
@@ -112,7 +112,7 @@ def test_43_an_offender_that_cannot_be_signalled_shields_no_other_and_nothing_fa
     assert stage.told.reasons("untouchable").count("GPUProcessKillFailed") == 2
 
 
-def test_whoever_moves_to_another_container_takes_its_use_along_and_leaves_nobody_to_pay(stage: Stage) -> None:
+def test_whoever_moves_to_another_container_takes_its_use_along_and_leaves_nobody_to_pay(stage: EnforcementFixture) -> None:
     stage.admit(1, "left-behind")
     stage.admit(2, "new-home", replicas=3)
     innocent, mover = stage.begin(1, 1000), stage.begin(1, 5000)

@@ -9,13 +9,13 @@ import pytest
 
 from gpushare_node.adapters.procs.processes import SignalResult
 from gpushare_node.guard.inputs import Settings
-from tests.node.enforce.enforcement import MAPPED, Stage, await_end, container_id, lives, pod_uid
-from tests.support.fake_nvml import Silicon
-from tests.support.process_fixtures import CHANGING, DEAF, GRACEFUL, NAMED, OBEDIENT, Ward, said, systemd_path, tell
+from tests.node.enforce.enforcement import MAPPED, EnforcementFixture, await_end, container_id, lives, pod_uid
+from tests.support.fake_nvml import FakeNvml
+from tests.support.process_fixtures import CHANGING, DEAF, GRACEFUL, NAMED, OBEDIENT, ProcessPool, said, systemd_path, tell
 from tests.support.waiting import wait_for
 
 
-def test_36_who_is_over_its_cap_is_warned_then_asked_to_end_and_the_events_say_it_all(stage: Stage) -> None:
+def test_36_who_is_over_its_cap_is_warned_then_asked_to_end_and_the_events_say_it_all(stage: EnforcementFixture) -> None:
     stage.admit(1, "greedy")
     pid = stage.begin(1, 5000, GRACEFUL)
     stage.run(3)
@@ -29,7 +29,7 @@ def test_36_who_is_over_its_cap_is_warned_then_asked_to_end_and_the_events_say_i
     assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="exited_term"} 1']
 
 
-def test_37_who_ignores_sigterm_is_killed_after_its_time(stage: Stage) -> None:
+def test_37_who_ignores_sigterm_is_killed_after_its_time(stage: EnforcementFixture) -> None:
     stage.admit(1, "deaf")
     pid = stage.begin(1, 5000, DEAF)
     stage.run(9)
@@ -41,17 +41,17 @@ def test_37_who_ignores_sigterm_is_killed_after_its_time(stage: Stage) -> None:
     assert stage.told.reasons("deaf") == ["GPUMemoryOverCap", "GPUProcessKilled", "GPUProcessKilled"]
 
 
-def test_38_who_frees_memory_after_sigterm_is_not_killed(stage: Stage) -> None:
+def test_38_who_frees_memory_after_sigterm_is_not_killed(stage: EnforcementFixture) -> None:
     stage.admit(1, "sorry")
     pid = stage.begin(1, 5000, DEAF)
     stage.run(5)
-    stage.silicon.put(0, pid, 1000)
+    stage.fake_nvml.put(0, pid, 1000)
     stage.run(20)
     assert lives(pid)
     assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="spared"} 1']
 
 
-def test_34_of_two_processes_that_are_over_together_the_larger_one_goes(stage: Stage) -> None:
+def test_34_of_two_processes_that_are_over_together_the_larger_one_goes(stage: EnforcementFixture) -> None:
     stage.admit(1, "pair")
     small, large = stage.begin(1, 2000), stage.begin(1, 3000)
     stage.run(6)
@@ -60,10 +60,10 @@ def test_34_of_two_processes_that_are_over_together_the_larger_one_goes(stage: S
     assert lives(small)
 
 
-def test_35_a_container_that_keeps_forking_is_ended_as_a_whole_with_those_that_have_no_gpu(stage: Stage) -> None:
+def test_35_a_container_that_keeps_forking_is_ended_as_a_whole_with_those_that_have_no_gpu(stage: EnforcementFixture) -> None:
     stage.admit(1, "storm")
     parent = stage.begin(1, 0, OBEDIENT)
-    stage.silicon.take(0, parent)
+    stage.fake_nvml.take(0, parent)
     for _ in range(3):
         pid = stage.begin(1, 5000)
         stage.run(5)
@@ -75,7 +75,7 @@ def test_35_a_container_that_keeps_forking_is_ended_as_a_whole_with_those_that_h
     await_end(parent)
 
 
-def test_who_owes_is_looked_at_in_each_cycle_and_is_nobody_elses_debtor(stage: Stage) -> None:
+def test_who_owes_is_looked_at_in_each_cycle_and_is_nobody_elses_debtor(stage: EnforcementFixture) -> None:
     """Others are looked at in one cycle of sixty: a pid that passes to somebody else must not take its debt along."""
     for number, name in ((1, "over"), (2, "calm"), (3, "heir")):
         stage.admit(number, name)
@@ -98,7 +98,7 @@ def test_who_owes_is_looked_at_in_each_cycle_and_is_nobody_elses_debtor(stage: S
     assert stage.metric("kills_total{") == []
 
 
-def test_39_a_process_that_became_somebody_elses_before_the_signal_gets_none(stage: Stage) -> None:
+def test_39_a_process_that_became_somebody_elses_before_the_signal_gets_none(stage: EnforcementFixture) -> None:
     stage.admit(1, "gone")
     stage.admit(2, "heir")
     pid = stage.begin(1, 5000)
@@ -117,13 +117,13 @@ def test_39_a_process_that_became_somebody_elses_before_the_signal_gets_none(sta
     assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="reused"} 1']
 
 
-def test_40_exec_does_not_shed_an_offence(stage: Stage) -> None:
+def test_40_exec_does_not_shed_an_offence(stage: EnforcementFixture) -> None:
     stage.admit(1, "other")
     process = stage.started.start(CHANGING)
     assert said(process) == "ready"
     stage.mirror.show(process.pid, systemd_path(pod_uid(1), container_id(1)))
     stage.mirror.fake(process.pid, "maps", MAPPED)
-    stage.silicon.put(0, process.pid, 5000)
+    stage.fake_nvml.put(0, process.pid, 5000)
     stage.run(5)
     tell(process, "now")
     wait_for(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
@@ -131,7 +131,7 @@ def test_40_exec_does_not_shed_an_offence(stage: Stage) -> None:
     await_end(process.pid)
 
 
-def test_41_a_victim_that_nobody_reaps_counts_as_gone(stage: Stage) -> None:
+def test_41_a_victim_that_nobody_reaps_counts_as_gone(stage: EnforcementFixture) -> None:
     stage.admit(1, "zombie")
     pid = stage.begin(1, 5000)
     stage.run(5)
@@ -139,11 +139,11 @@ def test_41_a_victim_that_nobody_reaps_counts_as_gone(stage: Stage) -> None:
     assert Path(f"/proc/{pid}").exists()
     stage.run(2)
     assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="exited_term"} 1']
-    assert not stage.watch.has_victims
+    assert not stage.enforcer.has_victims
 
 
 def test_42_a_victim_that_does_not_die_is_told_once_and_keeps_others_waiting_for_two_signals(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
     monkeypatch.setattr(stage.processes, "send", lambda _, signal: sent.append(signal.value) or SignalResult.SENT)
@@ -162,7 +162,9 @@ def test_42_a_victim_that_does_not_die_is_told_once_and_keeps_others_waiting_for
     assert "GPUProcessKilled" in stage.told.reasons("next")
 
 
-def test_43_a_refused_signal_is_told_and_not_tried_again_for_a_while(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_43_a_refused_signal_is_told_and_not_tried_again_for_a_while(
+    stage: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = []
     monkeypatch.setattr(stage.processes, "send", lambda seen, signal: asked.append((seen.pid, signal)) or SignalResult.REFUSED)
     stage.admit(1, "untouchable")
@@ -174,7 +176,7 @@ def test_43_a_refused_signal_is_told_and_not_tried_again_for_a_while(stage: Stag
     assert stage.metric('kills_suppressed_total{reason="no-permission"}')
 
 
-def test_47_a_process_without_a_gpu_in_its_memory_is_not_signalled_whatever_the_list_says(stage: Stage) -> None:
+def test_47_a_process_without_a_gpu_in_its_memory_is_not_signalled_whatever_the_list_says(stage: EnforcementFixture) -> None:
     stage.admit(1, "innocent")
     pid = stage.begin(1, 5000)
     stage.mirror.fake(pid, "maps", "7f0000000000-7f0000001000 r--p 00000000 08:01 1 /usr/lib/libc.so.6\n")
@@ -184,8 +186,10 @@ def test_47_a_process_without_a_gpu_in_its_memory_is_not_signalled_whatever_the_
 
 
 @pytest.mark.parametrize("action", ["kill", "evict"])
-def test_66_a_dry_run_says_everything_and_does_nothing(tmp_path: Path, two: Silicon, started: Ward, action: str) -> None:
-    stage = Stage(tmp_path, two, started, settings=Settings(dry_run=True), enforcement={"action": action})
+def test_66_a_dry_run_says_everything_and_does_nothing(
+    tmp_path: Path, two: FakeNvml, started: ProcessPool, action: str
+) -> None:
+    stage = EnforcementFixture(tmp_path, two, started, settings=Settings(dry_run=True), enforcement={"action": action})
     stage.admit(1, "greedy")
     pid = stage.begin(1, 5000)
     stage.run(30)
@@ -195,11 +199,11 @@ def test_66_a_dry_run_says_everything_and_does_nothing(tmp_path: Path, two: Sili
     assert all(event.message.startswith("Dry run: ") for event in stage.told.events)
 
 
-def test_68_an_agent_that_starts_anew_in_the_grace_counts_anew_and_kills_once(stage: Stage) -> None:
+def test_68_an_agent_that_starts_anew_in_the_grace_counts_anew_and_kills_once(stage: EnforcementFixture) -> None:
     stage.admit(1, "deaf")
     pid = stage.begin(1, 5000, DEAF)
     stage.run(6)
-    stage.watch.close()
+    stage.enforcer.close()
     stage.start()
     stage.run(10)
     assert lives(pid)
@@ -210,14 +214,14 @@ def test_68_an_agent_that_starts_anew_in_the_grace_counts_anew_and_kills_once(st
 
 
 def test_74_a_name_with_line_feeds_and_quotes_stays_inside_its_line_of_the_log(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    stage: EnforcementFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "gpushare.enforce")
     stage.admit(1, "forger")
     pid = stage.started.pid(NAMED, b'\n{"a":"b\\\x1b[2J'.hex())
     stage.mirror.show(pid, systemd_path(pod_uid(1), container_id(1)))
     stage.mirror.fake(pid, "maps", MAPPED)
-    stage.silicon.put(0, pid, 5000)
+    stage.fake_nvml.put(0, pid, 5000)
     stage.run(6)
     lines = [record.getMessage() for record in caplog.records if record.name == "gpushare.enforce"]
     assert lines
@@ -227,7 +231,7 @@ def test_74_a_name_with_line_feeds_and_quotes_stays_inside_its_line_of_the_log(
         assert json.loads(text)["event"] in ("kill", "GPUMemoryOverCap", "GPUProcessKilled")
 
 
-def test_the_record_of_a_kill_has_everything(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_record_of_a_kill_has_everything(stage: EnforcementFixture, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "gpushare.enforce")
     stage.admit(1, "greedy")
     pid = stage.begin(1, 5000)
@@ -238,7 +242,7 @@ def test_the_record_of_a_kill_has_everything(stage: Stage, caplog: pytest.LogCap
     records = [line for line in lines if line["event"] == "kill"]
     assert [record["outcome"] for record in records] == ["sent", "exited_term"]
     expected = {
-        "node": "node-1", "policy": "d1", "gpu": stage.silicon.uuid(0), "gpu_instance": None, "namespace": "team",
+        "node": "node-1", "policy": "d1", "gpu": stage.fake_nvml.uuid(0), "gpu_instance": None, "namespace": "team",
         "pod": "greedy", "pod_uid": pod_uid(1), "container": "main", "container_id": container_id(1), "pid": pid, "uid": 0,
         "used_bytes": 5000 << 20, "container_used_bytes": 5000 << 20, "cap_bytes": 4096 << 20, "samples": 6,
         "tolerance_bytes": 0, "signal": "SIGTERM", "dry_run": False,

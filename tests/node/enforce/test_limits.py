@@ -7,13 +7,15 @@ import pytest
 
 from gpushare_node.core.structs import replace
 from gpushare_node.guard.inputs import Settings
-from tests.node.enforce.enforcement import Stage, await_end
+from tests.node.enforce.enforcement import EnforcementFixture, await_end
 from tests.node.enforce.rig import Rig
-from tests.support.fake_nvml import Silicon
-from tests.support.process_fixtures import Ward
+from tests.support.fake_nvml import FakeNvml
+from tests.support.process_fixtures import ProcessPool
 
 
-def test_55_the_driver_holds_caps_where_it_can_until_processes_are_gone(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_55_the_driver_holds_caps_where_it_can_until_processes_are_gone(
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
+) -> None:
     two.offer_limits()
     two.load()
     rig = Rig(tmp_path, two, started)
@@ -36,7 +38,7 @@ def test_55_the_driver_holds_caps_where_it_can_until_processes_are_gone(tmp_path
 
 @pytest.mark.parametrize("changes", [{"enforcement": {"mechanism": "watcher"}}, {"enforcement": {"action": "warn"}}])
 def test_the_driver_holds_no_cap_that_the_policy_does_not_want_held_so(
-    tmp_path: Path, two: Silicon, started: Ward, changes: dict[str, Any]
+    tmp_path: Path, two: FakeNvml, started: ProcessPool, changes: dict[str, Any]
 ) -> None:
     two.offer_limits()
     two.load()
@@ -47,7 +49,9 @@ def test_the_driver_holds_no_cap_that_the_policy_does_not_want_held_so(
     assert two.limits(0) == {}
 
 
-def test_a_driver_that_refuses_a_limit_leaves_the_cap_to_the_watcher(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_a_driver_that_refuses_a_limit_leaves_the_cap_to_the_watcher(
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
+) -> None:
     two.offer_limits()
     two.load()
     two.fail("nvmlDeviceSetMemoryLimits_v1", 3)
@@ -59,27 +63,29 @@ def test_a_driver_that_refuses_a_limit_leaves_the_cap_to_the_watcher(tmp_path: P
     assert rig.stage.metric("enforcement_tier{") == ['enforcement_tier{tier="watcher"} 1']
 
 
-def test_66_a_dry_run_sets_no_limit_of_the_drivers(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_66_a_dry_run_sets_no_limit_of_the_drivers(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     two.offer_limits()
     two.load()
-    stage = Stage(tmp_path, two, started, settings=Settings(dry_run=True))
+    stage = EnforcementFixture(tmp_path, two, started, settings=Settings(dry_run=True))
     stage.admit(1, "modest")
     stage.begin(1, 3000)
     stage.run(3)
     assert two.limits(0) == {}
 
 
-def test_the_drivers_limits_are_lifted_when_the_node_leaves_and_only_then(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_the_drivers_limits_are_lifted_when_the_node_leaves_and_only_then(
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
+) -> None:
     two.offer_limits()
     two.load()
-    stage = Stage(tmp_path, two, started)
+    stage = EnforcementFixture(tmp_path, two, started)
     stage.admit(1, "modest")
     stage.begin(1, 3000)
     stage.run(3)
     assert set(two.limits(0).values()) == {4096 << 20}
-    stage.watch.close()
+    stage.enforcer.close()
     assert set(two.limits(0).values()) == {4096 << 20}
     stage.start()
     stage.run(3)
-    stage.watch.close(is_leaving=True)
+    stage.enforcer.close(is_leaving=True)
     assert set(two.limits(0).values()) <= {(1 << 64) - 1}

@@ -9,15 +9,15 @@ from gpushare_node.core.clock import Stopped
 from gpushare_node.enforce import inventory
 from gpushare_node.enforce.evaluator import Evaluator
 from gpushare_node.enforce.loop import EXIT_HUNG
-from gpushare_node.guard.evaluate import judge
+from gpushare_node.guard.evaluate import evaluate
 from gpushare_node.guard.inputs import GuardInput, Settings
 from gpushare_node.guard.state import GuardState
 from gpushare_node.reporting.reasons import ConditionReason
-from tests.node.enforce.enforcement import Stage, await_end, lives
+from tests.node.enforce.enforcement import EnforcementFixture, await_end, lives
 from tests.node.enforce.rig import Rig
 from tests.node.guard import guard_fixture
-from tests.support.fake_nvml import Silicon
-from tests.support.process_fixtures import DEAF, Ward
+from tests.support.fake_nvml import FakeNvml
+from tests.support.process_fixtures import DEAF, ProcessPool
 from tests.support.waiting import wait_for
 
 
@@ -31,14 +31,14 @@ def test_48_health_turns_bad_then_the_program_ends_to_be_started_again(rig: Rig,
     assert rig.loop.run() == EXIT_HUNG
 
 
-def _replace_driver(two: Silicon, code: int) -> None:
+def _replace_driver(two: FakeNvml, code: int) -> None:
     """The open session is over, and a new one meets this."""
     two.unload(code)
     two.fail("nvmlDeviceGetComputeRunningProcesses_v3", code)
 
 
 def test_97_a_driver_that_was_replaced_under_our_library_ends_the_program_to_be_started_with_the_new_one(
-    rig: Rig, two: Silicon, monkeypatch: pytest.MonkeyPatch,
+    rig: Rig, two: FakeNvml, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     rig.run(1)
     clock = rig.stage.clock
@@ -54,14 +54,14 @@ def test_97_a_driver_that_was_replaced_under_our_library_ends_the_program_to_be_
     assert rig.api.said[-1][0] is ConditionReason.DRIVER_MISMATCH
 
 
-def test_97_a_driver_that_is_away_is_waited_for(rig: Rig, two: Silicon) -> None:
+def test_97_a_driver_that_is_away_is_waited_for(rig: Rig, two: FakeNvml) -> None:
     rig.run(1)
     _replace_driver(two, 9)
     rig.run(70)
     assert (rig.loop._mismatch_at, rig.api.said[-1][0]) == (None, ConditionReason.WAITING_FOR_DRIVER)
 
 
-def test_97_a_mismatch_that_ends_in_time_ends_nothing(rig: Rig, two: Silicon) -> None:
+def test_97_a_mismatch_that_ends_in_time_ends_nothing(rig: Rig, two: FakeNvml) -> None:
     rig.run(1)
     _replace_driver(two, 18)
     rig.run(20)
@@ -79,14 +79,14 @@ def test_97_a_mismatch_that_ends_in_time_ends_nothing(rig: Rig, two: Silicon) ->
 
 def test_cycles_that_fail_are_survived_and_turn_health_bad_when_they_last(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.run(1)
-    monkeypatch.setattr(rig.stage.watch, "cycle", lambda: 1 / 0)
+    monkeypatch.setattr(rig.stage.enforcer, "cycle", lambda: 1 / 0)
     rig.run(20)
     assert rig.loop.health()[0]
     rig.run(20)
     assert not rig.loop.health()[0]
 
 
-def test_readiness_waits_for_a_cycle_that_saw_a_gpu_and_not_for_the_api_server(rig: Rig, two: Silicon) -> None:
+def test_readiness_waits_for_a_cycle_that_saw_a_gpu_and_not_for_the_api_server(rig: Rig, two: FakeNvml) -> None:
     rig.api.is_down = True
     two.unload()
     rig.run(2)
@@ -124,11 +124,11 @@ def test_cycles_that_are_late_are_skipped_and_the_rhythm_stays(rig: Rig, monkeyp
 def test_asked_to_end_it_finishes_its_victim_and_begins_with_no_other(rig: Rig) -> None:
     rig.stage.admit(1, "deaf")
     rig.stage.admit(2, "next", 1)
-    victim = rig.stage.begin(1, 5000, DEAF)
+    target = rig.stage.begin(1, 5000, DEAF)
     rig.run(6)
     other = rig.stage.begin(2, 5000, gpu=1)
     rig.loop._finish()
-    await_end(victim)
+    await_end(target)
     assert lives(other)
 
 
@@ -152,9 +152,9 @@ def test_a_reading_that_is_as_before_has_the_verdicts_that_the_guard_would_give(
         node.run(guard_fixture.tenant(100), used * guard_fixture.GIB)
     court, history = Evaluator(Settings()), GuardState()
     for second in range(60):
-        reading = reading_of(over if 10 <= second < 20 or second >= 40 else calm)
-        expected, history = judge(reading, history, float(second), Settings())
-        assert court.judge(reading, float(second)) == expected
+        inputs = reading_of(over if 10 <= second < 20 or second >= 40 else calm)
+        expected, history = evaluate(inputs, history, float(second), Settings())
+        assert court.judge(inputs, float(second)) == expected
 
 
 def reading_of(node: guard_fixture.Node) -> GuardInput:
@@ -163,10 +163,10 @@ def reading_of(node: guard_fixture.Node) -> GuardInput:
 
 
 def test_a_survey_that_takes_longer_than_any_deadline_is_taken_up_when_it_comes(
-    tmp_path: Path, two: Silicon, started: Ward, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, two: FakeNvml, started: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inventory, "_SURVEY_WAIT_SECONDS", 0.05)
-    stage = Stage(tmp_path, two, started, deadline=0.5)
+    stage = EnforcementFixture(tmp_path, two, started, deadline=0.5)
     two.delay("nvmlDeviceGetName", 1.0)
     stage.admit(1, "greedy")
     pid = stage.begin(1, 5000)
@@ -179,7 +179,7 @@ def test_a_survey_that_takes_longer_than_any_deadline_is_taken_up_when_it_comes(
 
 
 def test_50_a_lost_gpu_is_an_event_and_no_reason_to_start_anew_and_leave_the_others_alone(
-    tmp_path: Path, two: Silicon, started: Ward
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     rig = Rig(tmp_path, two, started)
     rig.stage.admit(1, "greedy")

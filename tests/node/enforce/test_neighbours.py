@@ -9,9 +9,9 @@ import pytest
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.process_list import Mps
 from gpushare_node.reporting.reasons import ConditionReason
-from tests.node.enforce.enforcement import SHARED, Stage, await_end, container_id, lives, pod_uid
-from tests.support.fake_nvml import Silicon
-from tests.support.process_fixtures import DEAF, NAMED, OBEDIENT, Ward, systemd_path
+from tests.node.enforce.enforcement import SHARED, EnforcementFixture, await_end, container_id, lives, pod_uid
+from tests.support.fake_nvml import FakeNvml
+from tests.support.process_fixtures import DEAF, NAMED, OBEDIENT, ProcessPool, systemd_path
 
 SERVER_NAME = b"nvidia-cuda-mps-server".hex()
 ROW_FAULTS = {
@@ -22,7 +22,7 @@ ROW_FAULTS = {
 }
 
 
-def test_63_64_the_offender_goes_and_neighbour_platform_mps_server_and_strangers_live_on(stage: Stage) -> None:
+def test_63_64_the_offender_goes_and_neighbour_platform_mps_server_and_strangers_live_on(stage: EnforcementFixture) -> None:
     stage.admit(1, "greedy")
     stage.admit(2, "neighbour")
     stage.arrive(3, "critical", namespace="kube-system")
@@ -32,7 +32,7 @@ def test_63_64_the_offender_goes_and_neighbour_platform_mps_server_and_strangers
     others = [stage.begin(2, 4096), *(stage.begin(number, 5000) for number in (3, 4, 5)), stage.begin(None, 6000)]
     server = stage.started.pid(NAMED, SERVER_NAME)
     stage.mirror.show(server, "/system.slice/mps.service")
-    stage.silicon.put(0, server, 5000)
+    stage.fake_nvml.put(0, server, 5000)
     stage.run(30)
     await_end(greedy)
     stage.run(60)
@@ -40,30 +40,32 @@ def test_63_64_the_offender_goes_and_neighbour_platform_mps_server_and_strangers
     assert {event.pod.name for event in stage.told.events if event.pod is not None} == {"greedy"}
 
 
-def test_63_a_tenant_that_calls_itself_mps_server_is_a_tenant(stage: Stage) -> None:
+def test_63_a_tenant_that_calls_itself_mps_server_is_a_tenant(stage: EnforcementFixture) -> None:
     stage.admit(1, "poser")
     pid = stage.started.pid(NAMED, SERVER_NAME)
     stage.mirror.show(pid, systemd_path(pod_uid(1), container_id(1)))
     stage.mirror.fake(pid, "maps", "7f0000000000-7f0000001000 rw-s 00000000 00:06 1 /dev/nvidia0\n")
-    stage.silicon.put(0, pid, 5000)
+    stage.fake_nvml.put(0, pid, 5000)
     stage.run(6)
     await_end(pid)
 
 
 @pytest.mark.parametrize("rows", ROW_FAULTS.values(), ids=ROW_FAULTS)
-def test_44_45_47_one_impossible_row_saves_everybody_on_the_device(stage: Stage, rows: list[tuple[int, int, int, int]]) -> None:
+def test_44_45_47_one_impossible_row_saves_everybody_on_the_device(
+    stage: EnforcementFixture, rows: list[tuple[int, int, int, int]]
+) -> None:
     stage.admit(1, "greedy")
     pid = stage.begin(1, 5000)
-    stage.silicon.put_raw(0, rows)
+    stage.fake_nvml.put_raw(0, rows)
     stage.run(90)
     assert lives(pid)
     assert stage.told.events == []
-    assert stage.watch.reason() is not None
-    assert stage.watch.reason()[0] is ConditionReason.PROCESS_LIST_UNRELIABLE
+    assert stage.enforcer.reason() is not None
+    assert stage.enforcer.reason()[0] is ConditionReason.PROCESS_LIST_UNRELIABLE
     assert stage.metric("process_rows_rejected_total{")
 
 
-def test_46_unknown_memory_is_reported_and_nobody_is_blamed(stage: Stage) -> None:
+def test_46_unknown_memory_is_reported_and_nobody_is_blamed(stage: EnforcementFixture) -> None:
     stage.admit(1, "unknown")
     pid = stage.begin(1, None)
     stage.run(30)
@@ -72,80 +74,80 @@ def test_46_unknown_memory_is_reported_and_nobody_is_blamed(stage: Stage) -> Non
 
 
 def test_a_driver_that_scrambles_lists_and_has_no_others_gets_no_kills_and_the_condition_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Ward
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: ProcessPool
 ) -> None:
-    monkeypatch.setenv("GPUSHARE_SILICON", "")
-    made = Silicon.make(tmp_path, ("a100-sxm4-40gb",) * 2, driver="535.54.03")
+    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")
+    made = FakeNvml.make(tmp_path, ("a100-sxm4-40gb",) * 2, driver="535.54.03")
     made.miss("nvmlDeviceGetRunningProcessDetailList")
     made.load()
-    stage = Stage(tmp_path, made, started)
+    stage = EnforcementFixture(tmp_path, made, started)
     stage.admit(1, "greedy")
     pid = stage.begin(1, 5000)
     stage.run(30)
     assert lives(pid)
-    assert stage.watch.reason()[0] is ConditionReason.PROCESS_LIST_UNRELIABLE
+    assert stage.enforcer.reason()[0] is ConditionReason.PROCESS_LIST_UNRELIABLE
 
 
-def test_48_a_gpu_that_hangs_stops_no_other_and_its_offender_lives(tmp_path: Path, two: Silicon, started: Ward) -> None:
-    stage = Stage(tmp_path, two, started, deadline=1.0)
+def test_48_a_gpu_that_hangs_stops_no_other_and_its_offender_lives(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+    stage = EnforcementFixture(tmp_path, two, started, deadline=1.0)
     stage.admit(1, "on-0")
     stage.admit(2, "on-1", 1)
     here, there = stage.begin(1, 5000), stage.begin(2, 5000, gpu=1)
     stage.run(1)
-    stage.silicon.delay("nvmlDeviceGetComputeRunningProcesses_v3", 600, gpu=0)
+    stage.fake_nvml.delay("nvmlDeviceGetComputeRunningProcesses_v3", 600, gpu=0)
     stage.run(10)
     await_end(there)
     assert lives(here)
-    assert stage.watch.reason()[0] is ConditionReason.DRIVER_HUNG
+    assert stage.enforcer.reason()[0] is ConditionReason.DRIVER_HUNG
 
 
-def test_50_a_lost_gpu_is_named_and_judged_again_when_it_is_back(stage: Stage) -> None:
+def test_50_a_lost_gpu_is_named_and_judged_again_when_it_is_back(stage: EnforcementFixture) -> None:
     stage.admit(1, "greedy")
     pid = stage.begin(1, 5000)
     stage.run(2)
-    stage.silicon.lose(0)
+    stage.fake_nvml.lose(0)
     stage.run(30)
     assert lives(pid)
-    assert stage.watch.reason()[0] is ConditionReason.GPU_LOST
-    stage.silicon.find(0)
+    assert stage.enforcer.reason()[0] is ConditionReason.GPU_LOST
+    stage.fake_nvml.find(0)
     stage.run(6)
     await_end(pid)
 
 
-def test_51_a_driver_without_the_mps_and_graphics_lists_is_watched_by_the_one_it_has(stage: Stage) -> None:
-    stage.silicon.miss("nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3")
+def test_51_a_driver_without_the_mps_and_graphics_lists_is_watched_by_the_one_it_has(stage: EnforcementFixture) -> None:
+    stage.fake_nvml.miss("nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3")
     stage.admit(1, "greedy")
     pid = stage.begin(1, 5000)
     stage.run(6)
     await_end(pid)
 
 
-def test_51_a_driver_without_any_compute_list_kills_nobody(stage: Stage) -> None:
-    stage.silicon.miss("nvmlDeviceGetComputeRunningProcesses_v3")
+def test_51_a_driver_without_any_compute_list_kills_nobody(stage: EnforcementFixture) -> None:
+    stage.fake_nvml.miss("nvmlDeviceGetComputeRunningProcesses_v3")
     stage.admit(1, "greedy")
     pid = stage.begin(1, 5000)
     stage.run(90)
     assert lives(pid)
-    assert stage.watch.reason()[0] is ConditionReason.GPU_UNREADABLE
+    assert stage.enforcer.reason()[0] is ConditionReason.GPU_UNREADABLE
 
 
 def test_52_without_the_hosts_processes_nobody_is_signalled_and_the_condition_says_blind(
-    tmp_path: Path, two: Silicon, started: Ward
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
-    stage = Stage(tmp_path, two, started)
+    stage = EnforcementFixture(tmp_path, two, started)
     namespace = stage.mirror.root / "self/ns/pid"
     namespace.unlink()
     namespace.symlink_to("pid:[4026532999]")
     stage.start()
     stage.admit(1, "greedy")
     pid = stage.started.pid(OBEDIENT)
-    stage.silicon.put(0, pid, 5000)
+    stage.fake_nvml.put(0, pid, 5000)
     stage.run(90)
     assert lives(pid)
-    assert stage.watch.reason()[0] is ConditionReason.ENFORCEMENT_BLIND
+    assert stage.enforcer.reason()[0] is ConditionReason.ENFORCEMENT_BLIND
 
 
-def test_53_a_tenant_that_names_a_cgroup_after_its_neighbour_is_charged_itself(stage: Stage) -> None:
+def test_53_a_tenant_that_names_a_cgroup_after_its_neighbour_is_charged_itself(stage: EnforcementFixture) -> None:
     stage.admit(1, "forger")
     stage.admit(2, "neighbour")
     neighbour = stage.begin(2, 3000)
@@ -159,7 +161,7 @@ def test_53_a_tenant_that_names_a_cgroup_after_its_neighbour_is_charged_itself(s
     assert all(line.endswith(" 3145728000") for line in lines)
 
 
-def test_56_57_a_container_that_the_api_shows_late_is_judged_from_then_on(stage: Stage) -> None:
+def test_56_57_a_container_that_the_api_shows_late_is_judged_from_then_on(stage: EnforcementFixture) -> None:
     stage.admit(1, "late")
     known, stage.list.known = stage.list.known, ()
     pid = stage.begin(1, 5000)
@@ -170,7 +172,7 @@ def test_56_57_a_container_that_the_api_shows_late_is_judged_from_then_on(stage:
     await_end(pid)
 
 
-def test_57_with_a_stale_pod_list_known_containers_are_judged_and_new_ones_are_not(stage: Stage) -> None:
+def test_57_with_a_stale_pod_list_known_containers_are_judged_and_new_ones_are_not(stage: EnforcementFixture) -> None:
     stage.admit(1, "known")
     stage.run(1)
     stage.list.age_seconds = 3600.0
@@ -191,9 +193,9 @@ OTHER_ADMISSION = [{"admission": mode} for mode in ("warn", "audit", "none")]
     ({}, {"has_claims": True}, True),
 ], ids=["admission warns", "admission audits", "no admission", "no tenant", "a pod with claims"])  # fmt: skip
 def test_59_a_stray_is_told_once_and_left_alone_where_it_may_be_nobodys_fault(
-    tmp_path: Path, two: Silicon, started: Ward, tenancy: dict[str, Any], pod: dict[str, Any], *, given: bool
+    tmp_path: Path, two: FakeNvml, started: ProcessPool, tenancy: dict[str, Any], pod: dict[str, Any], *, given: bool
 ) -> None:
-    stage = Stage(tmp_path, two, started, tenancy=tenancy)
+    stage = EnforcementFixture(tmp_path, two, started, tenancy=tenancy)
     stage.admit(1, "wanderer", **pod) if given else stage.arrive(1, "wanderer", **pod)
     stage.admit(2, "somebody")
     pid = stage.begin(1, 9000, gpu=1)
@@ -207,9 +209,9 @@ def test_59_a_stray_is_told_once_and_left_alone_where_it_may_be_nobodys_fault(
     ({}, ELSEWHERE, True), ({}, {}, False), ({"scope": "cluster"}, ELSEWHERE, False),
 ], ids=["holds a share", "in a tenants' namespace", "the whole cluster is fenced"])  # fmt: skip
 def test_59_a_tenant_on_a_gpu_that_it_was_not_given_has_a_cap_of_nothing_there(
-    tmp_path: Path, two: Silicon, started: Ward, tenancy: dict[str, Any], pod: dict[str, Any], *, given: bool
+    tmp_path: Path, two: FakeNvml, started: ProcessPool, tenancy: dict[str, Any], pod: dict[str, Any], *, given: bool
 ) -> None:
-    stage = Stage(tmp_path, two, started, tenancy=tenancy)
+    stage = EnforcementFixture(tmp_path, two, started, tenancy=tenancy)
     stage.admit(1, "wanderer", **pod) if given else stage.arrive(1, "wanderer", **pod)
     stage.admit(2, "somebody")
     pid, owner = stage.begin(1, 600, gpu=1), stage.begin(2, 4000)
@@ -220,7 +222,7 @@ def test_59_a_tenant_on_a_gpu_that_it_was_not_given_has_a_cap_of_nothing_there(
 
 
 @pytest.mark.parametrize("fault", ["unreadable", "vanished", "stale pods", "a device that nobody knows"])
-def test_59_nobody_is_a_stray_while_it_is_not_known_who_was_given_what(stage: Stage, fault: str) -> None:
+def test_59_nobody_is_a_stray_while_it_is_not_known_who_was_given_what(stage: EnforcementFixture, fault: str) -> None:
     stage.admit(1, "wanderer")
     stage.run(1)
     if fault == "unreadable":
@@ -237,30 +239,32 @@ def test_59_nobody_is_a_stray_while_it_is_not_known_who_was_given_what(stage: St
     assert stage.told.reasons("wanderer") == ["GPUNotAllocated"]
 
 
-def test_59_a_platform_pod_that_holds_a_share_is_no_stray_elsewhere(tmp_path: Path, two: Silicon, started: Ward) -> None:
-    stage = Stage(tmp_path, two, started, tenancy={"scope": "cluster"})
+def test_59_a_platform_pod_that_holds_a_share_is_no_stray_elsewhere(
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
+) -> None:
+    stage = EnforcementFixture(tmp_path, two, started, tenancy={"scope": "cluster"})
     stage.admit(1, "monitor", namespace="gpu-operator")
     pid = stage.begin(1, 600, gpu=1)
     stage.run(30)
     assert lives(pid)
 
 
-def test_71_memory_that_no_process_accounts_for_is_a_metric_and_nobodys_fault(stage: Stage) -> None:
+def test_71_memory_that_no_process_accounts_for_is_a_metric_and_nobodys_fault(stage: EnforcementFixture) -> None:
     stage.admit(1, "quiet")
     pid = stage.begin(1, 3000)
-    stage.silicon.unattributed(0, 20000)
+    stage.fake_nvml.unattributed(0, 20000)
     stage.run(30)
     assert lives(pid)
     assert stage.metric("gpu_memory_unattributed_bytes{")
 
 
-def test_73_the_series_of_pods_that_are_gone_vanish(stage: Stage) -> None:
+def test_73_the_series_of_pods_that_are_gone_vanish(stage: EnforcementFixture) -> None:
     stage.admit(1, "brief")
     pid = stage.begin(1, 3000)
     stage.run(2)
     assert 'pod="brief"' in stage.figures.registry.text()
     stage.started.close()
-    stage.silicon.take(0, pid)
+    stage.fake_nvml.take(0, pid)
     stage.list.known = ()
     stage.run(2)
     assert 'pod="brief"' not in stage.figures.registry.text()
@@ -279,17 +283,17 @@ class FakeMps:
     def limit_mib(self, _device: int | str) -> int | None:
         return self.limit
 
-    def terminate(self, victims: Iterable[Process]) -> frozenset[Process]:
-        chosen = frozenset(victims)
-        self.asked += [victim.pid for victim in chosen]
+    def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
+        chosen = frozenset(targets)
+        self.asked += [target.pid for target in chosen]
         return chosen if self.obeys else frozenset()
 
 
-def mps_stage(folder: Path, two: Silicon, started: Ward, mps: FakeMps) -> Stage:
-    return Stage(folder, two, started, mps=mps, mode="mps", profile="mps-01234567")
+def mps_stage(folder: Path, two: FakeNvml, started: ProcessPool, mps: FakeMps) -> EnforcementFixture:
+    return EnforcementFixture(folder, two, started, mps=mps, mode="mps", profile="mps-01234567")
 
 
-def test_62_an_mps_client_is_asked_then_ended_by_mps_then_killed(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_62_an_mps_client_is_asked_then_ended_by_mps_then_killed(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     mps = FakeMps(obeys=True)
     stage = mps_stage(tmp_path, two, started, mps)
     stage.admit(1, "client")
@@ -304,7 +308,7 @@ def test_62_an_mps_client_is_asked_then_ended_by_mps_then_killed(tmp_path: Path,
 
 @pytest.mark.parametrize("state", [Mps.REACHABLE, Mps.UNREACHABLE, Mps.OFF])
 def test_62_a_client_that_mps_does_not_end_is_never_killed_but_its_pod_evicted(
-    tmp_path: Path, two: Silicon, started: Ward, state: Mps
+    tmp_path: Path, two: FakeNvml, started: ProcessPool, state: Mps
 ) -> None:
     mps = FakeMps(obeys=False, state=state)
     stage = mps_stage(tmp_path, two, started, mps)
@@ -315,7 +319,7 @@ def test_62_a_client_that_mps_does_not_end_is_never_killed_but_its_pod_evicted(
     assert stage.told.evicted[0].name == "client"
 
 
-def test_an_mps_limit_that_is_not_the_policys_is_a_metric(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_an_mps_limit_that_is_not_the_policys_is_a_metric(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     stage = mps_stage(tmp_path, two, started, FakeMps(obeys=True, limit_mib=None))
     stage.run(12)
     assert [line[-2:] for line in stage.metric("mps_limit_mismatch{")] == [" 1", " 1"]

@@ -12,8 +12,8 @@ from tests.node.adapters.kube.kube_fixture import server
 from tests.node.enforce.enforcement import await_end
 from tests.node.enforce.rig import LABELS, Rig
 from tests.support.fake_api.server import ApiServer
-from tests.support.fake_nvml import Silicon
-from tests.support.process_fixtures import Ward
+from tests.support.fake_nvml import FakeNvml
+from tests.support.process_fixtures import ProcessPool
 from tests.support.waiting import wait_for
 
 
@@ -24,7 +24,7 @@ def test_a_node_where_all_is_well_says_ready_and_again_once_a_minute(rig: Rig) -
 
 
 @pytest.fixture
-def mig(tmp_path: Path, two: Silicon, started: Ward) -> Rig:
+def mig(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> Rig:
     """A node whose first GPU has the two instances that its policy wants."""
     two.set_mode(0, current=True)
     for start in (0, 2):
@@ -37,7 +37,7 @@ def mig(tmp_path: Path, two: Silicon, started: Ward) -> Rig:
     return Rig(tmp_path, two, started, mode="mig", profile="mig-01234567", gpus=gpus)
 
 
-def test_drift_is_said_and_repaired_once_not_again_and_again(mig: Rig, two: Silicon) -> None:
+def test_drift_is_said_and_repaired_once_not_again_and_again(mig: Rig, two: FakeNvml) -> None:
     mig.run(31)
     assert mig.api.said[-1][0] is ConditionReason.READY
     two.add_instance(0, 14, 4)
@@ -53,18 +53,18 @@ def test_drift_is_said_and_repaired_once_not_again_and_again(mig: Rig, two: Sili
     assert mig.api.deleted == 2
 
 
-def test_a_change_of_mode_that_shows_only_once_repairs_nothing(rig: Rig, two: Silicon) -> None:
+def test_a_change_of_mode_that_shows_only_once_repairs_nothing(rig: Rig, two: FakeNvml) -> None:
     rig.run(31)
     two.set_mode(1, current=False, pending=True)
     rig.run(30)
-    assert rig.upkeep.reason(0)[0] is ConditionReason.PENDING_FOREIGN_CHANGE
+    assert rig.monitor.reason(0)[0] is ConditionReason.PENDING_FOREIGN_CHANGE
     two.set_mode(1, current=False, pending=False)
     rig.run(90)
     assert rig.api.deleted == 0
     assert rig.api.said[-1][0] is ConditionReason.READY
 
 
-def test_a_gpu_that_somebody_switched_under_our_session_is_repaired_too(rig: Rig, two: Silicon) -> None:
+def test_a_gpu_that_somebody_switched_under_our_session_is_repaired_too(rig: Rig, two: FakeNvml) -> None:
     rig.run(31)
     two.set_mode(1, current=True)
 
@@ -75,7 +75,7 @@ def test_a_gpu_that_somebody_switched_under_our_session_is_repaired_too(rig: Rig
     wait_for(is_repaired)
 
 
-def test_a_repair_that_cannot_be_remembered_is_not_asked_for(rig: Rig, two: Silicon, tmp_path: Path) -> None:
+def test_a_repair_that_cannot_be_remembered_is_not_asked_for(rig: Rig, two: FakeNvml, tmp_path: Path) -> None:
     two.set_mode(1, current=True)
     (tmp_path / "state").rmdir()
     (tmp_path / "state").write_text("no folder")
@@ -93,7 +93,7 @@ def test_a_node_that_is_to_leave_deletes_the_runtimes_pod(rig: Rig, reason: str)
             rig.api.view = replace(rig.api.view, labels={**LABELS, POOL_LABEL: "other"})
         case _:
             rig.api.is_selected = False
-    rig.upkeep.stir()
+    rig.monitor.trigger()
     rig.run(2)
     assert rig.api.deleted == 1
     assert rig.api.said[-1][0] is ConditionReason.RELEASING
@@ -123,7 +123,7 @@ def test_a_node_that_changes_is_looked_at_with_the_next_cycle_and_not_before_its
     rig.api.view = replace(rig.api.view, annotations={RELEASE_ANNOTATION: "requested"})
     rig.run(5)
     assert rig.api.deleted == 0
-    rig.upkeep.stir()
+    rig.monitor.trigger()
     rig.run(1)
     assert rig.api.deleted == 1
 
@@ -136,7 +136,7 @@ def test_what_partition_has_said_is_not_written_again(rig: Rig, api: ApiServer, 
     partition, enforce = (server(api, tmp_path / "account") for _ in range(2))
     partition.set_condition(ConditionReason.READY, ConditionReason.READY.value.means)
     api.forget_requests()
-    rig.upkeep.cluster = enforce
+    rig.monitor.cluster = enforce
     rig.run(70)
     assert ("GET", "/api/v1/nodes/n1") in api.requests
     assert api.writes() == []
@@ -166,7 +166,7 @@ def test_a_label_that_somebody_rewrites_is_put_right_once_a_minute_and_named(rig
     assert rig.stage.metric("label_conflicts_total ") == ["label_conflicts_total 2"]
 
 
-def test_69_an_xid_after_a_kill_of_ours_is_no_fault_and_others_are_told(rig: Rig, two: Silicon) -> None:
+def test_69_an_xid_after_a_kill_of_ours_is_no_fault_and_others_are_told(rig: Rig, two: FakeNvml) -> None:
     rig.stage.admit(1, "greedy")
     pid = rig.stage.begin(1, 5000)
     rig.run(6)
@@ -177,14 +177,14 @@ def test_69_an_xid_after_a_kill_of_ours_is_no_fault_and_others_are_told(rig: Rig
     assert two.uuid(1) in told[0]
 
 
-def _hear(rig: Rig, two: Silicon, xids: list[tuple[int, int]]) -> list[Any]:
+def _hear(rig: Rig, two: FakeNvml, xids: list[tuple[int, int]]) -> list[Any]:
     """What upkeep has heard, once the driver has told all of these."""
     for gpu, xid in xids:
         two.xid(gpu, xid)
 
     def has_heard_all() -> bool:
         rig.run(1)
-        return len(rig.upkeep.recent) == len(xids)
+        return len(rig.monitor.recent) == len(xids)
 
     wait_for(has_heard_all)
-    return list(rig.upkeep.recent)
+    return list(rig.monitor.recent)

@@ -5,12 +5,12 @@ from pathlib import Path
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.guard.identity import ContainerId
-from tests.node.enforce.enforcement import SHARED, Stage, await_end, container_id, lives, pod, pod_uid
-from tests.support.fake_nvml import Silicon
-from tests.support.process_fixtures import Ward
+from tests.node.enforce.enforcement import SHARED, EnforcementFixture, await_end, container_id, lives, pod, pod_uid
+from tests.support.fake_nvml import FakeNvml
+from tests.support.process_fixtures import ProcessPool
 
 
-def test_64_a_system_pods_priority_class_exempts_no_tenant(stage: Stage) -> None:
+def test_64_a_system_pods_priority_class_exempts_no_tenant(stage: EnforcementFixture) -> None:
     """Anybody may write it into a pod."""
     stage.admit(1, "important")
     (known,) = stage.list.known
@@ -27,7 +27,7 @@ def test_64_a_system_pods_priority_class_exempts_no_tenant(stage: Stage) -> None
     await_end(pid)
 
 
-def test_64_a_platform_pod_that_holds_a_share_is_held_to_its_cap_and_the_others_are_let_be(stage: Stage) -> None:
+def test_64_a_platform_pod_that_holds_a_share_is_held_to_its_cap_and_the_others_are_let_be(stage: EnforcementFixture) -> None:
     stage.admit(1, "holder", namespace="kube-system")
     stage.arrive(2, "agent", namespace="kube-system")
     holder, agent = stage.begin(1, 5000), stage.begin(2, 30000)
@@ -38,19 +38,19 @@ def test_64_a_platform_pod_that_holds_a_share_is_held_to_its_cap_and_the_others_
     assert stage.told.reasons("agent") == []
 
 
-def test_64_whether_a_platform_pod_holds_a_share_is_learned_when_kubelet_says_so(stage: Stage) -> None:
+def test_64_whether_a_platform_pod_holds_a_share_is_learned_when_kubelet_says_so(stage: EnforcementFixture) -> None:
     stage.arrive(1, "late", namespace="kube-system")
     pid = stage.begin(1, 5000)
     stage.run(20)
     assert lives(pid)
-    stage.allocate(1, SHARED, [f"{stage.silicon.uuid(0)}::1"])
+    stage.allocate(1, SHARED, [f"{stage.fake_nvml.uuid(0)}::1"])
     stage.run(20)
     await_end(pid)
 
 
-def test_64_the_name_of_a_namespace_alone_exempts_nobody(tmp_path: Path, two: Silicon, started: Ward) -> None:
+def test_64_the_name_of_a_namespace_alone_exempts_nobody(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     """Who may make a namespace may call it after somebody's operator: the intent says which are the platform's."""
-    stage = Stage(tmp_path, two, started, tenancy={"platformNamespaces": []})
+    stage = EnforcementFixture(tmp_path, two, started, tenancy={"platformNamespaces": []})
     stage.admit(1, "poser", namespace="gpu-operator")
     pid = stage.begin(1, 5000)
     stage.run(6)
@@ -58,9 +58,9 @@ def test_64_the_name_of_a_namespace_alone_exempts_nobody(tmp_path: Path, two: Si
 
 
 def test_64_a_bundle_that_does_not_say_who_the_platform_is_spares_kube_system_and_us(
-    tmp_path: Path, two: Silicon, started: Ward
+    tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
-    stage = Stage(tmp_path, two, started, tenancy={"platformNamespaces": []})
+    stage = EnforcementFixture(tmp_path, two, started, tenancy={"platformNamespaces": []})
     for number, namespace in ((1, "kube-system"), (2, "gpushare")):
         stage.arrive(number, f"agent-{number}", namespace=namespace)
         stage.begin(number, 30000)
@@ -73,10 +73,10 @@ def test_54_a_static_pods_annotations_in_a_tenants_pod_hide_no_pod() -> None:
         "metadata": {"uid": "f", "namespace": "team", "name": "forger", "annotations": {
             "kubernetes.io/config.hash": "victim", "kubernetes.io/config.mirror": "x"}},
     })  # fmt: skip
-    victim = pod("victim", 2, uids=("victim",))
+    target = pod("victim", 2, uids=("victim",))
     container = ContainerId(pod_uid="victim", container=container_id(2))
-    for pods in ((victim, forged), (forged, victim)):
-        assert PodIndex.of(pods).find(container) is victim
+    for pods in ((target, forged), (forged, target)):
+        assert PodIndex.of(pods).find(container) is target
 
 
 def test_a_pod_without_the_mirrors_annotation_has_one_uid_only() -> None:

@@ -25,16 +25,16 @@ from gpushare_node.enforce import inventory, node_monitor
 from gpushare_node.enforce.loop import Loop
 from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.enforce.work_queue import WorkQueue
-from gpushare_node.gpus.view import see
+from gpushare_node.gpus.view import build_view
 from gpushare_node.guard.inputs import Settings
 from tests.node.adapters.kube.kube_fixture import await_that, connection
 from tests.node.adapters.procs import test_mps_cli as mps_double
 from tests.node.adapters.procs.test_real_cgroups import Groups, hierarchies
-from tests.node.enforce.enforcement import NODE, NOON, Stage, await_end, container_id, lives, pod_uid, policy_text
+from tests.node.enforce.enforcement import NODE, NOON, EnforcementFixture, await_end, container_id, lives, pod_uid, policy_text
 from tests.support.fake_api.server import ApiServer
-from tests.support.fake_nvml import Silicon
+from tests.support.fake_nvml import FakeNvml
 from tests.support.ports import free_port
-from tests.support.process_fixtures import DEAF, Ward, said, systemd_path
+from tests.support.process_fixtures import DEAF, ProcessPool, said, systemd_path
 from tests.support.waiting import PATIENCE, wait_for
 
 PATIENT = Settings(interval_seconds=0.05, exit_seconds=PATIENCE, client_seconds=1.0)
@@ -51,12 +51,12 @@ class Quick(SystemClock):
         super().sleep(min(seconds, 0.05))
 
 
-class House(Stage):
+class House(EnforcementFixture):
     """A node whose API server is reached over HTTP. `Loop` runs in a thread of its own."""
 
-    def __init__(self, folder: Path, silicon: Silicon, started: Ward, api: ApiServer, **changes: Any) -> None:
+    def __init__(self, folder: Path, fake_nvml: FakeNvml, started: ProcessPool, api: ApiServer, **changes: Any) -> None:
         self.api = api
-        changes = {"settings": PATIENT, "errands": WorkQueue(), "deadline": 5.0} | changes
+        changes = {"settings": PATIENT, "queue": WorkQueue(), "deadline": 5.0} | changes
         changes["enforcement"] = AT_ONCE | changes.get("enforcement", {})
         self.wire = connection(api, folder, Quick())
         self.quick = Quick()
@@ -64,7 +64,7 @@ class House(Stage):
         self.pod_list = PodInformer(self.wire, NODE, self.quick)
         self.pod_list.start()
         threading.Thread(target=self.events.run, daemon=True).start()
-        super().__init__(folder, silicon, started, **changes)
+        super().__init__(folder, fake_nvml, started, **changes)
 
     def start(self) -> Any:
         self.clock = SystemClock()
@@ -72,19 +72,19 @@ class House(Stage):
         self.ahead = wall_seconds() - self.clock.now() - NOON
         self.list = self.pod_list
         self.told = NodeClient(self.wire, PLACE, self.quick, self.events)
-        watch = super().start()
-        self.upkeep = NodeMonitor(
-            watch=watch, cluster=self.told, labels={POOL_LABEL: "pool"}, boot_id="b1",
-            plan=lambda surveys: see(surveys, self.policy, allocated=frozenset(), pending_modes={}).plan,
+        enforcer = super().start()
+        self.monitor = NodeMonitor(
+            enforcer=enforcer, cluster=self.told, labels={POOL_LABEL: "pool"}, boot_id="b1",
+            plan=lambda surveys: build_view(surveys, self.policy, allocated=frozenset(), pending_modes={}).plan,
         )  # fmt: skip
-        self.loop = Loop(watch=watch, upkeep=self.upkeep, clock=self.clock)
-        return watch
+        self.loop = Loop(enforcer=enforcer, monitor=self.monitor, clock=self.clock)
+        return enforcer
 
     def arrive(self, number: int, name: str) -> None:
         """A pod is bound to this node, and kubelet gives it a replica."""
         self.api.add_pod(
             name, namespace="team", node=NODE, uid=pod_uid(number), containers={"main": f"containerd://{container_id(number)}"})
-        self.allocate(number, "nvidia.com/gpu.shared", [f"{self.silicon.uuid(0)}::{number}"])
+        self.allocate(number, "nvidia.com/gpu.shared", [f"{self.fake_nvml.uuid(0)}::{number}"])
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -104,7 +104,7 @@ class House(Stage):
 
 @pytest.fixture
 def open_house(
-    tmp_path: Path, two: Silicon, started: Ward, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, two: FakeNvml, started: ProcessPool, api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., House]:
     monkeypatch.setattr(node_monitor, "_NODE_SECONDS", 0.1)
     monkeypatch.setattr(node_monitor, "_SAY_SECONDS", 0.2)
@@ -134,12 +134,12 @@ def test_57_70_without_an_api_server_kills_go_on_and_what_happened_is_told_when_
     house = open_house()
     house.arrive(1, "known")
     with house.running():
-        wait_for(lambda: house.watch.inventory.grants)
+        wait_for(lambda: house.enforcer.inventory.grants)
         api.down()
         wait_for(lambda: house.pod_list.age_seconds > 0.3)
         house.api.add_pod("new", namespace="team", node=NODE, uid=pod_uid(2),
                           containers={"main": f"containerd://{container_id(2)}"})  # fmt: skip
-        house.allocate(2, "nvidia.com/gpu.shared", [f"{house.silicon.uuid(0)}::2"])
+        house.allocate(2, "nvidia.com/gpu.shared", [f"{house.fake_nvml.uuid(0)}::2"])
         known, new = house.begin(1, 5000), house.begin(2, 6000)
         await_end(known)
         assert lives(new)
@@ -165,7 +165,7 @@ def test_70_a_missing_right_to_write_events_stops_no_kill_and_is_a_metric(
 
 @pytest.mark.parametrize("why", ["release", "pool", "selector", "drift"])
 def test_the_runtimes_own_pod_goes_when_the_node_leaves_or_drifts(
-    open_house: Callable[..., House], api: ApiServer, two: Silicon, monkeypatch: pytest.MonkeyPatch, why: str
+    open_house: Callable[..., House], api: ApiServer, two: FakeNvml, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     monkeypatch.setattr(inventory, "SURVEY_SECONDS", 0.1)
     house = open_house()
@@ -198,7 +198,7 @@ def test_an_eviction_that_a_budget_refuses_is_asked_for_again(open_house: Callab
 
 
 def test_62_an_mps_client_is_ended_through_the_control_program(
-    open_house: Callable[..., House], tmp_path: Path, started: Ward
+    open_house: Callable[..., House], tmp_path: Path, started: ProcessPool
 ) -> None:
     program = tmp_path / "control"
     program.write_text(mps_double.PROGRAM)
@@ -206,18 +206,18 @@ def test_62_an_mps_client_is_ended_through_the_control_program(
     daemon = mps_double.Daemon(tmp_path / "mps/nvidia.com/gpu.shared/pipe")
     daemon.write("consent", "success\n")
     house = open_house(mode="mps", profile="mps-01234567", settings=HASTY)
-    for uuid in (house.silicon.uuid(gpu) for gpu in (0, 1)):
+    for uuid in (house.fake_nvml.uuid(gpu) for gpu in (0, 1)):
         daemon.write(f"limit-{uuid}", "4096M\n")
     house.mps = HostMpsControl(
         house.processes, is_system=lambda seen: not seen.candidates, root=tmp_path / "mps", program=str(program))
     house.start()
     house.arrive(1, "client")
-    victim, neighbour = house.begin(1, 5000, DEAF), house.begin(None, 3000)
-    server = mps_double.serve(daemon, house.mirror, started, victim, neighbour)
+    target, neighbour = house.begin(1, 5000, DEAF), house.begin(None, 3000)
+    server = mps_double.serve(daemon, house.mirror, started, target, neighbour)
     with house.running():
-        await_end(victim)
+        await_end(target)
         wait_for(lambda: house.metric('enforcement_tier{tier="mps"} 1'))
-    assert daemon.terminations() == [f"terminate_client {server} {victim}"]
+    assert daemon.terminations() == [f"terminate_client {server} {target}"]
     assert lives(neighbour)
     assert lives(server)
 
@@ -253,7 +253,7 @@ def groups() -> Iterator[Groups]:
 class Program:
     """`gpushare-node enforce` as a process, over the real /proc, and one tenant in a real cgroup that is over its cap."""
 
-    def __init__(self, folder: Path, two: Silicon, api: ApiServer, groups: Groups) -> None:
+    def __init__(self, folder: Path, two: FakeNvml, api: ApiServer, groups: Groups) -> None:
         self.folder, self.two, self.api, self.groups = folder, two, api, groups
         (folder / "policy.json").write_text(policy_text(enforcement=AT_ONCE))
         entry = {"PodUID": pod_uid(1), "ContainerName": "main", "ResourceName": "nvidia.com/gpu.shared",
@@ -265,7 +265,7 @@ class Program:
         api.add_pod("greedy", namespace="team", node=NODE, uid=pod_uid(1),
                     containers={"main": f"containerd://{container_id(1)}"})  # fmt: skip
 
-    def begin(self, started: Ward) -> int:
+    def begin(self, started: ProcessPool) -> int:
         process = started.start(HOLDING)
         assert said(process) == "ready"
         path = f"/test{os.getpid()}{systemd_path(pod_uid(1), container_id(1))}"
@@ -290,7 +290,7 @@ class Program:
 
 @pytest.mark.slow
 def test_sigterm_sees_to_the_victim_within_the_grace_and_ends_well(
-    tmp_path: Path, two: Silicon, api: ApiServer, groups: Groups, started: Ward
+    tmp_path: Path, two: FakeNvml, api: ApiServer, groups: Groups, started: ProcessPool
 ) -> None:
     program = Program(tmp_path, two, api, groups)
     pid = program.begin(started)
@@ -306,7 +306,7 @@ def test_sigterm_sees_to_the_victim_within_the_grace_and_ends_well(
 
 @pytest.mark.slow
 def test_68_a_runtime_that_is_killed_in_the_grace_counts_anew_and_kills_once(
-    tmp_path: Path, two: Silicon, api: ApiServer, groups: Groups, started: Ward
+    tmp_path: Path, two: FakeNvml, api: ApiServer, groups: Groups, started: ProcessPool
 ) -> None:
     program = Program(tmp_path, two, api, groups)
     pid = program.begin(started)

@@ -3,31 +3,31 @@
 from gpushare_node.enforce.loop import Loop
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
-from tests.node.enforce.enforcement import Stage, lives
-from tests.support.fake_nvml import Silicon
+from tests.node.enforce.enforcement import EnforcementFixture, lives
+from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import DEAF
 
 
-def test_a_program_that_ends_does_not_tell_of_a_breaker(stage: Stage) -> None:
+def test_a_program_that_ends_does_not_tell_of_a_breaker(stage: EnforcementFixture) -> None:
     stage.admit(1, "deaf")
     stage.admit(2, "next", 1)
     stage.begin(1, 5000, DEAF)
     stage.run(2)
     stage.begin(2, 5000, gpu=1)
     stage.run(3)
-    Loop(watch=stage.watch, upkeep=None, clock=stage.clock, pause=stage.clock.sleep)._finish()
+    Loop(enforcer=stage.enforcer, monitor=None, clock=stage.clock, pause=stage.clock.sleep)._finish()
     assert "GPUKillsPaused" not in stage.told.reasons()
     assert stage.metric("kill_breaker_open ") == ["kill_breaker_open 0"]
 
 
-def test_33_a_container_that_goes_up_and_down_is_told_once_a_minute(stage: Stage) -> None:
+def test_33_a_container_that_goes_up_and_down_is_told_once_a_minute(stage: EnforcementFixture) -> None:
     stage.admit(1, "wave")
     pid = stage.begin(1, 5000)
     for _ in range(10):
         stage.run(4)
-        stage.silicon.put(0, pid, 1000)
+        stage.fake_nvml.put(0, pid, 1000)
         stage.run(9)
-        stage.silicon.put(0, pid, 5000)
+        stage.fake_nvml.put(0, pid, 5000)
     assert lives(pid)
     assert stage.told.reasons("wave") == ["GPUMemoryOverCap"] * 2
 
@@ -41,7 +41,7 @@ def test_the_page_of_metrics_is_made_once_a_second_however_often_it_is_asked_for
     assert len(made) <= 2
 
 
-def test_the_versions_at_work_and_the_instances_that_stand_are_metrics(stage: Stage, two: Silicon) -> None:
+def test_the_versions_at_work_and_the_instances_that_stand_are_metrics(stage: EnforcementFixture, two: FakeNvml) -> None:
     two.set_mode(0, current=True)
     for start in (0, 2):
         two.add_instance(0, 14, start)

@@ -6,13 +6,13 @@ import time
 import pynvml
 import pytest
 
-from tests.support.fake_nvml import Silicon, build
+from tests.support.fake_nvml import FakeNvml, build
 from tests.support.fake_nvml.session import device, refused, run, session
 from tests.support.waiting import PATIENCE
 
 
-def test_a_function_fails_as_often_and_from_when_on_and_where_it_is_told_to(silicon):
-    silicon.fail("nvmlDeviceGetMigMode", 999, times=2, after=1, gpu=1)
+def test_a_function_fails_as_often_and_from_when_on_and_where_it_is_told_to(fake_nvml):
+    fake_nvml.fail("nvmlDeviceGetMigMode", 999, times=2, after=1, gpu=1)
     with session():
         for index, code in ((0, 0), (1, 0), (0, 0), (1, 999), (1, 999), (1, 0)):
             if code:
@@ -20,15 +20,15 @@ def test_a_function_fails_as_often_and_from_when_on_and_where_it_is_told_to(sili
                     pynvml.nvmlDeviceGetMigMode(device(index))
             else:
                 pynvml.nvmlDeviceGetMigMode(device(index))
-        silicon.fail("nvmlDeviceGetHandleByUUID", 999, gpu=1)
-        pynvml.nvmlDeviceGetHandleByUUID(silicon.uuid(0))
+        fake_nvml.fail("nvmlDeviceGetHandleByUUID", 999, gpu=1)
+        pynvml.nvmlDeviceGetHandleByUUID(fake_nvml.uuid(0))
         with refused(999):
-            pynvml.nvmlDeviceGetHandleByUUID(silicon.uuid(1))
+            pynvml.nvmlDeviceGetHandleByUUID(fake_nvml.uuid(1))
 
 
 @pytest.mark.parametrize("function", ["nvmlInitWithFlags", "nvmlSystemGetDriverVersion", "nvmlDeviceGetCount_v2"])
-def test_functions_without_a_gpu_fail_too_until_healed(silicon, function):
-    silicon.fail(function, 17)
+def test_functions_without_a_gpu_fail_too_until_healed(fake_nvml, function):
+    fake_nvml.fail(function, 17)
 
     def all_calls():
         with session():
@@ -36,91 +36,95 @@ def test_functions_without_a_gpu_fail_too_until_healed(silicon, function):
 
     with refused(17):
         all_calls()
-    silicon.heal()
+    fake_nvml.heal()
     assert all_calls() == ("580.95.05", 8)
 
 
-def test_failures_reach_other_processes_and_a_refused_mutation_is_logged(silicon):
-    silicon.fail("nvmlDeviceSetMigMode", 4)
+def test_failures_reach_other_processes_and_a_refused_mutation_is_logged(fake_nvml):
+    fake_nvml.fail("nvmlDeviceSetMigMode", 4)
     code = "try: N.nvmlDeviceSetMigMode(N.nvmlDeviceGetHandleByIndex(0), 1)\nexcept N.NVMLError as error: print(error.value)"
-    assert run(silicon, code) == "4\n"
-    assert (silicon.calls(), silicon.mode(0)) == (["nvmlDeviceSetMigMode(0,1)"], (False, False))
+    assert run(fake_nvml, code) == "4\n"
+    assert (fake_nvml.calls(), fake_nvml.mode(0)) == (["nvmlDeviceSetMigMode(0,1)"], (False, False))
 
 
-def test_a_misspelt_function_is_refused_at_once(silicon):
+def test_a_misspelt_function_is_refused_at_once(fake_nvml):
     unsuffixed = "nvmlDeviceGetComputeRunningProcesses"
-    for inject in (lambda: silicon.fail(unsuffixed, 3), lambda: silicon.delay(unsuffixed, 1), lambda: silicon.miss(unsuffixed)):
+    for inject in (
+        lambda: fake_nvml.fail(unsuffixed, 3),
+        lambda: fake_nvml.delay(unsuffixed, 1),
+        lambda: fake_nvml.miss(unsuffixed),
+    ):
         with pytest.raises(ValueError, match="the library has no"):
             inject()
 
 
-def test_48_a_call_that_hangs_blocks_no_other_gpu_and_heals(silicon):
-    silicon.delay("nvmlDeviceGetName", 60, gpu=1)
+def test_48_a_call_that_hangs_blocks_no_other_gpu_and_heals(fake_nvml):
+    fake_nvml.delay("nvmlDeviceGetName", 60, gpu=1)
     with session():
         hung = threading.Thread(target=pynvml.nvmlDeviceGetName, args=(device(1),), daemon=True)
         hung.start()
         hung.join(0.05)
         assert hung.is_alive()
         assert pynvml.nvmlDeviceGetName(device(0)) == "NVIDIA A100-SXM4-40GB"
-        assert run(silicon, "print(N.nvmlDeviceGetCount())") == "8\n"
-        silicon.heal()
+        assert run(fake_nvml, "print(N.nvmlDeviceGetCount())") == "8\n"
+        fake_nvml.heal()
         hung.join(PATIENCE)
         assert not hung.is_alive()
 
 
-def test_a_delay_delays(silicon):
-    silicon.delay("nvmlDeviceGetName", 0.05, times=1)
+def test_a_delay_delays(fake_nvml):
+    fake_nvml.delay("nvmlDeviceGetName", 0.05, times=1)
     with session():
         begun = time.monotonic()
         pynvml.nvmlDeviceGetName(device())
         assert time.monotonic() - begun >= 0.05
 
 
-def test_50_a_lost_gpu_answers_nothing_and_comes_back(silicon):
+def test_50_a_lost_gpu_answers_nothing_and_comes_back(fake_nvml):
     with session():
         handle = device(2)
-        silicon.lose(2)
+        fake_nvml.lose(2)
         assert pynvml.nvmlDeviceGetCount() == 8
         with refused(15):
             device(2)
         with refused(15):
-            pynvml.nvmlDeviceGetHandleByUUID(silicon.uuid(2))
+            pynvml.nvmlDeviceGetHandleByUUID(fake_nvml.uuid(2))
         with refused(15):
             pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
         assert pynvml.nvmlDeviceGetMigMode(device(1)) == [0, 0]
-        silicon.find(2)
+        fake_nvml.find(2)
         assert pynvml.nvmlDeviceGetMigMode(handle) == [0, 0]
 
 
 @pytest.mark.parametrize("code", [9, 18])
-def test_21_22_an_unloaded_or_mismatched_driver_refuses_to_begin(silicon, code):
-    silicon.unload(code)
+def test_21_22_an_unloaded_or_mismatched_driver_refuses_to_begin(fake_nvml, code):
+    fake_nvml.unload(code)
     with refused(code):
         pynvml.nvmlInit()
-    silicon.reload()
+    fake_nvml.reload()
     with session():
         assert pynvml.nvmlDeviceGetCount() == 8
 
 
-def test_51_a_missing_symbol_is_missing_for_who_loads_and_for_who_has_loaded(silicon):
-    silicon.miss("nvmlDeviceGetMPSComputeRunningProcesses_v3")
-    silicon.heal()
+def test_51_a_missing_symbol_is_missing_for_who_loads_and_for_who_has_loaded(fake_nvml):
+    fake_nvml.miss("nvmlDeviceGetMPSComputeRunningProcesses_v3")
+    fake_nvml.heal()
     code = (
         "try: N.nvmlDeviceGetMPSComputeRunningProcesses(N.nvmlDeviceGetHandleByIndex(0))\n"
         "except N.NVMLLibraryMismatchError as error: print('mismatch')\n"
         "print(hasattr(N.nvmlLib, 'nvmlDeviceGetMPSComputeRunningProcesses_v3'))"
     )
-    assert run(silicon, code) == "mismatch\nFalse\n"
+    assert run(fake_nvml, code) == "mismatch\nFalse\n"
     with session(), refused(13):
         pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3(device())
-    silicon.load()
+    fake_nvml.load()
     assert not hasattr(pynvml.nvmlLib, "nvmlDeviceGetMPSComputeRunningProcesses_v3")
 
 
-def test_12_changes_need_cap_sys_admin_where_the_driver_asks_for_it(silicon):
-    silicon.ask_for_privilege()
-    silicon.set_mode(1, current=True)
-    silicon.add_instance(1, 19, 0)
+def test_12_changes_need_cap_sys_admin_where_the_driver_asks_for_it(fake_nvml):
+    fake_nvml.ask_for_privilege()
+    fake_nvml.set_mode(1, current=True)
+    fake_nvml.add_instance(1, 19, 0)
     program = (
         "import ctypes\nlibc = ctypes.CDLL(None)\n"
         "header = (ctypes.c_uint32 * 2)(0x20080522, 0)\nassert libc.capset(header, (ctypes.c_uint32 * 6)()) == 0\n"
@@ -130,33 +134,33 @@ def test_12_changes_need_cap_sys_admin_where_the_driver_asks_for_it(silicon):
         "print(N.nvmlDeviceGetComputeRunningProcesses(N.nvmlDeviceGetMigDeviceHandleByIndex(h, 0)))\n"
         "try: N.nvmlDeviceGetComputeRunningProcesses(h)\nexcept N.NVMLError_NoPermission: print('no')"
     )
-    assert run(silicon, program) == "[0, 0]\nno\n[]\nno\n"
+    assert run(fake_nvml, program) == "[0, 0]\nno\n[]\nno\n"
     with session():
         assert pynvml.nvmlDeviceSetMigMode(device(), 1) == 0
 
 
-def test_69_xids_reach_who_has_registered_and_only_from_then_on(silicon):
-    silicon.xid(1, 79)
+def test_69_xids_reach_who_has_registered_and_only_from_then_on(fake_nvml):
+    fake_nvml.xid(1, 79)
     with session():
         events = pynvml.nvmlEventSetCreate()
         pynvml.nvmlDeviceRegisterEvents(device(1), pynvml.nvmlEventTypeXidCriticalError, events)
         with refused(10):
             pynvml.nvmlEventSetWait_v2(events, 1)
-        silicon.xid(0, 31)
-        silicon.xid(1, 45, gi=3)
+        fake_nvml.xid(0, 31)
+        fake_nvml.xid(1, 45, gi=3)
         event = pynvml.nvmlEventSetWait_v2(events, 1000)
         assert (event.eventType, event.eventData, event.gpuInstanceId, event.computeInstanceId) == (8, 45, 3, 0)
-        assert pynvml.nvmlDeviceGetUUID(event.device) == silicon.uuid(1)
+        assert pynvml.nvmlDeviceGetUUID(event.device) == fake_nvml.uuid(1)
         with refused(10):
             pynvml.nvmlEventSetWait_v2(events, 1)
         pynvml.nvmlEventSetFree(events)
 
 
-def test_a_waiting_event_set_hears_of_a_fault_at_once(silicon):
+def test_a_waiting_event_set_hears_of_a_fault_at_once(fake_nvml):
     with session():
         events = pynvml.nvmlEventSetCreate()
         pynvml.nvmlDeviceRegisterEvents(device(0), 8, events)
-        timer = threading.Timer(0.02, silicon.xid, (0, 43))
+        timer = threading.Timer(0.02, fake_nvml.xid, (0, 43))
         timer.start()
         assert pynvml.nvmlEventSetWait_v2(events, 60_000).eventData == 43
         timer.join()
@@ -173,30 +177,30 @@ def read_limit(cgroup):
     return wanted.hardLimit
 
 
-def test_most_drivers_have_no_memory_limits(silicon):
+def test_most_drivers_have_no_memory_limits(fake_nvml):
     with session(), refused(13):
         limit(b"/kubepods/a", 5)
 
 
-def test_a_driver_that_offers_memory_limits_keeps_one_for_each_cgroup(silicon):
-    silicon.offer_limits(True)
-    silicon.load()
+def test_a_driver_that_offers_memory_limits_keeps_one_for_each_cgroup(fake_nvml):
+    fake_nvml.offer_limits(True)
+    fake_nvml.load()
     with session():
         with refused(6):
             read_limit(b"/kubepods/a")
         limit(b"/kubepods/a", 5)
         limit(b"/kubepods/b", 6)
         limit(b"/kubepods/a", 7)
-        assert (read_limit(b"/kubepods/a"), silicon.limits(0)) == (7, {"/kubepods/a": 7, "/kubepods/b": 6})
+        assert (read_limit(b"/kubepods/a"), fake_nvml.limits(0)) == (7, {"/kubepods/a": 7, "/kubepods/b": 6})
         limit(b"/kubepods/b", pynvml.NVML_DEVICE_MEMORY_LIMIT_MAX)
-        assert silicon.limits(0) == {"/kubepods/a": 7}
+        assert fake_nvml.limits(0) == {"/kubepods/a": 7}
         with refused(2):
             limit(b"relative", 5)
-    silicon.set_mode(0, current=True)
+    fake_nvml.set_mode(0, current=True)
     with session(), refused(3):
         limit(b"/kubepods/a", 5)
-    silicon.reboot()
-    assert silicon.limits(0) == {}
+    fake_nvml.reboot()
+    assert fake_nvml.limits(0) == {}
 
 
 def test_libraries_are_built_once_and_differ_by_what_they_lack(tmp_path, monkeypatch):
@@ -207,7 +211,7 @@ def test_libraries_are_built_once_and_differ_by_what_they_lack(tmp_path, monkeyp
     assert len(list(tmp_path.rglob(build.SONAME))) == 2
 
 
-def test_a_state_file_is_opened_by_its_path(silicon):
-    Silicon(silicon.path).lose(0)
+def test_a_state_file_is_opened_by_its_path(fake_nvml):
+    FakeNvml(fake_nvml.path).lose(0)
     with session(), refused(15):
         device(0)

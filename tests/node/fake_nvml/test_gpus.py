@@ -10,7 +10,7 @@ import pynvml
 import pytest
 
 from gpushare.catalog import cards
-from tests.support.fake_nvml import Silicon, build
+from tests.support.fake_nvml import FakeNvml, build
 from tests.support.fake_nvml.session import device, profiles, refused, run, session, start
 
 MIB = 1 << 20
@@ -20,8 +20,8 @@ CARDS = ("a100-sxm4-40gb", "a30", "h100-sxm5-80gb", "b200-180gb", "rtx-pro-6000-
 @pytest.fixture
 def mixed(tmp_path, monkeypatch):
     """A node with one GPU of each of CARDS."""
-    monkeypatch.setenv("GPUSHARE_SILICON", "")
-    made = Silicon.make(tmp_path, CARDS)
+    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")
+    made = FakeNvml.make(tmp_path, CARDS)
     made.load()
     return made
 
@@ -67,20 +67,20 @@ def test_gpus_are_found_by_index_uuid_and_pci_address(mixed):
             device(len(CARDS))
 
 
-def test_versions_belong_together(tmp_path, silicon):
+def test_versions_belong_together(tmp_path, fake_nvml):
     with session():
         assert pynvml.nvmlSystemGetDriverVersion() == "580.95.05"
         assert pynvml.nvmlSystemGetNVMLVersion() == "13.580.95.05"
         assert pynvml.nvmlSystemGetCudaDriverVersion_v2() == 13000
-    Silicon.make(tmp_path / "older", driver="535.104.05").load()
+    FakeNvml.make(tmp_path / "older", driver="535.104.05").load()
     with session():
         assert (pynvml.nvmlSystemGetDriverVersion(), pynvml.nvmlSystemGetCudaDriverVersion_v2()) == ("535.104.05", 12020)
 
 
-def test_memory_that_the_driver_keeps_is_used_in_the_first_form_and_told_apart_in_the_second(silicon):
-    silicon.put(0, 900001, 1000)
-    silicon.put(0, 900002, None)
-    silicon.unattributed(0, 500)
+def test_memory_that_the_driver_keeps_is_used_in_the_first_form_and_told_apart_in_the_second(fake_nvml):
+    fake_nvml.put(0, 900001, 1000)
+    fake_nvml.put(0, 900002, None)
+    fake_nvml.unattributed(0, 500)
     with session():
         first, second = (pynvml.nvmlDeviceGetMemoryInfo(device(), version) for version in (None, pynvml.nvmlMemory_v2))
         assert second.used == 1500 * MIB
@@ -100,17 +100,17 @@ def test_field_values_tell_of_resetless_mig_and_of_recovery(mixed):
     assert (told["a30"], told["h100-sxm5-80gb"], told["t4"]) == ([0, 1, 2], [1, 1, 0], [0, 0, 0])
 
 
-def test_the_compute_mode_is_kept_until_reboot(silicon):
+def test_the_compute_mode_is_kept_until_reboot(fake_nvml):
     with session():
         pynvml.nvmlDeviceSetComputeMode(device(), 3)
-        assert pynvml.nvmlDeviceGetComputeMode(device()) == silicon.compute_mode(0) == 3
+        assert pynvml.nvmlDeviceGetComputeMode(device()) == fake_nvml.compute_mode(0) == 3
         with refused(2):
             pynvml.nvmlDeviceSetComputeMode(device(), 7)
-    silicon.reboot()
-    assert silicon.compute_mode(0) == 0
+    fake_nvml.reboot()
+    assert fake_nvml.compute_mode(0) == 0
 
 
-def test_a_handle_is_void_after_shutdown_and_without_init(silicon):
+def test_a_handle_is_void_after_shutdown_and_without_init(fake_nvml):
     with session():
         handle = device()
     with refused(1):
@@ -119,42 +119,42 @@ def test_a_handle_is_void_after_shutdown_and_without_init(silicon):
         pynvml.nvmlDeviceGetName(handle)
 
 
-def test_two_processes_see_one_node(silicon):
-    run(silicon, "N.nvmlDeviceSetMigMode(N.nvmlDeviceGetHandleByIndex(2), 1)")
-    assert silicon.mode(2) == (True, True)
-    silicon.put(3, 900001, 7)
-    seen = run(silicon, "print(N.nvmlDeviceGetMemoryInfo(N.nvmlDeviceGetHandleByIndex(3), N.nvmlMemory_v2).used)")
+def test_two_processes_see_one_node(fake_nvml):
+    run(fake_nvml, "N.nvmlDeviceSetMigMode(N.nvmlDeviceGetHandleByIndex(2), 1)")
+    assert fake_nvml.mode(2) == (True, True)
+    fake_nvml.put(3, 900001, 7)
+    seen = run(fake_nvml, "print(N.nvmlDeviceGetMemoryInfo(N.nvmlDeviceGetHandleByIndex(3), N.nvmlMemory_v2).used)")
     assert int(seen) == 7 * MIB
 
 
-def test_a_process_killed_in_the_middle_of_its_calls_leaves_no_lock_and_no_damage(silicon):
+def test_a_process_killed_in_the_middle_of_its_calls_leaves_no_lock_and_no_damage(fake_nvml):
     code = (
         "h = N.nvmlDeviceGetHandleByIndex(0)\nprint('on', flush=True)\n"
         "while True: N.nvmlDeviceSetComputeMode(h, 3); N.nvmlDeviceSetComputeMode(h, 0)"
     )
     for _ in range(3):
-        silicon.forget_calls()
-        process = start(silicon, code)
+        fake_nvml.forget_calls()
+        process = start(fake_nvml, code)
         assert process.stdout.readline() == "on\n"
         process.kill()
         process.communicate()
         with session():
             assert pynvml.nvmlDeviceGetComputeMode(device()) in {0, 3}
-        silicon.put(0, 900001, 1)
+        fake_nvml.put(0, 900001, 1)
 
 
-def test_calls_of_many_processes_and_threads_are_each_counted_once(silicon):
+def test_calls_of_many_processes_and_threads_are_each_counted_once(fake_nvml):
     code = (
         "from threading import Thread\nh = N.nvmlDeviceGetHandleByIndex(0)\n"
         "def work():\n    for _ in range(100): N.nvmlDeviceSetComputeMode(h, 3)\n"
         "threads = [Thread(target=work) for _ in range(2)]\n[one.start() for one in threads]\n[one.join() for one in threads]"
     )
-    processes = [start(silicon, code) for _ in range(3)]
+    processes = [start(fake_nvml, code) for _ in range(3)]
     assert [process.communicate() and process.returncode for process in processes] == [0, 0, 0]
-    assert silicon.calls() == ["nvmlDeviceSetComputeMode(0,3)"] * 600
+    assert fake_nvml.calls() == ["nvmlDeviceSetComputeMode(0,3)"] * 600
 
 
-def test_a_forked_child_takes_the_lock_for_itself(silicon):
+def test_a_forked_child_takes_the_lock_for_itself(fake_nvml):
     with session():
         child = os.fork()
         if child == 0:  # the session is inherited, as a hung driver's would be
@@ -165,33 +165,33 @@ def test_a_forked_child_takes_the_lock_for_itself(silicon):
 
 
 @pytest.mark.parametrize(("moment", "switched"), [("before", [True, False, False]), ("after", [True, True, False])])
-def test_a_process_dies_at_the_planned_call(silicon, moment, switched):
-    getattr(silicon, f"kill_{moment}")(2)
-    process = start(silicon, "for gpu in (0, 1, 2): N.nvmlDeviceSetMigMode(N.nvmlDeviceGetHandleByIndex(gpu), 1)")
+def test_a_process_dies_at_the_planned_call(fake_nvml, moment, switched):
+    getattr(fake_nvml, f"kill_{moment}")(2)
+    process = start(fake_nvml, "for gpu in (0, 1, 2): N.nvmlDeviceSetMigMode(N.nvmlDeviceGetHandleByIndex(gpu), 1)")
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    assert silicon.calls() == ["nvmlDeviceSetMigMode(0,1)", "nvmlDeviceSetMigMode(1,1)"]
-    assert [silicon.mode(gpu)[0] for gpu in (0, 1, 2)] == switched
+    assert fake_nvml.calls() == ["nvmlDeviceSetMigMode(0,1)", "nvmlDeviceSetMigMode(1,1)"]
+    assert [fake_nvml.mode(gpu)[0] for gpu in (0, 1, 2)] == switched
 
 
-def test_a_file_that_is_no_state_file_is_no_driver(silicon, tmp_path):
+def test_a_file_that_is_no_state_file_is_no_driver(fake_nvml, tmp_path):
     other = tmp_path / "other"
-    other.write_bytes(b"\0" * silicon.path.stat().st_size)
-    os.environ["GPUSHARE_SILICON"] = str(other)
+    other.write_bytes(b"\0" * fake_nvml.path.stat().st_size)
+    os.environ["GPUSHARE_FAKE_NVML"] = str(other)
     with refused(9):
         pynvml.nvmlInit()
 
 
 def test_the_command_line_makes_fills_and_shows_a_node(tmp_path):
-    def silicon_command(*arguments, **environment):
+    def fake_nvml_command(*arguments, **environment):
         command = [sys.executable, "-m", "tests.support.fake_nvml", *arguments]
         return subprocess.run(command, env={**os.environ, **environment}, check=True, capture_output=True, text=True).stdout
 
-    made = dict(line.split("=", 1) for line in silicon_command("make", str(tmp_path), "t4").splitlines())
-    silicon_command("put", "0", "900001", "300", "--kind", "mps", **made)
-    assert "900001" in silicon_command("show", **made)
-    silicon_command("take", "0", "900001", **made)
-    assert "900001" not in silicon_command("show", **made)
+    made = dict(line.split("=", 1) for line in fake_nvml_command("make", str(tmp_path), "t4").splitlines())
+    fake_nvml_command("put", "0", "900001", "300", "--kind", "mps", **made)
+    assert "900001" in fake_nvml_command("show", **made)
+    fake_nvml_command("take", "0", "900001", **made)
+    assert "900001" not in fake_nvml_command("show", **made)
 
 
 def test_gpus_are_connected_by_pci_alone(mixed):

@@ -7,7 +7,7 @@ import pynvml
 import pytest
 
 from gpushare.catalog import cards
-from tests.support.fake_nvml import Silicon
+from tests.support.fake_nvml import FakeNvml
 from tests.support.fake_nvml.session import add_compute, create, device, placements, profiles, refused, session
 
 GENERATIONS = ("a100-sxm4-40gb", "a30", "h100-sxm5-80gb", "b200-180gb", "rtx-pro-6000-server")
@@ -16,8 +16,8 @@ NO_ROOM, IN_USE, RESET_REQUIRED = 23, 19, 16
 
 def node(folder, monkeypatch, *card_ids, driver="580.95.05"):
     """GPUs of these cards with MIG on."""
-    monkeypatch.setenv("GPUSHARE_SILICON", "")
-    made = Silicon.make(folder, card_ids, driver=driver)
+    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")
+    made = FakeNvml.make(folder, card_ids, driver=driver)
     for index in range(len(card_ids)):
         made.set_mode(index, current=True)
     made.load()
@@ -25,9 +25,9 @@ def node(folder, monkeypatch, *card_ids, driver="580.95.05"):
 
 
 @pytest.fixture
-def mig(silicon):
-    silicon.set_mode(0, current=True)
-    return silicon
+def mig(fake_nvml):
+    fake_nvml.set_mode(0, current=True)
+    return fake_nvml
 
 
 @pytest.mark.parametrize("card", GENERATIONS)
@@ -210,7 +210,7 @@ def test_mig_devices_are_counted_with_holes(mig):
             pynvml.nvmlDeviceGetGpuInstanceId(device())
 
 
-def test_without_mig_there_are_no_instances_and_no_mig_devices(silicon):
+def test_without_mig_there_are_no_instances_and_no_mig_devices(fake_nvml):
     with session():
         assert pynvml.nvmlDeviceGetMaxMigDeviceCount(device()) == 0
         with refused(3):
@@ -236,7 +236,7 @@ def test_an_older_driver_knows_fewer_profiles_and_tells_none_before_mig_is_on(tm
     assert bool(tells) == driver.startswith("580")
 
 
-def test_a_switch_voids_the_handles_of_its_gpu_until_a_new_session(silicon):
+def test_a_switch_voids_the_handles_of_its_gpu_until_a_new_session(fake_nvml):
     with session():
         old, other = device(0), device(1)
         assert pynvml.nvmlDeviceSetMigMode(old, 1) == 0
@@ -250,21 +250,21 @@ def test_a_switch_voids_the_handles_of_its_gpu_until_a_new_session(silicon):
         assert pynvml.nvmlDeviceGetMigMode(device(0)) == [1, 1], "no change, so nothing becomes void"
 
 
-def test_a_used_gpu_keeps_its_mode_and_leaves_the_wanted_one_pending(silicon):
-    silicon.put(0, 900001, None)
+def test_a_used_gpu_keeps_its_mode_and_leaves_the_wanted_one_pending(fake_nvml):
+    fake_nvml.put(0, 900001, None)
     with session():
         assert pynvml.nvmlDeviceSetMigMode(device(), 1) == IN_USE
         assert pynvml.nvmlDeviceGetMigMode(device()) == [0, 1]
-        silicon.clear(0)
+        fake_nvml.clear(0)
         assert pynvml.nvmlDeviceSetMigMode(device(), 1) == 0
-    silicon.add_instance(0, 19, 0, cis=0)
+    fake_nvml.add_instance(0, 19, 0, cis=0)
     with session():
         assert pynvml.nvmlDeviceSetMigMode(device(), 0) == IN_USE
-    assert silicon.mode(0) == (True, False)
+    assert fake_nvml.mode(0) == (True, False)
 
 
-def test_a_blocked_reset_is_answered_as_often_as_asked_for(silicon):
-    silicon.reset_blocked(0, RESET_REQUIRED, times=2)
+def test_a_blocked_reset_is_answered_as_often_as_asked_for(fake_nvml):
+    fake_nvml.reset_blocked(0, RESET_REQUIRED, times=2)
     with session():
         assert [pynvml.nvmlDeviceSetMigMode(device(), 1) for _ in range(3)] == [RESET_REQUIRED, RESET_REQUIRED, 0]
 

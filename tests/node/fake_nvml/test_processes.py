@@ -11,7 +11,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from tests.support.fake_nvml import Silicon, build
+from tests.support.fake_nvml import FakeNvml, build
 from tests.support.fake_nvml.session import device, refused, run, session
 
 NOBODY = 900001
@@ -32,13 +32,13 @@ def lists(handle):
 
 
 @pytest.fixture
-def tenants(silicon):
+def tenants(fake_nvml):
     """Start tenants; they end with the test."""
     started = []
 
     def start_tenant(*arguments, before=()):
         command = [*before, str(build.tenant()), *arguments]
-        process = subprocess.Popen(command, env={**os.environ, **silicon.environment}, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(command, env={**os.environ, **fake_nvml.environment}, stdout=subprocess.PIPE, text=True)
         started.append(process)
         assert process.stdout.readline() == "ready\n"
         return process
@@ -49,9 +49,9 @@ def tenants(silicon):
         process.communicate()
 
 
-def test_a_process_is_in_the_lists_of_its_kind_and_an_mps_client_in_that_of_compute_too(silicon):
+def test_a_process_is_in_the_lists_of_its_kind_and_an_mps_client_in_that_of_compute_too(fake_nvml):
     for pid, kind in enumerate(("compute", "graphics", "mps"), NOBODY):
-        silicon.put(0, pid, 10, kind=kind)
+        fake_nvml.put(0, pid, 10, kind=kind)
     with session():
         plain, detailed = lists(device())
         with refused(25):
@@ -60,17 +60,17 @@ def test_a_process_is_in_the_lists_of_its_kind_and_an_mps_client_in_that_of_comp
     assert detailed[3] == {NOBODY, NOBODY + 1, NOBODY + 2}
 
 
-def test_a_process_that_computes_and_draws_uses_its_memory_once(silicon):
-    silicon.put(0, NOBODY, 100)
-    silicon.put(0, NOBODY, 300, kind="graphics")
-    silicon.put(0, NOBODY, 120)
+def test_a_process_that_computes_and_draws_uses_its_memory_once(fake_nvml):
+    fake_nvml.put(0, NOBODY, 100)
+    fake_nvml.put(0, NOBODY, 300, kind="graphics")
+    fake_nvml.put(0, NOBODY, 120)
     with session():
         assert compute() == [(NOBODY, 120 << 20)]
         assert pynvml.nvmlDeviceGetMemoryInfo(device(), pynvml.nvmlMemory_v2).used == 300 << 20
 
 
-def test_unknown_memory_is_all_ones_and_off_mig_so_are_the_instance_ids(silicon):
-    silicon.put(0, NOBODY, None)
+def test_unknown_memory_is_all_ones_and_off_mig_so_are_the_instance_ids(fake_nvml):
+    fake_nvml.put(0, NOBODY, None)
     with session():
         [row] = pynvml.nvmlDeviceGetComputeRunningProcesses(device())
         wanted = pynvml.c_nvmlProcessDetailList_v1_t(version=DETAILS, mode=3, numProcArrayEntries=1)
@@ -82,26 +82,26 @@ def test_unknown_memory_is_all_ones_and_off_mig_so_are_the_instance_ids(silicon)
     assert (details[0].pid, details[0].usedGpuMemory, details[0].gpuInstanceId) == (NOBODY, 2**64 - 1, NONE)
 
 
-def test_the_whole_gpu_lists_the_processes_of_its_instances_and_an_instance_its_own(silicon):
-    silicon.set_mode(0, current=True)
-    one, two = silicon.add_instance(0, 9, 0), silicon.add_instance(0, 9, 4, cis=3)
-    silicon.put(0, NOBODY, 1, gi=one)
-    silicon.put(0, NOBODY + 1, 2, gi=two, ci=1)
+def test_the_whole_gpu_lists_the_processes_of_its_instances_and_an_instance_its_own(fake_nvml):
+    fake_nvml.set_mode(0, current=True)
+    one, two = fake_nvml.add_instance(0, 9, 0), fake_nvml.add_instance(0, 9, 4, cis=3)
+    fake_nvml.put(0, NOBODY, 1, gi=one)
+    fake_nvml.put(0, NOBODY + 1, 2, gi=two, ci=1)
     with session():
         rows = pynvml.nvmlDeviceGetComputeRunningProcesses(device())
         assert [(row.pid, row.gpuInstanceId, row.computeInstanceId) for row in rows] == [(NOBODY, one, 0), (NOBODY + 1, two, 1)]
-        for uuid, expected in ((silicon.mig_uuid(0, one), [(NOBODY, 1 << 20)]), (silicon.mig_uuid(0, two, 0), []),
-                               (silicon.mig_uuid(0, two, 1), [(NOBODY + 1, 2 << 20)])):  # fmt: skip
+        for uuid, expected in ((fake_nvml.mig_uuid(0, one), [(NOBODY, 1 << 20)]), (fake_nvml.mig_uuid(0, two, 0), []),
+                               (fake_nvml.mig_uuid(0, two, 1), [(NOBODY + 1, 2 << 20)])):  # fmt: skip
             assert compute(pynvml.nvmlDeviceGetHandleByUUID(uuid)) == expected
 
 
-def test_a_list_is_asked_for_its_length_first(silicon):
+def test_a_list_is_asked_for_its_length_first(fake_nvml):
     function, count = "nvmlDeviceGetComputeRunningProcesses_v3", ctypes.c_uint(0)
     with session():
         call = getattr(pynvml.nvmlLib, function)
         assert (call(device(), ctypes.byref(count), None), count.value) == (0, 0)
         for pid in range(NOBODY, NOBODY + 3):
-            silicon.put(0, pid, 1)
+            fake_nvml.put(0, pid, 1)
         assert (call(device(), ctypes.byref(count), None), count.value) == (7, 3)
         few = (pynvml.c_nvmlProcessInfo_v3_t * 2)()
         count.value = 2
@@ -109,24 +109,24 @@ def test_a_list_is_asked_for_its_length_first(silicon):
         assert (few[0].pid, few[1].pid) == (0, 0)
 
 
-def test_49_a_list_can_have_grown_between_its_two_calls(silicon):
-    silicon.put(0, NOBODY, 1)
-    silicon.race(0, 1)
+def test_49_a_list_can_have_grown_between_its_two_calls(fake_nvml):
+    fake_nvml.put(0, NOBODY, 1)
+    fake_nvml.race(0, 1)
     with session():
         with refused(7):
             compute()
         assert compute() == [(NOBODY, 1 << 20)]
 
 
-def test_49_no_more_than_950_processes_are_told(silicon):
-    silicon.put_raw(0, [(pid, 1, NONE, NONE) for pid in range(NOBODY, NOBODY + 1000)])
+def test_49_no_more_than_950_processes_are_told(fake_nvml):
+    fake_nvml.put_raw(0, [(pid, 1, NONE, NONE) for pid in range(NOBODY, NOBODY + 1000)])
     with session():
         assert len(compute()) == 950
 
 
-def test_44_scrambled_rows_are_shown_exactly_as_they_are_and_weigh_nothing(silicon):
+def test_44_scrambled_rows_are_shown_exactly_as_they_are_and_weigh_nothing(fake_nvml):
     rows = [(1184, 0, NONE, NONE), (16040, 0xFFFFFFFF00000000, 0, 1184), (0, 0xFFFFFFFFFFFFFFFF, 5, 6)]
-    silicon.put_raw(0, rows)
+    fake_nvml.put_raw(0, rows)
     with session():
         told = pynvml.nvmlDeviceGetComputeRunningProcesses(device())
         assert pynvml.nvmlDeviceGetMemoryInfo(device(), pynvml.nvmlMemory_v2).used == 0
@@ -134,32 +134,32 @@ def test_44_scrambled_rows_are_shown_exactly_as_they_are_and_weigh_nothing(silic
     assert [(row.pid, bytes_, row.gpuInstanceId, row.computeInstanceId) for row, bytes_ in zip(told, used, strict=True)] == rows
 
 
-def test_a_made_up_process_stays_and_a_real_one_ends_with_its_life_even_as_a_zombie(silicon):
+def test_a_made_up_process_stays_and_a_real_one_ends_with_its_life_even_as_a_zombie(fake_nvml):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    silicon.put(0, NOBODY, 1)
-    silicon.put(0, child.pid, 2)
+    fake_nvml.put(0, NOBODY, 1)
+    fake_nvml.put(0, child.pid, 2)
     with session():
         assert compute() == [(NOBODY, 1 << 20), (child.pid, 2 << 20)]
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # dead, not yet reaped
         assert compute() == [(NOBODY, 1 << 20)]
         child.communicate()
-        silicon.take(0, NOBODY)
+        fake_nvml.take(0, NOBODY)
         assert compute() == []
 
 
-def test_a_pid_that_is_another_process_now_is_not_followed(silicon):
+def test_a_pid_that_is_another_process_now_is_not_followed(fake_nvml):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    silicon.put(0, child.pid, 2)
-    silicon._state.gpus[0].rows[0].started += 1
+    fake_nvml.put(0, child.pid, 2)
+    fake_nvml._state.gpus[0].rows[0].started += 1
     with session():
         assert compute() == []
     child.communicate(b"\n")
 
 
-def test_a_tenant_holds_its_memory_until_it_is_killed(silicon, tenants):
+def test_a_tenant_holds_its_memory_until_it_is_killed(fake_nvml, tenants):
     with session():
-        process = tenants("--gpu", silicon.uuid(3), "--mib", "700", "--on-term", "ignore", "--comm", "train")
+        process = tenants("--gpu", fake_nvml.uuid(3), "--mib", "700", "--on-term", "ignore", "--comm", "train")
         assert compute(device(3)) == [(process.pid, 700 << 20)]
         assert pynvml.nvmlSystemGetProcessName(process.pid) == str(build.tenant())
         process.send_signal(signal.SIGTERM)
@@ -170,7 +170,7 @@ def test_a_tenant_holds_its_memory_until_it_is_killed(silicon, tenants):
             pynvml.nvmlSystemGetProcessName(process.pid)
 
 
-def test_a_tenant_ends_on_term_if_it_is_told_to_and_grows_if_it_is_told_to(silicon, tenants):
+def test_a_tenant_ends_on_term_if_it_is_told_to_and_grows_if_it_is_told_to(fake_nvml, tenants):
     process = tenants("--gpu", "0", "--mib", "1", "--grow-to", "9", "--grow-after", "0", "--kind", "mps")
     with session():
         assert process.stdout.readline() == "grown\n"
@@ -180,18 +180,18 @@ def test_a_tenant_ends_on_term_if_it_is_told_to_and_grows_if_it_is_told_to(silic
     assert process.wait() == 0
 
 
-def test_a_tenant_grows_when_it_is_told_to_however_long_it_would_have_waited(silicon, tenants):
+def test_a_tenant_grows_when_it_is_told_to_however_long_it_would_have_waited(fake_nvml, tenants):
     process = tenants("--gpu", "0", "--mib", "1", "--grow-to", "9", "--grow-after", "86400")
     process.send_signal(signal.SIGUSR1)
     assert process.stdout.readline() == "grown\n"
 
 
-def test_a_tenant_on_a_mig_device_keeps_its_instance_busy(silicon, tenants):
-    silicon.set_mode(0, current=True)
-    gi = silicon.add_instance(0, 9, 4, cis=0)
-    silicon.set_mode(1, current=True)
-    on = silicon.add_instance(1, 9, 4)
-    process = tenants("--gpu", silicon.mig_uuid(1, on), "--mib", "5")
+def test_a_tenant_on_a_mig_device_keeps_its_instance_busy(fake_nvml, tenants):
+    fake_nvml.set_mode(0, current=True)
+    gi = fake_nvml.add_instance(0, 9, 4, cis=0)
+    fake_nvml.set_mode(1, current=True)
+    on = fake_nvml.add_instance(1, 9, 4)
+    process = tenants("--gpu", fake_nvml.mig_uuid(1, on), "--mib", "5")
     with session():
         pynvml.nvmlGpuInstanceDestroy(pynvml.nvmlDeviceGetGpuInstanceById(device(0), gi))
         [row] = pynvml.nvmlDeviceGetComputeRunningProcesses(device(1))
@@ -199,25 +199,25 @@ def test_a_tenant_on_a_mig_device_keeps_its_instance_busy(silicon, tenants):
         assert pynvml.nvmlDeviceSetMigMode(device(1), 0) == 19
 
 
-def test_52_a_tenant_of_another_pid_namespace_has_the_pid_that_the_caller_knows_it_by_or_is_not_seen(silicon, tenants):
+def test_52_a_tenant_of_another_pid_namespace_has_the_pid_that_the_caller_knows_it_by_or_is_not_seen(fake_nvml, tenants):
     inner = tenants("--gpu", "0", "--mib", "5", before=("unshare", "--pid", "--fork", "--kill-child"))
     pid = int(Path(f"/proc/{inner.pid}/task/{inner.pid}/children").read_text())
-    silicon.put(0, os.getpid(), 6)
+    fake_nvml.put(0, os.getpid(), 6)
     code = "print([row.pid for row in N.nvmlDeviceGetComputeRunningProcesses(N.nvmlDeviceGetHandleByIndex(0))])"
-    assert run(silicon, code) == f"[{pid}, {os.getpid()}]\n"
+    assert run(fake_nvml, code) == f"[{pid}, {os.getpid()}]\n"
     change = "\nprint(N.nvmlDeviceSetMigMode(N.nvmlDeviceGetHandleByIndex(0), 1))"
     elsewhere = ("unshare", "--pid", "--fork", "--mount-proc")
-    assert run(silicon, code + change, before=elsewhere) == "[]\n19\n", "what is not seen still uses the GPU"
+    assert run(fake_nvml, code + change, before=elsewhere) == "[]\n19\n", "what is not seen still uses the GPU"
     os.kill(pid, signal.SIGKILL)
     inner.wait()
-    assert run(silicon, code) == f"[{os.getpid()}]\n"
+    assert run(fake_nvml, code) == f"[{os.getpid()}]\n"
 
 
-def test_a_tenant_needs_nothing_but_its_program_and_the_state_file(silicon, tmp_path):
+def test_a_tenant_needs_nothing_but_its_program_and_the_state_file(fake_nvml, tmp_path):
     root = tmp_path / "root"
     root.mkdir()
     shutil.copy(build.tenant(), root / "tenant")
-    os.link(silicon.path, root / "state")
+    os.link(fake_nvml.path, root / "state")
     command = ["unshare", "--pid", "--fork", "--kill-child", "--root", str(root), "/tenant", "--state", "/state"]
     environment = {"PATH": os.environ["PATH"]}
     with session(), subprocess.Popen(
@@ -229,7 +229,7 @@ def test_a_tenant_needs_nothing_but_its_program_and_the_state_file(silicon, tmp_
         process.kill()
 
 
-def test_the_place_of_a_dead_tenant_is_used_again(silicon, tenants):
+def test_the_place_of_a_dead_tenant_is_used_again(fake_nvml, tenants):
     first = tenants("--gpu", "0", "--mib", "5")
     first.kill()
     first.wait()
@@ -238,17 +238,19 @@ def test_the_place_of_a_dead_tenant_is_used_again(silicon, tenants):
         assert compute() == [(second.pid, 6 << 20)]
 
 
-def test_a_tenant_refuses_what_it_does_not_understand(silicon):
+def test_a_tenant_refuses_what_it_does_not_understand(fake_nvml):
     for arguments, code in ((("--mib", "1"), 2), (("--gpu", "99", "--mib", "1"), 3), (("--gpu", "0", "--kind", "odd"), 2)):
-        ended = subprocess.run([str(build.tenant()), *arguments], env=silicon.environment, stderr=subprocess.PIPE, check=False)
+        ended = subprocess.run(
+            [str(build.tenant()), *arguments], env=fake_nvml.environment, stderr=subprocess.PIPE, check=False
+        )
         assert ended.returncode == code
     assert subprocess.run([str(build.tenant()), "--gpu", "0"], env={}, stderr=subprocess.PIPE, check=False).returncode == 2
 
 
 def test_the_table_of_a_gpu_can_be_full(tmp_path):
-    silicon = Silicon.make(tmp_path, ("t4",))
-    silicon.put_raw(0, [(pid, 1, NONE, NONE) for pid in range(NOBODY, NOBODY + 2048)])
+    fake_nvml = FakeNvml.make(tmp_path, ("t4",))
+    fake_nvml.put_raw(0, [(pid, 1, NONE, NONE) for pid in range(NOBODY, NOBODY + 2048)])
     with pytest.raises(OverflowError):
-        silicon.put(0, NOBODY + 5000, 1)
-    silicon.take(0, NOBODY + 7)
-    silicon.put(0, NOBODY + 5000, 1)
+        fake_nvml.put(0, NOBODY + 5000, 1)
+    fake_nvml.take(0, NOBODY + 7)
+    fake_nvml.put(0, NOBODY + 5000, 1)

@@ -18,7 +18,7 @@ from gpushare_node.reporting.results import Status, StepResult
 from tests.compiler.mig import known_cards
 from tests.node.partition import builders as geometry
 from tests.node.partition.builders import Stands
-from tests.support.fake_nvml import Silicon
+from tests.support.fake_nvml import FakeNvml
 
 A100 = "a100-sxm4-40gb"
 H100 = "h100-sxm5-80gb"
@@ -73,8 +73,8 @@ class GpuNode:
     """One node. Every `run` is a new start of the program: a new Hardware over the same GPUs, folder and boot."""
 
     def __init__(self, folder: Path, *gpus: str, driver: str = "580.95.05") -> None:
-        self.silicon = Silicon.make(folder / "silicon", gpus or (A100,), driver=driver)
-        self.silicon.load()
+        self.fake_nvml = FakeNvml.make(folder / "fake-nvml", gpus or (A100,), driver=driver)
+        self.fake_nvml.load()
         self.folder = StateDir(folder / "state")
         self.clock = FakeClock()
         self.boot_id = "boot-1"
@@ -114,7 +114,7 @@ class GpuNode:
         if child == 0:
             status = 1
             try:
-                self.silicon.load()
+                self.fake_nvml.load()
                 self.run(wanted)
                 status = 0
             except BaseException:
@@ -122,30 +122,30 @@ class GpuNode:
             finally:
                 os._exit(status)
         _, status = os.waitpid(child, 0)
-        self.silicon.kill_before(0)
-        self.silicon.kill_after(0)  # what is left would strike the test itself
+        self.fake_nvml.kill_before(0)
+        self.fake_nvml.kill_after(0)  # what is left would strike the test itself
         assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the program failed by itself"
         return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
     def reboot(self) -> None:
-        self.silicon.reboot()
+        self.fake_nvml.reboot()
         self.boot_id += "'"
 
     def stand(self, gpu: int, *instances: Stands) -> dict[int, int]:
         """Have these whole instances on an A100, MIG on; GPU instance ids by start."""
-        self.silicon.set_mode(gpu, True)
-        return {start: self.silicon.add_instance(gpu, IDS[name], start) for name, start in instances}
+        self.fake_nvml.set_mode(gpu, True)
+        return {start: self.fake_nvml.add_instance(gpu, IDS[name], start) for name, start in instances}
 
     def stands(self, gpu: int) -> set[tuple[str, int]]:
         """What stands on an A100; a name ends in ? where the instance is not whole."""
         names = {number: name for name, number in IDS.items()}
         return {
             (names[profile] + ("" if computes == 1 else "?"), start)
-            for _, profile, start, _, computes in self.silicon.instances(gpu)
+            for _, profile, start, _, computes in self.fake_nvml.instances(gpu)
         }
 
     def gi_at(self, gpu: int, start: int) -> int:
-        return next(gi for gi, _, at, _, _ in self.silicon.instances(gpu) if at == start)
+        return next(gi for gi, _, at, _, _ in self.fake_nvml.instances(gpu) if at == start)
 
     def said(self, status: Status) -> list[str]:
         return [f"{one.target}: {one.step}" for one in self.results if one.status is status]

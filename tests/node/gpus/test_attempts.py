@@ -13,7 +13,7 @@ from tests.node.gpus.gpu_node import CREATE, MIXED, OTHER, SEVEN, GpuNode, polic
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSHARE_SILICON", "")  # so that what loading the GPUs sets is undone
+    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what loading the GPUs sets is undone
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def node(tmp_path: Path) -> GpuNode:
 
 
 def test_21_a_driver_that_comes_late_is_waited_for(node: GpuNode) -> None:
-    node.silicon.unload()
-    node.clock.at = lambda time: node.silicon.reload() if time >= 30 else None
+    node.fake_nvml.unload()
+    node.clock.at = lambda time: node.fake_nvml.reload() if time >= 30 else None
     said: list[str] = []
     assert node.hardware().wait(600, said.append) is None
     assert node.clock.slept == [1, 2, 4, 8, 16]
@@ -41,14 +41,14 @@ def test_21_a_driver_that_comes_late_is_waited_for(node: GpuNode) -> None:
 def test_21_22_a_driver_that_never_answers_has_its_reason(
     node: GpuNode, code: int, reason: ConditionReason, waited: int
 ) -> None:
-    node.silicon.unload(code)
+    node.fake_nvml.unload(code)
     assert node.hardware().wait(600, lambda _: None) is reason
     assert node.clock.time == waited
 
 
 def test_26_another_policy_half_way_is_brought_to_its_end(node: GpuNode) -> None:
     node.stand(0, *MIXED)
-    node.silicon.kill_after(2)
+    node.fake_nvml.kill_after(2)
     assert node.run_to_death(policy(SEVEN))
     node.digest = "digest-2"
     assert node.run(policy(OTHER)).reason is None
@@ -59,9 +59,9 @@ def fail_often(node: GpuNode) -> None:
     """Three attempts in a row, and a driver that goes on refusing."""
     node.stand(0, *MIXED)
     for _ in range(3):
-        node.silicon.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1)
+        node.fake_nvml.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1)
         assert node.run(policy(OTHER)).reason is ConditionReason.ROLLED_BACK
-    node.silicon.forget_calls()
+    node.fake_nvml.forget_calls()
 
 
 def test_26_after_three_failures_pauses_come_first_and_they_double(node: GpuNode) -> None:
@@ -69,7 +69,7 @@ def test_26_after_three_failures_pauses_come_first_and_they_double(node: GpuNode
     change = node.run(policy(OTHER))
     assert change.reason is ConditionReason.PARTITION_FAILED
     assert "3 attempts have failed under this policy and driver; the next begins 5 minutes after the last" in change.message
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
     assert node.run(policy(MIXED)).reason is None, "what stands is as wanted: nothing is tried"
 
 
@@ -78,14 +78,14 @@ def test_94_attempts_go_on_without_end_at_growing_pauses(node: GpuNode) -> None:
     begun = []
     while len(begun) < 10:
         node.clock.time += 60
-        node.silicon.heal()
-        node.silicon.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1)
+        node.fake_nvml.heal()
+        node.fake_nvml.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1)
         if node.run(policy(OTHER)).reason is ConditionReason.ROLLED_BACK:
             begun.append(node.clock.time)
     pauses = [(later - sooner) / 60 for sooner, later in zip([0.0, *begun], begun, strict=False)]
     assert pauses == [5, 10, 20, 40, 80, 160, 320, 360, 360, 360]
     node.clock.time += 6 * 3600
-    node.silicon.heal()
+    node.fake_nvml.heal()
     assert node.run(policy(OTHER)).reason is None
     assert node.folder.journal() is None
 

@@ -15,7 +15,7 @@ from tests.node.partition import builders
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSHARE_SILICON", "")  # so that what loading the GPUs sets is undone
+    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what loading the GPUs sets is undone
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_01_a_card_without_mig_that_needs_none_is_left_alone(tmp_path: Path) -> 
     change = node.run(policy((), card="t4"))
     assert (change.reason, change.message) == (None, "")
     assert node.said(Status.OK) == ["GPU 0: layout"]
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
     assert not node.folder.path.exists()
 
 
@@ -37,13 +37,13 @@ def test_02_mig_on_a_card_without_it_is_refused_and_nothing_is_touched(tmp_path:
     change = node.run(builders.policy(builders.wanted(("1g.5gb", 0)), card=policy((), card="t4").card))
     assert change.reason is ConditionReason.INVALID_LAYOUT
     assert "GPU 0: the policy wants MIG instances; this GPU has no MIG" in change.message
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
 
 
 def test_an_empty_a100_gets_seven_instances_at_the_places_that_were_asked_for(node: GpuNode) -> None:
     change = node.run(policy(SEVEN))
     assert change.reason is None
-    assert node.silicon.mode(0) == (True, True)
+    assert node.fake_nvml.mode(0) == (True, True)
     assert node.stands(0) == set(SEVEN)
     assert node.said(Status.CHANGED) == [
         "GPU 0: switch MIG on", *(f"GPU 0: create 1g.5gb at {start}:1" for start in range(7)), "node: device nodes"]
@@ -52,18 +52,18 @@ def test_an_empty_a100_gets_seven_instances_at_the_places_that_were_asked_for(no
 
 def test_03_the_second_run_changes_nothing(node: GpuNode) -> None:
     node.run(policy(SEVEN))
-    node.silicon.forget_calls()
+    node.fake_nvml.forget_calls()
     change = node.run(policy(SEVEN))
     assert change.reason is None
     assert [(one.step, one.status, one.detail) for one in change.results] == [("layout", Status.OK, "7 × 1g.5gb")]
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
 
 
 def test_04_the_right_instances_at_other_places_are_as_good(node: GpuNode) -> None:
     node.stand(0, ("3g.20gb", 4), ("1g.5gb", 2))
     change = node.run(policy((("3g.20gb", 0), ("1g.5gb", 5))))
     assert change.reason is None
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
 
 
 @pytest.mark.parametrize("order", list(permutations((("1g.5gb", 0), ("1g.5gb", 1), ("2g.10gb", 2), ("3g.20gb", 4)))))
@@ -74,40 +74,40 @@ def test_05_every_order_of_the_policy_succeeds_since_places_are_said(node: GpuNo
 
 def test_07_what_can_stay_stays_with_its_process(node: GpuNode) -> None:
     gi = node.stand(0, ("3g.20gb", 4), ("2g.10gb", 0))
-    uuid = node.silicon.mig_uuid(0, gi[4])
-    node.silicon.put(0, 4_000_001, 1000, gi=gi[4])
+    uuid = node.fake_nvml.mig_uuid(0, gi[4])
+    node.fake_nvml.put(0, 4_000_001, 1000, gi=gi[4])
     change = node.run(policy((("3g.20gb", 0), *(("1g.5gb", start) for start in range(4, 7)))))
     assert change.reason is None
     assert node.gi_at(0, 4) == gi[4]
-    assert node.silicon.mig_uuid(0, gi[4]) == uuid
+    assert node.fake_nvml.mig_uuid(0, gi[4]) == uuid
     assert node.stands(0) == {("3g.20gb", 4), ("1g.5gb", 0), ("1g.5gb", 1), ("1g.5gb", 2)}
 
 
 def test_17_an_orphan_of_another_tool_is_cleared(node: GpuNode) -> None:
-    node.silicon.set_mode(0, True)
-    node.silicon.add_instance(0, IDS["1g.5gb"], 3, cis=0)
+    node.fake_nvml.set_mode(0, True)
+    node.fake_nvml.add_instance(0, IDS["1g.5gb"], 3, cis=0)
     assert node.run(policy(SEVEN)).reason is None
     assert node.stands(0) == set(SEVEN)
 
 
 def test_18_an_instance_with_several_compute_instances_goes_from_the_inside_out(node: GpuNode) -> None:
-    node.silicon.set_mode(0, True)
-    gi = node.silicon.add_instance(0, IDS["3g.20gb"], 0, cis=3)
+    node.fake_nvml.set_mode(0, True)
+    gi = node.fake_nvml.add_instance(0, IDS["3g.20gb"], 0, cis=3)
     assert node.run(policy((("3g.20gb", 0),))).reason is None
-    assert [call.partition("(")[0] for call in node.silicon.calls()] == [
+    assert [call.partition("(")[0] for call in node.fake_nvml.calls()] == [
         *["nvmlComputeInstanceDestroy"] * 3, "nvmlGpuInstanceDestroy",
         "nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlGpuInstanceCreateComputeInstance"]
-    assert node.silicon.instances(0)[0][4] == 1, f"instance {gi} was not whole"
+    assert node.fake_nvml.instances(0)[0][4] == 1, f"instance {gi} was not whole"
 
 
 def test_27_where_no_instance_is_wanted_mig_goes_off(node: GpuNode) -> None:
     node.stand(0, *SEVEN)
     assert node.run(policy(())).reason is None
-    assert node.silicon.mode(0) == (False, False)
-    assert node.silicon.instances(0) == []
-    node.silicon.set_mode(0, True)
+    assert node.fake_nvml.mode(0) == (False, False)
+    assert node.fake_nvml.instances(0) == []
+    node.fake_nvml.set_mode(0, True)
     assert node.run(policy(())).reason is None
-    assert node.silicon.mode(0) == (False, False)
+    assert node.fake_nvml.mode(0) == (False, False)
 
 
 @pytest.mark.parametrize("driver", ["535.183.01", "580.95.05"])
@@ -117,17 +117,17 @@ def test_13_handles_are_fetched_anew_after_a_mode_switch_and_places_asked_for_on
     sight = node.look(policy(layout, card=H100))
     assert sight.plan.gpus[0].is_final == driver.startswith("580")
     assert node.run(policy(layout, card=H100)).reason is None
-    assert len(node.silicon.instances(0)) == 3
-    node.silicon.forget_calls()
+    assert len(node.fake_nvml.instances(0)) == 3
+    node.fake_nvml.forget_calls()
     assert node.run(policy(layout, card=H100)).reason is None
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
 
 
 def test_23_an_a30_whose_driver_counts_instances_wrongly(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, "a30", driver="470.82.01")
     four = tuple(("1g.6gb", start) for start in range(4))
     assert node.run(policy(four, card="a30")).reason is None
-    assert [start for _, _, start, _, _ in node.silicon.instances(0)] == [0, 1, 2, 3]
+    assert [start for _, _, start, _, _ in node.fake_nvml.instances(0)] == [0, 1, 2, 3]
 
 
 def test_30_a_host_without_nvidia_smi_is_a_warning(node: GpuNode) -> None:
@@ -143,9 +143,9 @@ def test_after_a_reboot_the_layout_is_made_again(tmp_path: Path) -> None:
     layout = (("3g.40gb", 0), ("1g.10gb", 4))
     node.run(policy(layout, card=H100))
     node.reboot()
-    assert node.silicon.mode(0) == (False, False)
+    assert node.fake_nvml.mode(0) == (False, False)
     assert node.run(policy(layout, card=H100)).reason is None
-    assert len(node.silicon.instances(0)) == 2
+    assert len(node.fake_nvml.instances(0)) == 2
 
 
 def test_check_says_what_would_be_done_and_does_nothing(node: GpuNode) -> None:
@@ -155,7 +155,7 @@ def test_check_says_what_would_be_done_and_does_nothing(node: GpuNode) -> None:
         ("destroy 2g.10gb at 0:2", Status.CHANGED, ("2g.10gb at 0:2",), ()),
         ("create 1g.5gb at 0:1", Status.CHANGED, (), ("1g.5gb at 0:1",)),
     ]
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
     assert not node.folder.path.exists()
 
 
@@ -164,43 +164,43 @@ def test_check_of_a_driver_that_names_no_places_yet_says_what_the_policy_says(tm
     change = node.run(policy(SEVEN[:2]), check=True)
     assert [(one.step, one.after) for one in change.results] == [
         ("switch MIG on", ("MIG on",)), ("create instances", ("1g.5gb at 0:1", "1g.5gb at 1:1"))]
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
 
 
 def test_the_devices_to_register_are_whole_gpus_and_mig_devices(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, *["a100-sxm4-40gb"] * 3)
     gi = node.stand(1, ("3g.20gb", 4), ("1g.5gb", 0))
-    node.silicon.add_instance(1, IDS["1g.5gb"], 1, cis=0)
-    node.silicon.lose(2)
+    node.fake_nvml.add_instance(1, IDS["1g.5gb"], 1, cis=0)
+    node.fake_nvml.lose(2)
     own = node.hardware()
     sight = own.look(policy((), (), ()))
-    assert own.devices(sight) == {node.silicon.uuid(0), node.silicon.mig_uuid(1, gi[4]), node.silicon.mig_uuid(1, gi[0])}
+    assert own.devices(sight) == {node.fake_nvml.uuid(0), node.fake_nvml.mig_uuid(1, gi[4]), node.fake_nvml.mig_uuid(1, gi[0])}
     own.close()
 
 
 def test_the_compute_mode_that_mps_left_is_put_right(node: GpuNode) -> None:
-    node.silicon.set_compute_mode(0, 3)
+    node.fake_nvml.set_compute_mode(0, 3)
     sight = node.look(policy(()))
     assert not sight.is_as_wanted
     change = node.run(policy(()))
     assert change.reason is None
-    assert node.silicon.compute_mode(0) == 0
+    assert node.fake_nvml.compute_mode(0) == 0
     assert node.said(Status.CHANGED) == ["GPU 0: reset the compute mode", "node: device nodes"]
     assert node.look(policy(())).is_as_wanted
 
 
 def test_mps_keeps_its_compute_mode_and_prohibited_is_somebodys_wish(node: GpuNode) -> None:
-    node.silicon.set_compute_mode(0, 3)
+    node.fake_nvml.set_compute_mode(0, 3)
     assert node.run(replace(policy(()), mode=Mode.MPS)).reason is None
-    assert node.silicon.compute_mode(0) == 3
-    node.silicon.set_compute_mode(0, 2)
+    assert node.fake_nvml.compute_mode(0) == 3
+    node.fake_nvml.set_compute_mode(0, 2)
     assert node.run(policy(())).reason is None
-    assert node.silicon.compute_mode(0) == 2
+    assert node.fake_nvml.compute_mode(0) == 2
 
 
 def test_the_compute_mode_of_a_gpu_in_use_is_left_for_later(node: GpuNode) -> None:
-    node.silicon.set_compute_mode(0, 3)
-    node.silicon.put(0, 4_000_001, 500)
+    node.fake_nvml.set_compute_mode(0, 3)
+    node.fake_nvml.put(0, 4_000_001, 500)
     change = node.run(policy(()))
     assert change.reason is ConditionReason.GPU_BUSY
-    assert node.silicon.compute_mode(0) == 3
+    assert node.fake_nvml.compute_mode(0) == 3

@@ -29,8 +29,8 @@ class Scene:
 def tenants(node: GpuNode, gpu: int, *starts: int) -> Iterator[tuple[int, int, str]]:
     for start in starts:
         gi = node.gi_at(gpu, start)
-        node.silicon.put(gpu, TENANT + start, 500, gi=gi)
-        yield gpu, gi, node.silicon.mig_uuid(gpu, gi)
+        node.fake_nvml.put(gpu, TENANT + start, 500, gi=gi)
+        yield gpu, gi, node.fake_nvml.mig_uuid(gpu, gi)
 
 
 def relayout(node: GpuNode) -> list[tuple[int, int, str]]:
@@ -64,27 +64,27 @@ SCENES = {
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSHARE_SILICON", "")  # so that what loading the GPUs sets is undone
+    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what loading the GPUs sets is undone
 
 
 def die_and_start_again(folder: Path, scene: Scene, number: int, *, is_after: bool) -> None:
     node = GpuNode(folder, *scene.cards)
     stays = scene.prepare(node)
-    (node.silicon.kill_after if is_after else node.silicon.kill_before)(number)
+    (node.fake_nvml.kill_after if is_after else node.fake_nvml.kill_before)(number)
     assert node.run_to_death(scene.wanted) == 9, "the call of this number was never made"
     change = node.run(scene.wanted)
     assert change.reason is None, change.message
     for gpu, gi, uuid in stays:
-        assert node.silicon.mig_uuid(gpu, gi) == uuid
+        assert node.fake_nvml.mig_uuid(gpu, gi) == uuid
     for gpu, wanted in enumerate(scene.wanted.gpus):
-        own = node.silicon.instances(gpu)
+        own = node.fake_nvml.instances(gpu)
         assert sorted(profile for _, profile, *_ in own) == sorted(one.profile_id for one in wanted.instances)
         assert all(computes == 1 for *_, computes in own)
-        assert node.silicon.mode(gpu) == (bool(wanted.instances),) * 2
+        assert node.fake_nvml.mode(gpu) == (bool(wanted.instances),) * 2
     assert node.folder.journal() is None
-    node.silicon.forget_calls()
+    node.fake_nvml.forget_calls()
     assert node.run(scene.wanted).reason is None
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
 
 
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
@@ -92,7 +92,7 @@ def test_16_the_matrix_below_covers_every_change(tmp_path: Path, scene: Scene) -
     node = GpuNode(tmp_path, *scene.cards)
     scene.prepare(node)
     assert node.run(scene.wanted).reason is None
-    assert len(node.silicon.calls()) == scene.changes
+    assert len(node.fake_nvml.calls()) == scene.changes
 
 
 @pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
@@ -122,24 +122,24 @@ def test_16_death_on_the_way_back_ends_in_the_wanted_layout_too(tmp_path: Path, 
     scene = SCENES["a100 to another layout beside tenants"]
     node = GpuNode(tmp_path, *scene.cards)
     stays = scene.prepare(node)
-    node.silicon.fail("nvmlGpuInstanceCreateComputeInstance", 23, times=1)
-    (node.silicon.kill_after if is_after else node.silicon.kill_before)(number)
+    node.fake_nvml.fail("nvmlGpuInstanceCreateComputeInstance", 23, times=1)
+    (node.fake_nvml.kill_after if is_after else node.fake_nvml.kill_before)(number)
     assert node.run_to_death(scene.wanted) == 9, "the call of this number was never made"
-    node.silicon.heal()
+    node.fake_nvml.heal()
     change = node.run(scene.wanted)
     assert change.reason is None, change.message
-    assert len(node.silicon.instances(0)) == 5
-    assert [node.silicon.mig_uuid(gpu, gi) for gpu, gi, _ in stays] == [uuid for *_, uuid in stays]
+    assert len(node.fake_nvml.instances(0)) == 5
+    assert [node.fake_nvml.mig_uuid(gpu, gi) for gpu, gi, _ in stays] == [uuid for *_, uuid in stays]
 
 
 def test_16_a_mode_that_was_asked_for_before_the_death_is_known_as_ours(tmp_path: Path) -> None:
     node = GpuNode(tmp_path)
-    node.silicon.reset_blocked(0, 16, 1)
-    node.silicon.kill_after(1)
+    node.fake_nvml.reset_blocked(0, 16, 1)
+    node.fake_nvml.kill_after(1)
     assert node.run_to_death(policy(SEVEN)) == 9
-    assert node.silicon.mode(0) == (False, True)
+    assert node.fake_nvml.mode(0) == (False, True)
     assert node.run(policy(())).reason is None, "calls off what it asked for itself"
-    assert node.silicon.mode(0) == (False, False)
+    assert node.fake_nvml.mode(0) == (False, False)
 
 
 def test_16_what_a_dead_run_left_goes_back_to_what_stood_before_it(tmp_path: Path) -> None:
@@ -147,11 +147,11 @@ def test_16_what_a_dead_run_left_goes_back_to_what_stood_before_it(tmp_path: Pat
     scene = SCENES["a100 to another layout beside tenants"]
     stays = scene.prepare(node)
     former = node.stands(0)
-    node.silicon.kill_after(4)
+    node.fake_nvml.kill_after(4)
     assert node.run_to_death(scene.wanted) == 9
     assert node.stands(0) != former
-    node.silicon.fail("nvmlGpuInstanceCreateComputeInstance", 23, times=1)
+    node.fake_nvml.fail("nvmlGpuInstanceCreateComputeInstance", 23, times=1)
     change = node.run(scene.wanted)
     assert change.reason is ConditionReason.ROLLED_BACK, change.message
     assert node.stands(0) == former
-    assert [node.silicon.mig_uuid(gpu, gi) for gpu, gi, _ in stays] == [uuid for *_, uuid in stays]
+    assert [node.fake_nvml.mig_uuid(gpu, gi) for gpu, gi, _ in stays] == [uuid for *_, uuid in stays]

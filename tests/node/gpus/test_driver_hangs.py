@@ -17,7 +17,7 @@ from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig
 from tests.support.fake_api.server import ApiServer
-from tests.support.fake_nvml import Silicon
+from tests.support.fake_nvml import FakeNvml
 from tests.support.waiting import PATIENCE, wait_for
 
 DEADLINE = 3.0
@@ -38,17 +38,17 @@ class HangingNode(LoopNode):
 
 @pytest.fixture
 def node(tmp_path: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("GPUSHARE_SILICON", "")
+    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")
     made = HangingNode(tmp_path, api)
     yield made
-    made.silicon.heal()
+    made.fake_nvml.heal()
 
 
-def test_a_look_that_hangs_is_given_up_and_nothing_is_asked_behind_it(silicon: Silicon, given_up: list[float]) -> None:
+def test_a_look_that_hangs_is_given_up_and_nothing_is_asked_behind_it(fake_nvml: FakeNvml, given_up: list[float]) -> None:
     bounded = Bounded(Session.open, SystemClock(), look_seconds=DEADLINE, change_seconds=DEADLINE)
     driver = bounded.open()
     assert len(driver.survey()) == 8
-    silicon.delay("nvmlDeviceGetCount_v2", 600)
+    fake_nvml.delay("nvmlDeviceGetCount_v2", 600)
     for ask in (driver.survey, driver.versions, bounded.open, driver.close):
         with pytest.raises(DriverError) as caught:
             ask()
@@ -56,13 +56,13 @@ def test_a_look_that_hangs_is_given_up_and_nothing_is_asked_behind_it(silicon: S
     assert given_up == [DEADLINE], "only the first one is waited for"
 
 
-def test_when_the_call_has_come_back_after_all_a_new_session_can_be_opened(silicon: Silicon) -> None:
+def test_when_the_call_has_come_back_after_all_a_new_session_can_be_opened(fake_nvml: FakeNvml) -> None:
     bounded = Bounded(Session.open, SystemClock(), look_seconds=DEADLINE, change_seconds=DEADLINE)
     driver = bounded.open()
-    silicon.delay("nvmlDeviceGetCount_v2", 600)
+    fake_nvml.delay("nvmlDeviceGetCount_v2", 600)
     with pytest.raises(DriverError):
         driver.survey()
-    silicon.heal()
+    fake_nvml.heal()
 
     def opens() -> bool:
         try:
@@ -75,36 +75,36 @@ def test_when_the_call_has_come_back_after_all_a_new_session_can_be_opened(silic
         driver.survey()
 
 
-def test_what_the_driver_refuses_is_raised_as_before(silicon: Silicon) -> None:
+def test_what_the_driver_refuses_is_raised_as_before(fake_nvml: FakeNvml) -> None:
     driver = Bounded(Session.open, SystemClock()).open()
-    silicon.fail("nvmlDeviceSetMigMode", 4)
+    fake_nvml.fail("nvmlDeviceSetMigMode", 4)
     with pytest.raises(DriverError) as caught:
-        driver.set_mig(silicon.uuid(0), enabled=True)
+        driver.set_mig(fake_nvml.uuid(0), enabled=True)
     assert caught.value.code == Code.NO_PERMISSION
 
 
 def test_a_driver_that_hangs_before_anything_is_changed_is_the_reason(node: HangingNode) -> None:
-    node.silicon.delay("nvmlDeviceGetCount_v2", 600)
+    node.fake_nvml.delay("nvmlDeviceGetCount_v2", 600)
     outcome = node.run(mig(SEVEN, SEVEN))
     assert (outcome.reason, node.condition()) == (ConditionReason.DRIVER_HUNG, "DriverHung")
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
 
 
 def test_a_driver_that_hangs_in_a_change_is_the_reason_and_the_next_run_ends_it(node: HangingNode) -> None:
     node.run(mig(TWO, TWO))
-    node.silicon.delay("nvmlGpuInstanceCreateComputeInstance", 60, after=3)
+    node.fake_nvml.delay("nvmlGpuInstanceCreateComputeInstance", 60, after=3)
     outcome = node.run(mig(SEVEN, SEVEN, key="mig-00000002"))
     assert outcome.reason is ConditionReason.DRIVER_HUNG, outcome.message
     assert node.taints(), "half of a layout takes no pods"
     assert node.folder.journal().is_changing
     assert node.run(mig(SEVEN, SEVEN, key="mig-00000002")).reason is ConditionReason.DRIVER_HUNG
-    node.silicon.heal()
+    node.fake_nvml.heal()
     wait_for(lambda: not node.bounded._worker.is_busy)
     assert node.run(mig(SEVEN, SEVEN, key="mig-00000002")).reason is ConditionReason.READY
     assert (node.taints(), node.gpus.stands(0), node.gpus.stands(1)) == (set(), set(SEVEN), set(SEVEN))
 
 
-def test_the_program_ends_while_a_call_hangs(silicon: Silicon) -> None:
+def test_the_program_ends_while_a_call_hangs(fake_nvml: FakeNvml) -> None:
     code = """
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.adapters.nvml.timeouts import Bounded
@@ -118,9 +118,10 @@ try:
 except DriverError as error:
     print(error.code)
 """
-    silicon.delay("nvmlDeviceGetCount_v2", 600)
-    program = subprocess.run([sys.executable, "-c", code], env=silicon.environment, capture_output=True, text=True, check=True,
-                             timeout=PATIENCE)  # fmt: skip
+    fake_nvml.delay("nvmlDeviceGetCount_v2", 600)
+    program = subprocess.run(
+        [sys.executable, "-c", code], env=fake_nvml.environment, capture_output=True, text=True, check=True, timeout=PATIENCE
+    )
     assert program.stdout == "10\n"
 
 

@@ -15,7 +15,7 @@ from tests.node.partition import builders
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSHARE_SILICON", "")  # so that what loading the GPUs sets is undone
+    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what loading the GPUs sets is undone
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def node(tmp_path: Path) -> GpuNode:
 @pytest.mark.parametrize("code", [Code.INSUFFICIENT_RESOURCES, Code.UNKNOWN, Code.INVALID_ARGUMENT])
 def test_14_a_creation_that_fails_half_way_brings_the_former_layout_back(node: GpuNode, after: int, code: Code) -> None:
     gi = node.stand(0, *MIXED)
-    node.silicon.put(0, 4_000_001, 100, gi=gi[4])
-    node.silicon.fail(CREATE, code, times=1, after=after)
+    node.fake_nvml.put(0, 4_000_001, 100, gi=gi[4])
+    node.fake_nvml.fail(CREATE, code, times=1, after=after)
     change = node.run(policy(OTHER))
     assert change.reason is ConditionReason.ROLLED_BACK
     assert node.stands(0) == set(MIXED)
     assert node.gi_at(0, 4) == gi[4]
-    assert node.silicon.mode(0) == (True, True)
+    assert node.fake_nvml.mode(0) == (True, True)
     assert "the previous layout is restored, under new MIG UUIDs" in change.message
     assert node.said(Status.FAILED) == [f"GPU 0: create 1g.5gb at {after}:1"]
     journal = node.folder.journal()
@@ -45,29 +45,29 @@ def test_14_a_creation_that_fails_half_way_brings_the_former_layout_back(node: G
 def test_14_where_mig_was_off_it_is_off_again(tmp_path: Path, card: str) -> None:
     node = GpuNode(tmp_path, card)
     name = "1g.5gb" if card == A100 else "1g.10gb"
-    node.silicon.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1, after=3)
+    node.fake_nvml.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1, after=3)
     change = node.run(policy(tuple((name, start) for start in range(7)), card=card))
     assert change.reason is ConditionReason.ROLLED_BACK
-    assert node.silicon.mode(0) == (False, False)
-    assert node.silicon.instances(0) == []
+    assert node.fake_nvml.mode(0) == (False, False)
+    assert node.fake_nvml.instances(0) == []
 
 
 def test_15_a_compute_instance_that_fails_leaves_no_orphan(node: GpuNode) -> None:
     node.stand(0, *MIXED)
-    node.silicon.fail("nvmlGpuInstanceCreateComputeInstance", Code.INSUFFICIENT_RESOURCES, times=1)
+    node.fake_nvml.fail("nvmlGpuInstanceCreateComputeInstance", Code.INSUFFICIENT_RESOURCES, times=1)
     assert node.run(policy(OTHER)).reason is ConditionReason.ROLLED_BACK
     assert node.stands(0) == set(MIXED)
-    assert all(computes == 1 for *_, computes in node.silicon.instances(0))
+    assert all(computes == 1 for *_, computes in node.fake_nvml.instances(0))
 
 
 def test_19_a_way_back_that_fails_too_is_said(node: GpuNode) -> None:
     node.stand(0, *MIXED)
-    node.silicon.fail(CREATE, Code.INSUFFICIENT_RESOURCES)
+    node.fake_nvml.fail(CREATE, Code.INSUFFICIENT_RESOURCES)
     change = node.run(policy(OTHER))
     assert change.reason is ConditionReason.PARTITION_FAILED
     assert "the rollback failed" in change.message
     assert node.said(Status.FAILED) == ["GPU 0: create 1g.5gb at 0:1", "GPU 0: roll back"]
-    node.silicon.heal()
+    node.fake_nvml.heal()
     assert node.run(policy(OTHER)).reason is None, "the next run goes on from what stands"
     assert node.stands(0) == set(OTHER)
     assert node.folder.journal() is None
@@ -75,43 +75,43 @@ def test_19_a_way_back_that_fails_too_is_said(node: GpuNode) -> None:
 
 def test_19_the_run_after_a_failed_way_back_still_knows_the_former_layout(node: GpuNode) -> None:
     node.stand(0, *MIXED)
-    node.silicon.fail(CREATE, Code.INSUFFICIENT_RESOURCES)
+    node.fake_nvml.fail(CREATE, Code.INSUFFICIENT_RESOURCES)
     node.run(policy(OTHER))
-    node.silicon.heal()
-    node.silicon.fail(CREATE, Code.UNKNOWN, times=1)
+    node.fake_nvml.heal()
+    node.fake_nvml.fail(CREATE, Code.UNKNOWN, times=1)
     assert node.run(policy(OTHER)).reason is ConditionReason.ROLLED_BACK
     assert node.stands(0) == set(MIXED)
 
 
 def test_20_a_gpu_that_is_lost_in_the_middle_stops_no_other(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, *[A100] * 8)
-    node.silicon.fail(CREATE, Code.GPU_IS_LOST, gpu=3, after=2)
+    node.fake_nvml.fail(CREATE, Code.GPU_IS_LOST, gpu=3, after=2)
     change = node.run(policy(*[SEVEN] * 8))
     assert change.reason is ConditionReason.GPU_LOST
     assert change.message.startswith("GPU 3: create 1g.5gb at 2:1")
     assert [gpu for gpu in range(8) if node.stands(gpu) == set(SEVEN)] == [0, 1, 2, 4, 5, 6, 7]
-    node.silicon.heal()
-    node.silicon.lose(3)
+    node.fake_nvml.heal()
+    node.fake_nvml.lose(3)
     change = node.run(policy(*[SEVEN] * 8))
     assert change.reason is ConditionReason.GPU_LOST
     assert len(node.said(Status.OK)) == 7
 
 
 def test_28_an_old_driver_that_cannot_be_told_where_fails_cleanly_unless_it_chooses_right(node: GpuNode) -> None:
-    node.silicon.set_mode(0, True)
-    node.silicon.miss(CREATE)
-    node.silicon.load()
+    node.fake_nvml.set_mode(0, True)
+    node.fake_nvml.miss(CREATE)
+    node.fake_nvml.load()
     change = node.run(policy((("1g.5gb", 0),)))
     assert change.reason is ConditionReason.ROLLED_BACK
     assert "this driver does not support it" in change.message
-    assert node.silicon.instances(0) == []
+    assert node.fake_nvml.instances(0) == []
     assert node.run(policy((("1g.5gb", 6),))).reason is None
     assert node.stands(0) == {("1g.5gb", 6)}
 
 
 def test_a_process_that_no_list_shows_keeps_its_instance_and_the_former_layout(node: GpuNode) -> None:
     node.stand(0, *MIXED)
-    node.silicon.fail("nvmlComputeInstanceDestroy", Code.IN_USE)
+    node.fake_nvml.fail("nvmlComputeInstanceDestroy", Code.IN_USE)
     change = node.run(policy(OTHER))
     assert change.reason is ConditionReason.GPU_BUSY
     assert node.clock.slept == [1.0] * 10
@@ -120,13 +120,13 @@ def test_a_process_that_no_list_shows_keeps_its_instance_and_the_former_layout(n
 
 def test_an_instance_that_is_let_go_of_late_is_waited_for(node: GpuNode) -> None:
     node.stand(0, *MIXED)
-    node.silicon.fail("nvmlGpuInstanceDestroy", Code.IN_USE, times=4)
+    node.fake_nvml.fail("nvmlGpuInstanceDestroy", Code.IN_USE, times=4)
     assert node.run(policy(OTHER)).reason is None
     assert node.clock.slept == [1.0] * 4
 
 
 def test_a_driver_that_goes_away_half_way_is_named_and_the_next_run_goes_on(node: GpuNode) -> None:
-    node.silicon.fail(CREATE, Code.DRIVER_NOT_LOADED, times=1, after=3)
+    node.fake_nvml.fail(CREATE, Code.DRIVER_NOT_LOADED, times=1, after=3)
     assert node.run(policy(SEVEN)).reason is ConditionReason.WAITING_FOR_DRIVER
     assert node.run(policy(SEVEN)).reason is None
     assert node.stands(0) == set(SEVEN)
@@ -134,7 +134,7 @@ def test_a_driver_that_goes_away_half_way_is_named_and_the_next_run_goes_on(node
 
 def test_an_instance_of_somebody_else_in_between_fails_the_verification(node: GpuNode) -> None:
     node.stand(0, *MIXED)
-    interfere = iter([lambda: node.silicon.add_instance(0, IDS["1g.5gb"], 3)])
+    interfere = iter([lambda: node.fake_nvml.add_instance(0, IDS["1g.5gb"], 3)])
     own = node.hardware()
 
     def on_result(result) -> None:
@@ -152,7 +152,7 @@ def test_25_a_folder_that_cannot_be_written_is_known_before_hardware_is_touched(
     node.folder.path.write_text("a file where the folder should be")
     with pytest.raises(StateDirError, match="cannot be written"):
         node.run(policy(SEVEN))
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
     node.stand(0, *SEVEN)
     assert node.run(policy(SEVEN)).reason is None, "what is as wanted needs no folder"
 
@@ -181,7 +181,7 @@ def test_a_request_to_end_is_heard_between_two_steps_and_the_next_run_goes_on(no
         assert own.change(policy(SEVEN), own.look(policy(SEVEN)), frozenset(), on_result).reason is None
     own.close()
     assert len(node.stands(0)) == max(0, min(steps, 8) - 1)
-    assert all(computes == 1 for *_, computes in node.silicon.instances(0))
+    assert all(computes == 1 for *_, computes in node.fake_nvml.instances(0))
     node.clock.is_stopped = False
     assert node.run(policy(SEVEN)).reason is None
     assert node.stands(0) == set(SEVEN)
@@ -192,5 +192,5 @@ def test_a_gpu_of_another_card_is_named_and_the_rest_is_done(tmp_path: Path) -> 
     change = node.run(builders.policy(builders.wanted(*SEVEN), builders.wanted(*SEVEN), card=policy(()).card))
     assert change.reason is ConditionReason.CARD_MISMATCH
     assert node.stands(0) == set(SEVEN)
-    assert node.silicon.mode(1) == (False, False)
+    assert node.fake_nvml.mode(1) == (False, False)
 

@@ -26,7 +26,7 @@ WANTED = (("3g.20gb", 4), ("1g.5gb", 0), ("1g.5gb", 1), ("1g.5gb", 2))
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSHARE_SILICON", "")  # so that what loading the GPUs sets is undone
+    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what loading the GPUs sets is undone
 
 
 def run_with_a_fault(folder: Path, call: str, code: Code, after: int) -> None:
@@ -34,12 +34,12 @@ def run_with_a_fault(folder: Path, call: str, code: Code, after: int) -> None:
     node = GpuNode(folder, A100, A100)
     gi = node.stand(0, *FORMER)
     node.stand(1, *SEVEN)
-    node.silicon.put(0, 4_000_001, 500, gi=gi[4])
-    uuid = node.silicon.mig_uuid(0, gi[4])
+    node.fake_nvml.put(0, 4_000_001, 500, gi=gi[4])
+    uuid = node.fake_nvml.mig_uuid(0, gi[4])
     wanted = policy(WANTED, ())
     own = node.hardware()
     sight = own.look(wanted)
-    node.silicon.fail(call, code, times=1, after=after, gpu=0)
+    node.fake_nvml.fail(call, code, times=1, after=after, gpu=0)
     change = own.change(wanted, sight, frozenset(), node.results.append)
     own.close()
     if change.reason is None:
@@ -50,11 +50,11 @@ def run_with_a_fault(folder: Path, call: str, code: Code, after: int) -> None:
     if change.reason is ConditionReason.ROLLED_BACK:
         assert node.stands(0) == set(FORMER)
     is_session_over = code in (Code.UNINITIALIZED, Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH)
-    assert node.silicon.mode(1) == (False, False) or is_session_over, "the other GPU is done"
-    node.silicon.heal()
+    assert node.fake_nvml.mode(1) == (False, False) or is_session_over, "the other GPU is done"
+    node.fake_nvml.heal()
     assert node.run(wanted).reason is None, "the next run puts it right"
     assert node.stands(0) == set(WANTED)
-    assert node.silicon.mig_uuid(0, gi[4]) == uuid, "the tenant's instance was never touched"
+    assert node.fake_nvml.mig_uuid(0, gi[4]) == uuid, "the tenant's instance was never touched"
     assert node.folder.journal() is None
 
 
@@ -75,7 +75,7 @@ def test_any_call_fails_with_any_code(tmp_path: Path, call: str, code: Code, aft
 @pytest.mark.parametrize("code", [Code.DRIVER_NOT_LOADED, Code.UNKNOWN])
 def test_a_driver_that_does_not_answer_at_all_is_an_error_of_looking(tmp_path: Path, code: Code) -> None:
     node = GpuNode(tmp_path)
-    node.silicon.unload(code)
+    node.fake_nvml.unload(code)
     with pytest.raises(DriverError):
         node.look(policy(SEVEN))
 
@@ -102,9 +102,9 @@ except Stopped:
 
 def test_sigterm_finishes_the_step_and_the_next_run_goes_on(tmp_path: Path) -> None:
     node = GpuNode(tmp_path)
-    node.silicon.delay("nvmlGpuInstanceCreateComputeInstance", 0.3)
+    node.fake_nvml.delay("nvmlGpuInstanceCreateComputeInstance", 0.3)
     root = ROOT
-    own = os.environ | node.silicon.environment | {"PYTHONPATH": f"{root}:{root / 'node-runtime'}:{root / 'compiler'}"}
+    own = os.environ | node.fake_nvml.environment | {"PYTHONPATH": f"{root}:{root / 'node-runtime'}:{root / 'compiler'}"}
     command = [sys.executable, "-c", PROGRAM, str(node.folder.path)]
     with subprocess.Popen(command, env=own, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
@@ -113,12 +113,12 @@ def test_sigterm_finishes_the_step_and_the_next_run_goes_on(tmp_path: Path) -> N
         program.send_signal(signal.SIGTERM)
         program.communicate(timeout=PATIENCE)
     assert program.returncode == 143
-    assert 0 < len(node.silicon.instances(0)) < 7
-    assert all(computes == 1 for *_, computes in node.silicon.instances(0)), "the step was finished"
+    assert 0 < len(node.fake_nvml.instances(0)) < 7
+    assert all(computes == 1 for *_, computes in node.fake_nvml.instances(0)), "the step was finished"
     journal = StateDir(node.folder.path).journal()
     assert journal is not None
     assert journal.is_changing
-    node.silicon.heal()
+    node.fake_nvml.heal()
     assert node.run(policy(SEVEN)).reason is None
     assert node.stands(0) == set(SEVEN)
     assert node.folder.journal() is None

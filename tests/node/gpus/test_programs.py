@@ -11,7 +11,7 @@ from gpushare_node.adapters.procs.processes import ProcessIdentity
 from gpushare_node.gpus.programs import with_programs
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import SEVEN, GpuNode, policy
-from tests.support.process_fixtures import CONTAINER_B, NAMED, OBEDIENT, POD_A, POD_B, Mirror, Ward, systemd_path
+from tests.support.process_fixtures import CONTAINER_B, NAMED, OBEDIENT, POD_A, POD_B, FakeProc, ProcessPool, systemd_path
 
 MAPPED = "7f00-7f01 rw-s 00000000 00:05 1 /dev/nvidia0\n"
 
@@ -23,7 +23,7 @@ def pod(uid: str, name: str) -> PodView:
     )  # fmt: skip
 
 
-def machine(mirror: Mirror, *pods: PodView) -> Machine:
+def machine(mirror: FakeProc, *pods: PodView) -> Machine:
     """One on which only the processes of known pods, and those of the host, are the cluster's own."""
 
     def is_system(seen: ProcessIdentity, known: object) -> bool:
@@ -35,13 +35,13 @@ def machine(mirror: Mirror, *pods: PodView) -> Machine:
 
 
 @pytest.fixture
-def mirror(tmp_path: Path) -> Mirror:
+def mirror(tmp_path: Path) -> FakeProc:
     root = tmp_path / "proc"
     root.mkdir()
-    return Mirror(root)
+    return FakeProc(root)
 
 
-def test_76_a_server_is_told_as_enforcement_tells_it(mirror: Mirror, started: Ward) -> None:
+def test_76_a_server_is_told_as_enforcement_tells_it(mirror: FakeProc, started: ProcessPool) -> None:
     name = b"nvidia-cuda-mps-server".hex()
     mine = mirror.show(started.pid(NAMED, name), systemd_path())
     tenants = mirror.show(started.pid(NAMED, name), systemd_path(POD_B, CONTAINER_B))
@@ -52,7 +52,7 @@ def test_76_a_server_is_told_as_enforcement_tells_it(mirror: Mirror, started: Wa
     assert machine(mirror, pod(POD_A, "mps")).find_servers({mine, tenants, other, users}) == {mine}
 
 
-def test_77_who_keeps_a_gpu_open_is_named_with_its_pod(mirror: Mirror, started: Ward) -> None:
+def test_77_who_keeps_a_gpu_open_is_named_with_its_pod(mirror: FakeProc, started: ProcessPool) -> None:
     dcgm = mirror.show(started.pid(NAMED, b"nv-hostengine".hex()), systemd_path())
     daemon = mirror.show(started.pid(NAMED, b"nvsm".hex()), "/system.slice/nvsm.service")
     mirror.show(started.pid(OBEDIENT), systemd_path(POD_B, CONTAINER_B))
@@ -73,7 +73,9 @@ def test_77_who_keeps_a_gpu_open_is_named_with_its_pod(mirror: Mirror, started: 
     ("/system.slice/a\x1b[2J.service", ""),
     ("/init.scope", ""),
 ])  # fmt: skip
-def test_96_a_service_of_the_host_is_named_as_systemd_knows_it(mirror: Mirror, started: Ward, cgroup: str, told: str) -> None:
+def test_96_a_service_of_the_host_is_named_as_systemd_knows_it(
+    mirror: FakeProc, started: ProcessPool, cgroup: str, told: str
+) -> None:
     pid = mirror.show(started.pid(NAMED, b"nv-hostengine".hex()), cgroup)
     mirror.fake(pid, "maps", MAPPED)
     assert machine(mirror).name_openers() == (f"process {pid} (nv-hostengine){told}",)
@@ -83,14 +85,14 @@ def test_96_services_of_a_dgx_keep_the_mode_until_somebody_stops_them(tmp_path: 
     """They are no pods and no label pauses them: nothing is broken, they are named, and the next run goes through."""
     node = GpuNode(tmp_path)
     node.openers = tuple(f"process 812 of the host's {service}" for service in ("nvidia-dcgm.service", "nvsm.service"))
-    node.silicon.reset_blocked(0, 19, -1)
+    node.fake_nvml.reset_blocked(0, 19, -1)
     change = node.run(policy(SEVEN))
     assert change.reason is ConditionReason.CLIENTS_RUNNING
     assert all(service in change.message for service in ("nvidia-dcgm.service", "nvsm.service"))
-    assert "systemctl stop" in change.reason.value.way_out
-    assert node.silicon.mode(0)[0] == 0
+    assert "systemctl stop" in change.reason.value.remedy
+    assert node.fake_nvml.mode(0)[0] == 0
     node.openers = ()
-    node.silicon.reset_blocked(0, 19, 0)
+    node.fake_nvml.reset_blocked(0, 19, 0)
     assert node.run(policy(SEVEN)).reason is None
     assert node.stands(0) == set(SEVEN)
 
@@ -103,7 +105,7 @@ def test_96_services_of_a_dgx_keep_the_mode_until_somebody_stops_them(tmp_path: 
 def test_77_clients_that_stay_are_named(tmp_path: Path, openers: tuple[str, ...], told: str) -> None:
     node = GpuNode(tmp_path)
     node.openers = openers
-    node.silicon.reset_blocked(0, 19, -1)
+    node.fake_nvml.reset_blocked(0, 19, -1)
     change = node.run(policy(SEVEN))
     assert change.reason is ConditionReason.CLIENTS_RUNNING
     assert told in change.message

@@ -13,7 +13,7 @@ SET_MODE = "nvmlDeviceSetMigMode"
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSHARE_SILICON", "")  # so that what loading the GPUs sets is undone
+    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what loading the GPUs sets is undone
 
 
 @pytest.fixture
@@ -24,67 +24,67 @@ def node(tmp_path: Path) -> GpuNode:
 def test_08_tenants_in_the_way_block_their_gpu_and_no_other(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, A100, A100, A100)
     gi = node.stand(0, *MIXED)
-    node.silicon.put(0, 4_000_001, 100, gi=gi[0])
+    node.fake_nvml.put(0, 4_000_001, 100, gi=gi[0])
     node.stand(1, *MIXED)
-    asleep = node.silicon.mig_uuid(1, node.gi_at(1, 0))
+    asleep = node.fake_nvml.mig_uuid(1, node.gi_at(1, 0))
     change = node.run(policy(OTHER, OTHER, OTHER), {asleep})
     assert change.reason is ConditionReason.GPU_BUSY
     assert "GPU 0: in use by processes 4000001; GPU 1: in use by a pod to which kubelet gave it" in change.message
     assert [node.stands(gpu) for gpu in range(3)] == [set(MIXED), set(MIXED), set(OTHER)]
-    assert node.look(policy(OTHER, OTHER, OTHER), {asleep}).blocked == {node.silicon.uuid(0), node.silicon.uuid(1)}
+    assert node.look(policy(OTHER, OTHER, OTHER), {asleep}).blocked == {node.fake_nvml.uuid(0), node.fake_nvml.uuid(1)}
 
 
 def test_08_a_whole_gpu_that_kubelet_gave_away_takes_no_mode_change(node: GpuNode) -> None:
-    assert node.run(policy(SEVEN), {node.silicon.uuid(0)}).reason is ConditionReason.GPU_BUSY
-    assert node.silicon.calls() == []
+    assert node.run(policy(SEVEN), {node.fake_nvml.uuid(0)}).reason is ConditionReason.GPU_BUSY
+    assert node.fake_nvml.calls() == []
 
 
 def test_a_gpu_that_is_taken_into_use_after_the_plan_was_made_is_left_alone(node: GpuNode) -> None:
     gi = node.stand(0, *MIXED)
     own = node.hardware()
     sight = own.look(policy(OTHER))
-    node.silicon.put(0, 4_000_001, 100, gi=gi[0])
+    node.fake_nvml.put(0, 4_000_001, 100, gi=gi[0])
     change = own.change(policy(OTHER), sight, frozenset(), node.results.append)
     assert change.reason is ConditionReason.GPU_BUSY
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
     assert node.folder.journal() is None
 
 
 def test_09_clients_that_let_go_in_time_are_waited_for(node: GpuNode) -> None:
-    node.silicon.reset_blocked(0, 19, 3)
+    node.fake_nvml.reset_blocked(0, 19, 3)
     assert node.run(policy(SEVEN)).reason is None
     assert node.clock.slept == [2.0, 4.0, 8.0]
     assert node.stands(0) == set(SEVEN)
 
 
 def test_09_clients_that_stay_end_the_change_and_nothing_waits_for_a_reset(node: GpuNode) -> None:
-    node.silicon.reset_blocked(0, 19, -1)
+    node.fake_nvml.reset_blocked(0, 19, -1)
     change = node.run(policy(SEVEN))
     assert change.reason is ConditionReason.CLIENTS_RUNNING
     assert node.clock.slept == [2.0, 4.0, 8.0, 16.0, 30.0]
-    assert node.silicon.mode(0) == (False, False), "what was asked for is called off"
+    assert node.fake_nvml.mode(0) == (False, False), "what was asked for is called off"
     assert node.folder.journal() is None, "waiting for clients is no failed attempt"
 
 
 def test_09_clients_that_stay_while_mig_goes_off_get_the_former_instances_back(node: GpuNode) -> None:
     node.stand(0, *MIXED)
-    node.silicon.reset_blocked(0, 19, -1)
+    node.fake_nvml.reset_blocked(0, 19, -1)
     change = node.run(policy(()))
     assert change.reason is ConditionReason.CLIENTS_RUNNING
     assert "the previous layout is restored, under new MIG UUIDs" in change.message
-    assert node.silicon.mode(0) == (True, True)
+    assert node.fake_nvml.mode(0) == (True, True)
     assert node.stands(0) == set(MIXED)
 
 
 def test_10_a_reset_that_only_a_reboot_brings_is_said_and_survived(node: GpuNode) -> None:
-    node.silicon.reset_blocked(0, 16, -1)
+    node.fake_nvml.reset_blocked(0, 16, -1)
     change = node.run(policy(SEVEN))
     assert change.reason is ConditionReason.RESET_REQUIRED
     assert "there is no nvidia-smi" in change.message
-    assert node.silicon.mode(0) == (False, True), "the mode waits"
+    assert node.fake_nvml.mode(0) == (False, True), "the mode waits"
     journal = node.folder.journal()
     assert journal is not None
-    assert journal.pending_modes == {node.silicon.uuid(0): True}
+    assert journal.pending_modes == {node.fake_nvml.uuid(0): True}
     for _ in range(4):
         assert node.run(policy(SEVEN)).reason is ConditionReason.RESET_REQUIRED, (
             "our own pending mode is not taken for a stranger's"
@@ -97,10 +97,10 @@ def test_10_a_reset_that_only_a_reboot_brings_is_said_and_survived(node: GpuNode
 
 def test_10_this_gpu_alone_is_reset_where_the_host_can(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, A100, A100)
-    node.silicon.reset_blocked(1, 16, 1)
+    node.fake_nvml.reset_blocked(1, 16, 1)
 
     def reset(_: str) -> None:
-        node.silicon.set_mode(1, True)
+        node.fake_nvml.set_mode(1, True)
 
     node.reset_answer = reset
     assert node.run(policy(SEVEN, SEVEN)).reason is None
@@ -109,7 +109,7 @@ def test_10_this_gpu_alone_is_reset_where_the_host_can(tmp_path: Path) -> None:
 
 
 def test_10_a_reset_that_changes_nothing_ends_in_time(node: GpuNode) -> None:
-    node.silicon.reset_blocked(0, 16, -1)
+    node.fake_nvml.reset_blocked(0, 16, -1)
     node.reset_answer = lambda _: None
     change = node.run(policy(SEVEN))
     assert change.reason is ConditionReason.RESET_REQUIRED
@@ -118,16 +118,16 @@ def test_10_a_reset_that_changes_nothing_ends_in_time(node: GpuNode) -> None:
 
 
 def test_11_the_mode_that_somebody_else_has_asked_for_stays_theirs(node: GpuNode) -> None:
-    node.silicon.set_mode(0, False, True)
+    node.fake_nvml.set_mode(0, False, True)
     assert node.run(policy(())).reason is ConditionReason.PENDING_FOREIGN_CHANGE
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
 
 
 def test_12_no_permission_says_what_the_runtime_needs(node: GpuNode) -> None:
-    node.silicon.fail(SET_MODE, Code.NO_PERMISSION)
+    node.fake_nvml.fail(SET_MODE, Code.NO_PERMISSION)
     change = node.run(policy(SEVEN))
     assert change.reason is ConditionReason.NO_PERMISSION
     assert "privileged" in change.message
     assert "root" in change.message
-    assert node.silicon.mode(0) == (False, False)
+    assert node.fake_nvml.mode(0) == (False, False)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gpushare_node.guard.evaluate import judge
+from gpushare_node.guard.evaluate import evaluate
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
 from gpushare_node.guard.inputs import Cap, Grant, GuardInput, Settings
 from gpushare_node.guard.process_list import Device, Mps, ProcessEntry
@@ -88,11 +88,11 @@ class Node:
         """One cycle later. Keyword arguments (`gpu0=…`) replace what is read of a device by its position."""
         self.now += seconds
         read = tuple(devices.get(f"gpu{number}", self.device(gpu)) for number, gpu in enumerate(self.gpus))
-        reading = GuardInput(
+        inputs = GuardInput(
             devices=read, identities=dict(self.processes), grants=dict(self.grants), terminated_clients=self.terminated,
             unevictable=self.unevictable, is_allocation_known=self.is_allocation_known,
         )  # fmt: skip
-        verdicts, self.history = judge(reading, self.history, self.now, self.settings)
+        verdicts, self.history = evaluate(inputs, self.history, self.now, self.settings)
         return verdicts
 
     def cycles(self, count: int, seconds: float = 1.0) -> tuple[Verdict, ...]:

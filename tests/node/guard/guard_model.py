@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from gpushare_node.core.structs import replace
-from gpushare_node.guard.evaluate import judge
+from gpushare_node.guard.evaluate import evaluate
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
 from gpushare_node.guard.inputs import Cap, Grant, GuardInput, Settings
 from gpushare_node.guard.process_list import Device, Mps, ProcessEntry
@@ -59,7 +59,7 @@ class Run:
 
 
 @dataclass(kw_only=True)
-class Crowd:
+class GuardModel:
     """A node of `gpus` devices with about `each` processes; the last device is under MPS."""
 
     rng: Random
@@ -169,10 +169,10 @@ class Crowd:
         devices, clean = self.devices()
         visible = {pid: life.process for pid, life in self.lives.items() if pid not in self.hidden}
         known = {container: grant for container, grant in self.grants.items() if container not in self.lost_grants}
-        reading = GuardInput(devices=devices, identities=visible, grants=known, terminated_clients=frozenset(self.terminated))
+        inputs = GuardInput(devices=devices, identities=visible, grants=known, terminated_clients=frozenset(self.terminated))
         if has_moved:
             self.count(clean, known, seconds)
-        verdicts, self.history = judge(reading, self.history, self.now, self.settings)
+        verdicts, self.history = evaluate(inputs, self.history, self.now, self.settings)
         signals = [verdict for verdict in verdicts if isinstance(verdict, SIGNALS)]
         for verdict in signals:
             assert has_moved

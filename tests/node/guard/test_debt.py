@@ -48,7 +48,7 @@ class Program:
         start, at = node.now, 0.0
         while at < seconds:
             nominal = self.asked.interval_seconds
-            pace = nominal * CLOSE if node.history.offences else nominal
+            pace = nominal * CLOSE if node.history.violations else nominal
             at += pace * self.rng.uniform(*SPREAD)
             node.used[GPU][500] = HIGH if self.curve(at) else LOW
             verdicts = node.cycle(seconds=start + at - node.now)
@@ -256,4 +256,4 @@ def test_86_what_containers_that_are_gone_owed_is_forgotten_when_it_would_be_pai
         node.cycle()
     assert len(node.history.legacies) <= 3
     node.cycles(60)
-    assert (node.history.offences, node.history.legacies, node.history.victims) == ({}, {}, {})
+    assert (node.history.violations, node.history.legacies, node.history.targets) == ({}, {}, {})

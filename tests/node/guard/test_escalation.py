@@ -36,7 +36,7 @@ def test_36_who_ends_on_sigterm_is_not_killed() -> None:
     verdicts = node.cycles(30)
     assert steps(verdicts) == []
     assert AnomalyKind.GONE in reasons(verdicts)
-    assert (node.history.victims, node.history.offences) == ({}, {})
+    assert (node.history.targets, node.history.violations) == ({}, {})
 
 
 def test_38_who_stays_below_the_cap_after_sigterm_is_spared() -> None:
@@ -44,7 +44,7 @@ def test_38_who_stays_below_the_cap_after_sigterm_is_spared() -> None:
     node.used[GPU][500] = 4 * GIB
     verdicts = node.cycles(28)
     assert AnomalyKind.SPARED in reasons(verdicts)
-    assert (node.history.victims, node.history.offences) == ({}, {})
+    assert (node.history.targets, node.history.violations) == ({}, {})
     node.used[GPU][500] = 9 * GIB
     assert steps(node.cycles(13)) == ["Warn"]
 
@@ -74,9 +74,9 @@ def test_86_who_owes_much_pays_within_twice_its_patience() -> None:
     node.cycles(1000)
     node.used[GPU][500] = 4 * GIB
     node.cycles(2 * 26 + 1)
-    assert node.history.offences != {}
+    assert node.history.violations != {}
     node.cycle()
-    assert node.history.offences == {}
+    assert node.history.violations == {}
 
 
 def test_86_one_who_waits_calmly_after_sigterm_keeps_no_other_waiting() -> None:
@@ -161,9 +161,9 @@ def test_40_exec_during_the_ladder_keeps_the_identity_so_the_kill_follows() -> N
 
 def test_a_victim_that_cannot_be_recognised_is_waited_for() -> None:
     node = terminated()
-    victim = node.processes.pop(500)
+    target = node.processes.pop(500)
     assert steps(node.cycles(30)) == []
-    node.processes[500] = victim
+    node.processes[500] = target
     assert steps(node.cycle()) == ["Kill"]
 
 
@@ -172,7 +172,7 @@ def test_a_victim_that_is_not_recognised_for_too_long_is_let_go() -> None:
     del node.processes[500]
     verdicts = node.cycles(70)
     assert AnomalyKind.LOST in reasons(verdicts)
-    assert node.history.victims == {}
+    assert node.history.targets == {}
 
 
 def test_41_a_zombie_without_a_row_is_gone() -> None:
@@ -211,7 +211,7 @@ def test_89_a_debt_that_has_been_paid_gives_no_right_to_sigkill_again() -> None:
     node.until(Kill)
     node.used[GPU][500] = 4 * GIB
     node.cycles(40)
-    assert node.history.offences == {}
+    assert node.history.violations == {}
     node.used[GPU][500] = 9 * GIB
     assert steps(node.cycles(3)) == []
     node.run(tenant(501), 5 * GIB)
@@ -327,10 +327,10 @@ def test_68_an_agent_that_restarts_in_the_ladder_counts_anew_and_kills_once() ->
 def test_a_victim_on_a_device_that_left_the_node_is_forgotten() -> None:
     node = terminated()
     node.cycles(6)
-    assert len(node.history.victims) == 1
+    assert len(node.history.targets) == 1
     node.gpus = (OTHER,)
     node.cycles(70)
-    assert node.history.victims == {}
+    assert node.history.targets == {}
 
 
 def test_after_a_long_gap_a_victim_that_is_still_over_is_killed() -> None:
@@ -345,4 +345,4 @@ def test_a_pid_reused_by_a_stranger_does_not_hide_that_the_offender_is_calm() ->
     node.cycles(12)
     node.processes[501] = stranger(501, ProcessKind.UNKNOWN, start_time=2000)
     node.cycle()
-    assert [offence.is_calm for offence in node.history.offences.values()] == [True]
+    assert [violation.is_calm for violation in node.history.violations.values()] == [True]

@@ -12,32 +12,32 @@ from gpushare_node.guard.inputs import Cap, Settings
 from gpushare_node.guard.process_list import Device, ProcessEntry
 from gpushare_node.guard.verdicts import Kill, Terminate
 from tests.node.guard.guard_fixture import GIB, GPU, OTHER, Node, stranger, tenant
-from tests.node.guard.guard_model import Crowd
+from tests.node.guard.guard_model import GuardModel
 
 ROWS = 1_000_000
 
 
-def crowd_of(rows: int, seed: int, kills_per_minute: int) -> Crowd:
+def crowd_of(rows: int, seed: int, kills_per_minute: int) -> GuardModel:
     """A crowd that has shown that many rows; the oracle has held every signal against its truth."""
-    crowd = Crowd(rng=Random(seed), settings=Settings(kills_per_minute=kills_per_minute))
-    while crowd.rows < rows:
-        crowd.cycle()
-    return crowd
+    model = GuardModel(rng=Random(seed), settings=Settings(kills_per_minute=kills_per_minute))
+    while model.rows < rows:
+        model.cycle()
+    return model
 
 
 def tiny_crowd(seed: int, gpus: int) -> None:
     """So few processes that every event hits an offender."""
-    crowd = Crowd(rng=Random(seed), gpus=gpus, each=4)
+    model = GuardModel(rng=Random(seed), gpus=gpus, each=4)
     for _ in range(40):
-        crowd.cycle()
+        model.cycle()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kills_per_minute", [6, 20, 60, 1000])
 def test_no_signal_without_proof_in_a_million_rows(kills_per_minute: int) -> None:
-    crowd = crowd_of(ROWS // 4, kills_per_minute, kills_per_minute)
-    assert min(crowd.counts[name] for name in ("Terminate", "TerminateClient", "Kill")) >= 5
-    assert crowd.inherited >= 5
+    model = crowd_of(ROWS // 4, kills_per_minute, kills_per_minute)
+    assert min(model.counts[name] for name in ("Terminate", "TerminateClient", "Kill")) >= 5
+    assert model.inherited >= 5
 
 
 @pytest.mark.slow
@@ -53,17 +53,17 @@ def test_no_signal_without_proof_in_some_tiny_crowds() -> None:
 
 
 def test_no_signal_without_proof_in_a_small_crowd() -> None:
-    crowd = crowd_of(60_000, seed=99, kills_per_minute=60)
-    assert crowd.counts["Kill"] > 0
-    assert crowd.inherited > 0
+    model = crowd_of(60_000, seed=99, kills_per_minute=60)
+    assert model.counts["Kill"] > 0
+    assert model.inherited > 0
 
 
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_no_signal_without_proof_whatever_happens(rng: Random) -> None:
-    crowd = Crowd(rng=rng, gpus=2, each=4)
+    model = GuardModel(rng=rng, gpus=2, each=4)
     for _ in range(40):
-        crowd.cycle()
+        model.cycle()
 
 
 @given(
@@ -110,6 +110,6 @@ def test_nothing_is_remembered_of_containers_that_are_gone() -> None:
         node.grants.clear()
         node.cycle()
     history = node.history
-    assert (history.offences, history.victims, history.empty) == ({}, {}, {})
+    assert (history.violations, history.targets, history.empty) == ({}, {}, {})
     assert len(history.strikes) <= node.settings.strike_seconds
     assert len(history.choices) <= 60

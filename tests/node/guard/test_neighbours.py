@@ -171,9 +171,9 @@ def test_the_same_reading_and_history_give_the_same_verdicts() -> None:
         node.run(tenant(500 + number, f"t{number}"), 4 * GIB + number)
     node.cycles(12)
     device = node.device(GPU)
-    reading = GuardInput(devices=(device,), identities=node.processes, grants=node.grants)
-    judge = gpushare_node.guard.evaluate.judge
-    assert judge(reading, node.history, 2000.0) == judge(reading, node.history, 2000.0)
+    inputs = GuardInput(devices=(device,), identities=node.processes, grants=node.grants)
+    judge = gpushare_node.guard.evaluate.evaluate
+    assert judge(inputs, node.history, 2000.0) == judge(inputs, node.history, 2000.0)
 
 
 PURE = sorted(path.stem for path in Path(gpushare_node.guard.__file__).parent.glob("*.py") if path.stem != "__init__")
@@ -190,9 +190,9 @@ def test_67_the_guard_imports_neither_a_clock_nor_the_outside_world(module: str)
 
 def test_everything_that_a_step_needs_is_in_its_verdict() -> None:
     node = Node()
-    victim = node.run(tenant(500), 9 * GIB)
+    target = node.run(tenant(500), 9 * GIB)
     verdicts: list[Verdict] = [node.until(Warn), node.until(Terminate), node.until(Kill)]
     for verdict in verdicts:
         assert isinstance(verdict, Warn | Terminate | Kill | Evict)
-        assert verdict.facts.unit.container == victim.container
+        assert verdict.facts.unit.container == target.container
         assert (verdict.facts.unit.device, verdict.facts.used_bytes, verdict.facts.cap) == (GPU, 9 * GIB, CAP)

@@ -12,7 +12,7 @@ from gpushare_node.guard.process_list import (
     ProcessEntry,
     ProcessUsage,
     RejectReason,
-    sift,
+    validate,
 )
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, CapState, ContainerStatus, Terminate, Verdict
 from tests.node.guard.guard_fixture import GIB, GPU, OTHER, Node, container, owner, reasons, signalled, states, steps, tenant
@@ -55,7 +55,7 @@ BAD = {
 
 @pytest.mark.parametrize(("rows", "why"), BAD.values(), ids=BAD)
 def test_an_implausible_row_discredits_the_whole_gpu(rows: tuple[ProcessEntry, ...], why: RejectReason) -> None:
-    assert sift(gpu(GOOD, *rows)) is why
+    assert validate(gpu(GOOD, *rows)) is why
 
 
 @pytest.mark.parametrize(("rows", "why"), BAD.values(), ids=BAD)
@@ -86,7 +86,7 @@ def test_48_50_a_gpu_that_cannot_be_read_or_is_lost_is_left_alone_until_it_is_ba
 
 
 def test_a_device_whose_memory_is_not_known_is_not_judged() -> None:
-    assert sift(gpu(GOOD, total_bytes=None)) is RejectReason.TOTAL_UNKNOWN
+    assert validate(gpu(GOOD, total_bytes=None)) is RejectReason.TOTAL_UNKNOWN
 
 
 def test_61_a_process_in_several_lists_counts_once_with_its_largest_value() -> None:
@@ -96,12 +96,12 @@ def test_61_a_process_in_several_lists_counts_once_with_its_largest_value() -> N
         ProcessEntry(pid=500, used_bytes=9 * GIB, kind=Kind.MPS),
         GOOD,
     )
-    assert sift(gpu(*rows)) == ProcessUsage(uses={GPU: {500: 9 * GIB}}, clients=frozenset({500}))
+    assert validate(gpu(*rows)) == ProcessUsage(uses={GPU: {500: 9 * GIB}}, clients=frozenset({500}))
 
 
 def test_a_process_that_one_list_knows_and_another_does_not_uses_at_least_what_is_known() -> None:
     for rows in ((GOOD, ProcessEntry(pid=500, used_bytes=None, kind=Kind.GRAPHICS)), (GOOD._replace(used_bytes=None), MPS_ROW)):
-        sifted = sift(gpu(*rows))
+        sifted = validate(gpu(*rows))
         assert sifted == ProcessUsage(
             uses={GPU: {500: 9 * GIB}}, partial=frozenset({500}), clients=frozenset({500} if MPS_ROW in rows else ()))
 
@@ -133,17 +133,17 @@ def test_88_a_row_that_is_odd_or_unknown_hides_its_own_container_only_and_no_pro
 @pytest.mark.parametrize("excess", [0, 1])
 def test_88_a_row_above_what_its_device_says_is_in_use_distrusts_the_device(excess: int) -> None:
     for before, after in ((9 * GIB - excess, GIB), (GIB, 9 * GIB - excess)):
-        sifted = sift(gpu(GOOD, used_bytes=after, used_before_bytes=before))
+        sifted = validate(gpu(GOOD, used_bytes=after, used_before_bytes=before))
         assert (sifted is RejectReason.ABOVE_USED) == bool(excess)
 
 
 def test_88_without_a_reading_of_the_memory_in_use_rows_are_held_against_the_total_alone() -> None:
     for changes in ({"used_bytes": GIB}, {"used_before_bytes": GIB}):
-        assert isinstance(sift(gpu(GOOD, **changes)), ProcessUsage)
+        assert isinstance(validate(gpu(GOOD, **changes)), ProcessUsage)
 
 
 def test_a_zero_byte_row_is_plausible() -> None:
-    assert sift(gpu(GOOD, ProcessEntry(pid=501, used_bytes=0))) == ProcessUsage(
+    assert validate(gpu(GOOD, ProcessEntry(pid=501, used_bytes=0))) == ProcessUsage(
         uses={GPU: {500: 9 * GIB, 501: 0}}, clients=frozenset()
     )
 
@@ -169,11 +169,13 @@ def test_60_a_container_is_judged_for_each_mig_instance_by_itself() -> None:
 
 @pytest.mark.parametrize("instance", [None, 7], ids=["no instance", "unknown instance"])
 def test_a_row_outside_every_mig_instance_discredits_the_gpu(instance: int | None) -> None:
-    assert sift(gpu(ProcessEntry(pid=500, used_bytes=GIB, gpu_instance=instance), instances=MIG)) is RejectReason.BAD_INSTANCE
+    assert (
+        validate(gpu(ProcessEntry(pid=500, used_bytes=GIB, gpu_instance=instance), instances=MIG)) is RejectReason.BAD_INSTANCE
+    )
 
 
 def test_a_process_larger_than_its_mig_instance_discredits_the_gpu() -> None:
-    assert sift(gpu(ProcessEntry(pid=500, used_bytes=21 * GIB, gpu_instance=1), instances=MIG)) is RejectReason.ABOVE_TOTAL
+    assert validate(gpu(ProcessEntry(pid=500, used_bytes=21 * GIB, gpu_instance=1), instances=MIG)) is RejectReason.ABOVE_TOTAL
 
 
 def test_71_memory_that_no_process_accounts_for_is_reported_and_nobody_is_blamed() -> None:

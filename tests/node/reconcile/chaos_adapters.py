@@ -151,7 +151,7 @@ def run_until_killed(node: LoopNode, policy: Policy, number: int) -> bool:
         die_in_time(Files, "write")
         die_in_time(Files, "delete")
         die_in_time(Connection, "ask", lambda _, request: request.method != "GET")
-        node.silicon.load()
+        node.fake_nvml.load()
         try:
             node.run(policy)
         finally:

@@ -117,14 +117,14 @@ class ChaosNode(LoopNode):
         self.effect()
         self.seen = None
         self.reap()
-        gpu = next(one for one in range(self.count) if self.silicon.uuid(one) == uuid)
+        gpu = next(one for one in range(self.count) if self.fake_nvml.uuid(one) == uuid)
         if not self.is_excused:
             assert REPARTITIONING_TAINT in self.taints(), f"{call} on a node that lets pods in"
             assert self.condition() != "Ready", f"{call} on a node that says Ready"
         if call in ("destroy_compute", "destroy_instance"):
             harmed = [name for name, (own, gi, *_) in self.tenants.items() if (own, gi) == (gpu, args[0])]
             assert not harmed, f"{call}{args} on GPU {gpu} under {harmed}"
-        if call == "set_mig" and self.silicon.mode(gpu)[0] != named["enabled"]:
+        if call == "set_mig" and self.fake_nvml.mode(gpu)[0] != named["enabled"]:
             harmed = [name for name, (own, *_) in self.tenants.items() if own == gpu]
             assert not harmed, f"MIG {named} on GPU {gpu} under {harmed}"
 
@@ -145,23 +145,23 @@ class ChaosNode(LoopNode):
 
     def is_as(self, policy: Policy) -> bool:
         return all(
-            self.silicon.mode(gpu.index)[0] == bool(gpu.instances)
-            and sorted(profile for _, profile, *_ in self.silicon.instances(gpu.index)) == sorted(
+            self.fake_nvml.mode(gpu.index)[0] == bool(gpu.instances)
+            and sorted(profile for _, profile, *_ in self.fake_nvml.instances(gpu.index)) == sorted(
                 one.profile_id or 0 for one in gpu.instances)
-            and all(computes == 1 for *_, computes in self.silicon.instances(gpu.index))
+            and all(computes == 1 for *_, computes in self.fake_nvml.instances(gpu.index))
             for gpu in policy.gpus if gpu.index not in self.lost
         )  # fmt: skip
 
     def is_halfway(self) -> bool:
         """Neither the policy that is wanted, nor the one in force, nor whole GPUs."""
         text = self.folder.policy()
-        whole = all(not self.silicon.mode(gpu)[0] for gpu in range(self.count))
+        whole = all(not self.fake_nvml.mode(gpu)[0] for gpu in range(self.count))
         return not (whole or (self.goal and self.is_as(self.goal)) or (text and self.is_as(read(text))))
 
     def _is_intact(self) -> bool:
         """Whether what the node offers is there, and what the policy in force says, as far as the driver tells."""
         text = self.folder.policy()
-        is_waiting = any(len(set(self.silicon.mode(gpu))) > 1 for gpu in range(self.count))
+        is_waiting = any(len(set(self.fake_nvml.mode(gpu))) > 1 for gpu in range(self.count))
         is_as_before = text is None or self.is_as(read(text))
         return self.offers_what_stands() and is_as_before and not is_waiting and not self.has_driver_faults
 
@@ -204,9 +204,9 @@ class ChaosNode(LoopNode):
     def _devices(self, gpu: int) -> list[tuple[str | None, str]]:
         if gpu in self.lost:
             return []
-        if not self.silicon.mode(gpu)[0]:
-            return [(None, self.silicon.uuid(gpu))]
-        return [(self._names[one], self.silicon.mig_uuid(gpu, gi)) for gi, one, *_, computes in self.silicon.instances(gpu)
+        if not self.fake_nvml.mode(gpu)[0]:
+            return [(None, self.fake_nvml.uuid(gpu))]
+        return [(self._names[one], self.fake_nvml.mig_uuid(gpu, gi)) for gi, one, *_, computes in self.fake_nvml.instances(gpu)
                 if computes]  # fmt: skip
 
     def arrive(self, *, is_at_work: bool) -> None:
@@ -219,7 +219,7 @@ class ChaosNode(LoopNode):
             return
         resource, device = self.random.choice(free)
         try:
-            gpu, gi, _ = self.silicon.find_device(device.rsplit("::", 1)[0])
+            gpu, gi, _ = self.fake_nvml.find_device(device.rsplit("::", 1)[0])
         except KeyError:
             return  # Kubelet gives it, and the container does not start.
         self._births += 1
@@ -227,7 +227,7 @@ class ChaosNode(LoopNode):
         self.tenant(name, device, resource)
         self.tenants[name] = gpu, gi, device, pid
         if is_at_work:
-            self.silicon.put(gpu, pid, 100, gi=gi)
+            self.fake_nvml.put(gpu, pid, 100, gi=gi)
             self.seen = None
 
     def leave(self, name: str) -> None:
@@ -240,7 +240,7 @@ class ChaosNode(LoopNode):
         pods = {name for plural, namespace, name in self.api.store._objects if (plural, namespace) == ("pods", "science")}
         for name in self.tenants.keys() - pods:
             gpu, _, _, pid = self.tenants.pop(name)
-            self.silicon.take(gpu, pid)
+            self.fake_nvml.take(gpu, pid)
             self.seen = None
             if self.random.random() < 0.5:
                 self.entries = [one for one in self.entries if one["PodUID"] != f"uid-{name}"]

@@ -127,7 +127,7 @@ class Life:
 
     def tenant_wakes(self) -> None:
         for gpu, gi, _, pid in self.node.tenants.values():
-            self.node.silicon.put(gpu, pid, 100, gi=gi)
+            self.node.fake_nvml.put(gpu, pid, 100, gi=gi)
 
     def server_goes(self) -> None:
         self.node.is_down = True
@@ -142,23 +142,23 @@ class Life:
         return f"{match} {status}"
 
     def driver_refuses(self) -> str | None:
-        if len([one for one in self.node.silicon._state.faults if one.active]) > 6:
+        if len([one for one in self.node.fake_nvml._state.faults if one.active]) > 6:
             return None
         function = self.random.choice(self.random.choice((_CHANGES, _LOOKS)))
         code = self.random.choice((2, 4, 9, 15, 16, 18, 19, 23, 999))
         self.node.has_driver_faults = True
-        self.node.silicon.fail(function, code, times=self.random.randint(1, 4), after=self.random.randint(0, 8))
+        self.node.fake_nvml.fail(function, code, times=self.random.randint(1, 4), after=self.random.randint(0, 8))
         return f"{function} {code}"
 
     def mode_waits(self) -> None:
         code = self.random.choice((16, 19))
-        self.node.silicon.reset_blocked(self.gpu(), code, self.random.randint(1, 3))
+        self.node.fake_nvml.reset_blocked(self.gpu(), code, self.random.randint(1, 3))
 
     def somebody_asks_for_a_mode(self) -> None:
         gpu = self.gpu()
-        current, _ = self.node.silicon.mode(gpu)
+        current, _ = self.node.fake_nvml.mode(gpu)
         if self.random.random() < 0.3:
-            self.node.silicon.set_mode(gpu, current, not current)
+            self.node.fake_nvml.set_mode(gpu, current, not current)
 
     def label_is_written(self) -> None:
         self.node.label(**{PLUGIN_LABEL: self.random.choice(("theirs", None))})
@@ -191,12 +191,12 @@ class Life:
             for name in [name for name, (own, *_) in self.node.tenants.items() if own == gpu]:
                 self.node.leave(name)
             self.node.lost.add(gpu)
-            self.node.silicon.lose(gpu)
+            self.node.fake_nvml.lose(gpu)
             self.node.enumerate()
 
     def gpu_is_back(self) -> None:
         for gpu in self.node.lost:
-            self.node.silicon.find(gpu)
+            self.node.fake_nvml.find(gpu)
         if self.node.lost:
             self.node.lost.clear()
             self.node.enumerate()
@@ -228,10 +228,10 @@ class Life:
         node.move, node.chance, node.fuse = None, 0.0, None
         self.server_comes()
         self.client_goes()
-        node.silicon.heal()
+        node.fake_nvml.heal()
         node.seen, node.has_driver_faults, node.is_disk_full = None, False, False
         for gpu in range(node.count):
-            node.silicon.reset_blocked(gpu, 0, 0)
+            node.fake_nvml.reset_blocked(gpu, 0, 0)
         self.gpu_is_back()
         for name in list(node.tenants):
             node.leave(name)
@@ -256,18 +256,18 @@ class Life:
         assert node.offers_what_stands()
         assert node.condition() == "Ready"
         assert is_clean(node), (node.taints(), node.labels(), node.holders(), node.folder.journal())
-        node.silicon.forget_calls()
+        node.fake_nvml.forget_calls()
         node.api.forget_requests()
         node.disk_writes = 0
         assert node.start(self.policy) == replace(outcome, results=tuple(node.results))
-        assert (node.silicon.calls(), node.api.writes(), node.disk_writes) == ([], [], 0)
+        assert (node.fake_nvml.calls(), node.api.writes(), node.disk_writes) == ([], [], 0)
 
     def resolve(self, outcome: Outcome) -> None:
         """What the reason says is to be done."""
         match outcome.reason:
             case ConditionReason.PENDING_FOREIGN_CHANGE:
                 for gpu in range(self.node.count):
-                    self.node.silicon.set_mode(gpu, self.node.silicon.mode(gpu)[0])
+                    self.node.fake_nvml.set_mode(gpu, self.node.fake_nvml.mode(gpu)[0])
                 self.node.seen = None
             case ConditionReason.RESET_REQUIRED:
                 self.node.boot()

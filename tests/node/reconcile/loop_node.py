@@ -132,7 +132,7 @@ class LoopNode:
         self.count = len(gpus) or 1
         self.clock = self.gpus.clock
         self.clock.at = self._tick
-        self.silicon = self.gpus.silicon
+        self.fake_nvml = self.gpus.fake_nvml
         self.folder = self.gpus.folder
         self.checkpoint = folder / "kubelet_internal_checkpoint"
         self.known: dict[str, Policy] = {}
@@ -165,18 +165,18 @@ class LoopNode:
         """One start of `partition`."""
         self.known[policy.profile] = policy
         return reconcile.run(
-            self.site(policy.pool, cluster=cluster), DesiredPolicy(policy=policy, text=text_of(policy)), hold=hold
+            self.deps(policy.pool, cluster=cluster), DesiredPolicy(policy=policy, text=text_of(policy)), hold=hold
         )
 
     def release(self, *, cluster: bool = True, hold: bool = False) -> Outcome:
-        return orphan_release.run(self.site("", cluster=cluster), hold=hold)
+        return orphan_release.run(self.deps("", cluster=cluster), hold=hold)
 
-    def site(self, pool: str, *, cluster: bool = True) -> Dependencies:
+    def deps(self, pool: str, *, cluster: bool = True) -> Dependencies:
         self.results = []
         return Dependencies(
             open_hardware=self._hardware, cluster=self.server(pool) if cluster else None, folder=self.folder,
             clock=self.clock, report=self._report, read_checkpoint=lambda: read_checkpoint(self.checkpoint),
-            boot_id=self.gpus.boot_id, open_watch=lambda policy: Watch(policy, self.watched),
+            boot_id=self.gpus.boot_id, open_enforcer=lambda policy: Watch(policy, self.watched),
             has_news=self._has_news, followed=self.followed,
             plugin_sockets=lambda: frozenset({("nvidia-gpu.sock", 1, self.starts)}),
         )  # fmt: skip
@@ -250,13 +250,13 @@ class LoopNode:
         """The MPS daemon's: a server on each GPU, whose last client has gone, and the compute mode."""
         self.mps = set(pids)
         for gpu, pid in enumerate(pids):
-            self.silicon.set_compute_mode(gpu, 3)
-            self.silicon.put(gpu, pid, 30)
+            self.fake_nvml.set_compute_mode(gpu, 3)
+            self.fake_nvml.put(gpu, pid, 30)
 
     def stop_mps(self) -> None:
         """The daemon stops its servers. One that is killed leaves the compute mode."""
         for gpu, pid in enumerate(sorted(self.mps)):
-            self.silicon.take(gpu, pid)
+            self.fake_nvml.take(gpu, pid)
         self.mps = set()
 
     def publish(self) -> None:
@@ -273,10 +273,10 @@ class LoopNode:
         self.checkpoint.write_text(json.dumps({"Data": data, "Checksum": 1}))
 
     def _devices(self, gpu: int) -> list[tuple[str | None, str]]:
-        if not self.silicon.mode(gpu)[0]:
-            return [(None, self.silicon.uuid(gpu))]
+        if not self.fake_nvml.mode(gpu)[0]:
+            return [(None, self.fake_nvml.uuid(gpu))]
         names = {number: name for name, number in IDS.items()}
-        return [(names[one], self.silicon.mig_uuid(gpu, gi)) for gi, one, *_ in self.silicon.instances(gpu)]
+        return [(names[one], self.fake_nvml.mig_uuid(gpu, gi)) for gi, one, *_ in self.fake_nvml.instances(gpu)]
 
     def tenant(self, name: str, device: str, resource: str = "nvidia.com/gpu", **more: Any) -> None:
         """A pod that sleeps, with a device."""
@@ -343,7 +343,7 @@ class LoopNode:
                 return ask(own, request)
 
             Connection.ask = ask
-            self.silicon.load()
+            self.fake_nvml.load()
             try:
                 self.run(policy)
             finally:

@@ -28,18 +28,18 @@ def busy(node: LoopNode, **more) -> str:
 
 
 def busy_now(node: LoopNode, **more) -> str:
-    uuid = node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0))
+    uuid = node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0))
     node.tenant("sleeper", uuid, "nvidia.com/mig-1g.5gb", **more)
     return uuid
 
 
 def test_08_a_sleeping_pod_is_waited_for_and_what_stood_is_kept(node: LoopNode) -> None:
     busy(node)
-    node.silicon.forget_calls()
+    node.fake_nvml.forget_calls()
     outcome = node.run(rollout(mig(TWO), drain_timeout_seconds=30))
     assert outcome.reason is ConditionReason.GPU_BUSY
     assert "science/sleeper" in outcome.message
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
     assert node.taints() == set()
     assert node.labels()[PLUGIN_LABEL] == "mig-00000001-a"
     assert node.folder.policy() == text_of(mig(SEVEN))
@@ -111,7 +111,7 @@ def test_a_system_pods_priority_class_keeps_nobody_on_a_gpu_that_is_to_be_change
 
 def test_a_process_of_no_pod_is_in_the_way_too(node: LoopNode) -> None:
     node.run(mig(SEVEN))
-    node.silicon.put(0, 4711, 100, gi=node.gpus.gi_at(0, 0))
+    node.fake_nvml.put(0, 4711, 100, gi=node.gpus.gi_at(0, 0))
     outcome = node.run(rollout(mig(TWO), drain_timeout_seconds=10))
     assert (outcome.reason, "4711" in outcome.message) == (ConditionReason.GPU_BUSY, True)
     assert node.labels()["nvidia.com/gpu.deploy.device-plugin"] == "true"
@@ -120,7 +120,7 @@ def test_a_process_of_no_pod_is_in_the_way_too(node: LoopNode) -> None:
 
 def test_instances_that_stay_disturb_nobody(node: LoopNode) -> None:
     node.run(mig((("3g.20gb", 0), ("1g.5gb", 4))))
-    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-3g.20gb")
+    node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-3g.20gb")
     outcome = node.run(mig((("3g.20gb", 0), ("2g.10gb", 4)), key="mig-00000002"))
     assert outcome.reason is ConditionReason.READY
 
@@ -128,7 +128,7 @@ def test_instances_that_stay_disturb_nobody(node: LoopNode) -> None:
 def test_08_on_a_node_that_offers_nothing_the_other_gpus_are_done(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, "a100-sxm4-40gb", "a100-sxm4-40gb")
     api.edit("nodes", NAME, lambda one: one["status"]["allocatable"].clear())
-    node.silicon.put(0, 4711, 100)
+    node.fake_nvml.put(0, 4711, 100)
     outcome = node.run(rollout(mig(SEVEN, SEVEN), drain_timeout_seconds=0))
     assert (outcome.reason, outcome.is_usable) == (ConditionReason.GPU_BUSY, False)
     assert (node.gpus.stands(0), node.gpus.stands(1)) == (set(), set(SEVEN))
@@ -143,7 +143,7 @@ def test_08_on_a_node_that_offers_nothing_the_other_gpus_are_done(tmp_path: Path
 ], ids=["fewer replicas", "more replicas", "another name", "mps"])  # fmt: skip
 def test_a_label_alone_disturbs_tenants_just_as_a_layout_does(node: LoopNode, former, policy, disturbs) -> None:
     node.run(former)
-    node.tenant("sleeper", f"{node.silicon.uuid(0)}::0", former.resources[0][0])
+    node.tenant("sleeper", f"{node.fake_nvml.uuid(0)}::0", former.resources[0][0])
     node.api.forget_requests()
     outcome = node.run(rollout(policy, drain_timeout_seconds=10))
     assert outcome.reason is (ConditionReason.GPU_BUSY if disturbs else ConditionReason.READY)
@@ -151,7 +151,7 @@ def test_a_label_alone_disturbs_tenants_just_as_a_layout_does(node: LoopNode, fo
 
 
 def test_a_first_install_that_takes_away_what_the_node_offers_waits_for_its_tenants(node: LoopNode) -> None:
-    node.tenant("sleeper", node.silicon.uuid(0))
+    node.tenant("sleeper", node.fake_nvml.uuid(0))
     assert node.run(rollout(whole(replicas=4), drain_timeout_seconds=10)).reason is ConditionReason.GPU_BUSY
 
 
@@ -316,7 +316,7 @@ def test_93_a_pod_that_its_controller_brings_back_is_evicted_once(node: LoopNode
 def test_93_every_pod_of_a_controller_that_was_there_is_evicted(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     for start in range(3):
-        uuid = node.silicon.mig_uuid(0, node.gpus.gi_at(0, start))
+        uuid = node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, start))
         node.tenant(f"worker-{start}", uuid, "nvidia.com/mig-1g.5gb", owner=WORKERS)
     assert node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT)).reason is ConditionReason.READY
     assert len(node.api.writes("eviction")) == 3

@@ -32,7 +32,7 @@ def live_through(folder: Path, numbers: range) -> None:
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSHARE_SILICON", "")  # so that what loading the GPUs sets is undone
+    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what loading the GPUs sets is undone
 
 
 @pytest.mark.parametrize("first", range(0, QUICK, LOT))
@@ -46,18 +46,18 @@ def die_and_recover(folder: Path, api: ApiServer, number: int) -> bool:
     wanted = mig((("3g.20gb", 4), *(("1g.5gb", start) for start in range(4))), key="mig-00000002")
     node.run(mig(TWO))
     gi = node.gpus.gi_at(0, 4)
-    uuid = node.silicon.mig_uuid(0, gi)
+    uuid = node.fake_nvml.mig_uuid(0, gi)
     node.tenant("tenant", uuid, "nvidia.com/mig-3g.20gb")
-    node.silicon.put(0, 4_000_001, 100, gi=gi)
+    node.fake_nvml.put(0, 4_000_001, 100, gi=gi)
     is_killed = run_until_killed(node, wanted, number)
     outcome = node.run(wanted)
     assert outcome.reason is ConditionReason.READY, (number, outcome.message)
-    assert node.silicon.mig_uuid(0, gi) == uuid, number
+    assert node.fake_nvml.mig_uuid(0, gi) == uuid, number
     assert (node.taints(), node.labels()[DEPLOY], node.holds_turn(), node.folder.journal()) == (set(), "true", False, None)
-    node.silicon.forget_calls()
+    node.fake_nvml.forget_calls()
     api.forget_requests()
     assert node.run(wanted).reason is ConditionReason.READY
-    assert (node.silicon.calls(), api.writes()) == ([], [])
+    assert (node.fake_nvml.calls(), api.writes()) == ([], [])
     return is_killed
 
 

@@ -20,7 +20,7 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
 def forget(node: LoopNode) -> None:
     """The file is gone; kubelet writes another with the next registration or allocation."""
     node.checkpoint.unlink()
-    node.silicon.forget_calls()
+    node.fake_nvml.forget_calls()
 
 
 def test_101_without_a_checkpoint_a_pod_that_asks_for_gpus_may_hold_any(node: LoopNode) -> None:
@@ -30,18 +30,18 @@ def test_101_without_a_checkpoint_a_pod_that_asks_for_gpus_may_hold_any(node: Lo
     forget(node)
     outcome = node.run(WANTED)
     assert (outcome.reason, "science/sleeper" in outcome.message) == (ConditionReason.GPU_BUSY, True)
-    assert (node.silicon.calls(), node.gpus.stands(0), node.taints()) == ([], set(SEVEN), set())
+    assert (node.fake_nvml.calls(), node.gpus.stands(0), node.taints()) == ([], set(SEVEN), set())
 
 
 def test_118_a_pod_that_runs_and_is_not_in_the_checkpoint_may_hold_any(node: LoopNode) -> None:
     """Kubelet has lost its file and written another with the plugin's next registration; the pod sleeps."""
     node.run(mig(SEVEN))
     node.api.add_pod("sleeper", namespace="science", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
-    node.silicon.forget_calls()
+    node.fake_nvml.forget_calls()
     outcome = node.run(WANTED)
     assert (outcome.reason, "science/sleeper" in outcome.message) == (ConditionReason.GPU_BUSY, True)
     assert "is not in kubelet's checkpoint" in outcome.message
-    assert (node.silicon.calls(), node.gpus.stands(0), node.taints()) == ([], set(SEVEN), set())
+    assert (node.fake_nvml.calls(), node.gpus.stands(0), node.taints()) == ([], set(SEVEN), set())
 
 
 def test_118_a_pod_that_does_not_run_yet_holds_nothing_that_the_checkpoint_does_not_say(node: LoopNode) -> None:
@@ -72,10 +72,10 @@ def test_101_a_node_that_is_new_has_no_checkpoint_and_nobody_who_asks_for_gpus(n
 
 
 def test_101_a_process_on_a_gpu_is_in_the_way_as_ever(node: LoopNode) -> None:
-    node.silicon.put(0, 4711, 100)
+    node.fake_nvml.put(0, 4711, 100)
     forget(node)
     assert node.run(rollout(mig(SEVEN), on_busy=OnBusy.FAIL)).reason is ConditionReason.GPU_BUSY
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
 
 
 def test_101_without_a_checkpoint_and_without_the_api_server_nothing_is_destroyed(node: LoopNode) -> None:
@@ -85,7 +85,7 @@ def test_101_without_a_checkpoint_and_without_the_api_server_nothing_is_destroye
     node.api.down()
     outcome = node.run(mig(TWO))
     assert (outcome.reason, "does not answer" in outcome.message) == (ConditionReason.GPU_BUSY, True)
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
 
 
 def never_registered(node: LoopNode) -> None:
@@ -107,7 +107,7 @@ def test_110_under_wait_it_is_waited_for_and_named_with_the_reason(node: LoopNod
     outcome = node.run(rollout(mig(SEVEN), drain_timeout_seconds=60))
     assert outcome.reason is ConditionReason.GPU_BUSY
     assert outcome.message.startswith("in the way: pod science/early; kubelet has no checkpoint")
-    assert (node.silicon.calls(), node.taints()) == ([], set())
+    assert (node.fake_nvml.calls(), node.taints()) == ([], set())
 
 
 def test_110_where_nothing_of_its_is_destroyed_nobody_is_waited_for(node: LoopNode) -> None:
@@ -130,7 +130,7 @@ def test_112_by_hand_a_lost_checkpoint_is_not_nobody(node: LoopNode) -> None:
     forget(node)
     outcome = node.run(mig(TWO), cluster=False)
     assert (outcome.reason, "no API server is used" in outcome.message) == (ConditionReason.GPU_BUSY, True)
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
 
 
 def test_112_by_hand_where_no_kubelet_runs_nobody_holds_a_gpu(node: LoopNode, tmp_path: Path) -> None:

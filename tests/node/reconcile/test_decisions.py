@@ -8,11 +8,11 @@ from gpushare_node.adapters.host.kubelet import Allocation, Checkpoint, is_gpu_r
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PodView
 from gpushare_node.core.policy import Partitioner, read
-from gpushare_node.gpus.advertised import find_dead, find_lack, promised
+from gpushare_node.gpus.advertised import expected, find_mismatch, find_stale
 from gpushare_node.reconcile import node_labels
-from gpushare_node.reconcile.active_pool import find_heir, find_owner
+from gpushare_node.reconcile.active_pool import find_owner, find_successor
 from gpushare_node.reconcile.gpu_clients import to_pause, to_restore
-from gpushare_node.reconcile.usage import find_allocated, find_disturbed, find_holders
+from gpushare_node.reconcile.usage import find_affected, find_allocated, find_holders
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import SEVEN, mig, replace, whole
 from tests.support.paths import ROOT
@@ -62,13 +62,13 @@ def test_only_labels_that_are_ours_are_withdrawn() -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parents[4].name}/{path.stem}")
 def test_promises_are_worked_out_as_the_compiler_does(path: Path) -> None:
     policy = read(path.read_text())
-    assert promised(policy) == dict(policy.resources)
-    assert promised(policy, range(len(policy.gpus))) == {}
+    assert expected(policy) == dict(policy.resources)
+    assert expected(policy, range(len(policy.gpus))) == {}
 
 
 def test_a_missing_gpu_takes_its_share_of_the_promise_along() -> None:
-    assert promised(mig(SEVEN, SEVEN), {1}) == {"nvidia.com/mig-1g.5gb": 7}
-    assert promised(whole(2, replicas=4), {0}) == {"nvidia.com/gpu.shared": 4}
+    assert expected(mig(SEVEN, SEVEN), {1}) == {"nvidia.com/mig-1g.5gb": 7}
+    assert expected(whole(2, replicas=4), {0}) == {"nvidia.com/gpu.shared": 4}
 
 
 WANTED = {"nvidia.com/gpu.shared": 2}
@@ -87,7 +87,7 @@ IDS = {"nvidia.com/gpu.shared": frozenset({"GPU-1::0", "GPU-1::1"})}
     ({"nvidia.com/gpu.shared": frozenset({"nvidia0/vgpu0", "nvidia0/vgpu1"})}, WANTED, None, False),
 ], ids=["right", "others", "none", "dead", "few replicas", "not shared", "kubelet late", "one more", "gke"])  # fmt: skip
 def test_an_offer_is_right_when_ids_and_counts_are_and_nothing_else_is_sold(registered, allocatable, reason, is_stale) -> None:
-    lack = find_lack(WANTED, frozenset({"GPU-1"}), registered, allocatable)
+    lack = find_mismatch(WANTED, frozenset({"GPU-1"}), registered, allocatable)
     found = (None, False) if lack is None else (lack.reason, lack.is_stale)
     assert found == (reason, is_stale)
 
@@ -95,15 +95,15 @@ def test_an_offer_is_right_when_ids_and_counts_are_and_nothing_else_is_sold(regi
 def test_gpu_resources_are_told_from_other_resources_of_the_maker() -> None:
     assert [name for name in ("gpu", "gpu.shared", "mig-1g.5gb.me", "hostdev", "sriov_rdma_vf") if
             is_gpu_resource(f"nvidia.com/{name}")] == ["gpu", "gpu.shared", "mig-1g.5gb.me"]  # fmt: skip
-    assert find_dead({"nvidia.com/gpu": frozenset({"GPU-9::1", "nvidia0"})}, frozenset({"GPU-1"})) == ("GPU-9",)
+    assert find_stale({"nvidia.com/gpu": frozenset({"GPU-9::1", "nvidia0"})}, frozenset({"GPU-1"})) == ("GPU-9",)
 
 
 def test_an_mps_client_suffers_from_every_change_and_others_from_what_they_lose() -> None:
     mps = whole(replicas=4)
-    assert find_disturbed(mig(SEVEN), mig(SEVEN), {}, {}) == frozenset()
-    assert find_disturbed(None, whole(), {}, {"nvidia.com/gpu": 1, "nvidia.com/hostdev": 3}) == frozenset()
-    assert find_disturbed(None, whole(replicas=2), {}, {"nvidia.com/gpu": 1}) == {"nvidia.com/gpu"}
-    assert find_disturbed(mps, whole(), {PLUGIN_LABEL: f"{whole().profile}-a"}, {}) == frozenset(), "it is there already"
+    assert find_affected(mig(SEVEN), mig(SEVEN), {}, {}) == frozenset()
+    assert find_affected(None, whole(), {}, {"nvidia.com/gpu": 1, "nvidia.com/hostdev": 3}) == frozenset()
+    assert find_affected(None, whole(replicas=2), {}, {"nvidia.com/gpu": 1}) == {"nvidia.com/gpu"}
+    assert find_affected(mps, whole(), {PLUGIN_LABEL: f"{whole().profile}-a"}, {}) == frozenset(), "it is there already"
 
 
 def test_a_pod_holds_what_kubelet_gave_it_until_it_has_ended() -> None:
@@ -128,5 +128,5 @@ def test_a_node_is_its_owners_while_label_and_pod_are_there() -> None:
     assert find_owner({POOL_LABEL: "old"}, [runtime_pod("new")], "new") is None
     assert find_owner({POOL_LABEL: "old"}, [runtime_pod("old", phase="Failed")], "new") is None
     assert find_owner({POOL_LABEL: "new"}, [runtime_pod("old")], "new") is None
-    assert find_heir([runtime_pod("old"), runtime_pod("new"), pod("other")], "old") == "new"
-    assert find_heir([runtime_pod("old")], "old") is None
+    assert find_successor([runtime_pod("old"), runtime_pod("new"), pod("other")], "old") == "new"
+    assert find_successor([runtime_pod("old")], "old") is None

@@ -28,7 +28,7 @@ def test_98_a_label_that_outruns_the_configmap_ends_ready_and_no_pod_comes_befor
         if node.labels()[PLUGIN_LABEL].startswith("mig-00000002"):
             seen.append((REPARTITIONING_TAINT in node.taints(), node.condition()))
         if node.is_plugin_deaf and time - start > seconds:
-            node.registered = {"nvidia.com/gpu": [node.silicon.uuid(0)]}
+            node.registered = {"nvidia.com/gpu": [node.fake_nvml.uuid(0)]}
             node.publish()
             node.is_plugin_deaf = False
 
@@ -41,15 +41,15 @@ def test_98_a_label_that_outruns_the_configmap_ends_ready_and_no_pod_comes_befor
 
 def test_99_a_budget_that_never_allows_leaves_the_tenant_its_layout_and_others_the_turn(node: LoopNode) -> None:
     node.run(mig(SEVEN))
-    uuid = node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0))
+    uuid = node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0))
     node.tenant("guarded", uuid, "nvidia.com/mig-1g.5gb")
     node.api.eviction_budget = 0
-    node.silicon.forget_calls()
+    node.fake_nvml.forget_calls()
     node.api.forget_requests()
     wanted = rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.EVICT, drain_timeout_seconds=600)
     outcome = node.run(wanted)
     assert (outcome.reason, "science/guarded" in outcome.message) == (ConditionReason.GPU_BUSY, True)
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
     assert (node.taints(), node.holds_turn(), node.labels()[PLUGIN_LABEL]) == (set(), False, "mig-00000001-a")
     assert len(node.api.writes("eviction")) <= 600 / 5 + 10, "asked no faster than the node is looked at"
     assert not [method for method, path in node.api.writes("pods") if method == "DELETE"]
@@ -58,18 +58,18 @@ def test_99_a_budget_that_never_allows_leaves_the_tenant_its_layout_and_others_t
 def test_100_a_reimaged_node_whose_hardware_is_right_is_only_verified(node: LoopNode) -> None:
     """The folder is empty, the instances stand, and a tenant works on one."""
     node.run(mig(SEVEN))
-    uuid = node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0))
+    uuid = node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0))
     node.tenant("worker", uuid, "nvidia.com/mig-1g.5gb")
     for path in node.folder.path.iterdir():
         path.unlink()
-    node.silicon.forget_calls()
+    node.fake_nvml.forget_calls()
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
-    assert (node.silicon.calls(), node.taints(), node.folder.policy()) == ([], set(), text_of(mig(SEVEN)))
+    assert (node.fake_nvml.calls(), node.taints(), node.folder.policy()) == ([], set(), text_of(mig(SEVEN)))
 
 
 def test_100_a_reimaged_node_with_another_layout_waits_for_who_works_on_it(node: LoopNode) -> None:
     node.run(mig(SEVEN))
-    uuid = node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0))
+    uuid = node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0))
     node.tenant("worker", uuid, "nvidia.com/mig-1g.5gb")
     for path in node.folder.path.iterdir():
         path.unlink()

@@ -37,9 +37,9 @@ def manage(node: LoopNode, state: str = "success", *, is_done: bool = True) -> N
             node.label(**{STATE: "pending"})
         elif node.labels()[STATE] == "pending":
             if is_done:
-                node.silicon.set_mode(0, True)
+                node.fake_nvml.set_mode(0, True)
                 for name, start in SEVEN:
-                    node.silicon.add_instance(0, IDS[name], start)
+                    node.fake_nvml.add_instance(0, IDS[name], start)
                 node.enumerate()
             node.label(**{STATE: state})
 
@@ -51,7 +51,7 @@ def test_it_is_asked_and_the_node_verified(node: LoopNode) -> None:
     manage(node)
     outcome = node.run(policy())
     assert outcome.reason is ConditionReason.READY
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
     assert node.labels()[MIG_LABEL] == "mig-f59e014c"
     assert node.labels()[DEPLOY] == "true"
     assert node.taints() == set()

@@ -35,7 +35,7 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
                          ids=["time-slicing", "exclusive", "mig", "time-slicing, bare", "mig, bare"])  # fmt: skip
 def test_76_after_its_first_tenant_a_node_under_mps_changes_its_mode(node: LoopNode, policy: Policy) -> None:
     assert node.run(policy).reason is ConditionReason.READY
-    assert node.silicon.compute_mode(0) == 0
+    assert node.fake_nvml.compute_mode(0) == 0
     assert (node.taints(), node.holds_turn()) == (set(), False)
     assert node.folder.journal() is None
 
@@ -45,7 +45,7 @@ def test_76_the_label_goes_first_and_the_compute_mode_follows_the_servers_end(no
 
     def look(_: float) -> None:
         if node.mps:
-            seen.append((node.labels()[PLUGIN_LABEL], node.silicon.compute_mode(0), REPARTITIONING_TAINT in node.taints()))
+            seen.append((node.labels()[PLUGIN_LABEL], node.fake_nvml.compute_mode(0), REPARTITIONING_TAINT in node.taints()))
 
     node.on_tick = look
     policy = whole(replicas=2)
@@ -100,7 +100,7 @@ def test_76_after_its_first_tenant_a_node_under_mps_is_released(node: LoopNode, 
     else:
         node.label(role=None)
     assert node.run(MPS).reason is ConditionReason.RELEASED
-    assert node.silicon.compute_mode(0) == 0
+    assert node.fake_nvml.compute_mode(0) == 0
     assert PLUGIN_LABEL not in node.labels()
 
 
@@ -108,10 +108,10 @@ def test_76_a_server_that_stays_is_named_and_the_node_stays_closed(node: LoopNod
     node.is_mps_deaf = True
     outcome = node.run(whole())
     assert (outcome.reason, f"process {SERVER}" in outcome.message) == (ConditionReason.CLIENTS_RUNNING, True)
-    assert (node.taints(), node.silicon.compute_mode(0)) == ({REPARTITIONING_TAINT}, 3)
+    assert (node.taints(), node.fake_nvml.compute_mode(0)) == ({REPARTITIONING_TAINT}, 3)
     node.is_mps_deaf = False
     assert node.run(whole()).reason is ConditionReason.READY
-    assert (node.taints(), node.silicon.compute_mode(0)) == (set(), 0)
+    assert (node.taints(), node.fake_nvml.compute_mode(0)) == (set(), 0)
 
 
 def test_76_a_run_that_is_stopped_after_the_label_offers_nothing_of_before(node: LoopNode) -> None:
@@ -127,7 +127,7 @@ def test_76_a_run_that_is_stopped_after_the_label_offers_nothing_of_before(node:
 
 
 def test_76_a_tenant_and_any_other_process_beside_the_server_are_waited_for(node: LoopNode) -> None:
-    node.silicon.put(0, 4712, 100)
+    node.fake_nvml.put(0, 4712, 100)
     outcome = node.run(rollout(whole(), drain_timeout_seconds=10))
     assert (outcome.reason, outcome.message) == (ConditionReason.GPU_BUSY, "in the way: process 4712 on GPU 0")
     assert node.labels()[PLUGIN_LABEL].startswith("mps"), "nothing is announced while they are there"

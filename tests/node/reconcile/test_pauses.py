@@ -40,7 +40,7 @@ def stay(node: LoopNode, policy: Policy, seconds: float, at: Callable[[float], N
 
 
 def busy(node: LoopNode) -> None:
-    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
 
 
 def test_109_an_api_server_that_answers_again_ends_the_pause(node: LoopNode) -> None:

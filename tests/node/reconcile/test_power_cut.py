@@ -30,7 +30,7 @@ class Pool:
         """Each node, as the one whose program runs."""
         for name, node in self._nodes.items():
             self._monkeypatch.setattr(loop_node, "NAME", name)
-            node.silicon.load()
+            node.fake_nvml.load()
             yield node
 
 
@@ -46,7 +46,7 @@ def test_105_a_whole_pool_recovers_in_the_time_of_one_node(pool: Pool) -> None:
     """The mode is lost with the instances, as on Hopper. A node that had the only turn is gone; the API server is late."""
     for node in pool:
         node.gpus.reboot()
-        node.silicon.set_mode(0, False)
+        node.fake_nvml.set_mode(0, False)
         node.enumerate()
     take_turn(node, "lost")
     pool.api.forget_requests()

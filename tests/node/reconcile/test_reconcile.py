@@ -34,11 +34,11 @@ def test_a_new_node_becomes_what_its_pool_promises(node: LoopNode) -> None:
 def test_03_the_second_run_writes_nothing_at_all(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.api.forget_requests()
-    node.silicon.forget_calls()
+    node.fake_nvml.forget_calls()
     stamps = {path: path.stat().st_mtime_ns for path in node.folder.path.iterdir() if path.name != "lock"}
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert node.api.writes() == []
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
     assert {path: path.stat().st_mtime_ns for path in node.folder.path.iterdir() if path.name != "lock"} == stamps
     assert node.changed() == []
 

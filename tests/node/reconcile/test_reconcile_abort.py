@@ -22,7 +22,7 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
 
 
 def add_tenant(node: LoopNode, start: int = 0, gpu: int = 0) -> None:
-    node.tenant("sleeper", node.silicon.mig_uuid(gpu, node.gpus.gi_at(gpu, start)), "nvidia.com/mig-1g.5gb")
+    node.tenant("sleeper", node.fake_nvml.mig_uuid(gpu, node.gpus.gi_at(gpu, start)), "nvidia.com/mig-1g.5gb")
 
 
 def taint(node: LoopNode) -> None:
@@ -51,10 +51,10 @@ def test_a_taint_that_the_server_did_not_take_away_goes_with_the_next_attempt(no
 def test_the_taint_stays_where_clients_are_in_the_way_and_nothing_whole_stands(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
-    node.silicon.set_mode(0, False)
+    node.fake_nvml.set_mode(0, False)
     node.enumerate()
-    node.silicon.set_mode(0, True)
-    node.silicon.add_instance(0, 0, 0)
+    node.fake_nvml.set_mode(0, True)
+    node.fake_nvml.add_instance(0, 0, 0)
     node.api.add_pod("dcgm-x", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-dcgm"})
     assert node.run(mig(SEVEN)).reason is ConditionReason.CLIENTS_RUNNING
     assert node.taints() == {REPARTITIONING_TAINT}
@@ -66,7 +66,7 @@ def test_the_taint_stays_where_clients_are_in_the_way_and_nothing_whole_stands(n
 def test_half_of_a_layout_takes_no_pods_whatever_stops_the_next_run(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, A100, A100)
     node.run(mig(TWO, TWO))
-    node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999, gpu=1, times=1)
+    node.fake_nvml.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999, gpu=1, times=1)
     assert node.run(mig(SEVEN, SEVEN, key=OTHER)).reason is ConditionReason.ROLLED_BACK
     assert (node.gpus.stands(0), node.gpus.stands(1)) == (set(SEVEN), set(TWO))
     assert node.taints() == {REPARTITIONING_TAINT}
@@ -79,7 +79,7 @@ def test_what_has_failed_too_often_sends_nobody_away_any_more(node: LoopNode) ->
     node.run(mig(SEVEN))
     wanted = rollout(mig(TWO, key=OTHER), on_busy=OnBusy.EVICT)
     for _ in range(3):
-        node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999, times=1)
+        node.fake_nvml.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999, times=1)
         assert node.run(wanted).reason is ConditionReason.ROLLED_BACK
     assert (node.taints(), node.gpus.stands(0)) == (set(), set(SEVEN))
     add_tenant(node)
@@ -97,7 +97,7 @@ def fail_often(node: LoopNode) -> None:
     """Up to the pause of five minutes."""
     node.run(mig(SEVEN))
     for _ in range(3):
-        node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999, times=1)
+        node.fake_nvml.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999, times=1)
         assert node.run(mig(TWO, key=OTHER)).reason is ConditionReason.ROLLED_BACK
     node.api.forget_requests()
 
@@ -170,11 +170,11 @@ def test_the_turn_of_a_killed_run_is_given_back_by_the_one_that_finds_all_well(n
 def test_a_gpu_that_cannot_follow_keeps_the_others_where_they_are(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, A100, A100)
     node.run(mig(SEVEN, SEVEN))
-    node.silicon.set_mode(1, True, False)
-    node.silicon.forget_calls()
+    node.fake_nvml.set_mode(1, True, False)
+    node.fake_nvml.forget_calls()
     outcome = node.run(mig(TWO, TWO, key=OTHER))
     assert outcome.reason is ConditionReason.PENDING_FOREIGN_CHANGE
-    assert node.silicon.calls() == [], "half of each layout is neither"
+    assert node.fake_nvml.calls() == [], "half of each layout is neither"
     assert (node.taints(), node.labels()[POOL_LABEL]) == (set(), "training")
 
 
@@ -182,7 +182,7 @@ def test_a_pod_that_tolerates_every_taint_is_not_overrun_when_it_comes_in_the_mi
     node = LoopNode(tmp_path, api, A100, A100)
     stack = Stack.DEVICE_PLUGIN
     node.run(replace(mig(SEVEN, SEVEN), stack=stack))
-    uuid = node.silicon.mig_uuid(1, node.gpus.gi_at(1, 0))
+    uuid = node.fake_nvml.mig_uuid(1, node.gpus.gi_at(1, 0))
 
     def come(result) -> None:
         if result.step.startswith("create") and not node.entries:
@@ -191,14 +191,14 @@ def test_a_pod_that_tolerates_every_taint_is_not_overrun_when_it_comes_in_the_mi
     node.before_step = come
     outcome = node.run(replace(rollout(mig(TWO, TWO, key=OTHER), drain_timeout_seconds=0), stack=stack))
     assert outcome.reason is ConditionReason.GPU_BUSY
-    assert uuid == node.silicon.mig_uuid(1, node.gpus.gi_at(1, 0))
+    assert uuid == node.fake_nvml.mig_uuid(1, node.gpus.gi_at(1, 0))
     assert (node.gpus.stands(0), node.gpus.stands(1)) == (set(TWO), set(SEVEN))
     assert node.taints() == {REPARTITIONING_TAINT}
 
 
 def test_clients_are_back_whatever_a_run_meets(node: LoopNode) -> None:
     node.run(whole())
-    node.silicon.fail("nvmlDeviceGetCount_v2", 999, after=6)
+    node.fake_nvml.fail("nvmlDeviceGetCount_v2", 999, after=6)
     node.run(mig(SEVEN))
     assert node.labels()[DEPLOY] == "true"
 
@@ -219,7 +219,7 @@ def test_a_device_that_may_be_any_gpu_is_in_the_way(
 ) -> None:
     node.run(whole())
     node.tenant("sleeper", device, resource)
-    node.silicon.forget_calls()
+    node.fake_nvml.forget_calls()
     outcome = node.run(rollout(mig(SEVEN), drain_timeout_seconds=10))
     assert outcome.reason is (ConditionReason.GPU_BUSY if is_in_the_way else ConditionReason.READY)
-    assert (node.silicon.calls() == []) is is_in_the_way
+    assert (node.fake_nvml.calls() == []) is is_in_the_way

@@ -45,7 +45,7 @@ def test_clients_that_do_not_go_are_named_and_brought_back(node: LoopNode) -> No
     outcome = node.run(mig(SEVEN))
     assert (outcome.reason, "gpu-operator/dcgm-x" in outcome.message) == (ConditionReason.CLIENTS_RUNNING, True)
     assert node.labels()[DEPLOY] == "true"
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
     assert node.taints() == set()
     assert node.holds_turn()
 
@@ -71,7 +71,7 @@ def test_on_other_stacks_nothing_is_paused(node: LoopNode) -> None:
 
 
 def test_a_change_that_only_creates_pauses_nobody(node: LoopNode) -> None:
-    node.silicon.set_mode(0, True)
+    node.fake_nvml.set_mode(0, True)
     node.run(mig(SEVEN))
     assert "pause GPU clients" not in [one.step for one in node.results]
 
@@ -100,20 +100,20 @@ def test_29_a_node_that_is_right_needs_no_api_server(node: LoopNode) -> None:
 
 def test_29_without_an_api_server_allocations_in_the_checkpoint_are_respected(node: LoopNode) -> None:
     node.run(mig(SEVEN))
-    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     node.folder.keep_policy(text_of(mig(TWO)))
-    node.silicon.forget_calls()
+    node.fake_nvml.forget_calls()
     node.api.down()
     assert node.run(mig(TWO)).reason is ConditionReason.GPU_BUSY
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
 
 
 def test_29_without_an_api_server_a_new_policy_waits(node: LoopNode) -> None:
     node.run(mig(SEVEN))
-    node.silicon.forget_calls()
+    node.fake_nvml.forget_calls()
     node.api.down()
     assert not node.run(mig(TWO)).is_usable
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
 
 
 def test_by_hand_there_are_no_labels_and_no_taints(node: LoopNode) -> None:
@@ -127,13 +127,13 @@ def test_by_hand_there_are_no_labels_and_no_taints(node: LoopNode) -> None:
 
 def test_an_api_server_that_goes_away_while_tenants_are_waited_for_is_no_leave_to_go_on(node: LoopNode) -> None:
     node.run(mig(SEVEN))
-    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
-    node.silicon.forget_calls()
+    node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    node.fake_nvml.forget_calls()
     start = node.clock.now()
     node.on_tick = lambda time: time > start + 20 and node.api.down()
     outcome = node.run(rollout(mig(TWO), drain_timeout_seconds=60))
     assert not outcome.is_usable
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
 
 
 # The plugin and other writers.
@@ -204,7 +204,7 @@ def test_a_writer_of_our_label_is_named_and_not_fought(node: LoopNode) -> None:
 def test_20_a_node_without_one_of_its_gpus_is_used_without_it(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, "a100-sxm4-40gb", "a100-sxm4-40gb")
     node.run(mig(SEVEN, SEVEN))
-    node.silicon.lose(1)
+    node.fake_nvml.lose(1)
     node.count = 1
     node.enumerate()
     outcome = node.run(mig(SEVEN, SEVEN))
@@ -217,12 +217,12 @@ def test_a_node_of_another_card_is_left_untouched(tmp_path: Path, api: ApiServer
     node = LoopNode(tmp_path, api, H100)
     outcome = node.run(mig(SEVEN))
     assert (outcome.reason, outcome.is_usable) == (ConditionReason.CARD_MISMATCH, False)
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
     assert (node.taints(), node.labels().get(POOL_LABEL)) == (set(), None)
 
 
 def test_21_a_driver_that_never_comes_is_said_after_ten_minutes(node: LoopNode) -> None:
-    node.silicon.unload()
+    node.fake_nvml.unload()
     assert node.run(mig(SEVEN)).reason is ConditionReason.WAITING_FOR_DRIVER
     assert 600 <= node.clock.now() < 700
     assert node.condition() == "WaitingForDriver"
@@ -252,7 +252,7 @@ def test_26_another_policy_after_a_stop_half_way_wins(node: LoopNode) -> None:
 
 def test_a_stop_while_tenants_are_waited_for_takes_the_taint_along(node: LoopNode) -> None:
     node.run(mig(SEVEN))
-    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     start = node.clock.now()
     node.on_tick = lambda time: time > start + 60 and setattr(node.clock, "is_stopped", True)
     with pytest.raises(Stopped):
@@ -279,8 +279,8 @@ def test_16_killed_at_any_write_to_the_api_server_the_next_run_converges(tmp_pat
 
 
 def test_97_with_a_library_that_is_not_the_drivers_a_run_that_holds_ends_to_be_started_with_another(node: LoopNode) -> None:
-    node.silicon.unload(18)
+    node.fake_nvml.unload(18)
     assert node.run(mig(SEVEN), hold=True).reason is ConditionReason.DRIVER_MISMATCH
-    assert node.silicon.calls() == []
-    node.silicon.reload()
+    assert node.fake_nvml.calls() == []
+    node.fake_nvml.reload()
     assert node.run(mig(SEVEN), hold=True).reason is ConditionReason.READY

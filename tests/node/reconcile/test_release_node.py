@@ -28,7 +28,7 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
 
 def is_clean(node: LoopNode) -> bool:
     marks = OURS & node.labels().keys(), node.taints(), node.condition(), list(node.folder.path.glob("*.json"))
-    return not any(marks) and node.silicon.mode(0) == (False, False) and node.labels()[DEPLOY] == "true"
+    return not any(marks) and node.fake_nvml.mode(0) == (False, False) and node.labels()[DEPLOY] == "true"
 
 
 def test_a_node_that_is_no_longer_selected_becomes_exclusive(node: LoopNode) -> None:
@@ -43,12 +43,12 @@ def test_a_node_that_fails_at_its_first_installation_is_found_and_cleaned_when_i
     tmp_path: Path, api: ApiServer, dies: str,
 ) -> None:
     fresh = LoopNode(tmp_path, api)
-    fresh.silicon.fail("nvmlDeviceSetMigMode", 999)
+    fresh.fake_nvml.fail("nvmlDeviceSetMigMode", 999)
     if dies != "at the driver":
         api.fail("/status", 500, times=-1)
     fresh.run(mig(SEVEN))
     assert (fresh.taints(), fresh.labels()[POOL_LABEL]) == ({REPARTITIONING_TAINT}, "training")
-    fresh.silicon.heal()
+    fresh.fake_nvml.heal()
     api.heal()
     assert fresh.release().reason is ConditionReason.RELEASED
     assert is_clean(fresh)
@@ -67,13 +67,13 @@ def test_a_second_leaving_writes_nothing_to_the_node(node: LoopNode) -> None:
     node.label(role="cpu")
     node.run(mig(SEVEN))
     node.api.forget_requests()
-    node.silicon.forget_calls()
+    node.fake_nvml.forget_calls()
     assert node.run(mig(SEVEN)).reason is ConditionReason.RELEASED
-    assert (node.api.writes(), node.silicon.calls()) == ([], [])
+    assert (node.api.writes(), node.fake_nvml.calls()) == ([], [])
 
 
 def test_tenants_are_waited_for_as_the_pool_says(node: LoopNode) -> None:
-    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     node.label(role="cpu")
     outcome = node.run(rollout(mig(SEVEN), drain_timeout_seconds=10))
     assert outcome.reason is ConditionReason.GPU_BUSY
@@ -83,12 +83,12 @@ def test_tenants_are_waited_for_as_the_pool_says(node: LoopNode) -> None:
 
 
 def test_another_pool_takes_the_gpus_as_they_are(node: LoopNode) -> None:
-    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     node.label(role="other")
     node.runtime_pod("next")
-    node.silicon.forget_calls()
+    node.fake_nvml.forget_calls()
     assert node.run(mig(SEVEN)).reason is ConditionReason.RELEASED
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
     assert OURS & node.labels().keys() == {PLUGIN_LABEL}, "else the plugin would sell whole GPUs meanwhile"
     assert node.folder.policy() is not None
     other = {"key": "role", "operator": "In", "values": ["other"]}
@@ -125,12 +125,12 @@ def test_a_label_alone_takes_nothing_from_the_pool_whose_layout_stands(node: Loo
     own = {"key": POOL_LABEL, "operator": "In", "values": ["next"]}
     node.api.add_daemonset("gpushare-next", terms=[{"matchExpressions": [own]}])
     node.label(**{POOL_LABEL: "next"})
-    node.silicon.forget_calls()
+    node.fake_nvml.forget_calls()
     assert node.run(mig(TWO, pool="next", key="mig-00000009")).reason is ConditionReason.RELEASED
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
     assert node.labels()[POOL_LABEL] == "training"
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
 
 
 def test_a_request_is_answered_before_the_pool_label_goes(node: LoopNode) -> None:
@@ -208,7 +208,7 @@ def test_81_a_request_of_the_next_job_is_not_taken_away_with_the_former(node: Lo
 
 
 def test_a_request_interrupts_the_wait_for_tenants(node: LoopNode) -> None:
-    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     start = node.clock.now()
     node.on_tick = lambda time: time > start + 60 and node.annotate(RELEASE_ANNOTATION, node.api.asking())
     outcome = node.run(mig(TWO))
@@ -220,7 +220,7 @@ def test_a_request_interrupts_the_wait_for_tenants(node: LoopNode) -> None:
 
 @pytest.mark.parametrize("taken_back", ["the request", "the label"])
 def test_81_a_release_that_is_taken_back_while_tenants_are_waited_for_is_called_off(node: LoopNode, taken_back: str) -> None:
-    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     request, role, start = node.api.asking(), node.labels()["role"], node.clock.now()
     if taken_back == "the request":
         node.annotate(RELEASE_ANNOTATION, request)
@@ -265,7 +265,7 @@ def test_a_vanished_pools_pod_that_is_still_there_is_waited_for(node: LoopNode) 
 def test_a_shared_node_is_not_released_under_its_tenants(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api)
     node.run(whole(replicas=4))
-    node.tenant("sleeper", f"{node.silicon.uuid(0)}::0", "nvidia.com/gpu.shared")
+    node.tenant("sleeper", f"{node.fake_nvml.uuid(0)}::0", "nvidia.com/gpu.shared")
     node.label(role="cpu")
     assert node.run(rollout(whole(replicas=4), drain_timeout_seconds=10)).reason is ConditionReason.GPU_BUSY
     assert node.labels()[PLUGIN_LABEL] == "time-slicing-00000004-a"
@@ -274,13 +274,13 @@ def test_a_shared_node_is_not_released_under_its_tenants(tmp_path: Path, api: Ap
 def test_by_hand_hardware_and_folder_are_released(node: LoopNode) -> None:
     node.api.forget_requests()
     assert node.release(cluster=False).reason is ConditionReason.RELEASED
-    assert node.silicon.mode(0) == (False, False)
+    assert node.fake_nvml.mode(0) == (False, False)
     assert not list(node.folder.path.glob("*.json"))
     assert node.api.requests == []
 
 
 def test_19_hardware_that_cannot_be_released_keeps_its_taint_and_its_pool(node: LoopNode) -> None:
-    node.silicon.fail("nvmlGpuInstanceDestroy", 999)
+    node.fake_nvml.fail("nvmlGpuInstanceDestroy", 999)
     node.label(role="cpu")
     outcome = node.run(mig(SEVEN))
     assert outcome.reason is not ConditionReason.RELEASED

@@ -38,11 +38,11 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
 
 
 def busy(node: LoopNode) -> None:
-    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
 
 
 def failing(node: LoopNode) -> None:
-    node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999)
+    node.fake_nvml.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999)
 
 
 def anothers(node: LoopNode) -> None:

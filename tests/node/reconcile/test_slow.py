@@ -24,14 +24,14 @@ class SlowNode(LoopNode):
         super().__init__(folder, api)
         self.look_seconds = look_seconds
 
-    def site(self, pool: str, *, cluster: bool = True) -> Dependencies:
-        site = super().site(pool, cluster=cluster)
+    def deps(self, pool: str, *, cluster: bool = True) -> Dependencies:
+        deps = super().deps(pool, cluster=cluster)
 
         def read() -> Checkpoint:
             self.clock.time += self.look_seconds
-            return site.read_checkpoint()
+            return deps.read_checkpoint()
 
-        return replace(site, read_checkpoint=read)
+        return replace(deps, read_checkpoint=read)
 
     def delay_plugin(self) -> None:
         """It takes its label up only so many ticks from now."""
@@ -62,7 +62,7 @@ def test_a_slow_machine_writes_no_more_than_a_fast_one(tmp_path: Path) -> None:
 
 @pytest.fixture
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSHARE_SILICON", "")  # so that what loading the GPUs sets is undone
+    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what loading the GPUs sets is undone
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ def said(tmp_path: Path, api: ApiServer) -> Callable[[Callable[[], Unmet]], list
     node = LoopNode(tmp_path, api)
 
     def wait(find: Callable[[], Unmet]) -> list[str]:
-        site = node.site("training")
-        visit = RunContext(site=site, pace=RolloutSlot(site.cluster, site.clock))
+        deps = node.deps("training")
+        visit = RunContext(deps=deps, slot=RolloutSlot(deps.cluster, deps.clock))
         told: list[str] = []
         node.on_tick = lambda _: told.append(api.condition("n1")["message"]) if api.condition("n1") else None
         visit.wait(find, 300.0)

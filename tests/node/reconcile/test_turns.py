@@ -20,7 +20,7 @@ def test_without_a_turn_nothing_is_tainted_and_nothing_changed(node: LoopNode) -
     take_turn(node)
     outcome = node.run(mig(SEVEN))
     assert outcome.reason is ConditionReason.WAITING_FOR_TURN
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
     assert node.taints() == set()
 
 
@@ -89,7 +89,7 @@ def test_that_a_node_waits_for_its_turn_is_told_once_it_has_lasted(node: LoopNod
 
 
 def test_a_node_that_fails_keeps_its_turn(node: LoopNode) -> None:
-    node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999)
+    node.fake_nvml.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999)
     outcome = node.run(mig(SEVEN))
     assert outcome.reason in (ConditionReason.ROLLED_BACK, ConditionReason.PARTITION_FAILED)
     assert node.holds_turn()
@@ -97,7 +97,7 @@ def test_a_node_that_fails_keeps_its_turn(node: LoopNode) -> None:
 
 def test_a_rolled_back_node_offers_its_former_layout_again_and_takes_pods(node: LoopNode) -> None:
     node.run(mig(SEVEN))
-    node.silicon.fail("nvmlGpuInstanceCreateComputeInstance", 999, times=1)
+    node.fake_nvml.fail("nvmlGpuInstanceCreateComputeInstance", 999, times=1)
     outcome = node.run(mig(TWO, key="mig-00000002"))
     assert outcome.reason is ConditionReason.ROLLED_BACK
     assert node.gpus.stands(0) == set(SEVEN)
@@ -112,7 +112,7 @@ def test_31_a_mig_manager_pod_is_a_refusal(node: LoopNode) -> None:
     outcome = node.run(mig(SEVEN))
     assert outcome.reason is ConditionReason.MIG_MANAGER_PRESENT
     assert "gpu-operator/mig-manager-x" in outcome.message
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
     assert node.taints() == set()
 
 
@@ -127,7 +127,7 @@ def test_a_node_of_another_pool_is_waited_for_until_its_pod_has_gone(node: LoopN
     node.runtime_pod("old")
     outcome = node.run(mig(SEVEN))
     assert (outcome.reason, "old" in outcome.message) == (ConditionReason.WAITING_FOR_POOL, True)
-    assert node.silicon.calls() == []
+    assert node.fake_nvml.calls() == []
     assert node.labels()[POOL_LABEL] == "old"
     assert node.condition() is None, "the condition is its owner's"
 
@@ -148,7 +148,7 @@ def test_a_label_without_a_pod_is_taken_over(node: LoopNode) -> None:
 
 def test_a_turn_is_renewed_while_tenants_are_waited_for(node: LoopNode) -> None:
     node.run(mig(SEVEN))
-    node.tenant("sleeper", node.silicon.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     node.api.forget_requests()
     node.run(rollout(mig(TWO), drain_timeout_seconds=700))
     assert [method for method, _ in node.api.writes("leases")] == ["POST", "PUT", "PUT", "DELETE"]
@@ -158,7 +158,7 @@ def test_91_what_a_reboot_took_is_made_again_behind_nobody(node: LoopNode) -> No
     """Hopper loses the mode as well. What the plugin would offer meanwhile is whole GPUs."""
     node.run(mig(SEVEN))
     node.gpus.reboot()
-    node.silicon.set_mode(0, False)
+    node.fake_nvml.set_mode(0, False)
     node.enumerate()
     take_turn(node)
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
@@ -168,7 +168,7 @@ def test_91_what_a_reboot_took_is_made_again_behind_nobody(node: LoopNode) -> No
 def test_91_a_repair_queues_behind_nobody_though_caps_have_changed_since(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
-    node.silicon.set_mode(0, False)
+    node.fake_nvml.set_mode(0, False)
     node.enumerate()
     take_turn(node)
     assert node.run(rollout(mig(SEVEN), max_unavailable=2)).reason is ConditionReason.READY
@@ -178,11 +178,11 @@ def test_91_a_repair_queues_behind_nobody_though_caps_have_changed_since(node: L
 def test_91_a_node_whose_layout_is_gone_takes_no_pods_while_it_queues_for_another(node: LoopNode, is_busy: bool) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
-    node.silicon.set_mode(0, False)
+    node.fake_nvml.set_mode(0, False)
     node.enumerate()
     take_turn(node)
     if is_busy:
-        node.tenant("sleeper", node.silicon.uuid(0))
+        node.tenant("sleeper", node.fake_nvml.uuid(0))
     outcome = node.run(rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.FAIL))
     assert outcome.reason is (ConditionReason.GPU_BUSY if is_busy else ConditionReason.WAITING_FOR_TURN)
     assert node.taints() == {REPARTITIONING_TAINT}
@@ -191,9 +191,9 @@ def test_91_a_node_whose_layout_is_gone_takes_no_pods_while_it_queues_for_anothe
 def test_91_a_repair_that_fails_keeps_pods_away_and_stops_nobody(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
-    node.silicon.set_mode(0, False)
+    node.fake_nvml.set_mode(0, False)
     node.enumerate()
-    node.silicon.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999)
+    node.fake_nvml.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999)
     assert node.run(mig(SEVEN)).reason is ConditionReason.ROLLED_BACK
     assert (node.taints(), node.holds_turn()) == ({REPARTITIONING_TAINT}, False)
 
@@ -203,9 +203,9 @@ def test_92_a_turn_is_renewed_while_the_driver_loads(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     take_turn(node, NAME)
     node.api.edit("nodes", NAME, lambda one: one["spec"].update(taints=[{"key": REPARTITIONING_TAINT, "effect": "NoSchedule"}]))
-    node.silicon.unload()
+    node.fake_nvml.unload()
     node.api.forget_requests()
-    node.on_tick = lambda time: time > 595 and node.silicon.reload()
+    node.on_tick = lambda time: time > 595 and node.fake_nvml.reload()
     assert node.run(mig(TWO, key="mig-00000002")).reason is ConditionReason.READY
     renewals = [method for method, _ in node.api.writes("leases")]
     assert renewals == ["PUT", "PUT", "DELETE"]

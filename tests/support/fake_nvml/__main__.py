@@ -5,7 +5,7 @@
     take GPU PID
     show                                    GPUs, instances and processes as JSON
 
-All but `make` find the node by GPUSHARE_SILICON.
+All but `make` find the node by GPUSHARE_FAKE_NVML.
 """
 
 import argparse
@@ -13,12 +13,12 @@ import json
 import os
 from pathlib import Path
 
-from tests.support.fake_nvml import Silicon, layout
+from tests.support.fake_nvml import FakeNvml, layout
 
 
 def main() -> None:
     """Run one command. A wrong one ends with usage and exit code 2."""
-    parser = argparse.ArgumentParser(prog="silicon")
+    parser = argparse.ArgumentParser(prog="fake_nvml")
     commands = parser.add_subparsers(required=True)
     make = commands.add_parser("make")
     make.add_argument("folder", type=Path)
@@ -40,26 +40,26 @@ def main() -> None:
     arguments.run(arguments)
 
 
-def _opened() -> Silicon:
-    return Silicon(Path(os.environ["GPUSHARE_SILICON"]))
+def _opened() -> FakeNvml:
+    return FakeNvml(Path(os.environ["GPUSHARE_FAKE_NVML"]))
 
 
 def _make(arguments: argparse.Namespace) -> None:
-    made = Silicon.make(arguments.folder, arguments.cards, driver=arguments.driver)
+    made = FakeNvml.make(arguments.folder, arguments.cards, driver=arguments.driver)
     for name, value in made.environment.items():
         print(f"{name}={value}")
 
 
 def _put(arguments: argparse.Namespace) -> None:
-    silicon = _opened()
-    gpu, gi, ci = silicon.find_device(arguments.gpu)
+    fake_nvml = _opened()
+    gpu, gi, ci = fake_nvml.find_device(arguments.gpu)
     used = None if arguments.mib == "-" else int(arguments.mib)
-    silicon.put(gpu, arguments.pid, used, gi=gi, ci=ci or 0, kind=arguments.kind)
+    fake_nvml.put(gpu, arguments.pid, used, gi=gi, ci=ci or 0, kind=arguments.kind)
 
 
 def _take(arguments: argparse.Namespace) -> None:
-    silicon = _opened()
-    silicon.take(silicon.find_device(arguments.gpu)[0], arguments.pid)
+    fake_nvml = _opened()
+    fake_nvml.take(fake_nvml.find_device(arguments.gpu)[0], arguments.pid)
 
 
 def _show(arguments: argparse.Namespace) -> None:

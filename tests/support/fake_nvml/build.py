@@ -34,7 +34,7 @@ def symbols() -> frozenset[str]:
 @functools.cache
 def library(missing: frozenset[str] = MEMORY_LIMITS) -> Path:
     """The shared library without these symbols. Raises CalledProcessError when gcc refuses."""
-    script = "{ global: " + "".join(f"{name}; " for name in sorted(symbols() - missing)) + "silicon_forget; local: *; };\n"
+    script = "{ global: " + "".join(f"{name}; " for name in sorted(symbols() - missing)) + "fake_nvml_forget; local: *; };\n"
     arguments = ("-shared", "-fPIC", f"-Wl,-soname,{SONAME}", "-Wl,--version-script=symbols.map", *LIBRARY, "-pthread")
     return _built(SONAME, arguments, {"symbols.map": script})
 
@@ -50,7 +50,7 @@ def _built(name: str, arguments: Collection[str], extra: dict[str, str]) -> Path
     digest = hashlib.sha256(repr((_FLAGS, arguments, sorted(generated.items()))).encode())
     for source in sorted(SOURCES.glob("*.[ch]")):
         digest.update(source.name.encode() + source.read_bytes())
-    folder = cache.folder(f"silicon-{digest.hexdigest()[:16]}", lambda made: _compile(made / name, arguments, generated))
+    folder = cache.folder(f"fake-nvml-{digest.hexdigest()[:16]}", lambda made: _compile(made / name, arguments, generated))
     return folder / name
 
 

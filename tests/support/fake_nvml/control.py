@@ -1,4 +1,4 @@
-"""Silicon: the fake GPUs of one node, in the hands of a test.
+"""FakeNvml: the fake GPUs of one node, in the hands of a test.
 
 What a test says here takes effect at once in every process that sees these GPUs.
 """
@@ -16,14 +16,14 @@ from tests.support.fake_nvml.faults import Faults
 from tests.support.fake_nvml.processes import Processes, rows_of
 
 
-class Silicon(Processes, Faults):
+class FakeNvml(Processes, Faults):
     """One node's GPUs, its driver and the processes on them. GPUs are called by index."""
 
     @classmethod
     def make(cls, folder: Path, card_ids: Sequence[str] = ("a100-sxm4-40gb",) * 8, *, driver: str = "580.95.05") -> Self:
         """A new node with these catalogue cards under `folder`, idle, MIG off."""
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / "silicon"
+        path = folder / "fake-nvml"
         state = layout.VIEWS["state"](magic=layout.CONSTANTS["MAGIC"], size=layout.SIZE, gpu_count=len(card_ids))
         describe_driver(state, driver)
         for index, card in enumerate(card_ids):

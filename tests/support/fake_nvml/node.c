@@ -53,7 +53,7 @@ __attribute__((constructor)) static void at_load(void) { pthread_atfork(NULL, NU
 /* Maps the file that the environment names, unless it is mapped already. */
 static nvmlReturn_t map(void)
 {
-    const char *wanted = getenv("GPUSHARE_SILICON");
+    const char *wanted = getenv("GPUSHARE_FAKE_NVML");
     struct stat there;
     if (wanted == NULL || stat(wanted, &there) != 0) return DRIVER_NOT_LOADED;
     if (node != NULL && there.st_ino == mapped.st_ino && there.st_dev == mapped.st_dev && strcmp(wanted, path) == 0) return OK;
@@ -61,7 +61,7 @@ static nvmlReturn_t map(void)
     if (opened < 0) return NO_PERMISSION;
     struct state *found = mmap(NULL, sizeof(struct state), PROT_READ | PROT_WRITE, MAP_SHARED, opened, 0);
     if (found == MAP_FAILED || there.st_size < (off_t)sizeof(struct state) || found->magic != MAGIC || found->size != sizeof *found) {
-        fprintf(stderr, "silicon: %s is not a state file of this library\n", wanted);
+        fprintf(stderr, "fake_nvml: %s is not a state file of this library\n", wanted);
         close(opened);
         return DRIVER_NOT_LOADED;
     }
@@ -213,7 +213,7 @@ nvmlReturn_t nvmlShutdown(void)
 }
 
 /* For the tests' own process only: drops sessions that a failed test has left open. */
-void silicon_forget(void)
+void fake_nvml_forget(void)
 {
     lock();
     references = 0;

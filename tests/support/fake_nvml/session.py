@@ -11,7 +11,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from tests.support.fake_nvml import Silicon
+from tests.support.fake_nvml import FakeNvml
 from tests.support.waiting import PATIENCE
 
 
@@ -71,15 +71,15 @@ def profiles(handle: Any) -> dict[str, Any]:
     return told
 
 
-def start(silicon: Silicon, code: str, before: Sequence[str] = ()) -> "subprocess.Popen[str]":
+def start(fake_nvml: FakeNvml, code: str, before: Sequence[str] = ()) -> "subprocess.Popen[str]":
     """Another Python program that sees the GPUs; `N` in its code is pynvml, initialised. `before`: a command that runs it."""
     program = [*before, sys.executable, "-c", "import pynvml as N\nN.nvmlInit()\n" + code]
-    environment = {**os.environ, **silicon.environment}
+    environment = {**os.environ, **fake_nvml.environment}
     return subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def run(silicon: Silicon, code: str, before: Sequence[str] = ()) -> str:
+def run(fake_nvml: FakeNvml, code: str, before: Sequence[str] = ()) -> str:
     """What the program writes; it must end well."""
-    out, err = (process := start(silicon, code, before)).communicate(timeout=PATIENCE)
+    out, err = (process := start(fake_nvml, code, before)).communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     return out

@@ -32,15 +32,15 @@ class StateFile:
     @property
     def environment(self) -> dict[str, str]:
         """What another process must have in its environment to find these GPUs."""
-        return {"LD_LIBRARY_PATH": str(self._folder), "GPUSHARE_SILICON": str(self.path)}
+        return {"LD_LIBRARY_PATH": str(self._folder), "GPUSHARE_FAKE_NVML": str(self.path)}
 
     def load(self) -> None:
         """Make pynvml of this process speak with these GPUs, from its next nvmlInit on."""
         import pynvml  # processes that only put rows or show the node do without it
 
-        os.environ["GPUSHARE_SILICON"] = str(self.path)
+        os.environ["GPUSHARE_FAKE_NVML"] = str(self.path)
         library = ctypes.CDLL(str(build.library(self._missing)))
-        library.silicon_forget()
+        library.fake_nvml_forget()
         pynvml.nvmlLib, pynvml._nvmlLib_refcount = library, 0
         pynvml._nvmlGetFunctionPointer_cache.clear()
 

@@ -3,7 +3,7 @@
    usage: tenant --gpu INDEX|GPU-UUID|MIG-UUID --mib N [--grow-to N] [--grow-after SECONDS] [--kind compute|graphics|mps]
                  [--on-term exit|ignore] [--comm NAME] [--state FILE]
 
-   It needs nothing but the state file (GPUSHARE_SILICON where --state is left out): not /proc, not its pid on the host. It holds a file
+   It needs nothing but the state file (GPUSHARE_FAKE_NVML where --state is left out): not /proc, not its pid on the host. It holds a file
    lock on its row's byte, and by that the library knows it, in every pid namespace; see processes.c. It writes `ready` when its memory is
    taken and `grown` when it has grown, which it does after so many seconds, or as soon as SIGUSR1 tells it to. Exit codes: 0 ended by SIGTERM, 2 wrong usage, 3 no such GPU, 4 no room or no memory left. */
 #define _GNU_SOURCE
@@ -36,7 +36,7 @@ static void unlock(void) { flock(fd, LOCK_UN); }
 
 static void open_state(const char *path)
 {
-    if (path == NULL) end(2, "no state file: give --state or set GPUSHARE_SILICON");
+    if (path == NULL) end(2, "no state file: give --state or set GPUSHARE_FAKE_NVML");
     fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) end(2, "the state file cannot be opened");
     node = mmap(NULL, sizeof *node, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -106,7 +106,7 @@ int main(int count, char **arguments)
     static const struct option options[] = {
         {"state", 1, 0, 's'}, {"gpu", 1, 0, 'g'}, {"mib", 1, 0, 'm'}, {"grow-to", 1, 0, 't'}, {"grow-after", 1, 0, 'a'},
         {"kind", 1, 0, 'k'}, {"on-term", 1, 0, 'o'}, {"comm", 1, 0, 'c'}, {0, 0, 0, 0}};
-    const char *state = getenv("GPUSHARE_SILICON"), *name = NULL;
+    const char *state = getenv("GPUSHARE_FAKE_NVML"), *name = NULL;
     unsigned long long mib = 0, grown = 0;
     unsigned int kind = KIND_COMPUTE, after = 1;
     sigset_t told;

@@ -17,13 +17,13 @@ from gpushare.bundle.lock import Lock
 from gpushare.bundle.writer.folder import Change, ChangeKind, Folder, OutputError, compare, is_full
 from gpushare.core.diagnostics import Finding
 
-__all__ = ["Change", "ChangeKind", "OutputError", "changes", "remembered", "write"]
+__all__ = ["Change", "ChangeKind", "OutputError", "changes", "read_lock", "write"]
 
 WAIT_SECONDS = 30.0
 """How long to wait for another compile that writes into the same folder."""
 
 
-def remembered(directory: Path) -> Lock | Finding:
+def read_lock(directory: Path) -> Lock | Finding:
     """The lock of the bundle in a folder: an empty one where there is none, a finding where it cannot be read."""
     path = directory / lock.FILE
     try:
@@ -157,7 +157,7 @@ def _replace(root: Path, contents: Mapping[str, bytes], previous: Lock) -> tuple
 
 def _lock_of(bundle: Path) -> Lock:
     """The lock in a folder as far as it can be read: what it does not list is not ours."""
-    known = remembered(bundle)
+    known = read_lock(bundle)
     return known if isinstance(known, Lock) else lock.EMPTY
 
 

@@ -40,9 +40,9 @@ class _Waiting(Struct):
 class EventRecorder:
     """The queue. `add` from any thread; `run` is the body of one."""
 
-    def __init__(self, connection: Connection, place: PodIdentity, clock: Clock) -> None:
+    def __init__(self, connection: Connection, identity: PodIdentity, clock: Clock) -> None:
         self._connection = connection
-        self._place = place
+        self._place = identity
         self._clock = clock
         self._lock = threading.Lock()
         self._sending = threading.Lock()

@@ -54,13 +54,13 @@ class NodeClient:
     """The own node and what is on it. One thread's; `tell` is everybody's."""
 
     def __init__(
-        self, connection: Connection, place: PodIdentity, clock: Clock, events: EventRecorder, memory: Memory | None = None
+        self, connection: Connection, identity: PodIdentity, clock: Clock, events: EventRecorder, memory: Memory | None = None
     ) -> None:
         self._connection = connection
-        self._place = place
+        self._place = identity
         self._clock = clock
         self._events = events
-        self._leases = RolloutQueue(connection, place, clock, memory or NoMemory())
+        self._leases = RolloutQueue(connection, identity, clock, memory or NoMemory())
         self._evictions = EvictionClient(connection, clock)
         self._said: tuple[ConditionReason, str] | None = None
         self._said_at = 0.0
@@ -244,7 +244,7 @@ def _tainted(before: Sequence[Json], add: Sequence[Taint], remove: Sequence[str]
     new = {(one.key, one.effect): one for one in add}
     kept = [one for one in before if one["key"] not in remove and not _is_replaced(one, new.get((one["key"], one["effect"])))]
     there = {(one["key"], one["effect"]) for one in kept}
-    return kept + [_taint(one) for place, one in new.items() if place not in there]
+    return kept + [_taint(one) for identity, one in new.items() if identity not in there]
 
 
 def _is_replaced(before: Json, after: Taint | None) -> bool:

@@ -15,9 +15,9 @@ _NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
-def request_of(place: PodIdentity) -> str:
+def request_of(identity: PodIdentity) -> str:
     """What this program's own pod asks by."""
-    return f"{place.pod}/{place.pod_uid}"
+    return f"{identity.pod}/{identity.pod_uid}"
 
 
 def is_standing(connection: Connection, namespace: str, request: str) -> bool:

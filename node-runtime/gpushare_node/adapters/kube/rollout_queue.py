@@ -61,10 +61,10 @@ class NoMemory:
 class RolloutQueue:
     """The turns of one pool, as one node sees them. Not safe for several threads."""
 
-    def __init__(self, connection: Connection, place: PodIdentity, clock: Clock, memory: Memory) -> None:
-        self._slots = Slots(connection, place)
+    def __init__(self, connection: Connection, identity: PodIdentity, clock: Clock, memory: Memory) -> None:
+        self._slots = Slots(connection, identity)
         self._limit = SlotLimit(self._slots, self._is_anothers)
-        self._holder = place.node
+        self._holder = identity.node
         self._clock = clock
         self._memory = memory
         self._held: Json | None = None

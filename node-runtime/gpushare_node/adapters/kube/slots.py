@@ -17,10 +17,10 @@ _CACHED = {"resourceVersion": "0"}
 class Slots:
     """The Leases of one pool, as one node sees them. Everything raises ClusterError."""
 
-    def __init__(self, connection: Connection, place: PodIdentity) -> None:
+    def __init__(self, connection: Connection, identity: PodIdentity) -> None:
         self._connection = connection
-        self._place = place
-        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{place.namespace}/leases"
+        self._place = identity
+        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{identity.namespace}/leases"
 
     def name(self, slot: object) -> str:
         """No pool has a dot in its name, so no two pools and slots make the same."""

@@ -80,17 +80,17 @@ class GpuPoller(Generic[T]):
     def _start(self, ask: Callable[[str], T], uuids: Sequence[str]) -> tuple[_Tour[T], Worker, Future[None]]:
         tour = _Tour(ask, uuids)
         for worker in self._workers:
-            promise = worker.start(tour.run)
-            if promise is not None:
-                return tour, worker, promise
+            future = worker.start(tour.run)
+            if future is not None:
+                return tour, worker, future
         self._workers.append(Worker("gpus", self._clock))
         return self._start(ask, uuids)
 
     def _await(self, tours: Iterable[tuple[_Tour[T], Worker, Future[None]]]) -> dict[str, T]:
         found: dict[str, T] = {}
-        for tour, worker, promise in tours:
+        for tour, worker, future in tours:
             steps = tour.steps
-            while not promise.is_kept(self._deadline_seconds):
+            while not future.wait(self._deadline_seconds):
                 if tour.leave(steps):
                     self._hung[tour.at] = worker
                     break

@@ -79,10 +79,10 @@ class SupervisedDriver:
         if driver is None:
             # Anew: an exception that is raised again and again collects a traceback each time.
             raise DriverError(self._problem.call, self._problem.code)
-        promise = self._whole.start(partial(_try, question, driver))
-        if promise is None or not promise.is_kept(self._deadline_seconds):
+        future = self._whole.start(partial(_try, question, driver))
+        if future is None or not future.wait(self._deadline_seconds):
             raise DriverError(name, Code.TIMEOUT)
-        return self._take(promise.value)
+        return self._take(future.value)
 
     def ask_patiently(self, name: str, question: Callable[[Driver], T], *, wait_seconds: float) -> T | None:
         """As `ask`, for what may take longer than a cycle: None while there is no answer, to be asked again until there is.
@@ -96,8 +96,8 @@ class SupervisedDriver:
             self._late = self._whole.start(partial(_try, question, driver))
             if self._late is None:
                 raise DriverError(name, Code.TIMEOUT)
-            self._late.is_kept(wait_seconds)
-        if not self._late.is_kept():
+            self._late.wait(wait_seconds)
+        if not self._late.wait():
             return None
         answer: T | DriverError = self._late.value
         self._late = None
@@ -134,7 +134,7 @@ class SupervisedDriver:
         """
         self._is_over = True
         if self._heard is not None:
-            self._heard.is_kept(self._deadline_seconds)
+            self._heard.wait(self._deadline_seconds)
         self._end_session()
         self._tours.stop()
         self._whole.stop()
@@ -169,7 +169,7 @@ class SupervisedDriver:
     def _listen(self, driver: Driver) -> None:
         """Take what was heard, and have the listener wait for more until the next cycle."""
         if self._heard is not None:
-            if not self._heard.is_kept():
+            if not self._heard.wait():
                 return
             heard = self._heard.value
             if isinstance(heard, DriverError):
@@ -215,9 +215,9 @@ class SupervisedDriver:
         self._wait_seconds = min(2 * self._wait_seconds, _LONGEST_WAIT_SECONDS)
 
     def _run_whole(self, job: Callable[[], None]) -> None:
-        promise = self._whole.start(job)
-        if promise is not None:
-            promise.is_kept(self._deadline_seconds)
+        future = self._whole.start(job)
+        if future is not None:
+            future.wait(self._deadline_seconds)
 
 
 def _try(question: Callable[[Driver], T], driver: Driver) -> T | DriverError:

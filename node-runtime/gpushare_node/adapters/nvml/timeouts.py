@@ -49,10 +49,10 @@ class Bounded:
             except BaseException as error:  # raised where it is waited for
                 return None, error
 
-        promise = self._worker.start(answer)
-        if promise is None or not promise.is_kept(self._change_seconds if call in _CHANGES else self._look_seconds):
+        future = self._worker.start(answer)
+        if future is None or not future.wait(self._change_seconds if call in _CHANGES else self._look_seconds):
             raise DriverError(call, Code.TIMEOUT)
-        value, error = promise.value
+        value, error = future.value
         if error is not None:
             raise error
         return cast("_T", value)

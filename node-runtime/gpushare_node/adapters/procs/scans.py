@@ -26,10 +26,10 @@ class Scans:
     def ask(self, look: Callable[[], GpuUse]) -> GpuUse:
         """What the look says, or UNREADABLE if it does not say so in time. It must not raise."""
         worker = self._free()
-        promise = None if worker is None else worker.start(look)
-        if promise is None or not promise.is_kept(SCAN_SECONDS):
+        future = None if worker is None else worker.start(look)
+        if future is None or not future.wait(SCAN_SECONDS):
             return GpuUse.UNREADABLE
-        return promise.value
+        return future.value
 
     def _free(self) -> Worker | None:
         for worker in self._workers:

@@ -30,7 +30,7 @@ def pause(folder: Path) -> Path:
 
 
 def tenant(folder: Path) -> Path:
-    """The archive of the tenant: one static program that takes GPU memory in the fake silicon."""
+    """The archive of the tenant: one static program that takes GPU memory in the fake GPUs."""
     return archive(TENANT, {"tenant": build.tenant()}, ["/tenant"], folder / "tenant.tar")
 
 

@@ -1,1 +1,1 @@
-"""NVIDIA's own device plugin, feature discovery, config-manager and MPS control daemon, unchanged, over fake silicon."""
+"""NVIDIA's own device plugin, feature discovery, config-manager and MPS control daemon, unchanged, over fake GPUs."""

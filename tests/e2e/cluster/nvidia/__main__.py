@@ -1,4 +1,4 @@
-"""`python -m tests.e2e.cluster.nvidia …`: what NVIDIA's DaemonSets run on a node, GPUSHARE_SILICON given.
+"""`python -m tests.e2e.cluster.nvidia …`: what NVIDIA's DaemonSets run on a node, GPUSHARE_FAKE_NVML given.
 
 Stands for kubelet alone: keeps the folder of configs in step with the ConfigMap, as a projected volume is, and starts again
 what has exited. The MPS control daemon runs where feature discovery calls the node capable of MPS.

@@ -1,4 +1,4 @@
-"""`python -m tests.e2e.cluster.plugin --node NAME --proxy SOCKET`: runs on a node, GPUSHARE_SILICON given.
+"""`python -m tests.e2e.cluster.plugin --node NAME --proxy SOCKET`: runs on a node, GPUSHARE_FAKE_NVML given.
 
 Follows k8s-device-plugin v0.20.0 in what others depend on: at every start the default config first and the label's a moment
 later; only a changed label makes it read config and hardware anew; a key that the ConfigMap does not have leaves the old

@@ -15,9 +15,9 @@ from gpushare_node.core.tenancy import AdmissionMode
 from gpushare_node.reconcile.eviction import DrainEvictions
 from gpushare_node.reconcile.usage import Holder
 from gpushare_node.reporting.reasons import ConditionReason
-from tests.node.enforce.enforcement import Stage, await_end, lives, tenancy_text
-from tests.support.fake_nvml import Silicon
-from tests.support.process_fixtures import Ward
+from tests.node.enforce.enforcement import EnforcementFixture, await_end, lives, tenancy_text
+from tests.support.fake_nvml import FakeNvml
+from tests.support.process_fixtures import ProcessPool
 
 
 def broken(path: Path, how: str) -> None:
@@ -95,27 +95,27 @@ def test_104_a_file_that_breaks_leaves_the_last_known_one_and_is_told(tmp_path: 
 
 @BROKEN
 def test_104_without_a_file_at_the_start_nobody_is_a_stray_until_there_is_one(
-    tmp_path: Path, two: Silicon, started: Ward, how: str
+    tmp_path: Path, two: FakeNvml, started: ProcessPool, how: str
 ) -> None:
-    stage = Stage(tmp_path, two, started)
+    stage = EnforcementFixture(tmp_path, two, started)
     broken(stage.tenancy, how)
     stage.admit(1, "wanderer")
     pid = stage.begin(1, 600, gpu=1)
     stage.run(30)
     assert lives(pid)
     assert stage.told.reasons("wanderer") == ["GPUNotAllocated"]
-    told = stage.watch.reason()
+    told = stage.enforcer.reason()
     assert told is not None
     assert told[0] is ConditionReason.TENANCY_UNKNOWN
     stage.tenancy.rmdir() if stage.tenancy.is_dir() else None
     stage.tenancy.write_text(tenancy_text())
     stage.run(12)
     await_end(pid)
-    assert stage.watch.reason() is None
+    assert stage.enforcer.reason() is None
 
 
-def test_104_caps_are_held_without_a_file(tmp_path: Path, two: Silicon, started: Ward) -> None:
-    stage = Stage(tmp_path, two, started)
+def test_104_caps_are_held_without_a_file(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+    stage = EnforcementFixture(tmp_path, two, started)
     stage.tenancy.unlink()
     stage.admit(1, "offender")
     pid = stage.begin(1, 5000)
@@ -125,10 +125,10 @@ def test_104_caps_are_held_without_a_file(tmp_path: Path, two: Silicon, started:
 
 @pytest.mark.parametrize("change", [{"admission": "deny"}, {"scope": "cluster"}, {"tenantNamespaces": ["team", "elsewhere"]}])
 def test_who_becomes_a_tenant_while_it_runs_is_one_without_a_restart(
-    tmp_path: Path, two: Silicon, started: Ward, change: dict[str, object]
+    tmp_path: Path, two: FakeNvml, started: ProcessPool, change: dict[str, object]
 ) -> None:
     before = {"admission": "warn"} if "admission" in change else {}
-    stage = Stage(tmp_path, two, started, tenancy=before)
+    stage = EnforcementFixture(tmp_path, two, started, tenancy=before)
     stage.arrive(1, "wanderer", namespace="team" if before else "elsewhere")
     stage.admit(2, "somebody")
     pid, owner = stage.begin(1, 600, gpu=1), stage.begin(2, 4000)
@@ -140,8 +140,8 @@ def test_who_becomes_a_tenant_while_it_runs_is_one_without_a_restart(
     assert lives(owner)
 
 
-def test_who_becomes_the_platform_while_it_runs_is_left_alone(tmp_path: Path, two: Silicon, started: Ward) -> None:
-    stage = Stage(tmp_path, two, started)
+def test_who_becomes_the_platform_while_it_runs_is_left_alone(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+    stage = EnforcementFixture(tmp_path, two, started)
     stage.tenancy.write_text(tenancy_text(platformNamespaces=["team"]))
     stage.arrive(1, "wanderer")
     stage.list.age_seconds = 100.0

@@ -15,7 +15,7 @@ from tests.support.fake_api.server import ApiServer
 from tests.support.waiting import wait_for
 
 
-class Skips:
+class FakeClock:
     """Time goes by as somebody sleeps, at once. With a limit it stops the sleeper there."""
 
     def __init__(self, limit_seconds: float = float("inf")) -> None:
@@ -43,20 +43,20 @@ def place(node: str = "n1", pool: str = "train") -> PodIdentity:
     return PodIdentity(node=node, namespace="gpushare", pod=f"gpushare-{pool}-{node}", pod_uid=f"uid-{node}", pool=pool)
 
 
-def connection(api: ApiServer, folder: Path, clock: Skips | None = None) -> Connection:
+def connection(api: ApiServer, folder: Path, clock: FakeClock | None = None) -> Connection:
     """As in a pod: by a service account's folder."""
     (folder / "token").write_text(api.token or "token")
-    return Connection(in_cluster(api.url, folder), clock or Skips())
+    return Connection(in_cluster(api.url, folder), clock or FakeClock())
 
 
-def by_kubeconfig(api: ApiServer, folder: Path, clock: Skips | None = None) -> Connection:
-    return Connection(from_kubeconfig(api.kubeconfig(folder / "kubeconfig")["KUBECONFIG"]), clock or Skips())
+def by_kubeconfig(api: ApiServer, folder: Path, clock: FakeClock | None = None) -> Connection:
+    return Connection(from_kubeconfig(api.kubeconfig(folder / "kubeconfig")["KUBECONFIG"]), clock or FakeClock())
 
 
 def server(
-    api: ApiServer, folder: Path, clock: Skips | None = None, *, node: str = "n1", memory: Memory | None = None
+    api: ApiServer, folder: Path, clock: FakeClock | None = None, *, node: str = "n1", memory: Memory | None = None
 ) -> NodeClient:
-    clock = clock or Skips()
+    clock = clock or FakeClock()
     wire = connection(api, folder, clock)
     return NodeClient(wire, place(node), clock, EventRecorder(wire, place(node), clock), memory)
 

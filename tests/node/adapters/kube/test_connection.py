@@ -11,7 +11,7 @@ import pytest
 from gpushare_node.adapters.kube.api_endpoint import find_address, in_cluster
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import TOTAL_SECONDS, Connection, Request
-from tests.node.adapters.kube.kube_fixture import Skips, by_kubeconfig, connection
+from tests.node.adapters.kube.kube_fixture import FakeClock, by_kubeconfig, connection
 from tests.support.fake_api.server import ApiServer
 
 NODE = "/api/v1/nodes/n1"
@@ -49,7 +49,7 @@ def test_57_a_token_that_was_replaced_is_used_at_once(one: ApiServer, tmp_path: 
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_57_what_may_pass_is_asked_again(one: ApiServer, tmp_path: Path, status: int) -> None:
     one.fail("GET /api/v1/nodes", status, times=2)
-    clock = Skips()
+    clock = FakeClock()
     wire = connection(one, tmp_path, clock)
     assert wire.get(NODE)["kind"] == "Node"
     assert 0.2 <= clock.pauses[0] < clock.pauses[1] <= 0.8
@@ -58,7 +58,7 @@ def test_57_what_may_pass_is_asked_again(one: ApiServer, tmp_path: Path, status:
 
 def test_57_the_pause_that_the_server_asks_for_is_kept(one: ApiServer, tmp_path: Path) -> None:
     one.fail("GET", 429, times=1, retry_after=4)
-    clock = Skips()
+    clock = FakeClock()
     wire = connection(one, tmp_path, clock)
     wire.get(NODE)
     assert clock.pauses == [4.0]
@@ -67,7 +67,7 @@ def test_57_the_pause_that_the_server_asks_for_is_kept(one: ApiServer, tmp_path:
 
 def test_57_nobody_waits_longer_for_a_request_than_its_bound(one: ApiServer, tmp_path: Path) -> None:
     one.fail("GET", 429, retry_after=600)
-    clock = Skips()
+    clock = FakeClock()
     wire = connection(one, tmp_path, clock)
     with pytest.raises(ClusterError) as told:
         wire.get(NODE)
@@ -154,7 +154,7 @@ def test_many_threads_share_the_connections_without_complaints(
 
 
 def test_an_answer_that_is_no_json_object_is_an_error(one: ApiServer, tmp_path: Path) -> None:
-    wire = Connection(in_cluster(one.url + "/odd", _account(tmp_path)), Skips())
+    wire = Connection(in_cluster(one.url + "/odd", _account(tmp_path)), FakeClock())
     one.garble("/odd", b"<html>")
     with pytest.raises(ClusterError, match=r"not .*JSON"):
         wire.get(NODE)
@@ -170,7 +170,7 @@ def test_tls_is_checked_against_the_clusters_ca_and_a_new_ca_is_read(tmp_path: P
         (folder / "ca.crt").write_text(other[0].read_text())
         port = api.url.rpartition(":")[2]
         environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": port}
-        wire = Connection(find_address(environ, folder), Skips())
+        wire = Connection(find_address(environ, folder), FakeClock())
         with pytest.raises(ClusterError, match=r"(?i)certificate"):
             wire.get(NODE)
         (folder / "ca.crt").write_text(certificate[0].read_text())

@@ -9,7 +9,7 @@ from gpushare_node.adapters.kube.cluster import Event, EventType, PodView
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.events import MOST_AT_ONCE, MOST_WAITING, EventRecorder
 from gpushare_node.core.structs import replace
-from tests.node.adapters.kube.kube_fixture import Skips, connection, place
+from tests.node.adapters.kube.kube_fixture import FakeClock, connection, place
 from tests.support.fake_api.server import ApiServer
 
 POD = PodView(uids=("uid-p",), namespace="team-a", name="notebook", labels={}, phase="Running", is_terminating=False,
@@ -25,8 +25,8 @@ def wire(api: ApiServer, tmp_path: Path) -> Iterator[Connection]:
     made.close()
 
 
-def make(wire: Connection, clock: Skips | None = None) -> EventRecorder:
-    return EventRecorder(wire, place(), clock or Skips())
+def make(wire: Connection, clock: FakeClock | None = None) -> EventRecorder:
+    return EventRecorder(wire, place(), clock or FakeClock())
 
 
 def test_an_event_stands_on_its_pod_or_on_the_node_as_kubectl_looks_for_it(api: ApiServer, wire: Connection) -> None:
@@ -78,7 +78,7 @@ def test_70_without_the_right_to_write_events_they_are_counted_and_let_go(api: A
 
 
 def test_29_while_the_server_is_down_events_wait_and_pauses_grow(api: ApiServer, wire: Connection) -> None:
-    clock = Skips(limit_seconds=600)
+    clock = FakeClock(limit_seconds=600)
     events = make(wire, clock)
     events.add(KILLED)
     api.down()
@@ -116,7 +116,7 @@ def test_too_many_cost_the_chattiest_its_oldest_and_nobody_else_anything(api: Ap
 
 
 def test_in_the_long_run_one_event_a_second_is_told(api: ApiServer, wire: Connection) -> None:
-    clock = Skips(limit_seconds=20)
+    clock = FakeClock(limit_seconds=20)
     events = make(wire, clock)
     for number in range(100):
         events.add(replace(DONE, message=f"{number}"))

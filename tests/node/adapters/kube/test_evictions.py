@@ -10,21 +10,21 @@ from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.evictions import RECOUNT_SECONDS, EvictionClient
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.core.structs import replace
-from tests.node.adapters.kube.kube_fixture import Skips, connection
+from tests.node.adapters.kube.kube_fixture import FakeClock, connection
 from tests.support.fake_api.server import ApiServer
 
 EVICTION, POD = "/api/v1/namespaces/default/pods/p/eviction", "/api/v1/namespaces/default/pods/p"
 
 
 @pytest.fixture
-def wire(api: ApiServer, tmp_path: Path, clock: Skips) -> Iterator[Connection]:
+def wire(api: ApiServer, tmp_path: Path, clock: FakeClock) -> Iterator[Connection]:
     made = connection(api, tmp_path, clock)
     yield made
     made.close()
 
 
 @pytest.fixture
-def evictions(wire: Connection, clock: Skips) -> EvictionClient:
+def evictions(wire: Connection, clock: FakeClock) -> EvictionClient:
     return EvictionClient(wire, clock)
 
 
@@ -77,7 +77,7 @@ def test_no_answer_is_none(api: ApiServer, evictions: EvictionClient) -> None:
 
 
 def test_a_budget_is_asked_again_when_it_has_counted_what_was_deleted(
-    api: ApiServer, evictions: EvictionClient, clock: Skips,
+    api: ApiServer, evictions: EvictionClient, clock: FakeClock,
 ) -> None:
     """It does not count dry runs: two pods of one budget of 1 would both go in the same moment."""
     pods = [pod(api, "p"), pod(api, "q"), pod(api, "r", "elsewhere")]

@@ -9,7 +9,7 @@ from gpushare_node.adapters.kube.cluster import ClusterError, EventType, Taint
 from gpushare_node.adapters.kube.cluster import Event as Told
 from gpushare_node.adapters.kube.node_client import HEARTBEAT_SECONDS, NodeClient
 from gpushare_node.reporting.reasons import ConditionReason
-from tests.node.adapters.kube.kube_fixture import Skips, server
+from tests.node.adapters.kube.kube_fixture import FakeClock, server
 from tests.support.fake_api.patches import merge
 from tests.support.fake_api.server import ApiServer
 
@@ -19,7 +19,7 @@ OURS = Taint(key="gpushare.dev/repartitioning", effect="NoSchedule")
 
 
 @pytest.fixture
-def here(api: ApiServer, tmp_path: Path, clock: Skips) -> Iterator[NodeClient]:
+def here(api: ApiServer, tmp_path: Path, clock: FakeClock) -> Iterator[NodeClient]:
     api.add_node("n1", labels={"team": "a"}, taints=[FOREIGN], allocatable={"nvidia.com/gpu": 8, "example.com/x": 1})
     made = server(api, tmp_path, clock)
     yield made
@@ -168,7 +168,9 @@ def test_the_condition_moves_its_time_only_when_its_status_changes(api: ApiServe
     assert api.condition("n1", "Ready") is not None
 
 
-def test_the_condition_beats_every_ten_minutes_and_asks_nothing_between(api: ApiServer, here: NodeClient, clock: Skips) -> None:
+def test_the_condition_beats_every_ten_minutes_and_asks_nothing_between(
+    api: ApiServer, here: NodeClient, clock: FakeClock
+) -> None:
     here.set_condition(ConditionReason.READY, "")
     since = (api.condition("n1") or {})["lastTransitionTime"]
     api.forget_requests()

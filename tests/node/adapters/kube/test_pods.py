@@ -17,7 +17,7 @@ from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.cli.wiring import News
 from gpushare_node.core.clock import SystemClock
-from tests.node.adapters.kube.kube_fixture import Skips, await_that, connection
+from tests.node.adapters.kube.kube_fixture import FakeClock, await_that, connection
 from tests.support.fake_api.server import ApiServer
 from tests.support.waiting import PATIENCE
 
@@ -188,7 +188,7 @@ def test_57_what_was_known_is_kept_while_the_server_fails_and_its_age_grows(
 
 
 def test_57_a_server_that_is_away_is_asked_ever_more_rarely(api: ApiServer, wire: Connection) -> None:
-    clock = Skips(limit_seconds=300)
+    clock = FakeClock(limit_seconds=300)
     api.down()
     pods = PodInformer(wire, "n1", clock)
     pods.watching.run()
@@ -202,7 +202,7 @@ def test_57_a_server_that_is_away_is_asked_ever_more_rarely(api: ApiServer, wire
 
 
 def test_a_watch_that_ends_at_once_every_time_is_not_asked_for_without_pauses(api: ApiServer, wire: Connection) -> None:
-    clock = Skips(limit_seconds=200)
+    clock = FakeClock(limit_seconds=200)
     api.garble("watch=1", b"")
     PodInformer(wire, "n1", clock).watching.run()
     assert len(api.requests) < 25
@@ -212,7 +212,7 @@ def test_nodes_that_start_together_do_not_ask_together(api: ApiServer, wire: Con
     api.down()
     starts = []
     for number in range(200):
-        clock = Skips(limit_seconds=0.001)
+        clock = FakeClock(limit_seconds=0.001)
         PodInformer(wire, f"n{number}", clock).watching.run()
         starts.append(clock.pauses[0])
     starts.sort()
@@ -230,7 +230,7 @@ def test_an_object_that_cannot_be_read_does_not_end_the_watch(api: ApiServer, wi
 def test_only_views_are_kept_of_many_pods(api: ApiServer, wire: Connection) -> None:
     for number in range(50):
         api.add_pod(f"p{number}", node="n1", annotations={"big": "x" * 20_000})
-    pods = PodInformer(wire, "n1", Skips(limit_seconds=1))
+    pods = PodInformer(wire, "n1", FakeClock(limit_seconds=1))
     api.fail("watch=1", 500)
     pods.watching.run()
     gc.collect()
@@ -264,7 +264,7 @@ def test_the_own_node_is_told_of_when_its_marks_differ_and_only_then(api: ApiSer
 def test_103_a_node_that_is_watched_has_news_once_and_without_a_watch_always_may(api: ApiServer, wire: Connection) -> None:
     api.add_node("n1")
     clock = Quick()
-    news = News(api=SimpleNamespace(connection=wire, place=SimpleNamespace(node="n1")), clock=clock)
+    news = News(api=SimpleNamespace(connection=wire, identity=SimpleNamespace(node="n1")), clock=clock)
     assert news.has_come()
     await_that(lambda: not news.has_come())
     api.patch("nodes", "n1", {"metadata": {"annotations": {"gpushare.dev/retry": "now"}}}, manager="x")

@@ -14,7 +14,7 @@ from gpushare_node.adapters.kube.rollout_queue import (
     POLL_SECONDS,
     RENEW_SECONDS,
 )
-from tests.node.adapters.kube.kube_fixture import Skips
+from tests.node.adapters.kube.kube_fixture import FakeClock
 from tests.node.adapters.kube.turns import On, has_turn, holders, takes, verbs
 from tests.support.fake_api.server import ApiServer
 
@@ -36,7 +36,7 @@ def test_a_turn_that_is_given_back_is_free(api: ApiServer, on: On) -> None:
 
 @pytest.mark.parametrize("waiting", [1, 200])
 def test_what_a_waiting_node_costs_does_not_grow_with_the_number_of_those_that_wait(
-    api: ApiServer, on: On, clock: Skips, waiting: int,
+    api: ApiServer, on: On, clock: FakeClock, waiting: int,
 ) -> None:
     clock.on_sleep = lambda: setattr(clock, "seconds", 1000.0)
     api.add_daemonset("gpushare-train", desired=100)
@@ -55,7 +55,7 @@ def test_what_a_waiting_node_costs_does_not_grow_with_the_number_of_those_that_w
     assert all(method == "GET" and name.startswith("gpushare-train.") for method, name in asked), "one Lease, by its name"
 
 
-def test_a_node_waits_and_is_changed_for_two_writes(api: ApiServer, on: On, clock: Skips) -> None:
+def test_a_node_waits_and_is_changed_for_two_writes(api: ApiServer, on: On, clock: FakeClock) -> None:
     first, second = on("n1"), on("n2")
     first.take_turn(1)
     api.forget_requests()
@@ -71,7 +71,7 @@ def test_a_node_waits_and_is_changed_for_two_writes(api: ApiServer, on: On, cloc
     assert [verb for verb in verbs(api) if verb != "PUT"] == ["DELETE", "POST", "DELETE"]
 
 
-def test_who_loses_the_race_for_a_slot_waits_twice_as_long_each_time(api: ApiServer, on: On, clock: Skips) -> None:
+def test_who_loses_the_race_for_a_slot_waits_twice_as_long_each_time(api: ApiServer, on: On, clock: FakeClock) -> None:
     """On a slow API server many see the same slot free: that must not cost more and more writes."""
     one, pauses = on("n1"), []
     for number in range(8):
@@ -95,7 +95,7 @@ def test_a_slot_that_another_node_has_just_taken_costs_no_write(api: ApiServer, 
     assert verbs(api).count("POST") == 1
 
 
-def test_nodes_that_start_together_look_apart(api: ApiServer, on: On, clock: Skips) -> None:
+def test_nodes_that_start_together_look_apart(api: ApiServer, on: On, clock: FakeClock) -> None:
     api.add_daemonset("gpushare-train", desired=1000)
     for number in range(20):
         has_turn(on(f"n{number}"), "10%")
@@ -125,7 +125,7 @@ def test_the_turn_of_another_pool_is_not_this_ones(api: ApiServer, on: On, tmp_p
     assert api.requests == []
 
 
-def test_who_finds_its_turn_again_says_at_once_that_it_lives(api: ApiServer, on: On, clock: Skips) -> None:
+def test_who_finds_its_turn_again_says_at_once_that_it_lives(api: ApiServer, on: On, clock: FakeClock) -> None:
     on("n1").take_turn(1)
     second = on("n2")
     second.take_turn(1)
@@ -135,7 +135,7 @@ def test_who_finds_its_turn_again_says_at_once_that_it_lives(api: ApiServer, on:
     assert not has_turn(second)
 
 
-def test_who_slept_says_that_it_lives_before_it_goes_on(api: ApiServer, on: On, clock: Skips) -> None:
+def test_who_slept_says_that_it_lives_before_it_goes_on(api: ApiServer, on: On, clock: FakeClock) -> None:
     first, second = on("n1"), on("n2")
     first.take_turn(1)
     second.take_turn(1)

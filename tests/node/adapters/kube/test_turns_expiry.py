@@ -4,13 +4,13 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.rollout_queue import ASK_SECONDS, DURATION_SECONDS, POLL_SECONDS, RENEW_SECONDS
-from tests.node.adapters.kube.kube_fixture import Skips
+from tests.node.adapters.kube.kube_fixture import FakeClock
 from tests.node.adapters.kube.turns import On, has_turn, holders, verbs
 from tests.support.fake_api.server import ApiServer
 
 
 def test_a_turn_that_nobody_renews_expires_by_the_watchers_clock_and_that_is_told(
-    api: ApiServer, on: On, clock: Skips,
+    api: ApiServer, on: On, clock: FakeClock,
 ) -> None:
     on("n1").take_turn(1)
     second = on("n2")
@@ -28,7 +28,7 @@ def test_a_turn_that_nobody_renews_expires_by_the_watchers_clock_and_that_is_tol
     assert (told["reason"], "Node n1 stopped renewing its Lease" in told["message"]) == ("GPUTurnExpired", True)
 
 
-def test_the_turn_of_a_node_that_is_no_more_is_free_within_a_minute(api: ApiServer, on: On, clock: Skips) -> None:
+def test_the_turn_of_a_node_that_is_no_more_is_free_within_a_minute(api: ApiServer, on: On, clock: FakeClock) -> None:
     on("n1").take_turn(1)
     second = on("n2")
     for _ in range(3):
@@ -39,7 +39,7 @@ def test_the_turn_of_a_node_that_is_no_more_is_free_within_a_minute(api: ApiServ
     assert has_turn(second)
 
 
-def test_whether_a_node_still_exists_is_asked_once_a_minute_at_most(api: ApiServer, on: On, clock: Skips) -> None:
+def test_whether_a_node_still_exists_is_asked_once_a_minute_at_most(api: ApiServer, on: On, clock: FakeClock) -> None:
     first, second = on("n1"), on("n2")
     first.take_turn(1)
     second.take_turn(1)
@@ -53,7 +53,7 @@ def test_whether_a_node_still_exists_is_asked_once_a_minute_at_most(api: ApiServ
 
 @pytest.mark.parametrize("year", ["1990", "2190"])
 def test_a_holder_whose_clock_is_wrong_by_years_keeps_its_turn_while_it_renews(
-    api: ApiServer, on: On, clock: Skips, year: str,
+    api: ApiServer, on: On, clock: FakeClock, year: str,
 ) -> None:
     on("n1").take_turn(1)
     second = on("n2")
@@ -66,7 +66,7 @@ def test_a_holder_whose_clock_is_wrong_by_years_keeps_its_turn_while_it_renews(
 
 
 @pytest.mark.parametrize("attempts", [False, True], ids=["waiting", "trying again and again"])
-def test_a_failed_node_that_runs_on_keeps_its_turn(on: On, clock: Skips, attempts: bool) -> None:
+def test_a_failed_node_that_runs_on_keeps_its_turn(on: On, clock: FakeClock, attempts: bool) -> None:
     first, second = on("n1"), on("n2")
     first.take_turn(1)
     for _ in range(40):
@@ -76,7 +76,7 @@ def test_a_failed_node_that_runs_on_keeps_its_turn(on: On, clock: Skips, attempt
         assert not has_turn(second)
 
 
-def test_renewing_writes_every_five_minutes_only(api: ApiServer, on: On, clock: Skips) -> None:
+def test_renewing_writes_every_five_minutes_only(api: ApiServer, on: On, clock: FakeClock) -> None:
     first = on("n1")
     first.take_turn(1)
     for _ in range(600):
@@ -85,7 +85,7 @@ def test_renewing_writes_every_five_minutes_only(api: ApiServer, on: On, clock: 
     assert verbs(api) == ["POST", "PUT", "PUT"]
 
 
-def test_a_renewal_whose_answer_was_lost_is_no_lost_turn(api: ApiServer, on: On, clock: Skips) -> None:
+def test_a_renewal_whose_answer_was_lost_is_no_lost_turn(api: ApiServer, on: On, clock: FakeClock) -> None:
     first = on("n1")
     first.take_turn(1)
     clock.seconds += RENEW_SECONDS
@@ -98,7 +98,7 @@ def test_a_renewal_whose_answer_was_lost_is_no_lost_turn(api: ApiServer, on: On,
     assert api.leases() == []
 
 
-def test_who_lost_its_turn_is_told_and_waits_again(api: ApiServer, on: On, clock: Skips) -> None:
+def test_who_lost_its_turn_is_told_and_waits_again(api: ApiServer, on: On, clock: FakeClock) -> None:
     first, second = on("n1"), on("n2")
     first.take_turn(1)
     second.take_turn(1)
@@ -113,7 +113,7 @@ def test_who_lost_its_turn_is_told_and_waits_again(api: ApiServer, on: On, clock
     assert holders(api) == {"gpushare-train.0": "n2"}
 
 
-def test_a_holder_that_renews_in_the_moment_of_its_expiry_keeps_its_turn(api: ApiServer, on: On, clock: Skips) -> None:
+def test_a_holder_that_renews_in_the_moment_of_its_expiry_keeps_its_turn(api: ApiServer, on: On, clock: FakeClock) -> None:
     first, second = on("n1"), on("n2")
     first.take_turn(1)
     second.take_turn(1)
@@ -123,7 +123,7 @@ def test_a_holder_that_renews_in_the_moment_of_its_expiry_keeps_its_turn(api: Ap
     assert has_turn(first)
 
 
-def test_who_gives_back_what_was_taken_over_meanwhile_leaves_it_alone(api: ApiServer, on: On, clock: Skips) -> None:
+def test_who_gives_back_what_was_taken_over_meanwhile_leaves_it_alone(api: ApiServer, on: On, clock: FakeClock) -> None:
     first, second = on("n1"), on("n2")
     first.take_turn(1)
     second.take_turn(1)

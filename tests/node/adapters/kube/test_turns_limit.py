@@ -8,7 +8,7 @@ import pytest
 
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.rollout_queue import DURATION_SECONDS
-from tests.node.adapters.kube.kube_fixture import Skips, server
+from tests.node.adapters.kube.kube_fixture import FakeClock, server
 from tests.node.adapters.kube.turns import On, has_turn, holders, takes
 from tests.support.fake_api.server import ApiServer
 
@@ -43,7 +43,7 @@ def test_of_many_that_come_at_once_as_many_as_the_limit_have_a_turn(api: ApiServ
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_nodes_do_no_more_than_the_limit_are_changed_at_once(on: On, clock: Skips, seed: int) -> None:
+def test_whatever_nodes_do_no_more_than_the_limit_are_changed_at_once(on: On, clock: FakeClock, seed: int) -> None:
     """Nodes come, are changed, die and come back in any order. A turn lives as long as its Lease is renewed."""
     random, limit = Random(seed), 3
     alive = {f"n{number}": on(f"n{number}") for number in range(9)}
@@ -101,7 +101,7 @@ def test_a_smaller_limit_costs_few_requests_at_one_look(api: ApiServer, on: On) 
         assert len(api.requests) - before <= 6
 
 
-def test_an_expired_turn_beyond_a_smaller_limit_does_not_count(on: On, clock: Skips) -> None:
+def test_an_expired_turn_beyond_a_smaller_limit_does_not_count(on: On, clock: FakeClock) -> None:
     dead = [on(f"n{number}") for number in range(4)]
     assert all(takes(one, 4) for one in dead)
     late = on("late")

@@ -8,7 +8,7 @@ import pytest
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.uninstall import Uninstall
-from tests.node.adapters.kube.kube_fixture import Skips, connection
+from tests.node.adapters.kube.kube_fixture import FakeClock, connection
 from tests.support.fake_api.server import ApiServer
 
 REQUEST = "gpushare-uninstall-x/uid-x"
@@ -16,7 +16,7 @@ LABELS = {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "
 
 
 @pytest.fixture
-def wire(api: ApiServer, tmp_path: Path, clock: Skips) -> Iterator[Connection]:
+def wire(api: ApiServer, tmp_path: Path, clock: FakeClock) -> Iterator[Connection]:
     owner = api.add_daemonset("gpushare-train", labels=LABELS)["metadata"]["uid"]
     for name in ("n1", "n2", "n3"):
         api.add_node(name, labels={"gpushare.dev/pool": "train"})
@@ -40,13 +40,13 @@ def answer(api: ApiServer, name: str) -> None:
         api.patch("nodes", name, {"metadata": released}, manager="gpushare-node")
 
 
-def run(wire: Connection, clock: Skips) -> tuple[Uninstall, list[str]]:
+def run(wire: Connection, clock: FakeClock) -> tuple[Uninstall, list[str]]:
     said: list[str] = []
     return Uninstall(wire, "gpushare", REQUEST, clock, said.append), said
 
 
 def test_all_nodes_answer_then_the_daemonsets_go_and_the_annotations_last(
-    api: ApiServer, wire: Connection, clock: Skips,
+    api: ApiServer, wire: Connection, clock: FakeClock,
 ) -> None:
     clock.on_sleep = lambda: [answer(api, name) for name in ("n1", "n2", "n3")]
     uninstall, _ = run(wire, clock)
@@ -59,7 +59,7 @@ def test_all_nodes_answer_then_the_daemonsets_go_and_the_annotations_last(
     assert ("PATCH", "/api/v1/nodes/cpu") not in api.requests
 
 
-def test_a_node_that_does_not_answer_is_named_and_everything_stays(api: ApiServer, wire: Connection, clock: Skips) -> None:
+def test_a_node_that_does_not_answer_is_named_and_everything_stays(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
     clock.on_sleep = lambda: answer(api, "n1")
     uninstall, said = run(wire, clock)
     done = uninstall.run(timeout_seconds=60, goes_on=False)
@@ -70,7 +70,7 @@ def test_a_node_that_does_not_answer_is_named_and_everything_stays(api: ApiServe
     assert "n2, n3" in said[-1]
 
 
-def test_told_to_go_on_it_does_so_without_them(api: ApiServer, wire: Connection, clock: Skips) -> None:
+def test_told_to_go_on_it_does_so_without_them(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
     uninstall, _ = run(wire, clock)
     done = uninstall.run(timeout_seconds=60, goes_on=True)
     assert (done.is_done, done.silent) == (True, ("n1", "n2", "n3"))
@@ -78,7 +78,7 @@ def test_told_to_go_on_it_does_so_without_them(api: ApiServer, wire: Connection,
     assert annotations(api, "n1") == {}
 
 
-def test_an_answer_of_another_day_does_not_count(api: ApiServer, wire: Connection, clock: Skips) -> None:
+def test_an_answer_of_another_day_does_not_count(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
     api.patch("nodes", "n1", {"metadata": {"annotations": {"gpushare.dev/released": "exclusive"}}}, manager="x")
     clock.on_sleep = lambda: [answer(api, name) for name in ("n2", "n3")]
     uninstall, _ = run(wire, clock)
@@ -86,7 +86,7 @@ def test_an_answer_of_another_day_does_not_count(api: ApiServer, wire: Connectio
 
 
 def test_a_node_that_is_being_brought_to_its_layout_for_the_first_time_is_asked(
-    api: ApiServer, wire: Connection, clock: Skips,
+    api: ApiServer, wire: Connection, clock: FakeClock,
 ) -> None:
     api.add_node("new", taints=[{"key": "gpushare.dev/repartitioning", "effect": "NoSchedule"}])
     api.add_pod("gpushare-train-new", namespace="gpushare", node="new", labels=LABELS)
@@ -95,7 +95,7 @@ def test_a_node_that_is_being_brought_to_its_layout_for_the_first_time_is_asked(
     assert uninstall.run(timeout_seconds=60, goes_on=False).silent == ("new",)
 
 
-def test_a_node_that_is_deleted_meanwhile_is_not_waited_for(api: ApiServer, wire: Connection, clock: Skips) -> None:
+def test_a_node_that_is_deleted_meanwhile_is_not_waited_for(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
     def act() -> None:
         for name in ("n1", "n2"):
             answer(api, name)
@@ -107,7 +107,7 @@ def test_a_node_that_is_deleted_meanwhile_is_not_waited_for(api: ApiServer, wire
     assert uninstall.run(timeout_seconds=60, goes_on=False).is_done
 
 
-def test_the_request_stands_while_a_runtime_still_ends(api: ApiServer, wire: Connection, clock: Skips) -> None:
+def test_the_request_stands_while_a_runtime_still_ends(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
     api.lingers = True
     pods = [pod["metadata"]["name"] for pod in api.all("pods")]
 
@@ -125,7 +125,7 @@ def test_the_request_stands_while_a_runtime_still_ends(api: ApiServer, wire: Con
     assert annotations(api, "n1") == {}
 
 
-def test_a_server_that_fails_half_way_leaves_no_request_behind(api: ApiServer, wire: Connection, clock: Skips) -> None:
+def test_a_server_that_fails_half_way_leaves_no_request_behind(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
     clock.on_sleep = lambda: api.fail("GET", 403)
     uninstall, _ = run(wire, clock)
     with pytest.raises(ClusterError):
@@ -134,7 +134,7 @@ def test_a_server_that_fails_half_way_leaves_no_request_behind(api: ApiServer, w
     assert len(api.all("daemonsets")) == 1
 
 
-def test_a_server_that_is_away_for_a_while_is_asked_again(api: ApiServer, wire: Connection, clock: Skips) -> None:
+def test_a_server_that_is_away_for_a_while_is_asked_again(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
     api.fail("GET /api/v1/nodes", 503, times=6)
     clock.on_sleep = lambda: [answer(api, name) for name in ("n1", "n2", "n3")]
     uninstall, said = run(wire, clock)
@@ -142,7 +142,7 @@ def test_a_server_that_is_away_for_a_while_is_asked_again(api: ApiServer, wire: 
     assert any("looking again" in line for line in said)
 
 
-def test_without_an_answer_of_the_server_nothing_is_uninstalled(api: ApiServer, wire: Connection, clock: Skips) -> None:
+def test_without_an_answer_of_the_server_nothing_is_uninstalled(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
     api.fail("GET /api/v1/nodes", 503)
     uninstall, _ = run(wire, clock)
     with pytest.raises(ClusterError):
@@ -150,7 +150,7 @@ def test_without_an_answer_of_the_server_nothing_is_uninstalled(api: ApiServer, 
     assert len(api.all("daemonsets")) == 1
 
 
-def test_the_job_ends_at_once_when_its_rights_are_taken(api: ApiServer, wire: Connection, clock: Skips) -> None:
+def test_the_job_ends_at_once_when_its_rights_are_taken(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
     """Helm has given up. That its pod has ended is what tells the nodes."""
     clock.on_sleep = lambda: api.fail(" ", 403)
     uninstall, _ = run(wire, clock)
@@ -161,7 +161,7 @@ def test_the_job_ends_at_once_when_its_rights_are_taken(api: ApiServer, wire: Co
 
 
 def test_a_release_that_was_installed_anew_meanwhile_is_not_uninstalled(
-    api: ApiServer, wire: Connection, clock: Skips,
+    api: ApiServer, wire: Connection, clock: FakeClock,
 ) -> None:
     def act() -> None:
         if len(clock.pauses) == 2:
@@ -176,7 +176,7 @@ def test_a_release_that_was_installed_anew_meanwhile_is_not_uninstalled(
     assert annotations(api, "n2") == {}
 
 
-def test_nodes_are_read_in_pages_and_without_what_is_in_them(api: ApiServer, wire: Connection, clock: Skips) -> None:
+def test_nodes_are_read_in_pages_and_without_what_is_in_them(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
     for number in range(600):
         api.add_node(f"more-{number}", labels={"gpushare.dev/pool": "train"})
     clock.on_sleep = lambda: [answer(api, node["metadata"]["name"]) for node in api.all("nodes")]

@@ -10,7 +10,7 @@ import pytest
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube import rollout_queue
 from gpushare_node.adapters.kube.node_client import NodeClient
-from tests.node.adapters.kube.kube_fixture import Skips, server
+from tests.node.adapters.kube.kube_fixture import FakeClock, server
 from tests.support.fake_api.refusals import Refusal
 from tests.support.fake_api.server import ApiServer
 
@@ -18,7 +18,7 @@ On = Callable[[str], NodeClient]
 
 
 @contextmanager
-def runtimes(api: ApiServer, folder: Path, clock: Skips) -> Iterator[On]:
+def runtimes(api: ApiServer, folder: Path, clock: FakeClock) -> Iterator[On]:
     """The runtime of the node of that name, started anew; what its folder remembers is its own.
 
     Slots are looked at one after the other in place of at random.

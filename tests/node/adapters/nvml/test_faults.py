@@ -14,7 +14,7 @@ from gpushare_node.adapters.nvml.driver import Activation, DriverError, GpuInfo,
 from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.core.structs import replace
 from gpushare_node.guard.process_list import Device
-from tests.support.fake_nvml import Silicon
+from tests.support.fake_nvml import FakeNvml
 
 CODES = (*range(1, 31), 999, 4711)
 ABSENT = {3, 13}
@@ -70,16 +70,16 @@ def value_or_code(call: Any) -> Any:
         return -problem.code
 
 
-def look(silicon: Silicon) -> Looks | int:
+def look(fake_nvml: FakeNvml) -> Looks | int:
     session = value_or_code(Session.open)
     if isinstance(session, int):
         return session
-    silicon_uuids = [silicon.uuid(gpu) for gpu in range(2)]
+    uuids = [fake_nvml.uuid(gpu) for gpu in range(2)]
     found = Looks(
         versions=value_or_code(session.versions),
         surveys=value_or_code(session.survey),
-        censuses=tuple(value_or_code(lambda uuid=uuid: session.census(uuid)) for uuid in silicon_uuids),
-        limit=value_or_code(lambda: session.memory_limit(silicon_uuids[1], CGROUP)),
+        censuses=tuple(value_or_code(lambda uuid=uuid: session.census(uuid)) for uuid in uuids),
+        limit=value_or_code(lambda: session.memory_limit(uuids[1], CGROUP)),
         xid=value_or_code(lambda: session.next_xid(0)),
     )
     session.close()
@@ -87,9 +87,9 @@ def look(silicon: Silicon) -> Looks | int:
 
 
 @pytest.fixture(params=["580.95.05", "535.129.03"], ids=["new", "scrambling"])
-def node(request: pytest.FixtureRequest, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Silicon:
-    monkeypatch.setenv("GPUSHARE_SILICON", "")
-    made = Silicon.make(tmp_path, ("a100-sxm4-40gb",) * 2, driver=request.param)
+def node(request: pytest.FixtureRequest, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")
+    made = FakeNvml.make(tmp_path, ("a100-sxm4-40gb",) * 2, driver=request.param)
     made.offer_limits()
     made.load()
     made.set_mode(0, True)
@@ -160,24 +160,24 @@ def test_the_functions_below_are_all_that_are_called(tmp_path: Any, monkeypatch:
             called.add(name)
             return getattr(self.library, name)
 
-    monkeypatch.setenv("GPUSHARE_SILICON", "")
+    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")
     for driver in ("580.95.05", "535.129.03"):
-        silicon = Silicon.make(tmp_path / driver, ("a100-sxm4-40gb",) * 2, driver=driver)
-        silicon.offer_limits()
+        fake_nvml = FakeNvml.make(tmp_path / driver, ("a100-sxm4-40gb",) * 2, driver=driver)
+        fake_nvml.offer_limits()
         for missing in (set(), set(ONLY_INSTEAD_OF_ANOTHER.values())):
-            silicon.miss(*missing)
-            silicon.load()
+            fake_nvml.miss(*missing)
+            fake_nvml.load()
             monkeypatch.setattr(pynvml, "nvmlLib", Recorder(pynvml.nvmlLib))
-            silicon.set_mode(0, False)
-            change(silicon, Session.open())
-            silicon.set_mode(0, True)
-            silicon.add_instance(0, 9, 4)
-            assert isinstance(look(silicon), Looks)
+            fake_nvml.set_mode(0, False)
+            change(fake_nvml, Session.open())
+            fake_nvml.set_mode(0, True)
+            fake_nvml.add_instance(0, 9, 4)
+            assert isinstance(look(fake_nvml), Looks)
     assert {name for name in called if name.startswith("nvml")} == {*READING, *CHANGING}
 
 
 @pytest.mark.parametrize("function", READING)
-def test_a_failing_function_makes_an_error_or_a_fault_and_never_a_wrong_value(node: Silicon, function: str) -> None:
+def test_a_failing_function_makes_an_error_or_a_fault_and_never_a_wrong_value(node: FakeNvml, function: str) -> None:
     if function in ONLY_INSTEAD_OF_ANOTHER:
         node.fail(ONLY_INSTEAD_OF_ANOTHER[function], 13)
     true = look(node)
@@ -211,7 +211,7 @@ def hold(found: Looks, true: Looks, code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [2, 3, 6, 13, 999])
-def test_a_function_that_fails_once_anywhere_makes_no_wrong_value_either(node: Silicon, code: int) -> None:
+def test_a_function_that_fails_once_anywhere_makes_no_wrong_value_either(node: FakeNvml, code: int) -> None:
     true = look(node)
     assert isinstance(true, Looks)
     for function in READING:
@@ -224,7 +224,7 @@ def test_a_function_that_fails_once_anywhere_makes_no_wrong_value_either(node: S
 
 
 @pytest.mark.parametrize("function", [name for name in READING if name.startswith(("nvmlDevice", "nvmlGpu", "nvmlCompute"))])
-def test_a_function_that_fails_for_one_gpu_does_not_change_what_is_told_of_the_other(node: Silicon, function: str) -> None:
+def test_a_function_that_fails_for_one_gpu_does_not_change_what_is_told_of_the_other(node: FakeNvml, function: str) -> None:
     true = look(node)
     assert isinstance(true, Looks)
     assert not isinstance(true.surveys, int)
@@ -238,9 +238,9 @@ def test_a_function_that_fails_for_one_gpu_does_not_change_what_is_told_of_the_o
         assert found.censuses[1] == true.censuses[1]
 
 
-def change(silicon: Silicon, session: Session) -> None:
+def change(fake_nvml: FakeNvml, session: Session) -> None:
     """Everything that changes something, from MIG off to MIG off."""
-    uuid = silicon.uuid(0)
+    uuid = fake_nvml.uuid(0)
     session.reset_compute_mode(uuid)
     session.set_memory_limit(uuid, CGROUP, 1 << 30)
     session.set_memory_limit(uuid, CGROUP, None)
@@ -269,7 +269,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("function", STEPS)
-def test_a_change_that_fails_is_an_error_and_leaves_nothing_half_made(node: Silicon, function: str) -> None:
+def test_a_change_that_fails_is_an_error_and_leaves_nothing_half_made(node: FakeNvml, function: str) -> None:
     whole = node.instances(0)
     empty = next(one[0] for one in whole if one[4] == 0)
     cut = next(one[0] for one in whole if one[4] == 2)

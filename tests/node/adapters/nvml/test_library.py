@@ -11,7 +11,7 @@ from gpushare_node.adapters.nvml.library import Library
 from gpushare_node.adapters.nvml.process_lists import DETAILED, PLAIN
 from gpushare_node.adapters.nvml.quirks import scrambles_lists
 from gpushare_node.adapters.nvml.session import Session
-from tests.support.fake_nvml import Silicon
+from tests.support.fake_nvml import FakeNvml
 from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "node-runtime" / "gpushare_node"
@@ -51,11 +51,11 @@ def test_our_records_are_pynvmls(record: object, structure: type, fields: tuple[
     assert (len(packed), record.unpack(packed)) == (record.size, values)
 
 
-def test_an_error_is_told_by_call_and_code_without_asking_the_library(silicon: Silicon) -> None:
+def test_an_error_is_told_by_call_and_code_without_asking_the_library(fake_nvml: FakeNvml) -> None:
     session = Session.open()
-    silicon.fail("nvmlSystemGetNVMLVersion", 19)
-    silicon.delay("nvmlErrorString", 60)
-    silicon.fail("nvmlDeviceGetCount_v2", 4711)
+    fake_nvml.fail("nvmlSystemGetNVMLVersion", 19)
+    fake_nvml.delay("nvmlErrorString", 60)
+    fake_nvml.fail("nvmlDeviceGetCount_v2", 4711)
     assert refusal(session.versions) == ("nvmlSystemGetNVMLVersion", Code.IN_USE)
     with pytest.raises(DriverError, match=r"^nvmlDeviceGetCount: NVML error 4711$"):
         session.survey()
@@ -72,14 +72,14 @@ def test_a_library_that_is_not_there_is_code_12(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("code", [Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH, Code.NO_PERMISSION])
-def test_22_a_driver_that_is_not_ready_is_told_by_its_code_and_opens_later(silicon: Silicon, code: Code) -> None:
-    silicon.unload(code)
+def test_22_a_driver_that_is_not_ready_is_told_by_its_code_and_opens_later(fake_nvml: FakeNvml, code: Code) -> None:
+    fake_nvml.unload(code)
     assert refusal(Session.open) == ("nvmlInit", code)
-    silicon.reload()
+    fake_nvml.reload()
     assert Session.open().versions().driver == "580.95.05"
 
 
-def test_what_pynvml_or_the_driver_lacks_is_code_13(silicon: Silicon) -> None:
+def test_what_pynvml_or_the_driver_lacks_is_code_13(fake_nvml: FakeNvml) -> None:
     library = Library()
     library.call("nvmlInit")
     assert refusal(lambda: library.call("nvmlSomethingNewer")) == ("nvmlSomethingNewer", Code.FUNCTION_NOT_FOUND)
@@ -89,36 +89,36 @@ def test_what_pynvml_or_the_driver_lacks_is_code_13(silicon: Silicon) -> None:
     assert library.has("nvmlSystemGetDriverVersion")
 
 
-def test_51_pynvmls_error_of_another_kind_is_code_13_too(silicon: Silicon) -> None:
+def test_51_pynvmls_error_of_another_kind_is_code_13_too(fake_nvml: FakeNvml) -> None:
     library = Library()
     library.call("nvmlInit")
     handle = library.call("nvmlDeviceGetHandleByIndex", 0)
-    silicon.miss("nvmlDeviceGetComputeRunningProcesses_v3")
+    fake_nvml.miss("nvmlDeviceGetComputeRunningProcesses_v3")
     unversioned = "nvmlDeviceGetComputeRunningProcesses"
     assert refusal(lambda: library.call(unversioned, handle)) == (unversioned, Code.FUNCTION_NOT_FOUND)
 
 
-def test_text_that_is_no_text_is_an_error(silicon: Silicon) -> None:
+def test_text_that_is_no_text_is_an_error(fake_nvml: FakeNvml) -> None:
     session = Session.open()
-    silicon._state.driver = b"\xff\xfe"
+    fake_nvml._state.driver = b"\xff\xfe"
     assert refusal(session.versions) == ("nvmlSystemGetDriverVersion", Code.UNKNOWN)
 
 
-def test_every_call_is_told_with_its_time_and_its_code(silicon: Silicon) -> None:
+def test_every_call_is_told_with_its_time_and_its_code(fake_nvml: FakeNvml) -> None:
     told: list[tuple[str, float, int | None]] = []
     session = Session.open(lambda *call: told.append(call))
-    silicon.delay("nvmlSystemGetDriverVersion", 0.02, times=1)
+    fake_nvml.delay("nvmlSystemGetDriverVersion", 0.02, times=1)
     session.versions()
     times = {name: (seconds, code) for name, seconds, code in told}
-    silicon.fail("nvmlDeviceGetComputeRunningProcesses_v3", 999)
-    refusal(lambda: session.census(silicon.uuid(0)))
+    fake_nvml.fail("nvmlDeviceGetComputeRunningProcesses_v3", 999)
+    refusal(lambda: session.census(fake_nvml.uuid(0)))
     codes = {name: code for name, _, code in told}
     assert times["nvmlSystemGetDriverVersion"][0] >= 0.02
     assert times["nvmlSystemGetDriverVersion"][1] is None
     assert codes["nvmlDeviceGetComputeRunningProcesses_v3"] == Code.UNKNOWN
 
 
-def test_waiting_for_events_is_not_told_as_a_slow_call(silicon: Silicon) -> None:
+def test_waiting_for_events_is_not_told_as_a_slow_call(fake_nvml: FakeNvml) -> None:
     told: list[str] = []
     session = Session.open(lambda name, *_: told.append(name))
     assert session.next_xid(1) is None
@@ -137,7 +137,7 @@ def test_drivers_whose_lists_are_scrambled_are_known_by_version(driver: str, scr
     assert scrambles_lists(driver) is scrambles
 
 
-def test_a_session_ends_once_and_leaves_no_init_behind(silicon: Silicon) -> None:
+def test_a_session_ends_once_and_leaves_no_init_behind(fake_nvml: FakeNvml) -> None:
     session, other = Session.open(), Session.open()
     session.next_xid(1)
     session.close()
@@ -148,11 +148,11 @@ def test_a_session_ends_once_and_leaves_no_init_behind(silicon: Silicon) -> None
     assert pynvml.nvmlLib.nvmlDeviceGetCount_v2(ctypes.byref(count)) == Code.UNINITIALIZED
 
 
-def test_closing_does_not_fail_even_if_the_driver_refuses(silicon: Silicon) -> None:
+def test_closing_does_not_fail_even_if_the_driver_refuses(fake_nvml: FakeNvml) -> None:
     session = Session.open()
     session.next_xid(1)
-    silicon.fail("nvmlEventSetFree", 999)
-    silicon.fail("nvmlShutdown", 999)
+    fake_nvml.fail("nvmlEventSetFree", 999)
+    fake_nvml.fail("nvmlShutdown", 999)
     session.close()
-    silicon.heal()
+    fake_nvml.heal()
     assert Session.open().versions().driver == "580.95.05"

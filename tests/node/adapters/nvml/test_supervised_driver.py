@@ -14,7 +14,7 @@ from gpushare_node.adapters.nvml.session import Session
 from gpushare_node.adapters.nvml.supervised_driver import NODE, SupervisedDriver
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.guard.process_list import ProcessEntry
-from tests.support.fake_nvml import Silicon
+from tests.support.fake_nvml import FakeNvml
 from tests.support.waiting import PATIENCE, wait_for
 
 PID = 4_300_001
@@ -38,17 +38,17 @@ def clock() -> Hours:
 
 
 @pytest.fixture
-def uuids(silicon: Silicon) -> list[str]:
+def uuids(fake_nvml: FakeNvml) -> list[str]:
     for gpu in range(8):
-        silicon.put(gpu, PID + gpu, 100)
-    return [silicon.uuid(gpu) for gpu in range(8)]
+        fake_nvml.put(gpu, PID + gpu, 100)
+    return [fake_nvml.uuid(gpu) for gpu in range(8)]
 
 
 @pytest.fixture
-def watched(silicon: Silicon, clock: Hours) -> Iterator[SupervisedDriver]:
+def watched(fake_nvml: FakeNvml, clock: Hours) -> Iterator[SupervisedDriver]:
     made = SupervisedDriver(Session.open, clock=clock, deadline_seconds=DEADLINE)
     yield made
-    silicon.heal()
+    fake_nvml.heal()
     made.close()
 
 
@@ -69,10 +69,10 @@ def test_what_is_watched_is_what_the_driver_says(watched: SupervisedDriver, uuid
 
 
 def test_48_a_gpu_that_hangs_stops_no_other_and_is_left_alone(
-    watched: SupervisedDriver, silicon: Silicon, uuids: list[str], clock: Hours, given_up: list[float]
+    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours, given_up: list[float]
 ) -> None:
     whole = watched.census(uuids)
-    silicon.delay(LIST, 600, gpu=3)
+    fake_nvml.delay(LIST, 600, gpu=3)
     assert rowless(watched, uuids) == {3}
     assert watched.troubles()[uuids[3]].code == Code.TIMEOUT
     given_up.clear()
@@ -83,22 +83,22 @@ def test_48_a_gpu_that_hangs_stops_no_other_and_is_left_alone(
     clock.added = 60
     assert watched.hung_seconds().keys() == {uuids[3]}
     assert watched.hung_seconds()[uuids[3]] > 60
-    silicon.heal()
+    fake_nvml.heal()
     wait_for(lambda: not watched.hung_seconds())
     assert watched.census(uuids) == whole
 
 
 def test_48_any_number_of_gpus_may_hang_and_the_last_still_answers(
-    watched: SupervisedDriver, silicon: Silicon, uuids: list[str]
+    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str]
 ) -> None:
     before = threads()
     watched.census(uuids)
     for gpu in range(7):
-        silicon.delay(LIST, 600, gpu=gpu)
+        fake_nvml.delay(LIST, 600, gpu=gpu)
     assert rowless(watched, uuids) == set(range(7))
     assert rowless(watched, uuids) == set(range(7))
     assert threads() - before == 8, "one for each that hangs, and one"
-    silicon.heal()
+    fake_nvml.heal()
     wait_for(lambda: not watched.hung_seconds())
     assert rowless(watched, uuids) == set()
     assert threads() - before == 8
@@ -122,18 +122,18 @@ def test_48_a_call_that_comes_back_late_does_not_go_on_to_what_others_have_taken
 
 
 def test_48_a_session_in_which_a_call_hangs_is_not_ended_under_it(
-    watched: SupervisedDriver, silicon: Silicon, uuids: list[str], clock: Hours
+    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     watched.census(uuids)
-    silicon.delay(LIST, 600, gpu=3)
-    silicon.fail("nvmlDeviceGetMemoryInfo_v2", Code.DRIVER_NOT_LOADED, gpu=0)
+    fake_nvml.delay(LIST, 600, gpu=3)
+    fake_nvml.fail("nvmlDeviceGetMemoryInfo_v2", Code.DRIVER_NOT_LOADED, gpu=0)
     assert rowless(watched, uuids) == {0, 3}
     former = watched._driver
     wait_for(lambda: not watched._listener.is_busy)
     clock.added = 100
     assert rowless(watched, uuids) == set(range(8))
     assert watched._driver is former
-    silicon.heal()
+    fake_nvml.heal()
     wait_for(lambda: not watched.hung_seconds())
     watched.census(uuids)
     assert watched._driver is not former
@@ -141,17 +141,17 @@ def test_48_a_session_in_which_a_call_hangs_is_not_ended_under_it(
     assert rowless(watched, uuids) == set()
 
 
-def test_a_slow_gpu_is_not_a_hung_one(watched: SupervisedDriver, silicon: Silicon, uuids: list[str]) -> None:
-    silicon.delay(LIST, DEADLINE / 3)
+def test_a_slow_gpu_is_not_a_hung_one(watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
+    fake_nvml.delay(LIST, DEADLINE / 3)
     assert rowless(watched, uuids) == set(), "together they take longer than the deadline of one"
 
 
 def test_48_a_hung_call_for_the_whole_node_is_told_and_not_repeated(
-    watched: SupervisedDriver, silicon: Silicon, uuids: list[str], clock: Hours
+    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     assert watched.ask("versions", lambda driver: driver.versions()).driver == "580.95.05"
     watched.census(uuids)
-    silicon.delay("nvmlSystemGetDriverVersion", 600)
+    fake_nvml.delay("nvmlSystemGetDriverVersion", 600)
     for _ in range(2):
         with pytest.raises(DriverError) as caught:
             watched.ask("versions", lambda driver: driver.versions())
@@ -162,44 +162,44 @@ def test_48_a_hung_call_for_the_whole_node_is_told_and_not_repeated(
 
 
 def test_48_an_open_that_hangs_is_taken_up_when_it_comes_back(
-    watched: SupervisedDriver, silicon: Silicon, uuids: list[str], clock: Hours
+    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
-    silicon.delay("nvmlInitWithFlags", 600)
+    fake_nvml.delay("nvmlInitWithFlags", 600)
     assert rowless(watched, uuids) == set(range(8))
     clock.added = 10
     assert NODE in watched.hung_seconds()
-    silicon.heal()
+    fake_nvml.heal()
     wait_for(lambda: not watched.hung_seconds())
     assert rowless(watched, uuids) == set()
 
 
-def test_50_a_lost_gpu_has_no_rows_and_comes_back(watched: SupervisedDriver, silicon: Silicon, uuids: list[str]) -> None:
+def test_50_a_lost_gpu_has_no_rows_and_comes_back(watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
     whole = watched.census(uuids)
-    silicon.lose(5)
+    fake_nvml.lose(5)
     assert rowless(watched, uuids) == {5}
     assert watched.troubles()[uuids[5]].code == Code.GPU_IS_LOST
-    silicon.find(5)
+    fake_nvml.find(5)
     assert watched.census(uuids) == whole
 
 
-def test_what_is_known_of_a_gpu_without_rows_is_what_was_seen_last(watched: SupervisedDriver, silicon: Silicon) -> None:
-    silicon.set_mode(0, True)
-    gi = silicon.add_instance(0, 9, 4)
-    uuid = silicon.uuid(0)
+def test_what_is_known_of_a_gpu_without_rows_is_what_was_seen_last(watched: SupervisedDriver, fake_nvml: FakeNvml) -> None:
+    fake_nvml.set_mode(0, True)
+    gi = fake_nvml.add_instance(0, 9, 4)
+    uuid = fake_nvml.uuid(0)
     before = watched.census([uuid])[uuid]
-    silicon.lose(0)
+    fake_nvml.lose(0)
     after = watched.census([uuid])[uuid]
     assert (after.rows, after.used_bytes) == (None, None)
-    assert after.places() == before.places() == (silicon.mig_uuid(0, gi),)
+    assert after.places() == before.places() == (fake_nvml.mig_uuid(0, gi),)
 
 
 @pytest.mark.parametrize("code", [Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH, Code.UNINITIALIZED])
 def test_22_a_session_that_is_over_is_opened_again_with_growing_waits(
-    watched: SupervisedDriver, silicon: Silicon, uuids: list[str], clock: Hours, code: Code
+    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours, code: Code
 ) -> None:
     whole = watched.census(uuids)
-    silicon.unload(code)
-    silicon.fail(LIST, code)
+    fake_nvml.unload(code)
+    fake_nvml.fail(LIST, code)
     assert rowless(watched, uuids) == set(range(8))
     waits = []
     for _ in range(7):
@@ -213,46 +213,46 @@ def test_22_a_session_that_is_over_is_opened_again_with_growing_waits(
         clock.added += watched._next_open - clock.now() + 0.001
     assert waits[:5] == sorted(waits[:5])
     assert waits[-1] == 30
-    silicon.reload()
-    silicon.heal()
+    fake_nvml.reload()
+    fake_nvml.heal()
     clock.added += 31
     assert watched.census(uuids) == whole
 
 
 def test_21_a_driver_that_comes_later_is_found(
-    watched: SupervisedDriver, silicon: Silicon, uuids: list[str], clock: Hours
+    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
-    silicon.unload()
+    fake_nvml.unload()
     assert rowless(watched, uuids) == set(range(8))
     with pytest.raises(DriverError) as caught:
         watched.ask("survey", lambda driver: driver.survey())
     assert (caught.value.call, caught.value.code) == ("nvmlInit", Code.DRIVER_NOT_LOADED)
     assert (watched.unreliable(), watched.xids()) == (frozenset(), ())
     watched.refresh()
-    silicon.reload()
+    fake_nvml.reload()
     assert rowless(watched, uuids) == set(range(8)), "not before its time"
     clock.added = 1.1
     assert rowless(watched, uuids) == set()
 
 
 def test_13_a_mig_mode_that_somebody_switched_is_found_by_a_new_session(
-    watched: SupervisedDriver, silicon: Silicon, uuids: list[str], clock: Hours
+    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     watched.census(uuids)
-    silicon.set_mode(0, True)
-    gi = silicon.add_instance(0, 9, 4)
+    fake_nvml.set_mode(0, True)
+    gi = fake_nvml.add_instance(0, 9, 4)
     watched.refresh()
     assert rowless(watched, uuids) == {0}
     wait_for(lambda: watched._listener.is_busy is False)
     watched.census(uuids)
     clock.added = 2
-    assert watched.census(uuids)[uuids[0]].places() == (silicon.mig_uuid(0, gi),)
+    assert watched.census(uuids)[uuids[0]].places() == (fake_nvml.mig_uuid(0, gi),)
 
 
 def test_an_ill_gpu_does_not_cost_the_others_their_session_again_and_again(
-    watched: SupervisedDriver, silicon: Silicon, uuids: list[str], clock: Hours
+    watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
-    silicon.fail(LIST, Code.INVALID_ARGUMENT, gpu=2)
+    fake_nvml.fail(LIST, Code.INVALID_ARGUMENT, gpu=2)
     assert rowless(watched, uuids) == {2}
     wait_for(lambda: watched._listener.is_busy is False)
     watched.census(uuids)
@@ -261,16 +261,16 @@ def test_an_ill_gpu_does_not_cost_the_others_their_session_again_and_again(
         assert rowless(watched, uuids) == {2}
 
 
-def test_xids_are_heard_from_one_census_to_the_next(watched: SupervisedDriver, silicon: Silicon, uuids: list[str]) -> None:
+def test_xids_are_heard_from_one_census_to_the_next(watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
     watched.census(uuids)
     watched.census(uuids)
     session = Session.open()
     assert session.next_xid(0) is None
     wait_for(lambda: watched._driver is not None and getattr(watched._driver, "_events", None) is not None)
     heard: list[Xid] = []
-    silicon.xid(1, 45)
-    silicon.xid(6, 79)
-    silicon.lose(6)
+    fake_nvml.xid(1, 45)
+    fake_nvml.xid(6, 79)
+    fake_nvml.lose(6)
 
     def listen() -> bool:
         watched.census(uuids)
@@ -283,30 +283,30 @@ def test_xids_are_heard_from_one_census_to_the_next(watched: SupervisedDriver, s
     assert session.next_xid(0) == Xid(uuid=uuids[1], xid=45)
 
 
-def test_a_driver_without_events_is_asked_for_them_once(silicon: Silicon, uuids: list[str], clock: Hours) -> None:
+def test_a_driver_without_events_is_asked_for_them_once(fake_nvml: FakeNvml, uuids: list[str], clock: Hours) -> None:
     asked: list[str] = []
-    silicon.fail("nvmlDeviceRegisterEvents", Code.NOT_SUPPORTED)
+    fake_nvml.fail("nvmlDeviceRegisterEvents", Code.NOT_SUPPORTED)
     watched = SupervisedDriver(
         lambda: Session.open(lambda name, *_: asked.append(name)), clock=clock, deadline_seconds=DEADLINE
     )
     watched.census(uuids)
-    wait_for(lambda: watched._heard is not None and watched._heard.is_kept())
+    wait_for(lambda: watched._heard is not None and watched._heard.wait())
     for _ in range(3):
         watched.census(uuids)
     watched.close()
     assert asked.count("nvmlEventSetCreate") == 1
 
 
-def test_xids_of_gpus_that_can_tell_are_heard_where_others_cannot(silicon: Silicon, uuids: list[str]) -> None:
-    silicon.fail("nvmlDeviceRegisterEvents", Code.NOT_SUPPORTED, gpu=0)
+def test_xids_of_gpus_that_can_tell_are_heard_where_others_cannot(fake_nvml: FakeNvml, uuids: list[str]) -> None:
+    fake_nvml.fail("nvmlDeviceRegisterEvents", Code.NOT_SUPPORTED, gpu=0)
     session = Session.open()
     assert session.next_xid(0) is None
-    silicon.xid(0, 31)
-    silicon.xid(1, 45)
+    fake_nvml.xid(0, 31)
+    fake_nvml.xid(1, 45)
     assert session.next_xid(0) == Xid(uuid=uuids[1], xid=45)
 
 
-def test_it_ends_with_its_threads_and_its_session(silicon: Silicon, clock: Hours, uuids: list[str]) -> None:
+def test_it_ends_with_its_threads_and_its_session(fake_nvml: FakeNvml, clock: Hours, uuids: list[str]) -> None:
     before = set(threading.enumerate())
     ended: list[Driver] = []
 
@@ -323,28 +323,28 @@ def test_it_ends_with_its_threads_and_its_session(silicon: Silicon, clock: Hours
 
 
 def test_48_it_ends_although_a_call_hangs_and_leaves_the_session_alone(
-    silicon: Silicon, clock: Hours, uuids: list[str]
+    fake_nvml: FakeNvml, clock: Hours, uuids: list[str]
 ) -> None:
     watched = SupervisedDriver(Session.open, clock=clock, deadline_seconds=DEADLINE)
-    silicon.delay(LIST, 600, gpu=0)
+    fake_nvml.delay(LIST, 600, gpu=0)
     assert rowless(watched, uuids) == {0}
     watched.close()
     assert watched._driver is not None
-    silicon.heal()
+    fake_nvml.heal()
 
 
-def test_rows_are_those_of_now(watched: SupervisedDriver, silicon: Silicon, uuids: list[str]) -> None:
+def test_rows_are_those_of_now(watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
     watched.census(uuids)
-    silicon.put(0, PID, 777)
+    fake_nvml.put(0, PID, 777)
     assert watched.census(uuids)[uuids[0]].rows == (ProcessEntry(pid=PID, used_bytes=777 << 20),)
 
 
 def test_72_a_census_costs_much_less_than_pynvmls_own_lists_and_keeps_nothing(
-    watched: SupervisedDriver, silicon: Silicon
+    watched: SupervisedDriver, fake_nvml: FakeNvml
 ) -> None:
-    uuids = [silicon.uuid(gpu) for gpu in range(8)]
+    uuids = [fake_nvml.uuid(gpu) for gpu in range(8)]
     for gpu in range(8):
-        silicon.put_raw(gpu, [(PID + number, (100 + number) << 20, 0xFFFFFFFF, 0xFFFFFFFF) for number in range(60)])
+        fake_nvml.put_raw(gpu, [(PID + number, (100 + number) << 20, 0xFFFFFFFF, 0xFFFFFFFF) for number in range(60)])
     watched.census(uuids)
     handles = [pynvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in uuids]
 

@@ -15,8 +15,8 @@ from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import Signal, SignalResult
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.reasons import ConditionReason
-from tests.node.enforce.enforcement import Stage
-from tests.support.process_fixtures import OBEDIENT, Mirror, Ward, needs_root, systemd_path
+from tests.node.enforce.enforcement import EnforcementFixture
+from tests.support.process_fixtures import OBEDIENT, FakeProc, ProcessPool, needs_root, systemd_path
 
 
 def proc(folder: Path, capabilities: str, profile: str | None) -> Path:
@@ -59,7 +59,7 @@ def test_the_real_kernel_tells_a_process_without_the_capability() -> None:
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
 @pytest.mark.parametrize("pidfd", [True, False])
 def test_80_a_security_modules_refusal_is_told_from_a_missing_capability(
-    tmp_path: Path, started: Ward, monkeypatch: pytest.MonkeyPatch, number: int, *, pidfd: bool
+    tmp_path: Path, started: ProcessPool, monkeypatch: pytest.MonkeyPatch, number: int, *, pidfd: bool
 ) -> None:
     def refuse(error: int) -> Callable[..., int]:
         def call(*_: object) -> int:
@@ -70,7 +70,7 @@ def test_80_a_security_modules_refusal_is_told_from_a_missing_capability(
     monkeypatch.setattr(signal, "pidfd_send_signal", refuse(number))
     if not pidfd:
         monkeypatch.setattr(os, "pidfd_open", refuse(errno.ENOSYS))
-    mirror = Mirror(tmp_path)
+    mirror = FakeProc(tmp_path)
     processes = LinuxProcesses(mirror.root)
     pid = mirror.show(started.pid(OBEDIENT), systemd_path())
     seen = processes.look([pid])[pid]
@@ -78,19 +78,21 @@ def test_80_a_security_modules_refusal_is_told_from_a_missing_capability(
 
 
 def test_80_a_missing_capability_and_a_refusing_module_are_reasons_of_their_own(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage.watch.setting = replace(stage.watch.setting, rights=Capabilities(may_kill=False))
+    stage.enforcer.config = replace(stage.enforcer.config, rights=Capabilities(may_kill=False))
     stage.run(1)
-    found = stage.watch.reason()
+    found = stage.enforcer.reason()
     assert found is not None
     assert found[0] is ConditionReason.CAPABILITY_MISSING
-    stage.watch.setting = replace(stage.watch.setting, rights=Capabilities(may_kill=True, profile="docker-default (enforce)"))
+    stage.enforcer.config = replace(
+        stage.enforcer.config, rights=Capabilities(may_kill=True, profile="docker-default (enforce)")
+    )
     monkeypatch.setattr(stage.processes, "send", lambda *_: SignalResult.DENIED)
     stage.admit(1, "untouchable")
     stage.begin(1, 5000)
     stage.run(30)
-    found = stage.watch.reason()
+    found = stage.enforcer.reason()
     assert found is not None
     assert found[0] is ConditionReason.SIGNALS_DENIED
     assert "docker-default (enforce)" in found[1]

@@ -10,7 +10,7 @@ import pytest
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import Signal, SignalResult
 from gpushare_node.core.structs import replace
-from gpushare_node.guard.evaluate import judge
+from gpushare_node.guard.evaluate import evaluate
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
 from gpushare_node.guard.inputs import Cap, Grant, GuardInput, Settings
 from gpushare_node.guard.process_list import Device, ProcessEntry
@@ -25,8 +25,8 @@ from tests.support.process_fixtures import (
     NEGLIGENT,
     OBEDIENT,
     POD_B,
-    Mirror,
-    Ward,
+    FakeProc,
+    ProcessPool,
     await_exit,
     children,
     needs_root,
@@ -52,7 +52,7 @@ class Node:
     For the ladder time passes by cycles: what the machine takes for one is no part of it.
     """
 
-    mirror: Mirror
+    mirror: FakeProc
     settings: Settings = HASTY
     used: dict[int, int] = field(default_factory=dict)
     history: GuardState = field(default_factory=GuardState)
@@ -83,7 +83,7 @@ class Node:
         grants = {container: Grant(owner=OWNER, devices=frozenset({"GPU-0"}), caps={"GPU-0": CAP}) for container in containers}
         device = Device(uuid="GPU-0", total_bytes=40 * GIB, rows=rows)
         reading = GuardInput(devices=(device,), identities=self.identities, grants=grants)
-        verdicts, self.history = judge(reading, self.history, self.now, self.settings)
+        verdicts, self.history = evaluate(reading, self.history, self.now, self.settings)
         for verdict in verdicts:
             self.act(verdict)
         self.told += verdicts
@@ -118,14 +118,14 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    return Node(mirror=Mirror(tmp_path))
+    return Node(mirror=FakeProc(tmp_path))
 
 
 def pids(sent: Iterable[tuple[int, Signal, SignalResult]]) -> list[tuple[int, str]]:
     return [(pid, signal.name) for pid, signal, outcome in sent if outcome is SignalResult.SENT]
 
 
-def test_36_who_handles_sigterm_ends_in_its_own_way_and_is_not_killed(node: Node, started: Ward) -> None:
+def test_36_who_handles_sigterm_ends_in_its_own_way_and_is_not_killed(node: Node, started: ProcessPool) -> None:
     node.settings = PATIENT
     process = started.start(GRACEFUL)
     assert said(process) == "ready"
@@ -137,7 +137,7 @@ def test_36_who_handles_sigterm_ends_in_its_own_way_and_is_not_killed(node: Node
     assert node.is_alive(neighbour)
 
 
-def test_37_who_ignores_sigterm_is_killed(node: Node, started: Ward) -> None:
+def test_37_who_ignores_sigterm_is_killed(node: Node, started: ProcessPool) -> None:
     pid = node.run(started.pid(DEAF), 9 * GIB)
     node.until(lambda: node.heard(AnomalyKind.GONE))
     assert pids(node.sent) == [(pid, "TERM"), (pid, "KILL")]
@@ -145,7 +145,7 @@ def test_37_who_ignores_sigterm_is_killed(node: Node, started: Ward) -> None:
 
 
 @needs_root
-def test_37_the_first_process_of_a_namespace_is_killed(node: Node, started: Ward) -> None:
+def test_37_the_first_process_of_a_namespace_is_killed(node: Node, started: ProcessPool) -> None:
     outer = started.run("unshare", "-pf", "--kill-child", "sleep", "30").pid
     wait_for(lambda: children(outer))
     (inner,) = children(outer)
@@ -154,7 +154,7 @@ def test_37_the_first_process_of_a_namespace_is_killed(node: Node, started: Ward
     assert pids(node.sent) == [(inner, "TERM"), (inner, "KILL")]
 
 
-def test_38_who_frees_memory_after_sigterm_is_spared(node: Node, started: Ward) -> None:
+def test_38_who_frees_memory_after_sigterm_is_spared(node: Node, started: ProcessPool) -> None:
     pid = node.run(started.pid(DEAF), 9 * GIB)
     node.until(lambda: node.sent)
     node.used[pid] = 3 * GIB
@@ -166,7 +166,7 @@ def test_38_who_frees_memory_after_sigterm_is_spared(node: Node, started: Ward) 
 
 
 def test_39_a_pid_that_passes_to_a_neighbour_between_sample_and_signal_is_sent_nothing(
-    node: Node, started: Ward, monkeypatch: pytest.MonkeyPatch
+    node: Node, started: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid = node.run(started.pid(OBEDIENT), 9 * GIB)
     opened = os.pidfd_open
@@ -180,7 +180,7 @@ def test_39_a_pid_that_passes_to_a_neighbour_between_sample_and_signal_is_sent_n
     assert node.sent == [(pid, Signal.TERM, SignalResult.REUSED)]
 
 
-def test_40_who_execs_within_the_ladder_is_killed_all_the_same(node: Node, started: Ward) -> None:
+def test_40_who_execs_within_the_ladder_is_killed_all_the_same(node: Node, started: ProcessPool) -> None:
     process = started.start("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + CHANGING)
     assert said(process) == "ready"
     node.run(process.pid, 9 * GIB)
@@ -190,7 +190,7 @@ def test_40_who_execs_within_the_ladder_is_killed_all_the_same(node: Node, start
     assert pids(node.sent) == [(process.pid, "TERM"), (process.pid, "KILL")]
 
 
-def test_41_a_victim_that_nobody_reaps_is_gone(node: Node, started: Ward) -> None:
+def test_41_a_victim_that_nobody_reaps_is_gone(node: Node, started: ProcessPool) -> None:
     node.settings = PATIENT
     child = node.run(int(said(started.start(NEGLIGENT))), 9 * GIB)
     node.until(lambda: node.heard(AnomalyKind.GONE))
@@ -198,7 +198,7 @@ def test_41_a_victim_that_nobody_reaps_is_gone(node: Node, started: Ward) -> Non
     assert Path(f"/proc/{child}/stat").read_text().split()[2] == "Z"
 
 
-def test_34_of_two_processes_that_are_over_together_the_larger_is_ended(node: Node, started: Ward) -> None:
+def test_34_of_two_processes_that_are_over_together_the_larger_is_ended(node: Node, started: ProcessPool) -> None:
     node.settings = PATIENT
     small, large = (node.run(started.pid(OBEDIENT), used) for used in (2 * GIB, 3 * GIB))
     node.until(lambda: node.heard(AnomalyKind.GONE))
@@ -207,7 +207,7 @@ def test_34_of_two_processes_that_are_over_together_the_larger_is_ended(node: No
 
 
 def test_35_a_container_that_begins_anew_each_time_is_ended_as_a_whole_with_those_that_have_no_row(
-    node: Node, started: Ward
+    node: Node, started: ProcessPool
 ) -> None:
     node.settings = replace(PATIENT, strikes=2)
     idle = node.mirror.show(started.pid(OBEDIENT), f"{systemd_path()}/sub")
@@ -224,7 +224,7 @@ def test_35_a_container_that_begins_anew_each_time_is_ended_as_a_whole_with_thos
     await_exit(idle)
 
 
-def test_66_a_dry_run_is_told_and_not_carried_out(node: Node, started: Ward) -> None:
+def test_66_a_dry_run_is_told_and_not_carried_out(node: Node, started: ProcessPool) -> None:
     """The guard marks the verdicts; who carries them out leaves marked ones alone, as here."""
     node.settings = replace(HASTY, dry_run=True)
     pid = node.run(started.pid(OBEDIENT), 9 * GIB)
@@ -234,7 +234,7 @@ def test_66_a_dry_run_is_told_and_not_carried_out(node: Node, started: Ward) -> 
     assert node.is_alive(pid)
 
 
-def test_the_container_named_is_the_one_of_the_cgroup(node: Node, started: Ward) -> None:
+def test_the_container_named_is_the_one_of_the_cgroup(node: Node, started: ProcessPool) -> None:
     node.run(started.pid(OBEDIENT), 9 * GIB)
     node.cycle()
     (process,) = node.identities.values()

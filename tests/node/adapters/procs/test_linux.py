@@ -23,8 +23,8 @@ from tests.support.process_fixtures import (
     OBEDIENT,
     POD_A,
     POD_B,
-    Mirror,
-    Ward,
+    FakeProc,
+    ProcessPool,
     await_exit,
     children,
     needs_root,
@@ -38,11 +38,11 @@ A = ContainerId(pod_uid=POD_A, container=CONTAINER_A)
 
 
 @pytest.fixture
-def mirror(tmp_path: Path) -> Mirror:
-    return Mirror(tmp_path)
+def mirror(tmp_path: Path) -> FakeProc:
+    return FakeProc(tmp_path)
 
 
-def test_a_real_process_is_seen_with_its_start_time_and_cgroup(started: Ward) -> None:
+def test_a_real_process_is_seen_with_its_start_time_and_cgroup(started: ProcessPool) -> None:
     processes: Processes = LinuxProcesses()
     pid = started.pid(OBEDIENT)
     seen = processes.look([pid])[pid]
@@ -55,7 +55,7 @@ def test_the_process_ids_of_this_machine_are_recognised_as_the_hosts_or_not() ->
     assert LinuxProcesses().sees_host() == (Path("/proc/self/ns/pid").readlink().name == "pid:[4026531836]")
 
 
-def test_52_a_pid_namespace_that_is_not_the_first_is_not_the_hosts(mirror: Mirror) -> None:
+def test_52_a_pid_namespace_that_is_not_the_first_is_not_the_hosts(mirror: FakeProc) -> None:
     assert LinuxProcesses(mirror.root).sees_host()
     namespace = mirror.root / "self/ns/pid"
     namespace.unlink()
@@ -64,7 +64,7 @@ def test_52_a_pid_namespace_that_is_not_the_first_is_not_the_hosts(mirror: Mirro
     assert not LinuxProcesses(mirror.root).sees_host()
 
 
-def test_52_without_the_hosts_processes_a_row_names_nobody(mirror: Mirror) -> None:
+def test_52_without_the_hosts_processes_a_row_names_nobody(mirror: FakeProc) -> None:
     assert LinuxProcesses(mirror.root).look([4321, 1 << 22]) == {}
 
 
@@ -76,7 +76,7 @@ def test_52_a_process_in_a_namespace_of_its_own_sees_that_it_is_not_on_the_host(
     assert told.stdout.strip() == "False"
 
 
-def test_the_largest_pid_is_the_kernels_or_the_largest_that_any_kernel_has(mirror: Mirror) -> None:
+def test_the_largest_pid_is_the_kernels_or_the_largest_that_any_kernel_has(mirror: FakeProc) -> None:
     assert LinuxProcesses().pid_max() == int(Path("/proc/sys/kernel/pid_max").read_text())
     (mirror.root / "sys/kernel/pid_max").write_text("32768\n")
     assert LinuxProcesses(mirror.root).pid_max() == 32768
@@ -87,7 +87,7 @@ def test_the_largest_pid_is_the_kernels_or_the_largest_that_any_kernel_has(mirro
 
 
 @pytest.mark.parametrize("comm", ["a) S 1 2 3", ")", "((", "x\ny) Z 0", "1 2 3 (", "\udcff"])
-def test_the_start_time_is_counted_from_the_last_bracket(mirror: Mirror, comm: str) -> None:
+def test_the_start_time_is_counted_from_the_last_bracket(mirror: FakeProc, comm: str) -> None:
     line = stat_line(500, comm=comm, start_time=777).encode("utf-8", "surrogateescape")
     mirror.show(500, systemd_path())
     mirror.fake(500, "stat", line)
@@ -95,7 +95,7 @@ def test_the_start_time_is_counted_from_the_last_bracket(mirror: Mirror, comm: s
 
 
 @pytest.mark.parametrize("line", ["", "500", "500 (x)", "500 (x) S 1 2", stat_line(500).replace("1000", "soon"), "\0" * 900])
-def test_a_stat_line_that_makes_no_sense_is_nobody(mirror: Mirror, line: str) -> None:
+def test_a_stat_line_that_makes_no_sense_is_nobody(mirror: FakeProc, line: str) -> None:
     mirror.show(500, systemd_path())
     mirror.fake(500, "stat", line)
     assert LinuxProcesses(mirror.root).look([500]) == {}
@@ -103,13 +103,13 @@ def test_a_stat_line_that_makes_no_sense_is_nobody(mirror: Mirror, line: str) ->
 
 @given(st.binary(max_size=1200))
 def test_any_stat_line_at_all_raises_nothing(tmp_path_factory: pytest.TempPathFactory, line: bytes) -> None:
-    mirror = Mirror(tmp_path_factory.mktemp("proc"))
+    mirror = FakeProc(tmp_path_factory.mktemp("proc"))
     mirror.show(500, systemd_path())
     mirror.fake(500, "stat", line)
     LinuxProcesses(mirror.root).look([500])
 
 
-def test_47_a_kernel_thread_is_told_by_the_kernels_own_flag(mirror: Mirror) -> None:
+def test_47_a_kernel_thread_is_told_by_the_kernels_own_flag(mirror: FakeProc) -> None:
     mirror.show(500, "/")
     mirror.fake(500, "stat", stat_line(500, comm="kworker/0:1-events", flags=0x00208040))
     assert LinuxProcesses(mirror.root).look([500])[500].is_kernel
@@ -117,7 +117,7 @@ def test_47_a_kernel_thread_is_told_by_the_kernels_own_flag(mirror: Mirror) -> N
     assert kthreadd is None or kthreadd.is_kernel
 
 
-def test_a_pid_that_is_reused_is_read_anew_and_one_that_is_not_is_read_once(mirror: Mirror) -> None:
+def test_a_pid_that_is_reused_is_read_anew_and_one_that_is_not_is_read_once(mirror: FakeProc) -> None:
     processes = LinuxProcesses(mirror.root)
     mirror.show(500, systemd_path())
     mirror.fake(500, "stat", stat_line(500))
@@ -128,7 +128,7 @@ def test_a_pid_that_is_reused_is_read_anew_and_one_that_is_not_is_read_once(mirr
     assert processes.look([500])[500].candidates[0].pod_uid == POD_B
 
 
-def test_what_is_no_longer_asked_for_is_forgotten(mirror: Mirror) -> None:
+def test_what_is_no_longer_asked_for_is_forgotten(mirror: FakeProc) -> None:
     processes = LinuxProcesses(mirror.root)
     for pid in (500, 501):
         mirror.show(pid, systemd_path())
@@ -140,7 +140,7 @@ def test_what_is_no_longer_asked_for_is_forgotten(mirror: Mirror) -> None:
     assert processes.look([500])[500].candidates[0].pod_uid == POD_B
 
 
-def test_a_process_that_ends_between_two_reads_is_nobody(mirror: Mirror) -> None:
+def test_a_process_that_ends_between_two_reads_is_nobody(mirror: FakeProc) -> None:
     mirror.show(4_000_500, systemd_path())
     mirror.fake(4_000_500, "stat", stat_line(4_000_500))
     (mirror.root / "4000500/cgroup").unlink()
@@ -149,7 +149,7 @@ def test_a_process_that_ends_between_two_reads_is_nobody(mirror: Mirror) -> None
     assert LinuxProcesses(mirror.root).uses_gpu(4_000_500) is GpuUse.UNREADABLE
 
 
-def test_members_are_all_who_are_in_the_container_or_below_and_nobody_else(mirror: Mirror, started: Ward) -> None:
+def test_members_are_all_who_are_in_the_container_or_below_and_nobody_else(mirror: FakeProc, started: ProcessPool) -> None:
     processes = LinuxProcesses(mirror.root)
     pids = [started.pid(OBEDIENT) for _ in range(4)]
     for pid, path in zip(pids, [systemd_path(), f"{systemd_path()}/a/b", systemd_path(container=CONTAINER_B),
@@ -163,14 +163,14 @@ def test_members_are_all_who_are_in_the_container_or_below_and_nobody_else(mirro
     assert {member.pid for member in processes.members(seen[pids[0]])} == {pids[0]}
 
 
-def test_a_process_outside_pods_has_no_members_not_even_itself(mirror: Mirror, started: Ward) -> None:
+def test_a_process_outside_pods_has_no_members_not_even_itself(mirror: FakeProc, started: ProcessPool) -> None:
     pid = mirror.show(started.pid(OBEDIENT), "/system.slice/sshd.service")
     processes = LinuxProcesses(mirror.root)
     assert processes.members(processes.look([pid])[pid]) == ()
 
 
-def test_those_in_our_own_container_are_in_none(tmp_path: Path, started: Ward) -> None:
-    mirror = Mirror(tmp_path, own=f"0::{systemd_path()}\n")
+def test_those_in_our_own_container_are_in_none(tmp_path: Path, started: ProcessPool) -> None:
+    mirror = FakeProc(tmp_path, own=f"0::{systemd_path()}\n")
     pid, neighbour = started.pid(OBEDIENT), started.pid(OBEDIENT)
     mirror.show(pid, f"{systemd_path()}/sub")
     mirror.show(neighbour, systemd_path(container=CONTAINER_B))
@@ -179,7 +179,7 @@ def test_those_in_our_own_container_are_in_none(tmp_path: Path, started: Ward) -
     assert seen[neighbour].candidates == (ContainerId(pod_uid=POD_A, container=CONTAINER_B),)
 
 
-def test_a_gpu_process_is_told_by_what_it_has_mapped(mirror: Mirror, started: Ward) -> None:
+def test_a_gpu_process_is_told_by_what_it_has_mapped(mirror: FakeProc, started: ProcessPool) -> None:
     pid = mirror.show(started.pid(OBEDIENT), systemd_path())
     processes = LinuxProcesses(mirror.root)
     assert processes.uses_gpu(pid) is GpuUse.NO
@@ -193,7 +193,7 @@ def test_a_gpu_process_is_told_by_what_it_has_mapped(mirror: Mirror, started: Wa
     assert processes.uses_gpu(pid) is GpuUse.UNREADABLE
 
 
-def test_78_open_files_that_cannot_be_listed_acquit_nobody(mirror: Mirror, started: Ward) -> None:
+def test_78_open_files_that_cannot_be_listed_acquit_nobody(mirror: FakeProc, started: ProcessPool) -> None:
     pid = mirror.show(started.pid(OBEDIENT), systemd_path())
     (mirror.root / f"{pid}/fd").unlink()
     assert LinuxProcesses(mirror.root).uses_gpu(pid) is GpuUse.UNREADABLE
@@ -202,24 +202,24 @@ def test_78_open_files_that_cannot_be_listed_acquit_nobody(mirror: Mirror, start
 @needs_root
 def test_78_a_process_of_another_user_is_not_acquitted_by_the_rights_that_the_chart_gives() -> None:
     """With KILL and SYS_PTRACE the memory map of another user's process can be read, its open files cannot."""
-    victim = subprocess.Popen(["sleep", "60"], user=65534, group=65534)
+    target = subprocess.Popen(["sleep", "60"], user=65534, group=65534)
     code = (
         "from gpushare_node.adapters.procs.linux import LinuxProcesses\n"
-        f"assert open('/proc/{victim.pid}/maps').read(1)\n"
-        f"print(LinuxProcesses().uses_gpu({victim.pid}).value)"
+        f"assert open('/proc/{target.pid}/maps').read(1)\n"
+        f"print(LinuxProcesses().uses_gpu({target.pid}).value)"
     )
     rights = "-all,+kill,+sys_ptrace"
     command = ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}", sys.executable, "-c", code]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     finally:
-        victim.kill()
-        victim.wait()
+        target.kill()
+        target.wait()
     assert answer.strip() == "unreadable"
 
 
 @needs_root
-def test_79_a_file_whose_server_does_not_answer_delays_nobody(mirror: Mirror, tmp_path: Path, started: Ward) -> None:
+def test_79_a_file_whose_server_does_not_answer_delays_nobody(mirror: FakeProc, tmp_path: Path, started: ProcessPool) -> None:
     """A real FUSE mount: its server lets the folder be opened and never answers again."""
     processes, threads = LinuxProcesses(mirror.root), threading.active_count()
     other = mirror.show(started.pid(OBEDIENT), systemd_path())
@@ -246,7 +246,9 @@ def test_79_a_file_whose_server_does_not_answer_delays_nobody(mirror: Mirror, tm
         ("a\u2028b\u0085c".encode(), "a?b?c"),
     ],
 )  # fmt: skip
-def test_74_a_name_that_steers_terminals_or_breaks_lines_is_made_harmless(started: Ward, name: bytes, shown: str) -> None:
+def test_74_a_name_that_steers_terminals_or_breaks_lines_is_made_harmless(
+    started: ProcessPool, name: bytes, shown: str
+) -> None:
     pid = started.pid(NAMED, name.hex())
     assert Path(f"/proc/{pid}/comm").read_bytes() == name.split(b"\0")[0] + b"\n"
     portrait = LinuxProcesses().portrait(pid)
@@ -255,7 +257,7 @@ def test_74_a_name_that_steers_terminals_or_breaks_lines_is_made_harmless(starte
     assert (portrait.uid, portrait.namespace_pids) == (os.getuid(), (pid,))
 
 
-def test_74_a_name_is_cut_and_cannot_forge_a_line_of_the_status(mirror: Mirror, started: Ward) -> None:
+def test_74_a_name_is_cut_and_cannot_forge_a_line_of_the_status(mirror: FakeProc, started: ProcessPool) -> None:
     pid = started.pid(NAMED, b"\nUid:\t0\t0\t0\t0".hex())
     mirror.show(pid, systemd_path())
     mirror.fake(pid, "comm", "x" * 500 + "\n")
@@ -265,7 +267,7 @@ def test_74_a_name_is_cut_and_cannot_forge_a_line_of_the_status(mirror: Mirror, 
 
 
 @needs_root
-def test_a_process_in_namespaces_is_told_with_its_pid_in_each(started: Ward) -> None:
+def test_a_process_in_namespaces_is_told_with_its_pid_in_each(started: ProcessPool) -> None:
     outer = started.run("unshare", "-pf", "--kill-child", "sleep", "30").pid
     wait_for(lambda: children(outer))
     (inner,) = children(outer)
@@ -274,7 +276,7 @@ def test_a_process_in_namespaces_is_told_with_its_pid_in_each(started: Ward) -> 
     assert portrait.namespace_pids == (inner, 1)
 
 
-def test_41_a_zombie_has_ended_though_nobody_reaps_it(started: Ward) -> None:
+def test_41_a_zombie_has_ended_though_nobody_reaps_it(started: ProcessPool) -> None:
     processes = LinuxProcesses()
     child = int(said(started.start(NEGLIGENT)))
     seen = processes.look([child])[child]
@@ -285,7 +287,7 @@ def test_41_a_zombie_has_ended_though_nobody_reaps_it(started: Ward) -> None:
     assert processes.has_ended(seen)
 
 
-def test_a_process_whose_first_thread_has_ended_lives_on(started: Ward) -> None:
+def test_a_process_whose_first_thread_has_ended_lives_on(started: ProcessPool) -> None:
     code = (
         "import ctypes, threading, time\n"
         "threading.Thread(target=lambda: (print('ready', flush=True), time.sleep(3600))).start()\n"
@@ -300,7 +302,7 @@ def test_a_process_whose_first_thread_has_ended_lives_on(started: Ward) -> None:
     assert processes.has_ended(processes.look([pid])[pid])
 
 
-def test_a_process_that_was_reaped_or_whose_pid_was_reused_has_ended(mirror: Mirror, started: Ward) -> None:
+def test_a_process_that_was_reaped_or_whose_pid_was_reused_has_ended(mirror: FakeProc, started: ProcessPool) -> None:
     processes = LinuxProcesses(mirror.root)
     process = started.start(OBEDIENT)
     mirror.show(process.pid, systemd_path())
@@ -312,7 +314,7 @@ def test_a_process_that_was_reaped_or_whose_pid_was_reused_has_ended(mirror: Mir
     assert LinuxProcesses().has_ended(seen)
 
 
-def test_one_that_moves_from_pid_to_pid_never_breaks_the_search(started: Ward) -> None:
+def test_one_that_moves_from_pid_to_pid_never_breaks_the_search(started: ProcessPool) -> None:
     started.start(HOPPING)
     processes = LinuxProcesses()
     for _ in range(50):

@@ -11,7 +11,7 @@ from gpushare_node.adapters.procs.mps_cli import ControlProgram, MpsError
 from gpushare_node.adapters.procs.processes import ProcessDetails, ProcessIdentity
 from gpushare_node.guard.identity import Process
 from gpushare_node.guard.process_list import Mps
-from tests.support.process_fixtures import CONTAINER_B, NAMED, OBEDIENT, POD_B, Mirror, Ward, open_files, systemd_path
+from tests.support.process_fixtures import CONTAINER_B, NAMED, OBEDIENT, POD_B, FakeProc, ProcessPool, open_files, systemd_path
 from tests.support.waiting import PATIENCE
 
 PROGRAM = """#!/bin/sh
@@ -81,14 +81,14 @@ def control(daemon: Daemon, program: str) -> ControlProgram:
 
 
 @pytest.fixture
-def mirror(tmp_path: Path) -> Mirror:
+def mirror(tmp_path: Path) -> FakeProc:
     root = tmp_path / "proc"
     root.mkdir()
-    return Mirror(root)
+    return FakeProc(root)
 
 
 @pytest.fixture
-def mps(tmp_path: Path, program: str, mirror: Mirror) -> HostMpsControl:
+def mps(tmp_path: Path, program: str, mirror: FakeProc) -> HostMpsControl:
     """Tenants are the processes in pods; whoever is outside is the host's own."""
     return HostMpsControl(
         LinuxProcesses(mirror.root), is_system=lambda seen: not seen.candidates, root=tmp_path / "mps", program=program,
@@ -96,7 +96,9 @@ def mps(tmp_path: Path, program: str, mirror: Mirror) -> HostMpsControl:
     )
 
 
-def serve(daemon: Daemon, mirror: Mirror, started: Ward, *clients: int, path: str = "/system.slice/mps.service") -> int:
+def serve(
+    daemon: Daemon, mirror: FakeProc, started: ProcessPool, *clients: int, path: str = "/system.slice/mps.service"
+) -> int:
     """A root's process of the server's name, outside pods."""
     server = mirror.show(started.pid(NAMED, b"nvidia-cuda-mps-server".hex()), path)
     mirror.fake(server, "status", f"Name:\tx\nUid:\t0\t0\t0\t0\nNSpid:\t{server}\n")
@@ -104,7 +106,7 @@ def serve(daemon: Daemon, mirror: Mirror, started: Ward, *clients: int, path: st
     return server
 
 
-def tenant(mirror: Mirror, started: Ward) -> Process:
+def tenant(mirror: FakeProc, started: ProcessPool) -> Process:
     pid = mirror.show(started.pid(OBEDIENT), systemd_path())
     seen = LinuxProcesses(mirror.root).look([pid])[pid]
     return Process(pid=pid, start_time=seen.start_time, cgroup=seen.cgroup, container=seen.candidates[0])
@@ -228,47 +230,47 @@ def test_mps_is_reachable_when_every_daemon_answers(mps: HostMpsControl, daemon:
 
 
 def test_62_a_client_is_ended_at_the_server_that_has_it(
-    mps: HostMpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+    mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
 ) -> None:
-    victim, neighbour = tenant(mirror, started), tenant(mirror, started)
+    target, neighbour = tenant(mirror, started), tenant(mirror, started)
     serve(daemon, mirror, started)
-    server = serve(daemon, mirror, started, neighbour.pid, victim.pid)
-    assert mps.terminate([victim]) == {victim}
-    assert daemon.terminations() == [f"terminate_client {server} {victim.pid}"]
+    server = serve(daemon, mirror, started, neighbour.pid, target.pid)
+    assert mps.terminate([target]) == {target}
+    assert daemon.terminations() == [f"terminate_client {server} {target.pid}"]
 
 
 def test_62_a_client_of_the_second_daemon_is_found_though_the_first_is_broken(
-    mps: HostMpsControl, daemon: Daemon, mirror: Mirror, started: Ward, tmp_path: Path
+    mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool, tmp_path: Path
 ) -> None:
     daemon.write("exit", "1")
     second = Daemon(tmp_path / "mps/nvidia.com/gpu.shared/pipe")
-    victim = tenant(mirror, started)
-    server = serve(second, mirror, started, victim.pid)
-    assert mps.terminate([victim]) == {victim}
-    assert second.terminations() == [f"terminate_client {server} {victim.pid}"]
+    target = tenant(mirror, started)
+    server = serve(second, mirror, started, target.pid)
+    assert mps.terminate([target]) == {target}
+    assert second.terminations() == [f"terminate_client {server} {target.pid}"]
 
 
 def test_62_whose_end_is_refused_or_who_is_no_client_is_not_confirmed(
-    mps: HostMpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+    mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
 ) -> None:
-    victim, stranger = tenant(mirror, started), tenant(mirror, started)
-    serve(daemon, mirror, started, victim.pid)
+    target, stranger = tenant(mirror, started), tenant(mirror, started)
+    serve(daemon, mirror, started, target.pid)
     daemon.write("only-said", "failure: client is busy")
-    assert mps.terminate([victim, stranger]) == frozenset()
+    assert mps.terminate([target, stranger]) == frozenset()
     assert len(daemon.terminations()) == 1
 
 
 def test_39_a_client_whose_pid_was_reused_is_not_ended(
-    mps: HostMpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+    mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
 ) -> None:
-    victim = tenant(mirror, started)
-    serve(daemon, mirror, started, victim.pid)
-    former = Process(pid=victim.pid, start_time=victim.start_time - 1, cgroup=victim.cgroup, container=victim.container)
+    target = tenant(mirror, started)
+    serve(daemon, mirror, started, target.pid)
+    former = Process(pid=target.pid, start_time=target.start_time - 1, cgroup=target.cgroup, container=target.container)
     assert mps.terminate([former]) == frozenset()
     assert daemon.terminations() == []
 
 
-def put_in_namespace(mirror: Mirror, pid: int, inner: int, namespace: str) -> None:
+def put_in_namespace(mirror: FakeProc, pid: int, inner: int, namespace: str) -> None:
     """Show the process as one of a pid namespace below ours."""
     mirror.fake(pid, "status", f"Name:\tx\nUid:\t0\t0\t0\t0\nNSpid:\t{pid}\t{inner}\n")
     (mirror.root / f"{pid}/ns").unlink(missing_ok=True)
@@ -277,49 +279,49 @@ def put_in_namespace(mirror: Mirror, pid: int, inner: int, namespace: str) -> No
 
 
 def test_62_in_another_pid_namespace_the_pids_are_the_daemons(
-    mps: HostMpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+    mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
 ) -> None:
     server = mirror.show(started.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
-    victim = tenant(mirror, started)
+    target = tenant(mirror, started)
     put_in_namespace(mirror, server, 12, "5")
-    put_in_namespace(mirror, victim.pid, 34, "5")
-    daemon.serve(12, 34, victim.pid)
-    assert mps.terminate([victim]) == {victim}
+    put_in_namespace(mirror, target.pid, 34, "5")
+    daemon.serve(12, 34, target.pid)
+    assert mps.terminate([target]) == {target}
     assert daemon.terminations() == ["terminate_client 12 34"]
 
 
 def test_62_where_two_servers_go_by_one_pid_nobody_is_ended(
-    mps: HostMpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+    mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
 ) -> None:
-    victim = tenant(mirror, started)
-    put_in_namespace(mirror, victim.pid, 34, "5")
+    target = tenant(mirror, started)
+    put_in_namespace(mirror, target.pid, 34, "5")
     for _ in range(2):
         server = mirror.show(started.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
         put_in_namespace(mirror, server, 12, "5")
     daemon.serve(12, 34)
-    assert mps.terminate([victim]) == frozenset()
+    assert mps.terminate([target]) == frozenset()
     assert daemon.terminations() == []
 
 
 def test_62_a_client_in_a_namespace_beside_the_daemons_is_left_alone_for_its_pid_is_anothers_there(
-    mps: HostMpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+    mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
 ) -> None:
     server = mirror.show(started.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
-    victim = tenant(mirror, started)
+    target = tenant(mirror, started)
     put_in_namespace(mirror, server, 12, "5")
-    put_in_namespace(mirror, victim.pid, 34, "6")
-    daemon.serve(12, 34, victim.pid)
-    assert mps.terminate([victim]) == frozenset()
+    put_in_namespace(mirror, target.pid, 34, "6")
+    daemon.serve(12, 34, target.pid)
+    assert mps.terminate([target]) == frozenset()
     assert daemon.terminations() == []
 
 
 def test_62_a_server_that_cannot_be_recognised_is_not_spoken_to_about_clients(
-    mps: HostMpsControl, daemon: Daemon, mirror: Mirror, started: Ward
+    mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
 ) -> None:
     """A tenant poses as the server, so that our pid would be taken for the daemon's."""
-    victim = tenant(mirror, started)
-    serve(daemon, mirror, started, victim.pid, path=systemd_path(POD_B, CONTAINER_B))
-    assert mps.terminate([victim]) == frozenset()
+    target = tenant(mirror, started)
+    serve(daemon, mirror, started, target.pid, path=systemd_path(POD_B, CONTAINER_B))
+    assert mps.terminate([target]) == frozenset()
     assert daemon.terminations() == []
 
 
@@ -341,7 +343,7 @@ def test_63_a_server_is_roots_of_that_name_and_no_tenants(comm: str, uid: int | 
 
 
 def test_63_a_real_process_of_that_name_is_a_server_on_the_host_and_none_in_a_tenants_pod(
-    mirror: Mirror, started: Ward
+    mirror: FakeProc, started: ProcessPool
 ) -> None:
     processes = LinuxProcesses(mirror.root)
 

@@ -20,10 +20,10 @@ from tests.support.process_fixtures import (
     OBEDIENT,
     POD_A,
     POD_B,
-    Ward,
+    ProcessPool,
     await_exit,
+    process_pool,
     systemd_path,
-    ward,
 )
 from tests.support.waiting import wait_for
 
@@ -73,9 +73,9 @@ def groups(request: pytest.FixtureRequest) -> Iterator[Groups]:
 
 
 @pytest.fixture
-def started(groups: Groups) -> Iterator[Ward]:
+def started(groups: Groups) -> Iterator[ProcessPool]:
     """Ends before the cgroups are removed."""
-    with ward() as everyone:
+    with process_pool() as everyone:
         yield everyone
 
 
@@ -84,14 +84,14 @@ def kubelet(pod: str = POD_A, container: str = CONTAINER_A) -> str:
     return f"/test{os.getpid()}{systemd_path(pod, container)}"
 
 
-def test_a_process_is_found_in_the_container_that_the_kernel_has_it_in(groups: Groups, started: Ward) -> None:
+def test_a_process_is_found_in_the_container_that_the_kernel_has_it_in(groups: Groups, started: ProcessPool) -> None:
     pid = started.pid(OBEDIENT)
     groups.put(pid, kubelet())
     seen = LinuxProcesses().look([pid])[pid]
     assert (seen.candidates, seen.cgroup) == ((ContainerId(pod_uid=POD_A, container=CONTAINER_A),), kubelet())
 
 
-def test_a_tenant_with_cgroups_of_its_own_named_like_a_neighbours_remains_itself(groups: Groups, started: Ward) -> None:
+def test_a_tenant_with_cgroups_of_its_own_named_like_a_neighbours_remains_itself(groups: Groups, started: ProcessPool) -> None:
     pid = started.pid(OBEDIENT)
     groups.put(pid, kubelet())
     processes = LinuxProcesses()
@@ -104,7 +104,7 @@ def test_a_tenant_with_cgroups_of_its_own_named_like_a_neighbours_remains_itself
     await_exit(pid)
 
 
-def test_one_that_was_moved_to_another_container_is_sent_nothing(groups: Groups, started: Ward) -> None:
+def test_one_that_was_moved_to_another_container_is_sent_nothing(groups: Groups, started: ProcessPool) -> None:
     pid = started.pid(OBEDIENT)
     groups.put(pid, kubelet())
     processes = LinuxProcesses()
@@ -114,7 +114,7 @@ def test_one_that_was_moved_to_another_container_is_sent_nothing(groups: Groups,
     assert not processes.has_ended(seen)
 
 
-def test_35_a_container_that_forks_all_the_time_is_ended_to_the_last(groups: Groups, started: Ward) -> None:
+def test_35_a_container_that_forks_all_the_time_is_ended_to_the_last(groups: Groups, started: ProcessPool) -> None:
     leader, neighbour = started.pid(DEAF), started.pid(OBEDIENT)
     groups.put(leader, kubelet())
     groups.put(neighbour, kubelet(POD_B, CONTAINER_B))
@@ -135,7 +135,7 @@ def test_35_a_container_that_forks_all_the_time_is_ended_to_the_last(groups: Gro
     assert not processes.has_ended(processes.look([neighbour])[neighbour])
 
 
-def test_members_hold_while_processes_come_and_go(groups: Groups, started: Ward) -> None:
+def test_members_hold_while_processes_come_and_go(groups: Groups, started: ProcessPool) -> None:
     steady = {started.pid(OBEDIENT) for _ in range(3)}
     for pid in steady:
         groups.put(pid, kubelet())

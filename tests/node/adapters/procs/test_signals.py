@@ -23,8 +23,8 @@ from tests.support.process_fixtures import (
     NEGLIGENT,
     OBEDIENT,
     POD_B,
-    Mirror,
-    Ward,
+    FakeProc,
+    ProcessPool,
     await_exit,
     children,
     needs_root,
@@ -38,12 +38,12 @@ from tests.support.waiting import PATIENCE, wait_for
 
 
 @pytest.fixture
-def mirror(tmp_path: Path) -> Mirror:
-    return Mirror(tmp_path)
+def mirror(tmp_path: Path) -> FakeProc:
+    return FakeProc(tmp_path)
 
 
 @pytest.fixture
-def processes(mirror: Mirror) -> LinuxProcesses:
+def processes(mirror: FakeProc) -> LinuxProcesses:
     return LinuxProcesses(mirror.root)
 
 
@@ -70,7 +70,9 @@ def is_alive(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def test_a_signal_reaches_the_process_that_was_seen(way: str, mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
+def test_a_signal_reaches_the_process_that_was_seen(
+    way: str, mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
+) -> None:
     process = started.start(GRACEFUL)
     assert said(process) == "ready"
     seen = look(processes, mirror.show(process.pid, systemd_path()))
@@ -81,7 +83,7 @@ def test_a_signal_reaches_the_process_that_was_seen(way: str, mirror: Mirror, pr
 
 
 def test_37_sigkill_ends_one_that_is_deaf_to_sigterm(
-    way: str, mirror: Mirror, processes: LinuxProcesses, started: Ward
+    way: str, mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
 ) -> None:
     pid = started.pid(DEAF)
     seen = look(processes, mirror.show(pid, systemd_path()))
@@ -93,7 +95,7 @@ def test_37_sigkill_ends_one_that_is_deaf_to_sigterm(
 
 @needs_root
 def test_37_the_first_process_of_a_pid_namespace_needs_sigkill(
-    mirror: Mirror, processes: LinuxProcesses, started: Ward
+    mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
 ) -> None:
     outer = started.run("unshare", "-pf", "--kill-child", "sleep", "30").pid
     wait_for(lambda: children(outer))
@@ -107,7 +109,9 @@ def test_37_the_first_process_of_a_pid_namespace_needs_sigkill(
     await_exit(inner)
 
 
-def test_39_a_pid_that_was_reused_is_sent_nothing(way: str, mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
+def test_39_a_pid_that_was_reused_is_sent_nothing(
+    way: str, mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
+) -> None:
     pid = started.pid(OBEDIENT)
     seen = look(processes, mirror.show(pid, systemd_path()))
     assert processes.send(replace(seen, start_time=seen.start_time - 1), Signal.KILL) is SignalResult.REUSED
@@ -115,7 +119,7 @@ def test_39_a_pid_that_was_reused_is_sent_nothing(way: str, mirror: Mirror, proc
 
 
 def test_39_a_pid_that_is_reused_while_it_is_being_opened_is_sent_nothing(
-    mirror: Mirror, processes: LinuxProcesses, started: Ward, monkeypatch: pytest.MonkeyPatch
+    mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid = started.pid(OBEDIENT)
     seen = look(processes, mirror.show(pid, systemd_path()))
@@ -131,7 +135,7 @@ def test_39_a_pid_that_is_reused_while_it_is_being_opened_is_sent_nothing(
 
 
 def test_one_that_is_in_another_container_now_is_sent_nothing(
-    way: str, mirror: Mirror, processes: LinuxProcesses, started: Ward
+    way: str, mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
 ) -> None:
     pid = started.pid(OBEDIENT)
     seen = look(processes, mirror.show(pid, systemd_path()))
@@ -141,7 +145,9 @@ def test_one_that_is_in_another_container_now_is_sent_nothing(
     assert is_alive(pid)
 
 
-def test_one_that_moves_within_its_container_cannot_escape(mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
+def test_one_that_moves_within_its_container_cannot_escape(
+    mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
+) -> None:
     pid = started.pid(OBEDIENT)
     seen = look(processes, mirror.show(pid, systemd_path()))
     mirror.show(pid, f"{systemd_path()}/kubepods{systemd_path(POD_B, CONTAINER_B)}")
@@ -149,7 +155,7 @@ def test_one_that_moves_within_its_container_cannot_escape(mirror: Mirror, proce
     await_exit(pid)
 
 
-def test_40_exec_changes_nothing_of_who_a_process_is(mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
+def test_40_exec_changes_nothing_of_who_a_process_is(mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool) -> None:
     process = started.start(CHANGING)
     assert said(process) == "ready"
     seen = look(processes, mirror.show(process.pid, systemd_path()))
@@ -162,7 +168,9 @@ def test_40_exec_changes_nothing_of_who_a_process_is(mirror: Mirror, processes: 
     await_exit(process.pid)
 
 
-def test_41_a_zombie_is_gone_and_sent_nothing(way: str, mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
+def test_41_a_zombie_is_gone_and_sent_nothing(
+    way: str, mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
+) -> None:
     child = mirror.show(int(said(started.start(NEGLIGENT))), systemd_path())
     seen = look(processes, child)
     assert processes.send(seen, Signal.KILL) is SignalResult.SENT
@@ -173,7 +181,7 @@ def test_41_a_zombie_is_gone_and_sent_nothing(way: str, mirror: Mirror, processe
 
 @needs_root
 @pytest.mark.parametrize("drop", ["os.setuid(65534)", "drop(5)"], ids=["another user", "without CAP_KILL"])
-def test_43_who_may_not_signal_is_told_so(mirror: Mirror, started: Ward, drop: str) -> None:
+def test_43_who_may_not_signal_is_told_so(mirror: FakeProc, started: ProcessPool, drop: str) -> None:
     """A process apart gives up its rights, CAP_KILL alone (number 5) or all of them, and then tries."""
     pid = started.pid(OBEDIENT)
     mirror.show(pid, systemd_path())
@@ -210,7 +218,7 @@ print(processes.send(seen, Signal.KILL).value)
 
 @pytest.mark.parametrize("whose", [-1, 0, 1, 2, None])
 def test_47_init_kthreadd_and_ourselves_are_sent_nothing_whoever_asks(
-    way: str, mirror: Mirror, processes: LinuxProcesses, monkeypatch: pytest.MonkeyPatch, whose: int | None
+    way: str, mirror: FakeProc, processes: LinuxProcesses, monkeypatch: pytest.MonkeyPatch, whose: int | None
 ) -> None:
     pid = os.getpid() if whose is None else whose
     sent: list[int] = []
@@ -222,7 +230,7 @@ def test_47_init_kthreadd_and_ourselves_are_sent_nothing_whoever_asks(
     assert sent == []
 
 
-def test_47_nobody_of_our_own_process_group_is_sent_anything(mirror: Mirror, processes: LinuxProcesses) -> None:
+def test_47_nobody_of_our_own_process_group_is_sent_anything(mirror: FakeProc, processes: LinuxProcesses) -> None:
     with subprocess.Popen(["sleep", "30"]) as child:
         try:
             seen = look(processes, mirror.show(child.pid, systemd_path()))
@@ -232,7 +240,7 @@ def test_47_nobody_of_our_own_process_group_is_sent_anything(mirror: Mirror, pro
             child.kill()
 
 
-def test_47_a_kernel_thread_is_sent_nothing(mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
+def test_47_a_kernel_thread_is_sent_nothing(mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool) -> None:
     pid = mirror.show(started.pid(OBEDIENT), systemd_path())
     mirror.fake(pid, "stat", stat_line(pid, flags=0x00200000))
     assert processes.send(look(processes, pid), Signal.KILL) is SignalResult.REFUSED
@@ -241,15 +249,15 @@ def test_47_a_kernel_thread_is_sent_nothing(mirror: Mirror, processes: LinuxProc
 
 @pytest.mark.parametrize("path", ["/system.slice/sshd.service", "/", f"/machine.slice/libpod-{CONTAINER_B}.scope"])
 def test_a_process_outside_pods_is_sent_nothing_whoever_asks(
-    mirror: Mirror, processes: LinuxProcesses, started: Ward, path: str
+    mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool, path: str
 ) -> None:
     pid = mirror.show(started.pid(OBEDIENT), path)
     assert processes.send(look(processes, pid), Signal.KILL) is SignalResult.REFUSED
     assert is_alive(pid)
 
 
-def test_our_own_container_is_sent_nothing(tmp_path: Path, started: Ward) -> None:
-    mirror = Mirror(tmp_path, own=f"0::{systemd_path()}\n")
+def test_our_own_container_is_sent_nothing(tmp_path: Path, started: ProcessPool) -> None:
+    mirror = FakeProc(tmp_path, own=f"0::{systemd_path()}\n")
     pid = mirror.show(started.pid(OBEDIENT), f"{systemd_path()}/sub")
     processes = LinuxProcesses(mirror.root)
     assert processes.send(look(processes, pid), Signal.KILL) is SignalResult.REFUSED
@@ -264,7 +272,7 @@ def look_as_neighbour(root: Path, pid: int) -> ProcessIdentity:
     return look(LinuxProcesses(root), pid)
 
 
-def test_the_number_of_a_mere_thread_is_nobody(mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
+def test_the_number_of_a_mere_thread_is_nobody(mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool) -> None:
     code = "import threading, time\nthreading.Thread(target=time.sleep, args=(30,)).start()\nprint('ready', flush=True)"
     pid = started.pid(code)
     (thread,) = (int(task.name) for task in Path(f"/proc/{pid}/task").iterdir() if task.name != str(pid))
@@ -273,7 +281,7 @@ def test_the_number_of_a_mere_thread_is_nobody(mirror: Mirror, processes: LinuxP
     assert is_alive(pid)
 
 
-def test_no_descriptor_is_left_open_by_any_outcome(mirror: Mirror, processes: LinuxProcesses, started: Ward) -> None:
+def test_no_descriptor_is_left_open_by_any_outcome(mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool) -> None:
     pid = started.pid(DEAF)
     seen = look(processes, mirror.show(pid, systemd_path()))
     before = open_files()
@@ -286,7 +294,7 @@ def test_no_descriptor_is_left_open_by_any_outcome(mirror: Mirror, processes: Li
 
 
 def test_without_free_descriptors_nothing_is_sent(
-    mirror: Mirror, processes: LinuxProcesses, started: Ward, monkeypatch: pytest.MonkeyPatch
+    mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid = started.pid(OBEDIENT)
     seen = look(processes, mirror.show(pid, systemd_path()))
@@ -299,7 +307,7 @@ def test_without_free_descriptors_nothing_is_sent(
     assert is_alive(pid)
 
 
-def test_the_look_comes_after_the_process_is_held(monkeypatch: pytest.MonkeyPatch, started: Ward) -> None:
+def test_the_look_comes_after_the_process_is_held(monkeypatch: pytest.MonkeyPatch, started: ProcessPool) -> None:
     order: list[str] = []
     threads = threading.active_count()
     opened, pid = os.pidfd_open, started.pid(OBEDIENT)

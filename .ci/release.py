@@ -191,7 +191,7 @@ def build_image(source: Path, made: Path, version: str, base: str | None) -> Non
     """The image as an OCI archive for each architecture, without dates as in its layers; its bill of materials."""
     output = source / "build/image"
     _run("node-runtime/image/build.py", *(["--base", base] if base else []), "--output", output,
-         cwd=source, REVISION=_git("rev-parse", "HEAD"))  # fmt: skip
+         cwd=source, REVISION=_git("rev-parse", "HEAD"))
     for architecture in ARCHITECTURES:
         built, name = f"gpushare-node-{architecture}", f"gpushare-node-{version}-{architecture}"
         pack(output / built, made / f"{name}.oci.tar", 0)
@@ -263,7 +263,7 @@ def _run(*arguments: object, cwd: Path, **environment: str) -> None:
     print(f"release: {' '.join(command)}", flush=True)
     inherited = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "SOURCE_DATE_EPOCH"}}
     subprocess.run(command, cwd=cwd, env={**inherited, **environment}, check=True,
-                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
+                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def _match(pattern: str, text: str) -> str:

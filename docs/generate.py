@@ -101,7 +101,7 @@ def facts_table() -> str:
 PAGES = {
     "docs/findings.md": findings_page, "docs/cards.md": cards_page, "docs/reasons.md": reasons_page,
     "docs/ownership.md": ownership_page, "docs/failure-cases.md": failures_page, "profiles/facts.jsonl": facts_table,
-}  # fmt: skip
+}
 
 
 def main() -> int:

@@ -53,7 +53,7 @@ CLUSTER = Suite(
         "buildah": "buildah", "mmdebstrap": "mmdebstrap", "skopeo": "skopeo", "etcd": "etcd-server", "ip": "iproute2",
         "nsenter": "util-linux", "sysctl": "procps", "/usr/lib/cni/ptp": "containernetworking-plugins", "go": "",
     },
-)  # fmt: skip
+)
 SUITES = (
     Suite(name="everything on one machine", marked="not image and not cluster and not gpu and not nvidia",
           distribution=("-n", "2", "--dist", "worksteal"), tools=_GCC),
@@ -68,7 +68,7 @@ SUITES = (
             distribution=("-n", "2", "--dist", "loadscope")),
     Suite(name="NVIDIA's charts", marked="nvidia and not cluster", distribution=(), tools={}, needs_folder="NVIDIA"),
     Suite(name="a real GPU", marked="gpu", distribution=(), tools={_NVIDIA: ""}),
-)  # fmt: skip
+)
 
 
 def main() -> int:

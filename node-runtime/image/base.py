@@ -25,7 +25,7 @@ _UNREAD = (
     "usr/lib/python3.*/lib2to3/tests", "usr/lib/python3.*/pydoc_data", "usr/share/bash-completion", "usr/share/binfmts",
     "usr/share/bug", "usr/share/debconf", "usr/share/info", "usr/share/lintian", "usr/share/locale", "usr/share/man",
     "usr/share/perl5", "usr/share/pixmaps", "usr/share/polkit-1", "var/log/*",
-)  # fmt: skip
+)
 
 
 def bootstrap(architecture: str, target: Path, packages: tuple[str, ...] = ()) -> None:
@@ -34,7 +34,7 @@ def bootstrap(architecture: str, target: Path, packages: tuple[str, ...] = ()) -
         "mmdebstrap", "--quiet", "--variant=extract", "--skip=output/dev", f"--architectures={architecture}",
         f"--include={','.join((*RUNTIME, *packages))}",
         f'--extract-hook={shlex.join([sys.executable, str(Path(__file__).resolve()), "--hook"])} "$1"', SUITE, str(target),
-    ]  # fmt: skip
+    ]
     mirror = os.environ.get("MIRROR")
     environment = {**os.environ, "SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH", "0")}
     subprocess.run([*command, *([mirror] if mirror else [])], check=True, env=environment, stdout=sys.stderr)

@@ -51,7 +51,7 @@ def build(architecture: str, runtime_base: str | None, build_base: str | None, o
     reference = f"{NAME}:{_version()}-{architecture}"
     _forget(reference)
     arguments = [f"--build-arg=VERSION={_version()}", f"--build-arg=REVISION={_revision()}",
-                 f"--build-arg=BUILDPLATFORM=linux/{_own_architecture()}"]  # fmt: skip
+                 f"--build-arg=BUILDPLATFORM=linux/{_own_architecture()}"]
     if runtime_base == "debian":
         runtime_base = _bootstrap(architecture)
         build_base = build_base or _bootstrap(_own_architecture(), base.BUILD)
@@ -64,7 +64,7 @@ def build(architecture: str, runtime_base: str | None, build_base: str | None, o
     if BUNDLE.exists():  # The host's trust, which may have a company's proxy in it.
         arguments.append(f"--volume={BUNDLE}:{BUNDLE}:ro")
     _run("buildah", "build", "--quiet", "--force-rm", "--isolation=chroot", "--no-cache", "--timestamp=0", "--format=oci",
-         f"--platform=linux/{architecture}", f"--tag={reference}", *arguments, str(CONTEXT))  # fmt: skip
+         f"--platform=linux/{architecture}", f"--tag={reference}", *arguments, str(CONTEXT))
     return _export(architecture, reference, output)
 
 

@@ -25,7 +25,7 @@ _UNUSED = (
     "kubernetes/**/*_test.py", "kubernetes/**/test_*.py", "bin", "*.dist-info/RECORD", "*.dist-info/INSTALLER",
     "*.dist-info/REQUESTED", "*.dist-info/WHEEL", "*.dist-info/direct_url.json", "*.dist-info/top_level.txt", "**/__pycache__",
     "**/*.pyi",
-)  # fmt: skip
+)
 _NEVER_IMPORTED = {"config-3.11", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "test", "tkinter", "turtledemo", "unittest"}
 
 LAUNCHER = """\
@@ -73,7 +73,7 @@ def _install_packages(target: Path, machine: str) -> None:
          "--disable-pip-version-check", "--no-compile", "--no-deps", "--only-binary=:all:", "--require-hashes", *platforms,
          f"--target={target}", f"--requirement={HERE / 'requirements.txt'}"],
         check=True,
-    )  # fmt: skip
+    )
 
 
 def _prune(target: Path) -> None:

@@ -33,7 +33,7 @@ def _own(packages: Path) -> dict[str, Any]:
     return {
         "type": "container", "bom-ref": "gpushare-node", "name": "gpushare-node", "version": found[1],
         "licenses": [{"license": {"id": "Apache-2.0"}}],
-    }  # fmt: skip
+    }
 
 
 def _debian(runtime: Path) -> Iterator[dict[str, Any]]:

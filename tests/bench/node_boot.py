@@ -41,7 +41,7 @@ def lines() -> Iterator[Line]:
         environment = {key: value for key, value in os.environ.items() if key != "NODE_NAME"} | fake_nvml.environment
         bare = [sys.executable, "-c", "pass"]
         boot = [sys.executable, "-m", "gpushare_node", "apply", "--standalone", "--policy", str(policy),
-                "--state-dir", str(folder / "state")]  # fmt: skip
+                "--state-dir", str(folder / "state")]
         milliseconds(boot, environment)
         fake_nvml.forget_calls()
         # In turn, so that what else the machine does slows both alike; of each the best.

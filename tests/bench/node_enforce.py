@@ -75,7 +75,7 @@ class Bench:
             self.fake_nvml.put_raw(gpu, [
                 (pid, (5000 if number in over else used_mib) << 20, NO_INSTANCE, NO_INSTANCE)
                 for number, pid in enumerate(self.pids) if number % GPUS == gpu
-            ])  # fmt: skip
+            ])
 
     def bare(self, *, with_rows: bool) -> Callable[[], object]:
         """The least that anyone must call: the three lists of each GPU with a kept buffer, and its memory."""
@@ -195,7 +195,7 @@ def measure(cycles: int) -> dict[str, float]:
             "steady": ours, "moving": moving, "bare": plain, "bare_moving": plain_moving, "calls": least,
             "surveying": surveying, "resident_mib": resident / 1024, "growth_kib": growth, "reaction": reaction,
             "reaction_cpu": reaction_cpu,
-        }  # fmt: skip
+        }
         bench.fake_nvml.heal()
         for pid in bench.pids:
             os.kill(pid, 9)

@@ -185,7 +185,7 @@ def test_every_other_container_drops_all_rights_but_the_few_that_it_needs(pods) 
         assert pod["securityContext"] == {
             "appArmorProfile": {"type": "Unconfined"}, "seLinuxOptions": {"type": "spc_t"},
             "seccompProfile": {"type": "RuntimeDefault"},
-        }  # fmt: skip
+        }
         for name, container in containers_of(pod).items():
             security = container["securityContext"]
             assert security["readOnlyRootFilesystem"] is True
@@ -312,7 +312,7 @@ def test_the_operator_can_send_our_pods_away_from_a_driver_that_it_changes(clien
 ])
 def test_95_a_driver_manager_that_knows_no_clients_sends_our_pods_away_with_its_validator(
     value: str | None, runs: bool, pods,
-) -> None:  # fmt: skip
+) -> None:
     """Operators before 26.7. An administrator who does without the validator keeps us."""
     paused = {} if value is None else {"nvidia.com/gpu.deploy.operator-validator": value}
     found = pods(MODES)

@@ -29,10 +29,10 @@ VALUES = jsonschema.Draft7Validator(json.loads((resources.chart() / "values.sche
 
 NUMBERS = [
     0, 1, -1, 2**31 - 1, 2**31, -(2**31), 10**6, 10**6 + 1, 10**12, 10**12 + 1, 2**53 - 1, 2**53 + 1, 2**63 - 1, 10**30, 1e300,
-]  # fmt: skip
+]
 NAMES = [
     "a", "0", "1e3", "a" * 63, "a" * 64, "a.b", "a..b", "A", "Foo_Bar", "-a", "a-", "a_b", "", "no", "é", "a b", "a/b", "a\n",
-]  # fmt: skip
+]
 KEYS = [*NAMES, "x.y/z", "x.y/" + "z" * 63, "x.y/" + "z" * 64, "x..y/z", "X/y", "/a", "a/b/c", ("a" * 60 + ".") * 4 + "a/b"]
 THIRD = {"card": "t4", "nodes": {"matchLabels": {"z": "z"}}, "gpusPerNode": 1, "sharing": {"mode": "exclusive"}}
 PLACES = {
@@ -82,16 +82,16 @@ PLACES = {
     ],
     "/spec/admission": [{"enforce": word} for word in ("deny", "warn", "audit", "none")] + [{"scope": "cluster"}],
     "/spec/kubernetes": ["1.30", "1.37", "1.999", "1.1000", "2.0"],
-}  # fmt: skip
+}
 CHOICES = [(place, value) for place, values in PLACES.items() for value in values]
 
 
 def base() -> dict[str, Any]:
     """Two pools, one of them with a quota in a map."""
     p = {"card": "t4", "nodes": {"matchLabels": {"a": "b"}, "expected": 3}, "gpusPerNode": 4,
-         "sharing": {"mode": "time-slicing", "replicas": 4}, "rollout": {}}  # fmt: skip
+         "sharing": {"mode": "time-slicing", "replicas": 4}, "rollout": {}}
     m = {"card": "a100-sxm4-40gb", "nodes": {"names": ["n1"]}, "gpusPerNode": 2,
-         "sharing": {"mode": "mig", "layout": {"1g.5gb": 7}}}  # fmt: skip
+         "sharing": {"mode": "mig", "layout": {"1g.5gb": 7}}}
     spec = {"platform": {}, "pools": {"p": p, "m": m}, "quotas": {"atlas": {"p": 3, "m": {"1g.5gb": 2}}}}
     return {"apiVersion": "gpushare.dev/v1", "kind": "ClusterIntent", "metadata": {"name": "c"}, "spec": spec}
 

@@ -10,7 +10,7 @@ ROWS = {
     int(number): tests
     for number, tests in re.findall(
         r"^\| (\d+) \| .+? \| (.*) \|$", (ROOT / "docs/failure-cases.md").read_text(), re.MULTILINE)
-}  # fmt: skip
+}
 
 
 def test_the_page_has_every_case_once_and_in_order() -> None:

@@ -35,7 +35,7 @@ VALUES: list[Any] = [
     None, True, False, -1, 0, 1, 2, 15, 16, 17, 1025, 1.0, 1.5, "", "x", "X", "1", "a-b", "-a", "kill", "mig", "mps", "auto",
     "10%", "0%", "nvidia.com/", "0x20B010DE", "0x20b010de", "mig-01234567", "y" * 47, "y" * 48, "y" * 49, "y" * 63, "y" * 64,
     [], ["x"], [0], [0, 0], [0, 1.0, 1], {}, {"x": 1}, {"profile": "x"},
-]  # fmt: skip
+]
 """What each value of a policy is replaced by. None ends with a newline: Python's `$` lets it pass, JSON Schema's does not."""
 
 

@@ -42,7 +42,7 @@ POOLS = {  # card, GPUs of a node, sharing
     "single": ("h100-nvl-94gb", 2, "{mode: mig, strategy: single, layout: {3g.47gb: 2}}"),
     "single-shared": ("a100-sxm4-40gb", 4, "{mode: mig, strategy: single, layout: {1g.5gb: 7}, replicas: 2}"),
     "single-plain": ("a30", 2, "{mode: mig, strategy: single, goal: {instances: 4}, replicas: {1g.6gb: 2}, rename: false}"),
-}  # fmt: skip
+}
 MIRROR = "registry: reg.example.org, imagePullSecrets: [mirror, other]"
 PLATFORMS = {
     "operator": "{}",

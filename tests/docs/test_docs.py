@@ -64,7 +64,7 @@ def test_every_make_target_that_a_page_names_exists() -> None:
 def test_every_option_of_the_runtime_that_a_page_names_exists(page: Path) -> None:
     for command, rest in re.findall(r"gpushare-node (apply|assert|export|enforce|release)\b([^`\n]*)", page.read_text()):
         told = subprocess.run([sys.executable, "-m", "gpushare_node", command, "--help"],
-                              capture_output=True, text=True, check=True).stdout  # fmt: skip
+                              capture_output=True, text=True, check=True).stdout
         for option in re.findall(r"(?<=\s)--[a-z][a-z-]+", rest):
             assert re.search(rf"{option}\b(?!-)", told), f"gpushare-node {command} {option}"
 

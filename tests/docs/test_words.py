@@ -22,7 +22,7 @@ TEXTS = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "compiler/gpushare/findings").glob("*.md")),
     *(ROOT / "node-runtime/gpushare_node/reporting" / name for name in ("reasons.py", "messages.py")),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)

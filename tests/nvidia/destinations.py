@@ -23,7 +23,7 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "gpu-operator": {"gpuCluster.deployCR": False, "operator.logging.develMode": False, "platform.openshift": False,
                      "nfd.enabled": False, "extraObjects": []},
     "nvidia-device-plugin": {"config.map": {}},
-}  # fmt: skip
+}
 """What must neither be a mark nor simply on for everything to be rendered."""
 _SWITCH = "driver.nvidiaDriverCRD.enabled"
 """Off, the ClusterPolicy has the driver's values; on, a resource of its own has them."""

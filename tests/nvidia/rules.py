@@ -98,7 +98,7 @@ BY_PATH: Mapping[str, Schema] = {
     "operator.logging.timeEncoding": {"enum": ["", "epoch", "millis", "nano", "iso8601", "rfc3339", "rfc3339nano"]},
     "sleepInterval": {"format": "gpushare-duration", "patternErrorMessage": "must be a duration, such as 60s"},
     "toolkit.installDir": FOLDER,
-}  # fmt: skip
+}
 """By the path of a value."""
 
 _REQUIREMENT: Schema = {"key": KEYS, "operator": {"enum": ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]}}
@@ -126,14 +126,14 @@ BY_DEFINITION: Mapping[str, Schema] = {
     "WeightedPodAffinityTerm": {"properties": {"weight": {"minimum": 1, "maximum": 100}}},
     "env": {"properties": {"name": {"pattern": r"^[-._a-zA-Z][-._a-zA-Z0-9]*$(?!\n)",
                                     "patternErrorMessage": "must be letters, digits, -, _ and ., and begin with no digit"}}},
-}  # fmt: skip
+}
 """By the name of a definition: a type of Kubernetes, or the key of a list in one of NVIDIA's resources."""
 BY_DEFINITION = {**BY_DEFINITION, "EnvVar": BY_DEFINITION["env"]}
 
 MAPS: Mapping[str, tuple[Schema | None, Schema | None]] = {
     "labels": (KEYS, LABEL), "additionalLabels": (KEYS, LABEL), "nodeSelector": (KEYS, LABEL), "matchLabels": (KEYS, LABEL),
     "selectorLabelsOverride": (KEYS, LABEL), "annotations": (KEYS, None), "podAnnotations": (KEYS, None),
-}  # fmt: skip
+}
 """By the last key of a mapping of texts: what its keys and its values are."""
 
 

@@ -20,7 +20,7 @@ from tests.nvidia import charts, update
 
 pytestmark = [
     pytest.mark.nvidia, pytest.mark.helm, pytest.mark.skipif(charts.folder() is None, reason="NVIDIA=FOLDER is not given"),
-]  # fmt: skip
+]
 
 CHARTS = {"gpu-operator": "gpu-operator", "device-plugin": "nvidia-device-plugin"}
 
@@ -62,7 +62,7 @@ def test_every_value_that_is_known_is_read(stack: str, chart_of: dict[str, Path]
     assert [
         path for path in own_paths(stack)
         if path not in read and not any(path == name or path.startswith(f"{name}.") for name in whole)
-    ] == []  # fmt: skip
+    ] == []
 
 
 @pytest.mark.parametrize("stack", CHARTS)
@@ -71,7 +71,7 @@ def test_every_default_is_the_charts(stack: str, chart_of: dict[str, Path]) -> N
     differing = {
         path: (fact.default, at(defaults, path)) for path, fact in own_paths(stack).items()
         if fact.declared and "/" not in path and at(defaults, path) != fact.default
-    }  # fmt: skip
+    }
     differing.pop("image.tag", None)  # empty: the chart's own version
     assert differing == {}
 

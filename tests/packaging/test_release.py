@@ -23,7 +23,7 @@ from tests.support.paths import ROOT
 
 RELEASE = SimpleNamespace(**runpy.run_path(str(ROOT / ".ci/release.py")))
 PARTS = [".ci", "charts", "compiler/gpushare/__init__.py", "node-runtime/gpushare_node/__init__.py", "CHANGELOG.md",
-         "examples/06-gke/bundle/chart"]  # fmt: skip
+         "examples/06-gke/bundle/chart"]
 GIT = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "TZ": "UTC"} | {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -91,7 +91,7 @@ REFUSED = {
     "no date": (edit("CHANGELOG.md", " — 2026-11-23", ""), True, f"CHANGELOG.md has `## {__version__}`: replace it"),
     "empty": (lambda tree: (tree / "CHANGELOG.md").write_text(f"## {__version__} — 2026-11-23\n\n## 0.0.1\n\n- old\n"), True,
               f"the section for {__version__} in CHANGELOG.md is empty"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("change", "committed", "told"), REFUSED.values(), ids=REFUSED)

@@ -53,7 +53,7 @@ def _outage(one: Outage) -> dict[str, Any]:
     return {
         "pool": one.pool, "nodes": one.nodes, "atOnce": one.at_once, "rounds": one.rounds, "secondsEach": one.seconds,
         "onBusy": one.on_busy, "drainSeconds": one.drain_seconds,
-    }  # fmt: skip
+    }
 
 
 def _settings(settings: Iterable[SettingChange]) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ def _pools(comparison: Comparison) -> list[str]:
     rows = [
         f"| {_code(one.name)} | {one.change.value} | {known(one.touched)} | {known(one.disturbed)} |"
         for one in words.affected(comparison)
-    ]  # fmt: skip
+    ]
     return ["| pool | change | nodes touched | pods disturbed, at most |", "|---|---|---|---|", *rows, ""] if rows else []
 
 
@@ -59,7 +59,7 @@ def _capacity(comparison: Comparison) -> list[str]:
     rows = [
         f"| {_code(name)} | {known(one.before)} | {known(one.after)} |"
         for name, one in comparison.capacity if one.before != one.after
-    ]  # fmt: skip
+    ]
     return ["| capacity | before | after |", "|---|---|---|", *rows, ""] if rows else []
 
 

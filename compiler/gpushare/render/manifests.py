@@ -42,7 +42,7 @@ def objects(namespace: Mapping[str, Any], values: Mapping[str, Any], files: Mapp
     return (
         dict(namespace), *chart.account(), *chart.config_maps(), *chart.quotas(), *chart.policies(), *chart.network(),
         *chart.daemon_sets(),
-    )  # fmt: skip
+    )
 
 
 class _Chart:

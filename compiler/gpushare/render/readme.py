@@ -47,7 +47,7 @@ def _table(plan: Plan) -> Iterator[str]:
                 f"[{pool.name}](#{pool.name})", pool.card.name, pool.mode.value, _number(pool.nodes), f"`{name}`",
                 str(resource.per_node), _number(resource.total), _mib(device.memory_mib),
                 "all of it" if device.replicas < 2 else "no limit" if device.cap_mib is None else _mib(device.cap_mib),
-            ]  # fmt: skip
+            ]
             yield f"| {' | '.join(cells)} |"
     yield ""
 

@@ -37,7 +37,7 @@ MOST_PER_CODE = 100
 _MODULES = (
     admission, effects, enforcement, fields, memory, mig, mig_profiles, nodes, platform, pools, quotas, sharing, tenancy,
     values, versions,
-)  # fmt: skip
+)
 
 RULES: tuple[Rule, ...] = tuple(sorted(chain.from_iterable(module.RULES for module in _MODULES), key=lambda rule: rule.code))
 

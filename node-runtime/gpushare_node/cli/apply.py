@@ -59,7 +59,7 @@ def make_dependencies(run: Run, api: Api | None, printer: Printer) -> Dependenci
         driver_seconds=getattr(run.arguments, "driver_timeout", DRIVER_SECONDS),
         has_news=(lambda: True) if api is None else News(api=api, clock=run.clock).has_come,
         followed=watches.followed, platform=tenants.platform,
-    )  # fmt: skip
+    )
 
 
 def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int:
@@ -84,7 +84,7 @@ def _check(run: Run, given: DesiredPolicy, printer: Printer) -> int:
     hardware = Hardware(
         open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest,
         machine=machine(None, tenancy_file(run)),
-    )  # fmt: skip
+    )
     held = find_held()
     try:
         view = hardware.look(given.policy, held.devices)

@@ -38,7 +38,7 @@ def enforce(run: Run) -> int:
     marks = None if api is None or arguments.once else OwnMarks(server=api.server)
     watches = Watches(
         run=run, api=api, tenants=tenancy_file(run), dry_run=arguments.dry_run, interval_seconds=arguments.interval
-    )  # fmt: skip
+    )
     enforcer = watches.open(given.policy, given.digest, marks)
     enforcer.figures.build.set(1, __version__, "", "")
     if enforcer.config.rights.profile is not None:
@@ -104,7 +104,7 @@ def _upkeep(run: Run, given: DesiredPolicy, enforcer: Enforcer, api: Api, refusa
         enforcer=enforcer, cluster=api.server, boot_id=boot_id(), refusal=refusal, remark=describe_ignored(given),
         labels={} if refusal else _published(policy, folder(run).profile()),
         plan=lambda surveys: PartitionPlan(gpus=(), unfit=()) if refusal else _plan(surveys, policy),
-    )  # fmt: skip
+    )
 
 
 def _published(policy: Policy, last: Published | None) -> Mapping[str, str]:

@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpushare-node", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=MEANINGS,
         description="Applies the pool's policy to this node's GPUs, and enforces the memory caps of containers.",
-    )  # fmt: skip
+    )
     parser.add_argument("--version", action="version", version=f"gpushare-node {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _add_apply(_add(commands, "apply", "apply the policy to the GPUs; report Ready once the node matches it"))
@@ -58,7 +58,7 @@ def _add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: 
     return commands.add_parser(
         name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=MEANINGS, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
 
 
 def _add_apply(parser: argparse.ArgumentParser) -> None:

@@ -72,7 +72,7 @@ def _as_dict(result: StepResult) -> dict[str, Any]:
     return {
         "step": result.step, "target": result.target, "status": result.status.value, "detail": result.detail,
         "before": list(result.before), "after": list(result.after),
-    }  # fmt: skip
+    }
 
 
 def to_stdout(*, as_json: bool, with_diff: bool = False) -> Printer:

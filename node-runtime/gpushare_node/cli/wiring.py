@@ -178,11 +178,11 @@ class Watches(Struct, frozen=False):
             cluster=NullSink() if self.api is None else self.api.server,
             folder=folder(run), clock=run.clock, tenants=self.tenants, marks=marks,
             mps=_mps(pods, self.tenants) if policy.mode is Mode.MPS else None,
-        )  # fmt: skip
+        )
         settings = replace(DEFAULTS, dry_run=self.dry_run, interval_seconds=self.interval_seconds)
         config = EnforcerConfig(
             policy=policy, policy_digest=digest, node=run.node, settings=settings, rights=own_rights()
-        )  # fmt: skip
+        )
         return Enforcer(adapters=adapters, config=config, figures=figures)
 
     def followed(self) -> tuple[PodView, ...] | None:

@@ -215,7 +215,7 @@ def read(text: str) -> Policy:
     spec = whole["spec"].fields(
         "card", "gpusPerNode", "mode", "stack", "partitioner", "profile", "migConfig", "gpus", "resources", "shares",
         "enforcement", "rollout", "namespaces",
-    )  # fmt: skip
+    )
     policy = Policy(
         pool=metadata["name"].text(_POOL),
         cluster=metadata["cluster"].text(_LABEL),

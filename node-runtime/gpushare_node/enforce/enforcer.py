@@ -90,7 +90,7 @@ class Enforcer(Struct, frozen=False):
                 adapters.folder, adapters.marks, self.queue, wall=adapters.wall, dry_run=config.settings.dry_run),
             dry_run=config.settings.dry_run,
             dates=dates,
-        )  # fmt: skip
+        )
         self._identities = Identities(adapters.processes, own_pid=os.getpid())
         self._records = KillLog(
             node=config.node, policy_digest=config.policy_digest, processes=adapters.processes, figures=self.figures
@@ -98,7 +98,7 @@ class Enforcer(Struct, frozen=False):
         self._actions = Actions(
             processes=adapters.processes, cluster=adapters.cluster, mps=adapters.mps, queue=self.queue,
             mps_queue=self.mps_queue, figures=self.figures, records=self._records,
-        )  # fmt: skip
+        )
         self._anomalies = AnomalyTracker(cluster=adapters.cluster, figures=self.figures, records=self._records)
         self.limit_tiers = LimitTiers(
             driver=adapters.driver, mps=adapters.mps, queue=self.mps_queue, figures=self.figures, policy=config.policy
@@ -126,7 +126,7 @@ class Enforcer(Struct, frozen=False):
             devices=devices, identities=identities, grants=self.inventory.grants,
             terminated_clients=self._actions.confirm(identities.values()),
             unevictable=self._actions.unevictable(), is_allocation_known=self.inventory.is_allocation_known,
-        )  # fmt: skip
+        )
         verdicts = self._evaluator.judge(inputs, now)
         self._records.history = self._evaluator.history
         pod_index = self.inventory.pod_index

@@ -131,7 +131,7 @@ class Evaluator:
         calm = {
             gpu: one for gpu, one in calm.items()
             if not one.frame.reports and busy.isdisjoint(one.frame.places) and history.seen.issuperset(one.frame.places)
-        }  # fmt: skip
+        }
         self._verdicts, self.history = evaluate(inputs, history, now, self.settings, calm)
         self._has_strays = any(isinstance(one, Anomaly) and one.reason is AnomalyKind.STRAY for one in self._verdicts)
         self._unlearned = calm.keys()

@@ -64,7 +64,7 @@ class EvictionRequests:
         return frozenset(
             container for container, tries in self._tries.items()
             if tries >= 2 * TRIES or self._forbidden[container] >= TRIES
-        )  # fmt: skip
+        )
 
     def _ask(self, facts: ViolationDetails, pod: PodView, *, is_forced: bool) -> None:
         """On the errands' thread."""

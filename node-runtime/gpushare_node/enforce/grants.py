@@ -160,7 +160,7 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
             noticed += [
                 Noticed(Unit(ContainerId(pod.uids[0], container), device), cap) for device, cap in caps.items()
                 if cap.exemption is not None and (device not in former or held[device].notice != former[device].notice)
-            ]  # fmt: skip
+            ]
     return Granted(grants=grants, kept=keeping, unresolved=tuple(unresolved), noticed=tuple(noticed))
 
 
@@ -278,7 +278,7 @@ def _add(former: CapRecord | None, more: CapRecord) -> CapRecord:
     return CapRecord(
         device=more.device, cap_bytes=former.cap_bytes + more.cap_bytes,
         tolerance_bytes=former.tolerance_bytes + more.tolerance_bytes,
-    )  # fmt: skip
+    )
 
 
 def _higher(kept: CapRecord | None, new: CapRecord) -> CapRecord:

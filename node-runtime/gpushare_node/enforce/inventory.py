@@ -148,7 +148,7 @@ class Inventory(Struct, frozen=False):
             gone.update({
                 pod.uids[0]: (replace(pod, is_gone=True), now) for pod in former
                 if pod.uids[0] in held - present and pod.started and not pod.has_ended
-            })  # fmt: skip
+            })
             gone = {uid: one for uid, one in gone.items() if uid not in present}
         self._gone = {uid: (pod, at) for uid, (pod, at) in gone.items() if now - at < _REMEMBER_SECONDS}
         return len(self._gone) < len(gone)

@@ -58,7 +58,7 @@ class KillLog:
             case = KillRecord(
                 facts=facts, began=now, samples=0 if violation is None else violation.samples,
                 names=("", "", "") if pod is None else (pod.namespace, pod.name, pod_index.name(facts.unit.container) or ""),
-            )  # fmt: skip
+            )
             self._cases[facts.unit] = case
         case.facts = facts
         for process in processes:
@@ -114,7 +114,7 @@ class KillLog:
             **self._common, "namespace": pod.namespace if pod else None, "pod": pod.name if pod else None,
             "container_id": facts.unit.container.container, "gpu": facts.unit.device, "used_bytes": facts.used_bytes,
             "cap_bytes": facts.cap.bytes, "dry_run": facts.dry_run, "message": text,
-        }  # fmt: skip
+        }
         _LOG.warning("%s", line(event, fields))
 
     def note_exemption(self, unit: Unit, cap: Cap, text: str, pod_index: PodIndex) -> None:
@@ -124,7 +124,7 @@ class KillLog:
             **self._common, "namespace": pod.namespace if pod else None, "pod": pod.name if pod else None,
             "container_id": unit.container.container, "gpu": unit.device, "cap_bytes": cap.bytes,
             "exempt_until": cap.exemption.until if cap.exemption else None, "message": text,
-        }  # fmt: skip
+        }
         _LOG.warning("%s", line("exemption", fields))
 
     def _write(self, case: KillRecord, process: Process, outcome: str, now: float) -> None:
@@ -140,7 +140,7 @@ class KillLog:
             "over_seconds": round(facts.since_seconds, 3), "signal": case.signal, "outcome": outcome,
             "since_signal_seconds": round(now - case.sent_at.get(case.signal, now), 3),
             "since_choice_seconds": round(now - case.began, 3), "dry_run": facts.dry_run,
-        }  # fmt: skip
+        }
         _LOG.warning("%s", line("kill", fields))
 
 
@@ -174,6 +174,6 @@ def _use(process: Process, device: str, inputs: GuardInput) -> tuple[int | None,
         uses = [
             row.used_bytes for row in one.rows or ()
             if row.pid == process.pid and row.gpu_instance == number and row.used_bytes is not None
-        ]  # fmt: skip
+        ]
         return max(uses, default=None), number
     return None, None

@@ -113,7 +113,7 @@ class EnforcementMetrics:
         make.gathered("container_gpu_memory_cap_bytes", "Memory cap on a device.", *names, gather=self._caps)
         make.gathered(
             "container_cap_exempt_until_seconds", "When the exemption of a container that is older than the cap ends.", *names,
-            gather=self._exempt)  # fmt: skip
+            gather=self._exempt)
         make.gathered("container_over_cap", "1 while the container is over its cap.", *names, gather=self._over)
         make.gathered("gpu_memory_total_bytes", "Memory of a device.", "gpu", gather=self._totals)
         make.gathered("gpu_memory_used_bytes", "Memory allocated on a GPU.", "gpu", gather=self._device_use)

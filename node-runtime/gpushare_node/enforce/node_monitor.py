@@ -148,7 +148,7 @@ class NodeMonitor(Struct, frozen=False):
         if (
             mark is not None and (mark.finding, mark.boot_id) == (text, self.boot_id)
             and 0 <= now - mark.at_seconds < _REPAIR_SECONDS
-        ):  # fmt: skip
+        ):
             return
         try:
             folder.mark_repair(RepairMark(finding=text, boot_id=self.boot_id, at_seconds=int(now)))

@@ -51,7 +51,7 @@ def exclusive_of(surveys: Sequence[GpuInfo], pool: str) -> Policy:
         resources=((_WHOLE.resource, len(indexes)),), shares=(_WHOLE,), namespaces=(),
         enforcement=Enforcement(action=Action.NONE, grace_seconds=0, mechanism=Mechanism.AUTO),
         rollout=Rollout(max_unavailable=1, on_busy=OnBusy.WAIT, drain_timeout_seconds=_DRAIN_SECONDS),
-    )  # fmt: skip
+    )
 
 
 def digest(policy: Policy) -> str:

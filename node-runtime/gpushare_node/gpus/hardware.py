@@ -66,7 +66,7 @@ class Hardware:
     def __init__(
         self, *, open_driver: Callable[[], Driver], folder: StateDir, clock: Clock, policy_digest: str,
         machine: Machine | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`policy_digest` names the policy's text: failed attempts are counted for it. `machine` None: this one."""
         self._machine = machine or this_machine()
         self._connection = DriverHandle(open_driver, clock)
@@ -99,7 +99,7 @@ class Hardware:
     def change(
         self, policy: Policy, view: GpuView, allocated: Allocated | frozenset[str], on_result: Callable[[StepResult], None], *,
         check: bool = False,
-    ) -> PartitionResult:  # fmt: skip
+    ) -> PartitionResult:
         """Bring every GPU to the policy's layout that is fit for it and not in use. With `check` only say what would be done.
 
         Each GPU is looked at anew before it is touched, and `allocated` asked anew, if it can be. FolderError if the journal

@@ -19,7 +19,7 @@ _SERVICE = re.compile(r"/system\.slice/(?:[^/]+\.slice/)*(?P<unit>[A-Za-z0-9:_.@
 def with_programs(
     machine: Machine, processes: LinuxProcesses, *, pods: Callable[[], Iterable[PodView]],
     is_system: Callable[[ProcessIdentity, Iterable[PodView]], bool],
-) -> Machine:  # fmt: skip
+) -> Machine:
     """The machine, with its programs told. `is_system` tells a process of the cluster's or the host's own from a tenant's."""
 
     def find_servers(pids: Collection[int]) -> frozenset[int]:

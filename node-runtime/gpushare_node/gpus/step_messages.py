@@ -51,7 +51,7 @@ def postponed_result(gpu: GpuPlan, wanted: tuple[WantedInstance, ...]) -> StepRe
         step="create instances", target=f"GPU {gpu.index}", status=Status.CHANGED,
         detail="placements are known once MIG is on",
         after=tuple(f"{one.profile} at {one.start}:{one.size}" for one in wanted),
-    )  # fmt: skip
+    )
 
 
 def layout_text(survey: GpuInfo) -> str:

@@ -105,7 +105,7 @@ class GpuTransaction:
             self._steps.raise_if_stopped()
             self._steps.reset_compute_mode()
             self._on_result(StepResult(step=self._doing, target=f"GPU {self._index}", status=Status.CHANGED,
-                                   before=("compute mode exclusive process",), after=("compute mode default",)))  # fmt: skip
+                                   before=("compute mode exclusive process",), after=("compute mode default",)))
         for operation in gpu.operations:
             self._doing = step_result(operation, self._index, Status.FAILED, names_of(survey)).step
             self._steps.raise_if_stopped()

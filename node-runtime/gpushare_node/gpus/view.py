@@ -45,7 +45,7 @@ class GpuView(Struct):
 def build_view(
     surveys: tuple[GpuInfo, ...], policy: Policy, *, allocated: frozenset[str], pending_modes: Mapping[str, bool],
     servers: Collection[int] = (),
-) -> GpuView:  # fmt: skip
+) -> GpuView:
     """What the surveys mean. `allocated` are UUIDs of GPUs and MIG devices that kubelet gave to pods that have not ended.
 
     An id that is no UUID, as some plugins' are, may be any device: every GPU is in use then.

@@ -67,7 +67,7 @@ class Violation(NamedTuple):
         found = self._replace(
             looked_at=now, known_at=now, members=members, debt=min(self.debt + gained, most), samples=self.samples + 1,
             is_calm=False, calm_seconds=0.0, has_paused=self.has_paused or self.is_calm,
-        )  # fmt: skip
+        )
         return found if cap == self.cap else found.forgive(now, cap, settings)
 
     def calm(self, now: float, settings: Settings) -> "Violation | None":

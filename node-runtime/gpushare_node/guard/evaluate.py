@@ -59,7 +59,7 @@ def evaluate(
                 offenders[unit] = Offender(
                     unit=unit, owner=grant.owner, cap=cap, sample=sample, view=view, violation=violation,
                     is_unevictable=container in inputs.unevictable,
-                )  # fmt: skip
+                )
     _count_others(observed, views, state)
     places = {place for device in inputs.devices for place in device.places()} if state.targets or state.violations else set()
     _advance_all(inputs, views, offenders, places, state)

@@ -123,7 +123,7 @@ def _add_up(device: Device, frame: _Frame, settings: Settings) -> list[int] | No
     """What everybody uses of a GPU; None where it is not what it was but for uses, and where somebody is over the cap."""
     sifted, former = validate(device), frame.device
     is_other = (device.uuid, device.total_bytes, device.instances, device.mps) != (
-        former.uuid, former.total_bytes, former.instances, former.mps)  # fmt: skip
+        former.uuid, former.total_bytes, former.instances, former.mps)
     if is_other or isinstance(sifted, RejectReason) or sifted.partial:
         return None
     # The last is the sum of those who are in no container, and is not looked at.

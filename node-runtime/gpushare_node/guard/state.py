@@ -175,4 +175,4 @@ class CycleState:
             paused_since=self.paused_since,
             empty=self.empty,
             seen=self.seen,
-        )  # fmt: skip
+        )

@@ -15,7 +15,7 @@ def pools_present(pods: Iterable[PodView]) -> frozenset[str]:
         for pod in pods
         if pod.labels.get(_NAME) == "gpushare" and pod.labels.get(_COMPONENT) == "node" and POOL_LABEL in pod.labels
         and not pod.has_ended
-    )  # fmt: skip
+    )
 
 
 def find_owner(labels: Mapping[str, str], pods: Iterable[PodView], pool: str) -> str | None:

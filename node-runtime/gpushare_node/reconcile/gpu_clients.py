@@ -19,7 +19,7 @@ _LABELS = tuple(_DEPLOY + client for client in ("device-plugin", "gpu-feature-di
 _APPS = frozenset({
     "nvidia-device-plugin-daemonset", "nvidia-device-plugin-mps-control-daemon", "gpu-feature-discovery", "nvidia-dcgm",
     "nvidia-dcgm-exporter",
-})  # fmt: skip
+})
 _MIG_MANAGER = "nvidia-mig-manager"
 
 

@@ -101,7 +101,7 @@ def _make_exclusive(
         request = DrainRequest(
             policy=policy, affected=_affected(former, policy, node), is_partly=node is None, is_leaving=True,
             is_asked=node is not None and is_requested(node), may_stay=may_stay,
-        )  # fmt: skip
+        )
         drain = Drain(context=context, hardware=hardware, request=request)
         drain.remember(former, view)
         if node is not None and (view.plan.operations or view.compute_modes):

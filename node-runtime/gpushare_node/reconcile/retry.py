@@ -237,4 +237,4 @@ def _marks(context: RunContext) -> _Marks | None:
     return _Marks(
         pool=node.labels.get(POOL_LABEL), request=node.annotations.get(RELEASE_ANNOTATION), is_selected=is_selected,
         must_retry=RETRY_ANNOTATION in node.annotations,
-    )  # fmt: skip
+    )

@@ -76,7 +76,7 @@ def _find_asking(pods: Iterable[PodView], device: str) -> tuple[Holder, ...]:
     return tuple(
         Holder(pod_uid=pod.uids[0], pod=pod, devices=frozenset({device}), resources=resources)
         for pod, resources in asking if resources
-    )  # fmt: skip
+    )
 
 
 def find_allocated(holders: Iterable[Holder]) -> frozenset[str]:

@@ -29,7 +29,7 @@ from tests.compiler.compare.test_invariant import BASE, INTENT, P, changed, comp
         (f"{P}/rollout/maxUnavailable", 2, EffectKind.ROLLOUT),
         (f"{P}/enforcement/grace", "20s", EffectKind.ENFORCED), (f"{P}/enforcement/action", "none", EffectKind.ENFORCED),
     ],
-)  # fmt: skip
+)
 def test_who_is_affected_is_said(path: str, value: Any, kind: EffectKind) -> None:
     told = comparison(BASE, compiled(changed(path, value)))
     assert kind in {one.kind for one in told.effects}

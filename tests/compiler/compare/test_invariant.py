@@ -123,7 +123,7 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     (f"{P}/default", True),
     (f"{P}/tolerations/0/key", "tpu"), (f"{P}/tolerations/0/operator", "Exists"), (f"{P}/tolerations/0/value", "no"),
     (f"{P}/tolerations/0/effect", "NoSchedule"), (f"{P}/tolerations/0/tolerationSeconds", 31),
-)  # fmt: skip
+)
 """Every field once or more, each with another value. Those that make the intent wrong are told apart below."""
 
 IGNORED = frozenset({"$schema", "metadata/labels", "metadata/annotations"})
@@ -260,7 +260,7 @@ def test_a_line_of_a_document_may_be_one() -> None:
     ("path", "value", "kind"),
     [("enforce", "audit", EffectKind.ADMITTED), ("scope", "cluster", EffectKind.ADMITTED),
      ("enforce", "deny", EffectKind.REFUSED)],
-)  # fmt: skip
+)
 def test_nobody_is_refused_where_nothing_denies(path: str, value: str, kind: EffectKind) -> None:
     document = changed("spec/admission/enforce", "none")
     other = copy.deepcopy(document)
@@ -315,7 +315,7 @@ def resolved(part: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, A
     "path",
     [f"{P}/namespaces", f"{P}/tolerations", f"{P}/nodes/matchExpressions", "spec/platform/namespaces",
      "spec/platform/imagePullSecrets", "spec/pools/slices/nodes/names"],
-)  # fmt: skip
+)
 def test_another_order_is_no_change(path: str) -> None:
     document: Any = yaml.safe_load(INTENT)
     document["spec"]["platform"] |= {"namespaces": ["a", "b"], "imagePullSecrets": ["a", "b"]}

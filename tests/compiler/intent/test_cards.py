@@ -12,7 +12,7 @@ X: dict[str, Any] = {"name": "NVIDIA X", "computeCapability": "9.0", "memoryMiB"
 PROFILE: dict[str, Any] = {
     "name": "1g.5gb", "nvmlEnum": 0, "profileId": 19, "computeSlices": 1, "memoryMiB": 4864, "maxCount": 7,
     "placements": [f"{start}:1" for start in range(7)],
-}  # fmt: skip
+}
 MIG: dict[str, Any] = {"units": 8, "maxInstances": 7, "profiles": [PROFILE]}
 SLICED = "{mode: time-slicing, replicas: 4}"
 SEVEN = "{mode: mig, layout: {1g.5gb: 7}}"

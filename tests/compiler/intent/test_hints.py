@@ -12,7 +12,7 @@ ALL = [
                    test_quotas_and_more.QUOTAS)
     for text, expected in module
     if expected
-]  # fmt: skip
+]
 
 
 def test_no_finding_of_the_corpus_is_without_a_hint_and_each_is_one_line() -> None:

@@ -24,7 +24,7 @@ ODD: list[Any] = [
     "'\"`", "../../x", "nvidia.com/gpu", "latest",
     "most-instances", "balanced", "1.30", "device-plugin", "existing", "mig-manager", [], {}, [1], ["a"], ["a", "a"], {"a": 1},
     {"1g.5gb": 2}, {"memory": "1Gi"}, {"instances": 3}, {"": ""}, [[]], [None], {"a": None}, [{}],
-]  # fmt: skip
+]
 KEYS = ("", "a", "memory", "nvidia.com/gpu", "1g.5gb", "3g.20gb", "1g.5gb+me", "\u00e9", "x" * 70, "A b", "release", "none")
 
 

@@ -81,7 +81,7 @@ def test_every_profile_stands_alone_on_its_card(card: str, profile: str) -> None
         ("goal: balanced", {"nvidia.com/mig-1g.5gb": 8, "nvidia.com/mig-2g.10gb": 4, "nvidia.com/mig-3g.20gb": 4}),
         ("goal: {instances: 2}", {"nvidia.com/mig-3g.20gb": 8}),
     ],
-)  # fmt: skip
+)
 def test_resources_are_named_and_counted(sharing: str, resources_per_node: dict[str, int]) -> None:
     got = offered(intent(mig(sharing)))
     assert {name: counts["perNode"] for name, counts in got["resources"].items()} == resources_per_node

@@ -32,7 +32,7 @@ ADVERSARIAL = [
     "\na", " a\nb", "a\n b", "a \nb", "a\nb ", "a\n\nb", "a\n\n\n\nb", "a\n\n\nb\n", "a\n---\nb", "a\n...\nb\n",
     "# a\nb: c\n", "a\n\tb\n", "{{ x }}", "{{- x -}}\n", "a\n# not a comment\n", "key: |\n  x\n",
     "x" * 300, "word " * 100, "x" * 1001, "x y" * 400, "a\n" * 50,
-]  # fmt: skip
+]
 
 
 def same(left: Any, right: Any) -> bool:
@@ -62,7 +62,7 @@ scalars = (
     | st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
     | st.text("ab \n\t#:-|'\"\\{}é", max_size=12)
     | st.sampled_from(ADVERSARIAL)
-)  # fmt: skip
+)
 keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=10) | st.sampled_from(ADVERSARIAL)
 values = st.recursive(scalars, lambda part: st.lists(part, max_size=4) | st.dictionaries(keys, part, max_size=4), max_leaves=12)
 

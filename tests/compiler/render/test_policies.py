@@ -28,7 +28,7 @@ def test_a_mig_policy_says_where_each_instance_stands_and_what_allocatable_must_
     spec = policy("dense")["spec"]
     assert [(group["indexes"], group["mig"], len(group["instances"])) for group in spec["gpus"]] == [
         ([0, 1, 2], True, 5), ([3], False, 0),
-    ]  # fmt: skip
+    ]
     starts = [instance["start"] for instance in spec["gpus"][0]["instances"]]
     assert starts == sorted(starts)
     assert {instance["profileId"] for instance in spec["gpus"][0]["instances"]} == {14, 19}
@@ -86,7 +86,7 @@ def test_the_offer_has_the_public_field_names_and_one_device_for_each_instance()
     assert dense["devices"][-1] == {
         "gpu": 3, "resource": "nvidia.com/gpu", "profile": None, "start": 0, "size": 8,
         "memoryMiB": plan.pools[0].card.memory_mib, "replicas": 1, "capMiB": None,
-    }  # fmt: skip
+    }
 
 
 def test_values_of_a_pool_say_what_its_pods_need() -> None:

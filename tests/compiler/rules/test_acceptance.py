@@ -35,7 +35,7 @@ def test_an_accepted_warning_is_no_finding_and_is_listed_with_its_reason() -> No
 
 def test_other_warnings_remain() -> None:
     compilation = check("{GS504: known}", pool(sharing="{mode: time-slicing, replicas: 40}", enforcement="{mechanism: driver}",
-                                                tolerations="[{operator: Exists}]"))  # fmt: skip
+                                                tolerations="[{operator: Exists}]"))
     assert [finding.code for finding in compilation.findings] == ["GS215"]
     assert report.verdict(compilation.findings, strict=True) is ExitCode.FINDINGS
 

@@ -29,7 +29,7 @@ def values(namespaces: int = 0) -> dict[str, Any]:
     admission = {
         "scope": "tenants", "enforce": "deny", "tenants": tenants, "platformNamespaces": [], "ambiguous": [],
         "localhostProfiles": [], "mutate": True,
-    }  # fmt: skip
+    }
     return {"admission": admission, "pools": {}, "runtimeClassName": ""}
 
 
@@ -88,7 +88,7 @@ def test_a_namespace_of_more_pools_than_an_expression_holds_is_an_error(pools: i
     assert [one.message.split(" has ")[0] for one in told] == [
         f"an expression of {kind}AdmissionPolicy {name}"
         for kind, name in (("Validating", "gpushare-pods"), ("Mutating", "gpushare-default-pool")) if expected
-    ]  # fmt: skip
+    ]
 
 
 def test_profiles_count_twice_because_each_has_two_keys() -> None:

@@ -311,7 +311,7 @@ def test_what_the_api_server_takes_inside_a_value(stack: str, values: str) -> No
         ("gpu-operator", "operator: {tolerations: {a: b}}", "operator/tolerations",
          'such as [{key: node-role.kubernetes.io/control-plane, operator: Equal, value: "", effect: NoSchedule}]'),
     ],
-)  # fmt: skip
+)
 def test_parts_that_do_not_go_together(stack: str, values: str, place: str, hint: str | None) -> None:
     text = written(pool(), platform=f"{{stack: {stack}, values: {{{values}}}}}")
     (found,) = [one for one in judged(text) if one.code == "GS710"]

@@ -228,9 +228,9 @@ class ClusterFixture:
         container = {
             "name": "work", "image": TENANT, "imagePullPolicy": "Never",
             "args": ["--gpu", "$(NVIDIA_VISIBLE_DEVICES)", *arguments], "resources": {"limits": {resource: 1}},
-        }  # fmt: skip
+        }
         pod = {"nodeSelector": {"kubernetes.io/hostname": node}, "containers": [container], "runtimeClassName": "nvidia",
-               "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, **spec}  # fmt: skip
+               "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, **spec}
         self.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": where}, "spec": pod})
 
     def await_tenant(self, name: str, word: str, where: str = COURSE, seconds: float = PATIENCE) -> None:

@@ -34,7 +34,7 @@ _AUDIT = {
         {"level": "Metadata", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]},
         {"level": "None"},
     ],
-}  # fmt: skip
+}
 
 _REQUEST = """
 import ssl, sys, urllib.error, urllib.request
@@ -80,7 +80,7 @@ class ControlPlane:
     def start_etcd(self) -> None:
         """Nothing of it needs to outlive a power cut."""
         self._start("etcd", "/usr/bin/etcd", "--data-dir", self.folder / "etcd", "--listen-client-urls", _ETCD,
-                    "--advertise-client-urls", _ETCD, "--listen-peer-urls", "http://127.0.0.1:2380")  # fmt: skip
+                    "--advertise-client-urls", _ETCD, "--listen-peer-urls", "http://127.0.0.1:2380")
 
     def start_api_server(self, authorization: Path | None = None) -> None:
         """Start it, also again, and wait until it is ready. `authorization`: an AuthorizationConfiguration."""
@@ -97,7 +97,7 @@ class ControlPlane:
             f"--audit-policy-file={files / 'audit.yaml'}", f"--audit-log-path={files / 'audit.log'}",
             # Node names are in no DNS.
             "--kubelet-preferred-address-types=InternalIP",
-        )  # fmt: skip
+        )
         self._await_ready()
 
     def stop_api_server(self) -> None:
@@ -112,9 +112,9 @@ class ControlPlane:
             f"--root-ca-file={self.folder / 'certificates' / 'apiserver.crt'}",
             # Simulated nodes send no heartbeats, and a DaemonSet counts no node that is given up.
             "--node-monitor-grace-period=1h", "--node-startup-grace-period=1h",
-        )  # fmt: skip
+        )
         self._start("kube-scheduler", program("kube-scheduler"), f"--kubeconfig={admin}", "--bind-address=127.0.0.1",
-                    "--leader-elect=false")  # fmt: skip
+                    "--leader-elect=false")
         self._start("kubectl-proxy", helm.kubectl(), "--kubeconfig", admin, "proxy", f"--unix-socket={self.proxy}")
 
     @property
@@ -175,5 +175,5 @@ def write_kubeconfig(path: Path, server: str, token: str) -> None:
         "clusters": [{"name": "tests", "cluster": {"server": server, "insecure-skip-tls-verify": True}}],
         "users": [{"name": "tests", "user": {"token": token}}],
         "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
-    }  # fmt: skip
+    }
     path.write_text(json.dumps(config))

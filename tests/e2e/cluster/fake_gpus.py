@@ -48,12 +48,12 @@ class Fleet:
         environment = {
             **self.fake_nvml[node.name].environment, "PATH": f"{driver}:{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
-        }  # fmt: skip
+        }
         if node.name in self.nodes_of_nvidia:
             command = start.command(cluster, node)
         else:
             command = node.command(sys.executable, "-m", "tests.e2e.cluster.plugin", "--node", node.name,
-                                   "--proxy", cluster.control_plane.proxy)  # fmt: skip
+                                   "--proxy", cluster.control_plane.proxy)
         self.plugins[node.name] = machine.start(command, node.folder / "plugin.log", environment)
 
     def stop_plugin(self, node: Node) -> None:

@@ -123,7 +123,7 @@ def start(command: Sequence[str | Path], log: Path, environment: dict[str, str] 
         process = subprocess.Popen(
             [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True,
             env={**os.environ, **(environment or {})},
-        )  # fmt: skip
+        )
     # Nobody waits for it: the collector must not complain that it still runs.
     process.returncode = 0
     return process.pid

@@ -74,7 +74,7 @@ class Node:
                 "ipam": {"type": "host-local", "subnet": POD_NETWORKS[self.number], "dataDir": str(self.folder / "addresses"),
                          "routes": [{"dst": "0.0.0.0/0"}]},
             }],
-        }  # fmt: skip
+        }
         (self.folder / "cni" / "pods.conflist").write_text(json.dumps(network))
         (self.folder / "nvidia.json").write_text(json.dumps(self._with_driver(driver)))
         (self.folder / "containerd.toml").write_text(f"""
@@ -115,7 +115,7 @@ base_runtime_spec = "{self.folder}/nvidia.json"
         command = self.network.command(
             "unshare", "--mount", "--propagation", "private", "sh", "-euc", _ENTER, "sh",
             program("containerd"), "--config", self.folder / "containerd.toml",
-        )  # fmt: skip
+        )
         environment = {"NODE": str(self.folder), "PATH": path}
         self.pids["containerd"] = machine.start(command, self.folder / "containerd.log", environment)
         self._remember()
@@ -141,7 +141,7 @@ base_runtime_spec = "{self.folder}/nvidia.json"
             "nodeStatusUpdateFrequency": "1s", "nodeStatusReportFrequency": "5m", "syncFrequency": "5s",
             "configMapAndSecretChangeDetectionStrategy": "Watch",
             "registerWithTaints": [], "serverTLSBootstrap": False, "shutdownGracePeriod": "0s",
-        }  # fmt: skip
+        }
         (self.folder / "kubelet.json").write_text(json.dumps(config))
 
     def start_kubelet(self) -> None:
@@ -154,7 +154,7 @@ base_runtime_spec = "{self.folder}/nvidia.json"
                 "--hostname-override", self.name, "--node-ip", NODE_ADDRESSES[self.number],
             ),
             self.folder / "kubelet.log",
-        )  # fmt: skip
+        )
         self._remember()
 
     def stop_kubelet(self) -> None:

@@ -78,7 +78,7 @@ ALLOWED: dict[str, Object] = {
     "anything of our own namespace": pod(where=NAMESPACE, container=ANYTHING),
     "anything of a namespace of the platform": pod(({GPU: 2},), where="storage", container=ANYTHING),
     **WORK,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", [*POOLS, *DEVICES])

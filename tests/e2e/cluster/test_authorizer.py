@@ -33,7 +33,7 @@ def token(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "reader", "namespace": NAMESPACE},
         "spec": {"serviceAccountName": "gpushare-node", "nodeName": "node-1",
                  "containers": [{"name": "a", "image": PAUSE, "imagePullPolicy": "Never"}]},
-    })  # fmt: skip
+    })
     uid = cluster.get("pod", "reader", "--namespace", NAMESPACE)["metadata"]["uid"]
     cluster.control_plane.stop_api_server()
     cluster.control_plane.start_api_server(configuration)

@@ -62,7 +62,7 @@ def starts(cluster_fixture: ClusterFixture, node: str) -> list[int]:
 
 
 WRITES = (("lease", 1), ("taints", 1), ("condition Partitioning", 1), ("labels", 1), ("taints", 2), ("lease", 2),
-          ("condition Ready", 1))  # fmt: skip
+          ("condition Ready", 1))
 """All writes that a change needs, in their order. Between `taints` and `labels` is the driver's part."""
 
 DEATHS = tuple((number, when) for number in range(1, CALLS + 1) for when in ("before", "after"))
@@ -72,7 +72,7 @@ DEATHS = tuple((number, when) for number in range(1, CALLS + 1) for when in ("be
     ("write", "call"),
     [pytest.param(write, call, id=f"{' '.join(map(str, write or ('no write',)))}, call {call[0]} {call[1]}")
      for write, call in itertools.zip_longest(WRITES, DEATHS)],
-)  # fmt: skip
+)
 def test_16_a_runtime_killed_at_any_step_of_a_change_ends_what_it_began(
     pool: ClusterFixture, laid: Ambush, write: tuple[str, int] | None, call: tuple[int, str]
 ) -> None:

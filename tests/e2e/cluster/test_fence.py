@@ -28,7 +28,7 @@ def attempt(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE},
             "spec": {"serviceAccountName": "gpushare-node", "nodeName": node,
                      "containers": [{"name": "a", "image": PAUSE, "imagePullPolicy": "Never"}]},
-        })  # fmt: skip
+        })
     uid = cluster.get("pod", "ours", "--namespace", NAMESPACE)["metadata"]["uid"]
     token = cluster.kubectl("create", "token", "gpushare-node", "--namespace", NAMESPACE, "--bound-object-kind", "Pod",
                             "--bound-object-name", "ours", "--bound-object-uid", uid).strip()
@@ -78,7 +78,7 @@ FOREIGN = {
                                  "/status", form="strategic-merge"),
     "allocatable": patch("node-1", {"status": {"allocatable": {"nvidia.com/gpu": "99"}}}, "/status"),
     "another pod": ("delete", "pod", "other", "--namespace", NAMESPACE, "--dry-run=server"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("arguments", OURS, ids=lambda arguments: arguments[2][:60])
@@ -101,13 +101,13 @@ def test_the_runtime_deletes_its_own_pod(attempt: Try) -> None:
 def tenants(cluster: Cluster, attempt: Try) -> Iterator[dict[str, str]]:
     """Pods of the platform and of tenants on both nodes: their paths. `guarded` has a budget that allows nothing."""
     places = {"own": ("physics", "node-1"), "guarded": ("physics", "node-1"), "far": ("physics", "node-2"),
-              "platform": ("kube-system", "node-1")}  # fmt: skip
+              "platform": ("kube-system", "node-1")}
     for name, (where, node) in places.items():
         cluster.apply({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": where, "labels": {"is": name}},
             "spec": {"nodeName": node, "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1,
                      "containers": [{"name": "a", "image": PAUSE, "imagePullPolicy": "Never"}]},
-        })  # fmt: skip
+        })
     metadata = {"name": "guard", "namespace": "physics"}
     cluster.apply({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata,
                    "spec": {"minAvailable": 1, "selector": {"matchLabels": {"is": "guarded"}}}})
@@ -176,7 +176,7 @@ SLOT, NUMBER = "gpushare-training.1", "gpushare-training.slots"
 NO_SLOT = [
     "kube-scheduler", "gpushare-training", "gpushare-training.node-1", "gpushare-training.1.x", "gpushare-training.slots.x",
     "1",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

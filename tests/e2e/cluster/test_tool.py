@@ -47,7 +47,7 @@ class Make:
         """Begin a target, in a process group of its own."""
         command = [*self._command, target, f"ARGS={arguments}"]
         return subprocess.Popen(command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.DEVNULL, text=True, start_new_session=True)  # fmt: skip
+                                stderr=subprocess.DEVNULL, text=True, start_new_session=True)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ TWIN = {
     "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "twin", "namespace": "kube-public"},
     "spec": {"nodeSelector": {"kubernetes.io/hostname": "node-1"}, "hostNetwork": True, "terminationGracePeriodSeconds": 0,
              "containers": [{"name": "main", "image": PAUSE, "imagePullPolicy": "Never"}]},
-}  # fmt: skip
+}
 WHERE = ("pod", "twin", "--namespace", "kube-public")
 
 

@@ -18,7 +18,7 @@ from tests.nvidia import charts
 
 pytestmark = [
     pytest.mark.cluster, pytest.mark.nvidia, pytest.mark.skipif(charts.folder() is None, reason="NVIDIA=FOLDER is not given"),
-]  # fmt: skip
+]
 
 LABEL = "nvidia.com/device-plugin.config"
 GPU, SHARED, SLICE = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"
@@ -57,7 +57,7 @@ MODES = {
         profile="mig", sharing="mode: mig, layouts: [{gpus: [0], layout: {3g.20gb: 2}}, {gpus: [1], layout: none}]",
         offer={HALF: 2, GPU: 1}, resource=HALF,
     ),
-}  # fmt: skip
+}
 ON_BUSY = ("wait", "evict", "fail")
 
 

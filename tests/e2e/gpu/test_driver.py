@@ -75,4 +75,4 @@ def test_looking_changes_nothing(session: Session, surveys: tuple[GpuInfo, ...],
         session.census(survey.uuid)
     assert calls.changes() == []
     assert [(one.uuid, one.mig, one.compute_mode) for one in session.survey()] == [
-        (one.uuid, one.mig, one.compute_mode) for one in surveys]  # fmt: skip
+        (one.uuid, one.mig, one.compute_mode) for one in surveys]

@@ -45,7 +45,7 @@ def started() -> Iterator[ProcessPool]:
 def stage(tmp_path: Path, whole: GpuInfo, started: ProcessPool) -> Iterator[EnforcementFixture]:
     # The watcher alone: a limit of the driver's would be set on cgroups that are made up.
     made = EnforcementFixture(tmp_path, Node(whole.uuid), started, deadline=30.0, share={"capMiB": CAP_MIB},
-                 enforcement={"mechanism": "watcher"})  # fmt: skip
+                 enforcement={"mechanism": "watcher"})
     yield made
     made.enforcer.close()
 

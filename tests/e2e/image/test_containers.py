@@ -72,7 +72,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     documents = [one for one in yaml.safe_load_all(printed) if one]
     [pod] = [one["spec"]["template"]["spec"] for one in documents
-             if one["kind"] == "DaemonSet" and one["metadata"]["name"] == "gpushare-notebooks"]  # fmt: skip
+             if one["kind"] == "DaemonSet" and one["metadata"]["name"] == "gpushare-notebooks"]
     [enforce] = pod["containers"]
     return Bundle(policy=files["chart/files/policies/notebooks.yaml"], enforce=enforce, host_pid=pod["hostPID"])
 
@@ -120,10 +120,10 @@ class Node:
         security = bundle.enforce["securityContext"]
         environment = {"NODE_NAME": NODE, "POD_NAME": "runtime", "POD_NAMESPACE": "gpu-system", "POD_UID": "9",
                        "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": self.api.url.rpartition(":")[2],
-                       "GPUSHARE_FAKE_NVML": "/fake-nvml"}  # fmt: skip
+                       "GPUSHARE_FAKE_NVML": "/fake-nvml"}
         places = {"/var/lib/gpushare": self.folder / "state", "/fake-nvml": self.state}
         fixed = {"/var/lib/kubelet/device-plugins": self.folder / "kubelet", "/etc/gpushare": self.folder / "policy",
-                 "/var/run/secrets/kubernetes.io/serviceaccount": self.folder / "account", LIBRARY: library()}  # fmt: skip
+                 "/var/run/secrets/kubernetes.io/serviceaccount": self.folder / "account", LIBRARY: library()}
         options = [
             *(["--pid=host"] if bundle.host_pid else []),
             *(["--read-only", "--read-only-tmpfs=false", "--tmpfs=/tmp"] if security["readOnlyRootFilesystem"] else []),
@@ -133,7 +133,7 @@ class Node:
             f"--user={security['runAsUser']}",
             *(f"--env={name}={value}" for name, value in environment.items()),
             *mounts(places), *mounts(fixed, "ro"), "--entrypoint=[]",
-        ]  # fmt: skip
+        ]
         return self.stack.enter_context(running(image, *bundle.enforce["command"], "--port", "9499", options=options))
 
 
@@ -148,7 +148,7 @@ def node(tmp_path: Path, program: str, bundle: Bundle) -> Iterator[Node]:
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
          "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
         check=True, capture_output=True,
-    )  # fmt: skip
+    )
     fake_nvml = FakeNvml.make(tmp_path, ("a100-sxm4-40gb",) * 2)
     with ApiServer(token="token", certificate=(certificate, key)) as api, ExitStack() as stack:
         api.add_node(NODE, labels={"p": "x", "gpushare.dev/pool": "notebooks"})

@@ -43,7 +43,7 @@ def test_the_image_says_what_it_is(architecture: str) -> None:
 @ALL
 def test_there_is_no_shell_and_nothing_that_installs(architecture: str) -> None:
     programs = {Path(name).name for name, member in built(architecture).files().items()
-                if Path(name).parent.name in ("bin", "sbin") and not member.isdir()}  # fmt: skip
+                if Path(name).parent.name in ("bin", "sbin") and not member.isdir()}
     assert programs == {"python3", "python3.11", "gpushare-node"}
     assert not [name for name in built(architecture).files() if Path(name).name in ("pip", "setuptools", "ensurepip")]
 
@@ -93,7 +93,7 @@ def test_every_module_of_the_runtime_can_be_imported_from_what_is_left_of_its_pa
     modules = [
         ".".join(path.relative_to(root / "opt/gpushare").with_suffix("").parts).removesuffix(".__init__")
         for path in (root / "opt/gpushare/gpushare_node").rglob("*.py") if path.stem != "__main__"
-    ]  # fmt: skip
+    ]
     program = f"import sys; sys.path.insert(0, '/opt/gpushare')\nfor name in {sorted(modules)}: __import__(name)"
     subprocess.run(["chroot", root, "/usr/bin/python3", "-ISB", "-c", program], check=True)
 

@@ -109,7 +109,7 @@ class Node:
             driver=StillWatched(StillDriver(self.uuid, self.policy)), processes=LinuxProcesses(), pods=pods, cluster=server,
             folder=self.folder, clock=self.clock, tenants=TenancyFile(None, NAMESPACE), marks=marks,
             checkpoint=lambda: Checkpoint(allocations=(), registered={}),
-        )  # fmt: skip
+        )
         config = EnforcerConfig(policy=self.policy, policy_digest="none", node=self.name)
         enforcer = Enforcer(
             adapters=adapters,
@@ -121,7 +121,7 @@ class Node:
         monitor = NodeMonitor(
             enforcer=enforcer, cluster=server, labels=wanted(self.policy, self.published), boot_id="none",
             plan=lambda surveys: build_view(surveys, self.policy, allocated=frozenset(), pending_modes={}).plan,
-        )  # fmt: skip
+        )
         marks.node = NodeInformer(self.connection, self.name, self.clock, monitor.trigger)
         looks = Loop(enforcer=enforcer, monitor=monitor, clock=self.clock)
         pods.start()
@@ -144,7 +144,7 @@ class Node:
             ),
             cluster=server, folder=self.folder, clock=self.clock, report=lambda _: None, boot_id=MACHINE.boot_id,
             read_checkpoint=lambda: Checkpoint(allocations=(), registered={}), open_enforcer=lambda _: self,
-        )  # fmt: skip
+        )
         PodInformer(self.connection, self.name, self.clock).start()
         self.clock.sleep(random.uniform(0.0, _ARRIVAL_SECONDS))
         reconcile.run(deps, DesiredPolicy(policy=policy, text=text), hold=True)
@@ -181,7 +181,7 @@ class NodeCrowd:
             # How far the machine falls behind the time that is simulated: what is late is asked less often.
             "late": sum(self._late) / max(1, len(self._late)),
             "kinds": taken.kinds(node_seconds),
-        }  # fmt: skip
+        }
 
     def rest(self) -> dict[str, Any]:
         """All enforce; kubelets write."""
@@ -210,7 +210,7 @@ class NodeCrowd:
         each = {"requests": taken.requests.total(), "unanswered": taken.unanswered, "bytes": taken.received}
         return {name: count / len(self.nodes) for name, count in each.items()} | {
             "minutes": minutes, "kinds": taken.kinds(len(self.nodes)),
-        }  # fmt: skip
+        }
 
     def queue(self, text: str) -> dict[str, Any]:
         """All wait for a turn, which other nodes hold."""
@@ -235,7 +235,7 @@ class NodeCrowd:
         """Kubelet's own heartbeat; its connection is none of ours."""
         ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         self._write(Request(method="PATCH", path=f"{NODES}/{node.name}/status", body={"status": {"conditions": [ready]}},
-                            content_type=STRATEGIC_PATCH))  # fmt: skip
+                            content_type=STRATEGIC_PATCH))
 
     def _renew(self) -> None:
         """Other nodes have all turns, and are not done."""

@@ -29,7 +29,7 @@ def laden(number: int, purpose: str, labels: dict[str, str], **status: object) -
     name = "registry.example.org/some/repository"
     images = [{"names": [f"{name}-{one}@{digest}", f"{name}-{one}:v1"], "sizeBytes": 10**9} for one in range(50)]
     ready = [{"type": kind, "status": word, "reason": "Simulated", "message": "a simulated node"} for kind, word in
-             (("MemoryPressure", "False"), ("DiskPressure", "False"), ("PIDPressure", "False"), ("Ready", "True"))]  # fmt: skip
+             (("MemoryPressure", "False"), ("DiskPressure", "False"), ("PIDPressure", "False"), ("Ready", "True"))]
     return simulated(f"laden-{number:05}", purpose, labels | some, {"images": images, "conditions": ready, **status})
 
 

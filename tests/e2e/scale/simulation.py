@@ -216,7 +216,7 @@ def roll_out(kubelets: Kubelets, bundle: Path) -> dict[str, Any]:
         "requests_a_second": total.total() / waited,
         "bytes_a_second": sum(node.connection.received for node in nodes.values()) / waited,
         "real_seconds": round(time.monotonic() - real),
-    }  # fmt: skip
+    }
 
 
 def await_daemonset(connection: Connection, nodes: int) -> None:

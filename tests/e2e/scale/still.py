@@ -10,7 +10,7 @@ from gpushare_node.guard.process_list import Device
 
 MACHINE = Machine(
     boot_id="00000000-aaaa-4aaa-8aaa-000000000000", reset=lambda _: "nobody resets it", make_nodes=lambda: None,
-)  # fmt: skip
+)
 
 
 class StillDriver:
@@ -21,7 +21,7 @@ class StillDriver:
         self._survey = GpuInfo(
             index=0, uuid=uuid, name=card.name, pci_device_id=card.pci_device_ids[0], memory_mib=card.memory_mib,
             compute_mode=ComputeMode.DEFAULT,
-        )  # fmt: skip
+        )
 
     def survey(self) -> tuple[GpuInfo, ...]:
         """The GPU."""

@@ -80,7 +80,7 @@ class Traffic:
             taken = Traffic(
                 requests=+self.requests, unanswered=self.unanswered, events=self.events, bookmarks=self.bookmarks,
                 received=self.received,
-            )  # fmt: skip
+            )
             self.requests.clear()
             self.unanswered = self.events = self.bookmarks = self.received = 0
         return taken

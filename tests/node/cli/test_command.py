@@ -138,7 +138,7 @@ def test_a_lost_gpu_is_exported_with_its_fault(desk: Desk) -> None:
     (b"#" * 10_485_760, ": is larger than 1 MiB"),
     (b"", ": .: must be a mapping"),
     (b"apiVersion: v2", ": kind: is missing"),
-], ids=["yaml", "bytes", "size", "empty", "version"])  # fmt: skip
+], ids=["yaml", "bytes", "size", "empty", "version"])
 def test_a_wrong_policy_is_one_line_and_touches_nothing(desk: Desk, content: bytes, said: str) -> None:
     desk.policy.write_bytes(content)
     for command in ("apply", "assert", "enforce"):
@@ -228,7 +228,7 @@ def test_21_the_driver_is_waited_for_as_long_as_it_is_said(desk: Desk) -> None:
 def test_enforce_serves_its_pages_and_ends_well_when_asked_to(desk: Desk) -> None:
     port = free_port()
     argv = [*COMMAND, "enforce", "--policy", str(desk.policy), "--standalone", "--state-dir", str(desk.folder / "state"),
-            "--port", str(port), "--interval", "100ms"]  # fmt: skip
+            "--port", str(port), "--interval", "100ms"]
     with subprocess.Popen(argv, env=desk.environment, stderr=subprocess.PIPE, text=True) as running:
         wait_for(lambda: _is_ready(f"http://127.0.0.1:{port}/readyz"))
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
@@ -252,7 +252,7 @@ def test_an_error_of_the_program_itself_is_one_line_a_traceback_in_the_log_and_7
     program = "\n".join((
         "import sys, gpushare_node.cli.export as export", "export.bounded_driver = lambda run: 1 / 0",
         "from gpushare_node.cli import main", "sys.exit(main(['export']))",
-    ))  # fmt: skip
+    ))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     log, last = done.stderr.splitlines()
     assert done.returncode == 70
@@ -272,7 +272,7 @@ def test_a_reader_who_goes_away_is_no_error_of_ours(desk: Desk) -> None:
 @pytest.mark.parametrize("arguments", [
     [], ["fly"], ["apply"], ["enforce", "--policy", "a", "--interval", "1"], ["enforce", "--policy", "a", "--interval", "0s"],
     ["enforce", "--policy", "a", "--port", "99999"], ["apply", "--pol", "a"], ["export", "--format", "xml"],
-], ids=" ".join)  # fmt: skip
+], ids=" ".join)
 def test_a_wrong_command_line_is_2_with_a_usage_line(desk: Desk, arguments: list[str]) -> None:
     done = desk.run(*arguments)
     assert done.returncode == 2
@@ -289,7 +289,7 @@ def test_version_loads_neither_driver_nor_http_nor_the_api_s_client() -> None:
     program = "\n".join((
         "import sys", "from gpushare_node.cli import main", "try: main(['--version'])",
         "finally: print(sorted(sys.modules), file=sys.stderr)",
-    ))  # fmt: skip
+    ))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout == f"gpushare-node {__version__}\n"
     assert not {"'pynvml'", "'kubernetes'", "'urllib3'", "'http.server'"} & set(done.stderr.strip("[]\n").split(", "))

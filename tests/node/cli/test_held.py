@@ -24,7 +24,7 @@ def desk(tmp_path: Path) -> Desk:
 
 def run(desk: Desk, *arguments: str) -> Done:
     command = [sys.executable, "-c", PROGRAM, str(desk.folder / "checkpoint"), *arguments, "--policy", str(desk.policy),
-               "--standalone", "--state-dir", str(desk.folder / "state")]  # fmt: skip
+               "--standalone", "--state-dir", str(desk.folder / "state")]
     return subprocess.run(command, env=desk.environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 

@@ -28,7 +28,7 @@ def cluster(api: ApiServer) -> Iterator[ApiServer]:
     for name in ("n1", "n2"):
         api.add_node(name, labels={"gpushare.dev/pool": "train"})
         api.add_pod(f"gpushare-train-{name}", namespace="gpushare", node=name, labels=LABELS,
-                    owner={"kind": "DaemonSet", "name": "gpushare-train", "uid": owner, "controller": True})  # fmt: skip
+                    owner={"kind": "DaemonSet", "name": "gpushare-train", "uid": owner, "controller": True})
     return api
 
 
@@ -42,7 +42,7 @@ def start(cluster: ApiServer, folder: Path, *arguments: str) -> "subprocess.Pope
 def asked(cluster: ApiServer) -> list[str]:
     """The nodes on which a request stands."""
     return [node["metadata"]["name"] for node in cluster.all("nodes")
-            if "gpushare.dev/release" in node["metadata"]["annotations"]]  # fmt: skip
+            if "gpushare.dev/release" in node["metadata"]["annotations"]]
 
 
 def answer(cluster: ApiServer, *names: str) -> None:

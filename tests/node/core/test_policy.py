@@ -94,7 +94,7 @@ def test_a_missing_field_is_named_where_it_should_stand() -> None:
      "a: !!timestamp x", "[" * 3000, "x: 1\n---\ny: 2", "\x00", "", "? [1]\n: 2", "<<: 3", "!!set {a}", "a: " + "9" * 5000,
      "a: 0001-01-01 00:00:00 +23:59", "a: !!binary é"],
     ids=lambda text: repr(text[:12]),
-)  # fmt: skip
+)
 def test_text_that_is_no_policy_at_all_is_one_policy_error_and_never_another_exception(text: str) -> None:
     refused(text)
 

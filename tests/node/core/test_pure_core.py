@@ -27,7 +27,7 @@ PURE = {
         "gpushare_node.partition.operations", "gpushare_node.partition.placement", "gpushare_node.partition.state",
         "gpushare_node.core.policy", "gpushare_node.core.structs",
     },
-}  # fmt: skip
+}
 """Each module with all that it imports; it may import modules above it alone."""
 
 

@@ -50,7 +50,7 @@ def policy_text(**changes: Any) -> str:
     """Two A100 in ten shares each under a cap of 4096 MiB; `changes` replace parts of the spec."""
     share = {
         "resource": SHARED, "profile": None, "replicas": 10, "memoryMiB": 40960, "capMiB": CAP_MIB, "toleranceMiB": 0,
-    }  # fmt: skip
+    }
     spec: dict[str, Any] = {
         "card": {"id": "a100-sxm4-40gb", "name": "NVIDIA A100-SXM4-40GB", "pciDeviceIds": ["0x20B010DE"], "memoryMiB": 40960},
         "gpusPerNode": 2, "mode": "time-slicing", "stack": "gpu-operator", "partitioner": "gpushare",
@@ -59,11 +59,11 @@ def policy_text(**changes: Any) -> str:
         "shares": [share | changes.pop("share", {})],
         "enforcement": {"action": "kill", "graceSeconds": 2, "mechanism": "auto"} | changes.pop("enforcement", {}),
         "rollout": {"maxUnavailable": 1, "onBusy": "wait", "drainTimeoutSeconds": 60}, "namespaces": [],
-    }  # fmt: skip
+    }
     document = {
         "apiVersion": "gpushare.dev/v1", "kind": "NodePolicy", "metadata": {"name": "pool", "cluster": "lab"},
         "spec": spec | changes,
-    }  # fmt: skip
+    }
     return json.dumps(document)
 
 
@@ -72,7 +72,7 @@ def tenancy_text(**changes: Any) -> str:
     spec = {
         "scope": "tenants", "admission": "deny", "platformNamespaces": ["gpu-operator", "kube-system"],
         "tenantNamespaces": ["team"],
-    }  # fmt: skip
+    }
     return json.dumps({"apiVersion": "gpushare.dev/v1", "kind": "Tenancy", "spec": spec | changes})
 
 
@@ -131,7 +131,7 @@ def pod(name: str, number: int, **changes: Any) -> PodView:
         "uids": (pod_uid(number),), "namespace": "team", "name": name, "labels": {}, "phase": "Running",
         "is_terminating": False, "owner": "", "containers": {container_id(number): "main"},
         "started": {container_id(number): YOUNG},
-    }  # fmt: skip
+    }
     return PodView(**fields | changes)
 
 
@@ -187,11 +187,11 @@ class EnforcementFixture:
             clock=self.clock, tenants=TenancyFile(self.tenancy, NAMESPACE), mps=self.mps,
             checkpoint=lambda: read_checkpoint(self.checkpoint), marks=self.marks,
             wall=lambda: NOON + self.clock.now() + self.ahead,
-        )  # fmt: skip
+        )
         config = EnforcerConfig(policy=self.policy, policy_digest="d1", node=NODE, settings=self.settings)
         self.enforcer = Enforcer(
             adapters=adapters, config=config, figures=self.figures, queue=self.queue, mps_queue=InlineQueue(),
-        )  # fmt: skip
+        )
         return self.enforcer
 
     def arrive(self, number: int, name: str, **changes: Any) -> None:
@@ -207,7 +207,7 @@ class EnforcementFixture:
         """Kubelet writes down what it gave to a pod's container."""
         self.entries.append({
             "PodUID": pod_uid(number), "ContainerName": "main", "ResourceName": resource, "DeviceIDs": {"-1": ids},
-        })  # fmt: skip
+        })
         self.checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": self.entries, "RegisteredDevices": {}}}))
 
     def begin(self, number: int | None, used_mib: int | None, code: str = OBEDIENT, *, gpu: int = 0, **where: Any) -> int:

@@ -163,11 +163,11 @@ class EnforcementFuzz:
             folder=StateDir(self.folder / "state"), clock=self.clock, checkpoint=self.checkpoint,
             mps=self if self.mode == "mps" else None, tenants=TenancyFile(tenancy, NAMESPACE),
             wall=lambda: NOON + self.clock.now(),
-        )  # fmt: skip
+        )
         policy = policy_of(
             enforcement={"graceSeconds": 0, "mechanism": "watcher"}, mode=self.mode, profile=f"{self.mode}-01234567",
             gpusPerNode=8, gpus=[{"indexes": list(range(8)), "mig": False, "instances": []}],
-        )  # fmt: skip
+        )
         config = EnforcerConfig(policy=policy, policy_digest="d", node=NODE, settings=SETTINGS)
         self.figures = EnforcementMetrics(Registry())
         self.enforcer = Enforcer(
@@ -239,7 +239,7 @@ class EnforcementFuzz:
         """The pod with its container, or with the next run of it."""
         is_restarted = number != DEFIANT and self.rng.random() < 0.1
         return replace(one, containers={container_id(number + 500 if is_restarted else number): "main"}, started={
-            container_id(either): YOUNG for either in (number, number + 500)})  # fmt: skip
+            container_id(either): YOUNG for either in (number, number + 500)})
 
     def checkpoint(self) -> Checkpoint:
         ids = {number: tuple(f"{gpu}::{number}" for gpu in sorted(gpus)) for number, gpus in self.given.items()}

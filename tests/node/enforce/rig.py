@@ -21,7 +21,7 @@ LABELS = {POOL_LABEL: "pool", PLUGIN_LABEL: "time-slicing-01234567-a"}
 VIEW = NodeView(
     name="node-1", uid="u", resource_version="1", labels=LABELS, annotations={}, taints=(), allocatable={},
     is_unschedulable=False,
-)  # fmt: skip
+)
 
 
 @dataclass(kw_only=True)

@@ -63,7 +63,7 @@ def backing_off(node: LoopNode) -> tuple[float, float]:
 @pytest.mark.parametrize("seconds", [YEAR, -YEAR], ids=["forward", "back"])
 @pytest.mark.parametrize("stage", [waiting_for_a_turn, draining, backing_off], ids=lambda one: one.__name__)
 def test_106_no_wait_is_timed_by_the_date(node: LoopNode, jump: Jump, stage: Callable[[LoopNode], tuple[float, float]],
-                                          seconds: float) -> None:  # fmt: skip
+                                          seconds: float) -> None:
     jump(0)
     earliest, latest = stage(node)
     start = node.clock.now()

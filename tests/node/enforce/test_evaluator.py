@@ -133,7 +133,7 @@ def test_other_processes_or_grants_are_judged_by_the_guard(asked: list[GuardInpu
     others = (
         first, replace(first, devices=plain(rng)), replace(first, identities=dict(first.identities)),
         replace(first, grants=dict(first.grants)), replace(first, is_allocation_known=True), replace(first, devices=()),
-    )  # fmt: skip
+    )
     for now, inputs in enumerate(others):
         held.judge(inputs, float(now))
     assert asked == [first, *others[2:]]
@@ -158,7 +158,7 @@ def test_offenders_come_to_the_same_end_where_only_their_gpus_are_judged(seed: i
                 for row in device.rows or () if row.pid in node.processes.keys() - hidden
             ))
             for device in plain(rng)
-        ]  # fmt: skip
+        ]
         if rng.random() < 0.03:
             number = rng.randrange(2)
             devices[number] = rng.choice([*CHANGES.values()])(rng, devices[number]) if devices[number].rows else devices[number]

@@ -199,7 +199,7 @@ def test_83_a_pools_first_cap_exempts_who_was_started_without_one(tmp_path: Path
     (Notice(since=9000, seconds=40, until=9040), 40, 1090, False),
     (Notice(since=1000, seconds=40, until=1040, is_over=True), None, 1040, True),
 ], ids=["for life", "a date", "a first date", "a longer one", "a shorter one", "longer again", "a date again",
-        "the date has gone by", "too late for a longer one", "begun by a clock that was ahead", "over for good"])  # fmt: skip
+        "the date has gone by", "too late for a longer one", "begun by a clock that was ahead", "over for good"])
 def test_the_date_of_a_notice(former: Notice | None, seconds: int | None, until: int | None, *, is_over: bool) -> None:
     found = renew(former, since=1000.0, seconds=seconds, now=1050.0)
     assert (found.until, found.is_over) == (until, is_over)
@@ -266,7 +266,7 @@ def test_a_clock_that_was_a_year_ahead_when_the_cap_began_exempts_nobody_after_i
 
 
 @pytest.mark.parametrize("text", ["", "x", "[]", "3", '{"a": "b"}', '{"a": null}', '{"a": NaN}', '{"a": 1e999}', "[" * 100_000],
-                         ids=range(9))  # fmt: skip
+                         ids=range(9))
 def test_108_what_somebody_wrote_where_first_caps_are_remembered_stops_no_cap(tmp_path: Path, text: str) -> None:
     marks = Marks()
     marks.known = {"gpushare.dev/first-caps": text}

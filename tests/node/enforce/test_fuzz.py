@@ -29,7 +29,7 @@ def start_fuzz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
     ("time-slicing", "none", 60_000, 1), ("mps", "none", 30_000, 2), ("time-slicing", "deny", 120_000, 5),
     pytest.param("time-slicing", "none", 1_000_000, 3, marks=pytest.mark.slow),
     pytest.param("mps", "none", 500_000, 4, marks=pytest.mark.slow),
-])  # fmt: skip
+])
 def test_no_signal_without_proof_on_a_hostile_node(
     start_fuzz: Callable[[str, str, int], EnforcementFuzz], mode: str, admission: str, rows: int, seed: int
 ) -> None:

@@ -41,7 +41,7 @@ DATES = WallClock(clock=ManualClock(), wall=lambda: NOW)
 def granted(
     *ids: str, kept: dict[str, KeptContainer] | None = None, resource: str = SHARED, profile: Any = WHOLE,
     pod_changes: dict[str, Any] | None = None, **changes: Any
-) -> Granted:  # fmt: skip
+) -> Granted:
     """The grants of one pod's container that holds these ids."""
     allocations = by_container([Allocation(pod_uid=pod_uid(1), container="main", resource=resource, ids=ids)])
     now = terms(policy(**changes), TENANCY, profile, FIRST, DATES)
@@ -141,7 +141,7 @@ def survey(**changes: Any) -> GpuInfo:
         GpuInstance(gi_id=gi, profile_id=19, start=gi, size=1, compute=tuple(
             ComputeInstance(ci_id=ci, is_whole=count == 1, uuid=f"MIG-{gi}-{ci}") for ci in range(count)))
         for gi, count in ((1, 1), (2, 2))
-    )  # fmt: skip
+    )
     names = (Profile(id=19, name=changes.pop("name", "1g.5gb"), placements=(Placement(start=0, size=1),)),)
     fields: dict[str, Any] = {"mig": MigInfo(current=True, pending=True, instances=instances, profiles=names)}
     return GpuInfo(index=0, uuid="GPU-a", name="A100", **fields | changes)
@@ -223,11 +223,11 @@ def test_60_a_container_is_held_to_its_cap_on_its_mig_instance_and_the_other_ins
         {"indexes": [0], "mig": True, "instances": [
             {"profile": "2g.10gb", "profileId": 14, "start": start, "size": 2} for start in (0, 2)]},
         {"indexes": [1], "mig": False, "instances": []},
-    ]  # fmt: skip
+    ]
     stage = EnforcementFixture(
         tmp_path, two, started, mode="mig", profile="mig-01234567", gpus=gpus,
         share={"resource": resource, "profile": "2g.10gb", "replicas": 2, "memoryMiB": 9856},
-    )  # fmt: skip
+    )
     for number, instance in ((1, first), (2, second)):
         stage.list.known = (*stage.list.known, pod(f"on-{number}", number))
         stage.allocate(number, resource, [f"{two.mig_uuid(0, instance)}::0"])
@@ -244,4 +244,4 @@ def test_a_containers_owner_is_its_pods_controller_and_without_one_the_pod_itsel
     granted = grant(pods, {}, terms(policy(), TENANCY, {}, FIRST, DATES), {})
     assert {one.owner for one in granted.grants.values()} == {
         Owner(namespace="team", uid="controller"), Owner(namespace="other", uid=pod_uid(2))
-    }  # fmt: skip
+    }

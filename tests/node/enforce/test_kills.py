@@ -246,7 +246,7 @@ def test_the_record_of_a_kill_has_everything(stage: EnforcementFixture, caplog: 
         "pod": "greedy", "pod_uid": pod_uid(1), "container": "main", "container_id": container_id(1), "pid": pid, "uid": 0,
         "used_bytes": 5000 << 20, "container_used_bytes": 5000 << 20, "cap_bytes": 4096 << 20, "samples": 6,
         "tolerance_bytes": 0, "signal": "SIGTERM", "dry_run": False,
-    }  # fmt: skip
+    }
     assert expected.items() <= records[1].items()
     assert records[1]["since_signal_seconds"] == 1.0
     assert records[1]["namespace_pids"][-1:] == [pid]

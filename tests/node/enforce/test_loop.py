@@ -39,7 +39,7 @@ def _replace_driver(two: FakeNvml, code: int) -> None:
 
 def test_97_a_driver_that_was_replaced_under_our_library_ends_the_program_to_be_started_with_the_new_one(
     rig: Rig, two: FakeNvml, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     rig.run(1)
     clock = rig.stage.clock
 

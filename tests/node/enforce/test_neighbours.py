@@ -191,7 +191,7 @@ OTHER_ADMISSION = [{"admission": mode} for mode in ("warn", "audit", "none")]
     *((changes, {}, True) for changes in OTHER_ADMISSION),
     ({}, ELSEWHERE, False),
     ({}, {"has_claims": True}, True),
-], ids=["admission warns", "admission audits", "no admission", "no tenant", "a pod with claims"])  # fmt: skip
+], ids=["admission warns", "admission audits", "no admission", "no tenant", "a pod with claims"])
 def test_59_a_stray_is_told_once_and_left_alone_where_it_may_be_nobodys_fault(
     tmp_path: Path, two: FakeNvml, started: ProcessPool, tenancy: dict[str, Any], pod: dict[str, Any], *, given: bool
 ) -> None:
@@ -207,7 +207,7 @@ def test_59_a_stray_is_told_once_and_left_alone_where_it_may_be_nobodys_fault(
 
 @pytest.mark.parametrize(("tenancy", "pod", "given"), [
     ({}, ELSEWHERE, True), ({}, {}, False), ({"scope": "cluster"}, ELSEWHERE, False),
-], ids=["holds a share", "in a tenants' namespace", "the whole cluster is fenced"])  # fmt: skip
+], ids=["holds a share", "in a tenants' namespace", "the whole cluster is fenced"])
 def test_59_a_tenant_on_a_gpu_that_it_was_not_given_has_a_cap_of_nothing_there(
     tmp_path: Path, two: FakeNvml, started: ProcessPool, tenancy: dict[str, Any], pod: dict[str, Any], *, given: bool
 ) -> None:

@@ -33,7 +33,7 @@ def mig(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> Rig:
         {"indexes": [0], "mig": True, "instances": [
             {"profile": "2g.10gb", "profileId": 14, "start": start, "size": 2} for start in (0, 2)]},
         {"indexes": [1], "mig": False, "instances": []},
-    ]  # fmt: skip
+    ]
     return Rig(tmp_path, two, started, mode="mig", profile="mig-01234567", gpus=gpus)
 
 

@@ -20,7 +20,7 @@ def test_64_a_system_pods_priority_class_exempts_no_tenant(stage: EnforcementFix
         "status": {"phase": "Running", "containerStatuses": [{
             "name": "main", "containerID": f"containerd://{container_id(1)}",
             "state": {"running": {"startedAt": "2017-07-14T03:05:00Z"}}}]},
-    }),)  # fmt: skip
+    }),)
     assert stage.list.known[0].containers == known.containers
     pid = stage.begin(1, 5000)
     stage.run(6)
@@ -72,7 +72,7 @@ def test_54_a_static_pods_annotations_in_a_tenants_pod_hide_no_pod() -> None:
     forged = view_pod({
         "metadata": {"uid": "f", "namespace": "team", "name": "forger", "annotations": {
             "kubernetes.io/config.hash": "victim", "kubernetes.io/config.mirror": "x"}},
-    })  # fmt: skip
+    })
     target = pod("victim", 2, uids=("victim",))
     container = ContainerId(pod_uid="victim", container=container_id(2))
     for pods in ((target, forged), (forged, target)):

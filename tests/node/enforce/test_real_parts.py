@@ -76,7 +76,7 @@ class House(EnforcementFixture):
         self.monitor = NodeMonitor(
             enforcer=enforcer, cluster=self.told, labels={POOL_LABEL: "pool"}, boot_id="b1",
             plan=lambda surveys: build_view(surveys, self.policy, allocated=frozenset(), pending_modes={}).plan,
-        )  # fmt: skip
+        )
         self.loop = Loop(enforcer=enforcer, monitor=self.monitor, clock=self.clock)
         return enforcer
 
@@ -138,7 +138,7 @@ def test_57_70_without_an_api_server_kills_go_on_and_what_happened_is_told_when_
         api.down()
         wait_for(lambda: house.pod_list.age_seconds > 0.3)
         house.api.add_pod("new", namespace="team", node=NODE, uid=pod_uid(2),
-                          containers={"main": f"containerd://{container_id(2)}"})  # fmt: skip
+                          containers={"main": f"containerd://{container_id(2)}"})
         house.allocate(2, "nvidia.com/gpu.shared", [f"{house.fake_nvml.uuid(0)}::2"])
         known, new = house.begin(1, 5000), house.begin(2, 6000)
         await_end(known)
@@ -257,13 +257,13 @@ class Program:
         self.folder, self.two, self.api, self.groups = folder, two, api, groups
         (folder / "policy.json").write_text(policy_text(enforcement=AT_ONCE))
         entry = {"PodUID": pod_uid(1), "ContainerName": "main", "ResourceName": "nvidia.com/gpu.shared",
-                 "DeviceIDs": {"-1": [f"{two.uuid(0)}::1"]}}  # fmt: skip
+                 "DeviceIDs": {"-1": [f"{two.uuid(0)}::1"]}}
         data = {"Data": {"PodDeviceEntries": [entry], "RegisteredDevices": {}}}
         (folder / "checkpoint").write_text(json.dumps(data))
         api.add_node(NODE, labels={POOL_LABEL: "pool"})
         api.add_daemonset("gpushare-pool")
         api.add_pod("greedy", namespace="team", node=NODE, uid=pod_uid(1),
-                    containers={"main": f"containerd://{container_id(1)}"})  # fmt: skip
+                    containers={"main": f"containerd://{container_id(1)}"})
 
     def begin(self, started: ProcessPool) -> int:
         process = started.start(HOLDING)
@@ -280,7 +280,7 @@ class Program:
             sys.executable, "-c", PROGRAM, str(self.folder / "checkpoint"), str(exit_seconds), "enforce", "--policy",
             str(self.folder / "policy.json"), "--state-dir", str(self.folder / "kept"), "--interval", "100ms", "--port",
             str(free_port()),
-        ]  # fmt: skip
+        ]
         return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
     def told(self, reason: str, part: str) -> bool:

@@ -135,7 +135,7 @@ def test_ids_come_again_and_uuids_never(mig):
             pynvml.nvmlGpuInstanceDestroy(instance)
             for stale in (lambda made=made: pynvml.nvmlComputeInstanceDestroy(made),
                           lambda instance=instance: pynvml.nvmlGpuInstanceGetInfo(instance),
-                          lambda info=info: pynvml.nvmlDeviceGetUUID(info.device)):  # fmt: skip
+                          lambda info=info: pynvml.nvmlDeviceGetUUID(info.device)):
                 with refused(2):
                     stale()
     assert len(seen) == 3
@@ -289,5 +289,5 @@ def test_a_mig_device_has_its_own_memory(mig):
     mig.unattributed(0, 7, gi=gi)
     with session():
         own, whole = (pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid), pynvml.nvmlMemory_v2)
-                      for uuid in (mig.mig_uuid(0, gi), mig.uuid(0)))  # fmt: skip
+                      for uuid in (mig.mig_uuid(0, gi), mig.uuid(0)))
     assert (own.total >> 20, own.used >> 20, whole.used >> 20) == (19968, 107, 157)

@@ -26,7 +26,7 @@ def compute(handle=None):
 def lists(handle):
     """Who is in the compute, graphics and MPS lists, and in the detailed lists of all four modes."""
     calls = (pynvml.nvmlDeviceGetComputeRunningProcesses, pynvml.nvmlDeviceGetGraphicsRunningProcesses,
-             pynvml.nvmlDeviceGetMPSComputeRunningProcesses)  # fmt: skip
+             pynvml.nvmlDeviceGetMPSComputeRunningProcesses)
     detailed = [pynvml.nvmlDeviceGetRunningProcessDetailList(handle, DETAILS, mode) for mode in range(4)]
     return [{row.pid for row in call(handle)} for call in calls], [{row.pid for row in rows} for rows in detailed]
 
@@ -91,7 +91,7 @@ def test_the_whole_gpu_lists_the_processes_of_its_instances_and_an_instance_its_
         rows = pynvml.nvmlDeviceGetComputeRunningProcesses(device())
         assert [(row.pid, row.gpuInstanceId, row.computeInstanceId) for row in rows] == [(NOBODY, one, 0), (NOBODY + 1, two, 1)]
         for uuid, expected in ((fake_nvml.mig_uuid(0, one), [(NOBODY, 1 << 20)]), (fake_nvml.mig_uuid(0, two, 0), []),
-                               (fake_nvml.mig_uuid(0, two, 1), [(NOBODY + 1, 2 << 20)])):  # fmt: skip
+                               (fake_nvml.mig_uuid(0, two, 1), [(NOBODY + 1, 2 << 20)])):
             assert compute(pynvml.nvmlDeviceGetHandleByUUID(uuid)) == expected
 
 

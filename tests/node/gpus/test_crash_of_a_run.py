@@ -59,7 +59,7 @@ SCENES = {
     "two a100": Scene(
         cards=(A100, A100), prepare=two, changes=9,
         wanted=policy((("3g.20gb", 4), ("2g.10gb", 0), ("2g.10gb", 2)), (("7g.40gb", 0),))),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True)

@@ -17,9 +17,9 @@ from tests.support.paths import ROOT
 from tests.support.waiting import PATIENCE
 
 MUTATING = ("nvmlDeviceSetMigMode", "nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlGpuInstanceCreateComputeInstance",
-            "nvmlGpuInstanceDestroy", "nvmlComputeInstanceDestroy")  # fmt: skip
+            "nvmlGpuInstanceDestroy", "nvmlComputeInstanceDestroy")
 READING = ("nvmlDeviceGetMigMode", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetGpuInstances", "nvmlGpuInstanceGetInfo",
-           "nvmlDeviceGetGpuInstancePossiblePlacements_v2", "nvmlGpuInstanceGetComputeInstances")  # fmt: skip
+           "nvmlDeviceGetGpuInstancePossiblePlacements_v2", "nvmlGpuInstanceGetComputeInstances")
 FORMER = (("3g.20gb", 4), ("2g.10gb", 0), ("1g.5gb", 2))
 WANTED = (("3g.20gb", 4), ("1g.5gb", 0), ("1g.5gb", 1), ("1g.5gb", 2))
 

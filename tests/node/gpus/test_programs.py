@@ -20,7 +20,7 @@ def pod(uid: str, name: str) -> PodView:
     return PodView(
         uids=(uid,), namespace="gpu-operator", name=name, labels={}, phase="Running", is_terminating=False,
         owner="", containers={},
-    )  # fmt: skip
+    )
 
 
 def machine(mirror: FakeProc, *pods: PodView) -> Machine:
@@ -62,7 +62,7 @@ def test_77_who_keeps_a_gpu_open_is_named_with_its_pod(mirror: FakeProc, started
     assert set(names) == {
         f"process {dcgm} (nv-hostengine) of pod gpu-operator/nvidia-dcgm-x",
         f"process {daemon} (nvsm) of the host's nvsm.service",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(("cgroup", "told"), [
@@ -72,7 +72,7 @@ def test_77_who_keeps_a_gpu_open_is_named_with_its_pod(mirror: FakeProc, started
     ("/user.slice/user-1000.slice/user@1000.service/app.slice/nvsm.service", ""),
     ("/system.slice/a\x1b[2J.service", ""),
     ("/init.scope", ""),
-])  # fmt: skip
+])
 def test_96_a_service_of_the_host_is_named_as_systemd_knows_it(
     mirror: FakeProc, started: ProcessPool, cgroup: str, told: str
 ) -> None:
@@ -101,7 +101,7 @@ def test_96_services_of_a_dgx_keep_the_mode_until_somebody_stops_them(tmp_path: 
     ((), "/proc lists no process that does"),
     (("process 812 (nvsm)", "process 4711 (dcgm) of pod gpu-operator/dcgm-x"), "(nvsm), process 4711 (dcgm) of pod"),
     (tuple(f"process {pid}" for pid in range(8)), "process 4 and 3 more"),
-], ids=["nobody", "two", "many"])  # fmt: skip
+], ids=["nobody", "two", "many"])
 def test_77_clients_that_stay_are_named(tmp_path: Path, openers: tuple[str, ...], told: str) -> None:
     node = GpuNode(tmp_path)
     node.openers = openers

@@ -91,7 +91,7 @@ class Node:
         inputs = GuardInput(
             devices=read, identities=dict(self.processes), grants=dict(self.grants), terminated_clients=self.terminated,
             unevictable=self.unevictable, is_allocation_known=self.is_allocation_known,
-        )  # fmt: skip
+        )
         verdicts, self.history = evaluate(inputs, self.history, self.now, self.settings)
         return verdicts
 

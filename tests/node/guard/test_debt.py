@@ -72,7 +72,7 @@ def bound(cap: Cap, asked: Settings) -> float:
 @given(
     over=st.floats(3.0, 60.0), share=st.floats(0.5, 1.0), grace=st.sampled_from([0.0, 5.0, 10.0, 45.0]),
     seed=st.integers(0, 1 << 32),
-)  # fmt: skip
+)
 @UNGUIDED
 def test_86_who_is_over_for_half_of_the_time_is_ended_within_four_times_its_patience(
     *, over: float, share: float, grace: float, seed: int

@@ -88,4 +88,4 @@ def policy(*layouts: Iterable[WantedInstance], card: Card = CARD) -> Policy:
         shares=(Share(resource="nvidia.com/gpu", profile=None, replicas=1, memory_mib=None, cap_mib=None, tolerance_mib=0),),
         enforcement=Enforcement(action=Action.KILL, grace_seconds=10, mechanism=Mechanism.AUTO),
         rollout=Rollout(max_unavailable=1, on_busy=OnBusy.WAIT, drain_timeout_seconds=1800),
-    )  # fmt: skip
+    )

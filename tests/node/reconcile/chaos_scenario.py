@@ -34,11 +34,11 @@ _LAYOUTS = {
 _CHANGES = (
     "nvmlDeviceSetMigMode", "nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlGpuInstanceCreateComputeInstance",
     "nvmlGpuInstanceDestroy", "nvmlComputeInstanceDestroy",
-)  # fmt: skip
+)
 _LOOKS = (
     "nvmlInit_v2", "nvmlDeviceGetCount_v2", "nvmlDeviceGetMigMode", "nvmlDeviceGetGpuInstances",
     "nvmlDeviceGetComputeRunningProcesses_v3",
-)  # fmt: skip
+)
 _REQUESTS = ("PATCH", "GET", "leases", "pods", "/status", "eviction", "daemonsets", "nodes/n1 ", "nodes/n1?")
 
 
@@ -113,7 +113,7 @@ class Life:
             self.label_is_written: 1, self.plugin_changes: 1, self.client_stays: 1, self.client_goes: 1,
             self.neighbour_has_the_turn: 1, self.disk_changes: 1, self.gpu_falls_off: 1, self.gpu_is_back: 1,
             self.release_is_asked: 1, self.selection_changes: 1, self.another_pool: 1,
-        }  # fmt: skip
+        }
         self.node.seen = None
         (move,) = self.random.choices(tuple(moves), tuple(moves.values()))
         self.note(f"{move.__name__} {move() or ''}")

@@ -60,7 +60,7 @@ def whole(
     name = "nvidia.com/gpu" if replicas == 1 else "nvidia.com/gpu.shared"
     made = gpu_node.policy(*((),) * count, card=card)
     return replace(made, pool=pool, mode=mode, profile=key or f"{mode}-{replicas:08x}", resources=((name, count * replicas),),
-                   shares=(_share(name, None, replicas),))  # fmt: skip
+                   shares=(_share(name, None, replicas),))
 
 
 def rollout(policy: Policy, **changed: Any) -> Policy:
@@ -92,7 +92,7 @@ def text_of(policy: Policy) -> str:
                         "drainTimeoutSeconds": one.rollout.drain_timeout_seconds},
             "namespaces": [],
         },
-    })  # fmt: skip
+    })
 
 
 TURN = "gpushare-training.0"
@@ -153,7 +153,7 @@ class LoopNode:
         self._enumerated: str | None = None
         self.events: EventRecorder | None = None
         terms = [[{"key": "role", "operator": "In", "values": ["gpu"]}],
-                 [{"key": POOL_LABEL, "operator": "In", "values": ["training"]}]]  # fmt: skip
+                 [{"key": POOL_LABEL, "operator": "In", "values": ["training"]}]]
         if not self.api.all("daemonsets", namespace="gpushare"):
             self.api.add_daemonset("gpushare-training", terms=[{"matchExpressions": each} for each in terms])
         self.api.add_node(NAME, labels={"role": "gpu", DEPLOY: "true"})
@@ -179,7 +179,7 @@ class LoopNode:
             boot_id=self.gpus.boot_id, open_enforcer=lambda policy: Watch(policy, self.watched),
             has_news=self._has_news, followed=self.followed,
             plugin_sockets=lambda: frozenset({("nvidia-gpu.sock", 1, self.starts)}),
-        )  # fmt: skip
+        )
 
     def _has_news(self) -> bool:
         """As a run in a pod watches its node: its labels and annotations alone, and the unknown while the watch is closed."""
@@ -205,7 +205,7 @@ class LoopNode:
         machine = Machine(
             boot_id=self.gpus.boot_id, reset=lambda _: "there is no nvidia-smi", make_nodes=lambda: None,
             find_servers=lambda pids: frozenset(self.mps & set(pids)),
-        )  # fmt: skip
+        )
         return Hardware(open_driver=Session.open, folder=self.folder, clock=self.clock, policy_digest=digest, machine=machine)
 
     def _report(self, result: StepResult) -> None:
@@ -282,7 +282,7 @@ class LoopNode:
         """A pod that sleeps, with a device."""
         self.api.add_pod(name, **{"namespace": "science"} | more, node=NAME, uid=f"uid-{name}")
         entry = {"PodUID": f"uid-{name}", "ContainerName": "main", "ResourceName": resource, "DeviceIDs": {"0": [device]},
-                 "AllocResp": ""}  # fmt: skip
+                 "AllocResp": ""}
         self.entries.append(entry)
         self.publish()
 

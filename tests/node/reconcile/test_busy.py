@@ -140,7 +140,7 @@ def test_08_on_a_node_that_offers_nothing_the_other_gpus_are_done(tmp_path: Path
     (whole(replicas=2), whole(replicas=4), False),
     (whole(), whole(replicas=4), True),
     (whole(replicas=4), whole(replicas=8, mode=Mode.MPS), True),
-], ids=["fewer replicas", "more replicas", "another name", "mps"])  # fmt: skip
+], ids=["fewer replicas", "more replicas", "another name", "mps"])
 def test_a_label_alone_disturbs_tenants_just_as_a_layout_does(node: LoopNode, former, policy, disturbs) -> None:
     node.run(former)
     node.tenant("sleeper", f"{node.fake_nvml.uuid(0)}::0", former.resources[0][0])
@@ -210,7 +210,7 @@ def test_111_one_tenant_after_the_other_costs_no_attempt_as_long_as_one_is_there
             number += 1
             node.tenant(f"next-{number}", uuid, "nvidia.com/mig-1g.5gb")
             node.api.edit("pods", f"next-{number - 1}" if number > 1 else "sleeper",
-                          lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")  # fmt: skip
+                          lambda pod: pod["status"].update(phase="Succeeded"), namespace="science")
         if time - start < 1000:
             node.api.forget_requests()
         node.clock.is_stopped = time - start > 4000

@@ -24,7 +24,7 @@ KEY = "mig-00000001"
 
 def pod(name: str, *, phase: str = "Running", uid: str = "", **pod_labels: str) -> PodView:
     return PodView(uids=(uid or name,), namespace="n", name=name, labels=pod_labels, phase=phase, is_terminating=False,
-                   owner="", containers={})  # fmt: skip
+                   owner="", containers={})
 
 
 def runtime_pod(pool: str, **changed: str) -> PodView:
@@ -39,7 +39,7 @@ def runtime_pod(pool: str, **changed: str) -> PodView:
     (Published(key=f"{KEY}-a", devices=OTHER), f"{KEY}-a", "b"),
     (Published(key=f"{KEY}-b", devices=OTHER), f"{KEY}-b", "a"),
     (Published(key="mps-00000001-b", devices=ONE), "mps-00000001-b", "a"),
-], ids=["first", "folder lost", "as before", "other devices", "and back", "another profile"])  # fmt: skip
+], ids=["first", "folder lost", "as before", "other devices", "and back", "another profile"])
 def test_a_profile_takes_its_other_name_when_only_the_devices_are_others(last, label, key) -> None:
     assert node_labels.publish(last, label, KEY, ONE) == Published(key=f"{KEY}-{key}", devices=ONE)
 
@@ -85,7 +85,7 @@ IDS = {"nvidia.com/gpu.shared": frozenset({"GPU-1::0", "GPU-1::1"})}
     (IDS, {"nvidia.com/gpu.shared": 1}, ConditionReason.WRONG_RESOURCES, False),
     (IDS, WANTED | {"nvidia.com/gpu": 1}, ConditionReason.WRONG_RESOURCES, False),
     ({"nvidia.com/gpu.shared": frozenset({"nvidia0/vgpu0", "nvidia0/vgpu1"})}, WANTED, None, False),
-], ids=["right", "others", "none", "dead", "few replicas", "not shared", "kubelet late", "one more", "gke"])  # fmt: skip
+], ids=["right", "others", "none", "dead", "few replicas", "not shared", "kubelet late", "one more", "gke"])
 def test_an_offer_is_right_when_ids_and_counts_are_and_nothing_else_is_sold(registered, allocatable, reason, is_stale) -> None:
     lack = find_mismatch(WANTED, frozenset({"GPU-1"}), registered, allocatable)
     found = (None, False) if lack is None else (lack.reason, lack.is_stale)
@@ -94,7 +94,7 @@ def test_an_offer_is_right_when_ids_and_counts_are_and_nothing_else_is_sold(regi
 
 def test_gpu_resources_are_told_from_other_resources_of_the_maker() -> None:
     assert [name for name in ("gpu", "gpu.shared", "mig-1g.5gb.me", "hostdev", "sriov_rdma_vf") if
-            is_gpu_resource(f"nvidia.com/{name}")] == ["gpu", "gpu.shared", "mig-1g.5gb.me"]  # fmt: skip
+            is_gpu_resource(f"nvidia.com/{name}")] == ["gpu", "gpu.shared", "mig-1g.5gb.me"]
     assert find_stale({"nvidia.com/gpu": frozenset({"GPU-9::1", "nvidia0"})}, frozenset({"GPU-1"})) == ("GPU-9",)
 
 

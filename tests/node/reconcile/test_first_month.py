@@ -89,7 +89,7 @@ def test_100_the_folder_of_another_node_decides_nothing_about_this_ones_hardware
     node.folder.keep_turn("gpushare-other.0")
     node.folder.write_journal(Journal(
         policy_digest="another", boot_id="another", attempts=3, is_changing=True, paused={DEPLOY: "true"},
-    ))  # fmt: skip
+    ))
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert (node.gpus.stands(0), node.taints(), node.holds_turn()) == (set(SEVEN), set(), False)
     assert (node.folder.policy(), node.folder.journal()) == (text_of(mig(SEVEN)), None)
@@ -110,7 +110,7 @@ def test_100_a_node_that_is_renamed_amid_its_turn_waits_for_nobody_that_is_gone(
 
 
 @pytest.mark.parametrize("text", ["", "x", "/", "./x", "../x", "a/b/c", "a b/c", "a?b/c", "%/c", "ä/c", "A" * 5000 + "/c"],
-                         ids=range(11))  # fmt: skip
+                         ids=range(11))
 def test_108_what_somebody_wrote_where_releases_are_asked_for_is_no_request(node: LoopNode, text: str) -> None:
     node.annotate("gpushare.dev/release", text)
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY

@@ -32,7 +32,7 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
 
 
 @pytest.mark.parametrize("policy", [whole(replicas=4), whole(), mig(SEVEN), bare(whole(replicas=4)), bare(mig(SEVEN))],
-                         ids=["time-slicing", "exclusive", "mig", "time-slicing, bare", "mig, bare"])  # fmt: skip
+                         ids=["time-slicing", "exclusive", "mig", "time-slicing, bare", "mig, bare"])
 def test_76_after_its_first_tenant_a_node_under_mps_changes_its_mode(node: LoopNode, policy: Policy) -> None:
     assert node.run(policy).reason is ConditionReason.READY
     assert node.fake_nvml.compute_mode(0) == 0

@@ -213,7 +213,7 @@ def test_a_plugin_that_has_found_nothing_and_waits_is_told_to_look_again(node: L
 
 @pytest.mark.parametrize(("resource", "device", "is_in_the_way"), [
     ("nvidia.com/gpu", "nvidia0/vgpu1", True), ("nvidia.com/hostdev", "0000:3b:00.2", False),
-], ids=["a GPU without a UUID", "a network device"])  # fmt: skip
+], ids=["a GPU without a UUID", "a network device"])
 def test_a_device_that_may_be_any_gpu_is_in_the_way(
     node: LoopNode, resource: str, device: str, is_in_the_way: bool
 ) -> None:

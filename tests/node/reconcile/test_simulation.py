@@ -36,7 +36,7 @@ def bundle(tmp_path: Path) -> Path:
         ("policies", "training", text_of(policy)),
         ("profiles", policy.profile, yaml.safe_dump({"version": "v1", "sharing": {"timeSlicing": {
             "renameByDefault": True, "resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}})),
-    ):  # fmt: skip
+    ):
         (files / folder).mkdir(parents=True)
         (files / folder / f"{name}.yaml").write_text(text)
     return tmp_path
@@ -83,7 +83,7 @@ def test_a_simulated_node_at_rest_says_that_it_is_ready_and_watches(
     [policy] = (bundle / "chart" / "files" / "policies").iterdir()
     traffic = Traffic()
     node = Node(name="laden-00000", folder=StateDir(tmp_path / "state"), clock=clock,
-                connection=Observed(address, clock, traffic), policy=read(policy.read_text()))  # fmt: skip
+                connection=Observed(address, clock, traffic), policy=read(policy.read_text()))
     made = node.object(0)
     api.add_node(node.name, labels=made["metadata"]["labels"], allocatable=made["status"]["allocatable"])
     look = node.rest()

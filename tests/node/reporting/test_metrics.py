@@ -30,7 +30,7 @@ def test_every_kind_is_written_as_prometheus_reads_it() -> None:
         'gpushare_seconds_bucket{call="list",le="0.1"} 1', 'gpushare_seconds_bucket{call="list",le="1"} 2',
         'gpushare_seconds_bucket{call="list",le="+Inf"} 3', 'gpushare_seconds_sum{call="list"} 7.6',
         'gpushare_seconds_count{call="list"} 3',
-    ]  # fmt: skip
+    ]
 
 
 def test_a_label_cannot_break_out_of_its_quotes() -> None:
@@ -64,7 +64,7 @@ def server() -> Iterator[HttpServer]:
     made = HttpServer(
         Pages(metrics=lambda: "gpushare_up 1\n", health=lambda: (False, "the driver hangs"), readiness=lambda: (True, "ok")),
         address="127.0.0.1", port=0,
-    )  # fmt: skip
+    )
     made.start()
     yield made
     made.shutdown()

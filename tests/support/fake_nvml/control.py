@@ -42,7 +42,7 @@ class FakeNvml(Processes, Faults):
                 "processes": [(row.pid, row.used_bytes >> 20, row.gi) for row in rows_of(self._state.gpus[gpu])],
             }
             for gpu in range(self._state.gpu_count)
-        ]  # fmt: skip
+        ]
 
     def mode(self, gpu: int) -> tuple[bool, bool]:
         """MIG mode: current and pending."""

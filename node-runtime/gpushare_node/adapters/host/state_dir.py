@@ -44,7 +44,7 @@ __all__ = [
     "StateDir",
     "StateDirError",
     "StateDirLockedError",
-]  # fmt: skip
+]
 
 DEFAULT = "/var/lib/gpushare"
 

@@ -98,7 +98,7 @@ def read_journal(value: Field) -> Journal:
     fields = value.fields(
         "policy_digest", "boot_id", "attempts", "driver", "failed_at_seconds", "former", "pending_modes", "paused",
         "is_changing",
-    )  # fmt: skip
+    )
     return Journal(
         policy_digest=fields["policy_digest"].text(),
         boot_id=fields["boot_id"].text(),
@@ -157,7 +157,7 @@ def _notice(value: Field) -> Notice:
     return Notice(
         since=_count(fields["since"]), seconds=fields["seconds"].optional(_count), until=fields["until"].optional(_count),
         is_over=fields["is_over"].flag(),
-    )  # fmt: skip
+    )
 
 
 def read_first_caps(value: Field) -> Mapping[str, int]:

@@ -75,7 +75,7 @@ class NodeView(Struct):
             f"{name} was rewritten by {self.owners.get(name) or 'an unknown writer'}" if name in self.labels
             else f"{name} was removed"
             for name in lost
-        )  # fmt: skip
+        )
 
 
 class PodView(Struct):

@@ -141,7 +141,7 @@ class Connection:
                 request.method, self._address.url + request.target, headers=headers, preload_content=False, retries=False,
                 body=None if request.body is None else json.dumps(request.body).encode(),
                 timeout=urllib3.Timeout(connect=connect_seconds, read=read_seconds),
-            )  # fmt: skip
+            )
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ClusterError(request.name, None, str(error)) from error
         return _Answer(request, answer)

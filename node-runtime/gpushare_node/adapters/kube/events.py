@@ -151,7 +151,7 @@ class EventRecorder:
             "firstTimestamp": waiting.first, "lastTimestamp": waiting.last,
             "source": {"component": _COMPONENT, "host": self._place.node},
             "reportingComponent": _COMPONENT, "reportingInstance": self._place.node,
-        }  # fmt: skip
+        }
         self._connection.ask(Request(method="POST", path=_path(event), body=body, is_repeatable=False))
 
     def _patch(self, name: str, waiting: _Waiting, more: Json) -> Json:

@@ -122,7 +122,7 @@ class NodeClient:
                 return
             # Where there are none, the server's test is for null.
             operations = [{"op": "test", "path": "/spec/taints", "value": before or None},
-                          {"op": "add", "path": "/spec/taints", "value": after}]  # fmt: skip
+                          {"op": "add", "path": "/spec/taints", "value": after}]
             for name, value in (labels or {}).items():
                 operations.append({"op": "add", "path": f"/metadata/labels/{name.replace('/', '~1')}", "value": value})
             try:

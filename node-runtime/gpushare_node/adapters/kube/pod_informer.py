@@ -68,7 +68,7 @@ class NodeInformer:
         selection = WatchSpec(
             path="/api/v1/nodes", query={"fieldSelector": f"metadata.name={node}"}, replace=self._replace, change=self._change,
             is_bare=True,
-        )  # fmt: skip
+        )
         self.watching = Informer(connection, selection, clock)
 
     def start(self) -> threading.Thread:

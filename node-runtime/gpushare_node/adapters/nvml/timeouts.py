@@ -18,7 +18,7 @@ CHANGE_SECONDS = 120.0
 
 _CHANGES = frozenset({
     "set_mig", "create_instance", "create_compute", "destroy_compute", "destroy_instance", "reset_compute_mode",
-})  # fmt: skip
+})
 
 _T = TypeVar("_T")
 _Answer = tuple[_T | None, BaseException | None]
@@ -30,7 +30,7 @@ class Bounded:
     def __init__(
         self, open_driver: Callable[[], Driver], clock: Clock, *,
         look_seconds: float = LOOK_SECONDS, change_seconds: float = CHANGE_SECONDS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._open = open_driver
         self._worker = Worker("driver", clock)
         self._look_seconds = look_seconds

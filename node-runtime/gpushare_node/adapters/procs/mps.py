@@ -87,7 +87,7 @@ class HostMpsControl:
         return tuple(
             ControlProgram(pipe, program=self._program, timeout_seconds=self._timeout_seconds)
             for pipe in pipes if pipe.is_dir()
-        )  # fmt: skip
+        )
 
     def _terminate(self, victim: Process) -> bool:
         for daemon in self._daemons():

@@ -74,7 +74,7 @@ class ControlProgram:
             process = subprocess.Popen(  # noqa: S603 - no shell, and commands are made of our words and of numbers
                 [self._program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         except OSError as error:
             raise MpsError(f"{command}: {self._program} cannot be started: {error.strerror}") from error
         try:

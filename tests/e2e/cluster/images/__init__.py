@@ -71,7 +71,7 @@ def archive(name: str, files: Mapping[str, Path], entrypoint: Sequence[str], tar
     config = {
         "architecture": "amd64", "os": "linux", "config": {"Entrypoint": list(entrypoint)},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(raw).hexdigest()}"]},
-    }  # fmt: skip
+    }
     layers = [keep(gzip.compress(raw, mtime=0), _LAYER)]
     kept = keep(json.dumps(config).encode(), _CONFIG)
     manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": kept, "layers": layers}

@@ -34,11 +34,11 @@ class Node:
         self._plugin = Pod(
             place, "nvidia-device-plugin", DEVICE_DISCOVERY_STRATEGY="nvml", PASS_DEVICE_SPECS="false",
             DEVICE_LIST_STRATEGY="envvar", NVIDIA_DRIVER_ROOT="/", FAIL_ON_INIT_ERROR="true", MPS_ROOT=_MPS,
-        )  # fmt: skip
+        )
         self._discovery = Pod(
             place, "gpu-feature-discovery", DEVICE_DISCOVERY_STRATEGY="nvml", GFD_USE_NODE_FEATURE_API="false",
             GFD_OUTPUT_FILE=str(self._features),
-        )  # fmt: skip
+        )
         self._mps = Pod(place, "mps-control-daemon", DEVICE_DISCOVERY_STRATEGY="nvml", MPS_ROOT=_MPS)
 
     def run(self) -> None:
@@ -106,7 +106,7 @@ node = Node(
     Place(programs=chosen.programs, folder=chosen.folder, configs=chosen.folder / "configs", node=chosen.node,
           kubeconfig=chosen.kubeconfig, prefix=f"{chosen.cluster}-{chosen.node}-"),
     chosen.proxy, chosen.namespace,
-)  # fmt: skip
+)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 try:
     node.run()

@@ -50,7 +50,7 @@ class Container:
         program, *arguments = self._command
         with self._log.open("ab") as log:
             self._process = subprocess.Popen([self._name, *arguments], executable=program, env=self._environment,
-                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)  # fmt: skip
+                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def end(self, seconds: float) -> None:
         """SIGTERM, and SIGKILL after the time."""
@@ -74,7 +74,7 @@ class Pod:
         manager = (
             place.programs / "config-manager", "--node-name", place.node, "--kubeconfig", place.kubeconfig,
             "--config-file-srcdir", place.configs, "--config-file-dst", config, "--fallback-strategies", "empty",
-        )  # fmt: skip
+        )
         watching = ("--send-signal", "--signal", str(int(signal.SIGHUP)), "--process-to-signal", name)
         self._init = Container("config-manager", (*manager, "--oneshot"), {}, log)
         self._main = Container(name, (place.programs / program,), {"CONFIG_FILE": str(config), **environment}, log)

@@ -33,4 +33,4 @@ def command(cluster: Cluster, node: Node) -> tuple[str | Path, ...]:
         sys.executable, "-m", "tests.e2e.cluster.nvidia", "--cluster", cluster.name, "--node", node.name, "--folder", folder,
         "--programs", programs(), "--proxy", cluster.control_plane.proxy,
         "--kubeconfig", cluster.control_plane.folder / "admin.kubeconfig",
-    )  # fmt: skip
+    )

@@ -47,7 +47,7 @@ class Asked:
         return {
             "spread": sorted(Counter(devices).values()), "free before": sorted(free[one] for one in devices),
             "has what is required": set(required) <= set(chosen), "is available": set(chosen) <= {*available, *required},
-        }  # fmt: skip
+        }
 
     def _gives(self, *ids: str) -> Any:
         data = self._ask("Allocate", wire.write_ids([ids]))

@@ -42,5 +42,5 @@ for index in range(pynvml.nvmlDeviceGetCount()):
     except pynvml.NVMLError:
         is_mig = False
     gpus.append({"uuid": pynvml.nvmlDeviceGetUUID(handle), "mig": is_mig, "devices": _devices(handle) if is_mig else [],
-                 "memory_mib": pynvml.nvmlDeviceGetMemoryInfo(handle).total >> 20})  # fmt: skip
+                 "memory_mib": pynvml.nvmlDeviceGetMemoryInfo(handle).total >> 20})
 print(json.dumps(gpus))

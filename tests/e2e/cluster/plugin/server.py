@@ -28,7 +28,7 @@ class Resource:
             "GetPreferredAllocation": grpc.unary_unary_rpc_method_handler(self._prefer),
             "Allocate": grpc.unary_unary_rpc_method_handler(self._allocate),
             "PreStartContainer": grpc.unary_unary_rpc_method_handler(lambda request, context: b""),
-        }),))  # fmt: skip
+        }),))
 
     def start(self) -> None:
         """Serve, and tell kubelet."""

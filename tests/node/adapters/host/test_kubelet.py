@@ -22,7 +22,7 @@ def read(tmp_path: Path, entries: Any, registered: Any = None) -> Checkpoint:
 
 
 @pytest.mark.parametrize("ids", [{"0": ["GPU-a::1"], "1": ["GPU-b::0"], "-1": None}, ["GPU-b::0", "GPU-a::1"]],
-                         ids=["by NUMA node", "in a list"])  # fmt: skip
+                         ids=["by NUMA node", "in a list"])
 def test_an_allocation_names_its_pod_and_its_devices_in_both_forms(tmp_path: Path, ids) -> None:
     (found,) = read(tmp_path, [entry(ids)]).allocations
     assert (found.pod_uid, found.container, found.resource) == ("uid-1", "main", "nvidia.com/gpu.shared")
@@ -57,7 +57,7 @@ def test_it_is_opened_anew_since_kubelet_renames_a_new_one_over_it(tmp_path: Pat
     '{"Data": {"PodDeviceEntries": [], "RegisteredDevices": []}}x', "[" * 100_000, "\ud800".encode(errors="surrogatepass"),
     '{"Data": {"PodDeviceEntries": [], "RegisteredDevices": {"nvidia.com/gpu": "GPU-a"}}}',
     '{"Data": {"PodDeviceEntries": [], "RegisteredDevices": {"nvidia.com/gpu": [1]}}}',
-], ids=lambda text: repr(text[:40]))  # fmt: skip
+], ids=lambda text: repr(text[:40]))
 def test_25_what_is_no_checkpoint_is_one_error_that_names_the_file(tmp_path: Path, text) -> None:
     path = tmp_path / "kubelet_internal_checkpoint"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())

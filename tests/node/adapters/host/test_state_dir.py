@@ -29,7 +29,7 @@ JOURNAL = Journal(
     is_changing=True, paused={"nvidia.com/gpu.deploy.dcgm": "true"},
     former=(FormerGpu(uuid="GPU-0", mig=True, instances=(InstanceSpec(profile_id=19, start=0, size=1),)),),
     pending_modes={"GPU-1": False},
-)  # fmt: skip
+)
 
 
 REPAIR = RepairMark(finding="drift", boot_id="b1", at_seconds=7)
@@ -74,7 +74,7 @@ def test_what_is_written_is_read_again_by_the_next_start(folder: StateDir) -> No
     folder.keep_profile("mig-01234567-a", {"MIG-1", "MIG-2"})
     exempt = CapRecord(device="GPU-1", cap_bytes=None, notice=Notice(since=5, seconds=60, until=65, is_over=True))
     caps = {"c1": KeptContainer(pod_uid="u1", name="main", caps=(
-        CapRecord(device="GPU-0", cap_bytes=1 << 30, tolerance_bytes=5), exempt))}  # fmt: skip
+        CapRecord(device="GPU-0", cap_bytes=1 << 30, tolerance_bytes=5), exempt))}
     folder.keep_caps(caps)
     again = StateDir(folder.path)
     assert again.journal() == JOURNAL
@@ -121,7 +121,7 @@ def test_24_a_second_runtime_is_told_that_one_is_at_work_until_that_one_dies(fol
      b"[" * 100_000,
      b'{"version": 1, "content": [{}]}', b" " * (5 << 20)],
     ids=range(14),
-)  # fmt: skip
+)
 def test_25_a_file_that_is_not_what_it_should_be_counts_as_absent(folder: StateDir, name: str, content: bytes) -> None:
     folder.path.mkdir()
     (folder.path / name).write_bytes(content)

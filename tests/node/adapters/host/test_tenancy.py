@@ -159,7 +159,7 @@ def test_as_long_as_nobody_has_said_who_the_platform_is_nobody_is_evicted(tmp_pa
     pod = PodView(
         uids=("u1",), namespace="monitoring", name="dcgm", labels={}, phase="Running", is_terminating=False, owner="",
         containers={},
-    )  # fmt: skip
+    )
     holder = Holder(pod_uid="u1", pod=pod, devices=frozenset({"GPU-1"}), resources=frozenset({"nvidia.com/gpu"}))
     assert not DrainEvictions().can_move(holder, file.platform())
     projected(tmp_path, tenancy_text(platformNamespaces=["monitoring"]))

@@ -87,7 +87,7 @@ def test_an_instance_is_created_exactly_there_and_filled(session: Session, fake_
             compute=(ComputeInstance(ci_id=0, is_whole=True, uuid=fake_nvml.mig_uuid(0, gi)),),
         )
         for gi, profile, start, size in ((first, 9, 4, 4), (second, 15, 2, 2))
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,12 @@ READING = (
     "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3",
     "nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetRunningProcessDetailList", "nvmlEventSetCreate",
     "nvmlDeviceRegisterEvents", "nvmlEventSetWait_v2", "nvmlEventSetFree", "nvmlShutdown", "nvmlDeviceGetMemoryLimits_v1",
-)  # fmt: skip
+)
 CHANGING = (
     "nvmlDeviceSetMigMode", "nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlDeviceCreateGpuInstance",
     "nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceCreateComputeInstance", "nvmlGpuInstanceGetComputeInstanceById",
     "nvmlComputeInstanceDestroy", "nvmlGpuInstanceDestroy", "nvmlDeviceSetComputeMode", "nvmlDeviceSetMemoryLimits_v1",
-)  # fmt: skip
+)
 ONLY_INSTEAD_OF_ANOTHER = {
     "nvmlDeviceGetMemoryInfo": "nvmlDeviceGetMemoryInfo_v2",
     "nvmlDeviceGetGpuInstanceProfileInfo": "nvmlDeviceGetGpuInstanceProfileInfoV",
@@ -125,7 +125,7 @@ def is_survey_honest(found: GpuInfo, true: GpuInfo, code: int) -> bool:
         and found.compute_mode in (None, true.compute_mode)
         and found.pids == true.pids
         and (mig is None or (mig.current, mig.pending) == (true.mig.current, true.mig.pending))
-    )  # fmt: skip
+    )
 
 
 def bare(instance: Any) -> Any:
@@ -146,7 +146,7 @@ def is_census_honest(found: Device | int, true: Device, code: int) -> bool:
         and found.total_bytes in (None, true.total_bytes)
         and found.used_bytes in (None, true.used_bytes)
         and (found.instances == true.instances or code in ABSENT | {2, 6})
-    )  # fmt: skip
+    )
 
 
 def test_the_functions_below_are_all_that_are_called(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +265,7 @@ STEPS = {
     "nvmlDeviceGetGpuInstanceProfileInfoV": "fill", "nvmlGpuInstanceGetComputeInstanceProfileInfoV": "fill",
     "nvmlGpuInstanceGetComputeInstanceById": "empty", "nvmlComputeInstanceDestroy": "empty",
     "nvmlGpuInstanceDestroy": "destroy",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("function", STEPS)

@@ -57,7 +57,7 @@ def test_profiles_have_the_hardwares_ids_and_the_policies_names(session: Session
     assert mig is not None
     assert {profile.name: profile.id for profile in mig.profiles} == {
         "1g.5gb": 19, "1g.5gb+me": 20, "1g.10gb": 15, "2g.10gb": 14, "3g.20gb": 9, "4g.20gb": 5, "7g.40gb": 0,
-    }  # fmt: skip
+    }
     places = {profile.name: profile.placements for profile in mig.profiles}
     assert places["3g.20gb"] == (Placement(start=0, size=4), Placement(start=4, size=4))
 

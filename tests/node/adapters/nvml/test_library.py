@@ -32,7 +32,7 @@ def test_pynvml_still_has_what_we_use_of_its_inside() -> None:
     for name in ("nvmlLib", "NVMLError", "NVMLLibraryMismatchError", "NVML_GPU_INSTANCE_PROFILE_COUNT", "nvmlMemory_v2",
                  "NVML_COMPUTE_INSTANCE_PROFILE_COUNT", "c_nvmlGpuInstance_t", "c_nvmlComputeInstance_t",
                  "nvmlProcessDetailList_v1", "c_nvmlGpuInstancePlacement_t", "c_nvmlProcessDetailList_t",
-                 "c_nvmlProcessDetail_v1_t"):  # fmt: skip
+                 "c_nvmlProcessDetail_v1_t"):
         assert hasattr(pynvml, name), f"pynvml has no {name} any more: gpushare_node/adapters/nvml must be changed"
 
 
@@ -44,7 +44,7 @@ def test_pynvml_still_has_what_we_use_of_its_inside() -> None:
         (DETAILED, pynvml.c_nvmlProcessDetail_v1_t,
          ("pid", "usedGpuMemory", "gpuInstanceId", "computeInstanceId", "usedGpuCcProtectedMemory")),
     ],
-)  # fmt: skip
+)
 def test_our_records_are_pynvmls(record: object, structure: type, fields: tuple[str, ...]) -> None:
     values = tuple(range(1, len(fields) + 1))
     packed = bytes(structure(**dict(zip(fields, values, strict=True))))
@@ -132,7 +132,7 @@ def test_waiting_for_events_is_not_told_as_a_slow_call(fake_nvml: FakeNvml) -> N
         ("535.154.04", True), ("535.154.05", False), ("535.161.08", False), ("550.54.14", False), ("580.95.05", False),
         ("470.57.02", False), ("", True), ("535.x", True), ("N/A", True), ("٥٣٥.1", True),
     ],
-)  # fmt: skip
+)
 def test_drivers_whose_lists_are_scrambled_are_known_by_version(driver: str, scrambles: bool) -> None:
     assert scrambles_lists(driver) is scrambles
 

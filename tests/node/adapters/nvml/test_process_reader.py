@@ -260,7 +260,7 @@ def test_60_instances_are_devices_of_their_own(fake_nvml: FakeNvml) -> None:
     assert device.instances is not None
     assert {number: one.uuid for number, one in device.instances.items()} == {
         first: fake_nvml.mig_uuid(0, first), second: fake_nvml.mig_uuid(0, second)
-    }  # fmt: skip
+    }
     assert device.total_bytes is not None
     for one in device.instances.values():
         assert one.total_bytes is not None

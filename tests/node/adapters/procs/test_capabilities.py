@@ -35,7 +35,7 @@ def proc(folder: Path, capabilities: str, profile: str | None) -> Path:
         ("system_u:system_r:spc_t:s0\0", None), ("unconfined_u:unconfined_r:unconfined_t:s0-s0:c0.c1023\0", None),
         ("system_u:system_r:container_t:s0:c1,c2\0", "system_u:system_r:container_t:s0:c1,c2"),
     ],
-)  # fmt: skip
+)
 def test_80_a_profile_that_confines_us_is_known_at_the_start(tmp_path: Path, profile: str | None, shown: str | None) -> None:
     assert own_rights(proc(tmp_path, "0000000000080020", profile)) == Capabilities(may_kill=True, profile=shown)
 

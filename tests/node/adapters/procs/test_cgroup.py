@@ -162,7 +162,7 @@ PIECES = st.sampled_from(
     ["kubepods", "kubepods.slice", "burstable", "kubepods-burstable.slice", f"pod{OTHER_UID}", f"kubepods-pod{UID_}.slice",
      OTHER, f"crio-{OTHER}.scope", f"kubepods-pod{UID_}.slice:cri-containerd:{OTHER}", "..", "docker", "user.slice",
      "x.service", f"crio-conmon-{OTHER}.scope", "init.scope", "", " (deleted)", "pod", "a\rb", f"libpod-{ID}.scope"]
-) | st.text(max_size=8).filter(lambda text: "/" not in text and "\n" not in text)  # fmt: skip
+) | st.text(max_size=8).filter(lambda text: "/" not in text and "\n" not in text)
 
 
 @given(st.sampled_from(sorted(PATHS.values())), st.lists(PIECES, max_size=8))

@@ -77,7 +77,7 @@ class Node:
                 kind=ProcessKind.TENANT if seen.candidates else ProcessKind.UNKNOWN,
             )
             for pid, seen in alive.items()
-        }  # fmt: skip
+        }
         rows = tuple(ProcessEntry(pid=pid, used_bytes=self.used[pid]) for pid in alive)
         containers = {process.container for process in self.identities.values() if process.container is not None}
         grants = {container: Grant(owner=OWNER, devices=frozenset({"GPU-0"}), caps={"GPU-0": CAP}) for container in containers}

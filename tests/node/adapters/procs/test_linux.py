@@ -153,7 +153,7 @@ def test_members_are_all_who_are_in_the_container_or_below_and_nobody_else(mirro
     processes = LinuxProcesses(mirror.root)
     pids = [started.pid(OBEDIENT) for _ in range(4)]
     for pid, path in zip(pids, [systemd_path(), f"{systemd_path()}/a/b", systemd_path(container=CONTAINER_B),
-                                f"{systemd_path(POD_B, CONTAINER_B)}{systemd_path()}"], strict=True):  # fmt: skip
+                                f"{systemd_path(POD_B, CONTAINER_B)}{systemd_path()}"], strict=True):
         mirror.show(pid, path)
     seen = processes.look(pids)
     assert {member.pid for member in processes.members(seen[pids[0]])} == {pids[0], pids[1]}
@@ -245,7 +245,7 @@ def test_79_a_file_whose_server_does_not_answer_delays_nobody(mirror: FakeProc, 
         (b"\xff\xfe\r\x00", "\ufffd\ufffd?"),
         ("a\u2028b\u0085c".encode(), "a?b?c"),
     ],
-)  # fmt: skip
+)
 def test_74_a_name_that_steers_terminals_or_breaks_lines_is_made_harmless(
     started: ProcessPool, name: bytes, shown: str
 ) -> None:

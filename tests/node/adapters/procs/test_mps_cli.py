@@ -156,7 +156,7 @@ def test_62_an_answer_without_an_end_is_not_gathered(control: ControlProgram, da
 @pytest.mark.parametrize(("fault", "seconds", "words"), [
     ("hang", 0.3, "no answer within 0.3 s"), ("deaf", 0.3, "no answer within 0.3 s"),
     ("endless", PATIENCE, "does not end"), ("exit", PATIENCE, "exit code 3"),
-])  # fmt: skip
+])
 def test_62_a_daemon_that_hangs_or_talks_without_end_is_an_error_in_bounded_time(
     daemon: Daemon, program: str, fault: str, seconds: float, words: str
 ) -> None:
@@ -201,7 +201,7 @@ def test_no_descriptor_and_no_process_is_left_by_any_dialogue(daemon: Daemon, pr
     ("answer", "mib"),
     [("4096M", 4096), ("4G", 4096), ("4GB\n", 4096), ("0.5G", 512), ("10240 MiB", 10240), ("device 0: 2G", 2048), ("", None),
      ("none", None), ("1G 2G", None), ("4096", None), ("GPU-4a1c: 1G", 1024)],
-)  # fmt: skip
+)
 def test_the_limit_of_a_device_is_read_in_mib(control: ControlProgram, daemon: Daemon, answer: str, mib: int | None) -> None:
     daemon.write("limit-GPU-1", answer)
     assert control.limit_mib("GPU-1") == mib

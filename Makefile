@@ -9,6 +9,7 @@ DEMO    = examples/01-heterogeneous
 # For the command line alone: some systems have an environment variable NAME.
 NAME    =
 ARGS    =
+FAST    = -n 2 --dist worksteal -m 'not slow and not helm and not image and not cluster and not gpu'
 CLUSTER = $(BIN)/python -m tests.e2e.cluster $(if $(NAME),--name $(NAME))
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -25,7 +26,7 @@ TOOLS    = buildah podman runc mmdebstrap skopeo gcc openssl
 PACKAGES = buildah podman runc mmdebstrap skopeo gcc libc6-dev openssl
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test test-fast test-cluster cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs image packages release clean
+.PHONY: help demo test test-fast coverage test-cluster cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs image packages release clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -46,7 +47,13 @@ test: $(READY) lint  ## every suite that this machine can run, and what is left 
 	$(BIN)/python -m tests.run
 
 test-fast: $(READY)  ## the tests that answer in seconds, without Helm
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow and not helm and not image and not cluster and not gpu'
+	$(BIN)/python -m pytest $(FAST)
+
+coverage: $(READY)  ## which lines and branches of both projects the fast tests run, programs that they start included
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(FAST)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 lint: lint-ruff lint-mypy lint-yaml  ## ruff, mypy, yamllint
 

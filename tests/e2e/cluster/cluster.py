@@ -53,7 +53,8 @@ class Cluster:
     def up(self, driver: Callable[[Node], Driver] = lambda node: Driver()) -> None:
         """Bring it up, from nothing; what a crash left of it goes first."""
         self.down()
-        self.folder.mkdir(parents=True)
+        ROOT.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir()
         sandbox = images.pause(self.folder) if self.nodes else None
         self.network.make()
         self.control_plane.start()
@@ -78,10 +79,9 @@ class Cluster:
         for cgroup in cgroups:
             cgroup.remove()
         self.network.remove()
+        # Not ROOT as well: another cluster may be making its folder in it at this moment.
         if self.folder.exists():
             shutil.rmtree(self.folder)
-        if ROOT.is_dir() and not any(ROOT.iterdir()):
-            ROOT.rmdir()
 
     def kubectl(self, *arguments: str | Path, stdin: str | None = None, check: bool = True) -> str:
         """kubectl as administrator; what it prints. MachineError with its words if it fails."""

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from gpushare.bundle import writer
+from gpushare.bundle import lock, writer
 from gpushare.bundle.writer import OutputError, exchange
+from gpushare.core.diagnostics import Finding
 from tests.compiler.bundle.bundles import FOREIGN, NEW, OLD, bundle, found, lay, memory, texts
 
 BEFORE, AFTER = texts(OLD) | FOREIGN, texts(NEW) | FOREIGN
@@ -46,7 +47,7 @@ def fresh(parent: Path, number: int) -> Path:
 def assert_finishes(folder: Path) -> None:
     """The next run ends with exactly the new bundle and nothing beside it."""
     known = writer.read_lock(folder)
-    assert not isinstance(known, writer.Finding)
+    assert not isinstance(known, Finding)
     writer.write(bundle(NEW), folder, known)
     assert found(folder.parent) == {f"bundle/{path}": text for path, text in AFTER.items()}
     assert [entry.name for entry in folder.parent.iterdir()] == ["bundle"]
@@ -87,7 +88,7 @@ def killed_at(number: int, folder: Path) -> Callable[[], None]:
 
 @pytest.mark.slow
 def test_a_kill_at_any_step_leaves_whole_files_and_the_next_run_finishes(tmp_path: Path, way: str) -> None:
-    writer.write(bundle(NEW), tmp_path / "warm", writer.lock.EMPTY)  # so that the children import nothing
+    writer.write(bundle(NEW), tmp_path / "warm", lock.EMPTY)  # so that the children import nothing
     seen = set()
     for number in range(1, MOST_STEPS):
         folder = fresh(tmp_path, number)
@@ -175,7 +176,7 @@ def test_four_compiles_at_once_leave_one_whole_bundle(tmp_path: Path, way: str) 
         def job() -> None:
             for _ in range(10):
                 known = writer.read_lock(folder)
-                assert not isinstance(known, writer.Finding)
+                assert not isinstance(known, Finding)
                 try:
                     writer.write(bundle(versions[number]), folder, known)
                 except OutputError as error:

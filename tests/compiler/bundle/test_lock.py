@@ -37,7 +37,7 @@ def test_the_order_of_a_layout_survives() -> None:
 
 
 def test_the_text_does_not_depend_on_the_order_of_discovery() -> None:
-    turned = Lock(files=dict(reversed(FULL.files.items())), profiles={"b": {}, "a": {}})
+    turned = Lock(files=dict(reversed([*FULL.files.items()])), profiles={"b": {}, "a": {}})
     assert lock.text(turned) == lock.text(Lock(files=FULL.files, profiles={"a": {}, "b": {}}))
 
 

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -35,7 +37,11 @@ def by_click(arguments: list[str]) -> tuple[object, dict[str, object]]:
     called: list[tuple[object, dict[str, object]]] = []
 
     def instead(action: object) -> object:
-        return lambda **values: called.append((action, values)) or ExitCode.DONE
+        def call(**values: object) -> ExitCode:
+            called.append((action, values))
+            return ExitCode.DONE
+
+        return call
 
     with pytest.MonkeyPatch.context() as patch:
         for name, action in ACTIONS.items():
@@ -45,13 +51,19 @@ def by_click(arguments: list[str]) -> tuple[object, dict[str, object]]:
     return called[0]
 
 
+def by_daily(call: Callable[[], ExitCode]) -> tuple[object, dict[str, object]]:
+    """The same of what `daily` has understood."""
+    assert isinstance(call, partial)
+    return call.func, call.keywords
+
+
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(command=st.sampled_from(["check", "show", "compile", "plan"]), rest=st.lists(st.sampled_from(WORDS), max_size=5))
 @pytest.mark.usefixtures("place")
 def test_whatever_daily_understands_click_understands_so(command: str, rest: list[str]) -> None:
     call = daily.understood([command, *rest])
     if call is not None:
-        assert (call.func, call.keywords) == by_click([command, *rest])
+        assert by_daily(call) == by_click([command, *rest])
 
 
 @pytest.mark.usefixtures("place")
@@ -59,7 +71,7 @@ def test_whatever_daily_understands_click_understands_so(command: str, rest: lis
 def test_every_call_of_three_words_means_the_same_to_both(command: str, least: int) -> None:
     calls = ([command, *rest] for length in range(4) for rest in product(WORDS, repeat=length))
     taken = [(arguments, call) for arguments in calls if (call := daily.understood(arguments)) is not None]
-    assert [arguments for arguments, call in taken if (call.func, call.keywords) != by_click(arguments)] == []
+    assert [arguments for arguments, call in taken if by_daily(call) != by_click(arguments)] == []
     assert len(taken) > least
 
 
@@ -68,7 +80,7 @@ def test_every_call_of_three_words_means_the_same_to_both(command: str, least: i
 def test_the_usual_calls_are_understood(arguments: list[str]) -> None:
     call = daily.understood(arguments)
     assert call is not None
-    assert (call.func, call.keywords) == by_click(arguments)
+    assert by_daily(call) == by_click(arguments)
 
 
 @pytest.mark.parametrize("command", ["check", "show", "compile"])

@@ -136,7 +136,7 @@ def test_a_reader_that_goes_away_ends_the_run_quietly(arguments: str) -> None:
 def test_an_interrupt_ends_the_run_without_a_traceback(tmp_path: Path) -> None:
     pipe = tmp_path / "intent.yaml"
     os.mkfifo(pipe)
-    command = [sys.executable, "-m", "gpushare", "check", pipe]
+    command: list[str | Path] = [sys.executable, "-m", "gpushare", "check", pipe]
 
     def listen() -> None:
         """What a shell starts in the background ignores interrupts, and so would its children."""

@@ -234,7 +234,8 @@ def test_a_version_of_kubernetes_that_routes_pods_is_told_both_ways() -> None:
 
 
 def test_whatever_rolls_the_driver_leaves_the_number_of_pods_open() -> None:
-    tolerated, registry = (f"{P}/tolerations", []), ("spec/platform/registry", "mirror.example.org")
+    tolerated: tuple[str, list[object]] = (f"{P}/tolerations", [])
+    registry = ("spec/platform/registry", "mirror.example.org")
     for path, value in (tolerated, registry, ("spec/platform/version", "v25.10.1")):
         told = comparison(BASE, compiled(changed(path, value)))
         assert (told.disturbed, told.touched) == (None, None)

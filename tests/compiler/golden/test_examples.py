@@ -76,7 +76,7 @@ def test_another_python_another_locale_and_another_place_write_the_same_bytes(tm
         environment = {"PATH": os.environ["PATH"], **elsewhere}
         for example in examples():
             intent = place / example.name / "intent.yaml"
-            command = [venv / "bin" / "gpushare", "compile", intent]
+            command: list[str | Path] = [venv / "bin" / "gpushare", "compile", intent]
             done = subprocess.run(command, capture_output=True, env=environment, text=True, check=False)
             assert done.returncode == 0, done.stderr
             assert files(intent.parent / "bundle") == files(example / "bundle"), example.name

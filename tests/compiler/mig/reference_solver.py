@@ -14,6 +14,9 @@ Placed = frozenset[tuple[str, int, int]]
 Multiset = frozenset[tuple[str, int]]
 """A layout without order: (profile name, count)."""
 
+Single = tuple[MigProfile, int, int]
+"""One placed instance: (profile, start, size)."""
+
 ENGINES = ("decoders", "encoders", "jpeg", "ofa")
 
 
@@ -28,7 +31,9 @@ def placed_sets(geometry: Geometry, is_wanted: Callable[[MigProfile], bool] = la
     return {frozenset((p.name, start, size) for p, start, size in chosen) for chosen in _grow(geometry, single, (), 0)}
 
 
-def _grow(geometry: Geometry, single: list, chosen: tuple, first: int) -> Iterator[tuple]:
+def _grow(
+    geometry: Geometry, single: list[Single], chosen: tuple[Single, ...], first: int
+) -> Iterator[tuple[Single, ...]]:
     yield chosen
     for number in range(first, len(single)):
         more = (*chosen, single[number])
@@ -36,7 +41,7 @@ def _grow(geometry: Geometry, single: list, chosen: tuple, first: int) -> Iterat
             yield from _grow(geometry, single, more, number + 1)
 
 
-def is_allowed(geometry: Geometry, chosen: tuple) -> bool:
+def is_allowed(geometry: Geometry, chosen: tuple[Single, ...]) -> bool:
     """Whether these (profile, start, size) may exist together."""
     slices = [unit for _, start, size in chosen for unit in range(start, start + size)]
     if len(slices) != len(set(slices)) or any(not 0 <= unit < geometry.units for unit in slices):

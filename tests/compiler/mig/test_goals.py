@@ -6,13 +6,14 @@ import pytest
 
 from gpushare import mig
 from gpushare.catalog import cards
+from gpushare.catalog.cards import MigProfile
 from gpushare.intent.types import Balanced, Instances, MemoryEach, MostInstances
 from tests.compiler.mig import known_cards, reference_solver
 
 GIB = 1 << 30
 
 
-def usable(profile) -> int | None:
+def usable(profile: MigProfile) -> int | None:
     if profile.memory_mib is None:
         return None
     return (profile.memory_mib << 20) - max(256 << 20, (profile.memory_mib << 20) * 3 // 100)
@@ -23,7 +24,7 @@ def resolved(card, goal):
     return None if found is None else dict(found)
 
 
-def candidates(card) -> list[list]:
+def candidates(card) -> list[list[MigProfile]]:
     """Every legal layout without attributes as a list of its instances' profiles."""
     rows = {profile.name: profile for profile in known_cards.geometry(card).profiles}
     legal = reference_solver.placed_sets(known_cards.geometry(card), known_cards.is_plain)
@@ -31,7 +32,7 @@ def candidates(card) -> list[list]:
     return [[rows[name] for name, count in layout for _ in range(count)] for layout in layouts if layout]
 
 
-def by_name(instances) -> list:
+def by_name(instances) -> list[list[int]]:
     """Names with their numbers as numbers, sorted."""
     return sorted([int(digits) for digits in re.findall(r"\d+", profile.name)] for profile in instances)
 
@@ -71,7 +72,7 @@ def test_instances_are_as_many_as_asked_and_the_smallest_as_large_as_can_be(card
 @pytest.mark.parametrize("card", known_cards.with_mig())
 def test_memory_is_the_most_instances_that_each_have_enough(card):
     every = candidates(card)
-    sizes = {usable(profile) for instances in every for profile in instances} - {None}
+    sizes = {size for instances in every for profile in instances if (size := usable(profile)) is not None}
     for size in {one + more for one in sizes for more in (-1, 0, 1)} | {1, 1 << 50}:
         enough = [one for one in every if all((usable(profile) or 0) >= size for profile in one)]
         best = min(enough, key=lambda instances: (-len(instances), by_name(instances)), default=None)
@@ -82,13 +83,13 @@ def test_memory_is_the_most_instances_that_each_have_enough(card):
 def test_balanced_is_the_fixed_mix_of_the_commonest_profile_of_each_size(card):
     plain = [profile for profile in known_cards.geometry(card).profiles if known_cards.is_plain(profile)]
     mix = {7: {1: 2, 2: 1, 3: 1}, 4: {1: 2, 2: 1}}.get(max(profile.compute_slices for profile in plain))
-    expected = {} if mix else None
+    expected: dict[str, int] = {}
     for slices, count in (mix or {}).items():
         of_size = [profile for profile in plain if profile.compute_slices == slices]
         most = max(profile.max_count for profile in of_size)
         (only,) = (profile.name for profile in of_size if profile.max_count == most)
         expected[only] = count
-    assert resolved(card, Balanced()) == expected
+    assert resolved(card, Balanced()) == (expected if mix else None)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from gpushare import mig
+from gpushare.catalog.cards import Geometry
 from tests.compiler.mig import known_cards, reference_solver
 from tests.compiler.mig.test_legality import multisets
 
@@ -45,18 +46,19 @@ def amount(geometry, thing: str, counts: dict[str, int]) -> int:
     return sum(count * (getattr(rows[name].engines, THINGS[thing]) or 0) for name, count in counts.items())
 
 
-def total(geometry, thing: str) -> int:
+def total(geometry: Geometry, thing: str) -> int:
     thing = thing.removesuffix("s")
-    return geometry.units if thing == "memory slice" else getattr(geometry.engine_totals, THINGS[thing])
+    there: int = geometry.units if thing == "memory slice" else getattr(geometry.engine_totals, THINGS[thing])
+    return there
 
 
-def is_true(geometry, layout, sentence: str, legal: set) -> bool:
+def is_true(geometry: Geometry, layout, sentence: str, legal: set[reference_solver.Multiset]) -> bool:
     """Whether each number in the sentence is right and the card cannot hold the layout for that reason alone."""
     rows = {profile.name: profile for profile in geometry.profiles}
-    wanted = dict(layout)
+    wanted: dict[str, int] = dict(layout)
     if match := COUNT.fullmatch(sentence):
         what, most, has = match["what"], int(match["most"]), int(match["has"])
-        gfx = sum(count for name, count in layout if "+gfx" in name)
+        gfx: int = sum(count for name, count in layout if "+gfx" in name)
         match what.removeprefix("instances").removeprefix("instance"):
             case "":
                 return has == sum(wanted.values()) > most == geometry.max_instances
@@ -82,6 +84,7 @@ def is_true(geometry, layout, sentence: str, legal: set) -> bool:
         need = number(match["need"])
         return number(match["n"]) == there < need == amount(geometry, match["thing"], rest)
     match = PLACES.fullmatch(sentence)
+    assert match is not None
     served = items(match["served"])
     room, _, asked = match["room"].removeprefix("no ").partition(", not ")
     (name, possible), = items(room.removeprefix("room for ")).items()

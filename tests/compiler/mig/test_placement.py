@@ -17,7 +17,7 @@ def a100():
     return known_cards.geometry(known_cards.A100)
 
 
-def ways_of(every) -> dict:
+def ways_of(every) -> dict[reference_solver.Multiset, list[reference_solver.Placed]]:
     """Every layout → every way to place it."""
     found = defaultdict(list)
     for placed in sorted(every, key=sorted):
@@ -30,6 +30,12 @@ def ways(a100):
     return ways_of(reference_solver.placed_sets(a100, known_cards.is_plain))
 
 
+def must_place(geometry: Geometry, layout, keep=()) -> tuple[mig.Instance, ...]:
+    found = mig.place(geometry, layout, keep)
+    assert found is not None
+    return found
+
+
 def placed_as(instances) -> reference_solver.Placed:
     return frozenset((instance.profile.name, instance.start, instance.size) for instance in instances)
 
@@ -38,7 +44,7 @@ def placed_as(instances) -> reference_solver.Placed:
 def test_every_legal_layout_is_placed_slice_by_slice_on_places_of_its_profiles(card):
     geometry = known_cards.geometry(card)
     for layout in {reference_solver.multiset(placed) for placed in reference_solver.placed_sets(geometry)}:
-        instances = mig.place(geometry, tuple(layout))
+        instances = must_place(geometry, tuple(layout))
         assert Counter(instance.profile.name for instance in instances) == dict(layout)
         taken = [unit for instance in instances for unit in range(instance.start, instance.start + instance.size)]
         assert len(taken) == len(set(taken))
@@ -68,12 +74,12 @@ def test_no_way_to_place_keeps_more_on_any_card_that_anyone_could_describe(geome
     every = reference_solver.placed_sets(geometry)
     old = data.draw(st.sampled_from(sorted(every, key=sorted)))
     keep = {(name, start) for name, start, _ in old}
-    most = defaultdict(int)
+    most: defaultdict[reference_solver.Multiset, int] = defaultdict(int)
     for placed in every:
         stayed = len({(name, start) for name, start, _ in placed} & keep)
         most[reference_solver.multiset(placed)] = max(most[reference_solver.multiset(placed)], stayed)
     for layout, stayed in most.items():
-        instances = mig.place(geometry, tuple(layout), tuple(sorted(keep)))
+        instances = must_place(geometry, tuple(layout), tuple(sorted(keep)))
         assert len({(instance.profile.name, instance.start) for instance in instances} & keep) == stayed
 
 
@@ -81,13 +87,13 @@ def test_instances_with_attributes_are_kept_where_they_stand():
     geometry = known_cards.geometry("rtx-pro-6000-server")
     layout = (("1g.24gb+me", 1), ("1g.24gb", 2), ("1g.24gb-me", 1))
     keep = (("1g.24gb-me", 0), ("1g.24gb+me", 6), ("1g.24gb", 9))
-    found = {(instance.profile.name, instance.start) for instance in mig.place(geometry, layout, keep)}
+    found = {(instance.profile.name, instance.start) for instance in must_place(geometry, layout, keep)}
     assert found == {*keep, ("1g.24gb", 3)}
 
 
 def test_what_is_kept_is_not_more_than_the_layout_has(a100):
     keep = tuple(("1g.5gb", start) for start in range(7))
-    found = mig.place(a100, (("1g.5gb", 2), ("3g.20gb", 1)), keep)
+    found = must_place(a100, (("1g.5gb", 2), ("3g.20gb", 1)), keep)
     assert [(instance.profile.name, instance.start) for instance in found] == [("1g.5gb", 0), ("1g.5gb", 1), ("3g.20gb", 4)]
 
 
@@ -120,7 +126,7 @@ def test_no_way_to_place_leaves_more_choice_for_additions(a100, ways):
 )
 def test_an_a100_is_placed_so(a100, layout, starts):
     found = defaultdict(list)
-    for instance in mig.place(a100, layout):
+    for instance in must_place(a100, layout):
         found[instance.profile.name].append(instance.start)
     assert found == starts
 
@@ -137,7 +143,7 @@ def test_a_card_with_a_very_long_row_of_slices_is_placed_all_the_same():
         engines=Engines(),
     )
     geometry = Geometry(units=40, max_instances=0, profiles=(row,), engine_totals=Engines())
-    starts = [instance.start for instance in mig.place(geometry, (("1g.1gb", 20),))]
+    starts = [instance.start for instance in must_place(geometry, (("1g.1gb", 20),))]
     assert len(starts) == len(set(starts)) == 20
 
 

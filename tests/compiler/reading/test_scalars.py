@@ -1,6 +1,7 @@
 """Unquoted words: what is taken without quotes means the same to YAML 1.1 and YAML 1.2."""
 
 import re
+from collections.abc import Callable
 from itertools import product
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpushare.reading.scalars import resolve
 
-CORE = [
+CORE: list[tuple[re.Pattern[str], Callable[[str], object]]] = [
     (re.compile(r"(null|Null|NULL|~|)\Z"), lambda text: None),
     (re.compile(r"(true|True|TRUE|false|False|FALSE)\Z"), lambda text: text.lower() == "true"),
     (re.compile(r"[-+]?[0-9]+\Z"), int),

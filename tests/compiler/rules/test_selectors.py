@@ -23,7 +23,7 @@ Node = tuple[str, Mapping[str, str]]
 
 def universe(pool_labels: Sequence[str] = ()) -> Iterator[Node]:
     """Every node that selectors over KEYS, USED and the first two NAMES can tell apart."""
-    for name, *values in product(NAMES, *(VALUES for _ in KEYS)):
+    for name, values in product(NAMES, product(VALUES, repeat=len(KEYS))):
         found = {key: value for key, value in zip(KEYS, values, strict=True) if value is not None}
         yield name, found
         for pool in pool_labels:

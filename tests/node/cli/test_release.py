@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ sys.exit(main(sys.argv[1:]))"""
 
 
 @pytest.fixture
-def cluster(api: ApiServer) -> Iterator[ApiServer]:
+def cluster(api: ApiServer) -> ApiServer:
     """Two nodes with a runtime each."""
     owner = api.add_daemonset("gpushare-train", labels=LABELS)["metadata"]["uid"]
     for name in ("n1", "n2"):

@@ -4,7 +4,7 @@ What the API server would be told is collected; `Stage.run` makes cycles a secon
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.core.policy import Policy, read
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
 from gpushare_node.enforce.metrics import EnforcementMetrics
+from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.inputs import Settings
 from gpushare_node.reporting.metrics import Registry
 from tests.support.fake_nvml import FakeNvml
@@ -143,11 +144,11 @@ def container_id(number: int) -> str:
     return f"{number:064x}"
 
 
-class InlineQueue:
+class InlineQueue(WorkQueue):
     """A work queue whose calls are run at once."""
 
-    def send(self, errand: Any) -> bool:
-        errand()
+    def send(self, job: Callable[[], None]) -> bool:
+        job()
         return True
 
 

@@ -155,11 +155,12 @@ class EnforcementFuzz:
         self.defy()
         self.processes = LinuxProcesses(self.mirror.root)
         self._uses_gpu = self.processes.uses_gpu
-        self.processes.uses_gpu = self._meddle
+        self.processes.uses_gpu = self._meddle  # type: ignore[method-assign]
         tenancy = self.folder / "tenancy.json"
         tenancy.write_text(tenancy_text(admission=self.admission))
         adapters = Adapters(
-            driver=Driver(self.census), processes=self.processes, pods=self.list, cluster=self.told,
+            driver=Driver(self.census),  # type: ignore[arg-type]
+            processes=self.processes, pods=self.list, cluster=self.told,
             folder=StateDir(self.folder / "state"), clock=self.clock, checkpoint=self.checkpoint,
             mps=self if self.mode == "mps" else None, tenants=TenancyFile(tenancy, NAMESPACE),
             wall=lambda: NOON + self.clock.now(),

@@ -75,7 +75,7 @@ class Rig:
     def start(self) -> None:
         enforcer = self.stage.start()
         self.monitor = NodeMonitor(
-            enforcer=enforcer, cluster=self.api, labels=LABELS, plan=self.plan, boot_id="b1")
+            enforcer=enforcer, cluster=self.api, labels=LABELS, plan=self.plan, boot_id="b1")  # type: ignore[arg-type]
         clock = self.stage.clock
         self.loop = Loop(enforcer=enforcer, monitor=self.monitor, clock=clock, pause=clock.sleep, spread=lambda: 1.0)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def _rows(change: Callable[[Random, list[ProcessEntry]], list[ProcessEntry]]) ->
     return lambda rng, device: replace(device, rows=tuple(change(rng, list(device.rows or ()))))
 
 
-def _first(**changes: object) -> Change:
+def _first(**changes: Any) -> Change:
     return _rows(lambda _, rows: [rows[0]._replace(**changes), *rows[1:]])
 
 
@@ -141,7 +142,8 @@ def test_other_processes_or_grants_are_judged_by_the_guard(asked: list[GuardInpu
 
 @pytest.mark.parametrize("seed", range(8))
 def test_offenders_come_to_the_same_end_where_only_their_gpus_are_judged(seed: int, asked: list[GuardInput]) -> None:
-    node, rng, ended, over, last = tenants(), Random(seed), 0, {}, None
+    node, rng, ended, last = tenants(), Random(seed), 0, None
+    over: dict[int, int] = {}
     twins = Twins(
         node,
         Settings(interval_seconds=1, exit_seconds=3, stale_seconds=20, stuck_seconds=5, kills_per_minute=rng.choice((1, 6))),

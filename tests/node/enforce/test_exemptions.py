@@ -17,7 +17,7 @@ from tests.node.enforce.enforcement import OLD, YOUNG, EnforcementFixture, Inlin
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import ProcessPool
 
-OLDER = {"started": {container_id(1): OLD}}
+OLDER: dict[str, Any] = {"started": {container_id(1): OLD}}
 DAY = 86400
 NONE: dict[str, Any] = {"share": {"capMiB": None}}
 

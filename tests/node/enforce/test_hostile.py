@@ -29,7 +29,7 @@ def test_a_container_whose_gpu_processes_end_just_in_time_is_ended_with_those_th
     def too_late(seen: Any, signal: Any) -> SignalResult:
         return SignalResult.GONE if seen.pid == pid else send(seen, signal)
 
-    stage.processes.send = too_late
+    stage.processes.send = too_late  # type: ignore[method-assign]
     stage.run(1)
     await_end(waiting)
 

@@ -2,12 +2,12 @@
 
 import json
 import logging
-from collections.abc import Collection
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.procs.processes import SignalResult
+from gpushare_node.adapters.procs.processes import ProcessIdentity, Signal, SignalResult
 from gpushare_node.guard.inputs import Settings
 from tests.node.enforce.enforcement import MAPPED, EnforcementFixture, await_end, container_id, lives, pod_uid
 from tests.support.fake_nvml import FakeNvml
@@ -84,11 +84,11 @@ def test_who_owes_is_looked_at_in_each_cycle_and_is_nobody_elses_debtor(stage: E
     looked: list[int] = []
     look = stage.processes.look
 
-    def note(pids: Collection[int]) -> object:
+    def note(pids: Iterable[int]) -> Mapping[int, ProcessIdentity]:
         looked.extend(pids)
         return look(pids)
 
-    stage.processes.look = note
+    stage.processes.look = note  # type: ignore[method-assign]
     stage.run(2)
     assert looked.count(pid) == 2
     assert looked.count(calm) <= 1
@@ -105,13 +105,13 @@ def test_39_a_process_that_became_somebody_elses_before_the_signal_gets_none(sta
     stage.run(4)
     look = stage.processes.look
 
-    def stale(pids: object) -> object:
+    def stale(pids: Iterable[int]) -> Mapping[int, ProcessIdentity]:
         """/proc as it was when the list was read; between that and the signal the pid passes to another container."""
         seen = look(pids)
         stage.mirror.show(pid, systemd_path(pod_uid(2), container_id(2)))
         return seen
 
-    stage.processes.look = stale
+    stage.processes.look = stale  # type: ignore[method-assign]
     stage.run(1)
     assert lives(pid)
     assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="reused"} 1']
@@ -146,7 +146,12 @@ def test_42_a_victim_that_does_not_die_is_told_once_and_keeps_others_waiting_for
     stage: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
-    monkeypatch.setattr(stage.processes, "send", lambda _, signal: sent.append(signal.value) or SignalResult.SENT)
+
+    def note(_: ProcessIdentity, signal: Signal) -> SignalResult:
+        sent.append(signal.value)
+        return SignalResult.SENT
+
+    monkeypatch.setattr(stage.processes, "send", note)
     stage.admit(1, "stuck")
     stage.admit(2, "next")
     stage.begin(1, 6000)
@@ -166,7 +171,12 @@ def test_43_a_refused_signal_is_told_and_not_tried_again_for_a_while(
     stage: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    monkeypatch.setattr(stage.processes, "send", lambda seen, signal: asked.append((seen.pid, signal)) or SignalResult.REFUSED)
+
+    def refuse(seen: ProcessIdentity, signal: Signal) -> SignalResult:
+        asked.append((seen.pid, signal))
+        return SignalResult.REFUSED
+
+    monkeypatch.setattr(stage.processes, "send", refuse)
     stage.admit(1, "untouchable")
     pid = stage.begin(1, 5000)
     stage.run(30)

@@ -22,6 +22,12 @@ ROW_FAULTS = {
 }
 
 
+def reason(stage: EnforcementFixture) -> ConditionReason:
+    found = stage.enforcer.reason()
+    assert found is not None
+    return found[0]
+
+
 def test_63_64_the_offender_goes_and_neighbour_platform_mps_server_and_strangers_live_on(stage: EnforcementFixture) -> None:
     stage.admit(1, "greedy")
     stage.admit(2, "neighbour")
@@ -60,8 +66,7 @@ def test_44_45_47_one_impossible_row_saves_everybody_on_the_device(
     stage.run(90)
     assert lives(pid)
     assert stage.told.events == []
-    assert stage.enforcer.reason() is not None
-    assert stage.enforcer.reason()[0] is ConditionReason.PROCESS_LIST_UNRELIABLE
+    assert reason(stage) is ConditionReason.PROCESS_LIST_UNRELIABLE
     assert stage.metric("process_rows_rejected_total{")
 
 
@@ -85,7 +90,7 @@ def test_a_driver_that_scrambles_lists_and_has_no_others_gets_no_kills_and_the_c
     pid = stage.begin(1, 5000)
     stage.run(30)
     assert lives(pid)
-    assert stage.enforcer.reason()[0] is ConditionReason.PROCESS_LIST_UNRELIABLE
+    assert reason(stage) is ConditionReason.PROCESS_LIST_UNRELIABLE
 
 
 def test_48_a_gpu_that_hangs_stops_no_other_and_its_offender_lives(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
@@ -98,7 +103,7 @@ def test_48_a_gpu_that_hangs_stops_no_other_and_its_offender_lives(tmp_path: Pat
     stage.run(10)
     await_end(there)
     assert lives(here)
-    assert stage.enforcer.reason()[0] is ConditionReason.DRIVER_HUNG
+    assert reason(stage) is ConditionReason.DRIVER_HUNG
 
 
 def test_50_a_lost_gpu_is_named_and_judged_again_when_it_is_back(stage: EnforcementFixture) -> None:
@@ -108,7 +113,7 @@ def test_50_a_lost_gpu_is_named_and_judged_again_when_it_is_back(stage: Enforcem
     stage.fake_nvml.lose(0)
     stage.run(30)
     assert lives(pid)
-    assert stage.enforcer.reason()[0] is ConditionReason.GPU_LOST
+    assert reason(stage) is ConditionReason.GPU_LOST
     stage.fake_nvml.find(0)
     stage.run(6)
     await_end(pid)
@@ -128,7 +133,7 @@ def test_51_a_driver_without_any_compute_list_kills_nobody(stage: EnforcementFix
     pid = stage.begin(1, 5000)
     stage.run(90)
     assert lives(pid)
-    assert stage.enforcer.reason()[0] is ConditionReason.GPU_UNREADABLE
+    assert reason(stage) is ConditionReason.GPU_UNREADABLE
 
 
 def test_52_without_the_hosts_processes_nobody_is_signalled_and_the_condition_says_blind(
@@ -144,7 +149,7 @@ def test_52_without_the_hosts_processes_nobody_is_signalled_and_the_condition_sa
     stage.fake_nvml.put(0, pid, 5000)
     stage.run(90)
     assert lives(pid)
-    assert stage.enforcer.reason()[0] is ConditionReason.ENFORCEMENT_BLIND
+    assert reason(stage) is ConditionReason.ENFORCEMENT_BLIND
 
 
 def test_53_a_tenant_that_names_a_cgroup_after_its_neighbour_is_charged_itself(stage: EnforcementFixture) -> None:

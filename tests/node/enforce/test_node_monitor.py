@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, RELEASE_ANNOTATION
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, RELEASE_ANNOTATION, NodeView
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.adapters.kube.kube_fixture import server
@@ -102,7 +102,12 @@ def test_a_node_that_is_to_leave_deletes_the_runtimes_pod(rig: Rig, reason: str)
 def test_a_node_that_nobody_changes_is_looked_at_every_ten_minutes_at_most(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
     node = rig.api.node
-    monkeypatch.setattr(rig.api, "node", lambda: looks.append(1) or node())
+
+    def look() -> NodeView:
+        looks.append(1)
+        return node()
+
+    monkeypatch.setattr(rig.api, "node", look)
     rig.run(290)
     assert len(looks) == 1
     rig.run(320)

@@ -54,23 +54,25 @@ class Quick(SystemClock):
 class House(EnforcementFixture):
     """A node whose API server is reached over HTTP. `Loop` runs in a thread of its own."""
 
+    clock: SystemClock  # type: ignore[assignment]
+
     def __init__(self, folder: Path, fake_nvml: FakeNvml, started: ProcessPool, api: ApiServer, **changes: Any) -> None:
         self.api = api
-        changes = {"settings": PATIENT, "queue": WorkQueue(), "deadline": 5.0} | changes
-        changes["enforcement"] = AT_ONCE | changes.get("enforcement", {})
+        parts: dict[str, Any] = {"settings": PATIENT, "queue": WorkQueue(), "deadline": 5.0} | changes
+        parts["enforcement"] = AT_ONCE | parts.get("enforcement", {})
         self.wire = connection(api, folder, Quick())
         self.quick = Quick()
         self.events = EventRecorder(self.wire, PLACE, self.quick)
         self.pod_list = PodInformer(self.wire, NODE, self.quick)
         self.pod_list.start()
         threading.Thread(target=self.events.run, daemon=True).start()
-        super().__init__(folder, fake_nvml, started, **changes)
+        super().__init__(folder, fake_nvml, started, **parts)
 
     def start(self) -> Any:
         self.clock = SystemClock()
         # The API server's double starts containers by the real date.
         self.ahead = wall_seconds() - self.clock.now() - NOON
-        self.list = self.pod_list
+        self.list = self.pod_list  # type: ignore[assignment]
         self.told = NodeClient(self.wire, PLACE, self.quick, self.events)
         enforcer = super().start()
         self.monitor = NodeMonitor(
@@ -80,7 +82,7 @@ class House(EnforcementFixture):
         self.loop = Loop(enforcer=enforcer, monitor=self.monitor, clock=self.clock)
         return enforcer
 
-    def arrive(self, number: int, name: str) -> None:
+    def arrive(self, number: int, name: str) -> None:  # type: ignore[override]
         """A pod is bound to this node, and kubelet gives it a replica."""
         self.api.add_pod(
             name, namespace="team", node=NODE, uid=pod_uid(number), containers={"main": f"containerd://{container_id(number)}"})

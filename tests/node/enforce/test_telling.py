@@ -35,7 +35,12 @@ def test_33_a_container_that_goes_up_and_down_is_told_once_a_minute(stage: Enfor
 def test_the_page_of_metrics_is_made_once_a_second_however_often_it_is_asked_for() -> None:
     made: list[int] = []
     figures = EnforcementMetrics(Registry())
-    figures.registry.gathered("test", "Counts.", gather=lambda: made.append(1) or ())
+
+    def gather() -> tuple[()]:
+        made.append(1)
+        return ()
+
+    figures.registry.gathered("test", "Counts.", gather=gather)
     pages = {figures.page() for _ in range(200)}
     assert len(pages) == 1
     assert len(made) <= 2

@@ -38,6 +38,7 @@ def test_every_function_that_pynvml_may_ask_for_is_spelt_as_nvml_spells_it():
 @pytest.mark.parametrize("index", range(len(CARDS)), ids=CARDS)
 def test_a_gpu_is_what_the_catalogue_says(mixed, index):
     card = cards.load(CARDS[index])
+    assert card.memory_mib is not None
     with session():
         handle = device(index)
         assert pynvml.nvmlDeviceGetName(handle) == card.name
@@ -135,6 +136,7 @@ def test_a_process_killed_in_the_middle_of_its_calls_leaves_no_lock_and_no_damag
     for _ in range(3):
         fake_nvml.forget_calls()
         process = start(fake_nvml, code)
+        assert process.stdout is not None
         assert process.stdout.readline() == "on\n"
         process.kill()
         process.communicate()

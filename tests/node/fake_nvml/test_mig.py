@@ -33,9 +33,11 @@ def mig(fake_nvml):
 @pytest.mark.parametrize("card", GENERATIONS)
 def test_profiles_and_placements_are_those_of_the_catalogue(tmp_path, monkeypatch, card):
     node(tmp_path, monkeypatch, card)
+    geometry = cards.load(card).mig
+    assert geometry is not None
     with session():
         told = profiles(device())
-        for profile in cards.load(card).mig.profiles:
+        for profile in geometry.profiles:
             info = told.pop(profile.name)
             assert info.id == (profile.nvml_enum if profile.profile_id is None else profile.profile_id)
             assert info.sliceCount == profile.compute_slices
@@ -58,6 +60,7 @@ def test_whatever_pair_of_profiles_stands_apart_can_be_made_and_what_overlaps_ca
     """A pair may fail for want of engines too: those the catalogue must explain by its totals or counts."""
     made = node(tmp_path, monkeypatch, card)
     geometry = cards.load(card).mig
+    assert geometry is not None
     with session():
         told = profiles(device())
         for one, two in itertools.product(geometry.profiles, repeat=2):

@@ -40,6 +40,7 @@ def tenants(fake_nvml):
         command = [*before, str(build.tenant()), *arguments]
         process = subprocess.Popen(command, env={**os.environ, **fake_nvml.environment}, stdout=subprocess.PIPE, text=True)
         started.append(process)
+        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         return process
 
@@ -223,6 +224,7 @@ def test_a_tenant_needs_nothing_but_its_program_and_the_state_file(fake_nvml, tm
     with session(), subprocess.Popen(
         [*command, "--gpu", "2", "--mib", "8"], env=environment, stdout=subprocess.PIPE, text=True
     ) as process:
+        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         [(pid, used)] = compute(device(2))
         assert (Path(f"/proc/{pid}/root").readlink(), used) == (root, 8 << 20)

@@ -23,7 +23,7 @@ from tests.support.fake_nvml import FakeNvml
 A100 = "a100-sxm4-40gb"
 H100 = "h100-sxm5-80gb"
 
-IDS = {profile.name: profile.id for profile in geometry.A100}
+IDS = {profile.name: profile.id for profile in geometry.A100 if profile.name is not None}
 """The driver's ids of an A100's profiles."""
 
 SEVEN = tuple(("1g.5gb", start) for start in range(7))
@@ -63,9 +63,7 @@ def policy(*layouts: Iterable[Stands], card: str = A100) -> Policy:
     """A policy for GPUs of a catalogue card, each with these instances."""
     known = cards.load(card)
     own = Card(id=card, name=known.name, pci_device_ids=known.pci_device_ids, memory_mib=known.memory_mib)
-    if known.mig is None:
-        return geometry.policy(*layouts, card=own)
-    profiles = geometry.table(known_cards.geometry(card))
+    profiles = () if known.mig is None else geometry.table(known_cards.geometry(card))
     return geometry.policy(*(geometry.wanted(*layout, profiles=profiles) for layout in layouts), card=own)
 
 

@@ -75,7 +75,7 @@ def test_26_after_three_failures_pauses_come_first_and_they_double(node: GpuNode
 
 def test_94_attempts_go_on_without_end_at_growing_pauses(node: GpuNode) -> None:
     fail_often(node)
-    begun = []
+    begun: list[float] = []
     while len(begun) < 10:
         node.clock.time += 60
         node.fake_nvml.heal()

@@ -96,7 +96,9 @@ def test_a_driver_that_hangs_in_a_change_is_the_reason_and_the_next_run_ends_it(
     outcome = node.run(mig(SEVEN, SEVEN, key="mig-00000002"))
     assert outcome.reason is ConditionReason.DRIVER_HUNG, outcome.message
     assert node.taints(), "half of a layout takes no pods"
-    assert node.folder.journal().is_changing
+    journal = node.folder.journal()
+    assert journal is not None
+    assert journal.is_changing
     assert node.run(mig(SEVEN, SEVEN, key="mig-00000002")).reason is ConditionReason.DRIVER_HUNG
     node.fake_nvml.heal()
     wait_for(lambda: not node.bounded._worker.is_busy)

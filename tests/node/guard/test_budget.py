@@ -1,6 +1,7 @@
 """Whose turn it is: budgets of namespaces, the oldest offence first, strikes of owners, and readings that cannot be true."""
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -115,7 +116,7 @@ def crowded() -> Node:
 
 def look(node: Node, scrambled: int) -> tuple[Verdict, ...]:
     """A look at which the driver doubles each row of so many devices, and says truly how much of each is in use."""
-    devices = {}
+    devices: dict[str, Any] = {}
     for number, gpu in enumerate(node.gpus):
         uses = {pid: own or 0 for pid, own in node.used.get(gpu, {}).items()}
         factor, used = 2 if number < scrambled else 1, sum(uses.values())

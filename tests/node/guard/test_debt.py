@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -173,9 +174,9 @@ def test_86_what_is_inherited_is_paid_back_by_calm_at_half_its_length_and_not_lo
     node.cycles(owed + 1)
     remove(node, former)
     node.cycle()
-    unread = replace(node.device(GPU), rows=None)
+    unread: dict[str, Any] = {"gpu0": replace(node.device(GPU), rows=None)}
     for _ in range(gap - 1):
-        node.cycle(**({} if is_read else {"gpu0": unread}))
+        node.cycle(**({} if is_read else unread))
     run_of_all(node, 2)
     inherited = max(owed - gap / 2, 0.0)
     looks = math.ceil(13 - inherited)

@@ -7,7 +7,17 @@ from gpushare_node.guard.identity import Owner, Process, ProcessKind
 from gpushare_node.guard.inputs import CapAction, Grant, Settings
 from gpushare_node.guard.process_list import Device, ProcessEntry
 from gpushare_node.guard.state import GuardState
-from gpushare_node.guard.verdicts import AnomalyKind, CapState, Kill, KillScope, Next, Terminate, Verdict
+from gpushare_node.guard.verdicts import (
+    Anomaly,
+    AnomalyKind,
+    CapState,
+    ContainerStatus,
+    Kill,
+    KillScope,
+    Next,
+    Terminate,
+    Verdict,
+)
 from tests.node.guard.guard_fixture import CAP, GIB, GPU, OTHER, Node, reasons, signalled, states, steps, stranger, tenant
 
 
@@ -274,6 +284,7 @@ def test_65_a_namespace_loses_so_many_a_minute_on_a_device_and_no_more() -> None
     for number in range(8):
         process = tenant(500 + number, f"t{number}")
         own = Owner(namespace="team", uid=f"u{number}")
+        assert process.container is not None
         node.grants[process.container] = Grant(owner=own, devices=frozenset({GPU}), caps={GPU: node.cap})
         node.run(process, 2 * GIB)
     ended: list[Process] = []
@@ -305,7 +316,7 @@ def test_66_a_dry_run_tells_everything_once_and_marks_it(action: CapAction, told
     node.run(tenant(500), 9 * GIB)
     verdicts = node.cycles(200)
     assert steps(verdicts) == told
-    assert {verdict.facts.dry_run for verdict in verdicts if hasattr(verdict, "facts")} == {True}
+    assert {verdict.facts.dry_run for verdict in verdicts if not isinstance(verdict, Anomaly | ContainerStatus)} == {True}
     assert AnomalyKind.STUCK not in reasons(verdicts)
 
 

@@ -2,6 +2,7 @@
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_a_neighbour_with_a_huge_unrecognised_process_changes_nothing_for_a_flap
         node.used[GPU][500] = 9 * GIB
 
 
-def client_node(mps: Mps, **settings: CapAction | bool) -> Node:
+def client_node(mps: Mps, **settings: Any) -> Node:
     node = Node(mps=mps, settings=Settings(**settings))
     node.run(tenant(500), 9 * GIB)
     return node

@@ -1,5 +1,7 @@
 """Rows that cannot be true make their whole GPU untouchable for the cycle, and nothing else."""
 
+from typing import Any
+
 import pytest
 
 from gpushare_node.guard.inputs import Cap, Grant
@@ -21,8 +23,9 @@ GOOD = ProcessEntry(pid=500, used_bytes=9 * GIB)
 MPS_ROW = ProcessEntry(pid=500, used_bytes=9 * GIB, kind=Kind.MPS)
 
 
-def gpu(*rows: ProcessEntry, **changes: object) -> Device:
-    return Device(**{"uuid": GPU, "total_bytes": 40 * GIB, "rows": rows, **changes})
+def gpu(*rows: ProcessEntry, **changes: Any) -> Device:
+    fields: dict[str, Any] = {"uuid": GPU, "total_bytes": 40 * GIB, "rows": rows, **changes}
+    return Device(**fields)
 
 
 BAD = {

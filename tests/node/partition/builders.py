@@ -1,6 +1,7 @@
 """GPUs and policies for the tests of partitioning: real geometries of the catalogue, as NVML would report them."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from gpushare.catalog.cards import Geometry
 from gpushare_node.core.policy import (
@@ -62,12 +63,21 @@ def mig(*standing: Instance, current=True, pending=None, profiles=A100, is_pendi
 
 def gpu(own: Mig | None, index: int = 0, **changed) -> Gpu:
     """An idle GPU of CARD."""
-    fields = {"name": CARD.name, "pci_device_id": "0x20B010DE", "memory_mib": 40960, "is_busy": False, "fault": None}
+    fields: dict[str, Any] = {
+        "name": CARD.name, "pci_device_id": "0x20B010DE", "memory_mib": 40960, "is_busy": False, "fault": None,
+    }  # fmt: skip
     return Gpu(index=index, uuid=f"GPU-{index}", mig=own, **(fields | changed))
 
 
 def state(*gpus: Gpu) -> NodeGpus:
     return NodeGpus(gpus=gpus)
+
+
+def mig_of(node: NodeGpus) -> Mig:
+    """The MIG side of the first GPU."""
+    own = node.gpus[0].mig
+    assert own is not None
+    return own
 
 
 def wanted(*standing: Stands, profiles=A100) -> tuple[WantedInstance, ...]:

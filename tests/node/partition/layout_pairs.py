@@ -52,7 +52,8 @@ class Deck:
 
     def stands(self, gpu: Gpu) -> reference_solver.Placed:
         """What stands on the GPU, in the card's own names; an instance without its compute instance is none of the card's."""
-        names = {profile.id: profile.name for profile in self.profiles}
+        names = {profile.id: profile.name for profile in self.profiles if profile.name is not None}
+        assert gpu.mig is not None
         return frozenset(
             (names[one.profile_id] if one.is_whole else "orphan", one.start, one.size) for one in gpu.mig.instances
         )
@@ -60,7 +61,7 @@ class Deck:
 
 def as_wanted(state: NodeGpus, policy: Policy) -> bool:
     """Whether the first GPU is what the policy asks for: mode, profiles, nothing else, nothing broken."""
-    own = state.gpus[0].mig
+    own = builders.mig_of(state)
     has = Counter(one.profile_id for one in own.instances)
     return (
         own.current

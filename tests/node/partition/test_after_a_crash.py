@@ -44,7 +44,7 @@ def test_within_an_operation_the_next_plan_clears_the_orphan_and_destroys_nothin
         for done, operation in enumerate(operations):
             broken = halfway(state, operation)
             after = operations_from(broken, pair.policy)
-            orphans = [one for one in broken.gpus[0].mig.instances if not one.is_whole]
+            orphans = [one for one in builders.mig_of(broken).instances if not one.is_whole]
             gone = [one.instance for one in after if isinstance(one, DestroyInstance)]
             planned = [one.instance for one in operations[done:] if isinstance(one, DestroyInstance)]
             own = [one for one in planned if not isinstance(operation, DestroyInstance) or one != operation.instance]
@@ -91,7 +91,7 @@ def test_switching_off_goes_on_from_wherever_it_stopped() -> None:
     for done, operation in enumerate(operations):
         broken = halfway(state, operation)
         assert len(operations_from(broken, policy)) == 4 - done
-        own = run(broken, operations_from(broken, policy)).gpus[0].mig
+        own = builders.mig_of(run(broken, operations_from(broken, policy)))
         assert (own.current, own.pending, own.instances) == (False, False, ())
         state = simulate(state, operation)
         assert operations_from(state, policy) == operations[done + 1 :]

@@ -9,7 +9,7 @@ from gpushare_node.partition import UnfitReason, plan
 from gpushare_node.partition.layout import PlacementDifference, ProfileIdDifference
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig
 from gpushare_node.partition.state import Fault, FaultKind, Placement, Profile
-from tests.node.partition.builders import A100, CARD, gpu, instance, instances, mig, policy, state, wanted
+from tests.node.partition.builders import A100, CARD, gpu, instance, instances, mig, mig_of, policy, state, wanted
 from tests.node.partition.simulator import run
 
 BALANCED = (("3g.20gb", 4), ("2g.10gb", 0), ("1g.5gb", 2), ("1g.5gb", 3))
@@ -55,7 +55,7 @@ def test_case_4_the_right_instances_at_other_places_need_nothing() -> None:
 def test_case_5_the_order_in_which_the_policy_lists_instances_does_not_matter(order) -> None:
     one = only(state(gpu(mig())), policy(wanted(*order)))
     assert {(step.start, step.size) for step in one.operations} == {(4, 4), (0, 2), (2, 1), (3, 1)}
-    assert run(state(gpu(mig())), one.operations).gpus[0].mig.instances
+    assert mig_of(run(state(gpu(mig())), one.operations)).instances
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_case_7_an_instance_in_use_stays_where_it_is_and_others_come_beside_it()
     small = [("1g.5gb", 0), ("1g.5gb", 1), ("1g.5gb", 2)]
     one = only(before, policy(wanted(("3g.20gb", 4), *small)))
     assert (one.is_blocked, one.needs_idle) == (False, (idle,))
-    assert running in run(before, one.operations).gpus[0].mig.instances
+    assert running in mig_of(run(before, one.operations)).instances
 
 
 def test_of_equal_choices_the_one_that_disturbs_the_fewest_tenants_is_taken() -> None:

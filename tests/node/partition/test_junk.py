@@ -9,7 +9,7 @@ from gpushare_node.core.policy import WantedInstance
 from gpushare_node.partition import UnfitReason, plan
 from gpushare_node.partition.operations import DestroyInstance
 from gpushare_node.partition.state import Fault, FaultKind, Instance, Mig, Placement, Profile
-from tests.node.partition.builders import A100, gpu, policy, state
+from tests.node.partition.builders import A100, gpu, mig_of, policy, state
 from tests.node.partition.simulator import run
 
 NUMBERS = st.integers(-3, 14)
@@ -68,8 +68,8 @@ def test_with_any_table_the_plan_keeps_the_most_that_any_choice_keeps(data) -> N
     destroyed = [step for step in one.operations if isinstance(step, DestroyInstance)]
     assert len(destroyed) == len(standing) - best
     after = run(before, one.operations)
-    assert sorted(one.profile_id for one in after.gpus[0].mig.instances) == sorted(wanted)
-    assert all(one.is_whole for one in after.gpus[0].mig.instances)
+    assert sorted(one.profile_id for one in mig_of(after).instances) == sorted(wanted)
+    assert all(one.is_whole for one in mig_of(after).instances)
     assert plan(after, policy(asked)).operations == ()
 
 
@@ -102,7 +102,7 @@ WANTED = st.builds(
 )
 def test_whatever_the_hardware_says_every_gpu_gets_a_plan_of_its_own_or_a_reason(gpus, layouts) -> None:
     planned = plan(state(*gpus), policy(*layouts))
-    indexes = [one.index for one in (*planned.gpus, *planned.unfit)]
+    indexes = [*(one.index for one in planned.gpus), *(one.index for one in planned.unfit)]
     assert sorted(indexes) == sorted({one.index for one in gpus} | set(range(len(layouts))))
     for one in planned.gpus:
         (own,) = [own for own in gpus if own.index == one.index]

@@ -75,7 +75,7 @@ class ChaosNode(LoopNode):
             self.is_dead, self.fuse = False, None
 
     def server(self, pool: str = "training") -> NodeClient:
-        address = ApiEndpoint(url="http://api", headers=dict, open_pool=lambda: Pool(self))
+        address = ApiEndpoint(url="http://api", headers=dict, open_pool=lambda: Pool(self))  # type: ignore[arg-type,return-value]
         place = PodIdentity(node=NAME, namespace="gpushare", pod="partition-x", pod_uid="uid-x", pool=pool)
         connection = Connection(address, self.clock)
         self.events = EventRecorder(connection, place, self.clock)

@@ -79,7 +79,7 @@ class Life:
         end = node.clock.now() + random.randint(0, 900)
         self.note(f"run {self.policy.profile}, fuse {node.fuse}, chance {node.chance}, hold {is_holding}")
         if is_holding:
-            node.on_tick = lambda time: time >= end and setattr(node.clock, "is_stopped", True)
+            node.on_tick = lambda time: setattr(node.clock, "is_stopped", True) if time >= end else None
         outcome = None
         try:
             outcome = node.start(self.policy, hold=is_holding)

@@ -148,7 +148,7 @@ class LoopNode:
         self.is_mps_deaf = False
         self.is_plugin_dead = False
         self.is_plugin_deaf = False
-        self.on_tick: Callable[[float], None] = lambda _: None
+        self.on_tick: Callable[[float], object] = lambda _: None
         self.before_step: Callable[[StepResult], None] = lambda _: None
         self._enumerated: str | None = None
         self.events: EventRecorder | None = None
@@ -342,7 +342,7 @@ class LoopNode:
                     os._exit(9)
                 return ask(own, request)
 
-            Connection.ask = ask
+            Connection.ask = ask  # type: ignore[assignment,method-assign]
             self.fake_nvml.load()
             try:
                 self.run(policy)

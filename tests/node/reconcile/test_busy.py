@@ -91,7 +91,7 @@ def test_fail_says_so_at_once_without_a_taint_or_a_turn(node: LoopNode) -> None:
 def test_evict_asks_for_it_until_the_budget_allows_it(node: LoopNode) -> None:
     busy(node)
     node.api.eviction_budget = 0
-    node.on_tick = lambda time: time > 20 and setattr(node.api, "eviction_budget", 1)
+    node.on_tick = lambda time: setattr(node.api, "eviction_budget", 1) if time > 20 else None
     assert node.run(rollout(mig(TWO), on_busy=OnBusy.EVICT)).reason is ConditionReason.READY
     assert len(node.api.writes("eviction")) > 1
     assert "evict" in node.changed()
@@ -177,7 +177,13 @@ def test_90_a_busy_node_gives_way_then_drains_once_and_then_waits_without_a_tain
 
 def test_90_a_busy_node_is_changed_as_soon_as_its_tenants_have_gone(node: LoopNode) -> None:
     busy(node)
-    node.on_tick = lambda time: time > 100 and node.entries and (node.entries.clear(), node.publish())
+
+    def leave(time: float) -> None:
+        if time > 100 and node.entries:
+            node.entries.clear()
+            node.publish()
+
+    node.on_tick = leave
     assert node.run(mig(TWO), hold=True).reason is ConditionReason.READY
     assert node.clock.now() < 150
 
@@ -289,7 +295,12 @@ def test_90_a_drain_that_was_cut_off_goes_on(node: LoopNode) -> None:
     node.api.edit("nodes", NAME, lambda one: one["spec"].update(taints=[{"key": REPARTITIONING_TAINT, "effect": "NoSchedule"}]))
     take_turn(node, NAME)
     start, seen = node.clock.now(), []
-    node.on_tick = lambda time: (seen.append(node.holds_turn()), setattr(node.clock, "is_stopped", time > start + 300))
+
+    def look(time: float) -> None:
+        seen.append(node.holds_turn())
+        node.clock.is_stopped = time > start + 300
+
+    node.on_tick = look
     with pytest.raises(Stopped):
         node.run(wanted, hold=True)
     assert all(seen[:300]), "no second time of giving way"
@@ -297,7 +308,7 @@ def test_90_a_drain_that_was_cut_off_goes_on(node: LoopNode) -> None:
 
 def test_93_a_pod_that_its_controller_brings_back_is_evicted_once(node: LoopNode) -> None:
     uuid = busy(node, owner=EXPORTER)
-    asked = []
+    asked: list[int] = []
 
     def bring_back(_: float) -> None:
         gone = len(node.api.writes("eviction"))

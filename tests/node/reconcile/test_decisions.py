@@ -8,13 +8,14 @@ from gpushare_node.adapters.host.kubelet import Allocation, Checkpoint, is_gpu_r
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PodView
 from gpushare_node.core.policy import Partitioner, read
+from gpushare_node.core.structs import replace
 from gpushare_node.gpus.advertised import expected, find_mismatch, find_stale
 from gpushare_node.reconcile import node_labels
 from gpushare_node.reconcile.active_pool import find_owner, find_successor
 from gpushare_node.reconcile.gpu_clients import to_pause, to_restore
 from gpushare_node.reconcile.usage import find_affected, find_allocated, find_holders
 from gpushare_node.reporting.reasons import ConditionReason
-from tests.node.reconcile.loop_node import SEVEN, mig, replace, whole
+from tests.node.reconcile.loop_node import SEVEN, mig, whole
 from tests.support.paths import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*/bundle/chart/files/policies/*.yaml"))

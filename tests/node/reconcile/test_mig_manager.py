@@ -6,9 +6,10 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import MIG_LABEL
 from gpushare_node.core.policy import Partitioner, Policy
+from gpushare_node.core.structs import replace
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import IDS
-from tests.node.reconcile.loop_node import DEPLOY, NAME, SEVEN, LoopNode, mig, replace, whole
+from tests.node.reconcile.loop_node import DEPLOY, NAME, SEVEN, LoopNode, mig, whole
 from tests.support.fake_api.server import ApiServer
 
 STATE = "nvidia.com/mig.config.state"

@@ -6,9 +6,10 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PROFILE_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
 from gpushare_node.core.policy import Mode, Policy, Stack
+from gpushare_node.core.structs import replace
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100
-from tests.node.reconcile.loop_node import SEVEN, LoopNode, mig, replace, rollout, whole
+from tests.node.reconcile.loop_node import SEVEN, LoopNode, mig, rollout, whole
 from tests.support.fake_api.server import ApiServer
 
 SERVER = 4711

@@ -54,7 +54,12 @@ def test_105_a_whole_pool_recovers_in_the_time_of_one_node(pool: Pool) -> None:
     for node in pool:
         begun = node.clock.now()
         pool.api.down()
-        node.on_tick = lambda time, begun=begun: time > begun + OUTAGE_SECONDS and pool.api.up()
+
+        def come_back(time: float, begun: float = begun) -> None:
+            if time > begun + OUTAGE_SECONDS:
+                pool.api.up()
+
+        node.on_tick = come_back
         assert node.run(WANTED, hold=True).reason is ConditionReason.READY
         assert (node.gpus.stands(0), node.taints()) == (set(SEVEN), set())
         seconds.append(node.clock.now() - begun)

@@ -7,9 +7,10 @@ import pytest
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
 from gpushare_node.core.clock import Stopped
 from gpushare_node.core.policy import OnBusy, Stack
+from gpushare_node.core.structs import replace
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100
-from tests.node.reconcile.loop_node import DEPLOY, NAME, SEVEN, TWO, LoopNode, mig, replace, rollout, whole
+from tests.node.reconcile.loop_node import DEPLOY, NAME, SEVEN, TWO, LoopNode, mig, rollout, whole
 from tests.support.fake_api.server import ApiServer
 
 OTHER = "mig-00000002"
@@ -42,7 +43,7 @@ def test_a_taint_that_the_server_did_not_take_away_goes_with_the_next_attempt(no
     node.run(mig(SEVEN))
     add_tenant(node)
     node.api.fail("PATCH /api/v1/nodes/n1?", 500, times=6, after=2)
-    node.on_tick = lambda time: time > 3000 and setattr(node.clock, "is_stopped", True)
+    node.on_tick = lambda time: setattr(node.clock, "is_stopped", True) if time > 3000 else None
     with pytest.raises(Exception):  # noqa: B017, PT011 - Stopped, when nothing is to be waited for any more
         node.run(rollout(mig(TWO, key=OTHER), drain_timeout_seconds=30), hold=True)
     assert node.taints() == set()
@@ -113,7 +114,7 @@ def test_94_a_node_that_failed_tries_again_by_itself_and_tells_of_it_once(node: 
 def test_94_an_annotation_begins_anew_at_once_and_is_taken_away(node: LoopNode) -> None:
     fail_often(node)
     start = node.clock.now()
-    asked = []
+    asked: list[float] = []
 
     def ask(time: float) -> None:
         if time > start + 5 and not asked:

@@ -9,9 +9,10 @@ from gpushare_node.adapters.host.state_dir import Journal
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
 from gpushare_node.core.clock import Stopped
 from gpushare_node.core.policy import Stack
+from gpushare_node.core.structs import replace
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import H100
-from tests.node.reconcile.loop_node import DEPLOY, NAME, PLUGIN_POD, SEVEN, TWO, LoopNode, mig, replace, rollout, text_of, whole
+from tests.node.reconcile.loop_node import DEPLOY, NAME, PLUGIN_POD, SEVEN, TWO, LoopNode, mig, rollout, text_of, whole
 from tests.support.fake_api.server import ApiServer
 
 DCGM = "nvidia.com/gpu.deploy.dcgm"
@@ -86,7 +87,7 @@ def test_29_without_an_api_server_the_layout_in_force_is_made_again_and_labels_f
     outcome = node.run(mig(SEVEN))
     assert (outcome.reason, outcome.is_usable) == (ConditionReason.WAITING_FOR_PLUGIN, False)
     assert node.gpus.stands(0) == set(SEVEN)
-    node.on_tick = lambda time: time > 300 and node.api.up()
+    node.on_tick = lambda time: node.api.up() if time > 300 else None
     assert node.run(mig(SEVEN), hold=True).reason is ConditionReason.READY
     assert node.labels()[PLUGIN_LABEL] == "mig-00000001-b"
 
@@ -130,7 +131,7 @@ def test_an_api_server_that_goes_away_while_tenants_are_waited_for_is_no_leave_t
     node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     node.fake_nvml.forget_calls()
     start = node.clock.now()
-    node.on_tick = lambda time: time > start + 20 and node.api.down()
+    node.on_tick = lambda time: node.api.down() if time > start + 20 else None
     outcome = node.run(rollout(mig(TWO), drain_timeout_seconds=60))
     assert not outcome.is_usable
     assert node.fake_nvml.calls() == []
@@ -172,7 +173,7 @@ def test_resources_that_nobody_promised_are_named(node: LoopNode) -> None:
         publish()
         node.api.edit("nodes", NAME, add)
 
-    node.publish = publish_both
+    node.publish = publish_both  # type: ignore[method-assign]
     outcome = node.run(mig(SEVEN))
     assert outcome.reason is ConditionReason.WRONG_RESOURCES
     assert "nvidia.com/gpu: 1 instead of 0" in outcome.message
@@ -189,7 +190,7 @@ def test_a_writer_of_our_label_is_named_and_not_fought(node: LoopNode) -> None:
 
     writer.write_labels({PLUGIN_LABEL: "theirs"})
     node.on_tick = write
-    node.before_step = lambda result: result.step == "labels" and write(0.0)
+    node.before_step = lambda result: write(0.0) if result.step == "labels" else None
     start = node.clock.now()
     outcome = node.run(whole(replicas=4))
     assert outcome.reason is ConditionReason.LABEL_CONFLICT
@@ -254,7 +255,7 @@ def test_a_stop_while_tenants_are_waited_for_takes_the_taint_along(node: LoopNod
     node.run(mig(SEVEN))
     node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     start = node.clock.now()
-    node.on_tick = lambda time: time > start + 60 and setattr(node.clock, "is_stopped", True)
+    node.on_tick = lambda time: setattr(node.clock, "is_stopped", True) if time > start + 60 else None
     with pytest.raises(Stopped):
         node.run(mig(TWO))
     assert node.taints() == set()

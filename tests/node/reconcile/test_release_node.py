@@ -184,7 +184,7 @@ def test_81_a_request_that_was_broken_off_is_none_and_is_taken_away(node: LoopNo
 def test_81_a_node_that_was_released_comes_back_when_the_job_dies(node: LoopNode) -> None:
     request = node.api.asking()
     node.annotate(RELEASE_ANNOTATION, request)
-    seen = []
+    seen: list[set[tuple[str, int]]] = []
 
     def die(time: float) -> None:
         if time > 2000 and not seen:
@@ -210,7 +210,7 @@ def test_81_a_request_of_the_next_job_is_not_taken_away_with_the_former(node: Lo
 def test_a_request_interrupts_the_wait_for_tenants(node: LoopNode) -> None:
     node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     start = node.clock.now()
-    node.on_tick = lambda time: time > start + 60 and node.annotate(RELEASE_ANNOTATION, node.api.asking())
+    node.on_tick = lambda time: node.annotate(RELEASE_ANNOTATION, node.api.asking()) if time > start + 60 else None
     outcome = node.run(mig(TWO))
     assert outcome.reason is ConditionReason.RELEASING
     assert node.clock.now() - start < 90

@@ -12,6 +12,7 @@ from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.core.policy import read
 from tests.e2e.scale import simulation
 from tests.e2e.scale.load import Node
+from tests.e2e.scale.still import StillDriver
 from tests.e2e.scale.traffic import FastTime, Observed, Traffic
 from tests.e2e.scale.virtual_time import VirtualTime
 from tests.node.reconcile.loop_node import text_of, whole
@@ -65,7 +66,7 @@ def test_a_simulation_whose_nodes_break_says_why(
     kubelets: simulation.Kubelets, bundle: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They are threads: what they raise would go nowhere, and the figures would be those of nodes that asked for nothing."""
-    monkeypatch.delattr(simulation.StillDriver, "versions")
+    monkeypatch.delattr(StillDriver, "versions")
     with pytest.raises(SystemExit, match=rf"{NODES} of {NODES} nodes failed.*(?s:.)*'StillDriver' object has no attribute"):
         simulation.roll_out(kubelets, bundle)
 

@@ -74,7 +74,12 @@ def said(tmp_path: Path, api: ApiServer) -> Callable[[Callable[[], Unmet]], list
         deps = node.deps("training")
         visit = RunContext(deps=deps, slot=RolloutSlot(deps.cluster, deps.clock))
         told: list[str] = []
-        node.on_tick = lambda _: told.append(api.condition("n1")["message"]) if api.condition("n1") else None
+
+        def look(_: float) -> None:
+            if condition := api.condition("n1"):
+                told.append(condition["message"])
+
+        node.on_tick = look
         visit.wait(find, 300.0)
         return list(dict.fromkeys(told))
 

@@ -205,7 +205,7 @@ def test_92_a_turn_is_renewed_while_the_driver_loads(node: LoopNode) -> None:
     node.api.edit("nodes", NAME, lambda one: one["spec"].update(taints=[{"key": REPARTITIONING_TAINT, "effect": "NoSchedule"}]))
     node.fake_nvml.unload()
     node.api.forget_requests()
-    node.on_tick = lambda time: time > 595 and node.fake_nvml.reload()
+    node.on_tick = lambda time: node.fake_nvml.reload() if time > 595 else None
     assert node.run(mig(TWO, key="mig-00000002")).reason is ConditionReason.READY
     renewals = [method for method, _ in node.api.writes("leases")]
     assert renewals == ["PUT", "PUT", "DELETE"]

@@ -97,7 +97,7 @@ def test_many_who_never_finish_their_request_keep_nobody_out(server: HttpServer)
     before = set(threading.enumerate())
     with contextlib.ExitStack() as slow:
         for _ in range(80):
-            slow.enter_context(socket.create_connection(server.server_address[:2])).sendall(b"GET /met")
+            slow.enter_context(socket.create_connection(("127.0.0.1", server.server_address[1]))).sendall(b"GET /met")
         assert ask(server, "/readyz")[0] == 200
         # Whoever was shown the door takes a moment to go.
         wait_for(lambda: len(set(threading.enumerate()) - before) <= 32)

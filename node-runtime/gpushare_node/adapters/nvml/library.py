@@ -32,7 +32,7 @@ class Library:
 
     def __init__(self, observe: Observe = ignore) -> None:
         # Not at the top: an import of 8,000 lines, which commands that touch no driver need not pay for.
-        import pynvml  # type: ignore[import-untyped]  # noqa: PLC0415 - untyped as published
+        import pynvml  # noqa: PLC0415
 
         self.names: Any = pynvml
         self._observe = observe

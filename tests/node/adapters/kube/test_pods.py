@@ -97,8 +97,10 @@ def test_56_a_containers_id_that_comes_late_comes(api: ApiServer, pods: PodInfor
 
 
 def test_when_a_container_was_started_is_told_while_it_runs() -> None:
-    states = ({"running": {"startedAt": "2026-11-22T08:00:00Z"}}, {"terminated": {"startedAt": "2026-11-22T08:00:00Z"}}, {},
-              {"running": {"startedAt": "soon"}}, {"running": {}})
+    states: tuple[dict[str, dict[str, str]], ...] = (
+        {"running": {"startedAt": "2026-11-22T08:00:00Z"}}, {"terminated": {"startedAt": "2026-11-22T08:00:00Z"}}, {},
+        {"running": {"startedAt": "soon"}}, {"running": {}},
+    )  # fmt: skip
     statuses = [{"name": f"c{at}", "containerID": f"containerd://{at}", "state": state} for at, state in enumerate(states)]
     metadata = {"uid": "u", "namespace": "n", "name": "p"}
     assert view_pod({"metadata": metadata, "status": {"containerStatuses": statuses}}).started == {"0": 1795334400.0}
@@ -264,7 +266,8 @@ def test_the_own_node_is_told_of_when_its_marks_differ_and_only_then(api: ApiSer
 def test_103_a_node_that_is_watched_has_news_once_and_without_a_watch_always_may(api: ApiServer, wire: Connection) -> None:
     api.add_node("n1")
     clock = Quick()
-    news = News(api=SimpleNamespace(connection=wire, identity=SimpleNamespace(node="n1")), clock=clock)
+    api_of_n1 = SimpleNamespace(connection=wire, identity=SimpleNamespace(node="n1"))
+    news = News(api=api_of_n1, clock=clock)  # type: ignore[arg-type]
     assert news.has_come()
     await_that(lambda: not news.has_come())
     api.patch("nodes", "n1", {"metadata": {"annotations": {"gpushare.dev/retry": "now"}}}, manager="x")

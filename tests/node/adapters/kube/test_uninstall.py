@@ -33,11 +33,12 @@ def annotations(api: ApiServer, name: str) -> dict[str, str]:
     return found
 
 
-def answer(api: ApiServer, name: str) -> None:
-    """What the node's runtime does when it is asked."""
-    if annotations(api, name).get("gpushare.dev/release") == REQUEST:
-        released = {"labels": {"gpushare.dev/pool": None}, "annotations": {"gpushare.dev/released": "exclusive"}}
-        api.patch("nodes", name, {"metadata": released}, manager="gpushare-node")
+def answer(api: ApiServer, *names: str) -> None:
+    """What the nodes' runtimes do when they are asked."""
+    for name in names:
+        if annotations(api, name).get("gpushare.dev/release") == REQUEST:
+            released = {"labels": {"gpushare.dev/pool": None}, "annotations": {"gpushare.dev/released": "exclusive"}}
+            api.patch("nodes", name, {"metadata": released}, manager="gpushare-node")
 
 
 def run(wire: Connection, clock: FakeClock) -> tuple[Uninstall, list[str]]:
@@ -48,7 +49,7 @@ def run(wire: Connection, clock: FakeClock) -> tuple[Uninstall, list[str]]:
 def test_all_nodes_answer_then_the_daemonsets_go_and_the_annotations_last(
     api: ApiServer, wire: Connection, clock: FakeClock,
 ) -> None:
-    clock.on_sleep = lambda: [answer(api, name) for name in ("n1", "n2", "n3")]
+    clock.on_sleep = lambda: answer(api, "n1", "n2", "n3")
     uninstall, _ = run(wire, clock)
     done = uninstall.run(timeout_seconds=600, goes_on=False)
     assert (done.is_done, done.released, done.silent, done.remaining) == (True, ("n1", "n2", "n3"), (), ())
@@ -80,7 +81,7 @@ def test_told_to_go_on_it_does_so_without_them(api: ApiServer, wire: Connection,
 
 def test_an_answer_of_another_day_does_not_count(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
     api.patch("nodes", "n1", {"metadata": {"annotations": {"gpushare.dev/released": "exclusive"}}}, manager="x")
-    clock.on_sleep = lambda: [answer(api, name) for name in ("n2", "n3")]
+    clock.on_sleep = lambda: answer(api, "n2", "n3")
     uninstall, _ = run(wire, clock)
     assert uninstall.run(timeout_seconds=60, goes_on=False).silent == ("n1",)
 
@@ -90,7 +91,7 @@ def test_a_node_that_is_being_brought_to_its_layout_for_the_first_time_is_asked(
 ) -> None:
     api.add_node("new", taints=[{"key": "gpushare.dev/repartitioning", "effect": "NoSchedule"}])
     api.add_pod("gpushare-train-new", namespace="gpushare", node="new", labels=LABELS)
-    clock.on_sleep = lambda: [answer(api, name) for name in ("n1", "n2", "n3")]
+    clock.on_sleep = lambda: answer(api, "n1", "n2", "n3")
     uninstall, _ = run(wire, clock)
     assert uninstall.run(timeout_seconds=60, goes_on=False).silent == ("new",)
 
@@ -136,7 +137,7 @@ def test_a_server_that_fails_half_way_leaves_no_request_behind(api: ApiServer, w
 
 def test_a_server_that_is_away_for_a_while_is_asked_again(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
     api.fail("GET /api/v1/nodes", 503, times=6)
-    clock.on_sleep = lambda: [answer(api, name) for name in ("n1", "n2", "n3")]
+    clock.on_sleep = lambda: answer(api, "n1", "n2", "n3")
     uninstall, said = run(wire, clock)
     assert uninstall.run(timeout_seconds=600, goes_on=False).is_done
     assert any("looking again" in line for line in said)
@@ -179,7 +180,7 @@ def test_a_release_that_was_installed_anew_meanwhile_is_not_uninstalled(
 def test_nodes_are_read_in_pages_and_without_what_is_in_them(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
     for number in range(600):
         api.add_node(f"more-{number}", labels={"gpushare.dev/pool": "train"})
-    clock.on_sleep = lambda: [answer(api, node["metadata"]["name"]) for node in api.all("nodes")]
+    clock.on_sleep = lambda: answer(api, *(node["metadata"]["name"] for node in api.all("nodes")))
     uninstall, _ = run(wire, clock)
     assert len(uninstall.run(timeout_seconds=600, goes_on=False).released) == 603
     lists = [form for (method, path), form in zip(api.requests, api.forms, strict=True)

@@ -1,6 +1,7 @@
 """What the tests of the pool's turns share: runtimes of nodes that want one, and who has which."""
 
 import itertools
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -8,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.host.state_dir import StateDir
-from gpushare_node.adapters.kube import rollout_queue
 from gpushare_node.adapters.kube.node_client import NodeClient
 from tests.node.adapters.kube.kube_fixture import FakeClock, server
 from tests.support.fake_api.refusals import Refusal
@@ -33,7 +33,7 @@ def runtimes(api: ApiServer, folder: Path, clock: FakeClock) -> Iterator[On]:
         return made[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rollout_queue.random, "randrange", lambda slots: next(looks) % slots)
+        patch.setattr(random, "randrange", lambda slots: next(looks) % slots)
         yield start
     for one in made:
         one.close()

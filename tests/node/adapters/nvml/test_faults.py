@@ -124,8 +124,8 @@ def is_survey_honest(found: GpuInfo, true: GpuInfo, code: int) -> bool:
         and all(getattr(found, name) in (None, getattr(true, name)) for name in ("pci_device_id", "pci_bus_id", "memory_mib"))
         and found.compute_mode in (None, true.compute_mode)
         and found.pids == true.pids
-        and (mig is None or (mig.current, mig.pending) == (true.mig.current, true.mig.pending))
-    )
+        and (mig is None or (true.mig is not None and (mig.current, mig.pending) == (true.mig.current, true.mig.pending)))
+    )  # fmt: skip
 
 
 def bare(instance: Any) -> Any:
@@ -198,14 +198,17 @@ def test_a_failing_function_makes_an_error_or_a_fault_and_never_a_wrong_value(no
 
 
 def hold(found: Looks, true: Looks, code: int) -> None:
+    assert not isinstance(true.versions, int)
+    assert not isinstance(true.surveys, int)
     assert found.versions in (-code, true.versions) or found.versions == replace(true.versions, cuda=None), code
     if isinstance(found.surveys, int):
         assert -found.surveys == code
     else:
         for pair in zip(found.surveys, true.surveys, strict=True):
             assert is_survey_honest(*pair, code), (code, pair)
-    for pair in zip(found.censuses, true.censuses, strict=True):
-        assert is_census_honest(*pair, code), (code, pair)
+    for told, right in zip(found.censuses, true.censuses, strict=True):
+        assert isinstance(right, Device)
+        assert is_census_honest(told, right, code), (code, told, right)
     assert found.limit in (-code, true.limit)
     assert found.xid in (-code, None)
 

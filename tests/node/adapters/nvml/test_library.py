@@ -1,6 +1,7 @@
 """The library: how calls fail, what is told of them, and what of pynvml's inside we lean on."""
 
 import ctypes
+import struct
 from collections.abc import Callable
 
 import pynvml
@@ -44,8 +45,8 @@ def test_pynvml_still_has_what_we_use_of_its_inside() -> None:
         (DETAILED, pynvml.c_nvmlProcessDetail_v1_t,
          ("pid", "usedGpuMemory", "gpuInstanceId", "computeInstanceId", "usedGpuCcProtectedMemory")),
     ],
-)
-def test_our_records_are_pynvmls(record: object, structure: type, fields: tuple[str, ...]) -> None:
+)  # fmt: skip
+def test_our_records_are_pynvmls(record: struct.Struct, structure: type[ctypes.Structure], fields: tuple[str, ...]) -> None:
     values = tuple(range(1, len(fields) + 1))
     packed = bytes(structure(**dict(zip(fields, values, strict=True))))
     assert (len(packed), record.unpack(packed)) == (record.size, values)

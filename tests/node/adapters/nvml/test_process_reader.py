@@ -1,6 +1,7 @@
 """The census: rows as the driver has them, junk included; and that nothing kept between cycles outlives its truth."""
 
 from pathlib import Path
+from typing import Any
 
 import pynvml
 import pytest
@@ -118,7 +119,7 @@ def test_49_a_list_that_the_driver_has_cut_is_not_believed(fake_nvml: FakeNvml) 
 
 
 def test_more_rows_than_there_was_room_for_are_no_success(fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(_handle: object, count: object, _buffer: object) -> int:
+    def answer(_handle: object, count: Any, _buffer: object) -> int:
         count._obj.value = 1 << 30
         return 0
 

@@ -98,7 +98,7 @@ class Node:
             whom = list(self.processes.members(whom[0]))
         self.sent += [(one.pid, signal, self.processes.send(one, signal)) for one in whom]
 
-    def until(self, condition: Callable[[], object]) -> None:
+    def until(self, condition: Callable[..., object]) -> None:
         """Cycles until it is true."""
 
         def cycle() -> bool:
@@ -228,7 +228,7 @@ def test_66_a_dry_run_is_told_and_not_carried_out(node: Node, started: ProcessPo
     """The guard marks the verdicts; who carries them out leaves marked ones alone, as here."""
     node.settings = replace(HASTY, dry_run=True)
     pid = node.run(started.pid(OBEDIENT), 9 * GIB)
-    node.act = lambda verdict: None
+    node.act = lambda verdict: None  # type: ignore[method-assign]
     node.until(lambda: any(isinstance(verdict, Kill) for verdict in node.told))
     assert all(verdict.facts.dry_run for verdict in node.told if isinstance(verdict, Terminate | Kill))
     assert node.is_alive(pid)

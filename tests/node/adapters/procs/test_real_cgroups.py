@@ -61,7 +61,7 @@ class Groups:
             folder.rmdir()
 
 
-@pytest.fixture(params=hierarchies() or [None], ids=str)
+@pytest.fixture(params=(*hierarchies(),) or (None,), ids=str)
 def groups(request: pytest.FixtureRequest) -> Iterator[Groups]:
     if request.param is None:
         pytest.skip("no cgroup hierarchy can be written to here")

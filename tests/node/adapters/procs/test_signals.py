@@ -311,7 +311,12 @@ def test_the_look_comes_after_the_process_is_held(monkeypatch: pytest.MonkeyPatc
     order: list[str] = []
     threads = threading.active_count()
     opened, pid = os.pidfd_open, started.pid(OBEDIENT)
-    monkeypatch.setattr(os, "pidfd_open", lambda number: order.append("held") or opened(number))
+
+    def held(number: int) -> int:
+        order.append("held")
+        return opened(number)
+
+    monkeypatch.setattr(os, "pidfd_open", held)
 
     def objection() -> SignalResult:
         order.append("looked")

@@ -38,7 +38,8 @@ class Cluster:
     def running(cls, name: str = DEFAULT_NAME) -> "Cluster":
         """The cluster of that name, which runs. A reboot leaves its folder, and no network."""
         cluster = cls(name)
-        for part in (cluster.control_plane, *cluster.nodes):
+        parts: tuple[ControlPlane | Node, ...] = (cluster.control_plane, *cluster.nodes)
+        for part in parts:
             file = part.folder / "pids.json"
             if not (file.is_file() and cluster.network.path.exists()):
                 raise MachineError(f"no cluster {name!r} runs: make cluster-up{cluster.chosen}")
@@ -60,6 +61,7 @@ class Cluster:
         self.control_plane.start()
         for node in self.nodes:
             node.start(driver(node))
+            assert sandbox is not None
             node.load(sandbox)
         runtime = {"kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"}
         self.apply({"apiVersion": "node.k8s.io/v1", **runtime})
@@ -108,7 +110,7 @@ class Cluster:
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
         self.kubectl("apply", "--server-side", "--force-conflicts", "--filename", "-", stdin=text)
 
-    def wait(self, condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
+    def wait(self, condition: Callable[..., Any], what: str, seconds: float = PATIENCE) -> Any:
         """Until the condition holds; its value. MachineError that says what did not come true."""
         deadline = time.monotonic() + seconds
         while not (value := condition()):

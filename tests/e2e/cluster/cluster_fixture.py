@@ -170,7 +170,7 @@ class ClusterFixture:
 
         def is_there() -> bool:
             state = self.state(name)
-            found = next((one for one in state["status"]["conditions"] if one["type"] == CONDITION), {})
+            found: dict[str, Any] = next((one for one in state["status"]["conditions"] if one["type"] == CONDITION), {})
             is_of_pool = state["metadata"]["labels"].get("gpushare.dev/pool") == pool
             return is_of_pool and found.get("reason") == "Ready" and not state["spec"].get("taints")
 

@@ -44,7 +44,8 @@ def _work(name: str, namespace: str, limits: Object, *, container: Object | None
     }
 
 
-DEVICE_PLUGINS, RUNTIME = "/var/lib/kubelet/device-plugins", {"runtimeClassName": "nvidia"}
+DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
+RUNTIME: Object = {"runtimeClassName": "nvidia"}
 ALL = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 UNPRIVILEGED = {"securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}
 ISTIO = {

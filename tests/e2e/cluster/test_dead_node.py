@@ -35,15 +35,15 @@ def dead(pool: ClusterFixture) -> Iterator[str]:
         return [node for node in BOTH if any(CREATE in call for call in pool.fake_nvml(node).calls())]
 
     [name] = pool.cluster.wait(amid, "a node is amid its change")
-    node = pool.node(name)
-    node.stop_kubelet()
-    pool.fleet.stop_plugin(node)
-    node.stop_pods()
+    lost = pool.node(name)
+    lost.stop_kubelet()
+    pool.fleet.stop_plugin(lost)
+    lost.stop_pods()
     for one in BOTH:
         pool.fake_nvml(one).heal()
     yield name
-    node.start_kubelet()
-    pool.fleet.start_plugin(pool.cluster, node)
+    lost.start_kubelet()
+    pool.fleet.start_plugin(pool.cluster, lost)
     pool.cluster.wait(lambda: pool.cluster.try_kubectl("get", "node", name).returncode == 0, f"{name} is back")
     pool.choose(**{name.replace("-", "_"): "training"})
     await_offers(pool, {THREE: 6}, (name,))

@@ -76,4 +76,5 @@ def pool_of(cluster: Cluster, item: Object) -> str | None:
     """The pool that the pod is sent to; an assertion fails if it is refused."""
     answer = created(cluster, item)
     assert answer.refusal == ""
-    return json.loads(answer.body)["spec"].get("nodeSelector", {}).get(POOL)
+    name: str | None = json.loads(answer.body)["spec"].get("nodeSelector", {}).get(POOL)
+    return name

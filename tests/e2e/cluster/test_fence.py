@@ -35,7 +35,8 @@ def attempt(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
     def attempt(*arguments: str, stdin: str | None = None, with_token: str = token) -> str:
         if arguments[0] in {"PATCH", "POST", "DELETE"}:
-            done = cluster.control_plane.request(*arguments, with_token)
+            method, path, body, form = arguments
+            done = cluster.control_plane.request(method, path, body, form, with_token)
         else:
             done = cluster.try_kubectl(*arguments, "--token", with_token, stdin=stdin)
         return done.stderr.replace("\n", " ") if done.returncode else ""

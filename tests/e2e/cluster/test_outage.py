@@ -45,8 +45,8 @@ def restarts(cluster_fixture: ClusterFixture, node: str) -> list[int]:
 
 def test_29_without_an_api_server_caps_are_held_and_what_was_begun_goes_on(pools: ClusterFixture) -> None:
     shared, sliced = (pools.node(node) for node in BOTH)
-    neighbour, offender = (shared.processes("--mib", "1000", *more) for more in ((), ("--grow-to",)))
-    [neighbour] = set(neighbour) - set(offender)
+    both, offender = (shared.processes("--mib", "1000", *more) for more in ((), ("--grow-to",)))
+    [neighbour] = set(both) - set(offender)
     pools.cluster.control_plane.stop_api_server()
     begun = time.monotonic()
     try:

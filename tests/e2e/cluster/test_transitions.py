@@ -150,7 +150,7 @@ class Stand:
     def differences(self) -> dict[str, tuple[Any, Any]]:
         """Where the two plugins answer kubelet otherwise: resource and question → NVIDIA's, and the tests' own."""
         folders = [self.cluster_fixture.node(node).path("/var/lib/kubelet/device-plugins") for node in POOLS]
-        found = {}
+        found: dict[str, tuple[Any, Any]] = {}
         for resource in MODES[self.mode].offer:
             theirs, ours = (Asked(folder, resource).answers() for folder in folders)
             found |= {f"{resource}: {one}": (theirs[one], ours[one]) for one in ours if theirs[one] != ours[one]}

@@ -44,8 +44,11 @@ def started() -> Iterator[ProcessPool]:
 @pytest.fixture
 def stage(tmp_path: Path, whole: GpuInfo, started: ProcessPool) -> Iterator[EnforcementFixture]:
     # The watcher alone: a limit of the driver's would be set on cgroups that are made up.
-    made = EnforcementFixture(tmp_path, Node(whole.uuid), started, deadline=30.0, share={"capMiB": CAP_MIB},
-                 enforcement={"mechanism": "watcher"})
+    made = EnforcementFixture(
+        tmp_path,
+        Node(whole.uuid),  # type: ignore[arg-type]
+        started, deadline=30.0, share={"capMiB": CAP_MIB}, enforcement={"mechanism": "watcher"},
+    )  # fmt: skip
     yield made
     made.enforcer.close()
 

@@ -68,7 +68,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
-    command = [helm.helm(), "template", "gpushare", folder / "chart", "--namespace", "gpu-system"]
+    command: list[str | Path] = [helm.helm(), "template", "gpushare", folder / "chart", "--namespace", "gpu-system"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     documents = [one for one in yaml.safe_load_all(printed) if one]
     [pod] = [one["spec"]["template"]["spec"] for one in documents

@@ -119,7 +119,7 @@ def test_pins_and_the_packages_that_the_runtime_asks_for_agree() -> None:
 
 def test_the_build_explains_bases_that_do_not_fit_together(tmp_path: Path) -> None:
     (tmp_path / "usr/lib/python3.2").mkdir(parents=True)
-    command = [sys.executable, ROOT / "node-runtime/image/install.py", tmp_path, tmp_path / "out"]
+    command: list[str | Path] = [sys.executable, ROOT / "node-runtime/image/install.py", tmp_path, tmp_path / "out"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={"TARGETARCH": OWN})
     assert done.returncode == 1
     assert "take bases of one Python version" in done.stderr

@@ -106,7 +106,8 @@ class Node:
         marks = OwnMarks(server=server)
         pods = PodInformer(self.connection, self.name, self.clock)
         adapters = Adapters(
-            driver=StillWatched(StillDriver(self.uuid, self.policy)), processes=LinuxProcesses(), pods=pods, cluster=server,
+            driver=StillWatched(StillDriver(self.uuid, self.policy)),  # type: ignore[arg-type]
+            processes=LinuxProcesses(), pods=pods, cluster=server,
             folder=self.folder, clock=self.clock, tenants=TenancyFile(None, NAMESPACE), marks=marks,
             checkpoint=lambda: Checkpoint(allocations=(), registered={}),
         )
@@ -139,8 +140,8 @@ class Node:
         policy = read(text)
         deps = Dependencies(
             open_hardware=lambda digest: Hardware(
-                open_driver=lambda: StillDriver(self.uuid, policy), folder=self.folder, clock=self.clock, policy_digest=digest,
-                machine=MACHINE,
+                open_driver=lambda: StillDriver(self.uuid, policy),  # type: ignore[arg-type,return-value]
+                folder=self.folder, clock=self.clock, policy_digest=digest, machine=MACHINE,
             ),
             cluster=server, folder=self.folder, clock=self.clock, report=lambda _: None, boot_id=MACHINE.boot_id,
             read_checkpoint=lambda: Checkpoint(allocations=(), registered={}), open_enforcer=lambda _: self,
@@ -187,7 +188,7 @@ class NodeCrowd:
         """All enforce; kubelets write."""
         looks = [node.rest() for node in self.nodes]
         random.shuffle(looks)
-        kubelets = [partial(self._write_status, node) for node in self.nodes]
+        kubelets: list[Callable[[], None]] = [partial(self._write_status, node) for node in self.nodes]
         for number in range(_STEPPERS):
             for jobs, seconds in ((looks, _LOOK_SECONDS), (kubelets, _KUBELET_SECONDS)):
                 self._start(partial(self._go_round, jobs[number::_STEPPERS], seconds))
@@ -215,7 +216,7 @@ class NodeCrowd:
     def queue(self, text: str) -> dict[str, Any]:
         """All wait for a turn, which other nodes hold."""
         for node in self.nodes:
-            self._start(lambda one=node: one.queue(text))
+            self._start(partial(node.queue, text))
         self._start(lambda: self._go_round([self._renew], 300.0))
         self._start(lambda: self._go_round([lambda: None], 1.0))
         self.clock.sleep(2 * _ARRIVAL_SECONDS)

@@ -112,7 +112,7 @@ class SimulatedNode:
         events = EventRecorder(self.connection, place, clock)
         deps = Dependencies(
             open_hardware=lambda digest: Hardware(
-                open_driver=lambda: StillDriver(self.uuid, policy),
+                open_driver=lambda: StillDriver(self.uuid, policy),  # type: ignore[arg-type,return-value]
                 folder=StateDir(self.folder),
                 clock=clock,
                 policy_digest=digest,

@@ -6,6 +6,7 @@ from typing import Any
 from gpushare_node.adapters.host.devices import Machine
 from gpushare_node.adapters.nvml.driver import ComputeMode, GpuInfo, Versions
 from gpushare_node.core.policy import Policy
+from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.process_list import Device
 
 MACHINE = Machine(
@@ -80,10 +81,10 @@ class StillWatched:
         """Nothing is held."""
 
 
-class InlineQueue:
+class InlineQueue(WorkQueue):
     """Errands that are run at once: a thousand nodes in one process need no thread of each."""
 
-    def send(self, errand: Callable[[], None]) -> bool:
+    def send(self, job: Callable[[], None]) -> bool:
         """Run it."""
-        errand()
+        job()
         return True

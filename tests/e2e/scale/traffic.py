@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
@@ -111,7 +111,7 @@ class Observed(Connection):
         self._time = clock
         self._traffic = traffic
 
-    def watch(self, path: str, query: dict[str, str], *, seconds: float, accept: str = JSON) -> Iterator[Json]:
+    def watch(self, path: str, query: Mapping[str, str], *, seconds: float, accept: str = JSON) -> Iterator[Json]:
         """The server ends it by real time."""
         return super().watch(path, query, seconds=seconds / self._time.speed, accept=accept)
 

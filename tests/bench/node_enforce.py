@@ -131,7 +131,7 @@ def reaction_ms(bench: Bench) -> tuple[float, float]:
         spent.append((time.process_time() - began_cpu) * 1000)
         return answer
 
-    bench.stage.processes.send = timed
+    bench.stage.processes.send = timed  # type: ignore[method-assign]
     for number in range(REACTIONS):
         bench.stage.mirror.fake(bench.pids[number], "maps", MAPPED)
         bench.show(300, over=frozenset({number}))

@@ -44,7 +44,7 @@ def destroyed(deck: Deck, every: int) -> tuple[int, int, int]:
         planned = plan(pair.state, pair.policy)
         if planned.operations:
             ours += sum(isinstance(operation, DestroyInstance) for operation in planned.operations)
-            everything += len(pair.state.gpus[0].mig.instances)
+            everything += len(builders.mig_of(pair.state).instances)
             number += 1
     return ours, everything, number
 

@@ -67,7 +67,8 @@ def as_plain(item: Object) -> Object:
 
 def pod_of(daemon_set: Object) -> Object:
     """The pod's spec."""
-    return daemon_set["spec"]["template"]["spec"]
+    pod: Object = daemon_set["spec"]["template"]["spec"]
+    return pod
 
 
 def containers_of(pod: Object) -> dict[str, Object]:

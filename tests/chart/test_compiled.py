@@ -108,8 +108,9 @@ def test_former_generations_stay_in_the_config_map(tmp_path, run_helm) -> None:
         text = intent(pool("only", f"{{mode: time-slicing, replicas: {replicas}}}"))
         compilation = pipeline.compile_intent(text, "former.yaml", previous)
         objects = by_identity(agree(compilation, previous, tmp_path / str(replicas), run_helm))
-        previous = next(lock.read(artifact.text.encode()) for artifact in compilation.artifacts if artifact.path == lock.FILE)
-        assert isinstance(previous, Lock)
+        written = next(lock.read(artifact.text.encode()) for artifact in compilation.artifacts if artifact.path == lock.FILE)
+        assert isinstance(written, Lock)
+        previous = written
         assert compilation.plan is not None
         keys.add(compilation.plan.pools[0].profile.key)
         data = objects["ConfigMap", "gpu-system", "gpushare-profiles"]["data"]

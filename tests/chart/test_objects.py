@@ -269,7 +269,8 @@ def test_a_pod_tolerates_our_taints_its_pools_own_and_all_when_it_releases(pods)
 
 
 def terms_of(pod: Object) -> list[Object]:
-    return pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    terms: list[Object] = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return terms
 
 
 def matches(term: Object, labels: dict[str, str], name: str) -> bool:

@@ -35,7 +35,7 @@ NAMES = [
 ]
 KEYS = [*NAMES, "x.y/z", "x.y/" + "z" * 63, "x.y/" + "z" * 64, "x..y/z", "X/y", "/a", "a/b/c", ("a" * 60 + ".") * 4 + "a/b"]
 THIRD = {"card": "t4", "nodes": {"matchLabels": {"z": "z"}}, "gpusPerNode": 1, "sharing": {"mode": "exclusive"}}
-PLACES = {
+PLACES: dict[str, list[Any]] = {
     "/metadata/name": NAMES,
     "/spec/namespace": NAMES,
     "/spec/quotas": [{name: {"p": 3}} for name in NAMES],

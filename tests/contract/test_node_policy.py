@@ -131,7 +131,7 @@ def assert_same_verdict(document: Any) -> bool:
 @pytest.fixture(autouse=True)
 def fast_yaml(monkeypatch) -> None:
     """libyaml reads the same values many times as fast; tests/node/core/test_policy.py has `yaml.safe_load` itself."""
-    monkeypatch.setattr(policy.yaml, "safe_load", lambda text: yaml.load(text, LOADER))
+    monkeypatch.setattr(yaml, "safe_load", lambda text: yaml.load(text, LOADER))
 
 
 @pytest.mark.parametrize("path", shipped(), ids=lambda path: f"{path.parts[-6]}-{path.stem}")

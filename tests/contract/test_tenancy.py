@@ -13,6 +13,7 @@ from gpushare.bundle import admission
 from gpushare.core import emit
 from gpushare.reading import schema
 from gpushare_node.core import tenancy
+from gpushare_node.core.strict_document import PolicyError
 from tests.contract.test_node_policy import VALUES, inner, places
 from tests.support.paths import ROOT
 
@@ -47,7 +48,7 @@ def test_a_mutated_tenancy_is_accepted_or_refused_exactly_as_the_schema_says(pat
         if VALIDATOR.is_valid(json.loads(text)):
             tenancy.read(text)
         else:
-            with pytest.raises(tenancy.PolicyError):
+            with pytest.raises(PolicyError):
                 tenancy.read(text)
 
 
@@ -61,5 +62,5 @@ def test_fields_of_a_later_release_are_ignored_and_named() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "NaN", "\x00", "apiVersion: gpushare.dev/v1"])
 def test_what_is_no_tenancy_at_all_is_one_error(text: str) -> None:
-    with pytest.raises(tenancy.PolicyError):
+    with pytest.raises(PolicyError):
         tenancy.read(text)

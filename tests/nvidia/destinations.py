@@ -79,7 +79,9 @@ def _rendered(chart: Path, values: Values) -> Iterator[dict[str, Any]]:
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         yaml.safe_dump(values, file)
         file.flush()
-        command = [helm.helm(4), "template", "release", chart, "--namespace", "gpu-system", "--values", file.name]
+        command: list[str | Path] = [
+            helm.helm(4), "template", "release", chart, "--namespace", "gpu-system", "--values", file.name,
+        ]  # fmt: skip
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     yield from (document for document in yaml.safe_load_all(text) if document)
 

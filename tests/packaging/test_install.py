@@ -56,7 +56,9 @@ def works_in(venv: Path, place: Path) -> None:
 def test_an_install_works_from_an_empty_folder(
     form: str, clone: Path, distributions: dict[str, Path], tmp_path: Path
 ) -> None:
-    what = {"clone": [clone], "wheel": [distributions[".whl"]], "sdist": [distributions[".gz"]], "editable": ["-e", clone]}
+    what: dict[str, list[str | Path]] = {
+        "clone": [clone], "wheel": [distributions[".whl"]], "sdist": [distributions[".gz"]], "editable": ["-e", clone],
+    }  # fmt: skip
     venv = tmp_path / "venv"
     run(sys.executable, "-m", "venv", venv, cwd=tmp_path)
     run(venv / "bin" / "pip", "install", "-q", *what[form], cwd=tmp_path)

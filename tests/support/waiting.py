@@ -13,8 +13,9 @@ PATIENCE = 180.0
 T = TypeVar("T")
 
 
-def wait_for(condition: Callable[[], T], what: str = "it", seconds: float = PATIENCE) -> T:
+def wait_for(condition: Callable[..., T], what: str = "it", seconds: float = PATIENCE) -> T:
     """Until it is true; its value. Fails when it never is."""
+    # Called without arguments, and typed with any: a lambda that is made in a loop keeps the loop's variable as a default.
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"{what} never came true"

@@ -52,7 +52,8 @@ class Handler(BaseHTTPRequestHandler):
 
     @property
     def api(self) -> "ApiServer":
-        return self.server.api
+        api: ApiServer = self.server.api
+        return api
 
     def handle(self) -> None:
         with self.server.open(self.connection):

@@ -57,7 +57,7 @@ class Listener(ThreadingHTTPServer):
             with self.api.lock:
                 self._open.discard(connection)
 
-    def handle_error(self, *_: object) -> None:
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is nothing to print; anything else is a fault of this double and must be seen."""
         if not isinstance(sys.exception(), OSError):
-            super().handle_error(*_)
+            super().handle_error(request, client_address)

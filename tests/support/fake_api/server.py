@@ -129,7 +129,7 @@ class ApiServer:
         """Answer 200 with these bytes."""
         self._faults.append(Fault(match=match, times=times, garbage=garbage))
 
-    def before(self, match: str, act: Callable[[], object], times: int = 1) -> None:
+    def before(self, match: str, act: Callable[..., object], times: int = 1) -> None:
         """Let somebody else do something right before such a request is done."""
         self._faults.append(Fault(match=match, times=times, act=act))
 

@@ -70,14 +70,16 @@ class StateFile:
 
     def uuid(self, gpu: int) -> str:
         """The GPU's UUID."""
-        return self._state.gpus[gpu].uuid.decode()
+        uuid: str = self._state.gpus[gpu].uuid.decode()
+        return uuid
 
     def mig_uuid(self, gpu: int, gi: int, ci: int = 0) -> str:
         """The UUID that the MIG device has now. KeyError if there is none."""
         compute = self._state.gpus[gpu].instances[gi].computes[ci]
         if not compute.exists:
             raise KeyError((gpu, gi, ci))
-        return compute.uuid.decode()
+        uuid: str = compute.uuid.decode()
+        return uuid
 
     def find_device(self, name: str) -> tuple[int, int | None, int | None]:
         """GPU, GPU instance and compute instance of an index, a GPU's UUID or a MIG device's. KeyError if there is none."""

@@ -81,7 +81,7 @@ def _rendered(chart: Path, values: Values) -> Iterator[dict[str, Any]]:
         file.flush()
         command: list[str | Path] = [
             helm.helm(4), "template", "release", chart, "--namespace", "gpu-system", "--values", file.name,
-        ]  # fmt: skip
+        ]
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     yield from (document for document in yaml.safe_load_all(text) if document)
 

@@ -58,7 +58,7 @@ def test_an_install_works_from_an_empty_folder(
 ) -> None:
     what: dict[str, list[str | Path]] = {
         "clone": [clone], "wheel": [distributions[".whl"]], "sdist": [distributions[".gz"]], "editable": ["-e", clone],
-    }  # fmt: skip
+    }
     venv = tmp_path / "venv"
     run(sys.executable, "-m", "venv", venv, cwd=tmp_path)
     run(venv / "bin" / "pip", "install", "-q", *what[form], cwd=tmp_path)

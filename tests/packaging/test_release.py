@@ -32,7 +32,7 @@ GIT = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "TZ": "UTC"}
 
 
 def git(tree: Path, *arguments: str) -> str:
-    command = ["git", "-C", tree, *arguments]
+    command: list[str | Path] = ["git", "-C", tree, *arguments]
     return subprocess.run(command, env={**os.environ, **GIT}, check=True, capture_output=True, text=True).stdout.strip()
 
 
@@ -43,7 +43,7 @@ def commit(tree: Path) -> None:
 
 
 def run(tree: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, tree / ".ci/release.py", *arguments]
+    command: list[str | Path] = [sys.executable, tree / ".ci/release.py", *arguments]
     return subprocess.run(command, env={**os.environ, **GIT, **environment}, capture_output=True, text=True, check=False)
 
 

@@ -48,7 +48,7 @@ def stage(tmp_path: Path, whole: GpuInfo, started: ProcessPool) -> Iterator[Enfo
         tmp_path,
         Node(whole.uuid),  # type: ignore[arg-type]
         started, deadline=30.0, share={"capMiB": CAP_MIB}, enforcement={"mechanism": "watcher"},
-    )  # fmt: skip
+    )
     yield made
     made.enforcer.close()
 

@@ -65,7 +65,7 @@ def gpu(own: Mig | None, index: int = 0, **changed) -> Gpu:
     """An idle GPU of CARD."""
     fields: dict[str, Any] = {
         "name": CARD.name, "pci_device_id": "0x20B010DE", "memory_mib": 40960, "is_busy": False, "fault": None,
-    }  # fmt: skip
+    }
     return Gpu(index=index, uuid=f"GPU-{index}", mig=own, **(fields | changed))
 
 

@@ -100,7 +100,7 @@ def test_when_a_container_was_started_is_told_while_it_runs() -> None:
     states: tuple[dict[str, dict[str, str]], ...] = (
         {"running": {"startedAt": "2026-11-22T08:00:00Z"}}, {"terminated": {"startedAt": "2026-11-22T08:00:00Z"}}, {},
         {"running": {"startedAt": "soon"}}, {"running": {}},
-    )  # fmt: skip
+    )
     statuses = [{"name": f"c{at}", "containerID": f"containerd://{at}", "state": state} for at, state in enumerate(states)]
     metadata = {"uid": "u", "namespace": "n", "name": "p"}
     assert view_pod({"metadata": metadata, "status": {"containerStatuses": statuses}}).started == {"0": 1795334400.0}

@@ -125,7 +125,7 @@ def is_survey_honest(found: GpuInfo, true: GpuInfo, code: int) -> bool:
         and found.compute_mode in (None, true.compute_mode)
         and found.pids == true.pids
         and (mig is None or (true.mig is not None and (mig.current, mig.pending) == (true.mig.current, true.mig.pending)))
-    )  # fmt: skip
+    )
 
 
 def bare(instance: Any) -> Any:

@@ -45,7 +45,7 @@ def test_pynvml_still_has_what_we_use_of_its_inside() -> None:
         (DETAILED, pynvml.c_nvmlProcessDetail_v1_t,
          ("pid", "usedGpuMemory", "gpuInstanceId", "computeInstanceId", "usedGpuCcProtectedMemory")),
     ],
-)  # fmt: skip
+)
 def test_our_records_are_pynvmls(record: struct.Struct, structure: type[ctypes.Structure], fields: tuple[str, ...]) -> None:
     values = tuple(range(1, len(fields) + 1))
     packed = bytes(structure(**dict(zip(fields, values, strict=True))))

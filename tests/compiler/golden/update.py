@@ -1,15 +1,21 @@
-"""`make golden`: compile every example anew. The one way to change the expected output under examples/."""
+"""`make golden`: compile every example anew. The one way to change the expected output under examples/.
+
+Owns which files of a bundle are expected output: all of the first example's, and of the others' those that are not the chart's.
+"""
 
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from gpushare import pipeline
 from gpushare.bundle import lock, writer
+from gpushare.bundle.artifact import Artifact
 from tests.support.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
+CHART = ROOT / "charts" / "gpushare"
 
 
 def examples() -> list[Path]:
@@ -23,6 +29,19 @@ def compiled(example: Path) -> pipeline.Compilation:
     return pipeline.compile_intent(intent.read_bytes(), str(intent.relative_to(EXAMPLES.parent)), lock.EMPTY)
 
 
+def is_common(artifact: Artifact) -> bool:
+    """Whether this is the chart's own file, as it stands in charts/gpushare."""
+    chart, _, path = artifact.path.partition("/")
+    file = CHART / path
+    return chart == "chart" and file.is_file() and artifact.text == file.read_text()
+
+
+def kept(example: Path, artifacts: Iterable[Artifact]) -> list[Artifact]:
+    """The artifacts that are committed beside the example's intent."""
+    is_whole = example == examples()[0]
+    return [artifact for artifact in artifacts if is_whole or not is_common(artifact)]
+
+
 def main() -> int:
     """Replace every bundle; 1 when an example does not compile or when CI runs this."""
     if os.environ.get("CI"):
@@ -34,8 +53,9 @@ def main() -> int:
             print(*(finding.message for finding in compilation.findings), sep="\n", file=sys.stderr)
             return 1
         shutil.rmtree(example / "bundle", ignore_errors=True)
-        writer.write(compilation.artifacts, example / "bundle", lock.EMPTY)
-        print(f"{example.name}: {len(compilation.artifacts)} files")
+        artifacts = kept(example, compilation.artifacts)
+        writer.write(artifacts, example / "bundle", lock.EMPTY)
+        print(f"{example.name}: {len(artifacts)} of {len(compilation.artifacts)} files")
     return 0
 
 

@@ -72,12 +72,12 @@ def uncommitted() -> Iterator[str]:
 def versions() -> dict[str, str]:
     """Every place that has the version, `make golden`'s output included."""
     found = {place: _match(r'^__version__ = "(.+)"$', (ROOT / place).read_text()) for place in MODULES}
-    charts = [ROOT / CHART, *(path.parent for path in sorted(ROOT.glob("examples/*/bundle/chart/Chart.yaml")))]
-    for chart in charts:
-        place = str(chart.relative_to(ROOT))
-        described, values = (yaml.safe_load((chart / name).read_text()) for name in ("Chart.yaml", "values.yaml"))
-        found |= {f"{place}/Chart.yaml {key}": described[key] for key in ("version", "appVersion")}
-        found[f"{place}/values.yaml image.tag"] = values["image"]["tag"]
+    for chart in (ROOT / CHART, *sorted(ROOT.glob("examples/*/bundle/chart"))):
+        place, described = chart.relative_to(ROOT), chart / "Chart.yaml"
+        # Where an example has none, it is the chart's own.
+        about = yaml.safe_load(described.read_text()) if described.exists() else {}
+        found |= {f"{place}/Chart.yaml {key}": about[key] for key in ("version", "appVersion") if key in about}
+        found[f"{place}/values.yaml image.tag"] = yaml.safe_load((chart / "values.yaml").read_text())["image"]["tag"]
     return found
 
 

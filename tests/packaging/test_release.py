@@ -23,7 +23,7 @@ from tests.support.paths import ROOT
 
 RELEASE = SimpleNamespace(**runpy.run_path(str(ROOT / ".ci/release.py")))
 PARTS = [".ci", "charts", "compiler/gpushare/__init__.py", "node-runtime/gpushare_node/__init__.py", "CHANGELOG.md",
-         "examples/06-gke/bundle/chart"]
+         "examples/01-heterogeneous/bundle/chart"]
 GIT = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "TZ": "UTC"} | {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -85,7 +85,7 @@ REFUSED = {
               "9.9.9 in charts/gpushare/Chart.yaml version: write one version everywhere"),
     "app": (edit("charts/gpushare/Chart.yaml", f'"{__version__}"', '"9.9.9"'), True, "Chart.yaml appVersion: write"),
     "image": (edit("charts/gpushare/values.yaml", f'tag: "{__version__}"', "tag: 9.9.9"), True, "values.yaml image.tag: write"),
-    "example": (edit("examples/06-gke/bundle/chart/Chart.yaml", __version__, "9.9.9"), True, "run `make golden`"),
+    "example": (edit("examples/01-heterogeneous/bundle/chart/Chart.yaml", __version__, "9.9.9"), True, "run `make golden`"),
     "no section": (edit("CHANGELOG.md", f"## {__version__} ", f"## {__version__}0 "), True, "has no section for"),
     "unreleased": (edit("CHANGELOG.md", "2026-11-23", "unreleased"), True, f"CHANGELOG.md has `## {__version__} — unreleased`"),
     "no date": (edit("CHANGELOG.md", " — 2026-11-23", ""), True, f"CHANGELOG.md has `## {__version__}`: replace it"),

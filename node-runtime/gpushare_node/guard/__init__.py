@@ -1,5 +1,5 @@
-"""What becomes of the processes on a node's GPUs: who is over a cap, since when, and what follows. Pure.
+"""Evaluates the GPU processes of a node: which container is over its cap, since when, and what follows. Pure.
 
-`evaluate` is the entry point; `inputs` has the types that it takes, `verdicts` those that it returns. Who needs only a process
-entry does not import it: a node's boot does so.
+`evaluate` is the entry point; `inputs` has the types that it takes, `verdicts` those that it returns. Code that needs only a
+process entry does not import `evaluate`: the node's boot is such code.
 """

@@ -1,4 +1,4 @@
-"""What is odd on a device without being an offence: untrusted rows, strangers, strays, blindness. Says it; acts on nothing."""
+"""Anomalies of a device that are not violations: untrusted rows, unknown processes, strays, blindness. Only reports them."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from gpushare_node.guard.verdicts import Anomaly, AnomalyKind
 
 
 def report_device(device: Device, seen: tuple[DeviceView, ...] | RejectReason, state: CycleState) -> None:
-    """What concerns a GPU as a whole: that it cannot be trusted now, or that it holds memory of nobody."""
+    """Report anomalies of a whole GPU: its rows cannot be trusted now, or it holds memory that no process accounts for."""
     if isinstance(seen, RejectReason):
         state.verdicts.append(Anomaly(reason=AnomalyKind.DISTRUSTED, device=device.uuid, distrust=seen))
         return
@@ -21,7 +21,7 @@ def report_device(device: Device, seen: tuple[DeviceView, ...] | RejectReason, s
 
 
 def find_gap(device: Device, uses: Mapping[str, Uses], settings: Settings) -> int | None:
-    """How much of a GPU no process accounts for, where that is much."""
+    """Return how much memory of a GPU no process accounts for, if that exceeds `unattributed_percent`; else None."""
     if device.used_bytes is None or device.total_bytes is None:
         return None
     gap = device.used_bytes - sum([sum(filter(None, own.values())) for own in uses.values()])
@@ -29,7 +29,7 @@ def find_gap(device: Device, uses: Mapping[str, Uses], settings: Settings) -> in
 
 
 def report_places(views: Mapping[str, DeviceView], inputs: GuardInput, state: CycleState) -> None:
-    """What concerns single devices: who is on them that should not be, and who should be and is not."""
+    """Report anomalies of single devices: processes that should not be there, and allocated devices without a process."""
     for view in views.values():
         _report_strangers(view, state)
         _report_containers(view, inputs.grants, state)
@@ -59,7 +59,7 @@ def _report_containers(view: DeviceView, grants: Mapping[ContainerId, Grant], st
 
 
 def _report_blindness(views: Mapping[str, DeviceView], grants: Mapping[ContainerId, Grant], state: CycleState) -> None:
-    """Devices that someone was given under a cap, and on which no process has ever been seen."""
+    """Report devices that are allocated to a container under a cap, and on which no process has ever been seen."""
     dark = views.keys() - state.seen
     present = [grant for grant in grants.values() if not grant.is_gone] if dark else []
     given = {device for grant in present for device in grant.caps if device in dark}

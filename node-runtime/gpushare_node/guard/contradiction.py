@@ -1,7 +1,7 @@
-"""Readings that accuse several tenants at once of what their devices themselves deny: then nobody's are believed. Pure.
+"""Finds rows that put several tenants over their caps and contradict their device: the guard then selects no target. Pure.
 
-A driver that makes up its rows makes them up for everybody. A tenant's allocations cannot: each row of theirs is part of
-what the device says is in use.
+A driver that returns wrong rows returns them for every tenant. A tenant's allocations cannot cause the contradiction: each of
+its rows is part of what the device reports as used.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from gpushare_node.guard.process_list import Device
 
 
 def find_accused(devices: Iterable[Device], inputs: GuardInput) -> frozenset[str]:
-    """The namespaces of which a container would be over its cap if the rows of these devices were true."""
+    """Return the namespaces that would have a container over its cap if the rows of these devices were true."""
     accused = set()
     for device in devices:
         for (container, place), used_bytes in _sums(device, inputs).items():
@@ -24,7 +24,7 @@ def find_accused(devices: Iterable[Device], inputs: GuardInput) -> frozenset[str
 
 
 def _sums(device: Device, inputs: GuardInput) -> dict[tuple[ContainerId, str], int]:
-    """What each container would use of each place; a row that stands in several lists counts with its largest value."""
+    """Return how much of each device each container would use; a row in several lists counts with its largest value."""
     largest: dict[tuple[int, str], int] = {}
     for row in device.rows or ():
         instance = None if device.instances is None or row.gpu_instance is None else device.instances.get(row.gpu_instance)

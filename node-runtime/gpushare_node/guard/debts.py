@@ -1,9 +1,9 @@
-"""What a container owes for the time that it was over its cap on a device. Pure arithmetic; chooses nobody.
+"""The debt of a container for the time that it was over its cap on a device. Pure arithmetic; selects no target.
 
-Time between two looks that follow each other counts as over when both found the container over, as calm when neither did, and
-for at most two nominal intervals: nobody knows what was between looks that are further apart. Calm pays back half its length,
-from half an interval on: the time between a look over the cap and a calm one counts for neither side, and whoever goes up and
-down is not to gain by it. Time with an unknown look in it changes nothing.
+The time between two consecutive samples counts as over if both found the container over its cap, and as calm if neither did,
+up to two nominal intervals: between samples that are further apart its usage is unknown. Calm time pays back half its length,
+after the first half interval: the time between a sample over the cap and a calm one counts for neither side, and a container
+that goes up and down must not gain by it. Time next to an unknown sample changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,27 +13,27 @@ from gpushare_node.guard.identity import ContainerId, Owner, Process
 from gpushare_node.guard.inputs import Cap, Grant, Settings
 
 _LONGEST_INTERVALS = 2
-"""For how many nominal intervals the time between two looks counts at most."""
+"""The time between two samples counts for at most this many nominal intervals."""
 
 _BREATH_INTERVALS = 0.5
-"""How much of a calm pays nothing, in nominal intervals."""
+"""The first part of calm time, in nominal intervals, which pays nothing back."""
 
 _PAID_PER_SECOND = 0.5
 _MOST_PATIENCES = 2
-"""The debt is at most so many times what leads to the first signal: it is paid within a time that people can wait for."""
+"""The debt is at most this many times the debt at the first signal, so that it is paid back in a time that people can wait."""
 
 _TINY_SECONDS = 1e-6
-"""Sums of floating point seconds are compared with this in mind."""
+"""Tolerance for comparing sums of floating point seconds."""
 
 
 class Violation(NamedTuple):
-    """The debt of one container on one device. Times are the monotonic clock's.
+    """The debt of one container on one device. Times are monotonic seconds.
 
-    `since` when it was first over; `looked_at` the last look, None where that told nothing; `known_at` the last one that did;
-    `is_calm` what it found; `calm_seconds` how long it has been calm since it was over. `members` are the container's
-    processes when it was last over, `siblings` its owner's other containers then, `samples` how often it was found so,
-    `has_paused` whether it was calm in between. `cap` is the one that was exceeded. `is_on_fallback`: only the MPS fallback may
-    follow. `is_settled`: a dry run has told everything.
+    `since`: when it was first over; `looked_at`: the last sample, None if that one was unknown; `known_at`: the last sample
+    with a known result; `is_calm`: whether that result was calm; `calm_seconds`: how long it has been calm since it was last
+    over. `members` are the container's processes when it was last over, `siblings` its owner's other containers at that time,
+    `samples` the number of samples over the cap, `has_paused` whether it was calm in between. `cap` is the cap that was
+    exceeded. `is_on_fallback`: only the MPS fallback may follow. `is_settled`: a dry run has reported every step.
     """
 
     since: float
@@ -55,11 +55,11 @@ class Violation(NamedTuple):
 
     @classmethod
     def open(cls, now: float, members: tuple[Process, ...], cap: Cap, owner: Owner, debt: float) -> "Violation":
-        """The first look over the cap."""
+        """Return the violation that the first sample over the cap opens."""
         return cls(since=now, looked_at=now, known_at=now, members=members, cap=cap, owner=owner, debt=debt)
 
     def over(self, now: float, members: tuple[Process, ...], cap: Cap, settings: Settings) -> "Violation":
-        """One more look over the cap. Under another cap the grace begins anew, with a new warning."""
+        """Return the violation after one more sample over the cap. With a changed cap the grace and the warning start again."""
         gained = 0.0
         if self.looked_at is not None and not self.is_calm:
             gained = _known_seconds(self.looked_at, now, settings)
@@ -71,7 +71,7 @@ class Violation(NamedTuple):
         return found if cap == self.cap else found.forgive(now, cap, settings)
 
     def calm(self, now: float, settings: Settings) -> "Violation | None":
-        """A look at which it is within its cap. None when it owes nothing any more."""
+        """Return the violation after a sample within the cap; None if the debt is paid."""
         seconds, paid = 0.0, 0.0
         if self.is_calm:
             seconds = self.calm_seconds
@@ -85,33 +85,33 @@ class Violation(NamedTuple):
         return self._replace(looked_at=now, known_at=now, debt=debt, is_calm=True, calm_seconds=seconds)
 
     def unknown(self) -> "Violation":
-        """A look that told nothing."""
+        """Return the violation after a sample with an unknown result."""
         return self._replace(looked_at=None)
 
     def forgive(self, now: float, cap: Cap, settings: Settings) -> "Violation":
-        """The same offence at the beginning of its grace."""
+        """Return the same violation at the start of its grace."""
         debt = min(self.debt, settings.confirm_seconds)
         return self._replace(
             since=now, cap=cap, debt=debt, warned_at=None, evicted_at=None, is_on_fallback=False, is_settled=False
         )
 
     def is_confirmed(self, settings: Settings) -> bool:
-        """Whether it has been over for so long that it is warned."""
+        """Whether it has been over its cap long enough to be warned."""
         return self.debt >= settings.confirm_seconds - _TINY_SECONDS
 
     def rest_seconds(self, settings: Settings) -> float:
-        """How much longer it may be over; 0 when it is to be ended."""
+        """Return how many more seconds it may stay over its cap; 0 if its cap's action is due."""
         rest = settings.patience_seconds(self.cap) - self.debt
         return rest if rest > _TINY_SECONDS else 0.0
 
 
 def _known_seconds(former: float, now: float, settings: Settings) -> float:
-    """What two looks that agree say of the time between them."""
+    """Return how much of the time between two samples with the same result counts."""
     return min(now - former, _LONGEST_INTERVALS * settings.interval_seconds)
 
 
 class Legacy(NamedTuple):
-    """What a container owed when it was gone. `others` are its owner's that were there when it was last over: no heirs."""
+    """The debt of a container that is gone. `others`: its owner's containers when it was last over; they do not inherit it."""
 
     debt: float
     at: float
@@ -119,12 +119,12 @@ class Legacy(NamedTuple):
 
 
 def remains(legacy: Legacy, now: float) -> float:
-    """What is still owed: time without a container pays like calm."""
+    """Return the debt that is left: time without a container pays back like calm time."""
     return max(0.0, legacy.debt - (now - legacy.at) * _PAID_PER_SECOND)
 
 
 def families(grants: Mapping[ContainerId, Grant]) -> Mapping[Owner, Sequence[ContainerId]]:
-    """The containers of each owner: what one of them owes is not the others'."""
+    """Return the containers of each owner: the debt of one is not the debt of the others."""
     found: dict[Owner, list[ContainerId]] = {}
     for container, grant in grants.items():
         found.setdefault(grant.owner, []).append(container)
@@ -132,6 +132,6 @@ def families(grants: Mapping[ContainerId, Grant]) -> Mapping[Owner, Sequence[Con
 
 
 def find_legacy(violation: Violation, former: Legacy | None, now: float) -> Legacy:
-    """What this offence leaves to its owner; the larger one where there is one already."""
+    """Return the debt that this violation leaves to its owner; if the owner has one already, the larger of the two."""
     legacy = Legacy(debt=violation.debt, at=now, others=violation.siblings)
     return former if former is not None and remains(former, now) >= legacy.debt else legacy

@@ -1,6 +1,6 @@
-"""One cycle's view of one device: its processes gathered by container, and those that could not be recognised.
+"""DeviceView: the processes of one device in one cycle, grouped by container, and those that could not be identified.
 
-A sample is a container's sum over its processes. Owns the gathering and the three answers to "over its cap?"; keeps no
+A sample is the sum over a container's processes. Owns the grouping and the three answers to "over its cap?"; keeps no
 history.
 """
 
@@ -15,14 +15,14 @@ from gpushare_node.guard.process_list import Device, Mps, ProcessUsage, RejectRe
 
 
 class Unit(NamedTuple):
-    """What a cap is about: one container on one device."""
+    """The subject of a cap: one container on one device."""
 
     container: ContainerId
     device: str
 
 
 class Sample(NamedTuple):
-    """What a container's recognised processes use of a device. With `is_whole` False they use more than that, or as much."""
+    """How much of a device a container's identified processes use; if not `is_whole`, a lower bound."""
 
     used_bytes: int
     is_whole: bool
@@ -32,8 +32,8 @@ class Sample(NamedTuple):
 class DeviceView(Struct):
     """A device whose rows are plausible.
 
-    `unrecognised` are pids that may belong to anybody, with their start times where known; `orphans` are
-    recognised processes of no known container.
+    `unrecognised` are pids that may belong to any container, with their start times if known; `orphans` are
+    identified processes without a known container.
     """
 
     device: str
@@ -45,11 +45,11 @@ class DeviceView(Struct):
     orphans: tuple[Process, ...]
 
     def has_own_server(self, process: Process) -> bool:
-        """Whether it is a client of a server that is not the platform's: its tenant's own, whose harm is the tenant's."""
+        """Whether it is a client of its tenant's own MPS server, not of the platform's: a kill then harms only that tenant."""
         return self.mps is Mps.OFF and process.pid in self.clients
 
     def may_hide(self, members: Iterable[Process]) -> bool:
-        """Whether one of these may be among the unrecognised. A known start time tells a reused pid apart."""
+        """Whether one of these may be among the unrecognised. A known start time distinguishes a reused pid."""
         return bool(self.unrecognised) and any(
             process.pid in self.unrecognised and self.unrecognised[process.pid] in (None, process.start_time)
             for process in members
@@ -57,7 +57,7 @@ class DeviceView(Struct):
 
 
 class Level(Enum):
-    """Whether a container is over its cap. UNKNOWN is neither yes nor no."""
+    """Whether a container is over its cap; UNKNOWN if the cycle's data cannot decide it."""
 
     OVER = "over"
     WITHIN = "calm"
@@ -65,11 +65,11 @@ class Level(Enum):
 
 
 _WITHIN, _TENANT = Level.WITHIN, ProcessKind.TENANT
-"""Found once, for they are asked about each process or container: an enumeration's members are slow to find."""
+"""Looked up once: they are used for every process or container, and the lookup of an enum member is slow."""
 
 
 def view_device(device: Device, identities: Mapping[int, Process]) -> tuple[DeviceView, ...] | RejectReason:
-    """The device, or each of its MIG instances; why not, when one of its rows cannot be true."""
+    """Return the view of the GPU, or of each of its MIG instances; the reason if one of its rows cannot be true."""
     sifted = validate(device)
     if isinstance(sifted, RejectReason):
         return sifted
@@ -77,9 +77,10 @@ def view_device(device: Device, identities: Mapping[int, Process]) -> tuple[Devi
 
 
 def level(sample: Sample, cap: Cap, members: tuple[Process, ...], view: DeviceView) -> Level:
-    """The answer for one sample; a part above the cap is proof enough.
+    """Return the level of one sample; a partial sum above the cap already proves OVER.
 
-    `members` are the container's when it was last over: one of them hidden now leaves it open.
+    `members` are the container's processes when it was last over: if one of them may be unrecognised now, the level is
+    UNKNOWN.
     """
     if sample.used_bytes > cap.limit_bytes:
         return Level.OVER
@@ -119,7 +120,7 @@ _NOTHING = Sample(used_bytes=0, is_whole=True, processes=())
 
 
 def _add(sample: Sample, process: Process, used_bytes: int | None) -> Sample:
-    """The sample with one process more."""
+    """Return the sample with one more process."""
     if used_bytes is None:
         return Sample(sample.used_bytes, False, sample.processes)
     return Sample(sample.used_bytes + used_bytes, sample.is_whole, (*sample.processes, (process, used_bytes)))

@@ -1,8 +1,9 @@
-"""How a victim is chosen and ended: SIGTERM, for MPS clients terminate_client, SIGKILL, each after its time.
+"""Selects targets and escalates against them: SIGTERM, for MPS clients terminate_client, SIGKILL, each after its timeout.
 
-One victim at a time on each device; one that is within its cap for now, or that SIGKILL does not end, keeps no other waiting.
-Namespaces take turns, each with a budget of its own for each device. Every signal needs the container over its cap in this
-very cycle and the process verified in it; whatever is unknown waits. Who is an offender is told by the guard.
+One target at a time on each device; a target that is within its cap for now, or that SIGKILL does not end, does not block the
+others. Namespaces take turns, each with its own budget for each device. Every signal requires that the container is over its
+cap and that the process is verified in this very cycle; if either is unknown, the step waits. `evaluate` decides who is an
+offender.
 """
 
 from collections.abc import Mapping
@@ -27,13 +28,13 @@ from gpushare_node.guard.verdicts import (
 )
 
 _KILLS_UNTIL_STUCK = 2
-"""After so many times SIGKILL a victim keeps no other on its device waiting."""
+"""After this many SIGKILLs a target no longer blocks the others on its device."""
 
 
 class Offender(NamedTuple):
-    """A container that is over its cap on a device in this cycle, without doubt.
+    """A container that is certainly over its cap on a device in this cycle.
 
-    `is_unevictable`: its pod's eviction was asked for in vain; what is left are signals, under MPS too.
+    `is_unevictable`: the eviction of its pod failed; only signals are left, under MPS too.
     """
 
     unit: Unit
@@ -46,24 +47,24 @@ class Offender(NamedTuple):
 
     @property
     def room(self) -> Room:
-        """The namespace and the device: what has a budget, and takes turns with others."""
+        """The namespace and the device: the unit that has a budget, and that takes turns with others."""
         return self.owner.namespace, self.unit.device
 
     @property
     def excess_bytes(self) -> int:
-        """How far over the limit."""
+        """How far the container is over the limit."""
         return self.sample.used_bytes - self.cap.limit_bytes
 
     def is_mps(self) -> bool:
-        """Whether its processes must not simply be killed: under the platform's MPS everyone is taken for a client."""
+        """Whether its processes must not simply be killed: under the platform's MPS every process is treated as a client."""
         return self.view.mps is not Mps.OFF and not self.is_unevictable
 
     def ends_whole(self) -> bool:
-        """Whether the container ends with all its processes: an MPS server of its own starts others as it likes."""
+        """Whether all processes of the container are ended: an MPS server of its own can start others at any time."""
         return self.is_unevictable or any(self.view.has_own_server(process) for process, _ in self.sample.processes)
 
     def facts(self, state: CycleState, following: Next, following_seconds: float | None) -> ViolationDetails:
-        """What a verdict tells about this case."""
+        """Return the details that a verdict on this offender has."""
         return ViolationDetails(
             unit=self.unit, used_bytes=self.sample.used_bytes, cap=self.cap, since_seconds=state.now - self.violation.since,
             next=following, next_seconds=following_seconds, dry_run=state.settings.dry_run,
@@ -72,7 +73,7 @@ class Offender(NamedTuple):
 
 
 def choose(offender: Offender, state: CycleState) -> None:
-    """Take a victim and send it SIGTERM, if the device and the processes are free and the namespace may lose one."""
+    """Select a target and send it SIGTERM, if no target blocks the device or the processes and the budget allows it."""
     unit = offender.unit
     if not may_choose(offender, state) or state.is_taken(unit.device):
         return
@@ -97,7 +98,7 @@ def choose(offender: Offender, state: CycleState) -> None:
 
 
 def may_choose(offender: Offender, state: CycleState) -> bool:
-    """Whether readings are believed and the namespace's budget for the device has something left; says so if not."""
+    """Whether rows are trusted and the namespace's budget for the device is not spent; reports an anomaly if not."""
     reason = None
     if state.paused_since is not None:
         reason = AnomalyKind.CONTRADICTED
@@ -109,13 +110,13 @@ def may_choose(offender: Offender, state: CycleState) -> bool:
 
 
 def use_fallback(offender: Offender, state: CycleState) -> None:
-    """Give up ending MPS clients for this offence: the fallback follows, and never a raw SIGKILL."""
+    """Stop terminating MPS clients for this violation: the fallback follows, and never a plain SIGKILL."""
     state.targets.pop(offender.unit, None)
     state.violations[offender.unit] = state.violations[offender.unit]._replace(is_on_fallback=True)
 
 
 def advance(target: Target, view: DeviceView | None, offender: Offender | None, inputs: GuardInput, state: CycleState) -> None:
-    """The victim's next step. `view` is None when its device cannot be trusted now, `offender` when it is not clearly over."""
+    """Take the target's next step. `view` is None if its device cannot be trusted now, `offender` if it is not surely over."""
     if view is not None and not _is_listed(target, view, inputs.identities):
         _end(target, AnomalyKind.GONE, state)
         if offender is None:
@@ -131,7 +132,7 @@ def advance(target: Target, view: DeviceView | None, offender: Offender | None, 
 
 
 def _persist(target: Target, offender: Offender | None, inputs: GuardInput, state: CycleState) -> None:
-    """Go on with a victim that has had SIGKILL: send it again from time to time, and say that it does not help."""
+    """Continue with a target that was sent SIGKILL: repeat the signal at intervals, and report that it has no effect."""
     settings, unit = state.settings, target.unit
     is_due = state.now - target.step_at >= settings.stuck_seconds
     if is_due and offender is not None and target.is_for(offender.violation):
@@ -148,7 +149,7 @@ def _persist(target: Target, offender: Offender | None, inputs: GuardInput, stat
 
 
 def _verify(target: Target, offender: Offender) -> tuple[Process, ...]:
-    """Those of the victim's processes that were recognised in this cycle; of a container, all that it has."""
+    """Return the target's processes that were identified in this cycle; for a container, all that it has."""
     present = _all(offender)
     if target.scope is KillScope.CONTAINER:
         return present
@@ -158,7 +159,7 @@ def _verify(target: Target, offender: Offender) -> tuple[Process, ...]:
 def _after_sigterm(
     target: Target, view: DeviceView | None, offender: Offender | None, inputs: GuardInput, state: CycleState
 ) -> None:
-    """Go on with a victim that has had SIGTERM, or let it go."""
+    """Continue with a target that was sent SIGTERM, or drop it."""
     violation = state.violations.get(target.unit)
     if violation is None or not target.is_for(violation):
         is_calm = violation is None and view is not None and target.unit.container in view.samples
@@ -199,7 +200,7 @@ def _escalate(target: Target, verified: tuple[Process, ...], offender: Offender,
 
 
 def _kill(target: Target, verified: tuple[Process, ...], offender: Offender, state: CycleState) -> None:
-    """The last step. A dry run ends here: nobody was killed, so nobody will go."""
+    """Take the last step. A dry run ends here: no process was killed, so none will exit."""
     facts = offender.facts(state, Next.NOTHING, None)
     state.verdicts.append(Kill(facts=facts, processes=verified, scope=target.scope))
     if state.settings.dry_run:
@@ -211,7 +212,7 @@ def _kill(target: Target, verified: tuple[Process, ...], offender: Offender, sta
 
 
 def _is_listed(target: Target, view: DeviceView, identities: Mapping[int, Process]) -> bool:
-    """Whether any of it still has a row. A row whose process cannot be recognised may well be the dying victim's."""
+    """Whether any process of the target still has a row. A row that cannot be identified may belong to the dying target."""
     if target.scope is KillScope.CONTAINER and target.unit.container in view.samples:
         return True
     return any(
@@ -221,7 +222,7 @@ def _is_listed(target: Target, view: DeviceView, identities: Mapping[int, Proces
 
 
 def _are_in_flight(processes: tuple[Process, ...], targets: Mapping[Unit, Target]) -> bool:
-    """Whether one of them is being ended for another device. What is stuck there blocks nobody elsewhere."""
+    """Whether one of them is being ended for another device. A target that is stuck there blocks no other device."""
     return any(
         process in target.processes for target in targets.values() if target.step is not Step.STUCK for process in processes
     )
@@ -232,7 +233,7 @@ def _all(offender: Offender) -> tuple[Process, ...]:
 
 
 def _largest(offender: Offender) -> Process:
-    """The process that uses most; of equal ones the youngest."""
+    """Return the process that uses most; of equal ones, the youngest."""
     return max(offender.sample.processes, key=lambda member: (member[1], member[0].start_time, member[0].pid))[0]
 
 

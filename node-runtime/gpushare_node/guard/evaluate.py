@@ -1,8 +1,9 @@
-"""Enforcement's judgement: what must be said and done about the GPU processes of this cycle. Pure: no clock, no I/O.
+"""Evaluates one cycle's GPU processes: which steps enforcement must take, and what it reports. Pure: no clock, no I/O.
 
-A container runs up a debt while it is over its cap, and pays it back, more slowly, while it is not. One that owes the samples
-asked for is warned; one that owes the cap's grace as well is ended or evicted, as the cap says. The order in one cycle: look,
-count, go on with victims, choose new ones, report. Fail-open: whatever is unknown leads to no signal.
+A container accumulates debt while it is over its cap, and pays it back, more slowly, while it is not. A container whose debt
+reaches the required samples is warned; if it reaches the cap's grace on top, it is killed or evicted, as the cap's action says.
+The order in one cycle: build views, count, advance targets, choose new ones, report. Fail-open: unknown data never leads to a
+signal.
 """
 
 from collections.abc import Collection
@@ -25,20 +26,20 @@ _STEP_NEXT = {
     CapAction.NONE: Next.NOTHING,
 }
 _WITHIN, _OVER, _UNKNOWN, _OK = Level.WITHIN, Level.OVER, Level.UNKNOWN, CapState.OK
-"""Found once, for they are asked about each container: an enumeration's members are slow to find."""
+"""Looked up once: they are used for every container, and the lookup of an enum member is slow."""
 
 _ACCUSED_NAMESPACES = 2
-"""Rows that contradict their device accuse so many namespaces at once: then nobody's readings are believed for now."""
+"""If rows that contradict their device accuse this many namespaces at once, the guard selects no target for now."""
 
 
 def evaluate(
     inputs: GuardInput, history: GuardState, now: float, settings: Settings = DEFAULTS, calm: Collection[str] = ()
 ) -> tuple[tuple[Verdict, ...], GuardState]:
-    """The verdicts of one cycle, and what the next one must know. `now` is monotonic seconds; wall time is never used.
+    """Return the verdicts of one cycle, and the state for the next one. `now` is monotonic seconds; wall time is never used.
 
-    Steps against offenders come first, in the order in which they are to be carried out; observations and reports follow.
-    Nothing is said of the GPUs in `calm`: all of their devices have been seen, nobody there owes or is being ended, and
-    `guard.calm` has found everybody within the cap.
+    Steps against offenders come first, in the order in which the caller must carry them out; statuses and anomalies follow.
+    The GPUs in `calm` get no verdict: all of their devices have shown a process, no container there has a debt or is being
+    ended, and `guard.fast_path` found every container within its cap.
     """
     state = CycleState(history, now, settings)
     looks = [(device, view_device(device, inputs.identities)) for device in inputs.devices if device.uuid not in calm]
@@ -73,7 +74,7 @@ def evaluate(
 
 
 def _cap(inputs: GuardInput, container: ContainerId, device: str) -> Cap | None:
-    """The cap that holds; None where none does, and where it is not known."""
+    """Return the cap in force; None if there is none, or if it is unknown."""
     grant = inputs.grants.get(container)
     if grant is None:
         return None
@@ -83,7 +84,7 @@ def _cap(inputs: GuardInput, container: ContainerId, device: str) -> Cap | None:
 
 
 def _answer(unit: Unit, cap: Cap | None, sample: Sample, view: DeviceView, state: CycleState) -> Level:
-    """Whether the container is over its cap. A clock that stands still, or a lost cap, leaves an open offence open."""
+    """Return whether the container is over its cap. If the clock has not moved, or the cap is lost, a violation stays open."""
     violation = state.violations.get(unit) if state.violations else None
     if cap is None:
         return _WITHIN if violation is None else _UNKNOWN
@@ -93,9 +94,9 @@ def _answer(unit: Unit, cap: Cap | None, sample: Sample, view: DeviceView, state
 
 
 def _pause(inputs: GuardInput, contradicted: list[Device], state: CycleState) -> None:
-    """Choose nobody while the rows of several namespaces cannot be true. With the first reading that can, graces begin anew.
+    """Select no target while the rows of several namespaces cannot be true. Every grace starts again at the first true rows.
 
-    Not after a single odd cycle: memory that changes hands while it is read must not win time for anybody.
+    Not after a single odd cycle: memory that changes owner while NVML is read must not give any container extra time.
     """
     accused = find_accused(contradicted, inputs) if contradicted else frozenset()
     if len(accused) >= _ACCUSED_NAMESPACES:
@@ -107,7 +108,7 @@ def _pause(inputs: GuardInput, contradicted: list[Device], state: CycleState) ->
 
 
 def _bequeath(views: dict[str, DeviceView], inputs: GuardInput, state: CycleState) -> None:
-    """Whoever is gone leaves its debt before anybody is counted: the next container of a pod appears as the last one goes."""
+    """Pass on the debts of containers that are gone, before counting: a pod's next container appears as the last one ends."""
     if not state.has_moved:
         return
     for unit, violation in tuple(state.violations.items()):
@@ -123,7 +124,7 @@ def _is_absent(unit: Unit, violation: Violation, view: DeviceView) -> bool:
 def _count_others(
     observed: list[tuple[Unit, Cap | None, Sample, Level]], views: dict[str, DeviceView], state: CycleState
 ) -> None:
-    """What this look means for offenders that are not over now: calm, unknown, or absent from a device that can be trusted."""
+    """Update the violations of containers that are not over now: calm, unknown, or absent from a device that is trusted."""
     if not state.violations or not state.has_moved:
         return
     present = {unit: answer for unit, _, _, answer in observed}
@@ -141,7 +142,7 @@ def _count_others(
 def _advance_all(
     inputs: GuardInput, views: dict[str, DeviceView], offenders: dict[Unit, Offender], places: set[str], state: CycleState
 ) -> None:
-    """Go on with every victim. One whose device has left the node for good is forgotten."""
+    """Advance every target. One whose device is no longer on the node is dropped `stale_seconds` after its last step."""
     for unit, target in tuple(state.targets.items()):
         if unit.device in places or state.now - target.step_at <= state.settings.stale_seconds:
             advance(target, views.get(unit.device), offenders.get(unit), inputs, state)
@@ -150,12 +151,12 @@ def _advance_all(
 
 
 def _turn(offender: Offender, state: CycleState) -> tuple[float, float, int]:
-    """Who comes first: namespaces take turns on a device; among offenders the oldest offence, then the largest excess."""
+    """Return the sort key of an offender: namespaces take turns on a device; then the oldest violation, the largest excess."""
     return state.served_at(offender.room), offender.violation.since, -offender.excess_bytes
 
 
 def _act(offender: Offender, state: CycleState) -> None:
-    """Warn an offender, and after its grace do what its cap says."""
+    """Warn an offender, and after its grace take its cap's action."""
     unit = offender.unit
     violation = state.violations.get(unit)
     action = offender.cap.action
@@ -180,14 +181,14 @@ def _act(offender: Offender, state: CycleState) -> None:
 
 
 def _needs_eviction(offender: Offender, violation: Violation) -> bool:
-    """Whether it is a client of MPS that cannot be ended as MPS asks for, and its pod's eviction has not failed yet."""
+    """Whether it is an MPS client that cannot be terminated through MPS, and the eviction of its pod has not failed yet."""
     return not offender.is_unevictable and (
         violation.is_on_fallback or (offender.is_mps() and offender.view.mps is not Mps.REACHABLE)
     )
 
 
 def _warn(offender: Offender, action: CapAction, rest_seconds: float, state: CycleState) -> None:
-    """Tell the tenant once, and again after a while."""
+    """Warn the tenant once, and again every `remind_seconds`."""
     violation = state.violations[offender.unit]
     if violation.warned_at is not None and state.now - violation.warned_at < state.settings.remind_seconds:
         return
@@ -198,7 +199,7 @@ def _warn(offender: Offender, action: CapAction, rest_seconds: float, state: Cyc
 
 
 def _evict(offender: Offender, state: CycleState) -> None:
-    """Ask for the pod's eviction, again after a while. The first request counts like a victim."""
+    """Request the pod's eviction, and again every `retry_seconds`. The first request counts against the budget."""
     settings, unit = state.settings, offender.unit
     violation = state.violations[unit]
     if violation.evicted_at is None:
@@ -212,7 +213,7 @@ def _evict(offender: Offender, state: CycleState) -> None:
 
 
 def _observe(unit: Unit, cap: Cap | None, sample: Sample, answer: Level, state: CycleState) -> ContainerStatus:
-    """How the container stands at the end of the cycle."""
+    """Return the container's status at the end of the cycle."""
     violation = state.violations.get(unit) if state.violations else None
     target = state.targets.get(unit) if state.targets else None
     if target is not None:

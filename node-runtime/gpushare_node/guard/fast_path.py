@@ -1,7 +1,7 @@
-"""FastPath: GPUs on which nobody is over a cap and nothing but uses has changed since the guard was asked about them. Pure.
+"""FastPath: GPUs on which no container is over its cap and only usage has changed since `evaluate` last saw them. Pure.
 
-On a full node uses change all the time, and mostly nobody is over a cap. Whose row is whose, and which cap holds there, is
-found out once; from then on sums are enough. Whatever is not as plain as that is left to `evaluate`.
+On a full node usage changes all the time, and mostly no container is over its cap. Which row belongs to which container, and
+which cap applies to it, is determined once; after that, sums are enough. Every other case is left to `evaluate`.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,13 +17,13 @@ from gpushare_node.guard.process_list import Device, RejectReason, validate
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, CapState, ContainerStatus, Verdict
 
 _UNMOVED = frozenset({AnomalyKind.ORPHAN, AnomalyKind.UNRESOLVED})
-"""Reports in which no use plays a part."""
+"""Anomalies that do not depend on usage."""
 
 
 class _Frame(Struct):
-    """A GPU apart from its uses. `places`: the pids of each, and the number of the sum to which each of them counts.
+    """A GPU without its usage. `places`: for each device, its pids, and for each pid the index of the sum that it counts to.
 
-    `reports` are what `evaluate` says of it besides observations, again and again.
+    `reports` are the anomalies that `evaluate` reports for it in every cycle.
     """
 
     device: Device
@@ -35,29 +35,29 @@ class _Frame(Struct):
 
 
 class Within(NamedTuple):
-    """A GPU on which everybody is within the cap in this reading."""
+    """A GPU on which every container is within its cap in this cycle."""
 
     frame: _Frame
     sums: list[int]
 
     def observe(self) -> list[ContainerStatus]:
-        """The observations that `evaluate` would make of it."""
+        """Return the statuses that `evaluate` would return for it."""
         observed = zip(self.frame.units, self.sums, self.frame.caps, strict=False)
         return [ContainerStatus(unit, CapState.OK, used, cap, 0.0) for unit, used, cap in observed]
 
 
 class FastPath:
-    """What was judged of each GPU, as far as it may be repeated with other uses while identities and grants are the same."""
+    """The GPUs whose last evaluation stays valid when only usage changes, while identities and grants are the same."""
 
     def __init__(self) -> None:
         self._frames: dict[str, _Frame] = {}
 
     def learn(self, inputs: GuardInput, verdicts: Iterable[Verdict], calm: Collection[str]) -> None:
-        """Take up what `evaluate` has said of all but these GPUs."""
+        """Store the results of `evaluate` for all GPUs but those in `calm`."""
         observed: dict[str, list[ContainerStatus]] = {}
         reports: dict[str, list[Anomaly]] = {}
         for one in verdicts:
-            # Every other step is against somebody whose state is told, and is not OK.
+            # Every other verdict is on a container that also has a status, and that status is not OK.
             if isinstance(one, ContainerStatus):
                 observed.setdefault(one.unit.device, []).append(one)
             elif isinstance(one, Anomaly):
@@ -72,7 +72,7 @@ class FastPath:
                     self._frames[device.uuid] = _frame(device, inputs, seen, told)
 
     def add_up(self, inputs: GuardInput, settings: Settings) -> dict[str, Within]:
-        """The GPUs on which everybody is within the cap; `evaluate` must be asked about the others."""
+        """Return the GPUs on which every container is within its cap; the caller must pass the others to `evaluate`."""
         found: dict[str, Within] = {}
         for device in inputs.devices:
             frame = self._frames.get(device.uuid)
@@ -83,7 +83,7 @@ class FastPath:
 
 
 def observe(inputs: GuardInput, verdicts: Iterable[Verdict], calm: Mapping[str, Within]) -> list[ContainerStatus]:
-    """What `evaluate` would observe of this reading, if these verdicts are what it has said of all but the calm GPUs."""
+    """Return the statuses of all GPUs in order: from `verdicts`, which `evaluate` returned for all but `calm`, and `calm`."""
     judged: dict[str, list[ContainerStatus]] = {}
     for one in verdicts:
         if isinstance(one, ContainerStatus):
@@ -120,13 +120,13 @@ def _number(pid: int, place: str, inputs: GuardInput, numbers: Mapping[Unit, int
 
 
 def _add_up(device: Device, frame: _Frame, settings: Settings) -> list[int] | None:
-    """What everybody uses of a GPU; None where it is not what it was but for uses, and where somebody is over the cap."""
+    """Return what each container uses of a GPU; None if more than usage has changed, or if a container is over its cap."""
     sifted, former = validate(device), frame.device
     is_other = (device.uuid, device.total_bytes, device.instances, device.mps) != (
         former.uuid, former.total_bytes, former.instances, former.mps)
     if is_other or isinstance(sifted, RejectReason) or sifted.partial:
         return None
-    # The last is the sum of those who are in no container, and is not looked at.
+    # The last element sums the processes in no container, and is not used.
     sums = [0] * (len(frame.units) + 1)
     for place, uses in sifted.uses.items():
         pids, numbers = frame.places[place]

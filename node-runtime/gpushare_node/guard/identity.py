@@ -1,4 +1,4 @@
-"""Who a process is, and to which container it belongs. Values only: finding them out is the work of the outside worlds."""
+"""The identity of a process, and the container that it belongs to. Values only: the adapters determine them."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from gpushare_node.core.structs import Struct
 
 
 class ContainerId(NamedTuple):
-    """One run of one container: the pod's uid and the container runtime's id, both as the cgroup path spells them.
+    """One run of one container: the pod's uid and the container runtime's id, both as in the cgroup path.
 
     A tuple, like everything that is made or looked up for each process in each cycle: a dataclass takes three times as long.
     """
@@ -17,9 +17,9 @@ class ContainerId(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Who answers for a container: its pod's namespace, and the uid of its pod's controller, else the pod's own.
+    """The owner of a container: its pod's namespace, and the uid of its pod's controller, else the pod's own.
 
-    It outlives the container: whoever has its containers started anew does not begin anew.
+    It outlives the container: a debt does not end when the controller starts the containers again.
     """
 
     namespace: str
@@ -27,7 +27,7 @@ class Owner(NamedTuple):
 
 
 class ProcessKind(Enum):
-    """What a process is to the guard. Told by pod and cgroup, never by the command name: a tenant can choose that."""
+    """How the guard classifies a process: by pod and cgroup, never by command name alone, which a tenant can choose."""
 
     TENANT = "tenant"
     SYSTEM = "system"
@@ -36,10 +36,10 @@ class ProcessKind(Enum):
 
 
 class Process(Struct):
-    """A process as it was recognised: two are the same one only when all of this is equal.
+    """An identified process: two are the same process only if all fields are equal.
 
-    `start_time` is in clock ticks since boot and tells a reused pid apart. exec changes none of it, so a victim cannot shed
-    its identity. `container` is None outside pods and where it could not be found out.
+    `start_time` is in clock ticks since boot and distinguishes a reused pid. exec changes none of the fields, so a target
+    cannot lose its identity. `container` is None outside pods and if it could not be determined.
     """
 
     pid: int

@@ -1,4 +1,4 @@
-"""What one cycle hands to the guard: devices, identities, grants and the guard's settings. Values only."""
+"""The guard's input in one cycle: devices, identities, grants and settings. Values only."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -9,7 +9,7 @@ from gpushare_node.guard.process_list import Device
 
 
 class CapAction(Enum):
-    """What happens to a container that stays over its cap."""
+    """The action against a container that stays over its cap."""
 
     KILL = "kill"
     EVICT = "evict"
@@ -18,13 +18,13 @@ class CapAction(Enum):
 
 
 class Exemption(Struct):
-    """Why nothing follows: the container ran before there was a cap. `until`: seconds since 1970; None: while it runs."""
+    """An exemption from the cap: the container started before the cap existed. `until`: Unix time; None: while it runs."""
 
     until: int | None
 
 
 class Cap(Struct):
-    """How much of one device one container may use, and what follows when it uses more for longer than the grace."""
+    """How much of one device one container may use, and the action if it uses more for longer than the grace."""
 
     bytes: int
     tolerance_bytes: int = 0
@@ -34,16 +34,17 @@ class Cap(Struct):
 
     @property
     def limit_bytes(self) -> int:
-        """The most that is still no offence."""
+        """The largest usage that is not a violation."""
         return self.bytes + self.tolerance_bytes
 
 
 class Grant(Struct):
-    """What kubelet allocated to a container, the caps under which it was started, and who answers for it.
+    """What kubelet allocated to a container, the caps under which it was started, and its owner.
 
-    Devices are those that tenants hold: a GPU's uuid, or a MIG instance's. A device without a cap is not watched. A container
-    that was given several replicas of one device has the sum of their caps. `stray_cap` holds on devices that it was not given;
-    None: there it is only reported. `is_gone`: its pod is known no more; whoever runs on in it is held to its cap all the same.
+    Devices are those that kubelet allocates: a GPU's uuid, or a MIG instance's. On a device without a cap nothing is
+    enforced. A container with several replicas of one device has the sum of their caps. `stray_cap` applies on devices that
+    were not allocated to it; None: there it is only reported. `is_gone`: its pod is no longer known; processes that still run
+    in it stay under its cap.
     """
 
     owner: Owner
@@ -54,12 +55,12 @@ class Grant(Struct):
 
 
 class GuardInput(Struct):
-    """Everything that is known in one cycle. What is missing is unknown, and what is unknown is never touched.
+    """Everything that is known in one cycle. What is missing is unknown, and the guard takes no step on unknown data.
 
     `identities` may lack pids: they ended, or could not be read. `grants` lacks containers that the API has not shown yet.
-    `terminated_clients` are MPS clients whose end the MPS control program has confirmed. `unevictable`: their pods could not be
-    evicted, however often that was asked for. `is_allocation_known`: who was given what was read in this very cycle; else who
-    is a stray is not known, and no `stray_cap` holds.
+    `terminated_clients` are MPS clients whose end the MPS control program has confirmed. `unevictable`: containers whose pods
+    could not be evicted despite retries. `is_allocation_known`: the allocations were read in this very cycle; if not, it is
+    unknown which container is a stray, and no `stray_cap` applies.
     """
 
     devices: tuple[Device, ...]
@@ -71,14 +72,15 @@ class GuardInput(Struct):
 
 
 class Settings(Struct):
-    """How patient the guard is.
+    """The guard's time limits and budgets.
 
-    `interval_seconds` lie between two looks on average. A container that owes `samples` of these is warned; with a cap's grace
-    on top it is sent SIGTERM, after `exit_seconds` more SIGKILL, with `client_seconds` for MPS in between. SIGTERM lapses when
-    it was calm for `calm_seconds`. SIGKILL is sent again each `stuck_seconds`; after two the process is stuck. An owner with
-    `strikes` victims within `strike_seconds` has its container ended as a whole. Of one namespace `kills_per_minute` victims
-    are chosen on a device. An offence that cannot be seen on its device, or whose container is gone, is forgotten after
-    `stale_seconds`. `mps_fallback` (EVICT or WARN) is for MPS clients that cannot be ended in the way MPS asks for.
+    `interval_seconds` is the average time between two samples. A container that owes `samples` of these is warned; with the
+    cap's grace on top it is sent SIGTERM, and SIGKILL `exit_seconds` later, with `client_seconds` for MPS in between. SIGTERM
+    lapses if the container was calm for `calm_seconds`. SIGKILL is repeated every `stuck_seconds`; after two the process is
+    stuck. If an owner had `strikes` targets within `strike_seconds`, the next ends its whole container. At most
+    `kills_per_minute` targets of one namespace are chosen on a device. A violation that cannot be seen on its device, or whose
+    container is gone, is dropped after `stale_seconds`. `mps_fallback` (EVICT or WARN) is for MPS clients that cannot be
+    terminated through MPS.
     """
 
     interval_seconds: float = 1
@@ -100,13 +102,13 @@ class Settings(Struct):
 
     @property
     def confirm_seconds(self) -> float:
-        """How much a container owes when it is warned."""
+        """The debt at which a container is warned."""
         return self.samples * self.interval_seconds
 
     def patience_seconds(self, cap: Cap) -> float:
-        """How much a container owes when it is sent the first signal."""
+        """The debt at which a container is sent the first signal."""
         return self.confirm_seconds + cap.grace_seconds
 
 
 DEFAULTS = Settings()
-"""Three intervals of a second, five seconds to end on SIGTERM, six victims a minute; the rest as above."""
+"""Three intervals of one second, five seconds to exit on SIGTERM, six targets a minute; the rest as above."""

@@ -1,8 +1,9 @@
-"""What NVML says about the processes of a GPU, and whether that can be true.
+"""The processes of a GPU as NVML reports them, and whether the report can be true.
 
-Drivers R530 to R535 before 535.154.05 return scrambled lists when the record is read at its old size. One row that no driver
-could have written therefore makes every row of that GPU worthless for the cycle. A use that is merely odd, or missing, says
-nothing about other rows: only its own process's use is not known. Owns the rows and their plausibility; knows no container.
+Drivers R530 to R535 before 535.154.05 return scrambled lists if the record is read at its old size. One row that no correct
+driver could have written therefore invalidates every row of that GPU for the cycle. A usage that is merely odd, or missing,
+does not affect other rows: only the usage of its own process is unknown. Owns the rows and their plausibility; does not know
+containers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +19,13 @@ LONGEST_LIST = 940
 """The driver lists at most 950 pids and drops the others silently; a list of this length may be cut."""
 
 SMALLEST_USE_BYTES = 1 << 20
-"""A context takes hundreds of MiB. A use below this, other than 0, may be a pid or a flag: it is not known."""
+"""A CUDA context takes hundreds of MiB. A usage below this, other than 0, may be a pid or a flag: it counts as unknown."""
 
 MEMORY_UNKNOWN = (1 << 64) - 1
-"""NVML's way to say that it does not know a process's memory; pynvml turns it into None."""
+"""NVML's value for unknown memory of a process; pynvml turns it into None."""
 
 SUM_PERCENT = 105
-"""How much of a device its processes may hold together: lists are read one after another while memory changes hands."""
+"""The largest plausible sum over a device's processes: the lists are read one after another while memory changes owner."""
 
 
 class Kind(Enum):
@@ -36,11 +37,11 @@ class Kind(Enum):
 
 
 _MPS = Kind.MPS
-"""Found once: Python 3.11 takes five times as long to find a member of an enumeration as to compare it."""
+"""Looked up once: Python 3.11 takes five times as long to look up an enum member as to compare it."""
 
 
 class ProcessEntry(NamedTuple):
-    """One row of one list. `gpu_instance` is None where NVML gives none: 0xFFFFFFFF."""
+    """One row of one list. `gpu_instance` is None if NVML returns none (0xFFFFFFFF)."""
 
     pid: int
     used_bytes: int | None
@@ -57,7 +58,7 @@ class Mps(Enum):
 
 
 class MigInstance(Struct):
-    """A MIG instance: a device of its own to tenants."""
+    """A MIG instance: a separate device for tenants."""
 
     uuid: str
     total_bytes: int | None
@@ -66,9 +67,9 @@ class MigInstance(Struct):
 class Device(Struct):
     """One GPU as read in one cycle.
 
-    `rows` is None when it could not be read; `instances`, by GPU instance id, is None without MIG. `used_bytes` is what
-    the device says is allocated in all, without the driver's reserve, after its rows were read, `used_before_bytes` the same
-    before; None when unknown.
+    `rows` is None if they could not be read; `instances`, by GPU instance id, is None without MIG. `used_bytes` is the total
+    allocation that the device reports, without the driver's reserve, after its rows were read, `used_before_bytes` the same
+    before; None if unknown.
     """
 
     uuid: str
@@ -81,12 +82,12 @@ class Device(Struct):
     pid_max: int = PID_MAX
 
     def places(self) -> tuple[str, ...]:
-        """The devices that tenants can hold here: the GPU, or its instances."""
+        """Return the devices that can be allocated to tenants: the GPU, or its MIG instances."""
         return (self.uuid,) if self.instances is None else tuple(instance.uuid for instance in self.instances.values())
 
 
 class RejectReason(Enum):
-    """Why nothing on a GPU may be touched in this cycle."""
+    """Why the guard takes no step on a GPU in this cycle."""
 
     UNREAD = "the process lists could not be read"
     TOTAL_UNKNOWN = "the memory of the device is not known"
@@ -104,9 +105,9 @@ Uses = Mapping[int, int | None]
 
 
 class ProcessUsage(Struct):
-    """The plausible rows of a GPU: what each process uses of each place, and which pids are MPS clients.
+    """The plausible rows of a GPU: how much of each device each process uses, and which pids are MPS clients.
 
-    Of the pids in `partial` the use is a part only: one list tells it and another does not.
+    For the pids in `partial` the usage is a lower bound: one list has a value and another does not.
     """
 
     uses: Mapping[str, Uses]
@@ -115,7 +116,7 @@ class ProcessUsage(Struct):
 
 
 def validate(device: Device) -> ProcessUsage | RejectReason:
-    """Every process once for each place, or why the whole GPU cannot be trusted now."""
+    """Return every process once for each device, or why the whole GPU cannot be trusted now."""
     if device.rows is None:
         return RejectReason.UNREAD
     if len(device.rows) >= LONGEST_LIST:
@@ -135,14 +136,14 @@ def validate(device: Device) -> ProcessUsage | RejectReason:
 
 
 def _most_bytes(total_bytes: int, device: Device) -> int:
-    """The most that one process can use: not more than is in use, before or after, for memory changes hands meanwhile."""
+    """Return the most that one process can use: the larger of the used bytes before and after, because memory changes owner."""
     if device.used_bytes is None or device.used_before_bytes is None:
         return total_bytes
     return min(total_bytes, max(device.used_bytes, device.used_before_bytes))
 
 
 def _by_place(device: Device, rows: tuple[ProcessEntry, ...]) -> Mapping[str, tuple[Sequence[ProcessEntry], int | None]] | None:
-    """The rows of each place with its size; None when a row stands in no place."""
+    """Return the rows of each device with its size; None if a row belongs to no device."""
     if device.instances is None:
         strays = [row for row in rows if row.gpu_instance is not None]
         return None if strays else {device.uuid: (rows, device.total_bytes)}
@@ -155,7 +156,7 @@ def _by_place(device: Device, rows: tuple[ProcessEntry, ...]) -> Mapping[str, tu
 
 
 def _merge(rows: Sequence[ProcessEntry], total_bytes: int, device: Device, partial: set[int]) -> Uses | RejectReason:
-    """One place's processes, each once: a process in several lists counts with its largest value, not with their sum."""
+    """Return one device's processes, each once: a process in several lists counts with its largest value, not with the sum."""
     pid_max, most_bytes = device.pid_max, _most_bytes(total_bytes, device)
     plain = _merge_plain(rows, total_bytes, most_bytes, pid_max)
     if plain is not None:
@@ -188,9 +189,9 @@ def _merge(rows: Sequence[ProcessEntry], total_bytes: int, device: Device, parti
 
 
 def _merge_plain(rows: Sequence[ProcessEntry], total_bytes: int, most_bytes: int, pid_max: int) -> Uses | None:
-    """The same where there is nothing to weigh: all is known and plausible, and lists agree. None: look at each row.
+    """Return the same for a simple list: every value is known and plausible, and lists agree. None: check each row.
 
-    What nearly every list is like, at a tenth of the time: no step is Python's for each row.
+    Nearly every list is simple, and this takes a tenth of the time: it runs no Python code for each row.
     """
     if not rows:
         return {}

@@ -1,7 +1,7 @@
-"""What the guard remembers between cycles, by container and device, and how long.
+"""The guard's state between cycles, by container and device, and how long each part is kept.
 
-A GuardState is what one cycle hands to the next. A CycleState is open for one cycle: it is written to, then closed into the
-next GuardState. Nothing is kept that a restart of the agent would miss: it starts again, and so does counting.
+One cycle passes a GuardState to the next. A CycleState is open for one cycle: the cycle writes to it, then closes it into the
+next GuardState. Nothing survives a restart of the agent, and nothing needs to: counting starts again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,11 +19,11 @@ MINUTE_SECONDS = 60
 
 _Key = TypeVar("_Key")
 Room = tuple[str, str]
-"""A namespace and a device: what has a budget of victims."""
+"""A namespace and a device: the unit that has a budget of targets."""
 
 
 class Step(Enum):
-    """How far a victim has come."""
+    """The last step taken against a target."""
 
     TERM_SENT = "term-sent"
     CLIENT_SENT = "client-sent"
@@ -32,7 +32,7 @@ class Step(Enum):
 
 
 class Target(Struct):
-    """What is being ended of a container, for the offence that began at `violation_since`.
+    """The processes of a container that are being ended, for the violation that began at `violation_since`.
 
     `kills`: how often SIGKILL was sent, first at `killed_at`. `step_at`: when the last signal was sent.
     """
@@ -48,16 +48,17 @@ class Target(Struct):
     killed_at: float = 0.0
 
     def is_for(self, violation: Violation) -> bool:
-        """Whether it was chosen for this offence. One that has been paid for, or forgiven, gives no right to a signal."""
+        """Whether it was chosen for this violation. A violation that is paid or forgiven justifies no signal."""
         return violation.since == self.violation_since
 
 
 class GuardState(Struct):
-    """Everything that one cycle leaves to the next.
+    """Everything that one cycle passes to the next.
 
-    `choices` when victims were chosen in a namespace on a device, within a minute; `strikes` the same for each owner, for as
-    long as strikes count; `legacies` debts of containers that have gone; `paused_since` since when the readings contradict
-    themselves; `empty` since when a device has been allocated without ever showing a process; `seen` the devices that have.
+    `choices`: when targets were chosen in a namespace on a device, within a minute; `strikes`: the same for each owner, for as
+    long as strikes count; `legacies`: debts of containers that are gone; `paused_since`: since when the rows contradict their
+    devices; `empty`: since when a device has been allocated without ever showing a process; `seen`: the devices that have
+    shown one.
     """
 
     now: float | None = None
@@ -72,10 +73,10 @@ class GuardState(Struct):
 
 
 class CycleState:
-    """A history, open for one cycle. `now` never goes back; a clock that stands still adds and takes nothing."""
+    """A GuardState, open for one cycle. `now` never goes back; if the clock has not moved, no debt changes."""
 
     def __init__(self, history: GuardState, now: float, settings: Settings) -> None:
-        """Open the history at this time; times that are too old to matter are left out."""
+        """Open the state at this time; times that are too old to matter are dropped."""
         self.settings = settings
         self.now = now if history.now is None else max(now, history.now)
         self.has_moved = history.now is None or now > history.now
@@ -97,20 +98,20 @@ class CycleState:
         return {key: own for key, own in recent if own}
 
     def count(self, unit: Unit, members: tuple[Process, ...], cap: Cap, grants: Mapping[ContainerId, Grant]) -> Violation:
-        """A look at which the container is over its cap."""
+        """Count a sample at which the container is over its cap, and return the violation."""
         former, owner = self.violations.get(unit), grants[unit.container].owner
         if former is None:
             violation = Violation.open(self.now, members, cap, owner, self._inherit(unit, owner))
         else:
             violation = former.over(self.now, members, cap, self.settings)
         if self._families is None:
-            # Once a cycle: on a full node everybody may be over at once.
+            # Once a cycle: on a full node every container may be over its cap at once.
             self._families = families(grants)
         violation = self.violations[unit] = violation._replace(siblings=frozenset(self._families[owner]) - {unit.container})
         return violation
 
     def _inherit(self, unit: Unit, owner: Owner) -> float:
-        """What a container owes for one of its owner's that has gone before it came. The debt has one heir."""
+        """Return the debt left by a container of the same owner that was gone before this one came. Only one inherits it."""
         legacy = self.legacies.get((owner, unit.device))
         if legacy is None or unit.container in legacy.others:
             return 0.0
@@ -118,7 +119,7 @@ class CycleState:
         return remains(legacy, self.now)
 
     def pay(self, unit: Unit) -> None:
-        """A look at which an offender is within its cap."""
+        """Count a sample at which an offender is within its cap."""
         violation = self.violations[unit].calm(self.now, self.settings)
         if violation is None:
             del self.violations[unit]
@@ -126,19 +127,19 @@ class CycleState:
             self.violations[unit] = violation
 
     def forgive_all(self) -> None:
-        """Everybody's grace begins anew."""
+        """Start the grace of every violation again."""
         self.violations = {
             unit: violation.forgive(self.now, violation.cap, self.settings) for unit, violation in self.violations.items()
         }
 
     def bequeath(self, unit: Unit) -> None:
-        """The container is gone: what it owes is its owner's."""
+        """Pass the debt of a container that is gone on to its owner."""
         violation = self.violations.pop(unit)
         key = (violation.owner, unit.device)
         self.legacies[key] = find_legacy(violation, self.legacies.get(key), self.now)
 
     def is_taken(self, device: str) -> bool:
-        """Whether somebody is being ended on the device: whoever waits calmly, or does not die, keeps no other waiting."""
+        """Whether a target on the device blocks others: one that is calm while it waits, or that is stuck, does not."""
         return any(target.unit.device == device and self._is_pending(target) for target in self.targets.values())
 
     def _is_pending(self, target: Target) -> bool:
@@ -146,21 +147,21 @@ class CycleState:
         return target.step is not Step.STUCK and (target.step is Step.KILL_SENT or violation is None or not violation.is_calm)
 
     def is_spent(self, room: Room) -> bool:
-        """Whether the namespace's budget for the device is used up for now."""
+        """Whether the namespace's budget for the device is spent for now."""
         return len(self.choices.get(room, ())) >= self.settings.kills_per_minute
 
     def served_at(self, room: Room) -> float:
-        """When a victim was last chosen there, within the last minute; 0 if none was."""
+        """Return when a target was last chosen there, within the last minute; 0 if none was."""
         return max(self.choices.get(room, ()), default=0.0)
 
     def choose(self, unit: Unit, owner: Owner) -> None:
-        """Note that a victim is chosen in this container."""
+        """Record that a target is chosen in this container."""
         room = (owner.namespace, unit.device)
         self.choices[room] = (*self.choices.get(room, ()), self.now)
         self.strikes[owner] = (*self.strikes.get(owner, ()), self.now)
 
     def close(self, grants: Mapping[ContainerId, Grant], places: Iterable[str]) -> GuardState:
-        """What the next cycle needs to know: an offence of a container or on a device that is gone is soon forgotten."""
+        """Return the state for the next cycle, without stale violations of containers or on devices that are gone."""
         stale, known = self.settings.stale_seconds, frozenset(places) if self.violations else frozenset()
         return GuardState(
             now=self.now,

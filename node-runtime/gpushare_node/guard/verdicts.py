@@ -1,7 +1,7 @@
-"""What the guard says: plain values with everything that an Event, a metric or a log line needs. Nothing here acts.
+"""The guard's verdicts: plain values with everything that an Event, a metric or a log line needs. Nothing here acts.
 
-Observe and Report hold in the cycle in which they are said, and are said again while they hold. Warn, Terminate,
-TerminateClient, Kill and Evict are said once for each step: whoever carries one out has no need to remember it.
+ContainerStatus and Anomaly are true in the cycle that returns them, and are repeated while they are true. Warn, Terminate,
+TerminateClient, Kill and Evict are returned once for each step: the code that carries one out need not remember it.
 """
 
 from enum import Enum
@@ -15,7 +15,7 @@ from gpushare_node.guard.process_list import RejectReason
 
 
 class CapState(Enum):
-    """Where a container stands on a device."""
+    """The state of a container on a device."""
 
     OK = "ok"
     OVER = "over"
@@ -28,7 +28,7 @@ class CapState(Enum):
 
 
 class Next(Enum):
-    """What follows if nothing changes."""
+    """The next step if nothing changes."""
 
     NOTHING = "nothing"
     TERMINATE = "sigterm"
@@ -38,14 +38,14 @@ class Next(Enum):
 
 
 class KillScope(Enum):
-    """Whom a signal is for. CONTAINER: every process of the container, found anew when acting, for it forks all the time."""
+    """The receivers of a signal. CONTAINER: every process of the container, listed again when acting, because it may fork."""
 
     PROCESSES = "processes"
     CONTAINER = "container"
 
 
 class AnomalyKind(Enum):
-    """What a report is about."""
+    """The kind of an anomaly."""
 
     DISTRUSTED = "the rows of the device cannot be true"
     UNRESOLVED = "no process of the device could be recognised"
@@ -64,7 +64,7 @@ class AnomalyKind(Enum):
 
 
 class ContainerStatus(NamedTuple):
-    """One container on one device in this cycle. `used_bytes` is None when unknown; `cap` None where there is none."""
+    """One container on one device in this cycle. `used_bytes` is None if unknown; `cap` is None if there is none."""
 
     unit: Unit
     state: CapState
@@ -74,9 +74,9 @@ class ContainerStatus(NamedTuple):
 
 
 class ViolationDetails(Struct):
-    """What every verdict on an offender tells: use, cap, for how long, what comes next and when (None: nothing does).
+    """What every verdict on an offender has: usage, cap, for how long, the next step and when (None: no step follows).
 
-    `has_paused`: in that time it was within its cap, too. `dry_run` marks what must be told and not done.
+    `has_paused`: in that time it was also within its cap. `dry_run`: the step must be reported and not taken.
     """
 
     unit: Unit
@@ -90,13 +90,13 @@ class ViolationDetails(Struct):
 
 
 class Warn(Struct):
-    """Tell the tenant, before anything is done."""
+    """Warn the tenant, before any step is taken."""
 
     facts: ViolationDetails
 
 
 class Terminate(Struct):
-    """Send SIGTERM to these processes, after checking each once more."""
+    """Send SIGTERM to these processes, after checking each again."""
 
     facts: ViolationDetails
     processes: tuple[Process, ...]
@@ -104,14 +104,14 @@ class Terminate(Struct):
 
 
 class TerminateClient(Struct):
-    """Ask the MPS control program to end these clients; its yes is read back through `Reading.terminated_clients`."""
+    """Ask the MPS control program to end these clients; `GuardInput.terminated_clients` has those that it confirmed."""
 
     facts: ViolationDetails
     processes: tuple[Process, ...]
 
 
 class Kill(Struct):
-    """Send SIGKILL to these processes, after checking each once more. `is_repeated`: they did not die of it."""
+    """Send SIGKILL to these processes, after checking each again. `is_repeated`: an earlier SIGKILL did not end them."""
 
     facts: ViolationDetails
     processes: tuple[Process, ...]
@@ -120,13 +120,13 @@ class Kill(Struct):
 
 
 class Evict(Struct):
-    """Ask the API to evict the container's pod; said again while it stays, for a disruption budget may refuse."""
+    """Ask the API server to evict the container's pod; repeated while the pod stays, because a disruption budget may refuse."""
 
     facts: ViolationDetails
 
 
 class Anomaly(Struct):
-    """Something to know that is no step against an offender. Fields that do not belong to the reason are None or empty."""
+    """A report that is not a step against an offender. Fields that do not belong to the reason are None or empty."""
 
     reason: AnomalyKind
     device: str

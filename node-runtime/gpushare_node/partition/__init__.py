@@ -1,6 +1,6 @@
-"""What becomes of a node's GPUs, worked out from what stands there and what the policy asks for. Pure.
+"""Plans the MIG partitioning of a node's GPUs from their current state and the policy. Pure.
 
-`plan` is the way in; `state` has the words for hardware, `operations` those for what is done to it.
+`plan` is the entry point; `state` has the types for the hardware, `operations` those for the changes to it.
 """
 
 from gpushare_node.partition.fitness import UnfitReason

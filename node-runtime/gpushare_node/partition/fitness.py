@@ -1,6 +1,7 @@
-"""Fitness: whether a GPU may be touched at all, and if not, the named reason. Pure.
+"""Fitness: whether the runtime may change a GPU at all, and if not, the reason. Pure.
 
-Owns every judgement that comes before geometry: faults, indexes, the card, MIG mode. Whether a layout fits is `layout`'s.
+Owns every check that comes before geometry: faults, indexes, the card, MIG mode. `layout` and `placement` check whether a
+layout fits.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ class UnfitReason(StrEnum):
 
 
 class UnfitError(Exception):
-    """Nothing can be planned for the GPU that is being looked at; the message is the sentence for people."""
+    """Nothing can be planned for this GPU; the message is the sentence for people."""
 
     def __init__(self, reason: UnfitReason, detail: str) -> None:
         super().__init__(detail)
@@ -33,7 +34,7 @@ class UnfitError(Exception):
 
 
 def check_fault(gpu: Gpu) -> None:
-    """Refuses a GPU that does not answer as it should."""
+    """Raise UnfitError if the GPU has a fault."""
     if gpu.fault is not None:
         raise UnfitError(
             UnfitReason.GPU_LOST if gpu.fault.kind is FaultKind.LOST else UnfitReason.GPU_UNREADABLE, gpu.fault.detail
@@ -41,10 +42,10 @@ def check_fault(gpu: Gpu) -> None:
 
 
 def find_target(gpu: Gpu, wanted: Mapping[int, WantedGpu], state: NodeGpus) -> WantedGpu:
-    """What the policy wants of this GPU, if its index can be trusted.
+    """Return what the policy wants of this GPU; UnfitError if its index cannot be trusted.
 
-    Indexes close ranks when a GPU falls off the bus. With other GPUs than the policy's, an index says nothing, unless all
-    are to become the same.
+    When a GPU falls off the bus, the driver numbers the remaining ones again without a gap. If the node's GPUs differ from the
+    policy's, an index is therefore meaningless, unless all GPUs get the same layout.
     """
     if gpu.index not in wanted:
         raise UnfitError(
@@ -60,10 +61,10 @@ def find_target(gpu: Gpu, wanted: Mapping[int, WantedGpu], state: NodeGpus) -> W
 
 
 def check_card(gpu: Gpu, card: Card) -> None:
-    """Refuses a GPU of another model.
+    """Raise UnfitError if the GPU is another model than the policy's card.
 
-    A model is known by its name, which older drivers give without the maker; or by its PCI id, if the memory does not speak
-    against it: siblings share ids.
+    A model is identified by its name, which older drivers return without the vendor; or by its PCI id, if the memory size
+    agrees: related models share ids.
     """
     if gpu.name.removeprefix("NVIDIA ") == card.name.removeprefix("NVIDIA "):
         return
@@ -78,7 +79,7 @@ def _differ_by_little(total_mib: int, catalogued_mib: int) -> bool:
 
 
 def needs_switch(mig: Mig, *, to: bool) -> bool:
-    """Whether MIG mode must be set. Refuses to where somebody else's change, to what nobody here wants, waits for a reset."""
+    """Whether MIG mode must be set. UnfitError if a change that another program requested, to another mode, is pending."""
     if mig.pending not in (mig.current, to) and not mig.is_pending_ours:
         word = "on" if mig.pending else "off"
         raise UnfitError(UnfitReason.PENDING_FOREIGN_CHANGE, f"another program requested MIG {word}, pending until a GPU reset")

@@ -1,7 +1,7 @@
 """Layout: what a policy wants of one GPU, in the driver's own numbers. Pure.
 
-Owns how the policy's words meet the driver's table. The table decides; where the policy says otherwise, that is a
-Difference, which somebody should hear of but which stops nothing.
+Owns the lookup of the policy's profiles in the driver's table. The table decides; if the policy disagrees, that is a
+Difference, which is worth a report but blocks nothing.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from gpushare_node.partition.state import Placement, Profile
 
 
 class ProfileIdDifference(Struct):
-    """The driver has the profile under another id than the policy says."""
+    """The driver has the profile under another id than the policy."""
 
     profile: str
     policy: int
@@ -21,7 +21,7 @@ class ProfileIdDifference(Struct):
 
 
 class PlacementDifference(Struct):
-    """The policy wants the profile where the driver does not place it."""
+    """The policy wants the profile at a placement that the driver does not list for it."""
 
     profile: str
     policy: Placement
@@ -36,7 +36,7 @@ class LayoutError(ValueError):
 
 
 class Layout(Struct):
-    """The profile ids wanted, one for each instance; every place where one may stand; the places that the policy names."""
+    """The wanted profile ids, one for each instance; every place where one may be created; the places in the policy."""
 
     profile_ids: tuple[int, ...]
     places: frozenset[Place]
@@ -45,7 +45,7 @@ class Layout(Struct):
 
 
 def resolve(wanted: Sequence[WantedInstance], table: Sequence[Profile]) -> Layout:
-    """The layout. LayoutError if the driver does not know a profile; whether all fit together is not asked here."""
+    """Return the layout; LayoutError if the driver does not know a profile. `placement` checks whether all fit together."""
     profiles = [_find(instance, table) for instance in wanted]
     places = {(at.start, at.size, one.id) for one in profiles for at in one.placements if at.start >= 0 and at.size > 0}
     named = {(instance.start, instance.size, one.id) for instance, one in zip(wanted, profiles, strict=True)}
@@ -59,7 +59,7 @@ def resolve(wanted: Sequence[WantedInstance], table: Sequence[Profile]) -> Layou
 
 
 def _find(instance: WantedInstance, table: Sequence[Profile]) -> Profile:
-    """By name, since the name is what pods ask for; by id only where the driver gives the id no name."""
+    """Find the profile by name, because pods request it by name; by id only if the driver has no name for the id."""
     for profile in table:
         if profile.name == instance.profile:
             return profile

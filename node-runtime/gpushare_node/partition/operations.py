@@ -1,4 +1,4 @@
-"""Operation: one step that changes a GPU. Values only; whoever carries them out reads all that is needed from them."""
+"""Operation: one step that changes a GPU. Values only; each has everything that its execution needs."""
 
 
 from gpushare_node.core.structs import Struct
@@ -6,13 +6,13 @@ from gpushare_node.partition.state import Instance
 
 
 class EnableMig(Struct):
-    """Switch MIG on, or call off a pending switch to off."""
+    """Enable MIG mode, or cancel a pending switch to off."""
 
     uuid: str
 
 
 class DisableMig(Struct):
-    """Switch MIG off, when no instance exists any more, or call off a pending switch to on."""
+    """Disable MIG mode, when no instance exists any more, or cancel a pending switch to on."""
 
     uuid: str
 

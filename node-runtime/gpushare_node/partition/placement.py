@@ -1,6 +1,6 @@
-"""Where wanted instances come to stand so that the most of what stands can stay. Pure geometry, exact.
+"""Chooses places for the wanted instances so that as many existing ones as possible can stay. Pure geometry, exact.
 
-Knows slices and profile ids; knows no GPUs, no policy and no operations.
+Knows slices and profile ids; does not know GPUs, policies or operations.
 """
 
 from collections import Counter
@@ -12,17 +12,17 @@ Place = tuple[int, int, int]
 """An instance on the row of memory slices: (start, size, profile id)."""
 
 _Key = tuple[int, tuple[int, ...]]
-"""The first slice that is still free, and how many of each profile still have no place."""
+"""The first slice that is still free, and how many instances of each profile still have no place."""
 
 _Worth = tuple[int, int, int]
-"""How good a choice is, less being better: minus instances kept, minus busy ones kept, minus preferred places."""
+"""The cost of a choice; lower is better: minus instances kept, minus busy ones kept, minus preferred places."""
 
 
 class PlacementProblem(Struct):
-    """A GPU before the choice. `standing` are the instances that may stay, each with whether it is in use.
+    """A GPU before the choice. `standing` are the existing instances that may stay, each with whether it is in use.
 
-    `places` must hold every place where a wanted profile may stand, those of `standing` included. `preferred` are places
-    that win where nothing else is at stake.
+    `places` must contain every place where an instance of a wanted profile may be, those of `standing` included. `preferred`
+    are places that win ties.
     """
 
     places: frozenset[Place]
@@ -31,14 +31,14 @@ class PlacementProblem(Struct):
 
 
 def choose(board: PlacementProblem, wanted: Iterable[int]) -> tuple[Place, ...] | None:
-    """Places for all wanted profile ids, sorted; None if they cannot stand together.
+    """Return places for all wanted profile ids, sorted; None if they do not fit together.
 
-    Of all ways to place them this is the one that keeps the most of what stands; of those, the most that is in use; of
-    those, the most preferred places; of those, the first in sorted order. So what was chosen stays the choice when only a
-    part of it could be carried out: taking away what was not chosen, or adding what was, changes no comparison.
+    Of all ways to place them this is the one that keeps the most existing instances; of those, the most that are in use; of
+    those, the most preferred places; of those, the first in sorted order. The choice is therefore the same when only part
+    of it was carried out: removing an instance that was not chosen, or adding one that was, changes no comparison.
 
-    Instances are stretches of one row, so places are taken or left in the order of their starts, and of all ways that lead to
-    the same free slices and the same missing profiles only the best is followed.
+    Instances are intervals on one row, so the search takes or skips places in the order of their starts, and of all partial
+    choices with the same free slices and the same missing profiles it keeps only the best.
     """
     counts = Counter(wanted)
     profiles = sorted(counts)
@@ -51,7 +51,7 @@ def choose(board: PlacementProblem, wanted: Iterable[int]) -> tuple[Place, ...] 
         column = profiles.index(profile)
         for (free, left), (worth, chosen) in list(ways.items()):
             if sum(count * each for count, each in zip(left, least, strict=True)) > end - max(free, start):
-                # What is missing does not fit behind this place either; a complete way has nothing missing and stays.
+                # What is missing does not fit behind this place either; a complete choice misses nothing and is kept.
                 del ways[free, left]
                 continue
             if free > start or not left[column]:

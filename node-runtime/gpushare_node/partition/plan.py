@@ -1,7 +1,7 @@
-"""PartitionPlan: the fewest operations that bring a node's GPUs from what is there to what the policy asks for. Pure.
+"""PartitionPlan: the fewest operations that bring a node's GPUs from their current state to the policy's. Pure.
 
-Owns what is to be done, in which order, and what must be idle for it. It carries nothing out and talks to nothing. A plan
-follows from state and policy alone: after a crash, plan again from what stands then.
+Owns which operations are needed, their order, and what must be idle for them. It executes nothing and calls nothing. A plan
+follows from state and policy alone: after a crash, plan again from the state at that time.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus
 
 
 class Unfit(Struct):
-    """A GPU of which nothing is touched. `detail` is the sentence for people."""
+    """A GPU that the plan leaves alone. `detail` is the sentence for people."""
 
     index: int
     reason: UnfitReason
@@ -25,10 +25,10 @@ class Unfit(Struct):
 
 
 class GpuPlan(Struct):
-    """What happens to one GPU. The operations are legal one by one in this order; none: it is as wanted.
+    """The plan for one GPU. The operations are legal one by one in this order; if there are none, it matches the policy.
 
-    Nobody may use the instances in `needs_idle` and, with `needs_idle_gpu`, the GPU; `is_blocked` says that somebody does. If
-    not `is_final`, the driver names no placements before MIG is on: plan again after these operations.
+    No process may use the instances in `needs_idle` and, with `needs_idle_gpu`, the GPU; `is_blocked`: something uses them. If
+    not `is_final`, the driver lists no placements before MIG is on: plan again after these operations.
     """
 
     index: int
@@ -42,22 +42,22 @@ class GpuPlan(Struct):
 
 
 class PartitionPlan(Struct):
-    """What happens to the node. Every GPU of state and policy is in `gpus` or in `unfit`, by index."""
+    """The plan for a node. Every GPU of state and policy is in `gpus` or in `unfit`, sorted by index."""
 
     gpus: tuple[GpuPlan, ...]
     unfit: tuple[Unfit, ...]
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """All operations. Those of different GPUs do not depend on each other."""
+        """Return all operations. Those of different GPUs do not depend on each other."""
         return tuple(operation for gpu in self.gpus for operation in gpu.operations)
 
 
 def plan(state: NodeGpus, policy: Policy) -> PartitionPlan:
-    """The plan for every GPU by itself: one that is unfit stops no other. Total: no state and no policy raises.
+    """Plan every GPU by itself: one that is unfit does not block the others. Never raises, for any state and policy.
 
-    The instances destroyed are as few as any choice among the driver's placements allows; of equal choices, the fewest in
-    use. Nothing is destroyed where the right instances stand already, wherever they stand.
+    It destroys as few instances as any choice among the driver's placements allows; of equal choices, the fewest in use. It
+    destroys none if the right instances exist already, at any placement.
     """
     wanted = {gpu.index: gpu for gpu in policy.gpus}
     gpus: list[GpuPlan] = []
@@ -87,7 +87,7 @@ def _plan_gpu(gpu: Gpu, wanted: Mapping[int, WantedGpu], state: NodeGpus, card: 
 
 
 def _plan_mig(gpu: Gpu, mig: Mig, wanted: tuple[WantedInstance, ...]) -> GpuPlan:
-    """A mode change comes before instances are touched, unless it is the one to off, which must find none."""
+    """Plan a GPU that has MIG. A switch to on comes before changes to instances; a switch to off after they are destroyed."""
     is_switching = needs_switch(mig, to=bool(wanted))
     standing = mig.instances if mig.current else ()
     if not wanted:
@@ -98,7 +98,7 @@ def _plan_mig(gpu: Gpu, mig: Mig, wanted: tuple[WantedInstance, ...]) -> GpuPlan
         return replace(_gpu_plan(gpu, on), is_final=False)
     layout = _resolve(wanted, mig)
     kept, places = _choose(wanted, layout, standing)
-    # Everything that goes, goes before anything comes: slices, engines and counts are free then, whatever their limits.
+    # All destroys come before any create: slices, engines and counts are then free, whatever their limits.
     gone = _destroy(gpu, [instance for instance in standing if instance not in kept])
     new = [CreateInstance(uuid=gpu.uuid, profile_id=profile_id, start=start, size=size) for start, size, profile_id in places]
     return replace(_gpu_plan(gpu, (*on, *gone, *new)), differences=layout.differences)
@@ -110,7 +110,7 @@ def _destroy(gpu: Gpu, instances: Sequence[Instance]) -> list[DestroyInstance]:
 
 
 def _gpu_plan(gpu: Gpu, operations: tuple[Operation, ...]) -> GpuPlan:
-    """The plan of these operations, with what they need to be idle."""
+    """Return the plan with these operations, and with what must be idle for them."""
     destroyed = tuple(operation.instance for operation in operations if isinstance(operation, DestroyInstance))
     is_switching = any(isinstance(operation, EnableMig | DisableMig) for operation in operations)
     on_gpu = gpu.mig.instances if gpu.mig and gpu.mig.current else ()
@@ -138,9 +138,9 @@ def _resolve(wanted: tuple[WantedInstance, ...], mig: Mig) -> Layout:
 def _choose(
     wanted: Sequence[WantedInstance], layout: Layout, standing: Sequence[Instance]
 ) -> tuple[list[Instance], list[Place]]:
-    """The instances that stay, and the places where others come to stand.
+    """Return the instances that stay, and the places of the instances to create.
 
-    Only whole instances can stay. They stay also where the driver's table has no such place: that they stand there is proof.
+    Only whole instances can stay. They stay even if the driver's table lacks their place: their existence proves that it works.
     """
     able: dict[Place, Instance] = {
         (instance.start, instance.size, instance.profile_id): instance

@@ -1,7 +1,7 @@
-"""NodeGpus: what stands on a node's GPUs, as NVML reported it at one moment. Values only.
+"""NodeGpus: the state of a node's GPUs, as NVML reported it at one moment. Values only.
 
-Owns the words for hardware. Reads nothing itself and decides nothing. GPUs are known by UUID; an index is only what the
-policy calls them by.
+Owns the types for the hardware. Reads nothing itself and decides nothing. GPUs are identified by UUID; the index is only the
+name that the policy uses.
 """
 
 from enum import StrEnum
@@ -10,31 +10,31 @@ from gpushare_node.core.structs import Struct
 
 
 class FaultKind(StrEnum):
-    """Why a GPU cannot be dealt with."""
+    """Why a GPU cannot be used."""
 
     LOST = "lost"
     UNREADABLE = "unreadable"
 
 
 class Fault(Struct):
-    """A GPU that does not answer as it should. `detail` is a sentence for people: which call failed, and how."""
+    """A fault of a GPU. `detail` is a sentence for people: which call failed, and how."""
 
     kind: FaultKind
     detail: str
 
 
 class Placement(Struct):
-    """A stretch of the card's memory slices, in NVML's numbers."""
+    """An interval of the card's memory slices, in NVML's numbers."""
 
     start: int
     size: int
 
 
 class Profile(Struct):
-    """A GPU-instance profile as the driver offers it, with every place where it may stand on the empty card.
+    """A GPU-instance profile as the driver offers it, with every placement that it has on the empty card.
 
-    `id` is what creates an instance. `name` is written as policies write it (`1g.5gb+me`); None if the driver gives none.
-    NVML's own count of instances is left out on purpose: A30 drivers report it wrongly, the placements are right.
+    An instance is created by `id`. `name` is in the policy's form (`1g.5gb+me`); None if the driver returns none.
+    NVML's own count of instances is left out on purpose: A30 drivers report a wrong count; the placements are correct.
     """
 
     id: int
@@ -43,9 +43,9 @@ class Profile(Struct):
 
 
 class Instance(Struct):
-    """A GPU instance that exists. `is_whole`: it holds exactly one compute instance, of its whole size.
+    """A GPU instance that exists. `is_whole`: it has exactly one compute instance, of its whole size.
 
-    `is_busy`: a process runs on it, or kubelet has given it to a pod that has not ended.
+    `is_busy`: a process runs on it, or kubelet has allocated it to a pod that has not ended.
     """
 
     gi_id: int
@@ -57,10 +57,10 @@ class Instance(Struct):
 
 
 class Mig(Struct):
-    """The MIG side of a GPU that has one. `pending` differs from `current` while a mode change waits for a reset.
+    """The MIG state of a GPU that supports MIG. `pending` differs from `current` while a mode change waits for a reset.
 
-    `is_pending_ours`: this runtime's journal says that it asked for the pending mode itself. `profiles` is empty where the
-    driver does not tell: some tell nothing before MIG is on.
+    `is_pending_ours`: according to its journal, this runtime requested the pending mode itself. `profiles` is empty if the
+    driver lists none: some drivers list none before MIG is on.
     """
 
     current: bool
@@ -71,10 +71,10 @@ class Mig(Struct):
 
 
 class Gpu(Struct):
-    """One GPU. `mig` None: it has no MIG. With a `fault`, only index and fault are to be relied on.
+    """One GPU. `mig` None: it does not support MIG. With a `fault`, only index and fault are reliable.
 
-    `is_busy`: something uses the GPU that is not known to sit on one of its instances. `pci_device_id` is written as in
-    policies (`0x20B010DE`).
+    `is_busy`: something uses the GPU that is not known to run on one of its instances. `pci_device_id` has the policy's form
+    (`0x20B010DE`).
     """
 
     index: int

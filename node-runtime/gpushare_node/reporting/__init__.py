@@ -1,1 +1,1 @@
-"""What the runtime says: reasons, sentences, metrics and log lines. Decides nothing; sends nothing by itself."""
+"""What the runtime reports: condition reasons, messages, metrics and log lines. Decides nothing; sends nothing by itself."""

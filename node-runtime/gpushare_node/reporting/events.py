@@ -1,6 +1,6 @@
-"""Events and log lines: the closed list of what is told beside the condition, and the form of a line. Sends nothing.
+"""Events and log lines: the closed list of Event reasons beside the condition's, and the format of a log line. Sends nothing.
 
-A log line is one JSON object: whatever a tenant has put into a name is data in it and never starts a line of its own.
+A log line is one JSON object: any text that a tenant puts into a name is data in it and never starts a line of its own.
 """
 
 import json
@@ -11,7 +11,7 @@ Field = str | int | float | bool | None | tuple[str, ...] | tuple[int, ...]
 
 
 class EventReason(StrEnum):
-    """Reasons of Events, beside those of the condition, which are told under their own words. None is reused."""
+    """Reasons of Events, beside those of the condition, whose Events have the condition's reason. None is reused."""
 
     OVER_CAP = "GPUMemoryOverCap"
     PROCESS_KILLED = "GPUProcessKilled"
@@ -28,5 +28,5 @@ class EventReason(StrEnum):
 
 
 def line(event: str, fields: Mapping[str, Field]) -> str:
-    """One line of the log: a JSON object, ASCII only, with the event first."""
+    """Return one line of the log: a JSON object, ASCII only, with the event first."""
     return json.dumps({"event": event, **fields}, ensure_ascii=True, default=str)

@@ -1,6 +1,6 @@
-"""The log: one line each on stderr, JSON for machines and plain for a terminal. Owns their form; decides nothing.
+"""The log: one line per record on stderr, JSON for machines and plain for a terminal. Owns the format; decides nothing.
 
-Nothing that a tenant or a driver puts into a text can start a line of its own or steer a terminal: JSON is ASCII, and plain
+Nothing that a tenant or a driver puts into a text can start a line of its own or control a terminal: JSON is ASCII, and plain
 lines have their control characters escaped.
 """
 
@@ -11,11 +11,11 @@ import traceback
 from typing import Any, TextIO
 
 _EVENT = '{"event": '
-"""How every line of `reporting.events.line` begins."""
+"""The start of every line of `reporting.events.line`."""
 
 
 class Lines(logging.Formatter):
-    """The form of a line. `pool` becomes known with the policy, after the first lines."""
+    """Formats records as lines. `pool` is set when the policy is read, after the first lines."""
 
     def __init__(self, *, is_terminal: bool, node: str) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Lines(logging.Formatter):
         self.pool = ""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line."""
+        """Return the record as one line."""
         told = _told(record.getMessage())
         if record.exc_info and record.exc_info[0] is not None:
             told["traceback"] = "".join(traceback.format_exception(*record.exc_info))
@@ -33,12 +33,12 @@ class Lines(logging.Formatter):
             rest = "".join(f" {name}={value}" for name, value in told.items() if value is not None)
             return escape(f"{head['time']} {head['level']:<7} {head['message']}{rest}")
         place = {"node": self._node, **({"pool": self.pool} if self.pool else {})}
-        # The line's own fields go last in the sum: nothing that is told can pass for them.
+        # The line's own fields are merged last: no field of the message can replace them.
         return json.dumps(head | told | head | place, default=str)
 
 
 def begin(stream: TextIO, *, node: str, is_terminal: bool) -> Lines:
-    """Send everything that is logged in this process to the stream."""
+    """Send all log records of this process to the stream."""
     lines = Lines(is_terminal=is_terminal, node=node)
     handler = logging.StreamHandler(stream)
     handler.setFormatter(lines)
@@ -47,12 +47,12 @@ def begin(stream: TextIO, *, node: str, is_terminal: bool) -> Lines:
 
 
 def escape(text: str) -> str:
-    """The text in one line of printable characters."""
+    """Return the text as one line of printable characters."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def _told(message: str) -> dict[str, Any]:
-    """The fields of what is told; a text without fields is a message alone."""
+    """Return the fields of a message; a text without fields becomes the field `message`."""
     if message.startswith(_EVENT):
         try:
             fields = json.loads(message)
@@ -63,6 +63,6 @@ def _told(message: str) -> dict[str, Any]:
 
 
 def _time(seconds: float) -> str:
-    """RFC 3339, UTC, in milliseconds."""
+    """Return the time as RFC 3339, UTC, with milliseconds."""
     whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     return f"{whole}.{int(seconds % 1 * 1000):03}Z"

@@ -13,30 +13,30 @@ _MIB = 1 << 20
 
 
 def over_cap(facts: ViolationDetails, container: str) -> str:
-    """The warning: how much of how much since when, and what comes if nothing changes."""
+    """Return the warning: usage, cap, since when, and the next step if nothing changes."""
     return _mark(facts, f"{_use(facts, container)}. {_what_next(facts)}")
 
 
 def ended(facts: ViolationDetails, container: str, pids: tuple[int, ...], signal: str) -> str:
-    """A step was taken: who was sent what, and what follows."""
+    """Return the message for a step that was taken: which processes were sent which signal, and what follows."""
     who = _who(pids)
     done = f"{who} would have been sent {signal}" if facts.dry_run else f"{who} has been sent {signal}"
     return _mark(facts, f"{_use(facts, container)}: {done}. {_what_next(facts)}")
 
 
 def would_evict(facts: ViolationDetails, container: str) -> str:
-    """The pod would be evicted; said in a dry run."""
+    """Return the message for a pod that would be evicted, in a dry run."""
     return _mark(facts, f"{_use(facts, container)}: its pod would be evicted.")
 
 
 def evicted(facts: ViolationDetails, container: str, *, is_forced: bool) -> str:
-    """The API server has agreed. `is_forced`: the pod was deleted, past its disruption budget."""
+    """Return the message for an accepted eviction. `is_forced`: the pod was deleted, past its disruption budget."""
     how = "deleted, because its eviction was refused too often" if is_forced else "evicted"
     return f"{_use(facts, container)}: its pod has been {how}."
 
 
 def not_evicted(facts: ViolationDetails, container: str, *, why: str) -> str:
-    """The API server has not agreed."""
+    """Return the message for an eviction that the API server refused."""
     return (
         f"{_use(facts, container)}, but its pod could not be evicted: {why}. The eviction is retried; "
         "if it keeps being refused, the pod is deleted or its processes are killed (SIGKILL)."
@@ -44,17 +44,17 @@ def not_evicted(facts: ViolationDetails, container: str, *, why: str) -> str:
 
 
 def not_ended(facts: ViolationDetails, container: str, pids: tuple[int, ...], why: str) -> str:
-    """A step that could not be taken."""
+    """Return the message for a step that failed."""
     return _mark(facts, f"{_use(facts, container)}, but {_who(pids)} could not be terminated: {why}.")
 
 
 def exempt(cap: Cap, device: str, container: str) -> str:
-    """A container that ran before there was a cap is told of it."""
+    """Return the notice for a container that started before the cap existed."""
     return f"Container {container} may use {size(cap.bytes)} of {device}. {_exemption(cap)}"
 
 
 def size(amount_bytes: int) -> str:
-    """Bytes as people compare them with a cap: whole MiB, rounded up, so that what is over its cap never reads as equal."""
+    """Return the amount in whole MiB, rounded up, so that usage over the cap is never shown as equal to the cap."""
     return f"{-(-amount_bytes // _MIB)} MiB"
 
 
@@ -73,7 +73,7 @@ def _what_next(facts: ViolationDetails) -> str:
 
 
 def _exemption(cap: Cap) -> str:
-    """Why and how long nothing follows; empty where something does."""
+    """Return why and for how long the cap is not enforced; empty if it is."""
     if cap.exemption is None:
         return ""
     until = cap.exemption.until

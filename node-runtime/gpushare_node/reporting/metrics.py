@@ -1,6 +1,6 @@
-"""Metrics: counters, gauges and histograms, and the text that Prometheus reads (exposition format 0.0.4). Safe for threads.
+"""Metrics: counters, gauges and histograms, and the text that Prometheus reads (exposition format 0.0.4). Thread-safe.
 
-Owns the form only; who counts what is the business of others. Written by hand: the official client would be one more package
+Owns the format only; the callers decide what to count. Written by hand: the official client would be one more package
 in a privileged image, for a page of code.
 """
 
@@ -13,14 +13,14 @@ from typing import TypeVar
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "gpushare_"
 SECONDS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0)
-"""Buckets for calls to the driver: from what a healthy one takes to what only a hung one does."""
+"""Buckets for calls to the driver: from the duration of a healthy call to one that only a hung call reaches."""
 
 Sample = tuple[tuple[str, ...], float]
 """Label values in the order of the family's labels, and the value."""
 
 
 class _Family:
-    """What all kinds have in common: a name, a help text and label names."""
+    """What all kinds of metrics share: a name, a help text and label names."""
 
     kind = "untyped"
 
@@ -36,7 +36,7 @@ class _Family:
             raise ValueError(f"{self.name} has the labels {self.labels}, not {labels}")
 
     def lines(self) -> Iterator[str]:
-        """The samples as Prometheus reads them."""
+        """Yield the samples as Prometheus reads them."""
         with self._lock:
             samples = list(self._values.items())
         for labels, value in samples:
@@ -44,35 +44,35 @@ class _Family:
 
 
 class Counter(_Family):
-    """Something that only grows."""
+    """A value that only grows."""
 
     kind = "counter"
 
     def add(self, *labels: str, by: float = 1) -> None:
-        """Count once more."""
+        """Add to the counter."""
         self._check(labels)
         with self._lock:
             self._values[labels] = self._values.get(labels, 0) + by
 
     def value(self, *labels: str) -> float:
-        """How far it has come."""
+        """Return the current count."""
         with self._lock:
             return self._values.get(labels, 0)
 
 
 class Gauge(_Family):
-    """Something that is as it is now."""
+    """A value that can go up and down."""
 
     kind = "gauge"
 
     def set(self, value: float, *labels: str) -> None:
-        """It is this now."""
+        """Set the value of one series."""
         self._check(labels)
         with self._lock:
             self._values[labels] = value
 
     def replace(self, samples: Iterable[Sample]) -> None:
-        """These are all the series there are: others vanish."""
+        """Replace all series: those that are not given disappear."""
         values = dict(samples)
         for labels in values:
             self._check(labels)
@@ -81,7 +81,7 @@ class Gauge(_Family):
 
 
 class CallbackGauge(_Family):
-    """Gauges that are worked out when somebody asks: nothing to do in between, and no series that outlives its subject."""
+    """A gauge that is computed at each scrape: no work in between, and no series that outlives its subject."""
 
     kind = "gauge"
 
@@ -90,13 +90,13 @@ class CallbackGauge(_Family):
         self._gather = gather
 
     def lines(self) -> Iterator[str]:
-        """The samples of this moment."""
+        """Yield the samples of this moment."""
         for labels, value in self._gather():
             yield _line(self.name, zip(self.labels, labels, strict=True), value)
 
 
 class Histogram(_Family):
-    """How values are spread: by upper bounds, with their sum and number."""
+    """A distribution of values: counts by upper bound, with the sum and the number of values."""
 
     kind = "histogram"
 
@@ -107,7 +107,7 @@ class Histogram(_Family):
         self._sums: dict[tuple[str, ...], float] = {}
 
     def observe(self, value: float, *labels: str) -> None:
-        """One more value."""
+        """Add a value."""
         self._check(labels)
         with self._lock:
             if labels not in self._counts:
@@ -116,7 +116,7 @@ class Histogram(_Family):
             self._sums[labels] += value
 
     def lines(self) -> Iterator[str]:
-        """Buckets, each with all that is below it, then sum and number."""
+        """Yield the cumulative buckets, then the sum and the count."""
         with self._lock:
             taken = [(labels, tuple(counts), self._sums[labels]) for labels, counts in self._counts.items()]
         for labels, counts, total in taken:
@@ -133,25 +133,25 @@ _F = TypeVar("_F", bound=_Family)
 
 
 class Registry:
-    """All families of a program, in the order in which they were made."""
+    """All metric families of a program, in the order of their creation."""
 
     def __init__(self) -> None:
         self._families: dict[str, _Family] = {}
 
     def counter(self, name: str, text: str, *labels: str) -> Counter:
-        """A new counter; its name should end in `_total`."""
+        """Return a new counter; its name should end in `_total`."""
         return self._keep(Counter(name, text, labels))
 
     def gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        """A new gauge."""
+        """Return a new gauge."""
         return self._keep(Gauge(name, text, labels))
 
     def gathered(self, name: str, text: str, *labels: str, gather: Callable[[], Iterable[Sample]]) -> CallbackGauge:
-        """A new gauge that is worked out when somebody asks. `gather` is called in the asker's thread."""
+        """Return a new gauge that is computed at each scrape. `gather` is called in the thread that serves the scrape."""
         return self._keep(CallbackGauge(name, text, labels, gather))
 
     def histogram(self, name: str, text: str, *labels: str, bounds: Sequence[float] = SECONDS) -> Histogram:
-        """A new histogram."""
+        """Return a new histogram."""
         return self._keep(Histogram(name, text, labels, bounds))
 
     def _keep(self, family: _F) -> _F:
@@ -161,7 +161,7 @@ class Registry:
         return family
 
     def text(self) -> str:
-        """Everything, as Prometheus reads it."""
+        """Return all families in the text format of Prometheus."""
         lines: list[str] = []
         for family in self._families.values():
             lines += (f"# HELP {family.name} {_escape_help(family.text)}", f"# TYPE {family.name} {family.kind}")

@@ -1,4 +1,4 @@
-"""How a run on a node ends, and how a step says that it cannot go on. Values only."""
+"""The result of a run on a node, and the exception of a step that cannot continue. Values only."""
 
 
 from gpushare_node.core.structs import Struct
@@ -7,7 +7,7 @@ from gpushare_node.reporting.results import StepResult
 
 
 class Unmet(Struct):
-    """Why something is not so yet. `is_stale`: the device plugin must enumerate again."""
+    """Why a condition that the run waits for is not met yet. `is_stale`: the device plugin must enumerate its devices again."""
 
     reason: ConditionReason
     message: str
@@ -15,9 +15,9 @@ class Unmet(Struct):
 
 
 class Outcome(Struct):
-    """The end of a run. `is_usable`: the node offers what it can and caps may be enforced under the new policy.
+    """The result of a run. `is_usable`: the node offers what it can, and caps may be enforced under the new policy.
 
-    A node without one of its GPUs is usable, and its reason says what is missing.
+    A node that lacks one of its GPUs is usable, and its reason states what is missing.
     """
 
     reason: ConditionReason
@@ -27,7 +27,7 @@ class Outcome(Struct):
 
 
 class Blocked(Exception):  # noqa: N818 - no error: a state of the node that may pass
-    """The run cannot go on now. `is_unchanged`: nothing was changed; what stood before stands."""
+    """The run cannot continue now. `is_unchanged`: nothing was changed; the previous layout is in force."""
 
     def __init__(self, reason: ConditionReason, message: str, *, is_unchanged: bool = False) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
-"""The closed list of reasons of the node condition `GPUShareReady`, each with what it means and what to do. Values only.
+"""The closed list of reasons of the node condition `GPUShareReady`, each with its meaning and remedy. Values only.
 
-docs/reasons.md is written from it. A reason is never reused for something else.
+docs/reasons.md is generated from it. A reason is never reused with another meaning.
 """
 
 from enum import Enum
@@ -12,7 +12,7 @@ CONDITION = "GPUShareReady"
 
 
 class ConditionSpec(Struct):
-    """`word` is written to the condition; `is_ready` makes its status True, else False."""
+    """`word` is the condition's reason; its status is True if `is_ready`, else False."""
 
     word: str
     is_ready: bool
@@ -29,11 +29,11 @@ def _not(word: str, means: str, remedy: str) -> ConditionSpec:
 
 
 class ConditionReason(Enum):
-    """Why the node is, or is not, what its pool's policy says."""
+    """Why the node matches its pool's policy, or does not."""
 
     READY = _ready("Ready", "The GPUs have the pool's layout, and the node offers exactly what the plan says.")
 
-    # Before anything is touched.
+    # Before any change.
     POLICY_INVALID = _not(
         "PolicyInvalid",
         "The policy cannot be read; no GPU was changed.",
@@ -95,7 +95,7 @@ class ConditionReason(Enum):
         "Complete or cancel that change (`nvidia-smi -i GPU -mig 0|1`), then delete the runtime's pod.",
     )
 
-    # On the way.
+    # During the change.
     WAITING_FOR_TURN = _not(
         "WaitingForTurn",
         "As many nodes of the pool as `maxUnavailable` allows are being changed.",
@@ -149,7 +149,7 @@ class ConditionReason(Enum):
         "immediately.",
     )
 
-    # While caps are held.
+    # While caps are enforced.
     LABEL_CONFLICT = _not(
         "LabelConflict",
         "Another program keeps overwriting a label that the runtime sets.",
@@ -188,7 +188,7 @@ class ConditionReason(Enum):
     )
     DRIVER_HUNG = _not("DriverHung", "A call to the driver does not return, so no cap is enforced.", "Reboot the node.")
 
-    # Leaving.
+    # When the node leaves the pool.
     RELEASING = _not("Releasing", "The node is leaving the pool.", "Wait.")
     RELEASED = _not(
         "Released",
@@ -198,5 +198,5 @@ class ConditionReason(Enum):
 
     @property
     def word(self) -> str:
-        """As it is written to the condition."""
+        """Return the reason as it is written to the condition."""
         return self.value.word

@@ -1,4 +1,4 @@
-"""What a command did, step by step, in Ansible's manner. Values only; `cli.recap` prints them."""
+"""What a command did, step by step, as Ansible reports it. Values only; `cli.recap` prints them."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -7,7 +7,7 @@ from gpushare_node.core.structs import Struct
 
 
 class Status(StrEnum):
-    """OK: it was so already. CHANGED: it is so now; with `--check`, it would be. SKIPPED: not done, and why is said."""
+    """OK: no change was needed. CHANGED: changed; with `--check`, it would be. SKIPPED: not done, for the reason in `detail`."""
 
     OK = "ok"
     CHANGED = "changed"

@@ -1,4 +1,4 @@
-"""Clock: monotonic time, and a sleep that a signal to stop ends. Wall time jumps, and is for dates alone."""
+"""Clock: monotonic time, and a sleep that a stop signal interrupts. Wall time can jump, and is used for dates only."""
 
 import threading
 import time
@@ -6,41 +6,41 @@ from typing import Protocol
 
 
 def wall_seconds() -> float:
-    """Seconds since 1970, to compare with dates that kubelet and people write. It may jump: nothing else is timed by it."""
+    """Return seconds since 1970, to compare with dates that kubelet and people write. It may jump: time nothing with it."""
     return time.time()
 
 
 class Stopped(Exception):  # noqa: N818 - no error: the pod is asked to end
-    """The program has been asked to end; raised where it would wait next, so that every step is finished first."""
+    """The program received a stop signal; raised at its next sleep, so that every step is finished first."""
 
 
 class Clock(Protocol):
-    """Time as loops see it."""
+    """The time source of every loop."""
 
     def now(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Wait. Stopped, when the program has been asked to end."""
+        """Wait. Raises Stopped if the program received a stop signal."""
         ...
 
 
 class SystemClock:
-    """The real one."""
+    """The clock of the system."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
 
     def now(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait. Stopped, when the program has been asked to end."""
+        """Wait. Raises Stopped if the program received a stop signal."""
         if self._stop.wait(max(0.0, seconds)):
             raise Stopped
 
     def stop(self) -> None:
-        """Ask the program to end. Safe in a signal handler."""
+        """End the program at its next sleep. Safe in a signal handler."""
         self._stop.set()

@@ -1,7 +1,7 @@
-"""Policy: what a node of one pool must become, and the reader of its text (the form NodePolicy, version 1).
+"""Policy: the desired state of a node of one pool, and the reader of its text (kind NodePolicy, version 1).
 
-Owns the form on the node's side. A policy that is read has nothing left to doubt: every GPU index stands in it exactly
-once, and MIG is on exactly where instances are wanted. Reads no files, knows no cards and no hardware.
+Owns the format on the node's side. A policy is fully validated when it is read: it has every GPU index exactly once, and MIG
+is on if and only if it wants instances. Reads no files; does not know cards or hardware.
 """
 
 import re
@@ -27,16 +27,16 @@ _PROFILE_KEY = re.compile(r"(exclusive|time-slicing|mps|mig)-[0-9a-f]{8}")
 _RESOURCE = re.compile(r"nvidia\.com/(?s:.*)")
 _PERCENT = re.compile(r"[1-9][0-9]*%")
 
-# What PyYAML's constructors let through for text such as `!!bool x` or `2000-13-01`, besides its own errors.
+# What PyYAML's constructors raise, besides its own errors, for text such as `!!bool x` or `2000-13-01`.
 _UNREADABLE = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 _DEEPEST = 100
-"""So deep lists and mappings may stand in each other: a policy needs six."""
+"""The maximum nesting of lists and mappings: a policy needs six levels."""
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """libyaml's takes a tenth of the time. It would follow a text to any depth, and end the program with the C stack."""
+    """Limits the nesting depth. libyaml's loader takes a tenth of the time, but deep nesting would overflow the C stack."""
 
     _depth = 0
 
@@ -79,14 +79,14 @@ class Stack(StrEnum):
 
 
 class Partitioner(StrEnum):
-    """Who changes MIG on the node."""
+    """The program that changes MIG on the node."""
 
     GPUSHARE = "gpushare"
     MIG_MANAGER = "mig-manager"
 
 
 class Action(StrEnum):
-    """What happens to a container over its cap."""
+    """The action against a container over its cap."""
 
     KILL = "kill"
     EVICT = "evict"
@@ -95,7 +95,7 @@ class Action(StrEnum):
 
 
 class Mechanism(StrEnum):
-    """What holds the caps; `auto` is the best that the driver has."""
+    """What enforces the caps; `auto` is the best that the driver supports."""
 
     AUTO = "auto"
     DRIVER = "driver"
@@ -104,7 +104,7 @@ class Mechanism(StrEnum):
 
 
 class OnBusy(StrEnum):
-    """What happens where tenants are in the way of a change."""
+    """What the runtime does if tenants use GPUs that must change."""
 
     WAIT = "wait"
     EVICT = "evict"
@@ -112,7 +112,7 @@ class OnBusy(StrEnum):
 
 
 class Card(Struct):
-    """The only card model that the node may have. `memory_mib` is the smallest known total, None if nobody knows it."""
+    """The only card model that the node may have. `memory_mib` is the smallest known total, None if it is unknown."""
 
     id: str
     name: str
@@ -121,7 +121,7 @@ class Card(Struct):
 
 
 class WantedInstance(Struct):
-    """A GPU instance with one compute instance of its whole size. `profile_id` None: NVML is asked by name."""
+    """A GPU instance with one compute instance of its whole size. `profile_id` None: the profile is found by name in NVML."""
 
     profile: str
     profile_id: int | None
@@ -130,14 +130,14 @@ class WantedInstance(Struct):
 
 
 class WantedGpu(Struct):
-    """What the GPU of this index becomes. MIG is on exactly where there are instances."""
+    """The desired state of the GPU with this index. MIG is on if and only if there are instances."""
 
     index: int
     instances: tuple[WantedInstance, ...]
 
 
 class Share(Struct):
-    """What one container may use of one device. `profile` None: a whole GPU; `cap_mib` None: no cap."""
+    """How much of one device one container may use. `profile` None: a whole GPU; `cap_mib` None: no cap."""
 
     resource: str
     profile: str | None
@@ -148,7 +148,7 @@ class Share(Struct):
 
 
 class Enforcement(Struct):
-    """How caps are held.
+    """How caps are enforced.
 
     `notice_seconds`: how long after its warning a container that ran before the pool had a cap stays exempt; None: always.
     """
@@ -160,7 +160,7 @@ class Enforcement(Struct):
 
 
 class Rollout(Struct):
-    """How changes pace themselves. `max_unavailable` is a number of nodes or a percentage such as `10%`."""
+    """How a change rolls out over the nodes. `max_unavailable` is a number of nodes or a percentage such as `10%`."""
 
     max_unavailable: int | str
     on_busy: OnBusy
@@ -168,9 +168,9 @@ class Rollout(Struct):
 
 
 class Policy(Struct):
-    """One pool's policy. `gpus` are sorted by index, from 0 without a gap; `resources` is what allocatable must show.
+    """One pool's policy. `gpus` are sorted by index, from 0 without a gap; `resources` is what allocatable must contain.
 
-    `ignored` are paths of fields that a later compiler has written and that this runtime does not know.
+    `ignored` are paths of fields that a newer compiler wrote and that this runtime does not know.
     """
 
     pool: str
@@ -190,18 +190,18 @@ class Policy(Struct):
     ignored: tuple[str, ...] = field(default=(), compare=False)
 
     def is_alike(self, other: "Policy") -> bool:
-        """Whether a node is and offers the same under both, whatever else differs: caps, rollout, names."""
+        """Whether both give a node the same layout and resources, even if they differ otherwise: caps, rollout, names."""
         return (self.mode, self.profile, self.gpus, self.resources) == (other.mode, other.profile, other.gpus, other.resources)
 
 
 @lru_cache(maxsize=2)
 def read(text: str) -> Policy:
-    """The policy that the text is. PolicyError, with the path inside the document, for everything else.
+    """Return the policy in this text. PolicyError, with the path inside the document, if it is not a valid policy.
 
-    The policy in force and the one that is given are mostly the same text, which is read once.
+    The policy in force and the given policy are mostly the same text, which is then read once.
 
-    Compiler and runtime may be one release apart: fields that were added since then are optional here, and fields that are
-    not known yet are ignored. What changes the meaning of a field that is known gets another apiVersion.
+    Compiler and runtime may be one release apart: fields that were added since then are optional here, and unknown fields are
+    ignored. A change in the meaning of a known field requires another apiVersion.
     """
     try:
         document = yaml.load(text, Loader=_Loader)  # noqa: S506 - as safe as safe_load
@@ -246,7 +246,7 @@ def _card(value: Field) -> Card:
 
 
 def _gpus(value: Field, gpus_per_node: int) -> tuple[WantedGpu, ...]:
-    """One entry for every index. The form groups equal GPUs; nothing but this knows the groups."""
+    """Return one entry for every index. The document groups equal GPUs; only this function knows the groups."""
     found: dict[int, WantedGpu] = {}
     for group in value.items(at_least=1):
         for at, gpu in _group(group):

@@ -1,7 +1,7 @@
-"""Field: one value of a parsed document together with the path that leads to it; it refuses what is not asked for.
+"""Field: one value of a parsed document together with its path; it rejects everything that the reader does not expect.
 
-Owns how a shape is checked and how a refusal reads. Knows no YAML and no policy. The rules are JSON Schema's, draft 7: a
-number without a fraction is whole, `true` is no number. Patterns must match to the very end: a final newline is refused.
+Owns how a shape is checked and the text of an error. Does not know YAML or policies. The rules are JSON Schema's, draft 7: a
+number without a fraction is an integer, `true` is not a number. Patterns must match the whole text: a final newline is refused.
 """
 
 import re
@@ -19,7 +19,7 @@ _MOST_SHOWN = 60
 
 
 class PolicyError(ValueError):
-    """A policy that cannot be followed. `path` leads to the value that is refused, `.` is the whole document."""
+    """A document that is not valid. `path` leads to the value that is refused, `.` is the whole document."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path or '.'}: {message}")
@@ -28,9 +28,9 @@ class PolicyError(ValueError):
 
 
 class Field(Struct):
-    """One value of a document. Every method returns what it asks for, or raises PolicyError with this path.
+    """One value of a document. Every method returns the value in the expected type, or raises PolicyError with this path.
 
-    `ignored` gets the paths of fields that are not known, in the whole document; None: such a field is refused.
+    `ignored` gets the paths of unknown fields in the whole document; None: an unknown field is an error.
     """
 
     value: Any
@@ -38,7 +38,7 @@ class Field(Struct):
     ignored: list[str] | None = field(default=None, compare=False)
 
     def fields(self, *names: str, optional: tuple[str, ...] = ()) -> dict[str, "Field"]:
-        """A mapping with these keys; an optional one that is absent counts as null."""
+        """Return the fields of a mapping with these keys; an optional key that is absent counts as null."""
         found = self._mapping()
         known = (*names, *optional)
         for key in found:
@@ -53,7 +53,7 @@ class Field(Struct):
         return {name: self._child(found.get(name), self._below(name)) for name in known}
 
     def entries(self, *, at_least: int = 0) -> tuple[tuple[str, "Field"], ...]:
-        """A mapping with keys of the writer's choice, as pairs in the document's order."""
+        """Return the entries of a mapping with any text as keys, as pairs in the document's order."""
         found = self._mapping()
         if len(found) < at_least:
             raise self.refusal(f"must have {at_least} or more entries")
@@ -63,7 +63,7 @@ class Field(Struct):
         return tuple((key, self._child(value, self._below(key))) for key, value in found.items())
 
     def items(self, *, at_least: int = 0) -> tuple["Field", ...]:
-        """A list."""
+        """Return the items of a list."""
         if not isinstance(self.value, list):
             raise self.refusal("must be a list")
         if len(self.value) < at_least:
@@ -71,7 +71,7 @@ class Field(Struct):
         return tuple(self._child(item, f"{self.path}[{number}]") for number, item in enumerate(self.value))
 
     def text(self, pattern: re.Pattern[str] | None = None, *, at_least: int = 0, at_most: int | None = None) -> str:
-        """Text which the pattern, if any, matches as a whole; lengths in characters."""
+        """Return text that the pattern, if any, matches as a whole; lengths are in characters."""
         if not isinstance(self.value, str):
             raise self.refusal("must be text")
         if pattern is not None and not pattern.fullmatch(self.value):
@@ -83,7 +83,7 @@ class Field(Struct):
         return self.value
 
     def whole(self, *, at_least: int, at_most: int | None = None) -> int:
-        """A whole number; `4.0` is one."""
+        """Return an integer; `4.0` is one."""
         value = self.value
         if isinstance(value, float) and value.is_integer():
             value = int(value)
@@ -96,24 +96,24 @@ class Field(Struct):
         return value
 
     def flag(self) -> bool:
-        """True or false."""
+        """Return a boolean."""
         if not isinstance(self.value, bool):
             raise self.refusal("must be true or false")
         return self.value
 
     def word(self, words: type[_Word]) -> _Word:
-        """One of the enumeration's words."""
+        """Return the member of the enum with this value."""
         for word in words:
             if isinstance(self.value, str) and self.value == word.value:
                 return word
         raise self.refusal(f"must be one of {', '.join(word.value for word in words)}")
 
     def optional(self, read: Callable[["Field"], _T]) -> _T | None:
-        """What `read` makes of the value; None if the document says null."""
+        """Return the result of `read` for the value; None if the value is null."""
         return None if self.value is None else read(self)
 
     def refusal(self, message: str) -> PolicyError:
-        """The error that says what this value must be, and what it is."""
+        """Return the error that states what this value must be, and what it is."""
         return PolicyError(self.path, f"{message}, not {_shown(self.value)}")
 
     def _child(self, value: object, path: str) -> "Field":
@@ -131,7 +131,7 @@ class Field(Struct):
 
 
 def _shown(value: object) -> str:
-    """A value as a message shows it: never a whole structure, which may be large or contain itself."""
+    """Return a value as a message shows it: never a whole structure, which may be large or contain itself."""
     match value:
         case None:
             return "null"

@@ -1,8 +1,8 @@
-"""Struct: what the values and parts of the node runtime are; made by keyword, equal by content. Imports nothing of ours.
+"""Struct: the base class of the node runtime's values and parts; created by keyword, equal by content. Imports nothing of ours.
 
-It says what `@dataclass(kw_only=True)` says, frozen unless told otherwise, and type checkers read it as such. The difference
-is the price of a class: a dataclass writes and compiles source text for each of its methods, and with a hundred classes that
-was half of a node's start (docs/decisions.md).
+It behaves like `@dataclass(kw_only=True)`, frozen unless `frozen=False`, and type checkers treat it as such. The difference
+is the cost of a class: a dataclass generates and compiles source text for each of its methods, and with a hundred classes that
+was half of the start-up time on a node (docs/decisions.md).
 """
 
 from collections.abc import Callable, Mapping
@@ -19,24 +19,24 @@ class _Field(NamedTuple):
 
 
 def field(*, default: Any = _REQUIRED, default_factory: Callable[[], Any] | None = None, compare: bool = True) -> Any:
-    """A field whose default is made for each struct, or that does not count when structs are compared."""
+    """Declare a field whose default is created for each struct, or that is ignored when structs are compared."""
     return _Field(default, default_factory, compare)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 class Struct:
-    """A value; a part with `frozen=False`. Annotations of the class are its fields, in order; attributes are their defaults."""
+    """A value; a mutable part with `frozen=False`. Class annotations are its fields, in order; class attributes are defaults."""
 
     _fields: ClassVar[Mapping[str, _Field]] = {}
     _defaults: ClassVar[Mapping[str, Any]] = {}
     _factories: ClassVar[Mapping[str, Callable[[], Any]]] = {}
     _content: ClassVar[Any] = len
-    """What makes two structs of a class equal, out of their fields by name."""
+    """Returns the values that make two structs of a class equal, from their fields by name."""
 
     def __init_subclass__(cls, *, frozen: bool = True) -> None:
         given = {name: cls.__dict__.get(name, _REQUIRED) for name in cls.__annotations__}
         own = {name: one if isinstance(one, _Field) else _Field(one) for name, one in given.items()}
-        # As a dataclass refuses: one list would be the default of every struct.
+        # A dataclass refuses this too: all structs would share one list as their default.
         shared = [name for name, one in own.items() if one.default.__class__.__hash__ is None]
         if shared:
             raise TypeError(f"{cls.__name__}.{shared[0]}: a default that can change needs a default_factory")
@@ -57,12 +57,12 @@ class Struct:
             if whole.keys() != self._fields.keys():
                 raise TypeError(f"{type(self).__name__} wants {', '.join(self._fields)}; given were {', '.join(values)}")
             values = whole
-        # The arguments become the fields as they are: a copy, or setting one after another, would cost as much again.
+        # The arguments become the fields without a copy: a copy, or setting one after another, would cost as much again.
         object.__setattr__(self, "__dict__", values)
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """What a part makes of its fields."""
+        """Hook for a part that derives something from its fields."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__}.{name}: a struct does not change; use replace()")
@@ -84,12 +84,12 @@ _S = TypeVar("_S", bound=Struct)
 
 
 def content_of(value: object) -> Mapping[str, Any]:
-    """The fields of a struct by name, as `json.dumps(default=)` asks for them. TypeError for anything else."""
+    """Return the fields of a struct by name, for `json.dumps(default=)`. TypeError for anything else."""
     if not isinstance(value, Struct):
         raise TypeError(f"{type(value).__name__} has no form in JSON")
     return {name: value.__dict__[name] for name in value._fields}
 
 
 def replace(struct: _S, **changes: Any) -> _S:
-    """The same struct with some fields changed."""
+    """Return a copy of the struct with some fields changed."""
     return type(struct)(**{name: struct.__dict__[name] for name in struct._fields} | changes)

@@ -1,7 +1,7 @@
-"""Tenancy: who is a tenant and who is the platform on the whole cluster (the form Tenancy, version 1), and its reader.
+"""Tenancy: the tenant and platform namespaces of the whole cluster (kind Tenancy, version 1), and its reader.
 
-One text for all pools, in JSON: it changes with every namespace that gets GPUs, restarts nobody, and may name thousands. Owns
-the form on the node's side. Reads no files.
+One text for all pools, in JSON: it changes with every namespace that gets GPUs, without a restart of any pod, and may list
+thousands of namespaces. Owns the format on the node's side. Reads no files.
 """
 
 import json
@@ -23,7 +23,7 @@ class _Kind(StrEnum):
 
 
 class Scope(StrEnum):
-    """Whose pods admission refuses: those of tenants, or those of every namespace but the platform's."""
+    """The pods that admission covers: those of tenants, or those of every namespace but the platform's."""
 
     TENANTS = "tenants"
     CLUSTER = "cluster"
@@ -39,7 +39,7 @@ class AdmissionMode(StrEnum):
 
 
 class Tenancy(Struct):
-    """`ignored` are paths of fields that a later chart has written and that this runtime does not know."""
+    """`ignored` are paths of fields that a newer chart wrote and that this runtime does not know."""
 
     scope: Scope = Scope.TENANTS
     admission: AdmissionMode = AdmissionMode.NONE
@@ -49,7 +49,7 @@ class Tenancy(Struct):
 
     @property
     def platform(self) -> frozenset[str]:
-        """The namespaces of the platform's own pods."""
+        """Return the namespaces of the platform's own pods."""
         return self.platform_namespaces | {"kube-system"}
 
     def has_tenant(self, namespace: str, *, holds_share: bool) -> bool:
@@ -58,13 +58,13 @@ class Tenancy(Struct):
 
 
 UNKNOWN = Tenancy()
-"""What holds as long as nobody says: where admission refuses nothing, nobody is a stray."""
+"""The tenancy in force until one is read: without a mode in which admission refuses pods, no container is a stray."""
 
 
 def read(text: str) -> Tenancy:
-    """The tenancy that the text is. PolicyError, with the path inside the document, for everything else.
+    """Return the tenancy in this text. PolicyError, with the path inside the document, if it is not a valid tenancy.
 
-    Fields that are not known are ignored, as those of a policy are.
+    Unknown fields are ignored, as in a policy.
     """
     try:
         document = json.loads(text)

@@ -1,8 +1,8 @@
-"""Worker: a thread of its own for calls that may never come back. Knows nothing of NVML or /proc.
+"""Worker: a separate thread for calls that may never return. Does not know NVML or /proc.
 
-A call into the driver, or a look at a file whose server does not answer, can hang where no signal reaches it. The other threads
-run meanwhile, so the call is made here and awaited elsewhere, for so long and no longer. The thread is a daemon: a hung one
-does not keep the program from ending.
+A call into the driver, or a read of a file whose server does not answer, can hang where no signal interrupts it. The other
+threads continue to run, so the worker makes the call and another thread waits for it with a timeout. The thread is a daemon:
+a hung call does not keep the program from ending.
 """
 
 import threading
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class Future(Generic[T]):
-    """The answer to a job, once it is there. One that comes after nobody waits any more goes nowhere."""
+    """The result of a job, once it has one. A result that comes after the last waiter gave up is discarded."""
 
     value: T
-    """Only once the promise is kept."""
+    """Unset until the job has returned."""
 
     def __init__(self) -> None:
         # A bare lock: an Event costs several times as much, and a cycle makes several of these.
@@ -27,12 +27,12 @@ class Future(Generic[T]):
         self._outstanding.acquire()
 
     def keep(self, value: T) -> None:
-        """For the worker."""
+        """Set the result. Only the worker calls it."""
         self.value = value
         self._outstanding.release()
 
     def wait(self, within_seconds: float = 0.0) -> bool:
-        """Whether it is, or becomes so within the time."""
+        """Whether the result is set, or is set within the time."""
         if not self._outstanding.acquire(timeout=within_seconds):
             return False
         self._outstanding.release()
@@ -40,7 +40,7 @@ class Future(Generic[T]):
 
 
 class Worker:
-    """One thread that does one job at a time."""
+    """One thread that runs one job at a time."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._clock = clock
@@ -50,23 +50,23 @@ class Worker:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it is at a job."""
+        """Whether it runs a job."""
         return self._busy_since is not None
 
     def busy_seconds(self) -> float:
-        """How long it has been at its job; 0 when it has none."""
+        """Return how long it has been running its job; 0 if it has none."""
         since = self._busy_since
         return 0.0 if since is None else max(0.0, self._clock.now() - since)
 
     def start(self, job: Callable[[], T]) -> Future[T] | None:
-        """Give it a job, which must not raise. None if it is still at the last one: nothing is ever queued behind that."""
+        """Start a job, which must not raise. None if the last one still runs: no job is ever queued behind another."""
         if self._busy_since is not None:
             return None
         future: Future[T] = Future()
 
         def run() -> None:
             value = job()
-            # First: whoever has the answer may give the next job at once.
+            # First: the caller that gets the result may start the next job at once.
             self._busy_since = None
             future.keep(value)
 
@@ -75,7 +75,7 @@ class Worker:
         return future
 
     def stop(self) -> None:
-        """Have the thread end after its job."""
+        """End the thread after its job."""
         self._jobs.put(None)
 
     def _run(self) -> None:

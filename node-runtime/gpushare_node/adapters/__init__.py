@@ -1,1 +1,1 @@
-"""The outside world, one package each; they do not know each other."""
+"""Adapters to the outside world: one package for each system; the packages do not import each other."""

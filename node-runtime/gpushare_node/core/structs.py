@@ -25,7 +25,7 @@ def field(*, default: Any = _REQUIRED, default_factory: Callable[[], Any] | None
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 class Struct:
-    """A value; a mutable part with `frozen=False`. Class annotations are its fields, in order; class attributes are defaults."""
+    """A value; with `frozen=False` a mutable part. The annotations are its fields, in order; class attributes are defaults."""
 
     _fields: ClassVar[Mapping[str, _Field]] = {}
     _defaults: ClassVar[Mapping[str, Any]] = {}

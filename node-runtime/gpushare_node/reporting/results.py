@@ -7,7 +7,7 @@ from gpushare_node.core.structs import Struct
 
 
 class Status(StrEnum):
-    """OK: no change was needed. CHANGED: changed; with `--check`, it would be. SKIPPED: not done, for the reason in `detail`."""
+    """OK: no change was needed. CHANGED: changed; with `--check`, it would be. SKIPPED: not done; `detail` has the reason."""
 
     OK = "ok"
     CHANGED = "changed"

@@ -1,1 +1,1 @@
-"""The host itself: the runtime's folder on it, its boot id, and what kubelet writes down about devices."""
+"""Adapter to the host: the runtime's state directory, the boot id, and what kubelet records about devices."""

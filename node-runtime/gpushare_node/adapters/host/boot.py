@@ -1,4 +1,4 @@
-"""The machine's boot: which one this is. Decides nothing."""
+"""The id of the host's current boot. Decides nothing."""
 
 from pathlib import Path
 
@@ -6,5 +6,5 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """The kernel's id of this boot; it is the same in every container."""
+    """Return the kernel's id of this boot; it is the same in every container."""
     return _BOOT_ID.read_text(encoding="ascii").strip()

@@ -1,4 +1,4 @@
-"""What no driver call does for a GPU: reset it, and make the device nodes of new MIG instances. Decides nothing."""
+"""Operations on a GPU that have no NVML call: a reset, and the device nodes of new MIG instances. Decides nothing."""
 
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
@@ -13,10 +13,11 @@ _NODES_SECONDS = 60.0
 
 
 class Machine(Struct):
-    """What changing GPUs needs of the host besides the driver. `reset` takes a PCI address.
+    """What a change of GPUs needs from the host besides the driver. `reset` takes a PCI address.
 
-    Both calls return what went wrong as a sentence, that there is no program for it included; None: it is done.
-    `find_servers` tells which of some pids are MPS servers; `name_openers` names whoever has a GPU's device open or mapped.
+    Both calls return what went wrong as a sentence, also if the host lacks the program for it; None: it is done.
+    `find_servers` returns those of the pids that are MPS servers; `name_openers` names the processes that have a GPU's device
+    open or mapped.
     """
 
     boot_id: str
@@ -27,7 +28,7 @@ class Machine(Struct):
 
 
 def this_machine(roots: Iterable[Path] = ROOTS) -> Machine:
-    """The host that this runs on. NVML has no call for either; `nvidia-smi` does both."""
+    """Return the host that this program runs on. NVML has no call for either; `nvidia-smi` does both."""
     found = tuple(roots)
     return Machine(boot_id=boot_id(), reset=partial(_reset, found), make_nodes=partial(_run, found, (), _NODES_SECONDS))
 
@@ -37,7 +38,7 @@ def _reset(roots: tuple[Path, ...], pci_bus_id: str) -> str | None:
 
 
 def _run(roots: tuple[Path, ...], arguments: tuple[str, ...], timeout_seconds: float) -> str | None:
-    """Without arguments it lists the GPUs, and opens each instance: root's library makes the nodes for it."""
-    # Looked for at every call: the driver's container may have come since.
+    """Run nvidia-smi. Without arguments it lists the GPUs and opens each instance; as root, NVML creates the nodes for it."""
+    # Searched at every call: the driver's container may have started since.
     program = find("nvidia-smi", roots)
     return "there is no nvidia-smi on the host" if program is None else program.run(arguments, timeout_seconds)

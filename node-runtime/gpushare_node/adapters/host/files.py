@@ -1,6 +1,7 @@
-"""Files: a directory whose files are written whole and durable, and read without following links. Owns no contents.
+"""Files: a directory whose files are written atomically and durably, and read without following links. Owns no contents.
 
-A write is a file beside the old one, fsync, rename, fsync of the directory: after a crash there is the old file or the new.
+A write creates a file beside the old one, fsyncs and renames it, and fsyncs the directory: after a crash either the old or the
+new file exists.
 """
 
 import errno
@@ -11,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _LARGEST_BYTES = 4 << 20
-"""More than any file here ever holds; what is larger is not ours."""
+"""More than any file here ever contains; a larger file is not ours."""
 
 _HALF_WRITTEN = ".new"
 
@@ -23,7 +24,7 @@ class Files:
         self.path = path
 
     def read(self, name: str) -> bytes | None:
-        """The file's content; None if there is none. A link, or a file too large, is an OSError."""
+        """Return the file's content; None if there is no file. A link, or a file that is too large, is an OSError."""
         try:
             with self._directory() as directory:
                 handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
@@ -36,7 +37,7 @@ class Files:
         return content
 
     def write(self, name: str, content: bytes) -> None:
-        """Put the content in the file's place. If it fails, the former file stands."""
+        """Replace the file with this content. If that fails, the former file is kept."""
         self._make()
         with self._directory() as directory:
             try:
@@ -55,13 +56,13 @@ class Files:
             os.fsync(directory)
 
     def sweep(self) -> None:
-        """Delete what a crash left half-written."""
+        """Delete the half-written files that a crash left."""
         for path in self.path.glob(f"*{_HALF_WRITTEN}"):
             self.delete(path.name)
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Hold the lock of this name; BlockingIOError if another process does. The kernel drops it when its holder dies."""
+        """Hold the lock of this name; BlockingIOError if another process does. The kernel releases it when its holder ends."""
         self._make()
         with self._directory() as directory:
             handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
@@ -72,7 +73,7 @@ class Files:
             os.close(handle)
 
     def _make(self) -> None:
-        """Kubelet makes the folder of a hostPath with mode 0755, so an old one is narrowed as well."""
+        """Create the directory with mode 0700. Kubelet creates that of a hostPath with 0755, so an existing one is changed."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._directory() as directory:
             if os.fstat(directory).st_mode & 0o777 != 0o700:
@@ -87,7 +88,7 @@ class Files:
             os.close(directory)
 
     def _put(self, name: str, content: bytes, directory: int) -> None:
-        # A half-written file of a crash is replaced, and a link in its place must not be written through.
+        # Replaces a half-written file of a crash, and does not write through a link in its place.
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=directory)
         handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=directory)

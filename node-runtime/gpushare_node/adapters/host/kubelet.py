@@ -1,7 +1,8 @@
-"""What kubelet writes down about devices, its device manager's checkpoint, and the device plugins' sockets beside it.
+"""The checkpoint of kubelet's device manager, and the device plugins' sockets beside it.
 
-The checkpoint is kubelet's own file (`kubelet_internal_checkpoint`), rewritten by rename: it is opened anew at every
-reading. It has what PodResources has not, the pods' uids, and needs no gRPC; entries of pods that have ended linger in it.
+The checkpoint is kubelet's own file (`kubelet_internal_checkpoint`), rewritten by rename: it is opened again for every
+read. It has the pods' uids, which PodResources lacks, and needs no gRPC; entries of pods that have ended stay in it for a
+while.
 """
 
 import json
@@ -16,7 +17,7 @@ DEFAULT = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
 
 _OURS = "nvidia.com/"
 _FAMILIES = ("nvidia.com/gpu", "nvidia.com/mig-")
-"""How names of GPU resources begin. nvidia.com/ has others, of network and virtual-machine plugins: none of our business."""
+"""The prefixes of GPU resource names. nvidia.com/ has others, of network and virtual-machine plugins, which we ignore."""
 
 
 NO_CHECKPOINT = "kubelet has no checkpoint of its devices"
@@ -24,11 +25,11 @@ NO_CHECKPOINT = "kubelet has no checkpoint of its devices"
 
 
 class CheckpointError(Exception):
-    """There is a checkpoint, and it cannot be read: what is allocated is unknown. The text names the file and the trouble."""
+    """The checkpoint exists and cannot be read: the allocations are unknown. The text names the file and the problem."""
 
 
 class Allocation(Struct):
-    """Devices that kubelet gave to a container. Ids are the device plugin's: `UUID` or `UUID::replica`."""
+    """Devices that kubelet allocated to a container. Ids are the device plugin's: `UUID` or `UUID::replica`."""
 
     pod_uid: str
     container: str
@@ -37,15 +38,15 @@ class Allocation(Struct):
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The UUID of every id, once for each replica of it."""
+        """Return the UUID of every id, once for each replica of it."""
         return tuple(one.rsplit("::", 1)[0] for one in self.ids)
 
 
 class Checkpoint(Struct):
-    """What is allocated, and which ids the device plugins registered, by resource; of resources of nvidia.com/ only.
+    """The allocations, and the ids that the device plugins registered, by resource; only resources of nvidia.com/.
 
-    `is_there` False: there is no such file. Kubelet writes it when the first device plugin registers; it may also have been
-    deleted under pods that run. `has_kubelet` False: kubelet's folder is not there either, so that none runs here.
+    `is_there` False: the file does not exist. Kubelet writes it when the first device plugin registers; it may also have been
+    deleted while pods run. `has_kubelet` False: kubelet's folder does not exist either, so no kubelet runs here.
     """
 
     allocations: tuple[Allocation, ...]
@@ -55,14 +56,14 @@ class Checkpoint(Struct):
 
 
 def is_gpu_resource(name: str) -> bool:
-    """Whether a resource is about GPUs."""
+    """Whether this is the name of a GPU resource."""
     return name.startswith(_FAMILIES)
 
 
 def read_checkpoint(path: Path = DEFAULT) -> Checkpoint:
-    """The checkpoint as it is now. CheckpointError where it cannot be read.
+    """Return the current checkpoint; CheckpointError if it cannot be read.
 
-    Its checksum is a hash of Go's own print of a struct, so it is left to kubelet; the file is replaced whole, never half.
+    Its checksum is a hash of Go's own print of a struct, so only kubelet checks it; kubelet replaces the file atomically.
     """
     try:
         return _parse(path.read_bytes())
@@ -73,11 +74,11 @@ def read_checkpoint(path: Path = DEFAULT) -> Checkpoint:
 
 
 Socket = tuple[str, int, int]
-"""A socket as it was made: its name, inode and time, for a file system gives an inode again at once."""
+"""The identity of a socket: name, inode and change time, because a file system may reuse an inode immediately."""
 
 
 def find_sockets(folder: Path = DEFAULT.parent) -> frozenset[Socket]:
-    """The device plugins' sockets. One that starts anew makes its own anew; what cannot be read is not there."""
+    """Return the device plugins' sockets. A plugin that restarts creates a new one; an unreadable socket counts as absent."""
     found = set()
     with suppress(OSError):
         for path in folder.glob("*.sock"):
@@ -90,7 +91,7 @@ def find_sockets(folder: Path = DEFAULT.parent) -> frozenset[Socket]:
 
 @lru_cache(maxsize=1)
 def _parse(text: bytes) -> Checkpoint:
-    """Whoever enforces reads it every ten seconds, and mostly it is the same: the same object then."""
+    """Parse the checkpoint. Enforcement reads it every ten seconds and mostly it is unchanged: then it gets the same object."""
     data = json.loads(text)["Data"]
     entries = data["PodDeviceEntries"] or ()
     registered = data["RegisteredDevices"] or {}
@@ -101,7 +102,7 @@ def _parse(text: bytes) -> Checkpoint:
 
 
 def _allocation(entry: Mapping[str, object]) -> Allocation:
-    """Ids stand by NUMA node since Kubernetes 1.20, in a plain list before."""
+    """Return the allocation of one entry. Its ids are grouped by NUMA node since Kubernetes 1.20; before, in a plain list."""
     ids = entry["DeviceIDs"]
     lists = list(ids.values()) if isinstance(ids, dict) else [ids]
     return Allocation(
@@ -113,7 +114,7 @@ def _allocation(entry: Mapping[str, object]) -> Allocation:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    """A list of texts; Go writes null for an empty one."""
+    """Return a list of texts; Go writes null for an empty one."""
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):

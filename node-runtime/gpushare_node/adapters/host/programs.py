@@ -1,7 +1,7 @@
-"""Programs of the host: found in the host's own file system, run there, for a bounded time. Decides nothing.
+"""Programs of the host: found in the host's own file system, and run there with a timeout. Decides nothing.
 
-With hostPID the host's root is that of its first process, mounts and `/dev` included; where gpu-operator brings the driver, its
-programs are below `/run/nvidia/driver`. Without hostPID the first place is simply where this program runs.
+With hostPID the host's root is that of its first process, mounts and `/dev` included; if gpu-operator installs the driver, its
+programs are below `/run/nvidia/driver`. Without hostPID the first root is the one in which this program runs.
 """
 
 import subprocess
@@ -13,25 +13,25 @@ from pathlib import Path
 from gpushare_node.core.structs import Struct
 
 ROOTS = (Path("/proc/1/root"), Path("/proc/1/root/run/nvidia/driver"), Path("/"))
-"""Where programs are looked for, in this order."""
+"""The roots in which programs are searched, in this order."""
 
 _FOLDERS = ("usr/bin", "usr/sbin", "usr/local/bin", "bin", "sbin")
 
 _ENTER = "import os, sys; os.chroot(sys.argv[1]); os.chdir('/'); os.execv(sys.argv[2], sys.argv[2:])"
-"""A process of its own enters the root: this one must not, and it may have threads."""
+"""A separate process enters the root: this one must not, and it may have threads."""
 
 _MOST_SAID = 300
 _DEATH_SECONDS = 2.0
 
 
 class Program(Struct):
-    """A program that exists: `path` as it is called inside of `root`."""
+    """A program that exists: `path` is its path inside `root`."""
 
     root: Path
     path: str
 
     def run(self, arguments: Sequence[str], timeout_seconds: float) -> str | None:
-        """Run it and wait. None if it ended well, else a sentence."""
+        """Run it and wait. None if it succeeded, else a sentence."""
         name = Path(self.path).name
         command = [sys.executable, "-I", "-c", _ENTER, str(self.root), self.path, *arguments]
         try:
@@ -44,7 +44,7 @@ class Program(Struct):
             output, _ = process.communicate(timeout=timeout_seconds)
         except subprocess.TimeoutExpired:
             process.kill()
-            # One that is stuck in the driver does not even die of that, and is not waited for.
+            # A process that is stuck in the driver does not end even then, so the wait is bounded.
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_DEATH_SECONDS)
             if process.stdout is not None:
@@ -55,7 +55,7 @@ class Program(Struct):
 
 
 def find(name: str, roots: Iterable[Path] = ROOTS) -> Program | None:
-    """The program of this name, if any place has it."""
+    """Return the program of this name; None if no root has it."""
     for root in roots:
         for folder in _FOLDERS:
             try:

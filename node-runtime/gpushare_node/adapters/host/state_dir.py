@@ -1,7 +1,7 @@
-"""The runtime's folder on the host, `/var/lib/gpushare`: what must outlive a pod.
+"""StateDir: the runtime's directory on the host, `/var/lib/gpushare`, for state that must outlive a pod.
 
-Every write is atomic and durable: a file beside it, fsync, rename, fsync of the folder. What cannot be read is as good as
-absent, and said; hardware decides, the folder only remembers.
+Every write is atomic and durable: a file beside it, fsync, rename, fsync of the directory. A file that cannot be read counts as
+absent, and `problems` reports it; the hardware decides, the directory only records.
 """
 
 import errno
@@ -54,21 +54,21 @@ _LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _TURN = (
 )
 
 _VERSION = 1
-"""Of what is written here. What has another version was written by another release and is as good as absent."""
+"""The version of these files. A file with another version was written by another release and counts as absent."""
 
 _Kept = TypeVar("_Kept")
 
 
 class StateDirError(Exception):
-    """The folder cannot be written, or another runtime holds its lock. The text says what to do."""
+    """The directory cannot be written, or another runtime holds its lock. The text names the remedy."""
 
 
 class StateDirLockedError(StateDirError):
-    """Another runtime holds the lock: the one case in which this program ends with exit code 75."""
+    """Another runtime holds the lock: the only case in which this program ends with exit code 75."""
 
 
 class StateDir:
-    """The folder. Readers never fail: what cannot be read is None, and `problems` says why. Writers raise FolderError."""
+    """The directory. Readers never fail: an unreadable file is None; `problems` has the reason. Writers raise StateDirError."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -77,7 +77,7 @@ class StateDir:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Be the only runtime that changes this node. FolderLockedError if another is, FolderError if it cannot be written."""
+        """Be the only runtime that changes this node. StateDirLockedError if another is; StateDirError if not writable."""
         held = self._files.lock(_LOCK)
         try:
             held.__enter__()
@@ -92,43 +92,43 @@ class StateDir:
             held.__exit__(None, None, None)
 
     def journal(self) -> Journal | None:
-        """What the last run that began to change hardware wrote down."""
+        """Return the journal of the last run that began to change hardware."""
         return self._read(_JOURNAL, read_journal)
 
     def write_journal(self, journal: Journal) -> None:
-        """Write it down, durably."""
+        """Write the journal durably."""
         self._write(_JOURNAL, journal)
 
     def clear_journal(self) -> None:
-        """Nothing is under way any more."""
+        """Delete the journal, because no change is in progress any more."""
         self._writing(_JOURNAL, lambda: self._files.delete(_JOURNAL))
 
     def policy(self) -> str | None:
-        """The text of the last policy in force."""
+        """Return the text of the last policy in force."""
         return self._read(_POLICY, Field.text)
 
     def keep_policy(self, text: str) -> None:
-        """Keep the policy that is in force now."""
+        """Store the policy that is in force now."""
         self._write(_POLICY, text)
 
     def caps(self) -> Mapping[str, KeptContainer]:
-        """The caps under which containers were started, by the container runtime's id; empty if nothing is known."""
+        """Return the caps under which containers were started, by the container runtime's id; empty if unknown."""
         return self._read(_CAPS, read_caps) or {}
 
     def keep_caps(self, caps: Mapping[str, KeptContainer]) -> None:
-        """Keep these, and no others."""
+        """Store these, and no others."""
         self._write(_CAPS, dict(caps))
 
     def first_caps(self) -> Mapping[str, int]:
-        """Since when each resource has had a cap here, in seconds since 1970; empty if nothing is known."""
+        """Return since when each resource has had a cap here, in seconds since 1970; empty if unknown."""
         return self._read(_FIRST_CAPS, read_first_caps) or {}
 
     def keep_first_caps(self, first: Mapping[str, int]) -> None:
-        """Keep these, and no others."""
+        """Store these, and no others."""
         self._write(_FIRST_CAPS, dict(first))
 
     def begin_caps(self, resources: Collection[str], now: float) -> None:
-        """These have a cap from now on, unless they have had one already, or a release that did not write it down held some."""
+        """Record that these have a cap from now on, or since 0 if caps exist without any recorded time. Recorded times stay."""
         known = self.first_caps()
         has_held = any(cap.cap_bytes is not None for kept in self.caps().values() for cap in kept.caps)
         found = {**dict.fromkeys(resources, 0 if has_held and not known else int(now)), **known}
@@ -136,34 +136,34 @@ class StateDir:
             self.keep_first_caps(found)
 
     def profile(self) -> Published | None:
-        """What was published last."""
+        """Return what was published last."""
         return self._read(_PROFILE, read_published)
 
     def keep_profile(self, key: str, devices: Collection[str]) -> None:
-        """Keep which profile, `…-a` or `…-b`, is published now, and for which devices."""
+        """Store which profile, `…-a` or `…-b`, is published now, and for which devices."""
         self._write(_PROFILE, {"key": key, "devices": sorted(devices)})
 
     def repaired(self) -> RepairMark | None:
-        """The last repair that was asked for."""
+        """Return the last repair that was requested."""
         return self._read(_REPAIR, read_repair_mark)
 
     def mark_repair(self, mark: RepairMark) -> None:
-        """A repair is asked for next. To be written before it is, or it would be asked for again and again."""
+        """Record the repair that is requested next. Write this before the request, or it would be repeated without end."""
         self._write(_REPAIR, mark)
 
     def turn(self) -> str | None:
-        """The Lease that is the node's turn, or was about to be."""
+        """Return the name of the Lease that holds the node's rollout slot, or was about to."""
         return self._read(_TURN, Field.text)
 
     def keep_turn(self, name: str | None) -> None:
-        """Keep its name; None: there is none any more. To be written before the Lease is."""
+        """Store its name; None: the node has none any more. Write this before the Lease."""
         if name is None:
             self._writing(_TURN, lambda: self._files.delete(_TURN))
         else:
             self._write(_TURN, name)
 
     def remove(self) -> None:
-        """Delete all of it. The folder itself stays where it is a mount point, or where others put files into it."""
+        """Delete everything. The directory itself stays if it is a mount point, or if it contains files of others."""
         if not self.path.is_dir():
             return
         self._writing(_LOCK, self._files.sweep)
@@ -176,7 +176,7 @@ class StateDir:
                 raise self._unwritable(".", error) from error
 
     def problems(self) -> tuple[str, ...]:
-        """One sentence for each file that could not be read and so counts as absent."""
+        """Return one sentence for each file that could not be read and so counts as absent."""
         return tuple(self._problems.values())
 
     def _read(self, name: str, parse: Callable[[Field], _Kept]) -> _Kept | None:

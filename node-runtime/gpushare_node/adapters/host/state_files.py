@@ -1,4 +1,4 @@
-"""What the folder on the host remembers, and how each thing is read from its file again. Values only; touches no file."""
+"""The contents of the state directory's files, and how each is parsed. Values only; opens no file."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from gpushare_node.core.structs import Struct, field
 
 
 class InstanceSpec(Struct):
-    """A GPU instance of a former layout. What rollback needs to make it again."""
+    """A GPU instance of a former layout: what rollback needs to create it again."""
 
     profile_id: int
     start: int
@@ -23,12 +23,12 @@ class FormerGpu(Struct):
 
 
 class Journal(Struct):
-    """What a run that has begun to change hardware writes down before each step.
+    """The journal that a run writes before each step once it changes hardware.
 
-    `attempts` counts runs for this policy under this `driver` that failed, the last one at `failed_at_seconds` of the boot's
-    monotonic clock; `pending_modes` are the GPUs of which this runtime has asked for
-    the MIG mode that waits; `paused` are labels of GPU clients with their values before the pause; `is_changing` from the
-    first change on until a whole layout stands, the new or the old.
+    `attempts` counts the failed runs for this policy under this `driver`, the last one at `failed_at_seconds` of the boot's
+    monotonic clock; `pending_modes` are the GPUs whose pending MIG mode this runtime requested; `paused` are labels of GPU
+    clients with their values before the pause; `is_changing` is true from the first change until a whole layout, the new or
+    the old, is in place.
     """
 
     policy_digest: str
@@ -45,8 +45,8 @@ class Journal(Struct):
 class Notice(Struct):
     """How long a container that ran before the first cap is exempt from it. Times are in seconds since 1970.
 
-    `since` is when it was first told a date, or that there is none; `seconds` what the policy gives now, None as long as the
-    container runs; `until` the date that it was told last. One that `is_over` stays so.
+    `since` is when it was first notified of a date, or that there is none; `seconds` is the policy's current notice, None for
+    as long as the container runs; `until` is the date in its last notice. A notice that `is_over` stays over.
     """
 
     since: int
@@ -56,9 +56,9 @@ class Notice(Struct):
 
 
 class CapRecord(Struct):
-    """What a container may use of one device since it was started. `cap_bytes` None: as much as there is.
+    """How much of one device a container may use since its start. `cap_bytes` None: no cap.
 
-    `notice`: a cap has come since, and this is how long the container is exempt from it.
+    `notice`: the pool got a cap after that, and the container is exempt from it for this long.
     """
 
     device: str
@@ -70,7 +70,7 @@ class CapRecord(Struct):
 class KeptContainer(Struct):
     """A container's caps, with its pod's uid and its name there: a cap outlives restarts, and ends with the pod.
 
-    Kept by the container runtime's id. Both names are empty where a release has written that did not know them.
+    Stored under the container runtime's id. Uid and name are empty if a release that did not know them wrote the file.
     """
 
     pod_uid: str
@@ -79,14 +79,14 @@ class KeptContainer(Struct):
 
 
 class Published(Struct):
-    """The profile that was published last, `a` or `b`, and the UUIDs of the devices that stood then."""
+    """The profile that was published last, `a` or `b`, and the UUIDs of the devices that existed then."""
 
     key: str
     devices: frozenset[str]
 
 
 class RepairMark(Struct):
-    """The last repair that enforcement has asked for: of which finding, in which boot, at how many seconds of its clock."""
+    """The last repair that enforcement requested: for which finding, in which boot, at which second of its clock."""
 
     finding: str
     boot_id: str
@@ -94,7 +94,7 @@ class RepairMark(Struct):
 
 
 def read_journal(value: Field) -> Journal:
-    """The journal that the value is; PolicyError if it is none."""
+    """Return the journal in the value; PolicyError if it is not one."""
     fields = value.fields(
         "policy_digest", "boot_id", "attempts", "driver", "failed_at_seconds", "former", "pending_modes", "paused",
         "is_changing",
@@ -127,7 +127,7 @@ def _remembered(value: Field) -> InstanceSpec:
 
 
 def read_caps(value: Field) -> Mapping[str, KeptContainer]:
-    """The kept caps that the value is; PolicyError if it is none."""
+    """Return the stored caps in the value; PolicyError if it does not contain them."""
     return {container: _kept_container(kept) for container, kept in value.entries()}
 
 
@@ -161,7 +161,7 @@ def _notice(value: Field) -> Notice:
 
 
 def read_first_caps(value: Field) -> Mapping[str, int]:
-    """Since when each resource has a cap, as the value says; PolicyError if it does not."""
+    """Return since when each resource has had a cap; PolicyError if the value does not contain it."""
     return {resource: _count(since) for resource, since in value.entries()}
 
 
@@ -170,13 +170,13 @@ def _count(value: Field) -> int:
 
 
 def read_published(value: Field) -> Published:
-    """The published profile that the value is; PolicyError if it is none."""
+    """Return the published profile in the value; PolicyError if it is not one."""
     fields = value.fields("key", "devices")
     return Published(key=fields["key"].text(), devices=frozenset(one.text() for one in fields["devices"].items()))
 
 
 def read_repair_mark(value: Field) -> RepairMark:
-    """The mark of a repair that the value is; PolicyError if it is none."""
+    """Return the repair mark in the value; PolicyError if it is not one."""
     fields = value.fields("finding", "boot_id", "at_seconds")
     return RepairMark(
         finding=fields["finding"].text(),

@@ -1,7 +1,7 @@
-"""The tenancy file that the chart projects beside the policy, read again whenever it is another one.
+"""The tenancy file that the chart projects beside the policy, read again when it changes.
 
-What cannot be read leaves the last known one in force: a list that is lost is no empty list, which would make strangers of the
-platform's pods.
+If it cannot be read, the last known tenancy stays in force: a lost list is not an empty list, which would treat the platform's
+pods as strays.
 """
 
 import logging
@@ -17,16 +17,16 @@ from gpushare_node.reporting.log import escape
 NAME = "tenancy.json"
 
 _MOST_BYTES = 1 << 20
-"""What a ConfigMap can carry."""
+"""The size limit of a ConfigMap."""
 
 _LOG = logging.getLogger(__name__)
 _Stamp = tuple[int, int, int]
 
 
 class TenancyFile:
-    """One file. `path` None: nobody says who is a tenant, and nobody is expected to. For any number of threads.
+    """One file. `path` None: there is no tenancy file, and none is expected. Thread-safe.
 
-    The runtime's own `namespace` is always the platform's.
+    The runtime's own `namespace` always belongs to the platform.
     """
 
     def __init__(self, path: Path | None, namespace: str) -> None:
@@ -37,17 +37,17 @@ class TenancyFile:
         self._is_known = False
         self._lock = threading.Lock()
         self.problem = ""
-        """Why the file cannot be read now; empty where it can."""
+        """Why the file cannot be read now; empty if it can."""
 
     def find(self) -> Tenancy:
-        """What holds now. A file that has not changed is not read again: this is asked in every cycle."""
+        """Return the tenancy in force. A file that has not changed is not read again: every cycle calls this."""
         if self._path is not None:
             with self._lock:
                 self._look(self._path)
         return self._known
 
     def platform(self) -> frozenset[str] | None:
-        """The platform's namespaces; None as long as the file has never been read."""
+        """Return the platform's namespaces; None if the file has never been read."""
         found = self.find()
         return found.platform if self._is_known else None
 

@@ -1,1 +1,1 @@
-"""The second outside world: processes, cgroups, signals and the MPS control program."""
+"""Adapter to the host's processes: /proc, cgroups, signals and the MPS control program."""

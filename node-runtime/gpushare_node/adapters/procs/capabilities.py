@@ -1,4 +1,4 @@
-"""Capabilities: what this program may do to other processes, as the kernel tells it at the start."""
+"""Capabilities: what this program may do to other processes, as the kernel reports it at the start."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ _FREE_TYPES = frozenset({"spc_t", "unconfined_t", "unconfined_service_t"})
 
 
 class Capabilities(Struct):
-    """`may_kill` None: not known. `profile`: the security module's profile that confines this program; None: nothing does."""
+    """`may_kill` None: unknown. `profile`: the security module's profile that confines this program; None: unconfined."""
 
     may_kill: bool | None = None
     profile: str | None = None
@@ -23,7 +23,7 @@ UNKNOWN_RIGHTS = Capabilities()
 
 
 def own_rights(root: Path = Path("/proc")) -> Capabilities:
-    """Those of this process. Where no security module is loaded its file is empty or cannot be read."""
+    """Return the capabilities of this process. Without a security module, the file of its profile is empty or unreadable."""
     return Capabilities(may_kill=_may_kill(_read(root / "self/status")), profile=_profile(_read(root / "self/attr/current")))
 
 
@@ -35,7 +35,7 @@ def _may_kill(status: str) -> bool | None:
 
 
 def _profile(text: str) -> str | None:
-    """AppArmor writes `name (mode)`, SELinux `user:role:type:level`. A profile that only complains refuses nothing."""
+    """Return the confining profile: AppArmor `name (mode)`, SELinux `user:role:type:level`. Complain mode denies nothing."""
     name, _, mode = text.partition(" ")
     if name in _UNCONFINED or mode == "(complain)":
         return None

@@ -1,11 +1,11 @@
-"""Which container a process runs in, told from the text of its cgroup file. Pure; reads nothing.
+"""Determines the container of a process from the text of its cgroup file. Pure; reads nothing.
 
-Knows the paths that kubelet and the container runtimes make: systemd and cgroupfs drivers, cgroup v1, v2 and both, containerd,
-CRI-O, Docker, nodes that are containers, private cgroup namespaces. Whatever does not follow them letter by letter is no
-container: a tenant must gain nothing by the names of its cgroups.
+Knows the paths that kubelet and the container runtimes create: systemd and cgroupfs drivers, cgroup v1, v2 and both,
+containerd, CRI-O, Docker, nodes that are containers, private cgroup namespaces. A path that does not match them exactly is not
+a container: a tenant must gain nothing from the names of its cgroups.
 
-A tenant that may create cgroups can do so only below its container's own. So the first pod on a path is the kernel's word, and
-every further one is the tenant's.
+A tenant that may create cgroups can do so only below its container's own. The first pod on a path is therefore trustworthy, and
+the tenant may have forged every further one.
 """
 
 import re
@@ -20,11 +20,11 @@ _ID = r"[0-9a-f]{64}"
 _SLICE = r"(?:[^:]*-)?kubepods"
 _ROOT = re.compile(rf"{_SLICE}(?:\.slice)?")
 _QUALITY = re.compile(rf"(?:{_SLICE}-)?(?:burstable|besteffort)(?:\.slice)?")
-# `slice:runtime:id` is what runc makes of the systemd driver's name under the cgroupfs driver.
+# runc turns the systemd driver's name into `slice:runtime:id` under the cgroupfs driver.
 _POD = re.compile(rf"(?:{_SLICE}-(?:burstable-|besteffort-)?)?pod(?P<uid>{_UID})(?:\.slice)?(?::[^:]+:(?P<id>{_ID}))?")
 _CONTAINER = re.compile(rf"(?:(?P<maker>[A-Za-z0-9_.-]+)-)?(?P<id>{_ID})(?:\.scope)?")
 
-# What users of the host can have cgroups of their own in, and so could call `kubepods` too.
+# Cgroups below which users of the host can create their own, and so could name one `kubepods` too.
 _RUNTIME = r"(?:.*containerd|crio|docker|cri-docker|kubelet|k3s|k3s-agent|rke2-server|rke2-agent)\.service"
 _FOREIGN = re.compile(rf"(?!{_RUNTIME}$).*\.service|user(?:-.*)?\.slice|machine\.slice|libpod-.*")
 
@@ -32,10 +32,10 @@ _DELETED = " (deleted)"
 
 
 class CgroupLocation(Struct):
-    """Where a process is.
+    """The cgroup of a process.
 
-    `cgroup` ends at the container, so that a process stays the same one while it moves between cgroups that its own container
-    has made; outside pods it is the whole path. `candidates` as in `processes.Seen`.
+    `cgroup` ends at the container, so that a process keeps its identity while it moves between cgroups that its own container
+    created; outside pods it is the whole path. `candidates` as in `processes.ProcessIdentity`.
     """
 
     cgroup: str
@@ -50,10 +50,10 @@ class _Level(Struct):
 
 
 def place(text: str, own: tuple[ContainerId, ...] = ()) -> CgroupLocation:
-    """Where the process with this /proc/PID/cgroup is. `own` is `containers` of the reader's own text.
+    """Return the location of the process with this /proc/PID/cgroup. `own` is `containers` of the reader's own text.
 
-    The containers that the reader is in as well are left out: they are the machine that it looks at, where a whole cluster
-    runs in a pod. Of the others only the outermost counts. Lines that name different containers give none.
+    The containers that the reader is in as well are skipped: if a whole cluster runs in a pod, they are the node that it
+    observes. Of the others only the outermost counts. If lines name different containers, there is no candidate.
     """
     paths = tuple(_paths(text))
     found: list[_Level] = []
@@ -68,18 +68,18 @@ def place(text: str, own: tuple[ContainerId, ...] = ()) -> CgroupLocation:
 
 
 def containers(text: str) -> tuple[ContainerId, ...]:
-    """Every container on the way to the process, the outermost first: for our own text, which no tenant has made."""
+    """Return every container on the path to the process, the outermost first: for our own text, which no tenant can forge."""
     chains = (_levels(path) or () for path in _paths(text))
     return tuple(level.container for level in max(chains, key=len, default=()))
 
 
 def _outside(paths: tuple[str, ...]) -> CgroupLocation:
-    """A process of no container; of several hierarchies the one that says most names its cgroup."""
+    """Return the location of a process in no container; of several hierarchies, the longest path is its cgroup."""
     return CgroupLocation(cgroup=max(paths, key=len, default=""), candidates=())
 
 
 def _paths(text: str) -> Iterator[str]:
-    """The path of every line. Only a line feed ends a line: the kernel allows every other character in a cgroup's name."""
+    """Yield the path of every line. Only a line feed ends a line: the kernel allows every other character in a name."""
     for line in text.split("\n"):
         _, _, rest = line.partition(":")
         _, colon, path = rest.partition(":")
@@ -88,7 +88,7 @@ def _paths(text: str) -> Iterator[str]:
 
 
 def _below(levels: tuple[_Level, ...], own: tuple[ContainerId, ...]) -> tuple[_Level, ...]:
-    """The levels without those that the reader shares."""
+    """Return the levels without those that the reader shares."""
     shared = 0
     for level, mine in zip(levels, own, strict=False):
         if level.container != mine:
@@ -98,11 +98,11 @@ def _below(levels: tuple[_Level, ...], own: tuple[ContainerId, ...]) -> tuple[_L
 
 
 def _levels(path: str) -> tuple[_Level, ...] | None:
-    """The containers on a path, the outermost first; None where it enters kubelet's cgroups and no container is found there."""
+    """Return the containers on a path, outermost first; None if it enters kubelet's cgroups without a container there."""
     parts = path.split("/")[1:]
     here = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
     is_relative = here > 0
-    # From a private cgroup namespace a neighbour's path begins where the two ways part, below kubelet's root.
+    # In a private cgroup namespace a neighbour's path begins where the two paths diverge, below kubelet's root.
     is_inside = is_relative and here < len(parts) and _is_below_root(parts[here])
     way = here if is_inside else _find_way_in(parts, here, is_relative=is_relative)
     levels: list[_Level] = []
@@ -120,7 +120,7 @@ def _is_below_root(part: str) -> bool:
 
 
 def _find_way_in(parts: list[str], start: int, *, is_relative: bool = False) -> int | None:
-    """Where kubelet's cgroups begin. Those that a user of the host, or a container beside ours, can make do not count."""
+    """Return where kubelet's cgroups begin, ignoring those that a user of the host, or a container beside ours, can create."""
     for index in range(start, len(parts)):
         part = parts[index]
         pod = _POD.fullmatch(part)
@@ -132,7 +132,7 @@ def _find_way_in(parts: list[str], start: int, *, is_relative: bool = False) -> 
 
 
 def _step(parts: list[str], way: int) -> tuple[_Level | None, int]:
-    """The container that kubelet's cgroups from here lead to, and where its own begin."""
+    """Return the container to which kubelet's cgroups lead from here, and where the container's own cgroups begin."""
     here = way + 1 if _ROOT.fullmatch(parts[way]) else way
     if here < len(parts) and _QUALITY.fullmatch(parts[here]):
         here += 1
@@ -143,7 +143,7 @@ def _step(parts: list[str], way: int) -> tuple[_Level | None, int]:
     container = pod["id"]
     if container is None:
         named = _CONTAINER.fullmatch(parts[here]) if here < len(parts) else None
-        # CRI-O's monitor stands beside the container that it watches and carries its id.
+        # CRI-O's monitor has a cgroup beside the container that it monitors, with the container's id in its name.
         if named is None or (named["maker"] or "").endswith("conmon"):
             return None, here
         here += 1

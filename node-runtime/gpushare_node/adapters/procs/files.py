@@ -1,4 +1,4 @@
-"""The files of /proc, as values. Reads and never writes; a process that has ended, or may not be read, is None."""
+"""The files of /proc, as values. Reads and never writes; for a process that has ended, or is not readable, returns None."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gpushare_node.core.structs import Struct
 
 _STAT_BYTES = 1024
-"""A stat line is shorter: 52 numbers and a name of at most 64 bytes; what is read here begins within the first 500."""
+"""A stat line is shorter: 52 numbers and a name of at most 64 bytes; the fields used here begin within the first 500 bytes."""
 
 _CHUNK_BYTES = 1 << 16
 _KERNEL_THREAD = 0x00200000
@@ -17,7 +17,7 @@ _KERNEL_THREAD = 0x00200000
 
 
 class Stat(NamedTuple):
-    """A process's line of numbers. `start_time` is in clock ticks since boot."""
+    """The fields of /proc/PID/stat. `start_time` is in clock ticks since boot."""
 
     state: str
     start_time: int
@@ -25,19 +25,19 @@ class Stat(NamedTuple):
     is_kernel: bool
 
     def has_ended(self) -> bool:
-        """Whether only a zombie is left. A first thread that has ended before the others looks like one too."""
+        """Whether only a zombie is left. A main thread that ended before the others looks like a zombie too."""
         return self.state in ("Z", "X") and self.threads <= 1
 
 
 class ProcessStatus(Struct):
-    """What is read of /proc/PID/status. `namespace_pids` goes from the outermost namespace in."""
+    """The fields of /proc/PID/status. `namespace_pids` is ordered from the outermost namespace to the innermost."""
 
     uid: int | None
     namespace_pids: tuple[int, ...]
 
 
 def _is_device(entry: "os.DirEntry[str]", major: int) -> bool | None:
-    """Whether this open file is a device of the driver; None where that cannot be seen. One closed meanwhile is none."""
+    """Whether this open file is a device of the driver; None if that is not readable. A file closed meanwhile is not one."""
     try:
         found = entry.stat()
     except FileNotFoundError:
@@ -54,12 +54,12 @@ class ProcFiles:
         self._root = str(root)
 
     def pids(self) -> tuple[int, ...]:
-        """Every process that there is now."""
+        """Return the pids of all current processes."""
         names = os.listdir(self._root)  # noqa: PTH208 - names are enough
         return tuple(int(name) for name in names if name.isascii() and name.isdigit())
 
     def stat(self, pid: int) -> Stat | None:
-        """The process's stat. Fields are counted from the last `)`, for the name before it may hold anything."""
+        """Return the process's stat. Fields are counted from the last `)`, because the name before it may contain anything."""
         raw = self._read(f"{pid}/stat", _STAT_BYTES)
         if raw is None:
             return None
@@ -70,17 +70,17 @@ class ProcFiles:
             return None
 
     def cgroup(self, pid: int | str) -> str | None:
-        """The text of the process's cgroup file; bytes that are no UTF-8 are escaped."""
+        """Return the text of the process's cgroup file; bytes that are not UTF-8 are escaped."""
         raw = self._read_whole(f"{pid}/cgroup")
         return None if raw is None else raw.decode("utf-8", "backslashreplace")
 
     def comm(self, pid: int) -> bytes | None:
-        """The name as the process has set it: any bytes."""
+        """Return the name as the process set it: any bytes."""
         raw = self._read_whole(f"{pid}/comm")
         return None if raw is None else raw.removesuffix(b"\n")
 
     def status(self, pid: int) -> ProcessStatus | None:
-        """The effective uid and the pids. The kernel escapes line feeds in the name, so no line can be forged."""
+        """Return the effective uid and the pids. The kernel escapes line feeds in the name, so no line can be forged."""
         raw = self._read_whole(f"{pid}/status")
         if raw is None:
             return None
@@ -92,16 +92,16 @@ class ProcFiles:
         )
 
     def namespace(self, pid: int | str) -> str | None:
-        """The name of the process's pid namespace, such as `pid:[4026531836]`. Other users' needs CAP_SYS_PTRACE."""
+        """Return the pid namespace, such as `pid:[4026531836]`. For other users' processes it needs CAP_SYS_PTRACE."""
         try:
             return os.readlink(f"{self._root}/{pid}/ns/pid")  # noqa: PTH115 - no path: it is the name of a namespace
         except OSError:
             return None
 
     def maps(self, pid: int, part: bytes) -> bool | None:
-        """Whether this stands anywhere in the process's memory map. Other users' needs CAP_SYS_PTRACE.
+        """Whether the process's memory map contains these bytes. For other users' processes it needs CAP_SYS_PTRACE.
 
-        Waits for the process's lock on its memory, which it may hold for as long as a page that it reads is on its way.
+        Waits for the lock on the process's memory map, which the process may hold while the kernel loads a page that it reads.
         """
         try:
             with open(f"{self._root}/{pid}/maps", "rb", buffering=0) as file:  # noqa: PTH123 - a path object costs more than the file
@@ -115,9 +115,10 @@ class ProcFiles:
             return None
 
     def has_open(self, pid: int, major: int) -> bool | None:
-        """Whether the process has a character device of this driver open; None where a file that it has open cannot be seen.
+        """Whether the process has a character device of this driver open; None if one of its open files is not readable.
 
-        Other users' need CAP_DAC_READ_SEARCH. May take as long as the server of an open file (FUSE, NFS) takes to answer.
+        For other users' processes it needs CAP_DAC_READ_SEARCH. May take as long as the server of an open file (FUSE, NFS)
+        takes to answer.
         """
         answers = set()
         try:
@@ -131,12 +132,12 @@ class ProcFiles:
         return None if None in answers else False
 
     def pid_max(self) -> int | None:
-        """The kernel's bound on pids."""
+        """Return the kernel's limit of pids."""
         raw = self._read_whole("sys/kernel/pid_max")
         return int(raw) if raw is not None and raw.strip().isdigit() else None
 
     def _read_whole(self, name: str) -> bytes | None:
-        """The file, which may be longer than one read gives."""
+        """Return the whole file, which may be longer than one read returns."""
         try:
             with open(f"{self._root}/{name}", "rb") as file:  # noqa: PTH123 - as above
                 return file.read()
@@ -144,7 +145,7 @@ class ProcFiles:
             return None
 
     def _read(self, name: str, size: int) -> bytes | None:
-        """The beginning of the file, by the fewest system calls: half the time of `open`."""
+        """Return the beginning of the file with the fewest system calls: half the time of `open`."""
         try:
             file = os.open(f"{self._root}/{name}", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:

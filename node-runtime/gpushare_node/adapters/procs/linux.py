@@ -1,6 +1,6 @@
-"""The real processes of this host, read from /proc. Owns the memory of who has been seen; decides nothing.
+"""The real processes of this host, read from /proc. Owns the cache of identities; decides nothing.
 
-A process outside pods is never signalled here, and neither is one in our own container, whatever the caller asks for.
+It never signals a process outside pods or in our own container, whatever the caller requests.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,15 +17,15 @@ _HOST_NAMESPACE = f"pid:[{0xEFFFFFFC}]"
 """The kernel's fixed number of the first pid namespace: PROC_PID_INIT_INO."""
 
 NVIDIA_MAJOR = 195
-"""The fixed number of NVIDIA's character devices: /proc/devices, and Linux's list of allocated devices."""
+"""The fixed major number of NVIDIA's character devices: /proc/devices, and Linux's list of allocated devices."""
 
 _COMM_LENGTH = 64
 _GENERATION = 64
-"""After how many looks what was not asked for again is forgotten; it takes two of them."""
+"""The cache rotates after this many calls of `look`; an identity that is not looked up during a whole generation is dropped."""
 
 
 class LinuxProcesses(Processes):
-    """The processes under one /proc. Not safe for several threads."""
+    """The processes under one /proc. Not thread-safe."""
 
     def __init__(self, root: Path = Path("/proc")) -> None:
         self._files = ProcFiles(root)
@@ -36,21 +36,22 @@ class LinuxProcesses(Processes):
         self._looks = 0
 
     def sees_host(self) -> bool:
-        """Whether process ids here are the host's: the driver tells nothing else. False on nodes that are containers, too."""
+        """Whether pids here are the host's: the driver reports only those. False on nodes that are containers, too."""
         return self._files.namespace("self") == _HOST_NAMESPACE
 
     def pid_max(self) -> int:
-        """The largest pid that can be."""
+        """Return the largest possible pid."""
         return self._files.pid_max() or PID_MAX
 
     def pids(self) -> tuple[int, ...]:
-        """Every process that there is now."""
+        """Return the pids of all current processes."""
         return self._files.pids()
 
     def look(self, pids: Iterable[int]) -> Mapping[int, ProcessIdentity]:
-        """Those of the pids that exist and can be read. Cached by (pid, start time); a reused pid is read anew.
+        """Return the identities of those pids that exist and are readable. Cached by (pid, start time).
 
-        The start time is read at every look, the cgroup once: what matters of it is read again before a signal.
+        It reads the start time at every call, so that a reused pid is read again; the cgroup only once: `send` reads it again
+        before a signal.
         """
         self._age()
         seen = {}
@@ -64,15 +65,15 @@ class LinuxProcesses(Processes):
         return seen
 
     def forget(self, pids: Iterable[int]) -> None:
-        """Read everything about these anew at the next look."""
+        """Drop these from the cache, so that the next `look` reads everything again."""
         for pid in pids:
             self._young.pop(pid, None)
             self._old.pop(pid, None)
 
     def members(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
-        """All processes that are in the same container now, in its sub-cgroups too. Those that have ended are left out.
+        """Return all processes that are in the same container now, including its sub-cgroups, without those that have ended.
 
-        Found by reading every process's cgroup, 7 µs each: the host's cgroup file system is not mounted where we run.
+        It reads every process's cgroup, 7 µs each: the host's cgroup file system is not mounted in our container.
         """
         if not seen.candidates:
             return ()
@@ -90,14 +91,14 @@ class LinuxProcesses(Processes):
     def uses_gpu(self, pid: int) -> GpuUse:
         """Whether the process has a GPU's device mapped or open.
 
-        A CUDA context always has both. The map has names, and root of a container may rename the devices in its /dev, so open
-        files are told by the driver's number; those of other users' processes are not seen without CAP_DAC_READ_SEARCH, and
-        then NO is never the answer.
+        A CUDA context always has both. The memory map has names, and root in a container may rename the devices in its /dev, so
+        open files are identified by the driver's major number; those of other users' processes are unreadable without
+        CAP_DAC_READ_SEARCH, and then the result is never NO.
         """
         return self._scans.ask(lambda: self._scan(pid))
 
     def _scan(self, pid: int) -> GpuUse:
-        """On a thread of its own: uses nothing but the files."""
+        """Runs on a separate thread: uses only the files."""
         is_mapped = self._files.maps(pid, b"/dev/nvidia")
         is_open = None if is_mapped is not False else self._files.has_open(pid, NVIDIA_MAJOR)
         if is_mapped or is_open:
@@ -105,31 +106,31 @@ class LinuxProcesses(Processes):
         return GpuUse.NO if is_open is False else GpuUse.UNREADABLE
 
     def portrait(self, pid: int) -> ProcessDetails | None:
-        """The process for people; None if it has ended."""
+        """Return the details of the process for messages; None if it has ended."""
         comm, status = self._files.comm(pid), self._files.status(pid)
         if comm is None or status is None:
             return None
         return ProcessDetails(comm=_printable(comm), uid=status.uid, namespace_pids=status.namespace_pids)
 
     def namespace(self, pid: int) -> str | None:
-        """Its pid namespace; None where that cannot be read."""
+        """Return its pid namespace; None if that is not readable."""
         return self._files.namespace(pid)
 
     def send(self, seen: ProcessIdentity, signal: Signal) -> SignalResult:
-        """Signal it through a pidfd, after start time and cgroup were found to be what they were.
+        """Signal it through a pidfd, after checking that start time and cgroup are unchanged.
 
-        REUSED also tells of a process that is in another container now, REFUSED of one that nobody may signal: outside pods,
+        REUSED also means that the process is in another container now, REFUSED that it must never be signalled: outside pods,
         in our own container or process group, a kernel thread.
         """
         return deliver(seen.pid, signal, lambda: self._objection(seen))
 
     def has_ended(self, seen: ProcessIdentity) -> bool:
-        """Whether it is gone or a zombie; a reused pid is another process."""
+        """Whether it has ended or is a zombie; a reused pid is another process."""
         stat = self._files.stat(seen.pid)
         return stat is None or stat.start_time != seen.start_time or stat.has_ended()
 
     def _objection(self, seen: ProcessIdentity) -> SignalResult | None:
-        """Why the process must not be signalled, now that it is held."""
+        """Return why the process must not be signalled, now that the pidfd refers to it; None if it may be."""
         stat, text = self._files.stat(seen.pid), self._files.cgroup(seen.pid)
         if stat is None or text is None:
             return SignalResult.GONE
@@ -150,7 +151,7 @@ class LinuxProcesses(Processes):
         return None if text is None else _seen(pid, stat, place(text, self._own))
 
     def _age(self) -> None:
-        """Forget in generations, for each look may ask for other pids than the last."""
+        """Drop old cache entries by generation, because each call of `look` may have other pids than the last."""
         self._looks += 1
         if self._looks % _GENERATION == 0:
             self._young, self._old = {}, self._young
@@ -163,6 +164,6 @@ def _seen(pid: int, stat: Stat, where: CgroupLocation) -> ProcessIdentity:
 
 
 def _printable(comm: bytes) -> str:
-    """The name without anything that breaks a line, steers a terminal or turns the direction of writing."""
+    """Return the name without characters that break a line, control a terminal or change the direction of writing."""
     text = comm.decode("utf-8", "replace")
     return "".join(letter if letter.isprintable() else "?" for letter in text)[:_COMM_LENGTH]

@@ -1,7 +1,7 @@
-"""MPS on this node: which daemons there are, whether they can be reached, and how their clients are ended.
+"""MPS on this node: which daemons run, whether they are reachable, and how to terminate their clients.
 
-A signal to an MPS client with work on the GPU is undefined and can take every other client with it; the daemon is asked to end
-the client first. Owns the translation between our pids and a daemon's. Decides nothing about whom.
+A signal to an MPS client with work on the GPU has undefined effects and can end every other client; so the daemon must
+terminate the client first. Owns the translation between our pids and a daemon's. Does not decide which client.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,22 +14,22 @@ from gpushare_node.guard.identity import Process
 from gpushare_node.guard.process_list import Mps
 
 ROOT = Path("/run/nvidia/mps")
-"""Where the device plugin keeps `<resource>/pipe`; a resource's name has one slash in it."""
+"""The directory in which the device plugin has `<resource>/pipe`; a resource's name contains one slash."""
 
 SERVER = "nvidia-cuda-mps-server"
 _COMM = SERVER[:15]
-"""The kernel keeps 15 bytes of a program's name: the control daemon goes by the same, and is no more to be touched."""
+"""The kernel keeps 15 bytes of a program's name: the control daemon has the same, and must not be signalled either."""
 
 
 def is_server(portrait: ProcessDetails | None, *, is_tenant: bool) -> bool:
-    """Whether a process is an MPS server: root's, of that name, and in no tenant's pod. Any tenant can take the name."""
+    """Whether a process is an MPS server: root's, with that name, and not in a tenant's pod. Any tenant can use the name."""
     return portrait is not None and portrait.comm in (SERVER, _COMM) and portrait.uid == 0 and not is_tenant
 
 
 def find_servers(
     processes: LinuxProcesses, pids: Iterable[int], *, is_system: Callable[[ProcessIdentity], bool]
 ) -> Mapping[int, ProcessDetails]:
-    """Those of the pids that are MPS servers. `is_system` is asked of those alone that carry the name."""
+    """Return those of the pids that are MPS servers. `is_system` is called only for processes with the name."""
     found = {}
     for pid in pids:
         portrait = processes.portrait(pid)
@@ -42,7 +42,7 @@ def find_servers(
 
 
 class HostMpsControl:
-    """The MPS daemons of this node. Not safe for several threads; a call takes at most seconds."""
+    """The MPS daemons of this node. Not thread-safe; a call takes at most seconds."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class HostMpsControl:
         program: str = PROGRAM,
         timeout_seconds: float = 2.0,
     ) -> None:
-        """`is_system` tells whether a process is the cluster's or the host's own: no tenant, and not merely unknown."""
+        """`is_system` returns whether a process belongs to the cluster or the host: not a tenant's, and not merely unknown."""
         self._processes = processes
         self._is_system = is_system
         self._root = root
@@ -61,14 +61,14 @@ class HostMpsControl:
         self._timeout_seconds = timeout_seconds
 
     def state(self) -> Mps:
-        """Whether there is MPS here. REACHABLE only when every daemon answers: we do not know which one a client is of."""
+        """Return the state of MPS. REACHABLE only if every daemon answers: we do not know which one serves a client."""
         daemons = self._daemons()
         if not daemons:
             return Mps.OFF
         return Mps.REACHABLE if all(daemon.answers() for daemon in daemons) else Mps.UNREACHABLE
 
     def limit_mib(self, device: int | str) -> int | None:
-        """What one client process may allocate on this device; of several daemons the most. None: no limit, or no answer."""
+        """Return how much one client may allocate on this device, the most of all daemons. None: no limit, or no answer."""
         limits = []
         for daemon in self._daemons():
             try:
@@ -79,7 +79,7 @@ class HostMpsControl:
         return max(known) if known and len(known) == len(limits) else None
 
     def terminate(self, victims: Iterable[Process]) -> frozenset[Process]:
-        """Ask for the end of these clients. Those for which the daemon has said yes: `Reading.terminated_clients`."""
+        """Terminate these clients, and return those that the daemon confirmed, for `GuardInput.terminated_clients`."""
         return frozenset(victim for victim in victims if self._terminate(victim))
 
     def _daemons(self) -> tuple[ControlProgram, ...]:
@@ -99,16 +99,16 @@ class HostMpsControl:
         return False
 
     def _servings(self, daemon: ControlProgram, victim: Process) -> Iterator[tuple[int, int]]:
-        """The daemon's servers that have the victim as a client, with its pid as the daemon counts. MpsError."""
+        """Yield the daemon's servers that have the process as a client, and its pid in the daemon's namespace. MpsError."""
         for server in daemon.servers():
             client = self._translate(victim.pid, server)
             if client is not None and client in daemon.clients(server):
                 yield server, client
 
     def _translate(self, pid: int, server: int) -> int | None:
-        """Our pid as a server's daemon counts it; None where that is not certain, for the number may be a neighbour's there.
+        """Return our pid in the namespace of a server's daemon; None if uncertain, because it may be another process's there.
 
-        A daemon counts as its servers do, so the server is looked for among our processes: a daemon of the host has ours.
+        A daemon uses its servers' pid namespace, so the server is searched among our processes: a daemon of the host has ours.
         """
         found = self._find_server(server)
         victim = self._processes.portrait(pid)
@@ -122,12 +122,12 @@ class HostMpsControl:
         return victim.namespace_pids[-1] if is_shared and victim.namespace_pids else None
 
     def _find_server(self, server: int) -> tuple[int, ProcessDetails] | None:
-        """The one MPS server that has this pid in its own namespace; None for several."""
+        """Return the MPS server that has this pid in its own namespace; None if there is none, or if there are several."""
         servers = find_servers(self._processes, self._processes.pids(), is_system=self._is_system)
         found = [(pid, portrait) for pid, portrait in servers.items() if portrait.namespace_pids[-1:] == (server,)]
         return found[0] if len(found) == 1 else None
 
     def _is_same(self, victim: Process) -> bool:
-        """Whether the pid is still the victim's."""
+        """Whether the pid still belongs to this process."""
         seen = self._processes.look((victim.pid,)).get(victim.pid)
         return seen is not None and (seen.start_time, seen.cgroup) == (victim.start_time, victim.cgroup)

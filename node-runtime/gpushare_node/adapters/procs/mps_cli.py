@@ -1,6 +1,6 @@
-"""One MPS control daemon, spoken to through its program `nvidia-cuda-mps-control`: a command in, an answer out.
+"""One MPS control daemon, called through its program `nvidia-cuda-mps-control`: a command in, an answer out.
 
-Owns the dialogue and its limits in time and size. A daemon that hangs, refuses or talks nonsense is an MpsError, nothing worse.
+Owns the dialogue and its limits in time and size. If a daemon hangs, refuses or returns garbage, that is only an MpsError.
 Commands and answers: NVIDIA's MPS documentation, `nvidia-cuda-mps-control` in the appendix on tools.
 """
 
@@ -19,43 +19,43 @@ _LONGEST_ANSWER_BYTES = 1 << 16
 _LIMIT = re.compile(r"(?<![\w.-])(\d+(?:\.\d+)?) ?([KMGT])(?:i?B)?(?!\w)", re.IGNORECASE)
 _UNITS_MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 
-# Neither words is documented; the program exits with 0 in either case.
+# Neither wording is documented; the program exits with 0 in either case.
 _REFUSAL = re.compile(r"error|fail|invalid|unknown|unrecognized|denied|refused|not |cannot|no such|usage", re.IGNORECASE)
 _CONSENT = re.compile(r"success|terminated", re.IGNORECASE)
 
 
 class MpsError(Exception):
-    """The daemon gave no answer that can be used. The text names the command and what came instead."""
+    """The daemon returned no usable answer. The text names the command and what came instead."""
 
 
 class ControlProgram:
     """The control daemon behind one pipe directory."""
 
     def __init__(self, pipe: Path, *, program: str = PROGRAM, timeout_seconds: float = 2.0) -> None:
-        """`program` is started anew for each command, which it reads from its standard input."""
+        """`program` is started for each command, which it reads from its standard input."""
         self.pipe = pipe
         self._program = program
         self._timeout_seconds = timeout_seconds
 
     def answers(self) -> bool:
-        """Whether the daemon is there, asked in the way of the device plugin's own health check."""
+        """Whether the daemon answers, by the command that the device plugin's own health check uses."""
         try:
             return 0 < float(self.ask("get_default_active_thread_percentage")) <= 100
         except (MpsError, ValueError):
             return False
 
     def servers(self) -> tuple[int, ...]:
-        """The pids of its servers, in its own pid namespace. MpsError."""
+        """Return the pids of its servers, in its own pid namespace. MpsError."""
         return self._numbers("get_server_list")
 
     def clients(self, server: int) -> tuple[int, ...]:
-        """The pids of a server's clients, in its own pid namespace. MpsError."""
+        """Return the pids of a server's clients, in its own pid namespace. MpsError."""
         return self._numbers(f"get_client_list {server}")
 
     def terminate(self, server: int, client: int) -> bool:
-        """End a client's work on the GPU, not its process. Whether the daemon said that it did, or lists it no more. MpsError.
+        """End a client's work on the GPU, not its process. Whether the daemon confirmed it, or no longer lists it. MpsError.
 
-        An exit code of 0 says nothing, and an answer that is neither yes nor no counts only with the client gone.
+        An exit code of 0 means nothing, and an answer that is neither yes nor no counts only if the client is gone.
         """
         answer = self.ask(f"terminate_client {server} {client}")
         if _REFUSAL.search(answer):
@@ -63,12 +63,12 @@ class ControlProgram:
         return bool(_CONSENT.search(answer)) or client not in self.clients(server)
 
     def limit_mib(self, device: int | str) -> int | None:
-        """What one client process may allocate on a device (ordinal or uuid) by default; None without a limit. MpsError."""
+        """Return how much one client may allocate on a device (ordinal or uuid) by default; None without a limit. MpsError."""
         found = _LIMIT.findall(self.ask(f"get_default_device_pinned_mem_limit {device}"))
         return int(float(found[0][0]) * _UNITS_MIB[found[0][1].upper()]) if len(found) == 1 else None
 
     def ask(self, command: str) -> str:
-        """The daemon's answer without surrounding white space. MpsError."""
+        """Return the daemon's answer without surrounding white space. MpsError."""
         environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe)}
         try:
             process = subprocess.Popen(  # noqa: S603 - no shell, and commands are made of our words and of numbers
@@ -115,7 +115,7 @@ class ControlProgram:
 
 
 def _dispose(process: "subprocess.Popen[bytes]") -> None:
-    """End the program with all that it has started, and close the pipes. One that cannot even die is not waited for long."""
+    """Kill the program with its whole process group, and close the pipes. If SIGKILL has no effect, the wait is short."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

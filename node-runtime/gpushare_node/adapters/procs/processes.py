@@ -1,6 +1,6 @@
-"""Processes: what the rest of the runtime knows of /proc and of signals, as one Protocol. Values only.
+"""Processes: the runtime's interface to /proc and to signals, as one Protocol. Values only.
 
-`procs.linux` is the real one. A process is (pid, start time, cgroup); no signal is sent before all three are found unchanged.
+`procs.linux` implements it. A process is (pid, start time, cgroup); no signal is sent unless all three are unchanged.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,11 +15,12 @@ class ProcessIdentity(Struct):
     """A process as /proc shows it.
 
     `candidates` are the containers that its cgroup path may mean, the likeliest first; empty outside pods and in our own
-    container. `procs.linux` names one at most: the outermost, below what our own path shares with it (the node, where a cluster
-    runs in a pod). That one is the kernel's word. Whoever may create cgroups can do so below its container's alone, and name
-    them like another pod's; a further one would be believed while the API server does not know the first yet.
+    container. `procs.linux` returns at most one: the outermost, below what our own path shares with it (the node, if a cluster
+    runs in a pod). That one is trustworthy: a process that may create cgroups can do so only below its container's own, and
+    name them like another pod's; a further candidate would be believed while the API server does not know the first yet.
 
-    `cgroup` ends at that container; moving between cgroups within it makes nobody another. `is_kernel`: a kernel thread.
+    `cgroup` ends at that container; a move between cgroups within it does not change the identity. `is_kernel`: a kernel
+    thread.
     """
 
     pid: int
@@ -30,14 +31,14 @@ class ProcessIdentity(Struct):
 
 
 class Signal(StrEnum):
-    """What can be sent."""
+    """The signals that the runtime sends."""
 
     TERM = "SIGTERM"
     KILL = "SIGKILL"
 
 
 class GpuUse(StrEnum):
-    """Whether a process has a GPU's device open or mapped. UNREADABLE: not all of it could be seen, so nothing is known."""
+    """Whether a process has a GPU's device open or mapped. UNREADABLE: not everything was readable, so it is unknown."""
 
     YES = "yes"
     NO = "no"
@@ -45,11 +46,12 @@ class GpuUse(StrEnum):
 
 
 class SignalResult(StrEnum):
-    """What came of a signal.
+    """The result of a signal.
 
-    GONE: it had ended; REUSED: the pid is somebody else's now, or in another container, nothing was sent; REFUSED: we have no
-    permission, or nobody may: outside pods, in our own container or process group, init, a kernel thread; DENIED: a security
-    module of the kernel (AppArmor, SELinux) forbids it, whatever capabilities we have.
+    GONE: the process had ended; REUSED: the pid belongs to another process now, or is in another container, and nothing was
+    sent; REFUSED: we lack the permission, or it must never be signalled: outside pods, in our own container or process group,
+    init, a kernel thread; DENIED: a security module of the kernel (AppArmor, SELinux) forbids it, whatever capabilities we
+    have.
     """
 
     SENT = "sent"
@@ -60,9 +62,9 @@ class SignalResult(StrEnum):
 
 
 class ProcessDetails(Struct):
-    """What is told of a process to people.
+    """The details of a process for messages.
 
-    `comm` has nothing in it that steers a terminal or breaks a line, at most 64 characters.
+    `comm` has at most 64 characters, and none that controls a terminal or breaks a line.
     """
 
     comm: str
@@ -71,40 +73,40 @@ class ProcessDetails(Struct):
 
 
 class Processes(Protocol):
-    """The processes of this host. Nothing raises for a process that has ended."""
+    """The processes of this host. No method raises for a process that has ended."""
 
     def sees_host(self) -> bool:
-        """Whether process ids here are the host's: the driver tells nothing else."""
+        """Whether pids here are the host's: the driver reports only those."""
         ...
 
     def pid_max(self) -> int:
-        """The largest pid that can be."""
+        """Return the largest possible pid."""
         ...
 
     def look(self, pids: Iterable[int]) -> Mapping[int, ProcessIdentity]:
-        """Those of the pids that exist and can be read. Cached by (pid, start time); a reused pid is read anew."""
+        """Return the identities of those pids that exist and are readable. Cached by (pid, start time)."""
         ...
 
     def forget(self, pids: Iterable[int]) -> None:
-        """Read everything about these anew at the next look."""
+        """Drop these from the cache, so that the next `look` reads everything again."""
         ...
 
     def members(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
-        """All processes that are in the same container now, in its sub-cgroups too."""
+        """Return all processes that are in the same container now, including its sub-cgroups."""
         ...
 
     def uses_gpu(self, pid: int) -> GpuUse:
-        """Whether the process has a GPU's device open or mapped. Answers in bounded time, whatever the process has open."""
+        """Whether the process has a GPU's device open or mapped. Returns in bounded time, whatever the process has open."""
         ...
 
     def portrait(self, pid: int) -> ProcessDetails | None:
-        """The process for people; None if it has ended."""
+        """Return the details of the process for messages; None if it has ended."""
         ...
 
     def send(self, seen: ProcessIdentity, signal: Signal) -> SignalResult:
-        """Signal it through a pidfd, after start time and cgroup were found to be what they were."""
+        """Signal it through a pidfd, after checking that start time and cgroup are unchanged."""
         ...
 
     def has_ended(self, seen: ProcessIdentity) -> bool:
-        """Whether it is gone or a zombie; a reused pid is another process."""
+        """Whether it has ended or is a zombie; a reused pid is another process."""
         ...

@@ -1,7 +1,7 @@
-"""Scans: looks into other processes that the process looked at can delay without end, made elsewhere and awaited briefly.
+"""Scans: reads of other processes' files that those processes can delay forever, made on worker threads with a timeout.
 
-Owns how long such a look may take and how many may hang at once. Whoever has a file open on a FUSE or NFS mount decides when
-`stat` on it answers, so no such call is made on the thread that holds tenants to their caps.
+Owns how long such a scan may take and how many may hang at once. The owner of a FUSE or NFS mount decides when `stat` on a file
+there returns, so the thread that enforces caps makes no such call.
 """
 
 from collections.abc import Callable
@@ -11,20 +11,20 @@ from gpushare_node.core.clock import SystemClock
 from gpushare_node.core.worker import Worker
 
 SCAN_SECONDS = 0.1
-"""A process with a thousand open files and ten thousand mappings takes a twentieth of that."""
+"""A scan of a process with a thousand open files and ten thousand mappings takes a twentieth of that."""
 
 _MOST_HANGING = 4
-"""How many looks may hang at once. While all do, nothing is known of anybody: that acquits nobody."""
+"""How many scans may hang at once. While all do, every result is UNREADABLE, which protects no process from a signal."""
 
 
 class Scans:
-    """Looks with a time limit. Only for one thread to ask."""
+    """Scans with a time limit. Only one thread may call `ask`."""
 
     def __init__(self) -> None:
         self._workers: list[Worker] = []
 
     def ask(self, look: Callable[[], GpuUse]) -> GpuUse:
-        """What the look says, or UNREADABLE if it does not say so in time. It must not raise."""
+        """Return the result of `look`, or UNREADABLE if there is none in time. `look` must not raise."""
         worker = self._free()
         future = None if worker is None else worker.start(look)
         if future is None or not future.wait(SCAN_SECONDS):

@@ -1,8 +1,8 @@
-"""How a signal reaches exactly the process that was meant. Sends; decides nothing about whom.
+"""Sends a signal to exactly the intended process. Does not decide which process.
 
-The process is held by a pidfd before it is looked at once more, so its number cannot pass to another in between. Where the
-kernel or a seccomp profile has no pidfd, the look comes right before `kill`: a process that ends and whose number is given away
-anew within those microseconds would be hit. Numbers are given out in a circle, so that takes a full round of them.
+It opens a pidfd before it checks the process again, so that the pid cannot pass to another process in between. If the kernel or
+a seccomp profile does not allow pidfds, the check comes right before `kill`: if the process ends and its pid is reused within
+those microseconds, the signal hits the wrong process. The kernel assigns pids in a cycle, so that takes a full cycle.
 """
 
 import errno
@@ -15,14 +15,14 @@ from gpushare_node.adapters.procs.processes import Signal, SignalResult
 _NUMBERS = {Signal.TERM: numbers.SIGTERM, Signal.KILL: numbers.SIGKILL}
 _BLOCKED = (errno.ENOSYS, errno.EPERM)
 _NO_PROCESS = (errno.EINVAL, errno.ENOENT)
-"""What `pidfd_open` says to the number of a mere thread."""
+"""The errors of `pidfd_open` for the id of a thread that is not a process."""
 
 Objection = Callable[[], SignalResult | None]
-"""Looks at the process once more: why it must not be signalled, or None."""
+"""Checks the process again: returns why it must not be signalled, or None."""
 
 
 def deliver(pid: int, signal: Signal, objection: Objection) -> SignalResult:
-    """Send it, unless there is an objection once the process is held. We and the first two processes are never sent any."""
+    """Send it, unless there is an objection once the pidfd is open. Never sends one to ourselves or the first two processes."""
     if _is_protected(pid):
         return SignalResult.REFUSED
     try:
@@ -48,7 +48,7 @@ def _deliver_held(held: int, pid: int, signal: Signal, objection: Objection) -> 
     except ProcessLookupError:
         return SignalResult.GONE
     except OSError as error:
-        # A missing right and a seccomp profile answer alike; `kill` tells them apart.
+        # A missing permission and a seccomp profile return the same error; `kill` distinguishes them.
         return _deliver_by_number(pid, signal, objection) if error.errno in _BLOCKED else _refusal(error)
     return SignalResult.SENT
 
@@ -67,12 +67,12 @@ def _deliver_by_number(pid: int, signal: Signal, objection: Objection) -> Signal
 
 
 def _refusal(error: OSError) -> SignalResult:
-    """A missing capability is EPERM; the security modules' hooks answer EACCES."""
+    """Return the result for an error: a missing capability is EPERM; the security modules' hooks return EACCES."""
     return SignalResult.DENIED if error.errno == errno.EACCES else SignalResult.REFUSED
 
 
 def _is_protected(pid: int) -> bool:
-    """Whether it is init, the kernel's parent of threads, ourselves, or one of our own group. 0 and -1 would mean groups."""
+    """Whether it is init, kthreadd, ourselves, or in our own process group. 0 and -1 would mean groups."""
     if pid <= 2 or pid == os.getpid():
         return True
     try:

@@ -1,1 +1,1 @@
-"""The first outside world: the driver, through NVML. `driver` has the words, `session` the real thing."""
+"""Adapter to the driver, through NVML. `driver` has the interface, `session` the implementation."""

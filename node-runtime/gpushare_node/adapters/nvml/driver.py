@@ -1,7 +1,7 @@
-"""Driver: what the rest of the runtime knows of NVML, as one Protocol in this project's words. Values only.
+"""Driver: the runtime's interface to NVML, as one Protocol in this project's terms. Values only.
 
-`nvml.session` speaks to the library. Everything is known by UUID: handles change when MIG is switched, indexes when a GPU is
-lost. Sizes are in bytes or MiB, as the names say.
+`nvml.session` calls the library. Everything is identified by UUID: handles change when MIG is switched, indexes when a GPU is
+lost. Sizes are in bytes or MiB, as the names state.
 """
 
 from enum import IntEnum
@@ -13,7 +13,7 @@ from gpushare_node.partition.state import Fault, Profile
 
 
 class Code(IntEnum):
-    """NVML's return codes (nvml.h, `nvmlReturn_t`) on which something here depends."""
+    """The return codes of NVML (nvml.h, `nvmlReturn_t`) that this runtime uses."""
 
     UNINITIALIZED = 1
     INVALID_ARGUMENT = 2
@@ -38,7 +38,7 @@ class Code(IntEnum):
 class DriverError(Exception):
     """A call that failed.
 
-    `call` is NVML's own name of it, `code` its answer (not always one of `Code`); the text is for people.
+    `call` is NVML's name of it, `code` its return code (not always one of `Code`); the text is for people.
     """
 
     def __init__(self, call: str, code: int) -> None:
@@ -48,13 +48,13 @@ class DriverError(Exception):
 
 
 def describe(code: int) -> str:
-    """The code in words. Never asks the library: it may have hung."""
+    """Return the code in words. Never calls the library: it may hang."""
     known = code in Code.__members__.values()
     return f"{Code(code).name.lower().replace('_', ' ')} ({code})" if known else f"NVML error {code}"
 
 
 class Versions(Struct):
-    """What is installed. `cuda` is the newest CUDA that the driver serves, as `13.0`; None where the driver does not say."""
+    """The installed versions. `cuda` is the newest CUDA that the driver supports, as `13.0`; None if it does not report it."""
 
     driver: str
     nvml: str
@@ -62,7 +62,7 @@ class Versions(Struct):
 
 
 class ComputeInstance(Struct):
-    """A compute instance that exists. `uuid` is the MIG device's, as tenants and kubelet know it; None if it has no device."""
+    """A compute instance that exists. `uuid` is the MIG device's, as tenants and kubelet see it; None if it has no device."""
 
     ci_id: int
     is_whole: bool
@@ -70,7 +70,7 @@ class ComputeInstance(Struct):
 
 
 class GpuInstance(Struct):
-    """A GPU instance that exists, with what stands in it. Without compute instances it is of no use to anybody."""
+    """A GPU instance that exists, with its compute instances. Without one, no process can use it."""
 
     gi_id: int
     profile_id: int
@@ -80,7 +80,7 @@ class GpuInstance(Struct):
 
 
 class MigInfo(Struct):
-    """The MIG side of a GPU that has one. `profiles` is empty where the driver does not tell before MIG is on."""
+    """The MIG state of a GPU that supports MIG. `profiles` is empty if the driver lists none before MIG is on."""
 
     current: bool
     pending: bool
@@ -89,7 +89,7 @@ class MigInfo(Struct):
 
 
 class ComputeMode(IntEnum):
-    """Who may open contexts. EXCLUSIVE_PROCESS is what MPS leaves behind."""
+    """Which processes may open contexts. MPS leaves EXCLUSIVE_PROCESS behind."""
 
     DEFAULT = 0
     PROHIBITED = 2
@@ -97,11 +97,10 @@ class ComputeMode(IntEnum):
 
 
 class GpuInfo(Struct):
-    """All that is to be known of one GPU before its layout is planned. With a `fault` only index, uuid and fault count.
+    """Everything about one GPU that a plan of its layout needs. With a `fault`, only index, uuid and fault are valid.
 
-    `pci_device_id` is written as in policies (`0x20B010DE`), `pci_bus_id` as `nvidia-smi -i` wants it. `pids` are the
-    processes on
-    the GPU by GPU instance, None for those on no known one; they are from every process list that the driver has.
+    `pci_device_id` has the policy's form (`0x20B010DE`), `pci_bus_id` the form of `nvidia-smi -i`. `pids` are the processes on
+    the GPU by GPU instance, None for those on no known one; they come from every process list that the driver has.
     """
 
     index: int
@@ -117,7 +116,7 @@ class GpuInfo(Struct):
 
 
 class Activation(IntEnum):
-    """NVML's answer to a mode change that was accepted. Its call does not fail on the latter two: they must be looked at."""
+    """NVML's status of an accepted mode change. The call does not fail with the latter two: the caller must check them."""
 
     ACTIVE = 0
     RESET_REQUIRED = 16
@@ -125,78 +124,78 @@ class Activation(IntEnum):
 
 
 class Xid(Struct):
-    """A fault that the driver has logged against a GPU."""
+    """A fault that the driver logged for a GPU."""
 
     uuid: str
     xid: int
 
 
 class Driver(Protocol):
-    """One open session with the driver. Every method raises DriverError; none is safe from a driver that hangs.
+    """One open session with the driver. Every method raises DriverError, and every method may hang with the driver.
 
-    `nvml.watch` puts calls that must come back on threads of their own.
+    `nvml.supervised_driver` and `nvml.timeouts` make the calls on separate threads, with a deadline.
     """
 
     def versions(self) -> Versions:
-        """The installed versions."""
+        """Return the installed versions."""
         ...
 
     def survey(self) -> tuple[GpuInfo, ...]:
-        """Every GPU. One that does not answer has a fault and stops no other."""
+        """Return every GPU. One that does not answer has a fault and does not affect the others."""
         ...
 
     def census(self, uuid: str) -> Device:
-        """The processes of a GPU and of its instances now, as the guard wants them; `mps` is left to the caller."""
+        """Return the processes of a GPU and of its instances now, as the guard expects them; the caller sets `mps`."""
         ...
 
     def refresh(self) -> None:
-        """Have each GPU's instances looked for again at its next census. Makes no call itself."""
+        """Make the next census of each GPU list its instances again. Makes no NVML call itself."""
         ...
 
     def unreliable(self) -> frozenset[str]:
-        """GPUs whose process lists this driver may scramble (R530 up to 535.154.05), as their census has shown."""
+        """Return the GPUs whose process lists this driver may scramble (R530 up to 535.154.05), as their census has shown."""
         ...
 
     def set_mig(self, uuid: str, *, enabled: bool) -> Activation:
-        """Ask for MIG on or off. After ACTIVE the session must be closed and opened again: handles are void."""
+        """Request MIG on or off. After ACTIVE the caller must close the session and open a new one: handles are invalid."""
         ...
 
     def create_instance(self, uuid: str, *, profile_id: int, start: int, size: int) -> int:
-        """Create a GPU instance at exactly this placement; its id."""
+        """Create a GPU instance at exactly this placement, and return its id."""
         ...
 
     def create_compute(self, uuid: str, gi_id: int) -> None:
-        """Create the compute instance of the GPU instance's whole size."""
+        """Create a compute instance of the GPU instance's whole size."""
         ...
 
     def destroy_compute(self, uuid: str, gi_id: int, ci_id: int) -> None:
-        """Destroy a compute instance; one that is gone is no error."""
+        """Destroy a compute instance; if it is gone already, that is not an error."""
         ...
 
     def destroy_instance(self, uuid: str, gi_id: int) -> None:
-        """Destroy a GPU instance without compute instances; one that is gone is no error."""
+        """Destroy a GPU instance without compute instances; if it is gone already, that is not an error."""
         ...
 
     def reset_compute_mode(self, uuid: str) -> None:
-        """Everyone may open contexts again."""
+        """Let every process open contexts again."""
         ...
 
     def has_memory_limits(self) -> bool:
-        """Whether the driver can hold cgroups to a memory limit itself (R615 on)."""
+        """Whether the driver can enforce memory limits of cgroups itself (R615 and later)."""
         ...
 
     def memory_limit(self, uuid: str, cgroup: str) -> int | None:
-        """The hard limit in bytes of a cgroup v2 path on a GPU; None where none is set."""
+        """Return the hard limit in bytes of a cgroup v2 path on a GPU; None if none is set."""
         ...
 
     def set_memory_limit(self, uuid: str, cgroup: str, limit_bytes: int | None) -> None:
-        """Set it, or with None lift it."""
+        """Set the limit, or with None remove it."""
         ...
 
     def next_xid(self, timeout_ms: int) -> Xid | None:
-        """The next fault that the driver reports; None if there was none in that time."""
+        """Return the next fault that the driver reports; None if there was none in that time."""
         ...
 
     def close(self) -> None:
-        """End the session. Own handles block mode changes and driver upgrades."""
+        """End the session. Its open handles block mode changes and driver upgrades."""
         ...

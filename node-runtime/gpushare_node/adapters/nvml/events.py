@@ -1,4 +1,4 @@
-"""XidEvents: the XIDs that the driver reports, from all GPUs that can."""
+"""XidEvents: the XIDs that the driver reports, from all GPUs that support it."""
 
 import ctypes
 from contextlib import suppress
@@ -10,7 +10,7 @@ _XID_CRITICAL = 0x8
 
 
 class XidEvents:
-    """A set of events that has been asked for. DriverError at the start if no GPU reports any."""
+    """A registered event set. The constructor raises DriverError if no GPU reports events."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -27,7 +27,7 @@ class XidEvents:
             raise problem or DriverError("nvmlDeviceRegisterEvents", Code.NOT_FOUND)
 
     def next(self, timeout_ms: int) -> Xid | None:
-        """The next one; None if none came in time. A GPU that is lost is named from memory: it does not answer any more."""
+        """Return the next XID; None if none came in time. A lost GPU no longer answers, so its UUID is cached."""
         try:
             data = self._library.ask("nvmlEventSetWait_v2", self._set, timeout_ms)
         except DriverError as problem:
@@ -38,7 +38,7 @@ class XidEvents:
         return Xid(uuid=uuid, xid=data.eventData)
 
     def close(self) -> None:
-        """Free the set. What goes wrong here has no consequence."""
+        """Free the set. An error here has no consequence."""
         with suppress(DriverError):
             self._library.call("nvmlEventSetFree", self._set)
 

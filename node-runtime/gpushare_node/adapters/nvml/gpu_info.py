@@ -1,7 +1,7 @@
-"""Survey: one GPU with everything that a plan needs to know of it, or the fault for which it cannot be planned for.
+"""Reads GpuInfo: one GPU with everything that a plan needs, or the fault that prevents a plan.
 
-What a driver lacks is left out; what goes wrong makes the GPU unreadable. An error is never taken for an absence: a GPU that
-seems idle, or without MIG, would be changed under its tenants.
+A feature that the driver lacks is left out; an error makes the GPU unreadable. An error never counts as an absence: a GPU that
+seems idle, or without MIG, would be changed while tenants use it.
 """
 
 from gpushare_node.adapters.nvml.driver import Code, ComputeMode, DriverError, GpuInfo, MigInfo
@@ -13,17 +13,17 @@ from gpushare_node.partition.state import Fault, FaultKind
 
 _ALL_ONES = (1 << 64) - 1
 _ASKABLE_WITHOUT_MIG = 199
-"""`NVML_FI_DEV_IS_MIG_MODE_INDEPENDENT_MIG_QUERY_CAPABLE`: the driver tells its profiles while MIG is off."""
+"""`NVML_FI_DEV_IS_MIG_MODE_INDEPENDENT_MIG_QUERY_CAPABLE`: the driver lists its profiles while MIG is off."""
 
 
 KeptOffers = dict[tuple[str, bool], tuple[ProfileInfo, ...]]
-"""What a GPU offers, by UUID and whether MIG is on: it stays while a session lasts, and takes most of a survey's calls."""
+"""The profiles of a GPU, by UUID and whether MIG is on: they do not change in a session, and take most of a survey's calls."""
 
 
 def survey_gpu(library: Library, index: int, *, prefers_detail: bool, kept: KeptOffers) -> GpuInfo:
-    """The GPU at this index. DriverError only when the whole session is over.
+    """Return the GPU at this index. DriverError only if the whole session is over.
 
-    One that does not even tell its UUID is called `unknown-<index>`, so that none is missed and none is doubled.
+    A GPU that does not even return its UUID gets the name `unknown-<index>`, so that none is missing and none appears twice.
     """
     uuid, name = f"unknown-{index}", ""
     try:
@@ -51,9 +51,9 @@ def survey_gpu(library: Library, index: int, *, prefers_detail: bool, kept: Kept
 
 
 def read_memory(library: Library, handle: Handle) -> tuple[int | None, int | None]:
-    """Bytes in all and bytes allocated, without the driver's reserve; None where the driver does not tell.
+    """Return total bytes and allocated bytes, without the driver's reserve; None if the driver does not report them.
 
-    The first version counts the reserve as used, so it is good for the total only.
+    The first version of the call counts the reserve as used, so only its total is usable.
     """
     memory = library.find("nvmlDeviceGetMemoryInfo", handle, library.names.nvmlMemory_v2)
     if memory is not None:
@@ -85,7 +85,7 @@ def _read_compute_mode(library: Library, handle: Handle) -> ComputeMode | None:
 def _read_mig(
     library: Library, handle: Handle, total_bytes: int | None, kept: KeptOffers, uuid: str
 ) -> MigInfo | None:
-    """The MIG side; None for a card that has none."""
+    """Return the MIG state; None for a card without MIG."""
     modes = library.find("nvmlDeviceGetMigMode", handle)
     if modes is None:
         return None
@@ -97,7 +97,7 @@ def _read_mig(
     offers = kept.get((uuid, current)) or read_offers(library, handle, total_bytes=total_bytes)
     kept[uuid, current] = offers
     if current and not offers:
-        # Instances are listed by profile: without any, those that stand there would not be seen.
+        # Instances are listed by profile: without any profile, the existing ones would not be found.
         raise DriverError("nvmlDeviceGetGpuInstanceProfileInfo", Code.NOT_SUPPORTED)
     instances = read_instances(library, handle, offers) if current else ()
     return MigInfo(

@@ -1,7 +1,7 @@
-"""GpuPoller: all GPUs are asked one after another on one thread; one that does not answer is left behind with that thread.
+"""GpuPoller: queries all GPUs one after another on one thread; if a GPU hangs, it gives up on it and on that thread.
 
-A thread for each GPU costs six times the processor time for the same answers: they wake one another at every call. So there is
-one thread as long as nothing hangs, and one more for each GPU that does.
+A thread for each GPU costs six times the CPU time for the same results: they wake one another at every call. So there is
+one thread as long as no GPU hangs, and one more for each GPU that does.
 """
 
 import threading
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class _Tour(Generic[T]):
-    """One way past some GPUs. It ends early if it is left: another has taken over the rest."""
+    """One pass over some GPUs. It ends early if the poller leaves it: another pass has taken over the rest."""
 
     def __init__(self, ask: Callable[[str], T], uuids: Sequence[str]) -> None:
         self.found: dict[str, T] = {}
@@ -36,14 +36,14 @@ class _Tour(Generic[T]):
             self.found[uuid] = self._ask(uuid)
 
     def leave(self, steps: int) -> bool:
-        """Leave it, if it has not gone on since."""
+        """Leave the pass if it has made no progress since, and return whether it was left."""
         with self._lock:
             self._is_left = self.steps == steps
             return self._is_left
 
 
 class GpuPoller(Generic[T]):
-    """Asks GPUs without being hung by one of them. For one thread; `ask` must not raise."""
+    """Queries GPUs without hanging when one of them does. Only one thread may use it; `ask` must not raise."""
 
     def __init__(self, clock: Clock, *, deadline_seconds: float) -> None:
         self._clock = clock
@@ -52,10 +52,10 @@ class GpuPoller(Generic[T]):
         self._hung: dict[str, Worker] = {}
 
     def take(self, uuids: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
-        """The answers that came.
+        """Return the results that came in time.
 
-        A GPU that hangs takes one to two deadlines, then all after it are asked at a time: whatever hangs, this ends within
-        four.
+        A GPU that hangs takes one to two deadlines, then all GPUs after it are queried at the same time: however many hang,
+        this returns within four deadlines.
         """
         self._hung = {uuid: worker for uuid, worker in self._hung.items() if worker.is_busy}
         wanted = [uuid for uuid in uuids if uuid not in self._hung]
@@ -64,16 +64,16 @@ class GpuPoller(Generic[T]):
         return found | self._await([self._start(ask, [uuid]) for uuid in rest])
 
     def hung_seconds(self) -> dict[str, float]:
-        """How long each GPU that has been left has not answered."""
+        """Return for how long each hung GPU has not answered."""
         return {uuid: worker.busy_seconds() for uuid, worker in self._hung.items() if worker.is_busy}
 
     @property
     def is_busy(self) -> bool:
-        """Whether some call has not come back."""
+        """Whether some call has not returned."""
         return any(worker.is_busy for worker in self._workers)
 
     def stop(self) -> None:
-        """Have the threads end."""
+        """End the threads."""
         for worker in self._workers:
             worker.stop()
 

@@ -1,6 +1,6 @@
-"""Instances: the GPU and compute instances that stand on a GPU, and how they are made and unmade, one at a time.
+"""Instances: reads, creates and destroys the GPU and compute instances of a GPU, one at a time.
 
-Owns NVML's handling of instances. What should stand is not decided here; nothing is tried twice.
+Owns NVML's handling of instances. Does not decide which instances should exist; retries nothing.
 """
 
 import contextlib
@@ -13,14 +13,14 @@ from gpushare_node.adapters.nvml.library import Handle, Library
 from gpushare_node.adapters.nvml.profiles import ProfileInfo, each_profile, read_slices
 
 _ROOM = 64
-"""More than a card has of anything: NVML is not told how much room there is, and its own count is wrong on A30."""
+"""More than any card has instances: NVML does not get the size of the buffer, and its own count is wrong on A30."""
 
 _HOLES = frozenset({Code.NOT_FOUND, Code.INVALID_ARGUMENT})
-"""MIG devices are counted with holes."""
+"""The codes for a gap in the indexes of MIG devices."""
 
 
 def read_instances(library: Library, handle: Handle, offers: Sequence[ProfileInfo]) -> tuple[GpuInstance, ...]:
-    """Every GPU instance, those of a profile that this driver's list has not got too, by id.
+    """Return every GPU instance by id, including those of a profile that the driver's list lacks.
 
     DriverError if there is a MIG device whose compute instance is not listed: its GPU instance would seem to be empty.
     """
@@ -52,7 +52,7 @@ def read_instances(library: Library, handle: Handle, offers: Sequence[ProfileInf
 
 
 def each_mig_device(library: Library, handle: Handle) -> Iterator[tuple[Handle, int, int]]:
-    """Every MIG device with the ids of its GPU and compute instance. Slow on a busy GPU: seconds have been seen."""
+    """Yield every MIG device with the ids of its GPU and compute instance. Slow on a busy GPU: seconds have been observed."""
     for index in range(min(library.call("nvmlDeviceGetMaxMigDeviceCount", handle), _ROOM)):
         try:
             device = library.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
@@ -64,7 +64,7 @@ def each_mig_device(library: Library, handle: Handle) -> Iterator[tuple[Handle, 
 
 
 def create_instance(library: Library, handle: Handle, *, profile_id: int, start: int, size: int) -> int:
-    """Create a GPU instance exactly there; its id. If it came to stand elsewhere it is destroyed and the call has failed."""
+    """Create a GPU instance at exactly this placement, and return its id. If it is elsewhere, destroy it and raise."""
     placed = "nvmlDeviceCreateGpuInstanceWithPlacement"
     wanted = library.names.c_nvmlGpuInstancePlacement_t(start, size)
     try:
@@ -72,15 +72,15 @@ def create_instance(library: Library, handle: Handle, *, profile_id: int, start:
     except DriverError as problem:
         if problem.code != Code.FUNCTION_NOT_FOUND:
             raise
-        # Drivers that cannot be told where: what they choose on a card filled from its largest instances down is often
-        # what was wanted, and it is looked at below.
+        # The driver chooses the placement itself: on a card that is filled from its largest instances down, that is often
+        # the wanted one, and it is checked below.
         instance = library.call("nvmlDeviceCreateGpuInstance", handle, profile_id)
     try:
         info = library.call("nvmlGpuInstanceGetInfo", instance)
         if (info.profileId, info.placement.start, info.placement.size) != (profile_id, start, size):
             raise DriverError(placed, Code.FUNCTION_NOT_FOUND if not library.has(placed) else Code.UNKNOWN)
     except DriverError:
-        # Nobody knows its id, so nobody else could.
+        # No other code knows its id, so no other code could destroy it.
         with contextlib.suppress(DriverError):
             library.call("nvmlGpuInstanceDestroy", instance)
         raise
@@ -88,7 +88,7 @@ def create_instance(library: Library, handle: Handle, *, profile_id: int, start:
 
 
 def create_compute(library: Library, handle: Handle, gi_id: int) -> None:
-    """Create the compute instance that takes the whole GPU instance."""
+    """Create the compute instance that fills the whole GPU instance."""
     instance = library.call("nvmlDeviceGetGpuInstanceById", handle, gi_id)
     slices = read_slices(library, handle, library.call("nvmlGpuInstanceGetInfo", instance).profileId)
     for profile_id, width in _each_compute_profile(library, instance):
@@ -99,14 +99,14 @@ def create_compute(library: Library, handle: Handle, gi_id: int) -> None:
 
 
 def destroy_compute(library: Library, handle: Handle, gi_id: int, ci_id: int) -> None:
-    """Destroy a compute instance; none there is well."""
+    """Destroy a compute instance; if it does not exist, that is not an error."""
     with _gone_is_well():
         instance = library.call("nvmlDeviceGetGpuInstanceById", handle, gi_id)
         library.call("nvmlComputeInstanceDestroy", library.call("nvmlGpuInstanceGetComputeInstanceById", instance, ci_id))
 
 
 def destroy_instance(library: Library, handle: Handle, gi_id: int) -> None:
-    """Destroy a GPU instance; none there is well."""
+    """Destroy a GPU instance; if it does not exist, that is not an error."""
     with _gone_is_well():
         library.call("nvmlGpuInstanceDestroy", library.call("nvmlDeviceGetGpuInstanceById", handle, gi_id))
 
@@ -146,14 +146,14 @@ def _read_uuid(library: Library, device: Handle) -> str | None:
 
 
 def _each_compute_profile(library: Library, instance: Handle) -> Iterator[tuple[int, int]]:
-    """The id of each profile of compute instances, and its slices; 0: all share the GPU instance's engines."""
+    """Yield the id and the slices of each profile of compute instances; 0: all share the GPU instance's engines."""
     count = library.names.NVML_COMPUTE_INSTANCE_PROFILE_COUNT
     for _, info in each_profile(library, "nvmlGpuInstanceGetComputeInstanceProfileInfo", instance, count, 0):
         yield int(info.id), int(info.sliceCount)
 
 
 def _list(library: Library, call: str, kind: Any, of: Handle, profile_id: int) -> Iterable[Handle]:
-    """The handles that one of NVML's listing calls gives for a profile."""
+    """Return the handles that one of NVML's list calls returns for a profile."""
     room, count = (kind * _ROOM)(), ctypes.c_uint()
     library.call(call, of, profile_id, room, ctypes.byref(count))
     if count.value > _ROOM:

@@ -1,7 +1,7 @@
-"""Library: the one place where pynvml is imported. Every NVML call goes through here, and fails as DriverError only.
+"""Library: the only module that imports pynvml. Every NVML call goes through here, and fails with DriverError only.
 
-Owns the translation of pynvml's several kinds of failure and the timing of calls. Never asks the library to explain an
-error: one that has hung would not come back.
+Owns the translation of pynvml's several kinds of errors and the timing of calls. Never calls the library to describe an
+error: if the library hangs, the call would not return.
 """
 
 from collections.abc import Callable
@@ -11,16 +11,16 @@ from typing import Any
 from gpushare_node.adapters.nvml.driver import Code, DriverError
 
 Handle = object
-"""Something of NVML's that only NVML can read."""
+"""An opaque handle of NVML."""
 
 Observe = Callable[[str, float, int | None], None]
-"""Told of every call: its name, the seconds it took, its code or None if it succeeded. From any thread."""
+"""Called after every NVML call with its name, its duration in seconds, and its code or None on success. From any thread."""
 
 ABSENT = frozenset({Code.NOT_SUPPORTED, Code.FUNCTION_NOT_FOUND})
-"""The answers by which a driver says that it lacks something, as opposed to: it went wrong."""
+"""The codes with which a driver reports that it lacks something, as opposed to an error."""
 
 SESSION_OVER = frozenset({Code.UNINITIALIZED, Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH})
-"""The answers after which nothing works until the session is opened again: the driver is being replaced."""
+"""The codes after which no call works until a new session is opened: the driver is being replaced."""
 
 
 def ignore(_call: str, _seconds: float, _code: int | None) -> None:
@@ -31,14 +31,14 @@ class Library:
     """NVML by the names of its calls. `names` is pynvml itself, for its structures and constants."""
 
     def __init__(self, observe: Observe = ignore) -> None:
-        # Not at the top: an import of 8,000 lines, which commands that touch no driver need not pay for.
+        # Not at the top: an import of 8,000 lines, which commands that do not use the driver need not pay for.
         import pynvml  # noqa: PLC0415
 
         self.names: Any = pynvml
         self._observe = observe
 
     def call(self, name: str, *args: object) -> Any:
-        """What pynvml's function returns. DriverError whatever goes wrong, also where pynvml or the driver lacks it."""
+        """Return the result of pynvml's function. DriverError for every error, also if pynvml or the driver lacks it."""
         started = perf_counter()
         code: int | None = None
         try:
@@ -50,7 +50,7 @@ class Library:
             self._observe(name, perf_counter() - started, code)
 
     def find(self, name: str, *args: object) -> Any | None:
-        """As `call`; None where the driver, or this GPU, lacks it."""
+        """Like `call`; None if the driver, or this GPU, lacks it."""
         try:
             return self.call(name, *args)
         except DriverError as problem:
@@ -59,7 +59,7 @@ class Library:
             raise
 
     def ask(self, name: str, *args: object) -> Any:
-        """As `call`, but nobody is told: for calls that are made to wait."""
+        """Like `call`, but without `observe`: for calls whose purpose is to wait."""
         wrapper = getattr(self.names, name, None)
         if wrapper is None:
             raise DriverError(name, Code.FUNCTION_NOT_FOUND)
@@ -68,13 +68,13 @@ class Library:
         except self.names.NVMLError as problem:
             raise DriverError(name, int(problem.value)) from None
         except self.names.NVMLLibraryMismatchError:
-            # Not one of pynvml's NVMLErrors: raised where an unversioned call finds no symbol.
+            # Not one of pynvml's NVMLErrors: raised if an unversioned call finds no symbol.
             raise DriverError(name, Code.FUNCTION_NOT_FOUND) from None
         except UnicodeDecodeError:
             raise DriverError(name, Code.UNKNOWN) from None
 
     def raw(self, symbol: str, *args: object) -> int:
-        """The code that the C function returns. For what is called so often that pynvml's objects cost too much."""
+        """Return the C function's return code. For functions that are called so often that pynvml's objects cost too much."""
         started = perf_counter()
         function = getattr(self.names.nvmlLib, symbol, None)
         code = int(Code.FUNCTION_NOT_FOUND) if function is None else int(function(*args))
@@ -82,5 +82,5 @@ class Library:
         return code
 
     def has(self, name: str) -> bool:
-        """Whether pynvml and the driver both know a call whose name is the symbol's."""
+        """Whether pynvml and the driver both have a call whose name equals its symbol."""
         return hasattr(self.names, name) and hasattr(self.names.nvmlLib, name)

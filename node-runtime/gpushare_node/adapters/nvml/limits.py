@@ -1,6 +1,6 @@
-"""Limits: the memory limits that the driver itself holds cgroups to, from R615 on and not under MIG.
+"""Limits: the memory limits of cgroups that the driver itself enforces, from R615 on and not under MIG.
 
-Owns the two calls and their structures. Which container has which limit is not known here.
+Owns the two calls and their structures. Does not know which container has which limit.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ def has_limits(library: Library) -> bool:
 
 
 def read_limit(library: Library, handle: Handle, cgroup: str) -> int | None:
-    """The hard limit in bytes; None where none is set, which some drivers tell by an error."""
+    """Return the hard limit in bytes; None if none is set, which some drivers report as an error."""
     limits = library.names.c_nvmlGetMemoryLimits_v1_t(nameSpace=_encode(cgroup))
     try:
         library.call(_GET, handle, limits)
@@ -31,9 +31,9 @@ def read_limit(library: Library, handle: Handle, cgroup: str) -> int | None:
 
 
 def set_limit(library: Library, handle: Handle, cgroup: str, limit_bytes: int | None) -> None:
-    """Set the hard limit, or with None lift it.
+    """Set the hard limit, or with None remove it.
 
-    The soft one stays 0: it guarantees memory, which is more than a cap says, and would have to be taken back before the
+    The soft limit stays 0: it guarantees memory, which is more than a cap promises, and it would have to be removed before the
     cgroup disappears.
     """
     hard = _NO_LIMIT if limit_bytes is None else limit_bytes

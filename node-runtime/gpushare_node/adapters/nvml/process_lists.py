@@ -1,8 +1,8 @@
 """ProcessLists: the process lists of a GPU or of a MIG device, read with a buffer of our own.
 
-pynvml probes, allocates twice the size and makes an object of every row, at each call; and its probe finds nothing on drivers
-that answer it with success. Here one call reads into a buffer that is kept and grows when it must; rows that have not
-changed are not made again. Owns the records' layout. Judges nothing: that is the guard's.
+At each call, pynvml probes, allocates twice the size and creates an object for every row; and its probe finds nothing on
+drivers that answer it with success. Here one call reads into a buffer that is kept and grows if necessary; rows that have not
+changed are not created again. Owns the records' layout. The guard, not this module, validates the rows.
 """
 
 import ctypes
@@ -27,25 +27,25 @@ _MOST = 4096
 """The driver lists 950 processes at most."""
 _ATTEMPTS = 6
 _NO_DETAIL = ABSENT | {Code.INVALID_ARGUMENT, 25}
-"""25, ARGUMENT_VERSION_MISMATCH, and INVALID_ARGUMENT: a driver that knows the call and not this version of its list."""
+"""25, ARGUMENT_VERSION_MISMATCH, and INVALID_ARGUMENT: the driver has the call, but not this version of its list."""
 
 _SYMBOLS: Mapping[Kind, tuple[str, ...]] = {
     kind: tuple(f"nvmlDeviceGet{word}RunningProcesses_v{version}" for version in (3, 2))
     for kind, word in ((Kind.COMPUTE, "Compute"), (Kind.GRAPHICS, "Graphics"), (Kind.MPS, "MPSCompute"))
 }
-"""The newest first; both give the same record."""
+"""The newest first; both return the same record."""
 
 _MODES = {Kind.COMPUTE: 0, Kind.GRAPHICS: 1, Kind.MPS: 2}
 
 
 class _Call(Protocol):
-    """One of NVML's ways to ask for a list."""
+    """One of NVML's calls for a list."""
 
     symbol: str
     record: struct.Struct
 
     def ask(self, handle: Handle, buffer: Any, capacity: int) -> tuple[int, int]:
-        """The code, and how many rows there are."""
+        """Return the code, and the number of rows."""
         ...
 
 
@@ -65,7 +65,7 @@ class _PlainCall:
 
 
 class _DetailedCall:
-    """The list that tells its version: a driver that knows another one says so, where the plain one is read wrongly."""
+    """The list with a version: a driver with another version returns an error, whereas the plain list is read wrongly."""
 
     symbol = "nvmlDeviceGetRunningProcessDetailList"
     record = DETAILED
@@ -85,7 +85,7 @@ class _DetailedCall:
 
 
 class _List:
-    """One list of one device with its buffer."""
+    """One list of one device, with its buffer."""
 
     def __init__(self, call: _Call, kind: Kind) -> None:
         self.call = call
@@ -100,7 +100,7 @@ class _List:
             code, count = self.call.ask(handle, self._buffer, self._capacity)
             if code == 0 and count <= self._capacity:
                 return self._decode(count)
-            # Success with more rows than there was room for would be a list that is only partly ours.
+            # Success with more rows than the buffer can hold would mean a list that is cut.
             if code not in (0, Code.INSUFFICIENT_SIZE):
                 break
             code = Code.INSUFFICIENT_SIZE
@@ -123,8 +123,8 @@ class _List:
 class ProcessLists:
     """All lists of one device. For one thread at a time.
 
-    `prefers_detail`: the plain lists of this driver may be scrambled. `are_reliable` is False once it was seen that the
-    device has no others.
+    `prefers_detail`: the plain lists of this driver may be scrambled. `are_reliable` becomes False when a read shows that the
+    driver has no other lists.
     """
 
     def __init__(self, library: Library, *, prefers_detail: bool) -> None:
@@ -136,10 +136,10 @@ class ProcessLists:
         self._rows: tuple[ProcessEntry, ...] = ()
 
     def read(self, handle: Handle) -> tuple[ProcessEntry, ...]:
-        """The rows of the compute, graphics and MPS lists. DriverError if one cannot be read.
+        """Return the rows of the compute, graphics and MPS lists. DriverError if one cannot be read.
 
-        A driver without the latter two has no such processes to tell of; one without the first cannot be used. As long as
-        nothing has changed, the same object is returned.
+        A driver without the latter two has no such processes to report; a driver without the first cannot be used. As long as
+        nothing has changed, it returns the same object.
         """
         found = (self._read(Kind.COMPUTE, handle), self._read(Kind.GRAPHICS, handle), self._read(Kind.MPS, handle))
         if found != self._found:
@@ -158,7 +158,7 @@ class ProcessLists:
             return ()
 
     def _open(self, kind: Kind, handle: Handle) -> tuple[ProcessEntry, ...]:
-        """Find the call by which this driver gives the list, and keep to it."""
+        """Find the call with which this driver returns the list, and use it from then on."""
         if self._prefers_detail:
             rows = self._try_detail(kind, handle)
             if rows is not None:
@@ -194,7 +194,7 @@ class ProcessLists:
 
 
 def _rows(kind: Kind, record: struct.Struct, raw: bytes) -> tuple[ProcessEntry, ...]:
-    """The rows of these records, made field by field: a call of Row for each takes four times as long."""
+    """Return the rows of these records, built column by column: a call of ProcessEntry for each takes four times as long."""
     if not raw:
         return ()
     pids, uses, instances, *_ = zip(*record.iter_unpack(raw), strict=True)

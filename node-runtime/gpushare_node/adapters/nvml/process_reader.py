@@ -1,4 +1,4 @@
-"""ProcessReader: the processes of one GPU, cycle after cycle, with everything kept that does not change between two cycles.
+"""ProcessReader: the processes of one GPU, cycle after cycle; it caches everything that does not change between two cycles.
 
 Owns the cached handles of a GPU and of its MIG devices. One thread at a time reads one GPU; different GPUs are independent.
 """
@@ -18,7 +18,7 @@ _UUID_ROOM = 96
 
 
 class _MigDevice(Struct):
-    """A MIG device: what tenants know of it, and its handle, which is void once it is destroyed."""
+    """A MIG device: what tenants see of it, and its handle, which is invalid once it is destroyed."""
 
     instance: MigInstance
     handle: Handle
@@ -26,7 +26,7 @@ class _MigDevice(Struct):
 
 
 class ProcessReader:
-    """What is kept of one GPU between two cycles."""
+    """The cached handles and lists of one GPU."""
 
     def __init__(self, library: Library, uuid: str, *, pid_max: int, prefers_detail: bool) -> None:
         self.is_stale = True
@@ -43,18 +43,18 @@ class ProcessReader:
 
     @property
     def is_reliable(self) -> bool:
-        """False when this driver's lists may be scrambled and it has no others."""
+        """False if this driver's lists may be scrambled and it has no others."""
         return self._lists.are_reliable and all(device.lists.are_reliable for device in (self._mig or {}).values())
 
     def read(self) -> Device:
-        """The GPU now. DriverError if anything of it cannot be read: half a reading is none."""
+        """Return the GPU's current state. DriverError if any part cannot be read: an incomplete result is worthless."""
         if self.is_stale or not self._is_mig_as_it_was():
             self._read_mig()
         _, used_before_bytes = self._read_memory()
         rows = self._read_rows()
         strangers = frozenset({row.gpu_instance for row in rows}) - (self._mig.keys() if self._mig is not None else {None})
         if strangers - self._strangers:
-            # Looked for once: a row that is junk would have MIG devices walked in every cycle.
+            # Only once for each unknown instance: a junk row would otherwise have all MIG devices listed in every cycle.
             self._read_mig()
         self._strangers = strangers
         total_bytes, used_bytes = self._read_memory()
@@ -69,7 +69,7 @@ class ProcessReader:
         )
 
     def _read_memory(self) -> tuple[int | None, int | None]:
-        """None under MIG, where the whole GPU's memory is for the privileged only; that of its instances counts there."""
+        """Return total and used bytes; None under MIG if only privileged programs may read them: its instances' count there."""
         try:
             return read_memory(self._library, self._handle)
         except DriverError as problem:
@@ -82,7 +82,7 @@ class ProcessReader:
             try:
                 return self._lists.read(self._handle)
             except DriverError as problem:
-                # Lists of all instances are for the privileged; those of single ones may still be given.
+                # Only privileged programs may read the lists of all instances; those of single ones may still be readable.
                 if problem.code != Code.NO_PERMISSION or not self._mig:
                     raise
                 self._by_instance = True
@@ -93,7 +93,7 @@ class ProcessReader:
         )
 
     def _is_mig_as_it_was(self) -> bool:
-        """Whether every known MIG device still is the one that it was: ids are used again, UUIDs are not."""
+        """Whether every known MIG device is still the same one: the driver reuses ids, but not UUIDs."""
         for device in (self._mig or {}).values():
             code = self._library.raw("nvmlDeviceGetUUID", device.handle, self._name, ctypes.c_uint(_UUID_ROOM))
             if code != 0 or self._name.value != device.instance.uuid.encode():
@@ -101,7 +101,7 @@ class ProcessReader:
         return True
 
     def _read_mig(self) -> None:
-        """Walk the MIG devices. A GPU instance cut into several is known by its first: tenants of ours have whole ones."""
+        """List the MIG devices. A GPU instance split into several is known by its first: our tenants have whole ones."""
         self.is_stale = True
         modes = self._library.find("nvmlDeviceGetMigMode", self._handle)
         self._by_instance = False

@@ -1,6 +1,6 @@
-"""Profiles: what the driver says of GPU-instance profiles: ids, sizes, names and places.
+"""Profiles: the driver's GPU-instance profiles: ids, sizes, names and placements.
 
-The number by which a profile is asked for is not its id, and NVML's count of instances is wrong on A30: neither leaves this
+The number with which a profile is queried is not its id, and NVML's count of instances is wrong on A30: neither leaves this
 module.
 """
 
@@ -14,28 +14,28 @@ from gpushare_node.core.structs import Struct
 from gpushare_node.partition.state import Placement, Profile
 
 _UNKNOWN_HERE = frozenset({Code.NOT_SUPPORTED, Code.INVALID_ARGUMENT})
-"""The card has not this profile; or the driver is older than the number by which it was asked for."""
+"""The card does not have this profile; or the driver is older than the number with which it was queried."""
 
 _MOST_PLACEMENTS = 256
-"""Far above any card. A larger count is a driver that writes nonsense, and not a size to allocate."""
+"""Far above any card. A larger count means that the driver returns garbage, and must not be allocated."""
 
 _SUFFIXES = {
     7: "+me", 8: "+me", 10: "+gfx", 11: "+gfx", 12: "+gfx", 13: "-me", 14: "-me", 15: "+me.all", 16: "+me.all", 17: "+gfx",
 }
-"""By the number that a profile is asked for (nvml.h: REV1, GFX, NO_ME, ALL_ME), as NVIDIA's device plugin writes them."""
+"""By the number with which a profile is queried (nvml.h: REV1, GFX, NO_ME, ALL_ME), as NVIDIA's device plugin writes them."""
 
 _EIGHTHS = 8
 
 
 class ProfileInfo(Struct):
-    """A profile of this GPU with what it takes to fill it: its compute slices."""
+    """A profile of this GPU with its number of compute slices, which a compute instance needs to fill it."""
 
     profile: Profile
     slices: int
 
 
 def read_offers(library: Library, handle: Handle, *, total_bytes: int | None) -> tuple[ProfileInfo, ...]:
-    """Every profile with its places, in the driver's order. Empty where it does not tell, as some while MIG is off."""
+    """Return every profile with its placements, in the driver's order. Empty if it lists none, as some do while MIG is off."""
     offers = []
     for number, info in _each(library, handle):
         name = _read_name(info) or _make_name(number, info.sliceCount, info.memorySizeMB, total_bytes)
@@ -45,7 +45,7 @@ def read_offers(library: Library, handle: Handle, *, total_bytes: int | None) ->
 
 
 def read_slices(library: Library, handle: Handle, profile_id: int) -> int:
-    """How many compute slices an instance of this profile has."""
+    """Return how many compute slices an instance of this profile has."""
     for _, info in _each(library, handle):
         if info.id == profile_id:
             return int(info.sliceCount)
@@ -53,9 +53,9 @@ def read_slices(library: Library, handle: Handle, profile_id: int) -> int:
 
 
 def each_profile(library: Library, call: str, of: Handle, count: int, *engines: int) -> Iterator[tuple[int, Any]]:
-    """What the driver tells of each profile that there is, with the number by which it was asked for.
+    """Yield the driver's info on each existing profile, with the number with which it was queried.
 
-    In the version with a name where the driver has that.
+    In the version with a name, if the driver has it.
     """
     version = 2
     for number in range(count):
@@ -87,7 +87,7 @@ def _read_name(info: Any) -> str | None:
 
 
 def _make_name(number: int, slices: int, memory_mib: int, total_bytes: int | None) -> str | None:
-    """The name as go-nvlib makes it (`mig_profile.go`) where the driver gives none: before R520.
+    """Return the name as go-nvlib builds it (`mig_profile.go`), for drivers that return none: before R520.
 
     The memory is rounded up to eighths of the card, and these to whole GB.
     """
@@ -99,7 +99,7 @@ def _make_name(number: int, slices: int, memory_mib: int, total_bytes: int | Non
 
 
 def _read_placements(library: Library, handle: Handle, profile_id: int) -> tuple[Placement, ...]:
-    """All places on the empty card, whatever stands there now."""
+    """Return all placements on the empty card, whatever instances exist now."""
     call = "nvmlDeviceGetGpuInstancePossiblePlacements"
     count = ctypes.c_uint()
     library.call(call, handle, profile_id, None, ctypes.byref(count))

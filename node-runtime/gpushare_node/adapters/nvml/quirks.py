@@ -1,7 +1,7 @@
-"""Skew: which drivers' process lists cannot be read with certainty. Pure.
+"""Quirks: the drivers whose process lists cannot be read reliably. Pure.
 
-R530 and R535 made the record of a list longer without giving it another version, so that rows come out scrambled. It was put
-right in 535.154.05. The bounds come from reports of those it happened to, not from the maker.
+R530 and R535 extended the record of a list without changing its version, so that rows are scrambled. 535.154.05 fixed it. The
+bounds come from users' reports, not from the vendor.
 """
 
 _FIRST = (530,)
@@ -9,7 +9,7 @@ _RIGHT_AGAIN = (535, 154, 5)
 
 
 def scrambles_lists(driver_version: str) -> bool:
-    """Whether this driver may be one of those. A version that cannot be read may be."""
+    """Whether this driver may be one of those. A version that cannot be parsed counts as one."""
     parts = driver_version.split(".")
     if not all(part.isascii() and part.isdigit() for part in parts):
         return True

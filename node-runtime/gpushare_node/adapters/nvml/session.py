@@ -1,9 +1,9 @@
-"""Session: one open session with the driver; the `Driver` of `nvml.driver` in flesh.
+"""Session: one open session with the driver; implements the Protocol `Driver` of `nvml.driver`.
 
-Owns the life of the session and what is kept in it by UUID. Calls that change something look their GPU up anew; only the
-census works with handles that it keeps. After UNINITIALIZED, DRIVER_NOT_LOADED or LIB_RM_VERSION_MISMATCH the session is over:
-close it and open another. The library itself stays loaded for as long as the program runs, so a mismatch that a driver
-upgrade has left behind goes away only with the program.
+Owns the session's lifetime and its cache by UUID. Calls that change something look up the GPU's handle again; only the census
+uses cached handles. After UNINITIALIZED, DRIVER_NOT_LOADED or LIB_RM_VERSION_MISMATCH the session is over: close it and open
+another. The library itself stays loaded for as long as the program runs, so a version mismatch after a driver upgrade goes
+away only if the program restarts.
 """
 
 from contextlib import suppress
@@ -19,10 +19,10 @@ from gpushare_node.guard.process_list import PID_MAX, Device
 
 
 class Session:
-    """See `Driver`. Different GPUs may be asked by different threads; one GPU, and all else, by one at a time."""
+    """See `Driver`. Different threads may query different GPUs; one GPU, and everything else, only one thread at a time."""
 
     def __init__(self, library: Library, *, pid_max: int) -> None:
-        """For `open`, which has initialised the library."""
+        """Only for `open`, which initialises the library."""
         self._library = library
         self._pid_max = pid_max
         self._is_open = True
@@ -33,7 +33,7 @@ class Session:
 
     @classmethod
     def open(cls, observe: Observe = ignore, *, pid_max: int = PID_MAX) -> "Session":
-        """A new session. DriverError while the driver, or its library, is not there or is being replaced.
+        """Open a session. DriverError while the driver, or its library, is missing or is being replaced.
 
         `pid_max`: the largest pid of this host.
         """
@@ -42,7 +42,7 @@ class Session:
         return cls(library, pid_max=pid_max)
 
     def close(self) -> None:
-        """End the session. A second time it does nothing; a refusal changes nothing, since the program is done with it."""
+        """End the session. A second call does nothing; an error is ignored, because the program no longer needs the session."""
         if not self._is_open:
             return
         self._is_open = False
@@ -54,7 +54,7 @@ class Session:
             self._library.call("nvmlShutdown")
 
     def versions(self) -> Versions:
-        """The installed versions."""
+        """Return the installed versions."""
         cuda = self._library.find("nvmlSystemGetCudaDriverVersion_v2")
         return Versions(
             driver=self._library.call("nvmlSystemGetDriverVersion"),
@@ -63,13 +63,13 @@ class Session:
         )
 
     def survey(self) -> tuple[GpuInfo, ...]:
-        """Every GPU. One that does not answer has a fault and stops no other."""
+        """Return every GPU. One that does not answer has a fault and does not affect the others."""
         detail = self._wants_detail()
         count = self._library.call("nvmlDeviceGetCount")
         return tuple(survey_gpu(self._library, index, prefers_detail=detail, kept=self._offers) for index in range(count))
 
     def census(self, uuid: str) -> Device:
-        """The processes of a GPU and of its instances now. After an error everything about the GPU is looked up anew."""
+        """Return the processes of a GPU and of its instances now. After an error, it reads everything about the GPU again."""
         kept = self._kept.get(uuid)
         try:
             if kept is None:
@@ -81,16 +81,16 @@ class Session:
             raise
 
     def refresh(self) -> None:
-        """Have each GPU's MIG devices walked again at its next census. Makes no call itself."""
+        """Make the next census of each GPU list its MIG devices again. Makes no NVML call itself."""
         for kept in tuple(self._kept.values()):
             kept.is_stale = True
 
     def unreliable(self) -> frozenset[str]:
-        """GPUs whose process lists may be scrambled, as their census has shown."""
+        """Return the GPUs whose process lists may be scrambled, as their census has shown."""
         return frozenset(uuid for uuid, kept in tuple(self._kept.items()) if not kept.is_reliable)
 
     def set_mig(self, uuid: str, *, enabled: bool) -> Activation:
-        """Ask for MIG on or off. After ACTIVE the session must be closed and opened again: handles are void."""
+        """Request MIG on or off. After ACTIVE the caller must close the session and open a new one: handles are invalid."""
         self._kept.pop(uuid, None)
         status = self._library.call("nvmlDeviceSetMigMode", self._find(uuid), int(enabled))
         if status not in Activation.__members__.values():
@@ -98,39 +98,39 @@ class Session:
         return Activation(status)
 
     def create_instance(self, uuid: str, *, profile_id: int, start: int, size: int) -> int:
-        """Create a GPU instance at exactly this placement; its id."""
+        """Create a GPU instance at exactly this placement, and return its id."""
         return instances.create_instance(self._library, self._find(uuid), profile_id=profile_id, start=start, size=size)
 
     def create_compute(self, uuid: str, gi_id: int) -> None:
-        """Create the compute instance of the GPU instance's whole size."""
+        """Create a compute instance of the GPU instance's whole size."""
         instances.create_compute(self._library, self._find(uuid), gi_id)
 
     def destroy_compute(self, uuid: str, gi_id: int, ci_id: int) -> None:
-        """Destroy a compute instance; one that is gone is no error."""
+        """Destroy a compute instance; if it is gone already, that is not an error."""
         instances.destroy_compute(self._library, self._find(uuid), gi_id, ci_id)
 
     def destroy_instance(self, uuid: str, gi_id: int) -> None:
-        """Destroy a GPU instance without compute instances; one that is gone is no error."""
+        """Destroy a GPU instance without compute instances; if it is gone already, that is not an error."""
         instances.destroy_instance(self._library, self._find(uuid), gi_id)
 
     def reset_compute_mode(self, uuid: str) -> None:
-        """Everyone may open contexts again."""
+        """Let every process open contexts again."""
         self._library.call("nvmlDeviceSetComputeMode", self._find(uuid), int(ComputeMode.DEFAULT))
 
     def has_memory_limits(self) -> bool:
-        """Whether the driver can hold cgroups to a memory limit itself (R615 on)."""
+        """Whether the driver can enforce memory limits of cgroups itself (R615 and later)."""
         return limits.has_limits(self._library)
 
     def memory_limit(self, uuid: str, cgroup: str) -> int | None:
-        """The hard limit in bytes of a cgroup v2 path on a GPU; None where none is set."""
+        """Return the hard limit in bytes of a cgroup v2 path on a GPU; None if none is set."""
         return limits.read_limit(self._library, self._find(uuid), cgroup)
 
     def set_memory_limit(self, uuid: str, cgroup: str, limit_bytes: int | None) -> None:
-        """Set it, or with None lift it."""
+        """Set the limit, or with None remove it."""
         limits.set_limit(self._library, self._find(uuid), cgroup, limit_bytes)
 
     def next_xid(self, timeout_ms: int) -> Xid | None:
-        """The next fault that the driver reports; None if there was none in that time."""
+        """Return the next fault that the driver reports; None if there was none in that time."""
         if self._events is None:
             self._events = XidEvents(self._library)
         return self._events.next(timeout_ms)

@@ -1,8 +1,8 @@
-"""Watch: a driver session that cannot hang the program: every call is made on another thread, with a deadline.
+"""SupervisedDriver: a driver session that cannot hang the program: every call runs on another thread, with a deadline.
 
-A GPU that does not answer has no rows in that cycle and is left alone until its call has come back; the others go on. Owns
-the threads, the life of the session under a driver that is being replaced, and what is heard of XIDs. Decides nothing about
-what a hung GPU means: `hung_seconds` tells.
+A GPU that does not answer has no rows in that cycle and is not queried until its call has returned; the others continue. Owns
+the threads, the session's lifetime while a driver is being replaced, and the XIDs received. Does not decide what a hung GPU
+means: `hung_seconds` reports it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,24 +18,25 @@ from gpushare_node.core.worker import Future, Worker
 from gpushare_node.guard.process_list import Device
 
 NODE = "node"
-"""What calls that concern no single GPU are known by."""
+"""The name for calls that do not concern a single GPU."""
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 30.0
 _RENEWAL_SECONDS = 60.0
-"""How seldom a session is given up for one GPU that refuses its handle: another program may have switched its MIG mode, and
-only a new session is sure to have new handles; or the GPU is ill, and the others must not lose every second cycle to it."""
+"""The minimum time between two sessions that end because one GPU rejects its handle: another program may have switched its MIG
+mode, and only a new session certainly has new handles; or the GPU is faulty, and the others must not lose every second cycle to
+it."""
 
 _LISTEN_MS = 1000
 _MOST_XIDS = 64
-"""In one cycle: a GPU that falls off its bus may not keep the listener for ever."""
+"""The limit for one cycle: a GPU that falls off its bus must not keep the listener busy forever."""
 
 T = TypeVar("T")
 
 
 class SupervisedDriver:
-    """The driver as the enforcing loop uses it, from one thread.
+    """The driver as the enforcement loop uses it, from one thread.
 
-    `open_driver` opens a session, at the first use and anew after the driver was replaced, with 1 to 30 s between attempts.
+    `open_driver` opens a session, at the first use and again after the driver was replaced, with 1 to 30 s between attempts.
     """
 
     def __init__(self, open_driver: Callable[[], Driver], *, clock: Clock, deadline_seconds: float = 5.0) -> None:
@@ -59,7 +60,7 @@ class SupervisedDriver:
         self._troubles: dict[str, DriverError] = {}
 
     def census(self, uuids: Iterable[str]) -> Mapping[str, Device]:
-        """Each GPU now. One that has failed, or not answered in time, comes without rows, with what is else known of it."""
+        """Return each GPU now. One that failed, or did not answer in time, has no rows, but the rest that is known of it."""
         wanted = tuple(uuids)
         driver = self._session()
         if driver is None:
@@ -71,13 +72,13 @@ class SupervisedDriver:
         return {uuid: self._show(uuid) for uuid in wanted}
 
     def ask(self, name: str, question: Callable[[Driver], T]) -> T:
-        """What the driver answers to a question that concerns the whole node, or changes something.
+        """Return the result of a call that concerns the whole node, or changes something.
 
-        DriverError as from the driver; TIMEOUT, under `name`, when it did not answer in time or still owes the last answer.
+        DriverError as from the driver; TIMEOUT, under `name`, if it did not return in time or the last call has not returned.
         """
         driver = self._session()
         if driver is None:
-            # Anew: an exception that is raised again and again collects a traceback each time.
+            # A new exception: one that is raised repeatedly collects a traceback each time.
             raise DriverError(self._problem.call, self._problem.code)
         future = self._whole.start(partial(_try, question, driver))
         if future is None or not future.wait(self._deadline_seconds):
@@ -85,9 +86,9 @@ class SupervisedDriver:
         return self._take(future.value)
 
     def ask_patiently(self, name: str, question: Callable[[Driver], T], *, wait_seconds: float) -> T | None:
-        """As `ask`, for what may take longer than a cycle: None while there is no answer, to be asked again until there is.
+        """Like `ask`, for calls that may take longer than a cycle: None while there is no result; the caller then calls again.
 
-        Only the first time is the answer waited for. There is one such question.
+        Only the first call waits for the result. Only one such question may be pending.
         """
         driver = self._session()
         if driver is None:
@@ -104,25 +105,25 @@ class SupervisedDriver:
         return self._take(answer)
 
     def hung_seconds(self) -> Mapping[str, float]:
-        """How long calls have been out that should have come back: by UUID, and `NODE`."""
+        """Return how long overdue calls have been running: by UUID, and `NODE`."""
         seconds = self._whole.busy_seconds()
         return self._tours.hung_seconds() | ({NODE: seconds} if seconds > self._deadline_seconds else {})
 
     def troubles(self) -> Mapping[str, DriverError]:
-        """Why GPUs of the last census have no rows."""
+        """Return why GPUs of the last census have no rows."""
         return dict(self._troubles)
 
     def unreliable(self) -> frozenset[str]:
-        """GPUs whose process lists this driver may scramble."""
+        """Return the GPUs whose process lists this driver may scramble."""
         return frozenset() if self._driver is None else self._driver.unreliable()
 
     def refresh(self) -> None:
-        """Have the instances of all GPUs looked for again at the next census."""
+        """Make the next census list the instances of all GPUs again."""
         if self._driver is not None:
             self._driver.refresh()
 
     def xids(self) -> tuple[Xid, ...]:
-        """What was reported since the last time this was asked. It is listened for from one census to the next."""
+        """Return the XIDs reported since the last call. The listener waits for them from one census to the next."""
         heard = tuple(self._xids)
         self._xids.clear()
         return heard
@@ -130,7 +131,7 @@ class SupervisedDriver:
     def close(self) -> None:
         """End threads and session.
 
-        A session in which a call hangs is left as it is: ending it might crash, and waiting for it take for ever.
+        A session in which a call hangs stays open: closing it might crash, and waiting for it might take forever.
         """
         self._is_over = True
         if self._heard is not None:
@@ -167,7 +168,7 @@ class SupervisedDriver:
         return replace(last, rows=None, used_bytes=None) if uuid in self._troubles else last
 
     def _listen(self, driver: Driver) -> None:
-        """Take what was heard, and have the listener wait for more until the next cycle."""
+        """Collect the XIDs received, and let the listener wait for more until the next cycle."""
         if self._heard is not None:
             if not self._heard.wait():
                 return
@@ -185,7 +186,7 @@ class SupervisedDriver:
             self._is_over = True
 
     def _session(self) -> Driver | None:
-        """The open session; None while there is none, or while a call of the one that is over has not come back."""
+        """Return the open session; None while there is none, or while a call of the former session has not returned."""
         if self._is_over:
             self._end_session()
         if self._driver is None and self._clock.now() >= self._next_open:
@@ -193,7 +194,7 @@ class SupervisedDriver:
         return None if self._is_over else self._driver
 
     def _end_session(self) -> None:
-        """Close what is over, once no thread is in a call of it."""
+        """Close the session that is over, once no thread is in one of its calls."""
         if self._driver is None or self._tours.is_busy or self._whole.is_busy or self._listener.is_busy:
             return
         driver, self._driver = self._driver, None
@@ -203,7 +204,7 @@ class SupervisedDriver:
         self._back_off()
 
     def _open(self) -> None:
-        """On the whole node's thread: a session that comes late is taken up all the same."""
+        """Open a session, on the worker `_whole`: a session that opens after the deadline is still used."""
         try:
             self._driver = self._open_driver()
         except DriverError as problem:
@@ -221,7 +222,7 @@ class SupervisedDriver:
 
 
 def _try(question: Callable[[Driver], T], driver: Driver) -> T | DriverError:
-    """The answer, or the error in its place: threads hand over values."""
+    """Return the result, or the error as a value, because threads pass values."""
     try:
         return question(driver)
     except DriverError as problem:

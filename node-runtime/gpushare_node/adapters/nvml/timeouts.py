@@ -1,7 +1,7 @@
-"""Bounded: a driver whose calls come back in time, or fail with TIMEOUT. For the partitioner, which makes one at a time.
+"""Bounded: a driver whose calls return in time, or fail with TIMEOUT. For the partitioner, which makes one at a time.
 
-Owns how long a call may take. One thread makes all calls; while it is stuck in one, no session answers and none is opened,
-so that a driver that hangs costs one thread, however often it is asked.
+Owns how long a call may take. One thread makes all calls; while it is stuck in one, no session answers and none can be opened,
+so that a driver that hangs costs one thread, however often it is called.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _Answer = tuple[_T | None, BaseException | None]
 
 
 class Bounded:
-    """Opens sessions of which every call is bounded. The deadlines are in real seconds: a driver knows no other clock."""
+    """Opens sessions in which every call has a deadline, in real seconds: a driver does not know another clock."""
 
     def __init__(
         self, open_driver: Callable[[], Driver], clock: Clock, *,
@@ -37,11 +37,11 @@ class Bounded:
         self._change_seconds = change_seconds
 
     def open(self) -> Driver:
-        """A session. DriverError; with TIMEOUT while a call of before still hangs."""
+        """Open a session. DriverError; with TIMEOUT while an earlier call still hangs."""
         return cast("Driver", _Session(self, self.ask("open", self._open)))
 
     def ask(self, call: str, job: Callable[[], _T]) -> _T:
-        """What the job returns or raises; DriverError with TIMEOUT if it has not ended in time."""
+        """Return or raise what the job returns or raises; DriverError with TIMEOUT if it has not ended in time."""
 
         def answer() -> "_Answer[_T]":
             try:
@@ -59,7 +59,7 @@ class Bounded:
 
 
 class _Session:
-    """Every method of a Driver, bounded. After a call that did not come back nothing more is asked of this session."""
+    """Every method of a Driver, with a deadline. After a call that did not return, this session makes no further call."""
 
     def __init__(self, bounded: Bounded, driver: Driver) -> None:
         self._bounded = bounded

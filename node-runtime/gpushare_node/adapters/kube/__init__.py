@@ -1,1 +1,1 @@
-"""The third outside world: the API server. `cluster` has the words, `node_client` the real thing over the official client."""
+"""Adapter to the API server, over urllib3. `cluster` has the interface, `node_client` implements it."""

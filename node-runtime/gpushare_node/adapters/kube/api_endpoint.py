@@ -1,7 +1,8 @@
-"""ApiEndpoint: where the API server is and as whom to ask, from a pod's service account or from a kubeconfig. Sends nothing.
+"""ApiEndpoint: the API server's URL and credentials, from a pod's service account or from a kubeconfig. Sends nothing.
 
-In a cluster urllib3, on which the official client stands, is used by itself: 22 MiB resident and 65 ms to import, where
-`import kubernetes` takes 46 MiB and 200 ms, and its typed models 67 MiB. The official client reads a kubeconfig, by hand only.
+In a cluster it uses urllib3, the basis of the official client, directly: 22 MiB resident and 65 ms to import, whereas
+`import kubernetes` takes 46 MiB and 200 ms, and its typed models 67 MiB. The official client is used only to read a kubeconfig,
+for runs by hand.
 """
 
 import random
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 _CONNECTIONS = 4
-"""Two watches, events, and the loop. With fewer urllib3 throws connections away and complains."""
+"""Two watches, events, and the loop. With a smaller pool urllib3 discards connections and logs warnings."""
 
 
 class ApiEndpoint(Struct):
-    """Where the server is and who asks. `headers` is called for every request: tokens are replaced while we run."""
+    """The server's URL and the client's credentials. `headers` is called for every request, because kubelet rotates tokens."""
 
     url: str
     headers: Callable[[], Mapping[str, str]]
@@ -31,7 +32,7 @@ class ApiEndpoint(Struct):
 
 
 def find_address(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> ApiEndpoint:
-    """The server that KUBECONFIG names, or that of the cluster we run in. ClusterError if neither is there."""
+    """Return the server that KUBECONFIG names, or that of the cluster we run in. ClusterError if there is neither."""
     if environ.get("KUBECONFIG"):
         return from_kubeconfig(environ["KUBECONFIG"])
     if environ.get("KUBERNETES_SERVICE_HOST"):
@@ -41,7 +42,7 @@ def find_address(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> 
 
 
 def in_cluster(url: str, folder: Path = SERVICE_ACCOUNT) -> ApiEndpoint:
-    """By the service account that kubelet mounts in that folder. It replaces the token there about every hour."""
+    """Return the endpoint with the service account that kubelet mounts in that folder. It rotates the token about hourly."""
 
     def headers() -> Mapping[str, str]:
         try:
@@ -50,7 +51,7 @@ def in_cluster(url: str, folder: Path = SERVICE_ACCOUNT) -> ApiEndpoint:
             raise ClusterError("read the service account's token", None, str(error)) from error
 
     def open_pool() -> "urllib3.PoolManager":
-        import urllib3  # noqa: PLC0415 - work without an API server is spared it
+        import urllib3  # noqa: PLC0415 - not imported for work without an API server
 
         return urllib3.PoolManager(ca_certs=str(folder / "ca.crt"), maxsize=_CONNECTIONS, socket_options=_keep_alive())
 
@@ -58,7 +59,7 @@ def in_cluster(url: str, folder: Path = SERVICE_ACCOUNT) -> ApiEndpoint:
 
 
 def from_kubeconfig(files: str) -> ApiEndpoint:
-    """By a kubeconfig's current context. `files` as in KUBECONFIG."""
+    """Return the endpoint of a kubeconfig's current context. `files` as in KUBECONFIG."""
     from kubernetes import client, config  # noqa: PLC0415 - see above
     from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415 - as above
 
@@ -81,12 +82,12 @@ def from_kubeconfig(files: str) -> ApiEndpoint:
 
 
 def spread(seconds: float, share: float = 0.5) -> float:
-    """Up to so much less: what all nodes do at once, they do apart."""
+    """Return `seconds` reduced by a random part of up to `share`, so that nodes do not act at the same time."""
     return seconds * random.uniform(1 - share, 1)  # noqa: S311 - spreads load, guards nothing
 
 
 def _keep_alive() -> list[tuple[int, int, int]]:
-    """A peer that is gone without a word is noticed after 40 seconds."""
+    """Return socket options with which a peer that disappeared is detected after 40 seconds."""
     return [
         (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),

@@ -1,7 +1,7 @@
-"""Cluster: what the rest of the runtime knows of the API server, as one Protocol in this project's words. Values only.
+"""Cluster: the runtime's interface to the API server, as one Protocol in this project's terms. Values only.
 
-Everything is about the runtime's own node and the pods on it. Labels under nvidia.com/gpu.deploy.* belong to gpu-operator: they
-are paused and restored, never owned.
+Everything is about the runtime's own node and the pods on it. Labels under nvidia.com/gpu.deploy.* belong to gpu-operator: the
+runtime pauses and restores them, and never owns them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ PROFILE_LABEL = "gpushare.dev/profile"
 PLUGIN_LABEL = "nvidia.com/device-plugin.config"
 MIG_LABEL = "nvidia.com/mig.config"
 RELEASE_ANNOTATION = "gpushare.dev/release"
-"""Set by the uninstall Job on every node, taken away by it at the end: see `kube.requests`.
+"""The uninstall Job sets it on every node, and removes it at the end: see `kube.requests`.
 
 The node answers with `RELEASED_ANNOTATION`.
 """
 RELEASED_ANNOTATION = "gpushare.dev/released"
 FIRST_CAPS_ANNOTATION = "gpushare.dev/first-caps"
 RETRY_ANNOTATION = "gpushare.dev/retry"
-"""Set by people, to any value: what waits for its next attempt begins at once. The node takes it away."""
+"""Set by an administrator, to any value: a run that waits for its next attempt starts immediately. The node removes it."""
 NOT_READY_TAINT = "gpushare.dev/not-ready"
 REPARTITIONING_TAINT = "gpushare.dev/repartitioning"
 
@@ -31,7 +31,7 @@ REPARTITIONING_TAINT = "gpushare.dev/repartitioning"
 class ClusterError(Exception):
     """A request that failed. `status` None: no answer, try again later. The text names the request and the server's reason.
 
-    `causes` are the server's own words for why, where it gives any.
+    `causes` are the reasons of the causes in the server's Status, if it has any.
     """
 
     def __init__(self, request: str, status: int | None, reason: str, causes: frozenset[str] = frozenset()) -> None:
@@ -50,9 +50,9 @@ class Taint(Struct):
 
 
 class NodeView(Struct):
-    """The node as the API server has it.
+    """The node as the API server returns it.
 
-    `allocatable` holds resources of nvidia.com/ only; `owners` names the field managers of labels.
+    `allocatable` has resources of nvidia.com/ only; `owners` maps labels to their field managers.
     """
 
     name: str
@@ -66,9 +66,10 @@ class NodeView(Struct):
     owners: Mapping[str, str] = field(default_factory=dict)
 
     def taken(self, labels: Mapping[str, str]) -> tuple[str, ...]:
-        """What became of those of these labels that say something else now, in words.
+        """Return a text for each of these labels that is missing or has another value now.
 
-        Who wrote one is known. Nobody's name stays on one that is gone: a pool's runtime that hands the node over, or a person.
+        The writer of a changed label is known. A removed label has no field manager: the runtime of a pool that handed the node
+        over removed it, or a person.
         """
         lost = sorted(name for name, value in labels.items() if self.labels.get(name) != value)
         return tuple(
@@ -79,12 +80,12 @@ class NodeView(Struct):
 
 
 class PodView(Struct):
-    """A pod of this node. `uids`: its own, and for a static pod the one that kubelet and cgroups know it by.
+    """A pod of this node. `uids`: its own, and for a static pod also the one that kubelet and cgroups use.
 
     `containers` are names by the container runtime's id, of all kinds of containers. `owner` is the uid of its controller,
-    `controller` its kind and name, both empty without one. `started`: when those that run now were started, in seconds since
-    1970. `has_claims`: it may have been given devices by claims (DRA), of which nothing is known here. `resources` are the
-    names of NVIDIA's devices that it asks for. `is_gone`: the API server shows it no more, and its processes may run on.
+    `controller` its kind and name, both empty without one. `started`: when the running containers were started, in seconds
+    since 1970. `has_claims`: it may have devices through claims (DRA), about which nothing is known here. `resources` are the
+    names of NVIDIA's devices that it requests. `is_gone`: the API server no longer lists it, but its processes may still run.
     """
 
     uids: tuple[str, ...]
@@ -108,14 +109,14 @@ class PodView(Struct):
 
 
 class EventType(StrEnum):
-    """Kubernetes knows these two."""
+    """The two types of Events in Kubernetes."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
 
 
 class Event(Struct):
-    """Something to tell, on the node (`pod` None) or on a pod. Equal ones are counted, not repeated."""
+    """An Event on the node (`pod` None) or on a pod. Equal Events are counted, not repeated."""
 
     type: EventType
     reason: str
@@ -124,9 +125,9 @@ class Event(Struct):
 
 
 class EventCounts(Struct):
-    """What became of Events so far.
+    """The counts of sent and lost Events so far.
 
-    `refused`: the server said no for good (no right, no such namespace); `dropped`: too many waited.
+    `refused`: the server rejected it permanently (no permission, no such namespace); `dropped`: the queue was full.
     """
 
     told: int = 0
@@ -135,10 +136,10 @@ class EventCounts(Struct):
 
 
 class Eviction(Enum):
-    """What came of an eviction. EVICTED: the pod is ending.
+    """The result of an eviction. EVICTED: the pod is terminating.
 
-    REFUSED: a disruption budget said no, ask again later. THROTTLED: nobody has judged it yet, ask again soon. FORBIDDEN: the
-    runtime has no right to it, now or later. GONE: that pod is no more.
+    REFUSED: a disruption budget does not allow it, try again later. THROTTLED: not decided yet, try again soon. FORBIDDEN: the
+    runtime has no permission, now or later. GONE: that pod no longer exists.
     """
 
     EVICTED = "evicted"
@@ -149,9 +150,9 @@ class Eviction(Enum):
 
 
 class QueuePosition(Struct):
-    """Whether a node may be changed now; if not, for how long it need not ask again.
+    """Whether a node may be changed now; if not, after how many seconds it should ask again.
 
-    `former`: the node that held this turn, and let it expire.
+    `former`: the node that held this slot before and let it expire.
     """
 
     is_held: bool
@@ -160,44 +161,44 @@ class QueuePosition(Struct):
 
 
 class EventSink(Protocol):
-    """What enforcement asks of the API server in its cycle. Works without one too: then nobody hears, and nobody is moved."""
+    """What enforcement needs of the API server in its cycle. Without one, no Event is sent and no pod is evicted."""
 
     def tell(self, event: Event) -> None:
-        """Queued: never raises, never waits; told when the API server can be reached, unless too many wait already."""
+        """Queue the Event: never raises, never waits; it is sent when the API server is reachable, unless the queue is full."""
         ...
 
     def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
-        """End a pod of the own node, if its disruption budget permits it or `is_forced`. ClusterError."""
+        """Evict a pod of the own node, if its disruption budget allows it or `is_forced`. ClusterError."""
         ...
 
 
 class Cluster(EventSink, Protocol):
-    """The API server. Everything that is not said to be queued raises ClusterError."""
+    """The API server. Every method that does not just queue raises ClusterError."""
 
     def node(self) -> NodeView:
-        """The own node, read now; of a request to release it, one of which the Job still lives."""
+        """Read the own node; a request to release it is included only if its Job may still run."""
         ...
 
     def pods(self) -> tuple[PodView, ...]:
-        """The pods of the own node, read now, in any phase."""
+        """Read the pods of the own node, in any phase."""
         ...
 
     def selects(self, node: NodeView) -> bool:
         """Whether the pool's DaemonSet selects the node by more than the label that we set.
 
-        A DaemonSet that is gone selects nothing.
+        A DaemonSet that no longer exists selects nothing.
         """
         ...
 
     def apply_labels(self, labels: Mapping[str, str]) -> None:
         """Own exactly these labels: server-side apply, forced, as field manager `gpushare`.
 
-        What was applied before and is missing goes.
+        Labels that were applied before and are missing now are removed.
         """
         ...
 
     def write_labels(self, labels: Mapping[str, str | None]) -> None:
-        """Write labels that others own, without owning them: merge patch; None removes."""
+        """Write labels that others own, without owning them: a merge patch, in which None removes."""
         ...
 
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
@@ -207,37 +208,37 @@ class Cluster(EventSink, Protocol):
     def change_taints(
         self, *, add: Sequence[Taint] = (), remove: Sequence[str] = (), labels: Mapping[str, str] | None = None
     ) -> None:
-        """Write labels, add taints and remove those of these keys, in one JSON patch that tests for the taints as they were."""
+        """Write labels, add taints and remove those of these keys, in one JSON patch that tests for the taints as read."""
         ...
 
     def set_condition(self, reason: ConditionReason, message: str) -> None:
-        """Say GPUShareReady. Writes nothing when it says so already, its heartbeat apart."""
+        """Set GPUShareReady. If the node has it already, writes nothing but a heartbeat."""
         ...
 
     def clear_condition(self) -> None:
-        """Take GPUShareReady away."""
+        """Remove GPUShareReady."""
         ...
 
     def told(self) -> EventCounts:
-        """What became of what was to be told. Asks nobody."""
+        """Return the counts of Events. Sends no request."""
         ...
 
     def take_turn(self, limit: int | str) -> QueuePosition:
-        """Take a turn of the pool, if one is free, or keep the one that this node has. `limit` is maxUnavailable."""
+        """Acquire a rollout slot of the pool, if one is free, or keep the one that this node has. `limit` is maxUnavailable."""
         ...
 
     def find_turn(self) -> bool:
-        """Whether this node has a turn already. Writes nothing."""
+        """Whether this node has a slot already. Writes nothing."""
         ...
 
     def renew_turn(self) -> None:
-        """Say that the turn is still needed; it expires otherwise. ClusterError of status 404: it has."""
+        """Renew the slot, which expires otherwise. ClusterError with status 404: it has expired."""
         ...
 
     def end_turn(self) -> None:
-        """Give the turn back: another node may take it."""
+        """Release the slot: another node may acquire it."""
         ...
 
     def delete_own_pod(self) -> None:
-        """Start over: the new pod's init container decides from what it finds."""
+        """Delete our own pod to start again: the new pod's init container decides from the state that it finds."""
         ...

@@ -1,4 +1,4 @@
-"""Connection: one JSON request to the API server and its answer, or the stream of a watch. Knows no paths, keeps no objects."""
+"""Connection: JSON requests to the API server, and watch streams. Does not know paths, and stores no objects."""
 
 import itertools
 import json
@@ -21,9 +21,9 @@ Json = dict[str, Any]
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 10.0
 TOTAL_SECONDS = 15.0
-"""No repetition is begun that could end later than this."""
+"""No retry is started that could end after this."""
 SILENCE_SECONDS = 120.0
-"""A watch that says nothing for so long is dead: servers send a bookmark about every minute."""
+"""A watch without any event for this long is dead: servers send a bookmark about every minute."""
 
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -32,7 +32,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 JSON = "application/json"
 METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
-"""An object without what is in it, which may be a hundredth of it. A server that cannot sends all."""
+"""Only the metadata of an object, which may be a hundredth of it. A server without support for it sends the whole object."""
 
 _PAGE = "250"
 _ATTEMPTS = 3
@@ -42,7 +42,7 @@ _LONGEST_REASON = 300
 
 
 class Request(Struct):
-    """What is asked, and in which form. `is_repeatable`: done twice is as good as done once."""
+    """A request and its format. `is_repeatable`: it is idempotent, so it may be retried."""
 
     method: str = "GET"
     path: str
@@ -54,17 +54,17 @@ class Request(Struct):
 
     @property
     def name(self) -> str:
-        """As errors speak of it."""
+        """Return the name of the request in errors."""
         return f"{self.method} {self.path}"
 
     @property
     def target(self) -> str:
-        """Path and query."""
+        """Return path and query."""
         return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
 
 
 class Connection:
-    """Requests. Safe for several threads."""
+    """Sends requests. Thread-safe."""
 
     def __init__(self, address: ApiEndpoint, clock: Clock) -> None:
         self._address = address
@@ -72,11 +72,11 @@ class Connection:
         self._pool: urllib3.PoolManager | None = None
 
     def get(self, path: str, query: Mapping[str, str] | None = None, accept: str = JSON) -> Json:
-        """The object, or the list, at the path. ClusterError."""
+        """Return the object, or the list, at the path. ClusterError."""
         return self.ask(Request(path=path, query=query or {}, accept=accept))
 
     def pages(self, path: str, query: Mapping[str, str], accept: str = JSON) -> Iterator[Json]:
-        """The objects of a list, of which no more than a page is in memory. ClusterError: of status 410, it took too long."""
+        """Yield the objects of a list; only one page is in memory. ClusterError; with status 410, it took too long."""
         more: dict[str, str] = {}
         while True:
             found = self.get(path, {**query, "limit": _PAGE, **more}, accept)
@@ -87,7 +87,7 @@ class Connection:
             more = {"continue": token}
 
     def ask(self, request: Request) -> Json:
-        """What the server answers. ClusterError for all that is no success, after what may pass has been tried three times."""
+        """Return the server's answer. ClusterError for every failure; a failure that may be transient is tried three times."""
         deadline = self._clock.now() + TOTAL_SECONDS
         for attempt in itertools.count(1):
             try:
@@ -101,7 +101,7 @@ class Connection:
         raise AssertionError  # count() does not end
 
     def watch(self, path: str, query: Mapping[str, str], *, seconds: float, accept: str = JSON) -> Iterator[Json]:
-        """The events of a watch, which has begun when this returns and which the server ends after so many seconds.
+        """Start a watch, and return its events; the server ends it after this many seconds.
 
         ClusterError, here and from the iterator.
         """
@@ -114,7 +114,7 @@ class Connection:
         return _documents(answer)
 
     def close(self) -> None:
-        """Close what is open. A later request opens anew."""
+        """Close the open connections. A later request opens new ones."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.clear()
@@ -130,7 +130,7 @@ class Connection:
             raise _FailureError(error, is_passing=True) from error
 
     def _send(self, request: Request, connect_seconds: float, read_seconds: float) -> "_Answer":
-        import urllib3  # noqa: PLC0415 - work without an API server is spared it
+        import urllib3  # noqa: PLC0415 - not imported for work without an API server
 
         pool = self._pool = self._pool or self._address.open_pool()
         headers = {"User-Agent": f"gpushare-node/{__version__}", "Accept": request.accept, **self._address.headers()}
@@ -148,7 +148,7 @@ class Connection:
 
 
 class _Answer:
-    """An open answer. If it has been read to its end its connection is used again, else that is closed."""
+    """An open answer. If it was read to its end, its connection is reused, else closed."""
 
     def __init__(self, request: Request, raw: "urllib3.BaseHTTPResponse") -> None:
         self.request = request
@@ -158,12 +158,12 @@ class _Answer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Closing returns nothing to the pool; a response that was read to its end has gone back there by itself.
+        # Closing returns no connection to the pool; a response that was read to its end has already returned it.
         self.raw.close()
 
     def content(self) -> bytes:
-        """All of it. ClusterError."""
-        import urllib3  # noqa: PLC0415 - imported long ago, if there is an answer
+        """Read the whole answer. ClusterError."""
+        import urllib3  # noqa: PLC0415 - already imported, if there is an answer
 
         try:
             return self.raw.read()
@@ -171,7 +171,7 @@ class _Answer:
             raise ClusterError(self.request.name, None, str(error)) from error
 
     def lines(self) -> Iterator[bytes]:
-        """Line by line, as they come. ClusterError."""
+        """Yield the lines as they arrive. ClusterError."""
         import urllib3  # noqa: PLC0415 - as above
 
         rest = b""
@@ -184,7 +184,7 @@ class _Answer:
 
 
 class _FailureError(Exception):
-    """A request that failed, with what repeating it needs."""
+    """A request that failed, with what a retry needs to know."""
 
     def __init__(self, error: ClusterError, *, is_passing: bool, retry_after: float | None = None) -> None:
         super().__init__(str(error))
@@ -193,7 +193,7 @@ class _FailureError(Exception):
         self.retry_after = retry_after
 
     def pause(self, attempt: int) -> float:
-        """Seconds to wait: what the server asks for, else longer each time, and not the same on all nodes."""
+        """Return the seconds to wait: the server's Retry-After, else longer each time, with jitter between nodes."""
         if self.retry_after is not None:
             return self.retry_after
         return _FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1) * random.uniform(1, 2)  # noqa: S311 - spreads load, guards nothing
@@ -221,7 +221,7 @@ def _failure(answer: _Answer) -> _FailureError:
 
 
 def _causes(document: Json) -> frozenset[str]:
-    """The words for why that a Status has, beside its sentence."""
+    """Return the reasons of the causes in a Status, beside its message."""
     return frozenset(str(one["reason"]) for one in (document.get("details") or {}).get("causes") or () if "reason" in one)
 
 

@@ -1,8 +1,8 @@
-"""EventRecorder: Events for users, sent in the background. Bounded, deduplicated, slow on purpose; a refusal stops nothing.
+"""EventRecorder: Events for users, sent in the background. Bounded, deduplicated, rate-limited; a refusal stops nothing.
 
-Equal events (same object, type, reason and message) are one Event whose count grows, under a name that follows from them and
-from our pod: a restarted container goes on counting, and a repetition after a lost answer makes no second one. A new pod makes
-new ones: to count on in those of the pod before takes three writes in place of one.
+Equal events (same object, type, reason and message) are one Event whose count grows, under a name that is derived from them and
+from our pod: a restarted container continues the count, and a retry after a lost answer creates no second Event. A new pod
+creates new ones: to continue the count of the previous pod's takes three writes instead of one.
 """
 
 import datetime
@@ -19,7 +19,7 @@ from gpushare_node.core.structs import Struct, replace
 
 MOST_WAITING = 200
 MOST_AT_ONCE = 10
-"""So many may follow each other without a pause; one a second in the long run."""
+"""The burst: this many are sent without a pause; in the long run, one a second."""
 MOST_REMEMBERED = 500
 
 _COMPONENT = "gpushare-node"
@@ -29,7 +29,7 @@ _LONGEST_PAUSE_SECONDS = 60.0
 
 
 class _Waiting(Struct):
-    """An event to be told. `times`: so often since it was last told."""
+    """An event in the queue. `times`: how often it occurred since it was last sent."""
 
     event: Event
     times: int
@@ -38,7 +38,7 @@ class _Waiting(Struct):
 
 
 class EventRecorder:
-    """The queue. `add` from any thread; `run` is the body of one."""
+    """The queue. Any thread may call `add`; `run` is the body of one thread."""
 
     def __init__(self, connection: Connection, identity: PodIdentity, clock: Clock) -> None:
         self._connection = connection
@@ -53,7 +53,7 @@ class EventRecorder:
         self._pause = 0.0
 
     def add(self, event: Event) -> None:
-        """Queue it. If too many wait, the oldest of the object with most of them is dropped."""
+        """Queue it. If the queue is full, the oldest event of the object that has the most is dropped."""
         name, now = self._name(event), _now()
         with self._lock:
             same = self._waiting.get(name)
@@ -65,12 +65,12 @@ class EventRecorder:
             self._waiting[name] = _Waiting(event=event, times=1, first=now, last=now)
 
     def told(self) -> EventCounts:
-        """Counts since the start."""
+        """Return the counts since the start."""
         with self._lock:
             return EventCounts(told=self._told["told"], refused=self._told["refused"], dropped=self._told["dropped"])
 
     def run(self) -> None:
-        """Tell what is queued, until the clock is stopped."""
+        """Send what is queued, until the clock is stopped."""
         try:
             while True:
                 self.deliver()
@@ -80,7 +80,7 @@ class EventRecorder:
             return
 
     def drain(self, seconds: float) -> bool:
-        """Before the program ends: tell what still waits, for so many seconds. Whether all is told."""
+        """Send the rest of the queue before the program ends, for at most this many seconds. Whether all is sent."""
         deadline = self._clock.now() + seconds
         while True:
             self._tokens = MOST_AT_ONCE
@@ -95,7 +95,7 @@ class EventRecorder:
                 return False
 
     def deliver(self) -> None:
-        """Tell as many as may be told now, oldest first. What only the network prevents stays queued."""
+        """Send as many as the rate limit allows now, oldest first. If a failure is not permanent, the event stays queued."""
         with self._sending:
             self._deliver()
 
@@ -119,7 +119,7 @@ class EventRecorder:
             self._tokens -= 1
 
     def _write(self, name: str, waiting: _Waiting) -> int:
-        """Its count, now that it is told."""
+        """Send the event, and return its new count."""
         before = self._counts.get(name)
         if before is None:
             try:
@@ -127,7 +127,7 @@ class EventRecorder:
             except ClusterError as error:
                 if error.status != 409:
                     raise
-                # From before a restart. Its count stands in the answer to a patch: events may be patched, not read.
+                # From before a restart. The answer to a patch has its count: we may patch events, but not read them.
                 before = int(self._patch(name, waiting, {}).get("count") or 1)
             else:
                 return waiting.times
@@ -137,7 +137,7 @@ class EventRecorder:
         except ClusterError as error:
             if error.status != 404:
                 raise
-            # The server forgets events after an hour.
+            # The server deletes events after an hour.
             self._make(name, waiting)
             return waiting.times
         return count
@@ -179,7 +179,7 @@ class EventRecorder:
 
     def _involved(self, event: Event) -> Json:
         if event.pod is None:
-            # Kubelet too gives a node's name for its uid here: `kubectl describe node` looks for that.
+            # Kubelet also uses the node's name as the uid here: `kubectl describe node` searches for that.
             return {"apiVersion": "v1", "kind": "Node", "name": self._place.node, "uid": self._place.node}
         pod = event.pod
         return {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uids[0]}

@@ -1,9 +1,9 @@
-"""EvictionClient: evicts a pod of the own node if its disruption budget allows. Owns the requests and what their answers mean.
+"""EvictionClient: evicts a pod of the own node if its disruption budget allows. Owns the requests and the meaning of answers.
 
-The budget is asked by an eviction with dryRun; then the pod is deleted, by its uid. An Eviction does not say on which node its
-pod is, so no policy could fence it to the node of a token; a deletion shows the pod itself. The budget does not count a dry
-run: until it has counted the deletion, it would permit the next pod too. So each namespace, which is as far as a budget
-reaches, is asked again after a pause only; what two nodes are permitted in the same moment remains.
+An eviction with dryRun checks the budget; then the pod is deleted, by its uid. An Eviction object does not contain its pod's
+node, so no policy could restrict it to the node of a token; a deletion contains the pod itself. The budget does not count a dry
+run: until it has counted the deletion, it would allow the next pod too. So in each namespace, which is the scope of a budget,
+the next eviction waits for a pause; that two nodes are allowed one at the same moment remains possible.
 """
 
 from gpushare_node.adapters.kube.cluster import ClusterError, Eviction, PodView
@@ -11,27 +11,27 @@ from gpushare_node.adapters.kube.connection import Connection, Request
 from gpushare_node.core.clock import Clock
 
 RECOUNT_SECONDS = 5.0
-"""The disruption controller counts a deletion within a fraction of a second; so long where it has much to do."""
+"""The disruption controller counts a deletion within a fraction of a second; under load it may take this long."""
 
 _BUDGET = "DisruptionBudget"
-"""The cause in an answer that a budget gives. Others of status 429 are about the server's own load."""
+"""The cause in an answer from a budget. Other answers with status 429 are about the server's own load."""
 
 _ANSWERS = {403: Eviction.FORBIDDEN, 404: Eviction.GONE, 409: Eviction.GONE, 429: Eviction.THROTTLED}
 
 
 class EvictionClient:
-    """Not safe for several threads."""
+    """Not thread-safe."""
 
     def __init__(self, connection: Connection, clock: Clock) -> None:
         self._connection = connection
         self._clock = clock
         self._ended: dict[str, float] = {}
-        """When a pod was deleted last, by namespace."""
+        """When a pod was last deleted, by namespace."""
 
     def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
-        """End this very pod: its name may have been given again. ClusterError where there is no answer that means anything.
+        """Evict the pod with this uid, because another pod may have its name now. ClusterError if there is no usable answer.
 
-        `is_forced`: its budget is not asked.
+        `is_forced`: without a check of its budget.
         """
         now = self._clock.now()
         self._ended = {name: at for name, at in self._ended.items() if now - at < RECOUNT_SECONDS}
@@ -50,7 +50,7 @@ class EvictionClient:
         return Eviction.EVICTED
 
     def _refusal(self, request: Request) -> Eviction | None:
-        """What stands against it; None: nothing."""
+        """Send the request, and return why the server refuses it; None if it does not."""
         try:
             self._connection.ask(request)
         except ClusterError as error:

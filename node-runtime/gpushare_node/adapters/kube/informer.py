@@ -1,6 +1,6 @@
-"""Informer: a list of objects, kept up to date by a watch for as long as the program runs. What they mean is its owner's.
+"""Informer: a list of objects, kept up to date by a watch for as long as the program runs. Its owner interprets the objects.
 
-A thousand nodes that start together, or that one API server lost, come back apart: every pause here is spread.
+If a thousand nodes start together, or lose one API server, they must not reconnect together: every pause here has jitter.
 """
 
 import math
@@ -15,7 +15,7 @@ from gpushare_node.core.structs import Struct
 START_SECONDS = 3.0
 RELIST_SECONDS = 5.0
 WATCH_SECONDS = 1800.0
-"""As long as the API server lets one last by default; a dead one shows by its silence, long before."""
+"""The API server's default timeout of a watch; a dead one is detected by its silence, long before."""
 LONGEST_PAUSE_SECONDS = 30.0
 
 _GONE = 410
@@ -23,9 +23,9 @@ _TOO_SHORT_SECONDS = 1.0
 
 
 class WatchSpec(Struct):
-    """What is watched, and who is told: `replace` of the whole list, `change` of one object that is new or changed or gone.
+    """What is watched, and the handlers: `replace` gets the whole list, `change` one object that is new, changed or deleted.
 
-    `is_bare`: only the metadata of objects is wanted.
+    `is_bare`: only the metadata of objects is requested.
     """
 
     path: str
@@ -36,7 +36,7 @@ class WatchSpec(Struct):
 
 
 class Informer:
-    """One watch. `run` is the body of a thread; the rest is read by others."""
+    """One watch. `run` is the body of a thread; other threads read the rest."""
 
     def __init__(self, connection: Connection, selection: WatchSpec, clock: Clock) -> None:
         self._connection = connection
@@ -50,11 +50,11 @@ class Informer:
 
     @property
     def age_seconds(self) -> float:
-        """For how long nothing has come from the server: 0 while the watch is open, infinite before the first list."""
+        """Return for how long nothing has come from the server: 0 while the watch is open, infinite before the first list."""
         return 0.0 if self._is_open else self._clock.now() - self._lost_at
 
     def run(self) -> None:
-        """List and watch, again and again, until the clock is stopped."""
+        """List and watch repeatedly, until the clock is stopped."""
         try:
             self._clock.sleep(spread(START_SECONDS, 1.0))
             while True:
@@ -63,7 +63,7 @@ class Informer:
             return
 
     def step(self) -> None:
-        """One list, if one is needed, and one watch to its end; then the pause that its end asks for."""
+        """List, if necessary, and watch until the watch ends; then pause, depending on how it ended."""
         began = self._clock.now()
         try:
             if self.version is None:
@@ -73,16 +73,16 @@ class Informer:
             self.errors += 1
             self._recover(error)
         except (LookupError, TypeError, AttributeError, ValueError):
-            # An object that cannot be read must not end the watch for good.
+            # An object that cannot be parsed must not end the watch permanently.
             self.errors += 1
             self.version = None
             self._wait()
         else:
-            # Somebody between us and the server ends watches at once: no reason to ask without a pause.
+            # If a proxy between us and the server ends watches immediately, do not reconnect without a pause.
             self._wait() if self._clock.now() - began < _TOO_SHORT_SECONDS else self._calm()
 
     def _list(self) -> None:
-        # Version 0: from the server's cache, which knows a node's pods by heart. The watch goes on from where that is.
+        # Version 0: from the server's cache, which indexes pods by node. The watch continues from the version of that list.
         query = {**self._selection.query, "resourceVersion": "0"}
         form = METADATA_LIST if self._selection.is_bare else JSON
         found = self._connection.get(self._selection.path, query, form)

@@ -1,7 +1,7 @@
-"""NodeClient: the `Cluster` over the API server. Writes only what is not so already, and nobody else's part of the node.
+"""NodeClient: implements `Cluster` with the API server. Writes only differences, and only the runtime's part of the node.
 
-A write by the runtime goes through exactly one of: server-side apply of its own labels, a merge patch of single labels or
-annotations, a JSON patch of taints, a strategic merge of its own condition, its Leases. Reads come before writes.
+A write by the runtime is exactly one of: server-side apply of its own labels, a merge patch of single labels or annotations, a
+JSON patch of taints, a strategic merge patch of its own condition, a write of its Leases. Reads come before writes.
 """
 
 import datetime
@@ -42,7 +42,7 @@ from gpushare_node.reporting.events import EventReason
 from gpushare_node.reporting.reasons import CONDITION, ConditionReason
 
 WRITER = "gpushare-node"
-"""As whom everything but applied labels is written: what is written so is not counted among the applied labels."""
+"""The field manager of every write but applied labels, so that those writes do not count among the applied labels."""
 HEARTBEAT_SECONDS = 600.0
 
 _CHANGED_MEANWHILE = frozenset({409, 422})
@@ -51,7 +51,7 @@ _LONGEST_MESSAGE = 1024
 
 
 class NodeClient:
-    """The own node and what is on it. One thread's; `tell` is everybody's."""
+    """The own node and its pods. Only one thread may use it; any thread may call `tell`."""
 
     def __init__(
         self, connection: Connection, identity: PodIdentity, clock: Clock, events: EventRecorder, memory: Memory | None = None
@@ -67,7 +67,7 @@ class NodeClient:
         self._since = ""
 
     def node(self) -> NodeView:
-        """The own node, read now. A request to release it, of a Job that is gone, is taken away."""
+        """Read the own node. A request to release it from a Job that is gone is removed."""
         node = view_node(self._connection.get(self._place.node_path))
         request = node.annotations.get(RELEASE_ANNOTATION)
         if request is None or is_standing(self._connection, self._place.namespace, request):
@@ -76,12 +76,12 @@ class NodeClient:
         return replace(node, annotations={key: value for key, value in node.annotations.items() if key != RELEASE_ANNOTATION})
 
     def pods(self) -> tuple[PodView, ...]:
-        """The pods of the own node, read now, in any phase."""
+        """Read the pods of the own node, in any phase."""
         found = self._connection.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={self._place.node}"})
         return tuple(view_pod(pod) for pod in found.get("items") or ())
 
     def selects(self, node: NodeView) -> bool:
-        """Whether the pool's DaemonSet selects the node by more than the label that we set; false if it is gone or going."""
+        """Whether the pool's DaemonSet selects the node by more than our own label; false if it is deleted or being deleted."""
         try:
             daemonset = self._connection.get(self._place.daemonset_path)
         except ClusterError as error:
@@ -91,7 +91,7 @@ class NodeClient:
         return not daemonset["metadata"].get("deletionTimestamp") and is_selected(daemonset, node)
 
     def apply_labels(self, labels: Mapping[str, str]) -> None:
-        """Own exactly these labels. A node that is gone is not made anew: an apply with a uid makes nothing (409)."""
+        """Own exactly these labels. A deleted node is not created again: an apply with a uid creates nothing (409)."""
         node = self.node()
         mine = {label for label, owner in node.owners.items() if owner == FIELD_MANAGER}
         if mine == set(labels) and all(node.labels.get(label) == value for label, value in labels.items()):
@@ -100,7 +100,7 @@ class NodeClient:
         self._patch(body, APPLY_PATCH, {"fieldManager": FIELD_MANAGER, "force": "true"})
 
     def write_labels(self, labels: Mapping[str, str | None]) -> None:
-        """Write labels that others own: merge patch of those that differ; None removes."""
+        """Write labels that others own: a merge patch of those that differ; None removes."""
         self._merge("labels", self.node().labels, labels)
 
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
@@ -110,9 +110,9 @@ class NodeClient:
     def change_taints(
         self, *, add: Sequence[Taint] = (), remove: Sequence[str] = (), labels: Mapping[str, str] | None = None
     ) -> None:
-        """In one write, tested against the taints that were read; repeated when somebody changed them meanwhile.
+        """Write all in one patch that tests for the taints that were read; retry if another writer changed them meanwhile.
 
-        Not against the resourceVersion: kubelet writes the node all the time.
+        It does not test for the resourceVersion, because kubelet writes the node all the time.
         """
         for attempt in range(1, _ATTEMPTS + 1):
             node = self._connection.get(self._place.node_path)
@@ -120,7 +120,7 @@ class NodeClient:
             after = _tainted(before, add, remove)
             if after == before and not labels:
                 return
-            # Where there are none, the server's test is for null.
+            # If there are none, the patch must test for null.
             operations = [{"op": "test", "path": "/spec/taints", "value": before or None},
                           {"op": "add", "path": "/spec/taints", "value": after}]
             for name, value in (labels or {}).items():
@@ -136,7 +136,7 @@ class NodeClient:
                 return
 
     def set_condition(self, reason: ConditionReason, message: str) -> None:
-        """Say GPUShareReady. The same again asks nothing for ten minutes, and is a heartbeat then: one write, nothing read."""
+        """Set GPUShareReady. Repeating it sends no request for ten minutes, and then a heartbeat: one write, no read."""
         said = (reason, message[:_LONGEST_MESSAGE])
         if self._said != said:
             self._since = self._say(said, reason.value.is_ready)
@@ -147,7 +147,7 @@ class NodeClient:
         self._said, self._said_at = said, self._clock.now()
 
     def _say(self, said: tuple[ConditionReason, str], is_ready: bool) -> str:
-        """Write it where the node does not say so already. Since when it is ready, or is not."""
+        """Write the condition if the node does not have it already. Return its lastTransitionTime."""
         before, after = self._condition(), _condition_of(said, is_ready)
         is_as_before = before.get("status") == after["status"]
         since = (before.get("lastTransitionTime") if is_as_before else None) or after["lastHeartbeatTime"]
@@ -156,21 +156,21 @@ class NodeClient:
         return str(since)
 
     def clear_condition(self) -> None:
-        """Take GPUShareReady away."""
+        """Remove GPUShareReady."""
         if self._condition():
             self._write_condition({"type": CONDITION, "$patch": "delete"})
         self._said = None
 
     def tell(self, event: Event) -> None:
-        """Queued; never raises, never waits."""
+        """Queue the Event; never raises, never waits."""
         self._events.add(event)
 
     def told(self) -> EventCounts:
-        """What became of what was to be told."""
+        """Return the counts of Events."""
         return self._events.told()
 
     def take_turn(self, limit: int | str) -> QueuePosition:
-        """Take a turn of the pool, if one is free. That a node lost its turn is told."""
+        """Acquire a rollout slot of the pool, if one is free. Sends an Event if another node lost that slot."""
         turn = self._leases.take(limit)
         if turn.former:
             text = f"Node {turn.former} stopped renewing its Lease, and this node took it over: check {turn.former}."
@@ -178,23 +178,23 @@ class NodeClient:
         return turn
 
     def find_turn(self) -> bool:
-        """Whether this node has a turn already."""
+        """Whether this node has a slot already."""
         return self._leases.find()
 
     def renew_turn(self) -> None:
-        """Say that the turn is still needed. Status 404: another node has taken it over."""
+        """Renew the slot. ClusterError with status 404: another node has taken it over."""
         self._leases.renew()
 
     def end_turn(self) -> None:
-        """Give the turn back."""
+        """Release the slot."""
         self._leases.end()
 
     def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
-        """End a pod of the own node, if its disruption budget permits it or `is_forced`."""
+        """Evict a pod of the own node, if its disruption budget allows it or `is_forced`."""
         return self._evictions.evict(pod, is_forced=is_forced)
 
     def delete_own_pod(self) -> None:
-        """Start over. Nothing happens if the pod is gone already."""
+        """Delete our own pod to start again. If it is gone already, that is not an error."""
         path = f"/api/v1/namespaces/{self._place.namespace}/pods/{self._place.pod}"
         try:
             self._connection.ask(Request(method="DELETE", path=path, body={"preconditions": {"uid": self._place.pod_uid}}))
@@ -203,7 +203,7 @@ class NodeClient:
                 raise
 
     def _forget_request(self, request: str) -> None:
-        """Tested against what was read: another Job may ask by now."""
+        """Remove the annotation; the patch tests for the value that was read, because another Job may have replaced it."""
         path = f"/metadata/annotations/{RELEASE_ANNOTATION.replace('/', '~1')}"
         operations = [{"op": "test", "path": path, "value": request}, {"op": "remove", "path": path}]
         try:
@@ -213,7 +213,7 @@ class NodeClient:
                 raise
 
     def close(self) -> None:
-        """Close the connections that are open."""
+        """Close the open connections."""
         self._connection.close()
 
     def _merge(self, part: str, before: Mapping[str, str], wanted: Mapping[str, str | None]) -> None:
@@ -222,7 +222,7 @@ class NodeClient:
             self._patch({"metadata": {part: changes}}, MERGE_PATCH, {"fieldManager": WRITER})
 
     def _condition(self) -> Json:
-        """As it is now; empty if it is not there."""
+        """Read the current condition; empty if the node has none."""
         status = self._connection.get(self._place.node_path).get("status") or {}
         return next((one for one in status.get("conditions") or () if one["type"] == CONDITION), {})
 
@@ -240,7 +240,7 @@ def _taints(node: Json) -> list[Json]:
 
 
 def _tainted(before: Sequence[Json], add: Sequence[Taint], remove: Sequence[str]) -> list[Json]:
-    """Others' taints stay as they are, in their order and with all their fields."""
+    """Return the new taints. Those of others stay unchanged, in their order and with all their fields."""
     new = {(one.key, one.effect): one for one in add}
     kept = [one for one in before if one["key"] not in remove and not _is_replaced(one, new.get((one["key"], one["effect"])))]
     there = {(one["key"], one["effect"]) for one in kept}

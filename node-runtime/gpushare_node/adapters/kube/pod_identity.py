@@ -1,4 +1,4 @@
-"""PodIdentity: who this program is in the cluster, from what its pod's environment says. Values only."""
+"""PodIdentity: this program's node, namespace, pod and pool, from its pod's environment. Values only."""
 
 import socket
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from gpushare_node.core.structs import Struct
 
 
 class PodIdentity(Struct):
-    """`pod` and `pod_uid` are empty for work by hand; `pool` is empty where no pool's policy is in force."""
+    """`pod` and `pod_uid` are empty in runs by hand; `pool` is empty if no pool's policy is in force."""
 
     node: str
     namespace: str
@@ -17,22 +17,22 @@ class PodIdentity(Struct):
 
     @property
     def node_path(self) -> str:
-        """The own node."""
+        """Return the path of the own node."""
         return f"/api/v1/nodes/{self.node}"
 
     @property
     def workload(self) -> str:
-        """The DaemonSet that this program is of, as the chart names it: the pool's, or the one for pools that are gone."""
+        """Return this program's DaemonSet, as the chart names it: the pool's, or the one for pools that no longer exist."""
         return f"gpushare-{self.pool or 'release'}"
 
     @property
     def daemonset_path(self) -> str:
-        """Where that is."""
+        """Return the path of that DaemonSet."""
         return f"/apis/apps/v1/namespaces/{self.namespace}/daemonsets/{self.workload}"
 
 
 def find_place(environ: Mapping[str, str], pool: str) -> PodIdentity:
-    """The place that the pod's environment tells, for the pool of that name; by hand, on the node of this host's name."""
+    """Return the identity from the pod's environment, for this pool; in runs by hand, the node's name is this host's."""
     return PodIdentity(
         node=environ.get("NODE_NAME") or socket.gethostname().lower(),
         namespace=environ.get("POD_NAMESPACE") or "gpushare",

@@ -1,7 +1,7 @@
-"""Pods and the node, watched: what enforcement knows of the API server while it runs, also when that cannot be reached.
+"""PodInformer and NodeInformer: what enforcement knows from the API server, also while that is unreachable.
 
-Only views are kept; the objects, ten times as large, are let go of. Of the node, whose object is large and written all the
-time, only the metadata is asked for.
+Only views are stored; the objects are ten times as large and are dropped. Of the node, whose object is large and written all
+the time, only the metadata is requested.
 """
 
 import threading
@@ -15,7 +15,7 @@ from gpushare_node.core.clock import Clock
 
 
 class PodInformer:
-    """The pods of one node. Read from any thread: what they read is replaced as a whole, never changed."""
+    """The pods of one node. Any thread may read: updates replace the mappings as a whole and never change them."""
 
     def __init__(self, connection: Connection, node: str, clock: Clock) -> None:
         self._pods: Mapping[str, PodView] = {}
@@ -30,15 +30,15 @@ class PodInformer:
 
     @property
     def age_seconds(self) -> float:
-        """For how long the list has not been known to be true; infinite before the first."""
+        """Return for how long the list may be outdated; infinite before the first list."""
         return self.watching.age_seconds
 
     def pods(self) -> tuple[PodView, ...]:
-        """All of them, in any phase."""
+        """Return all pods, in any phase."""
         return tuple(self._pods.values())
 
     def find(self, uid: str) -> PodView | None:
-        """The pod of this uid: its own, or the one by which kubelet and cgroups know a static pod."""
+        """Return the pod with this uid: its own, or for a static pod the one that kubelet and cgroups use."""
         return self._by_uid.get(uid)
 
     def _replace(self, objects: Sequence[Json]) -> None:
@@ -51,14 +51,14 @@ class PodInformer:
 
     def _keep(self, pods: Mapping[str, PodView]) -> None:
         self._pods = pods
-        # Its own uids last, so that they win: nobody's other uid may hide a pod.
+        # Pods' own uids last, so that they win: another pod's second uid must not hide a pod.
         self._by_uid = {uid: pod for pod in pods.values() for uid in pod.uids} | dict(pods)
 
 
 class NodeInformer:
-    """The own node's marks, watched: its labels, which pools select by, and what it is asked for: its release, another attempt.
+    """The own node's labels, by which pools select it, and the annotations that request its release or a retry.
 
-    `changed` is called, in the watch's thread, at the first look and when they differ; others' annotations are no news.
+    `changed` is called, in the watch's thread, for the first object and when these change; other annotations do not matter.
     """
 
     def __init__(self, connection: Connection, node: str, clock: Clock, changed: Callable[[], None]) -> None:
@@ -76,7 +76,7 @@ class NodeInformer:
         return _start(self.watching, "node")
 
     def annotations(self) -> Mapping[str, str] | None:
-        """As last heard; None before the first time."""
+        """Return the last known annotations; None before the first object."""
         return self._annotations
 
     def _replace(self, objects: Sequence[Json]) -> None:

@@ -1,7 +1,7 @@
-"""Requests to release a node: the annotation that the uninstall Job writes, and whether who wrote it still lives.
+"""Requests to release a node: the annotation that the uninstall Job writes, and whether that Job's pod may still run.
 
-A request names a pod by name and uid, and holds while that pod may still run. So one that was broken off, by Helm or with the
-node it ran on, poisons no later installation, and no clocks are compared.
+A request contains a pod's name and uid, and is in force while that pod may still run. So an uninstallation that was aborted, by
+Helm or with its node, does not affect a later installation, and no clocks are compared.
 """
 
 import re
@@ -11,17 +11,17 @@ from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 
 _NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
-"""A pod's; whatever else stands there would ask the API server for something else."""
+"""A pod's name; any other text would change the path of the request to the API server."""
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 def request_of(identity: PodIdentity) -> str:
-    """What this program's own pod asks by."""
+    """Return the value of a request by this program's own pod."""
     return f"{identity.pod}/{identity.pod_uid}"
 
 
 def is_standing(connection: Connection, namespace: str, request: str) -> bool:
-    """Whether the pod that asks may still run. ClusterError."""
+    """Whether the pod that wrote the request may still run. ClusterError."""
     name, _, uid = request.partition("/")
     if not uid or not _NAME.fullmatch(name):
         return False

@@ -1,11 +1,11 @@
-"""RolloutQueue: the pool's turns, `maxUnavailable` slots of which each is one Lease. Who holds a slot may be changed.
+"""RolloutQueue: the pool's `maxUnavailable` rollout slots, each of which is one Lease. A node that holds a slot may be changed.
 
-A node that waits reads the Lease of one slot, picked at random, every twenty seconds: what it costs does not grow with the
-number of nodes that wait. A slot without a Lease is free, and belongs to whoever creates the Lease; a node that lost this race
+A node that waits reads the Lease of one slot, picked at random, every twenty seconds: its cost does not grow with the number of
+nodes that wait. A slot without a Lease is free, and the node that creates the Lease holds it; a node that lost this race
 waits twice as long each time, so a slow API server gets fewer writes and not more. First come, first served would need a list.
 
-Expiry is judged as client-go's leader election does: a Lease has expired if its version has not changed for its duration by our
-own monotonic clock. The times written in it are for readers; the nodes' clocks may differ by years.
+Expiry works as in client-go's leader election: a Lease has expired if its version has not changed for its duration by our
+own monotonic clock. The times in it are for people who read it; the nodes' clocks may differ by years.
 """
 
 import random
@@ -20,46 +20,46 @@ from gpushare_node.adapters.kube.slots import Slots, now_text
 from gpushare_node.core.clock import Clock
 
 DURATION_SECONDS = 900
-"""A node that reboots for its change keeps its turn: servers with eight GPUs need some ten minutes for it."""
+"""A node that reboots for its change keeps its slot: servers with eight GPUs need about ten minutes for a reboot."""
 RENEW_SECONDS = 300
 ASK_SECONDS = 60
-"""How often a node that waits asks whether a holder's node still exists."""
+"""How often a node that waits checks whether a holder's node still exists."""
 POLL_SECONDS = 20.0
 MAX_POLL_SECONDS = 320.0
 COUNT_SECONDS = 300.0
-"""How long the DaemonSet's number of nodes is good for a percentage."""
+"""How long the DaemonSet's number of nodes is cached for a percentage."""
 
 _ARRIVAL_SECONDS = 0.1
 _MAX_ARRIVAL_SECONDS = 10.0
-"""Nodes that start together look for a slot apart, so that few create the same Lease."""
+"""Nodes that start together look for a slot at different times, so that few try to create the same Lease."""
 _NOT_FOUND = 404
 
 
 class Memory(Protocol):
-    """Remembers the name of the node's Lease for the next pod."""
+    """Stores the name of the node's Lease for the next pod."""
 
     def turn(self) -> str | None:
-        """The name that was kept last."""
+        """Return the last stored name."""
         ...
 
     def keep_turn(self, name: str | None) -> None:
-        """Keep it; None: there is none any more."""
+        """Store it; None: the node has none any more."""
         ...
 
 
 class NoMemory:
-    """For programs that take no turn."""
+    """For programs that acquire no slot."""
 
     def turn(self) -> str | None:
-        """None."""
+        """Return None."""
         return None
 
     def keep_turn(self, name: str | None) -> None:
-        """Nothing is kept."""
+        """Store nothing."""
 
 
 class RolloutQueue:
-    """The turns of one pool, as one node sees them. Not safe for several threads."""
+    """The slots of one pool, as one node sees them. Not thread-safe."""
 
     def __init__(self, connection: Connection, identity: PodIdentity, clock: Clock, memory: Memory) -> None:
         self._slots = Slots(connection, identity)
@@ -69,16 +69,16 @@ class RolloutQueue:
         self._memory = memory
         self._held: Json | None = None
         self._held_at = 0.0
-        """When it was written last: nobody can have taken it over before it expires."""
+        """When it was last written: no node can take it over before it expires."""
         self._seen: dict[str, tuple[str, float]] = {}
-        """The version of each Lease of others that was read, and since when, by our clock, it is that."""
+        """For each Lease of other nodes, the version that was read, and since when by our clock it is unchanged."""
         self._asked_at = float("-inf")
         self._lost = 0
         self._is_arriving = True
         self._nodes: tuple[int, float] | None = None
 
     def take(self, limit: int | str) -> QueuePosition:
-        """Take a turn, or keep the one that this node has. ClusterError."""
+        """Acquire a slot, or keep the one that this node has. ClusterError."""
         if self._is_held():
             return QueuePosition(is_held=True)
         self._arrive()
@@ -95,32 +95,32 @@ class RolloutQueue:
         return QueuePosition(is_held=True, former=_former(lease, self._holder))
 
     def find(self) -> bool:
-        """Whether this node has a turn, perhaps since a run that died. ClusterError."""
+        """Whether this node has a slot, perhaps from an earlier run that crashed. ClusterError."""
         name = self._memory.turn()
         if self._held is None and name is not None and name.startswith(self._slots.name("")):
             self._keep(self._own(name))
-            # Until it is written: it may be about to expire.
+            # Forces a write first: it may be about to expire.
             self._held_at = float("-inf")
         return self._held is not None
 
     def renew(self) -> None:
-        """Write that the turn is needed, every five minutes at most. ClusterError, of status 404 if it was lost."""
+        """Renew the slot, at most every five minutes. ClusterError, with status 404 if it was lost."""
         if self._held is not None and self._clock.now() - self._held_at >= RENEW_SECONDS:
             self._renew(self._held)
             if self._held is None:
                 raise ClusterError(f"renew a Lease of {self._slots.name('')}", _NOT_FOUND, "another node has taken it over")
 
     def end(self) -> None:
-        """Give the turn back. ClusterError."""
+        """Release the slot. ClusterError."""
         if self.find() and self._held is not None and not self._slots.delete(self._held):
-            # A write whose answer was lost has changed the version.
+            # A write whose answer was lost may have changed the version.
             again = self._own(self._held["metadata"]["name"])
             if again is not None:
                 self._slots.delete(again)
         self._keep(None)
 
     def _is_held(self) -> bool:
-        """What was not written for long may have been taken over, and is renewed before anybody builds on it."""
+        """Whether this node holds a slot. If its last write is old, another node may have it, so it is renewed first."""
         if self.find() and self._held is not None and self._clock.now() - self._held_at >= RENEW_SECONDS:
             self._renew(self._held)
         return self._held is not None
@@ -134,12 +134,12 @@ class RolloutQueue:
         self._keep(written)
 
     def _own(self, name: str) -> Json | None:
-        """The Lease of this name, if this node holds it."""
+        """Return the Lease of this name, if this node holds it."""
         lease = self._slots.read(name, is_fresh=True)
         return lease if lease is not None and _holder(lease) == self._holder else None
 
     def _acquire(self, name: str, lease: Json | None) -> bool:
-        """Of a slot that nobody has. False: another node was faster."""
+        """Acquire a slot that no node holds. False: another node was faster."""
         now = now_text()
         spec = {"holderIdentity": self._holder, "leaseDurationSeconds": DURATION_SECONDS, "acquireTime": now, "renewTime": now}
         self._memory.keep_turn(name)
@@ -155,7 +155,7 @@ class RolloutQueue:
         return QueuePosition(is_held=False, pause_seconds=spread(min(MAX_POLL_SECONDS, POLL_SECONDS * 2.0**self._lost), 0.25))
 
     def _is_anothers(self, lease: Json) -> bool:
-        """Whether another node holds it: one that has not let it expire, and that was not deleted meanwhile."""
+        """Whether another node holds the Lease: it has not expired, and that node was not deleted meanwhile."""
         holder = _holder(lease)
         if holder in {"", self._holder}:
             return False
@@ -174,11 +174,11 @@ class RolloutQueue:
         self._is_arriving = False
 
     def _count(self, limit: int | str) -> int:
-        """How many slots there are: of a percentage, of the nodes that the DaemonSet wants, rounded down; never none."""
+        """Return the number of slots: a percentage is of the nodes that the DaemonSet wants, rounded down; at least one."""
         return limit if isinstance(limit, int) else max(1, self._size() * int(limit.removesuffix("%")) // 100)
 
     def _size(self) -> int:
-        """How many nodes the pool has, as its DaemonSet counts them."""
+        """Return how many nodes the pool has, according to its DaemonSet's status."""
         if self._nodes is None or self._clock.now() - self._nodes[1] >= COUNT_SECONDS:
             status = self._slots.daemonset().get("status") or {}
             self._nodes = int(status.get("desiredNumberScheduled") or 0), self._clock.now()
@@ -186,11 +186,11 @@ class RolloutQueue:
 
 
 def _holder(lease: Json) -> str:
-    """Empty where it stands for no node."""
+    """Return the node that holds the Lease; empty if none does."""
     return (lease.get("spec") or {}).get("holderIdentity") or ""
 
 
 def _former(lease: Json | None, own: str) -> str:
-    """The node whose turn has ended without its doing; empty where there is none."""
+    """Return the node that lost the slot without releasing it; empty if there is none."""
     holder = "" if lease is None else _holder(lease)
     return "" if holder == own else holder

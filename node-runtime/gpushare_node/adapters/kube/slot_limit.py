@@ -1,7 +1,7 @@
-"""SlotLimit: sees to it that a limit which has become smaller is kept, although slots beyond it are still held.
+"""SlotLimit: enforces a limit that was reduced while nodes still hold slots beyond it.
 
-One Lease of the pool carries the number of slots that may be held. It is read before a slot is acquired, never while a node
-waits, and written when the limit changes. A smaller limit counts once every slot beyond it was seen free.
+One Lease of the pool contains the number of slots that may be held. A node reads it before it acquires a slot, never while it
+waits, and writes it when the limit changes. A smaller limit takes effect once every slot beyond it was seen free.
 """
 
 from collections.abc import Callable
@@ -12,18 +12,18 @@ from gpushare_node.adapters.kube.slots import Slots
 _ANNOTATION = "gpushare.dev/slots"
 _NAME = "slots"
 _MAX_CHECKED = 4
-"""Slots that are checked at one look: a limit that falls from 500 to 5 is no burst of requests."""
+"""Slots that are checked in one call: a limit that falls from 500 to 5 must not cause a burst of requests."""
 
 
 class SlotLimit:
-    """The limit, as one node sees it. `is_held` says of a Lease whether somebody still has that slot."""
+    """The limit, as one node sees it. `is_held` returns whether another node still holds the slot of a Lease."""
 
     def __init__(self, slots: Slots, is_held: Callable[[Json], bool]) -> None:
         self._slots = slots
         self._is_held = is_held
         self._known = 0
         self._free_from = 0
-        """Of `_known` slots, those from this number on were seen free."""
+        """Of `_known` slots, all from this number on were seen free."""
 
     def allows(self, slot: int, count: int) -> bool:
         """Whether this slot may be acquired now under a limit of `count`. ClusterError."""
@@ -34,7 +34,7 @@ class SlotLimit:
         return known <= count or (self._is_free(count, known) and self._write(lease, count))
 
     def _is_free(self, count: int, known: int) -> bool:
-        """Whether no slot from `count` on is held, as far as was looked."""
+        """Whether every slot from `count` on was seen free; checks at most `_MAX_CHECKED` more."""
         if known != self._known:
             self._known = self._free_from = known
         for _ in range(_MAX_CHECKED):
@@ -53,11 +53,11 @@ class SlotLimit:
         else:
             metadata = {**lease["metadata"], "annotations": annotations}
             lease = self._slots.update({**lease, "metadata": metadata}, {})
-        # Many that start together write the same: the one who was faster has said it for all.
+        # Nodes that start together write the same number: the fastest has written it for all.
         return lease is not None or _number(self._slots.read(name, is_fresh=True)) == count
 
 
 def _number(lease: Json | None) -> int:
-    """The number of slots; one where nobody has written a usable one: the first slot is below every limit."""
+    """Return the number of slots; one if the Lease has no usable number: the first slot is below every limit."""
     text = ((lease or {}).get("metadata", {}).get("annotations") or {}).get(_ANNOTATION, "")
     return int(text) if text.isdecimal() and text.isascii() and 0 < len(text) < 6 else 1

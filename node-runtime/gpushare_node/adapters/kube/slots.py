@@ -1,6 +1,6 @@
-"""Slots: the Lease objects that pace a pool's rollout, each read and written by its name. Decides nothing.
+"""Slots: the Lease objects that limit a pool's rollout, each read and written by its name. Decides nothing.
 
-A slot that is free has no Lease. The one that exists says who holds the slot, and goes with the pool's DaemonSet.
+A free slot has no Lease. An existing Lease contains the holder of the slot, and is deleted with the pool's DaemonSet.
 """
 
 import datetime
@@ -15,7 +15,7 @@ _CACHED = {"resourceVersion": "0"}
 
 
 class Slots:
-    """The Leases of one pool, as one node sees them. Everything raises ClusterError."""
+    """The Leases of one pool, as one node sees them. Every method raises ClusterError."""
 
     def __init__(self, connection: Connection, identity: PodIdentity) -> None:
         self._connection = connection
@@ -23,24 +23,24 @@ class Slots:
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{identity.namespace}/leases"
 
     def name(self, slot: object) -> str:
-        """No pool has a dot in its name, so no two pools and slots make the same."""
+        """Return the Lease's name. A pool's name contains no dot, so no two pairs of pool and slot have the same name."""
         return f"{self._place.workload}.{slot}"
 
     def read(self, name: str, *, is_fresh: bool = False) -> Json | None:
-        """The Lease; from the API server's cache, unless it must be fresh.
+        """Return the Lease; from the API server's cache, unless it must be fresh.
 
-        Every write names the version that was read, so an old one does no harm.
+        Every write contains the version that was read, so an outdated one does no harm.
         """
         return self._find(f"{self._folder}/{name}", {} if is_fresh else _CACHED)
 
     def create(self, name: str, spec: Json, annotations: Mapping[str, str] | None = None) -> Json | None:
-        """The new Lease; None if another node was faster: seen by a last look, most often, for a refused write is one, too."""
+        """Create the Lease; None if another node was faster. Mostly the last read shows that, which saves a rejected write."""
         metadata: Json = {"name": name, "labels": {POOL_LABEL: self._place.pool}}
         if annotations:
             metadata["annotations"] = dict(annotations)
         owner = self.daemonset()
         if owner:
-            # Kubernetes deletes the Lease with the DaemonSet: uninstalling and renaming a pool leave none behind.
+            # Kubernetes deletes the Lease with the DaemonSet: uninstalling or renaming a pool leaves none behind.
             metadata["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": owner["metadata"]["name"],
                                             "uid": owner["metadata"]["uid"], "blockOwnerDeletion": False}]
         if self.read(name, is_fresh=True) is not None:
@@ -49,23 +49,23 @@ class Slots:
         return self._write(Request(method="POST", path=self._folder, body=body, is_repeatable=False))
 
     def update(self, lease: Json, spec: Json) -> Json | None:
-        """The Lease with that spec; None if it is no longer of the version that was read."""
+        """Write the Lease with this spec; None if it no longer has the version that was read."""
         path = f"{self._folder}/{lease['metadata']['name']}"
         return self._write(Request(method="PUT", path=path, body={**lease, "spec": spec}, is_repeatable=False))
 
     def delete(self, lease: Json) -> bool:
-        """Delete it; False if it is no longer of the version that was read."""
+        """Delete it; False if it no longer has the version that was read."""
         expected = {key: lease["metadata"][key] for key in ("uid", "resourceVersion")}
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": expected}
         path = f"{self._folder}/{lease['metadata']['name']}"
         return self._write(Request(method="DELETE", path=path, body=options)) is not None
 
     def has_node(self, name: str) -> bool:
-        """Whether a node of that name is registered."""
+        """Whether a node of this name exists."""
         return self._find(f"/api/v1/nodes/{name}", _CACHED, METADATA) is not None
 
     def daemonset(self) -> Json:
-        """The pool's DaemonSet; empty if it is gone."""
+        """Return the pool's DaemonSet; empty if it does not exist."""
         return self._find(self._place.daemonset_path, _CACHED) or {}
 
     def _find(self, path: str, query: Mapping[str, str], accept: str = JSON) -> Json | None:
@@ -86,5 +86,5 @@ class Slots:
 
 
 def now_text() -> str:
-    """The time as a Lease carries it, for people who read it."""
+    """Return the current time in a Lease's format, for people who read it."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,9 +1,9 @@
-"""Uninstall: every node is asked to let go, then the DaemonSets are deleted. For the chart's Job, before Helm removes the rest.
+"""Uninstall: requests every node's release, then deletes the DaemonSets. For the chart's Job, before Helm removes the rest.
 
-Sets and clears two annotations of nodes and deletes our DaemonSets; the hardware is the business of the runtime on each node,
-which is why that must still run. Nothing of a node's own is touched from here. A request names the Job's pod, and holds as long
-as that lives: an uninstallation that was broken off, rights and all, asks nobody any more. However large the cluster, one page
-of it is in memory.
+It sets and clears two annotations of nodes and deletes our DaemonSets; the runtime on each node releases the hardware, which is
+why it must still run. The Job changes nothing else on a node. A request contains the Job's pod, and is in force while that may
+run: an uninstallation that was aborted, and lost its permissions too, no longer requests anything. However large the cluster,
+only one page of it is in memory.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,14 +30,14 @@ _COMPONENT = "app.kubernetes.io/component"
 _COMPONENTS = frozenset({"node", "release"})
 _TAINTS = frozenset({NOT_READY_TAINT, REPARTITIONING_TAINT})
 _NO_RIGHT = frozenset({401, 403})
-"""Helm has given up, and taken the Job's rights away. They do not come back."""
+"""Helm has given up, and has deleted the Job's permissions. They do not come back."""
 
 
 class UninstallReport(Struct):
-    """How it went. `silent`: nodes that did not answer in time; `remaining`: runtime pods that did not end in time.
+    """The result. `silent`: nodes that did not answer in time; `remaining`: runtime pods that did not end in time.
 
-    `is_done`: all have answered, or it was told to go on, and the DaemonSets and annotations are gone. Else all is as before.
-    `is_replaced`: it was not done, since the release was installed anew meanwhile.
+    `is_done`: all nodes answered, or `goes_on` was set, and the DaemonSets and annotations are gone. Else all is as before.
+    `is_replaced`: it was not done, because the release was installed again meanwhile.
     """
 
     is_done: bool
@@ -48,7 +48,7 @@ class UninstallReport(Struct):
 
 
 class Uninstall:
-    """One uninstallation of the release in this namespace. `request` is what nodes are asked by: see `requests.request_of`."""
+    """One uninstallation of the release in this namespace. `request` is the annotation's value: see `requests.request_of`."""
 
     def __init__(
         self, connection: Connection, namespace: str, request: str, clock: Clock, say: Callable[[str], None],
@@ -59,14 +59,14 @@ class Uninstall:
         self._clock = clock
         self._say = say
         self._asked: dict[str, bool] = {}
-        """The nodes that were asked, and whether they have answered."""
+        """The nodes that were sent a request, and whether they have answered."""
         self._daemonsets: Mapping[str, str] = {}
-        """What is uninstalled: the uids of our DaemonSets, by name."""
+        """The release that is uninstalled: the uids of our DaemonSets, by name."""
 
     def run(self, *, timeout_seconds: float, goes_on: bool) -> UninstallReport:
-        """Ask, wait, delete, clear. `goes_on`: also without the answer of all.
+        """Request, wait, delete, clear. `goes_on`: continue even if not every node answers.
 
-        ClusterError, when the API server cannot be used; the requests are taken back then too, as far as that goes.
+        ClusterError if the API server cannot be used; the requests are removed then too, as far as possible.
         """
         deadline = self._clock.now() + timeout_seconds
         is_leaving = False
@@ -91,7 +91,7 @@ class Uninstall:
         return UninstallReport(is_done=is_done, released=released, silent=silent, remaining=remaining, is_replaced=is_replaced)
 
     def _wait(self, deadline: float) -> tuple[str, ...]:
-        """Until every node has answered, the time has passed, or it is no more the release that was there; the silent ones."""
+        """Wait until every node has answered, the time is up, or the release was replaced; return the silent nodes."""
         while True:
             silent = self._look(deadline)
             if silent is not None and (not silent or self._clock.now() >= deadline or self._is_replaced()):
@@ -99,7 +99,7 @@ class Uninstall:
             self._clock.sleep(POLL_SECONDS)
 
     def _look(self, deadline: float) -> tuple[str, ...] | None:
-        """The silent nodes; None where the API server does not say, which may pass."""
+        """Return the silent nodes; None if the API server fails, which may be transient."""
         try:
             silent = self._round()
         except ClusterError as error:
@@ -112,7 +112,7 @@ class Uninstall:
         return silent
 
     def _round(self) -> tuple[str, ...]:
-        """Look at all nodes of ours, ask those that have not been asked; the silent ones."""
+        """Read all our nodes, send the request to those that do not have it yet, and return the silent ones."""
         is_first, labelled = not self._asked, set()
         for node in map(view_node, self._connection.pages("/api/v1/nodes", {"labelSelector": POOL_LABEL}, METADATA_LIST)):
             labelled.add(node.name)
@@ -123,7 +123,7 @@ class Uninstall:
         for name in set(self._silent()) - labelled:
             self._asked[name] = self._has_let_go(name)
         if is_first or not self._silent():
-            # A node that is being brought to its layout for the first time has no label yet.
+            # A node that is being partitioned for the first time has no label yet.
             for name in sorted(self._hosts() - set(self._asked)):
                 self._ask(name)
         return self._silent()
@@ -132,12 +132,12 @@ class Uninstall:
         return tuple(sorted(name for name, has_answered in self._asked.items() if not has_answered))
 
     def _ask(self, name: str) -> None:
-        # What an earlier uninstallation was answered is no answer to this one.
+        # An answer to an earlier uninstallation is not an answer to this one.
         self._annotate(name, {RELEASE_ANNOTATION: self._request, RELEASED_ANNOTATION: None})
         self._asked[name] = False
 
     def _has_let_go(self, name: str) -> bool:
-        """Whether a node without a pool's label says so, carries nothing of ours any more, or is no more."""
+        """Whether a node without a pool's label has answered, has nothing of ours any more, or no longer exists."""
         try:
             node = view_node(self._connection.get(f"/api/v1/nodes/{name}"))
         except ClusterError as error:
@@ -148,7 +148,7 @@ class Uninstall:
         return RELEASED_ANNOTATION in node.annotations or not is_marked
 
     def _hosts(self) -> set[str]:
-        """The nodes that have a pod of ours."""
+        """Return the nodes that have one of our pods."""
         return {str((pod.get("spec") or {}).get("nodeName") or "") for pod in self._ours("pods")} - {""}
 
     def _ours(self, kind: str, accept: str = "application/json") -> Iterator[Json]:
@@ -162,7 +162,7 @@ class Uninstall:
         return {one["metadata"]["name"]: one["metadata"]["uid"] for one in self._ours("daemonsets", METADATA_LIST)}
 
     def _is_replaced(self) -> bool:
-        """Whether there are others of our DaemonSets now: those are of a release that nobody wants to uninstall."""
+        """Whether there are other DaemonSets of ours now: they belong to a release that must not be uninstalled."""
         return not self._find_daemonsets().items() <= self._daemonsets.items()
 
     def _delete_daemonsets(self) -> None:
@@ -173,7 +173,7 @@ class Uninstall:
             self._unless_gone(Request(method="DELETE", path=path, body=options))
 
     def _wait_for_pods(self, deadline: float) -> tuple[str, ...]:
-        """While a pod of ours runs, the request must stand: it would start to work again."""
+        """Wait for our pods to end. While one runs, the request must stay: without it, the pod would start to work again."""
         while True:
             names = tuple(sorted(str(pod["metadata"]["name"]) for pod in self._ours("pods", METADATA_LIST)))
             if not names or self._clock.now() >= deadline:
@@ -181,7 +181,7 @@ class Uninstall:
             self._clock.sleep(POLL_SECONDS)
 
     def _clear(self, *, is_leaving: bool) -> None:
-        """Take the requests back; the answers too, unless the runtime stays and needs to see what it answered."""
+        """Remove the requests; the answers too, unless the runtime stays and needs to see what it answered."""
         gone: dict[str, str | None] = {RELEASE_ANNOTATION: None}
         if is_leaving:
             gone[RELEASED_ANNOTATION] = None
@@ -192,7 +192,7 @@ class Uninstall:
             except ClusterError as error:
                 failed = error
                 if error.status in _NO_RIGHT:
-                    # The nodes see themselves that nobody asks any more.
+                    # The nodes detect by themselves that the request is no longer in force.
                     break
         if failed is not None:
             raise failed

@@ -1,4 +1,4 @@
-"""Views: the API server's JSON as this project's words. Pure; what an object lacks is empty, never an error."""
+"""Views: the API server's JSON as this project's types. Pure; what an object lacks is empty, never an error."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -10,18 +10,18 @@ from gpushare_node.adapters.kube.cluster import NodeView, PodView, Taint
 Json = Mapping[str, Any]
 
 FIELD_MANAGER = "gpushare"
-"""As whom labels are applied."""
+"""The field manager of applied labels."""
 
 _RESOURCES = "nvidia.com/"
 _CONFIG_HASH = "kubernetes.io/config.hash"
 _MIRROR = "kubernetes.io/config.mirror"
-"""What makes a pod a static one's mirror. Everybody may write annotations, but kubelet runs no pod that has this one."""
+"""It marks a static pod's mirror. Any user may write annotations, but kubelet runs no pod that has this one."""
 _CONTAINERS = ("initContainers", "containers")
 _STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 
 
 def view_node(node: Json) -> NodeView:
-    """The node of this object."""
+    """Return the node of this object."""
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     return NodeView(
         name=metadata["name"],
@@ -37,14 +37,14 @@ def view_node(node: Json) -> NodeView:
 
 
 def view_taint(taint: Json) -> Taint:
-    """The taint of this object."""
+    """Return the taint of this object."""
     return Taint(key=taint["key"], effect=taint["effect"], value=taint.get("value") or "")
 
 
 def view_pod(pod: Json) -> PodView:
-    """The pod of this object."""
+    """Return the pod of this object."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
-    # The mirror of a static pod has a uid of its own; kubelet and cgroups know the pod by the hash of its file.
+    # The mirror of a static pod has its own uid; kubelet and cgroups identify the pod by the hash of its file.
     annotations = metadata.get("annotations") or {}
     other = annotations.get(_CONFIG_HASH) if _MIRROR in annotations else None
     controller = _controller(metadata.get("ownerReferences") or ())
@@ -65,21 +65,21 @@ def view_pod(pod: Json) -> PodView:
 
 
 def _resources(allocatable: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
-    """Whole devices of NVIDIA's. The API server itself lets no extended resource be a fraction."""
+    """Yield NVIDIA's resources. The API server itself does not allow fractions of an extended resource."""
     for name, quantity in allocatable.items():
         if name.startswith(_RESOURCES) and str(quantity).isdecimal():
             yield name, int(quantity)
 
 
 def _asked(spec: Json) -> Iterable[str]:
-    """The devices of NVIDIA's that containers ask for. Of such ones the API server lets requests and limits not differ."""
+    """Yield NVIDIA's resources that containers request. For those, the API server requires that requests equal limits."""
     for one in (one for kind in _CONTAINERS for one in spec.get(kind) or ()):
         limits = (one.get("resources") or {}).get("limits") or {}
         yield from (name for name, quantity in limits.items() if name.startswith(_RESOURCES) and str(quantity) != "0")
 
 
 def _owners(entries: Iterable[Json]) -> dict[str, str]:
-    """The manager of each label; ours, where several share one."""
+    """Return the field manager of each label; ours, if several share one."""
     found: dict[str, str] = {}
     for entry in entries:
         fields = entry.get("fieldsV1") or {}
@@ -95,12 +95,12 @@ def _controller(references: Iterable[Json]) -> Json:
 
 
 def _containers(status: Json) -> dict[str, str]:
-    """Names by the runtime's id; empty before the container is made."""
+    """Return names by the runtime's id, without containers that are not created yet."""
     return {identity: one["name"] for identity, one in _made(status)}
 
 
 def _started(status: Json) -> dict[str, float]:
-    """When each container that runs now was started, in seconds since 1970, as kubelet tells it."""
+    """Return when each running container was started, in seconds since 1970, as kubelet reports it."""
     found = {}
     for identity, one in _made(status):
         text = ((one.get("state") or {}).get("running") or {}).get("startedAt")
@@ -110,7 +110,7 @@ def _started(status: Json) -> dict[str, float]:
 
 
 def _made(status: Json) -> Iterable[tuple[str, Json]]:
-    """The statuses of containers that have been made, by the runtime's id, which stands as `containerd://ID`."""
+    """Yield the statuses of created containers, with the runtime's id, whose form is `containerd://ID`."""
     for one in (one for kind in _STATUSES for one in status.get(kind) or ()):
         identity = str(one.get("containerID") or "").rpartition("//")[2]
         if identity:

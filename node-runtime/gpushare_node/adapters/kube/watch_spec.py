@@ -1,8 +1,8 @@
-"""Selection: does a DaemonSet select a node, by more than what the runtime itself has written on it? Pure.
+"""Determines whether a DaemonSet selects a node by more than what the runtime itself wrote on it. Pure.
 
 The chart's DaemonSets select by node affinity: the intent's terms, or the label `gpushare.dev/pool` that keeps a node whose
-terms no longer match. That label is our own and proves nothing. Labels under nvidia.com/gpu.deploy send GPU clients away for a
-while, and do not take a node out of its pool.
+terms no longer match. That label is our own and proves nothing. Labels under nvidia.com/gpu.deploy remove GPU clients for a
+while, and do not remove a node from its pool.
 """
 
 import re
@@ -14,13 +14,13 @@ from gpushare_node.adapters.kube.cluster import POOL_LABEL, NodeView
 Json = Mapping[str, Any]
 
 _DEPLOY = "nvidia.com/gpu.deploy."
-"""gpu-operator's: other values than `true` mean that GPU clients must go."""
+"""gpu-operator's labels: other values than `true` mean that GPU clients must leave the node."""
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def is_selected(daemonset: Json, node: NodeView) -> bool:
-    """Whether the DaemonSet of this object wants the node for another reason than our own label."""
+    """Whether the DaemonSet of this object selects the node for another reason than our own label."""
     spec = daemonset["spec"]["template"].get("spec") or {}
     selector = spec.get("nodeSelector") or {}
     if any(node.labels.get(key) != value for key, value in selector.items()):
@@ -65,7 +65,7 @@ def _holds(requirement: Json, values: Mapping[str, str]) -> bool:
 
 
 def _compares(value: str | None, operator: str, wanted: Sequence[str]) -> bool:
-    """Whole numbers only; what is none does not match."""
+    """Compare integers; any other text does not match."""
     if value is None or len(wanted) != 1 or not (_WHOLE.fullmatch(value) and _WHOLE.fullmatch(wanted[0])):
         return False
     have, than = int(value), int(wanted[0])

@@ -1,1 +1,1 @@
-"""What every other package uses: the policy and the tenancy, strict reading of documents, the clock, a thread with one job."""
+"""What every other package uses: policy and tenancy, strict reading of documents, the clock, a worker thread."""

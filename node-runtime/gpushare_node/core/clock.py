@@ -10,7 +10,7 @@ def wall_seconds() -> float:
     return time.time()
 
 
-class Stopped(Exception):  # noqa: N818 - no error: the pod is asked to end
+class Stopped(Exception):  # noqa: N818 - not an error: the pod is being stopped
     """The program received a stop signal; raised at its next sleep, so that every step is finished first."""
 
 

@@ -41,14 +41,14 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     _depth = 0
 
     def descend_resolver(self, current_node: object, current_index: object) -> None:
-        """Called before each node."""
+        """Called by PyYAML before each node."""
         self._depth += 1
         if self._depth > _DEEPEST:
             raise yaml.YAMLError(f"nested more than {_DEEPEST} deep")
         super().descend_resolver(current_node, current_index)
 
     def ascend_resolver(self) -> None:
-        """Called after each."""
+        """Called by PyYAML after each node."""
         self._depth -= 1
         super().ascend_resolver()
 

@@ -53,7 +53,7 @@ class Tenancy(Struct):
         return self.platform_namespaces | {"kube-system"}
 
     def has_tenant(self, namespace: str, *, holds_share: bool) -> bool:
-        """Whether a pod of this namespace, which is not the platform's, is a tenant: admission's definition too."""
+        """Whether a pod of this namespace, which is not the platform's, is a tenant. Admission uses the same definition."""
         return holds_share or self.scope is Scope.CLUSTER or namespace in self.tenant_namespaces
 
 

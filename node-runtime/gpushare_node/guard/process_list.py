@@ -29,7 +29,7 @@ SUM_PERCENT = 105
 
 
 class Kind(Enum):
-    """Which of NVML's lists a row comes from. An MPS client is in the compute list as well."""
+    """The NVML list from which a row comes. An MPS client is in the compute list as well."""
 
     COMPUTE = "compute"
     GRAPHICS = "graphics"

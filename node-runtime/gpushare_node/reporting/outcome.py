@@ -26,7 +26,7 @@ class Outcome(Struct):
     is_usable: bool = False
 
 
-class Blocked(Exception):  # noqa: N818 - no error: a state of the node that may pass
+class Blocked(Exception):  # noqa: N818 - not an error: a state of the node that may be temporary
     """The run cannot continue now. `is_unchanged`: nothing was changed; the previous layout is in force."""
 
     def __init__(self, reason: ConditionReason, message: str, *, is_unchanged: bool = False) -> None:

@@ -21,7 +21,7 @@ _FAMILIES = ("nvidia.com/gpu", "nvidia.com/mig-")
 
 
 NO_CHECKPOINT = "kubelet has no checkpoint of its devices"
-"""For people."""
+"""The message if there is no checkpoint."""
 
 
 class CheckpointError(Exception):

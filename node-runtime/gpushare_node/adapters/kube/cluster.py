@@ -104,7 +104,7 @@ class PodView(Struct):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it will never run again."""
+        """Whether the pod has ended and will never run again."""
         return self.phase in {"Succeeded", "Failed"}
 
 

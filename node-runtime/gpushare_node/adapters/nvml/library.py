@@ -24,11 +24,11 @@ SESSION_OVER = frozenset({Code.UNINITIALIZED, Code.DRIVER_NOT_LOADED, Code.LIB_R
 
 
 def ignore(_call: str, _seconds: float, _code: int | None) -> None:
-    """Observes nothing."""
+    """Observe nothing: the default of `Observe`."""
 
 
 class Library:
-    """NVML by the names of its calls. `names` is pynvml itself, for its structures and constants."""
+    """Calls NVML functions by name. `names` is pynvml itself, for its structures and constants."""
 
     def __init__(self, observe: Observe = ignore) -> None:
         # Not at the top: an import of 8,000 lines, which commands that do not use the driver need not pay for.

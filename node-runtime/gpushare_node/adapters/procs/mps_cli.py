@@ -71,7 +71,7 @@ class ControlProgram:
         """Return the daemon's answer without surrounding white space. MpsError."""
         environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe)}
         try:
-            process = subprocess.Popen(  # noqa: S603 - no shell, and commands are made of our words and of numbers
+            process = subprocess.Popen(  # noqa: S603 - no shell, and commands consist of our words and numbers
                 [self._program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
                 start_new_session=True,
             )
@@ -86,7 +86,7 @@ class ControlProgram:
         return answer.decode("utf-8", "replace").strip()
 
     def _converse(self, process: "subprocess.Popen[bytes]", command: str) -> bytes:
-        """Write the command, read to the end. A pipe that a grandchild holds open counts as hanging."""
+        """Write the command, and read the answer to its end. A pipe that a grandchild keeps open counts as a hang."""
         assert process.stdin is not None  # noqa: S101 - asked for above
         assert process.stdout is not None  # noqa: S101 - asked for above
         deadline = time.monotonic() + self._timeout_seconds

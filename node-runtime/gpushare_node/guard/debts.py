@@ -20,7 +20,7 @@ _BREATH_INTERVALS = 0.5
 
 _PAID_PER_SECOND = 0.5
 _MOST_PATIENCES = 2
-"""The debt is at most this many times the debt at the first signal, so that it is paid back in a time that people can wait."""
+"""The debt is at most this many times the debt at the first signal, so that paying it back does not take too long."""
 
 _TINY_SECONDS = 1e-6
 """Tolerance for comparing sums of floating point seconds."""

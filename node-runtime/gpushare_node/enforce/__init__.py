@@ -1,1 +1,1 @@
-"""`gpushare-node enforce`: holds containers to their caps and watches for drift. Never changes hardware."""
+"""`gpushare-node enforce`: enforces the containers' caps and detects drift. Never changes hardware."""

@@ -1,7 +1,7 @@
 """Actions: carries out the guard's steps against offenders. The only place from which a tenant's process is signalled.
 
-It adds no judgement of its own but reasons to hold back: the process is another one now, has no GPU, may not be signalled.
-Telling never delays doing, and doing never waits for the API server or for MPS.
+It decides on no step itself, but skips a signal if the pid was reused, or the process has no GPU or must not be signalled.
+Reporting never delays a step, and no step waits for the API server or for MPS.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -37,35 +37,35 @@ from gpushare_node.reporting import messages
 from gpushare_node.reporting.events import EventReason
 
 _ROUNDS = 3
-"""How often a container's processes are listed anew while it is killed: each time those that were forked meanwhile go."""
+"""How often a container's processes are listed again while it is killed: each round kills those forked since the last."""
 
 _QUIET_SECONDS = {EventReason.OVER_CAP: 60, EventReason.EVICTED: 300, EventReason.EVICTION_FAILED: 300}
-"""How seldom a container is told the same: one that goes up and down around its cap must not fill the API server."""
+"""The least time between two equal Events on a container: one that oscillates around its cap must not flood the API server."""
 
 _REACHED = frozenset({SignalResult.SENT.value, SignalResult.GONE.value})
 _NO_GPU = "no-gpu"
 
 
 class MpsControl(Protocol):
-    """The MPS daemons of this node, as `procs.mps` has them. For one thread: that of its errands."""
+    """The MPS daemons of this node, implemented in `adapters.procs.mps`. For one thread: that of its work queue."""
 
     def state(self) -> Mps:
-        """Whether there is MPS here, and whether it answers."""
+        """Return whether MPS runs here, and whether it answers."""
         ...
 
     def limit_mib(self, device: int | str) -> int | None:
-        """What one client process may allocate on a device; None: no limit, or not known."""
+        """Return how much one client process may allocate on a device; None: no limit, or not known."""
         ...
 
     def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
-        """Ask for the end of these clients. Those for which the daemon has said yes."""
+        """Have the daemon terminate these clients; return those for which it confirmed."""
         ...
 
 
 class Actions(Struct, frozen=False):
-    """The hands of the guard. `mps` None: the control program cannot be reached.
+    """Carries out the guard's verdicts. `mps` None: the control program cannot be reached.
 
-    MPS has errands of its own: ending a client must not wait behind an API server that does not answer.
+    MPS has a work queue of its own: terminating a client must not wait for an API server that does not answer.
     """
 
     processes: Processes
@@ -87,9 +87,9 @@ class Actions(Struct, frozen=False):
         self._evictions = EvictionRequests(self.cluster, self.queue, self.figures, offends=self._offends)
 
     def carry_out(self, verdicts: Iterable[Verdict], inputs: GuardInput, pod_index: PodIndex, now: float) -> frozenset[Unit]:
-        """Take every step, in this order. `now` is monotonic seconds.
+        """Carry out every verdict, in this order. `now` is monotonic seconds.
 
-        The offenders of whom nobody may be signalled: they are no victims, and others must not wait for their end.
+        Return the offenders none of whose processes can be signalled: they are not targets, and others must not wait for them.
         """
         self._roster = pod_index
         self._told = {key: at for key, at in self._told.items() if now - at < _QUIET_SECONDS[key[0]]}
@@ -115,7 +115,7 @@ class Actions(Struct, frozen=False):
         return frozenset(out_of_reach)
 
     def confirm(self, present: Iterable[Process]) -> frozenset[Process]:
-        """The MPS clients among these whose end MPS has confirmed: what the next judgement must know."""
+        """Return the MPS clients among these whose end MPS has confirmed: input of the next evaluation."""
         while not self._confirmed.empty():
             self._terminated |= {self._confirmed.get()}
         if self._terminated:
@@ -123,24 +123,24 @@ class Actions(Struct, frozen=False):
         return self._terminated
 
     def unevictable(self) -> frozenset[ContainerId]:
-        """The containers whose pods' eviction was asked for in vain."""
+        """Return the containers whose pods could not be evicted."""
         return self._evictions.in_vain({unit.container for unit in self.records.history.violations})
 
     def _offends(self, facts: ViolationDetails) -> bool:
-        """Whether the container was last seen over its cap. From any thread: the history is replaced as a whole."""
+        """Whether the container was last seen over its cap. From any thread: the guard's state is replaced as a whole."""
         violation = self.records.history.violations.get(facts.unit)
         return violation is not None and not violation.is_calm
 
     def _remind(
         self, about: EventReason, facts: ViolationDetails, sentence: Callable[[ViolationDetails, str], str], now: float
     ) -> None:
-        """Tell it, unless that was done a short while ago, under the same cap."""
+        """Report it, unless it was reported a short while ago under the same cap."""
         if (about, facts.unit, facts.cap) not in self._told:
             self._told[about, facts.unit, facts.cap] = now
             self._tell(about, facts, sentence(facts, self._name(facts)))
 
     def _signal(self, verdict: Terminate | Kill, signal: Signal, inputs: GuardInput, now: float) -> bool:
-        """Send it to each of them, and tell what came of it. Whether one of them was to be reached."""
+        """Send the signal to each process, and report the results. Return False if none of them can be signalled."""
         facts = verdict.facts
         case = self.records.open(facts, verdict.processes, inputs, self._roster, now)
         answers = self._send_all(verdict, signal)
@@ -159,14 +159,14 @@ class Actions(Struct, frozen=False):
         return not _OBSTACLES.keys() >= set(answers.values())
 
     def _replace_signal(self, facts: ViolationDetails, now: float) -> None:
-        """A security module refuses the signal, and will refuse the next: the container ends with its pod."""
+        """Evict the pod instead: a security module refused the signal, and will refuse the next."""
         self.denied_at = now
         pod = self._roster.find(facts.unit.container)
         if pod is not None and not facts.dry_run:
             self._evictions.ask(facts, pod, is_forced=True)
 
     def _send_all(self, verdict: Terminate | Kill, signal: Signal) -> Mapping[Process, str]:
-        """What came of each process: one of `SignalResult`, or `no-gpu`. With the scope CONTAINER, of those who live now."""
+        """Return the result for each process: a `SignalResult`, or `no-gpu`. The scope CONTAINER adds all that live now."""
         answers = {process: self._send(process, signal, verdict.facts) for process in verdict.processes}
         if verdict.scope is KillScope.PROCESSES or _REACHED.isdisjoint(answers.values()):
             return answers
@@ -179,16 +179,16 @@ class Actions(Struct, frozen=False):
         return answers
 
     def _members(self, anchor: Process) -> list[Process]:
-        """Who lives in the container of this process now."""
+        """Return the processes that live in the container of this process now."""
         return [
             Process(pid=seen.pid, start_time=seen.start_time, cgroup=seen.cgroup, container=anchor.container, kind=anchor.kind)
             for seen in self.processes.members(as_seen(anchor))
         ]
 
     def _send(self, process: Process, signal: Signal, facts: ViolationDetails) -> str:
-        """Signal a process that the driver has named, unless it has no GPU: then the driver's list is not to be believed.
+        """Signal a process that the driver listed, unless it has no GPU open: then the driver's list is not trusted.
 
-        Where that cannot be seen, the list is believed: what a tenant can hide must not protect it.
+        If that cannot be read, the list is trusted: a tenant must not protect a process by hiding it.
         """
         if self.processes.uses_gpu(process.pid) is GpuUse.NO and not self.processes.has_ended(as_seen(process)):
             return _NO_GPU
@@ -204,7 +204,7 @@ class Actions(Struct, frozen=False):
             self.mps_queue.send(partial(self._terminate_all, self.mps, verdict.processes))
 
     def _terminate_all(self, mps: MpsControl, processes: tuple[Process, ...]) -> None:
-        """On the thread of the errands to MPS."""
+        """On the thread of the MPS work queue."""
         for process in mps.terminate(processes):
             self._confirmed.put(process)
 
@@ -216,7 +216,7 @@ class Actions(Struct, frozen=False):
             self._evictions.ask(facts, pod)
 
     def _hear_evictions(self, now: float) -> None:
-        """Tell what has come of what was asked for."""
+        """Report the answers to eviction requests."""
         for facts, answer, is_forced in self._evictions.update():
             if answer is Eviction.EVICTED:
                 self._remind(EventReason.EVICTED, facts, partial(messages.evicted, is_forced=is_forced), now)
@@ -224,7 +224,7 @@ class Actions(Struct, frozen=False):
                 self._remind(EventReason.EVICTION_FAILED, facts, partial(messages.not_evicted, why=_REFUSALS[answer]), now)
 
     def _tell(self, about: EventReason, facts: ViolationDetails, text: str) -> None:
-        """To the tenant, as an Event on its pod; to the log in any case."""
+        """Log it, and send it to the tenant as an Event on its pod, if the pod is known."""
         self.records.say(about.value, facts, text, self._roster)
         pod = self._roster.find(facts.unit.container)
         if pod is not None:
@@ -240,7 +240,7 @@ _REFUSALS = {
     Eviction.THROTTLED: "the API server rejects requests now",
     None: "the API server does not answer",
 }
-"""Why a pod was not evicted, in words for people."""
+"""Why a pod was not evicted, for messages."""
 
 _OBSTACLES = {
     SignalResult.REFUSED.value: ("no-permission", "the runtime lacks the permission to signal it (capability KILL)"),
@@ -250,11 +250,11 @@ _OBSTACLES = {
     ),
     _NO_GPU: (_NO_GPU, "it has no GPU open, so the driver's list is not trusted"),
 }
-"""Why a process was not signalled although it lives: the metric's label, and the words for people."""
+"""Why a process was not signalled although it lives: the metric's label, and the text for messages."""
 
 
 def as_seen(process: Process) -> ProcessIdentity:
-    """The process as /proc's side knows it: what is compared before a signal."""
+    """Return the process as `adapters.procs` identifies it: this is compared before a signal."""
     candidates = () if process.container is None else (process.container,)
     return ProcessIdentity(pid=process.pid, start_time=process.start_time, cgroup=process.cgroup, candidates=candidates)
 

@@ -1,6 +1,6 @@
-"""AnomalyTracker: what enforcement's reports mean for the node: figures, Events, and the reason in its condition.
+"""AnomalyTracker: what the guard's anomalies mean for the node: metrics, Events, and the reason in its condition.
 
-A single odd cycle is no news; what lasts is. Nothing here touches a process.
+The condition ignores a single odd cycle, and reports what lasts. Nothing here touches a process.
 """
 
 from collections.abc import Hashable, Iterable
@@ -17,7 +17,7 @@ from gpushare_node.reporting import messages, reasons
 from gpushare_node.reporting.events import EventReason
 
 LASTING_SECONDS = 60
-"""How long something must go on before the node's condition speaks of it."""
+"""How long an anomaly must last before the node's condition reports it."""
 
 _REMIND_SECONDS = 300
 
@@ -30,7 +30,7 @@ _CONTRADICTION = (
     "Until both agree, no other process is terminated on this node."
 )
 _PAUSES = {AnomalyKind.BUDGET_SPENT: ("budget", _BUDGET), AnomalyKind.CONTRADICTED: ("contradiction", _CONTRADICTION)}
-"""Why no victim is chosen: the metric's label, and the words for people."""
+"""Why no target is selected: the metric's label, and the text for messages."""
 
 _STUCK = (
     "it still holds the device {seconds:.0f} s after SIGKILL. It is in D state, waiting in the kernel for the driver or for "
@@ -40,7 +40,7 @@ _STUCK = (
 
 
 class AnomalyTracker(Struct, frozen=False):
-    """What has been heard so far. `since` tells when each device began to be distrusted, or its processes strangers."""
+    """The anomalies so far. `_since`: when each device's process list became distrusted, or its processes unresolved."""
 
     cluster: EventSink
     figures: EnforcementMetrics
@@ -50,7 +50,7 @@ class AnomalyTracker(Struct, frozen=False):
     _blind: frozenset[str] = frozenset()
 
     def update(self, verdicts: Iterable[Verdict], pod_index: PodIndex, now: float) -> None:
-        """Take in the reports of one cycle."""
+        """Process the anomalies of one cycle."""
         reports = [verdict for verdict in verdicts if isinstance(verdict, Anomaly)]
         self._set_gauges(reports)
         lasting = {
@@ -63,14 +63,14 @@ class AnomalyTracker(Struct, frozen=False):
             self._tell(report, pod_index, now)
 
     def notify(self, noticed: Iterable[Noticed], pod_index: PodIndex) -> None:
-        """Tell containers that ran before there was a cap of the cap, and of their exemption."""
+        """Notify containers that ran before there was a cap of the cap, and of their exemption."""
         for unit, cap in noticed:
             text = messages.exempt(cap, unit.device, pod_index.name(unit.container) or unit.container.container)
             self.records.note_exemption(unit, cap, text, pod_index)
             self._tell_pod(EventReason.CAP_NOTICE, unit, pod_index, text)
 
     def reason(self, now: float) -> tuple[reasons.ConditionReason, str] | None:
-        """Why the node is not ready, and where; None when enforcement sees all that it must."""
+        """Return why the node is not ready, and on which devices; None if enforcement sees all that it must."""
         lasting = [(reason, device) for (reason, device), since in self._since.items() if now - since >= LASTING_SECONDS]
         distrusted = sorted(device for reason, device in lasting if reason is AnomalyKind.DISTRUSTED)
         if distrusted:
@@ -122,7 +122,7 @@ class AnomalyTracker(Struct, frozen=False):
                 pass
 
     def _tell_pause(self, report: Anomaly, pod_index: PodIndex, now: float) -> None:
-        """Nobody is chosen for now: in one namespace on one device, or on the whole node."""
+        """Report that no target is selected for now: in one namespace on one device, or on the whole node."""
         pod = None if report.unit is None else pod_index.find(report.unit.container)
         namespace = "" if pod is None or report.reason is AnomalyKind.CONTRADICTED else pod.namespace
         if not self._is_news((report.reason, namespace), now):
@@ -147,7 +147,7 @@ class AnomalyTracker(Struct, frozen=False):
             self.cluster.tell(Event(type=EventType.WARNING, reason=about.value, message=text, pod=pod))
 
     def _is_news(self, key: Hashable, now: float) -> bool:
-        """Whether this has not been told lately."""
+        """Whether this has not been reported recently; records that it is reported now."""
         is_news = key not in self._told
         self._told.setdefault(key, now)
         return is_news

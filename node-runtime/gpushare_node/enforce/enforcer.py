@@ -1,6 +1,6 @@
-"""Enforcer: one cycle of enforcement, from the driver's process lists to what is done about them.
+"""Enforcer: one cycle of enforcement, from the driver's process lists to the steps against offenders.
 
-Makes no call to the API server: pods come from a cache, Events are queued, evictions are errands. Never changes hardware.
+Makes no call to the API server itself: pods come from a cache, Events and evictions are queued. Never changes hardware.
 `partition` uses it too while it waits, with the policy that is still in force.
 """
 
@@ -37,9 +37,9 @@ from gpushare_node.reporting.reasons import ConditionReason
 
 
 class Adapters(Struct):
-    """What a watch looks at and acts upon. `processes` and `driver` are its own; `mps` None where none is wanted.
+    """What an enforcer reads and acts upon. It does not share `processes` and `driver`; `mps` None if MPS is not used.
 
-    `marks` None: the Node object is not followed here.
+    `marks` None: this enforcer does not follow the Node object.
     """
 
     driver: SupervisedDriver
@@ -56,7 +56,7 @@ class Adapters(Struct):
 
 
 class EnforcerConfig(Struct):
-    """Who is watched by whom: the policy in force and its digest, this node and our rights."""
+    """What the enforcer enforces, and where: the policy in force and its digest, this node and our capabilities."""
 
     policy: Policy
     policy_digest: str
@@ -66,11 +66,11 @@ class EnforcerConfig(Struct):
 
 
 _DENIED_SECONDS = 600
-"""How long after a signal that a security module refused the node's condition speaks of it."""
+"""How long the node's condition reports that a security module refused a signal."""
 
 
 class Enforcer(Struct, frozen=False):
-    """The watch over one node. For one thread."""
+    """Enforces the caps on one node. For one thread."""
 
     adapters: Adapters
     config: EnforcerConfig
@@ -108,7 +108,7 @@ class Enforcer(Struct, frozen=False):
         self._spans_node = adapters.processes.sees_host()
 
     def cycle(self) -> None:
-        """Look, judge, act, tell. Raises nothing that the worlds outside may cause."""
+        """Read, evaluate, act, report. Raises no exception that an adapter may cause."""
         now = self.adapters.clock.now()
         self.is_surveyed = self.inventory.renew(now, has_strays=self._has_strays)
         if self.is_surveyed and self.inventory.versions is not None:
@@ -144,34 +144,34 @@ class Enforcer(Struct, frozen=False):
 
     @property
     def is_counting(self) -> bool:
-        """Whether somebody owes for a time over its cap, so that looks should be closer."""
+        """Whether a container has an open violation, so that cycles should be more frequent."""
         return self._evaluator.is_counting
 
     def signalled_at(self, gpu: str) -> float:
-        """When a process on this GPU, or on one of its instances, was last sent a signal; minus infinity if never."""
+        """Return when a process on this GPU, or on one of its instances, was last sent a signal; minus infinity if never."""
         places = {place for device in self.figures.snapshot.devices if device.uuid == gpu for place in device.places()}
         return max((self._records.signalled.get(place, -math.inf) for place in places | {gpu}), default=-math.inf)
 
     def close(self, *, is_leaving: bool = False) -> None:
-        """End the session with the driver: own handles block changes of mode and upgrades.
+        """End the session with the driver: our open handles would block mode changes and upgrades.
 
-        The driver's own limits go on holding while the program is away, unless the node leaves the pool.
+        The driver's own limits stay in force while the program does not run, unless the node leaves the pool.
         """
         if is_leaving:
             self.limit_tiers.suspend()
         self.adapters.driver.close()
 
     def stop_selecting(self) -> None:
-        """Go on with the victims that there are, and choose no other: the program ends."""
+        """Continue with the present targets, and select no others: the program ends."""
         self._evaluator.stop_selecting()
 
     @property
     def has_victims(self) -> bool:
-        """Whether somebody is being ended."""
+        """Whether a target is being terminated; stuck ones do not count."""
         return any(target.step.value != "stuck" for target in self._evaluator.history.targets.values())
 
     def reason(self) -> tuple[ConditionReason, str] | None:
-        """Why caps are not held as they should be, and where; None when all is well."""
+        """Return why caps are not fully enforced, and where; None if they are."""
         hung = self.adapters.driver.hung_seconds()
         if hung:
             names = ", ".join(sorted(hung))
@@ -200,7 +200,7 @@ class Enforcer(Struct, frozen=False):
         return (ConditionReason.TENANCY_UNKNOWN, f"{problem}.") if problem else None
 
     def _read(self) -> tuple[Device, ...]:
-        """The devices now. Lists that the driver may scramble count as not read; MPS holds for the whole node."""
+        """Read the devices. Lists that the driver may scramble count as not read; MPS applies to the whole node."""
         began = self.adapters.clock.now()
         census = self.adapters.driver.census(self.inventory.gpus)
         self.list_seconds = self.adapters.clock.now() - began
@@ -212,10 +212,10 @@ class Enforcer(Struct, frozen=False):
         return tuple(devices if mps is Mps.OFF else (replace(device, mps=mps) for device in devices))
 
     def _suspects(self) -> Collection[int]:
-        """Who may be signalled next: their identities are read anew in every cycle.
+        """Return the pids that may be signalled next: their identities are read again in every cycle.
 
-        All of an offender's processes are among them: it owes already, and a pid that has passed to somebody else since must
-        not make it over its cap again.
+        All of an offender's processes are included: it has a violation already, and a pid that another process has reused must
+        not put it over its cap again.
         """
         history = self._evaluator.history
         if not history.violations and not history.targets:
@@ -227,7 +227,7 @@ class Enforcer(Struct, frozen=False):
 
 
 def _describe(troubles: Mapping[str, DriverError]) -> tuple[ConditionReason, str]:
-    """The reason for GPUs that could not be read."""
+    """Return the reason for GPUs that could not be read."""
     if not troubles:
         return ConditionReason.WAITING_FOR_DRIVER, "The driver has not answered yet."
     codes = {problem.code for problem in troubles.values()}

@@ -1,9 +1,9 @@
-"""Evaluator: the guard with its state and its last answer: where nothing that matters has changed, the guard is not called.
+"""Evaluator: the guard with its state and its last verdicts: if nothing relevant has changed, the guard is not called.
 
-Most seconds on most nodes are like the one before. The guard is pure and counts time only where somebody is over a cap, is
-being ended, owes for a time over its cap, or has never been seen; without any of these, equal readings have equal verdicts,
-and GPUs that differ in uses alone have what `guard.calm` says: with one offender on a full node, the guard is asked about its
-GPU alone.
+On most nodes, most cycles read the same as the one before. The guard is pure, and time matters to it only while a container is
+over its cap, is being terminated or has an open violation, or while an allocated device has not shown a process yet. In every
+other case equal inputs give equal verdicts, and for GPUs that differ only in memory use `guard.fast_path` has the verdicts:
+with one offender on a full node, the guard evaluates only the offender's GPU.
 """
 
 from collections.abc import Callable, Collection
@@ -18,11 +18,11 @@ from gpushare_node.guard.state import GuardState
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, ContainerStatus, Verdict
 
 _LET_GO_SECONDS = 300
-"""How long an offender whose processes cannot be signalled is left alone: the next signal would not reach them either."""
+"""How long an offender whose processes cannot be signalled is suspended: the next signal would not reach them either."""
 
 
 class Evaluator:
-    """Judges cycle after cycle. For one thread."""
+    """Evaluates one cycle after another. For one thread."""
 
     def __init__(self, settings: Settings) -> None:
         self.history = GuardState()
@@ -34,19 +34,19 @@ class Evaluator:
         self._has_strays = False
         self._is_lasting = False
         self.observe: Callable[[], list[ContainerStatus]] = list
-        """How everybody stood when this was last judged. Worked out when it is called, from any thread and at any time."""
+        """Return the status of every container at the last evaluation. Computed at the call, from any thread, at any time."""
         self._suspended: dict[Unit, float] = {}
         self._is_ending = False
 
     def judge(self, inputs: GuardInput, now: float) -> tuple[Verdict, ...]:
-        """What the guard says of this reading, without observations where it need not be asked: `observe` has them all.
+        """Return the guard's verdicts on this input; GPUs on the fast path have no ContainerStatus: `observe` returns all.
 
-        Identities and grants that are the same must be the same objects.
+        Identities and grants that have not changed must be the same objects as before.
         """
         self._take_up(now)
         former, history = self._reading, self.history
         has_moved = history.now is None or now > history.now
-        # Without these time changes nothing, if only it goes on.
+        # Without these the passing of time changes no verdict, provided that the clock advances.
         is_idle = has_moved and not (history.violations or history.targets or history.empty)
         if is_idle and self._is_lasting and former is not None and self._is_equal(inputs, former):
             self._advance(now)
@@ -59,11 +59,11 @@ class Evaluator:
                 self._advance(now)
             else:
                 self._judge(inputs, now, calm)
-            # Nobody is known to be calm while time stands still, and that a victim has gone is said once.
+            # While the clock does not advance, no GPU is known to be within its caps; and a target's end is reported only once.
             self._is_lasting = has_moved and not history.targets
         self._reading = inputs
         if self._is_ending:
-            # Nothing is left of the budgets because we end, not because of too many offenders.
+            # The budgets are zero because the program ends, not because there are too many offenders.
             return tuple(
                 one for one in self._verdicts if not (isinstance(one, Anomaly) and one.reason is AnomalyKind.BUDGET_SPENT)
             )
@@ -71,11 +71,11 @@ class Evaluator:
 
     @property
     def is_counting(self) -> bool:
-        """Whether somebody owes for a time over its cap: then time counts, and more looks tell more of it."""
+        """Whether a container has an open violation: its time over the cap counts, and shorter intervals measure it better."""
         return bool(self.history.violations)
 
     def suspend(self, units: Collection[Unit], now: float) -> None:
-        """These offenders cannot be ended: nobody waits for it, and nothing is tried for a while as long as they offend."""
+        """Suspend offenders that cannot be terminated: others do not wait for their end, and for a while no step is taken."""
         if not units:
             return
         targets = {unit: target for unit, target in self.history.targets.items() if unit not in units}
@@ -84,13 +84,13 @@ class Evaluator:
         self._suspended.update(dict.fromkeys(units, now))
 
     def stop_selecting(self) -> None:
-        """Go on with the victims that there are, and choose no other: the program ends."""
+        """Continue with the present targets, and select no others: the program ends."""
         self.settings = replace(self.settings, kills_per_minute=0)
         self._is_ending = True
         self._reading = None
 
     def _take_up(self, now: float) -> None:
-        """Those who were let go long ago are offenders like others."""
+        """Resume offenders whose suspension has expired."""
         due = [unit for unit, at in self._suspended.items() if now - at >= _LET_GO_SECONDS]
         for unit in due:
             del self._suspended[unit]
@@ -113,7 +113,7 @@ class Evaluator:
         )
 
     def _find_calm(self, inputs: GuardInput, now: float) -> dict[str, Within]:
-        """The GPUs of which is known what the guard would say: none while time stands still or no reading is believed."""
+        """Return the GPUs whose verdicts are known without the guard: none if the clock stands still or the guard is paused."""
         former, history = self._reading, self.history
         if former is None or inputs.identities is not former.identities or inputs.grants is not former.grants:
             self._calm, self._unlearned = FastPath(), None
@@ -125,7 +125,7 @@ class Evaluator:
         return {} if is_odd else self._calm.add_up(inputs, self.settings)
 
     def _judge(self, inputs: GuardInput, now: float, calm: dict[str, Within]) -> None:
-        """Ask the guard about all GPUs but those that are calm, and on which nobody owes or is being ended."""
+        """Have the guard evaluate all GPUs except those within their caps that have no violation, target or anomaly."""
         history = self.history
         busy = {unit.device for unit in (*history.violations, *history.targets)}
         calm = {

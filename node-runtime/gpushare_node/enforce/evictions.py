@@ -1,8 +1,8 @@
-"""Evictions of offenders' pods: asked for on the errands' thread, heard of in the cycle, and never told before the answer.
+"""EvictionRequests: evicts offenders' pods on the work queue's thread; the cycle reads the answers, and reports none before.
 
-A refusal is not the end: after so many requests the pod is deleted whatever its disruption budget says, for its tenant may have
-written that; after as many more, or where the API server forbids it (RBAC), nothing is left but signals. Silence of the API
-server is no refusal.
+After TRIES answers the pod is deleted regardless of its PodDisruptionBudget, because its tenant may have written the budget.
+After as many more, or if the API server forbids the eviction (RBAC), only signals remain. An API server that does not answer
+has not refused.
 """
 
 from collections import Counter
@@ -16,14 +16,14 @@ from gpushare_node.guard.identity import ContainerId
 from gpushare_node.guard.verdicts import ViolationDetails
 
 TRIES = 3
-"""How often a pod's budget is asked, and how often it is then not heeded. The guard waits half a minute between two."""
+"""How many requests respect a pod's budget, and how many then override it. The guard waits half a minute between two."""
 
 Heard = tuple[ViolationDetails, Eviction | None, bool]
-"""What was asked for, the answer (None: there was none), and whether the budget was passed over."""
+"""The violation, the API server's answer (None: it did not answer), and whether the request overrode the budget."""
 
 
 class EvictionRequests:
-    """What has been asked for. Its methods are for the cycle's thread."""
+    """The eviction requests made so far. Its methods are for the cycle's thread."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class EvictionRequests:
         *,
         offends: Callable[[ViolationDetails], bool],
     ) -> None:
-        """`offends` is asked when a request's turn comes, which may be long after it was made."""
+        """`offends` is called just before a request is sent, which may be long after it was queued."""
         self._cluster = cluster
         self._queue = queue
         self._figures = figures
@@ -43,12 +43,12 @@ class EvictionRequests:
         self._forbidden: Counter[ContainerId] = Counter()
 
     def ask(self, facts: ViolationDetails, pod: PodView, *, is_forced: bool = False) -> None:
-        """Ask soon for the end of this pod. `is_forced`: whatever its budget says, from the first time on."""
+        """Queue the eviction of this pod. `is_forced`: override its budget from the first request on."""
         is_forced = is_forced or self._tries[facts.unit.container] >= TRIES
         self._queue.send(lambda: self._ask(facts, pod, is_forced=is_forced))
 
     def update(self) -> Iterator[Heard]:
-        """What has come of requests since."""
+        """Yield the answers that have arrived since the last call."""
         while not self._answers.empty():
             facts, answer, is_forced = self._answers.get()
             if answer is not None:
@@ -58,7 +58,7 @@ class EvictionRequests:
             yield facts, answer, is_forced
 
     def in_vain(self, offenders: Collection[ContainerId]) -> frozenset[ContainerId]:
-        """The offenders whose pods have not gone for all that was asked. Whoever offends no more is forgotten."""
+        """Return the offenders whose pods still run after all requests. Containers that no longer offend are forgotten."""
         for container in self._tries.keys() - set(offenders):
             del self._tries[container], self._forbidden[container]
         return frozenset(
@@ -67,7 +67,7 @@ class EvictionRequests:
         )
 
     def _ask(self, facts: ViolationDetails, pod: PodView, *, is_forced: bool) -> None:
-        """On the errands' thread."""
+        """On the work queue's thread."""
         if not self._offends(facts):
             return
         try:

@@ -1,7 +1,7 @@
-"""Exemptions: a container that ran before its pool's first cap is warned and not ended, as long as the intent says. Pure.
+"""Exemptions: a container that ran before its pool's first cap is warned, not terminated, for the time in the policy. Pure.
 
-Nobody gets a second one: the notice is remembered with the container, its date never lies later than the longest notice that
-was named to it, and one that is over stays over, whatever policies follow.
+No container gets a second one: the notice is stored with the container, its date is never later than the longest notice that
+a policy gave it, and an exemption that has ended stays ended under every later policy.
 """
 
 
@@ -11,9 +11,9 @@ from gpushare_node.guard.inputs import Cap, CapAction, Exemption
 
 
 def renew(notice: Notice | None, *, since: float, seconds: int | None, now: float) -> Notice:
-    """The notice under a policy that gives so many seconds (None: as long as the container runs). Times are since 1970.
+    """Return the notice under a policy that gives `seconds` (None: as long as the container runs). Times are since 1970.
 
-    `since` is when the cap came, for a container that has none yet.
+    `since` is when the cap was introduced, for a container that has no notice yet.
     """
     if notice is None:
         notice = _begin(since, seconds)
@@ -25,7 +25,7 @@ def renew(notice: Notice | None, *, since: float, seconds: int | None, now: floa
         longest, shorter = notice.since + seconds, min(notice.until, int(now) + seconds)
         notice = replace(notice, until=longest if longest >= notice.until else shorter)
     if seconds is not None and notice.until is not None and notice.until > now + seconds:
-        # The date was ahead when it began.
+        # The clock was ahead when the notice began.
         notice = replace(notice, since=int(now), until=int(now) + seconds)
     is_over = seconds is not None and notice.until is not None and now >= notice.until
     return replace(notice, seconds=seconds, is_over=is_over)
@@ -36,7 +36,7 @@ def _begin(since: float, seconds: int | None) -> Notice:
 
 
 def exempt(cap: Cap, notice: Notice) -> Cap:
-    """The cap as it holds for a container with this notice."""
+    """Return the cap that applies to a container with this notice."""
     if notice.is_over:
         return cap
     action = CapAction.WARN if cap.action in (CapAction.KILL, CapAction.EVICT) else cap.action

@@ -1,6 +1,6 @@
-"""First caps: since when each resource has had a cap on this node. Who ran before that is warned first.
+"""FirstCaps: since when each resource has had a cap on this node. Containers that ran before are warned first.
 
-It is kept on the host and on the Node object, and the earlier of the two counts: neither's loss is a new beginning.
+The dates are stored on the host and on the Node object, and the earlier one counts: the loss of one copy changes no date.
 """
 
 import json
@@ -18,19 +18,22 @@ _LOG = logging.getLogger(__name__)
 
 
 class NodeMarks(Protocol):
-    """The own node's annotations."""
+    """The annotations of this node's Node object."""
 
     def annotations(self) -> Mapping[str, str] | None:
-        """As last heard; None before the first time."""
+        """Return the annotations as last received; None before the first time."""
         ...
 
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
-        """Write some. ClusterError."""
+        """Write these annotations. Raises ClusterError."""
         ...
 
 
 class FirstCaps:
-    """For the cycle's thread. `marks` None: there is no Node object to write to. A dry run writes nothing: no cap begins."""
+    """Finds and stores the dates. For the cycle's thread.
+
+    `marks` None: there is no Node object to write to. A dry run writes nothing, because no cap begins.
+    """
 
     def __init__(
         self, folder: StateDir, marks: NodeMarks | None, queue: WorkQueue, *, wall: Callable[[], float], dry_run: bool
@@ -44,7 +47,7 @@ class FirstCaps:
         self._written_at = float("-inf")
 
     def find(self, resources: Collection[str], now: float) -> Mapping[str, int] | None:
-        """Since when these have a cap, in seconds since 1970; None while the node has not been read, which may know it."""
+        """Return since when these have a cap, in seconds since 1970; None until the Node object, which may have it, is read."""
         annotations = {} if self._marks is None else self._marks.annotations()
         if annotations is None:
             return self._known
@@ -71,7 +74,7 @@ class FirstCaps:
             _LOG.warning("%s", error)
 
     def _annotate(self, found: Mapping[str, int]) -> None:
-        """On the errands' thread."""
+        """On the work queue's thread."""
         try:
             if self._marks is not None:
                 self._marks.annotate({FIRST_CAPS_ANNOTATION: json.dumps(found, sort_keys=True)})
@@ -80,9 +83,10 @@ class FirstCaps:
 
 
 def _believe(since: int, today: int) -> int:
-    """A date that lies ahead: the clock was ahead when the cap began, or is behind now. Nobody's age can be told by it.
+    """Return the date, but today for one slightly in the future, and 0 for one further ahead: that shows no container's age.
 
-    Whoever ran then is remembered. Everybody else counts as younger, or all who start until that date would be exempt.
+    The clock was ahead when the cap began, or is behind now. The caps of containers that ran then are stored. All others count
+    as newer than the cap, because otherwise every container that starts before that date would be exempt.
     """
     if since <= today:
         return since
@@ -90,7 +94,7 @@ def _believe(since: int, today: int) -> int:
 
 
 def _read(text: str) -> Mapping[str, int]:
-    """What the annotation says. Whatever else somebody has written there says nothing."""
+    """Return the dates in the annotation; none if its text is not what this program writes."""
     try:
         found = json.loads(text)
         return {str(name): int(since) for name, since in found.items()}

@@ -1,9 +1,9 @@
 """Grants: what each container may use, from kubelet's allocations, the pods and the pool's shares. Pure.
 
-A pod's containers keep the cap under which it was started: a policy that lowers it later holds for pods to come. One that
-raises it, or takes it away, holds at once, for nobody is hurt by it. A container that ran before there was a cap is exempt.
-Whatever is not known gives no cap, and is said. A pod that is ending is granted no more than others: its owner chooses how long
-that takes.
+A pod's containers keep the cap under which the pod was started: a policy that lowers it later applies to future pods. A policy
+that raises or removes it applies at once, because that harms no container. A container that ran before there was a cap is
+exempt. If something is not known, there is no cap, and that is reported. A terminating pod is granted no more than others: its
+owner chooses how long the termination takes.
 """
 
 from collections import Counter
@@ -27,10 +27,10 @@ from gpushare_node.guard.inputs import Cap, CapAction, Grant
 _MIB = 1 << 20
 
 _FUTURE_SECONDS = 1800
-"""What starts so much later than now was started by another clock: no drift is as large."""
+"""A start this much later than now was recorded by a clock that was ahead: no drift is as large."""
 
 Profiles = Mapping[str, str | None]
-"""The devices that tenants can hold: uuid → MIG profile as policies write it, None for a whole GPU."""
+"""The devices that can be allocated to tenants: uuid → MIG profile as policies write it, None for a whole GPU."""
 
 Allocations = Mapping[tuple[str, str], tuple[Allocation, ...]]
 """Kubelet's allocations by pod uid and container name."""
@@ -44,9 +44,9 @@ class Noticed(NamedTuple):
 
 
 class Granted(Struct):
-    """What holds now. `kept` is to be remembered by container; `unresolved` say which allocations have no cap, and why.
+    """What applies now. `kept` is to be stored by container; `unresolved` states which allocations have no cap, and why.
 
-    `noticed` are exemptions that the containers have not been told of yet.
+    `noticed` are exemptions that have not been reported to the containers yet.
     """
 
     grants: Mapping[ContainerId, Grant]
@@ -56,10 +56,10 @@ class Granted(Struct):
 
 
 class CapTerms(Struct):
-    """The present policy's side: shares by resource and profile, and what follows an offence.
+    """What the present policy states: shares by resource and profile, and the action that follows a violation.
 
-    `first_caps` tells since when each resource has had a cap on this node; None: that is not known yet. `today` is what the
-    host's clock says, `now` what is believed of it.
+    `first_caps`: since when each resource has had a cap on this node; None: not known yet. `today` is the date of the host's
+    clock, `now` the date that WallClock accepts.
     """
 
     shares: Mapping[tuple[str, str | None], Share]
@@ -76,7 +76,7 @@ class CapTerms(Struct):
 def terms(
     policy: Policy, tenancy: Tenancy, profiles: Profiles, first_caps: Mapping[str, int] | None, dates: WallClock
 ) -> CapTerms:
-    """The policy as grants need it, now."""
+    """Return the policy as grants need it, now."""
     return CapTerms(
         shares={(share.resource, share.profile): share for share in policy.shares},
         action=CapAction(policy.enforcement.action.value),
@@ -91,7 +91,7 @@ def terms(
 
 
 def profiles(surveys: Iterable[GpuInfo], policy: Policy) -> Profiles:
-    """What stands on the node, device by device. A split instance, and a GPU with a fault, are left out: nobody knows them."""
+    """Return the node's devices with their profiles. Split instances and GPUs with a fault are left out: theirs are unknown."""
     wanted = {instance.profile_id: instance.profile for gpu in policy.gpus for instance in gpu.instances}
     found: dict[str, str | None] = {}
     for survey in surveys:
@@ -105,7 +105,7 @@ def profiles(surveys: Iterable[GpuInfo], policy: Policy) -> Profiles:
 
 
 def _instances(mig: MigInfo, wanted: Mapping[int | None, str]) -> dict[str, str | None]:
-    """The MIG devices with their profiles: by the driver's name, where it gives none by the policy's for the same id."""
+    """Return the MIG devices with their profiles: the driver's name or, if it gives none, the policy's for the same id."""
     names = {profile.id: profile.name for profile in mig.profiles}
     found: dict[str, str | None] = {}
     for instance in mig.instances:
@@ -117,7 +117,7 @@ def _instances(mig: MigInfo, wanted: Mapping[int | None, str]) -> dict[str, str 
 
 
 def by_container(allocations: Iterable[Allocation]) -> Allocations:
-    """The allocations of GPUs in the order in which grants look for them."""
+    """Return the allocations of GPUs by pod uid and container name, as grants look them up."""
     found: dict[tuple[str, str], tuple[Allocation, ...]] = {}
     for one in filter(lambda one: is_gpu_resource(one.resource), allocations):
         key = (one.pod_uid, one.container)
@@ -126,9 +126,9 @@ def by_container(allocations: Iterable[Allocation]) -> Allocations:
 
 
 def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept: Mapping[str, KeptContainer]) -> Granted:
-    """The grants of every container that the API server and kubelet know, with the caps under which its pod was started.
+    """Return the grants of every container that the API server and kubelet know, with the caps under which its pod was started.
 
-    `kept` are the caps remembered so far. A static pod is granted under each of its uids: cgroups know it by another one.
+    `kept` are the caps stored so far. A static pod has its grant under each of its uids: its cgroups use a different one.
     """
     grants: dict[ContainerId, Grant] = {}
     keeping: dict[str, KeptContainer] = {}
@@ -151,7 +151,7 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
             devices = frozenset(device for one in given for device in one.devices) | former.keys()
             found = {device: _cap(own, present.get(device), now) for device, own in held.items()}
             caps = {device: cap for device, cap in found.items() if cap is not None}
-            # Where it is not known what a device is, it is not known either which ones a container was not given.
+            # If a device of the container is unknown, it is also unknown which devices were not allocated to the container.
             is_known = devices <= now.profiles.keys()
             owner = Owner(namespace=pod.namespace, uid=pod.owner or pod.uids[0])
             stray = stray_cap if is_known else None
@@ -165,7 +165,7 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
 
 
 def _former(container: str, pod: PodView, name: str, kept: Mapping[str, KeptContainer]) -> Mapping[str, CapRecord]:
-    """What is remembered of the container by device, or else of its runs before in the same pod: without their exemptions."""
+    """Return the container's stored caps by device, else those of its earlier runs in the pod, without their exemptions."""
     if container in kept:
         return {cap.device: cap for cap in kept[container].caps}
     found: dict[str, CapRecord] = {}
@@ -176,11 +176,11 @@ def _former(container: str, pod: PodView, name: str, kept: Mapping[str, KeptCont
 
 
 def _cap_came(given: Iterable[Allocation], started: float | None, now: CapTerms) -> float | None:
-    """When the cap came on which the container had its start before: minus infinity if none did, None if it is not known."""
+    """Return when the cap was introduced that is newer than the container: minus infinity if none is, None if not known."""
     if now.first_caps is None or started is None:
         return None
     came = [now.first_caps[one.resource] for one in given if one.resource in now.first_caps]
-    # One that starts in the future ran before the clock was put back, and who ran under the cap is remembered.
+    # A start in the future means that the clock was set back later; and a container that ran under the cap has a stored one.
     is_older = started > now.today + _FUTURE_SECONDS
     return max((at for at in came if at and (is_older or started < at)), default=-inf)
 
@@ -188,7 +188,7 @@ def _cap_came(given: Iterable[Allocation], started: float | None, now: CapTerms)
 def _hold(
     former: Mapping[str, CapRecord], present: Mapping[str, CapRecord], cap_came: float | None, now: CapTerms
 ) -> dict[str, CapRecord]:
-    """What is to be remembered of a container by device. What cannot be decided yet is missing."""
+    """Return the caps to store for a container by device. Devices that cannot be decided yet are missing."""
     held = dict(former)
     for device, new in present.items():
         old = former.get(device) or _start(new, cap_came)
@@ -205,14 +205,14 @@ def _hold(
 
 
 def _start(new: CapRecord, cap_came: float | None) -> CapRecord | None:
-    """Under what a container was started of which nothing is remembered; None: that is not known yet."""
+    """Return the cap under which a container without a stored cap was started; None: not known yet."""
     if new.cap_bytes is None or cap_came == -inf:
         return new
     return None if cap_came is None else CapRecord(device=new.device, cap_bytes=None)
 
 
 def _cap(kept: CapRecord, new: CapRecord | None, now: CapTerms) -> Cap | None:
-    """The cap that holds for a container. `new` is the policy's, None where that is not known."""
+    """Return the cap that applies to a container. `new` is the policy's, None if that is not known."""
     if new is not None and new.cap_bytes is None:
         return None
     is_exempt = kept.cap_bytes is None
@@ -225,9 +225,9 @@ def _cap(kept: CapRecord, new: CapRecord | None, now: CapTerms) -> Cap | None:
 
 
 def _stray_cap(pod: PodView, now: CapTerms, *, holds_share: bool) -> Cap | None:
-    """A cap of nothing, for tenants on devices that they were not given. Only where admission lets nobody reach those.
+    """Return a cap of zero bytes, for tenants on devices not allocated to them. Only if admission denies all access to those.
 
-    None for the platform, for pods that are no tenants, and where claims may have given a pod more than the checkpoint says.
+    None for the platform, for pods that are not tenants, and if claims may have given a pod more than the checkpoint lists.
     """
     if now.tenancy.admission is not AdmissionMode.DENY or pod.namespace in now.tenancy.platform or pod.has_claims:
         return None
@@ -237,7 +237,7 @@ def _stray_cap(pod: PodView, now: CapTerms, *, holds_share: bool) -> Cap | None:
 
 
 def _present(given: Iterable[Allocation], now: CapTerms) -> tuple[dict[str, CapRecord], dict[str, str]]:
-    """The policy's caps for one container by device, the sum over its replicas; and what could not be found out."""
+    """Return the policy's caps for one container by device, summed over its replicas; and why other devices have none."""
     sums: dict[str, CapRecord] = {}
     unclear: dict[str, str] = {}
     for one in given:
@@ -251,7 +251,7 @@ def _present(given: Iterable[Allocation], now: CapTerms) -> tuple[dict[str, CapR
 
 
 def _share(resource: str, device: str, now: CapTerms) -> Share | str:
-    """The share of this resource on this device; a sentence when there is none."""
+    """Return the share of this resource on this device; a sentence if there is none."""
     if device not in now.profiles:
         return f"{resource} was allocated on {device}, which is not a device of this node; no cap is enforced there"
     profile = now.profiles[device]
@@ -270,7 +270,7 @@ def _slices(device: str, share: Share, count: int) -> CapRecord:
 
 
 def _add(former: CapRecord | None, more: CapRecord) -> CapRecord:
-    """Both together; no cap where one of them has none."""
+    """Return the sum of both; no cap if one of them has none."""
     if former is None:
         return more
     if former.cap_bytes is None or more.cap_bytes is None:
@@ -282,7 +282,7 @@ def _add(former: CapRecord | None, more: CapRecord) -> CapRecord:
 
 
 def _higher(kept: CapRecord | None, new: CapRecord) -> CapRecord:
-    """The cap that allows more."""
+    """Return the cap that allows more."""
     if kept is None:
         return new
     return max(kept, new, key=lambda cap: ((cap.cap_bytes or 0) + cap.tolerance_bytes, cap.cap_bytes or 0))

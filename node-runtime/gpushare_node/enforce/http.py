@@ -1,7 +1,7 @@
-"""HTTP: /metrics, /healthz and /readyz, read only. Listens in the pod's own network, so on the pod's address alone.
+"""HTTP: /metrics, /healthz and /readyz, read only. Listens in the pod's own network, so only on the pod's address.
 
-Nobody gets in: no other method, no path but these, no request body, no word about errors. Nobody holds it up either: a
-connection has ten seconds in all, and when too many are open the oldest one goes.
+Serves no other method and no other path, reads no request body, and returns no details of errors. A client cannot block it: a
+connection lasts ten seconds at most, and if too many are open the server closes the oldest.
 """
 
 import logging
@@ -24,11 +24,11 @@ _MOST_CONNECTIONS = 32
 _PLAIN = "text/plain; charset=utf-8"
 
 Answer = tuple[bool, str]
-"""Whether all is well, and a sentence."""
+"""Whether the check passed, and a sentence."""
 
 
 class Pages(Struct):
-    """What is told. Each is called in a thread of its own."""
+    """What the pages contain. Each is called in the thread of its request."""
 
     metrics: Callable[[], str]
     health: Callable[[], Answer]
@@ -54,7 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
                 case _:
                     self._answer(HTTPStatus.NOT_FOUND, _PLAIN, "not found\n")
         except OSError:
-            # The asker has gone, or has been shown the door.
+            # The client disconnected, or was disconnected.
             self.close_connection = True
         except Exception:
             _LOG.exception("a page could not be rendered")
@@ -74,15 +74,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002 - theirs
-        """In few words, without echoing anything of the request."""
+        """Send the status and its phrase alone, without echoing any part of the request."""
         self._answer(HTTPStatus(code), _PLAIN, f"{HTTPStatus(code).phrase}\n")
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - theirs
-        """Probes come every few seconds: nothing is logged."""
+        """Log nothing: probes arrive every few seconds."""
 
 
 class HttpServer(ThreadingHTTPServer):
-    """The server. `port` 0 takes a free one; `start` returns at once."""
+    """The server. `port` 0 selects a free one; `start` returns at once."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -94,11 +94,11 @@ class HttpServer(ThreadingHTTPServer):
         super().__init__((address, port), _Handler)
 
     def start(self) -> None:
-        """Serve on a thread of its own."""
+        """Start serving on a separate thread."""
         threading.Thread(target=self.serve_forever, name="http", daemon=True).start()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Make room if there is none, then serve."""
+        """Disconnect the oldest connection if too many are open, then serve."""
         with self._lock:
             self._open[request] = time.monotonic()
             oldest = next(iter(self._open)) if len(self._open) > _MOST_CONNECTIONS else None
@@ -107,25 +107,25 @@ class HttpServer(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """The connection is over."""
+        """Forget the connection: it has ended."""
         with self._lock:
             self._open.pop(request, None)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Twice a second: end what has lasted too long."""
+        """Disconnect overdue connections; the base class calls this twice a second."""
         with self._lock:
             overdue = [one for one, since in self._open.items() if time.monotonic() - since > _DEADLINE_SECONDS]
         for one in overdue:
             _hang_up(one)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that broke is nobody's business; the log has no tracebacks of it."""
+        """Ignore broken connections, to keep their tracebacks out of the log."""
 
 
 def _hang_up(connection: socket.socket) -> None:
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:
-        # It has ended by itself meanwhile.
+        # It has already ended.
         return

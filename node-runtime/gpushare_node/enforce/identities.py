@@ -1,7 +1,7 @@
-"""Identities: who the processes on the GPUs are, for the guard. Reads /proc and the API server's pods; signals nobody.
+"""Identities: which containers the processes on the GPUs belong to, for the guard. Reads /proc and the pods; sends no signal.
 
-A tenant is told by its cgroup and by a pod that the API server knows, never by its name. A path may name several pods, for a
-tenant can make cgroups within its own and call them what it likes: only the first one is the kernel's word.
+A tenant is identified by its cgroup and by a pod that the API server knows, never by its name. A path may contain several pods,
+because a tenant can create cgroups below its own and name them freely: only the first pod in the path is reliable.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -13,12 +13,12 @@ from gpushare_node.core.structs import Struct, field
 from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
 
 ROUNDS = 60
-"""In how many cycles every known process is looked at again. One that may be signalled is looked at in each; one that has
-ended is missing in the driver's lists at once."""
+"""In how many cycles every known process is read again. One that may be signalled is read in each; one that has ended is
+missing from the driver's lists at once."""
 
 
 class PodIndex(Struct):
-    """The pods of the node by every uid that they go by. `platform`: the uids of those that are never to be signalled."""
+    """The pods of the node by each of their uids. `platform`: the uids of pods whose processes must never be signalled."""
 
     pods: Mapping[str, PodView] = field(default_factory=dict)
     platform: frozenset[str] = frozenset()
@@ -27,22 +27,22 @@ class PodIndex(Struct):
     def of(
         cls, pods: Iterable[PodView], platform: Collection[str] = (), holders: frozenset[str] = frozenset()
     ) -> "PodIndex":
-        """The roster of these pods. Those in the namespaces `platform` are the platform's, unless they hold a share.
+        """Return the index of these pods. Those in the namespaces `platform` are the platform's, unless they hold a share.
 
-        `holders` are the uids of pods that do.
+        `holders` are the uids of pods that hold a share.
         """
         found = tuple(pods)
-        # Last, so that it wins: nobody's other uid may hide a pod.
+        # Own uids last, so that they win: another pod's second uid must not hide a pod.
         by_uid = {uid: pod for pod in found for uid in pod.uids} | {pod.uids[0]: pod for pod in found}
         exempt = {uid for uid, pod in by_uid.items() if pod.namespace in platform and holders.isdisjoint(pod.uids)}
         return cls(pods=by_uid, platform=frozenset(exempt))
 
     def find(self, container: ContainerId) -> PodView | None:
-        """The container's pod."""
+        """Return the container's pod; None if it is not known."""
         return self.pods.get(container.pod_uid)
 
     def name(self, container: ContainerId) -> str | None:
-        """The container's name in its pod; None while the API server has not shown it."""
+        """Return the container's name in its pod; None while the API server has not listed it."""
         pod = self.find(container)
         return None if pod is None else pod.containers.get(container.container)
 
@@ -59,11 +59,11 @@ class Identities:
         self._round = 0
 
     def recognise(self, pids: Collection[int], pod_index: PodIndex, suspects: Collection[int] = ()) -> Mapping[int, Process]:
-        """Who these processes are; those that ended or cannot be read are missing.
+        """Return the identities of these processes; those that ended or cannot be read are missing.
 
-        New ones and `suspects` are looked at now, the others in turn; of suspects the cgroup is read again, too. Until then a
-        reused pid passes for its former owner: that cannot last for the samples that an offence takes, and every signal checks
-        again. While nobody has come, gone or become somebody else, the same object is returned.
+        New ones and `suspects` are read now, the others in turn; for suspects the cgroup is read again, too. Until then a
+        reused pid counts as its former owner: that cannot last for as many samples as a violation needs, and every signal
+        checks again. While no process appears, ends or changes its identity, the same object is returned.
         """
         self._round = (self._round + 1) % ROUNDS
         present = set(pids)
@@ -72,7 +72,7 @@ class Identities:
         self._processes.forget(suspects)
         looked = self._processes.look(due)
         gone = self._seen.keys() - (present - (due - looked.keys()))
-        # Whoever has not changed is most often the same object; comparing the values takes far longer.
+        # An unchanged identity is usually the same object; comparing the values takes far longer.
         new = [pid for pid, seen in looked.items() if seen is not self._seen.get(pid) and seen != self._seen.get(pid)]
         for pid in gone:
             del self._seen[pid]
@@ -86,7 +86,7 @@ class Identities:
         return self._known
 
     def of_containers(self, containers: Collection[ContainerId]) -> list[int]:
-        """The processes that were last known in one of these."""
+        """Return the processes that were last known in one of these containers."""
         return [pid for pid, process in self._known.items() if process.container in containers]
 
     def _identify(self, seen: ProcessIdentity, pod_index: PodIndex) -> Process:

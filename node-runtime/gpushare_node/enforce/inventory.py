@@ -1,6 +1,6 @@
-"""Inventory: what changes slowly, looked up at leisure: the GPUs, their MIG profiles, kubelet's allocations, caps.
+"""Inventory: data that changes slowly and is read at longer intervals: GPUs, MIG profiles, kubelet's allocations, caps.
 
-Makes no call to the API server. What cannot be read anew stays as it was last known; what is new stays unknown until it can.
+Makes no call to the API server. What cannot be read again keeps its last value; what is new stays unknown until it can be read.
 """
 
 import logging
@@ -27,52 +27,52 @@ SURVEY_SECONDS = 30
 """How often GPUs and instances are enumerated again."""
 
 _SURVEY_WAIT_SECONDS = 1.0
-"""How long a cycle waits for that. Walking MIG devices under load takes seconds: later cycles take what comes later."""
+"""How long a cycle waits for that. Enumerating MIG devices under load takes seconds: a later cycle takes a later answer."""
 
 STALE_SECONDS = 60
-"""How old the list of pods may be for new containers to be judged by it."""
+"""How old the list of pods may be to determine grants of new containers."""
 
 _ALLOCATIONS_SECONDS = 10
 
 _REMEMBER_SECONDS = 3600
-"""How long caps are remembered of containers that nobody shows. Reboots and outages of the API server take less.
+"""How long caps are kept for containers that are no longer listed. Reboots and outages of the API server take less.
 
-The same holds for whole pods that were deleted while they ran, from when they were last seen on a GPU.
+The same applies to whole pods that were deleted while they ran, from when they were last seen on a GPU.
 """
 
 _LOG = logging.getLogger(__name__)
 
 
 class Pods(Protocol):
-    """The node's pods, kept up to date by somebody else."""
+    """The node's pods, which the implementation keeps up to date."""
 
     def pods(self) -> tuple[PodView, ...]:
-        """As last heard; pods that have not changed are the same objects as before."""
+        """Return the pods as last received; pods that have not changed are the same objects as before."""
         ...
 
     @property
     def age_seconds(self) -> float:
-        """How long ago it was last certain; infinite before the first time."""
+        """How long ago the list was last known to be current; infinite before the first time."""
         ...
 
 
 class Tenants(Protocol):
-    """Who is a tenant and who is the platform."""
+    """Which namespaces are tenants' and which are the platform's."""
 
     def find(self) -> Tenancy:
-        """As last known; the same object as long as nothing changes."""
+        """Return the tenancy as last known; the same object as long as nothing changes."""
         ...
 
     @property
     def problem(self) -> str:
-        """Why it cannot be read now; empty where it can."""
+        """Why it cannot be read now; empty if it can."""
         ...
 
 
 class Inventory(Struct, frozen=False):
     """What is known now. `surveys` None: the driver has not answered yet.
 
-    `gpus` are the UUIDs of all GPUs that were ever seen: one that has fallen off its bus is missed, and may come back.
+    `gpus` are the UUIDs of all GPUs that were ever seen: one that fell off its bus is reported as missing, and may come back.
     `noticed` are exemptions that this cycle has found.
     """
 
@@ -109,11 +109,11 @@ class Inventory(Struct, frozen=False):
     _complaint: str = ""
 
     def renew(self, now: float, *, has_strays: bool = False) -> bool:
-        """Look again at what is due; with strays, at allocations in each cycle. Whether the GPUs were surveyed anew."""
+        """Read again what is due; with strays, the allocations in each cycle. Return whether the GPUs were surveyed again."""
         is_surveyed = self._survey(now)
         tenancy = self.tenants.find()
         if tenancy != self.tenancy:
-            # The same pods are others' now.
+            # The same pods may belong to others now.
             self.tenancy, self._seen_pods = tenancy, None
         is_fresh = self.pods.age_seconds <= STALE_SECONDS
         found = self.pods.pods()
@@ -133,13 +133,13 @@ class Inventory(Struct, frozen=False):
         return is_surveyed
 
     def note_present(self, processes: Iterable[Process], now: float) -> None:
-        """These are on the GPUs: a pod of theirs runs on, even if the API server shows it no more."""
+        """Record that these are on the GPUs: their pods still run, even if the API server no longer lists them."""
         if self._gone:
             uids = {process.container.pod_uid for process in processes if process.container is not None}
             self._gone = {uid: (pod, at if uids.isdisjoint(pod.uids) else now) for uid, (pod, at) in self._gone.items()}
 
     def _follow(self, found: tuple[PodView, ...], now: float) -> bool:
-        """Keep pods that vanish while they run: deleted by force, they may run on for long. Whether any is forgotten."""
+        """Keep pods that vanish while they run: after a forced deletion they may run for long. Return whether one expired."""
         former, self._present = self._present, found
         gone = dict(self._gone)
         if former != found:
@@ -155,11 +155,11 @@ class Inventory(Struct, frozen=False):
 
     @property
     def is_allocation_known(self) -> bool:
-        """Whether this cycle knows what everybody was given: the pods and kubelet's allocations, and no older ones."""
+        """Whether this cycle has read the pods and kubelet's allocations itself, so that none of its grants is older."""
         return self._is_read and self.pods.age_seconds <= 0 and not self._is_due
 
     def _holders(self) -> frozenset[str]:
-        """The uids of the pods that hold a share of the pool."""
+        """Return the uids of the pods that hold a share of the pool."""
         resources = {share.resource for share in self.policy.shares}
         given = (self._allocations or {}).items()
         return frozenset(uid for (uid, _), several in given if any(one.resource in resources for one in several))
@@ -176,7 +176,7 @@ class Inventory(Struct, frozen=False):
             return False
         self.versions, surveys = found
         self._surveyed_at = now
-        # The same devices as before change no grant, and working grants out takes longer than the rest of a cycle.
+        # If the devices are the same as before, no grant changes; computing grants takes longer than the rest of a cycle.
         found_profiles = profiles(surveys, self.policy)
         self._is_due |= self.surveys is None or found_profiles != self._profiles
         self.surveys, self._profiles = surveys, found_profiles
@@ -185,7 +185,7 @@ class Inventory(Struct, frozen=False):
         return True
 
     def _allocate(self, now: float, *, at_once: bool) -> bool:
-        """Read kubelet's allocations again; whether they are others now. Kubelet writes them before a container starts."""
+        """Read kubelet's allocations again; return whether they changed. Kubelet writes them before a container starts."""
         if not at_once and self._allocated_at is not None and now - self._allocated_at < _ALLOCATIONS_SECONDS:
             return False
         self._allocated_at = now
@@ -211,7 +211,7 @@ class Inventory(Struct, frozen=False):
         first_caps = self.first_caps.find(capped, now)
         if self._allocations is None or self.surveys is None:
             return
-        # Until the node has been read, it is not known whether a container that nobody remembers is an old one.
+        # Until the Node object has been read, it is not known whether a container without a stored cap is older than the cap.
         self._is_due = first_caps is None
         if self._kept is None:
             self._kept = self.folder.caps()
@@ -226,7 +226,7 @@ class Inventory(Struct, frozen=False):
         self._keep({**self._absent(granted.kept, now), **granted.kept})
 
     def _absent(self, present: Mapping[str, KeptContainer], now: float) -> dict[str, KeptContainer]:
-        """What is remembered of containers that nobody shows now: a list may lack a pod that lives, and a pod its last run."""
+        """Return the stored caps of containers not listed now: a list may lack a running pod, and a pod its last run."""
         gone = {name: kept for name, kept in (self._kept or {}).items() if name not in present}
         self._absent_since = {name: self._absent_since.get(name, now) for name in gone}
         return {name: kept for name, kept in gone.items() if now - self._absent_since[name] < _REMEMBER_SECONDS}
@@ -239,12 +239,12 @@ class Inventory(Struct, frozen=False):
             return
         self._kept = kept
         if self.dry_run:
-            # What a container is said to have been started under would hold from the first real run on.
+            # A stored cap, under which the container would count as started, would apply from the first real run on.
             return
         try:
             self.folder.keep_caps(kept)
         except StateDirError as error:
-            # The caps hold all the same; only a restart after a change of policy would not know them.
+            # The caps are still enforced; only a restart after a change of policy would not know them.
             self._complain(str(error))
 
     def _complain(self, text: str) -> None:

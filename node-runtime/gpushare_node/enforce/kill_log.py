@@ -1,6 +1,6 @@
-"""KillLog: what happened to each offender, from the first signal to the end, in the log and in the figures. Acts on nothing.
+"""KillLog: what happened to each offender, from the first signal to the end, in the log and in the metrics. Acts on nothing.
 
-One line for each process that was to be ended, with all that is known of it; comm is for people and proves nothing.
+One line for each process that was to be terminated, with everything known about it; comm is for people and proves nothing.
 """
 
 import logging
@@ -21,7 +21,7 @@ _LOG = logging.getLogger("gpushare.enforce")
 
 
 class KillRecord(Struct, frozen=False):
-    """An offender with a victim: what was known when it was chosen, and what has been sent since."""
+    """An offender that is a target: what was known when it was selected, and what has been sent since."""
 
     facts: ViolationDetails
     began: float
@@ -37,7 +37,7 @@ class KillRecord(Struct, frozen=False):
 
 
 class KillLog:
-    """The open cases."""
+    """The open kill records."""
 
     def __init__(self, *, node: str, policy_digest: str, processes: Processes, figures: EnforcementMetrics) -> None:
         self._common: dict[str, Field] = {"node": node, "policy": policy_digest}
@@ -50,7 +50,7 @@ class KillLog:
     def open(
         self, facts: ViolationDetails, processes: tuple[Process, ...], inputs: GuardInput, pod_index: PodIndex, now: float
     ) -> KillRecord:
-        """The case of this offender, with these processes in it. Read before the signal: afterwards they may be gone."""
+        """Return this offender's record with these processes added. Call it before the signal: afterwards they may be gone."""
         violation = self.history.violations.get(facts.unit)
         pod = pod_index.find(facts.unit.container)
         case = self._cases.get(facts.unit)
@@ -67,7 +67,7 @@ class KillLog:
         return case
 
     def note(self, case: KillRecord, signal: str, answers: Mapping[Process, str], now: float) -> None:
-        """What came of sending a signal. Those whom it reached are followed until they are gone."""
+        """Record the results of sending a signal. Processes that it reached stay in the record until they are gone."""
         case.signal = signal
         case.sent_at[signal] = now
         if SignalResult.SENT.value in answers.values():
@@ -81,7 +81,7 @@ class KillLog:
                 self._figures.kills.add(signal, _OUTCOMES.get(answer, answer))
 
     def close(self, report: Anomaly, now: float) -> bool:
-        """The end of a case, as the guard reports it; whether this is news. A stuck one stays open until it is gone."""
+        """Close a record as the guard reports; return whether that is new. A stuck one stays open until its target is gone."""
         case = None if report.unit is None else self._cases.get(report.unit)
         if report.unit is None or case is None or (report.reason is AnomalyKind.STUCK and case.is_stuck):
             return False
@@ -95,7 +95,7 @@ class KillLog:
         return True
 
     def prune(self, now: float) -> None:
-        """Close the cases that the guard has dropped without a word: those of a dry run, and of devices that are gone."""
+        """Close the records that the guard dropped without a report: those of a dry run, and of devices that are gone."""
         targets = {target.unit for target in self.history.targets.values()}
         for unit in [unit for unit in self._cases if unit not in targets]:
             case = self._cases.pop(unit)
@@ -103,12 +103,12 @@ class KillLog:
                 self._write(case, process, "dry-run" if case.facts.dry_run else "dropped", now)
 
     def facts(self, unit: Unit) -> ViolationDetails | None:
-        """What was last known of an offender with a victim."""
+        """Return the last details of an offender that is a target; None if there is no record of it."""
         case = self._cases.get(unit)
         return None if case is None else case.facts
 
     def say(self, event: str, facts: ViolationDetails, text: str, pod_index: PodIndex) -> None:
-        """Log what is told to the tenant."""
+        """Log what is reported to the tenant."""
         pod = pod_index.find(facts.unit.container)
         fields: dict[str, Field] = {
             **self._common, "namespace": pod.namespace if pod else None, "pod": pod.name if pod else None,
@@ -118,7 +118,7 @@ class KillLog:
         _LOG.warning("%s", line(event, fields))
 
     def note_exemption(self, unit: Unit, cap: Cap, text: str, pod_index: PodIndex) -> None:
-        """Log from which cap a container is exempt, and until when (seconds since 1970; null: as long as it runs)."""
+        """Log the cap from which a container is exempt, and until when (seconds since 1970; null: as long as it runs)."""
         pod = pod_index.find(unit.container)
         fields: dict[str, Field] = {
             **self._common, "namespace": pod.namespace if pod else None, "pod": pod.name if pod else None,
@@ -153,7 +153,7 @@ _OUTCOMES = {
 
 
 def _end(reason: AnomalyKind, case: KillRecord) -> str:
-    """The outcome's word; what ended a process is known by the last thing that was sent."""
+    """Return the outcome as the log names it; the last signal sent is taken as what ended the process."""
     match reason:
         case AnomalyKind.GONE:
             return {"SIGTERM": "exited_term", "SIGKILL": "exited_kill"}.get(case.signal, "exited")
@@ -166,7 +166,7 @@ def _end(reason: AnomalyKind, case: KillRecord) -> str:
 
 
 def _use(process: Process, device: str, inputs: GuardInput) -> tuple[int | None, int | None]:
-    """What the process itself uses of the device, and on which GPU instance."""
+    """Return how much of the device the process itself uses, and on which GPU instance."""
     for one in inputs.devices:
         if device not in one.places():
             continue

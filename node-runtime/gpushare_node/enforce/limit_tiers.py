@@ -1,7 +1,7 @@
-"""LimitTiers: what holds caps on this node besides the watcher: limits of the driver's own, and those of MPS.
+"""LimitTiers: what enforces caps on this node besides the watcher: the driver's own limits, and those of MPS.
 
-The watcher always stands on top: a driver limit is one for each cgroup, an MPS limit one for each process. By capability, never
-by guess: what a driver refuses is left to the watcher, and tried again after a while.
+The watcher always runs in addition: the driver limits each cgroup, MPS each process. A tier is used if the driver reports the
+capability, never on a guess: limits that a driver refuses are left to the watcher, and tried again after a while.
 """
 
 import logging
@@ -23,7 +23,7 @@ from gpushare_node.guard.process_list import Device, Mps
 _MPS_SECONDS = 10
 _RETRY_SECONDS = 300
 _MOST_CALLS = 8
-"""Limits set or lifted in one cycle: a node full of new containers must not hold up the watch."""
+"""Limits set or lifted in one cycle: a node full of new containers must not delay enforcement."""
 
 _LIMIT_TOLERANCE = 0.05
 """The plugin's daemon divides the driver's own total, which differs a little between drivers."""
@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Tier(StrEnum):
-    """What holds caps."""
+    """What enforces caps."""
 
     DRIVER = "driver"
     MPS = "mps"
@@ -40,14 +40,14 @@ class Tier(StrEnum):
 
 
 class CgroupLimit(Struct):
-    """A cgroup's limit on a device: the most that the driver lets it allocate there."""
+    """Identifies the limit of a cgroup on a device: the most memory that the driver lets it allocate there."""
 
     device: str
     cgroup: str
 
 
 class LimitTiers(Struct, frozen=False):
-    """The lower rungs. Called once a cycle, from one thread; MPS is asked on the thread of its errands."""
+    """The tiers below the watcher. Called once a cycle, from one thread; MPS is queried on the thread of its work queue."""
 
     driver: SupervisedDriver
     mps: MpsControl | None
@@ -62,13 +62,13 @@ class LimitTiers(Struct, frozen=False):
 
     @property
     def mps_state(self) -> Mps:
-        """Under MPS by policy, silence is an unreachable daemon; elsewhere it is that there is none."""
+        """The state of MPS. If no daemon was found: UNREACHABLE if the policy's mode is MPS, else OFF."""
         if self._mps_state is Mps.OFF and self.policy.mode is Mode.MPS:
             return Mps.UNREACHABLE
         return self._mps_state
 
     def tiers(self) -> frozenset[Tier]:
-        """What holds caps now."""
+        """Return the tiers that enforce caps now."""
         found = {Tier.WATCHER}
         if self._has_limits and not self._refused:
             found.add(Tier.DRIVER)
@@ -77,14 +77,14 @@ class LimitTiers(Struct, frozen=False):
         return frozenset(found)
 
     def ask_mps(self, devices: tuple[Device, ...], now: float) -> None:
-        """Have the state of MPS and its limits looked at, every ten seconds."""
+        """Queue a query for the state of MPS and its limits, every ten seconds."""
         if self.mps is None or (self._mps_asked_at is not None and now - self._mps_asked_at < _MPS_SECONDS):
             return
         if self.queue.send(partial(self._look_at_mps, self.mps, devices)):
             self._mps_asked_at = now
 
     def hold(self, inputs: GuardInput, now: float) -> None:
-        """Set the driver's limits for containers that have come, lift those of containers that are ending."""
+        """Set the driver's limits for new containers, and lift those of containers whose pod is gone or whose cap has ended."""
         if self._has_limits is None:
             self._has_limits = self._find_limits()
         if not self._has_limits:
@@ -98,13 +98,13 @@ class LimitTiers(Struct, frozen=False):
             calls += self._renew(hold, wanted, now)
 
     def suspend(self) -> None:
-        """Lift every limit that is held: the policy for which they were set holds no longer."""
+        """Lift every limit that was set: the policy that required them is no longer in force."""
         for hold in tuple(self._held):
             del self._held[hold]
             self._call(hold, None)
 
     def _find_limits(self) -> bool | None:
-        """Whether the driver has limits and the policy lets us use them; None while the driver does not answer."""
+        """Whether the driver has limits and the policy permits their use; None while the driver does not answer."""
         if self.policy.mode is Mode.MIG or self.policy.enforcement.mechanism not in (Mechanism.AUTO, Mechanism.DRIVER):
             return False
         try:
@@ -113,7 +113,7 @@ class LimitTiers(Struct, frozen=False):
             return None
 
     def _wanted(self, inputs: GuardInput) -> Mapping[CgroupLimit, tuple[ContainerId, int]]:
-        """The limits that should stand: of every container seen on a GPU, as long as its cap is one that is acted upon."""
+        """Return the limits that should be set: for every container seen on a GPU, while its cap's action is kill or evict."""
         wanted = {}
         for hold, (container, _) in self._held.items():
             cap, grant = _cap(inputs, container, hold.device), inputs.grants.get(container)
@@ -132,7 +132,7 @@ class LimitTiers(Struct, frozen=False):
         return wanted
 
     def _renew(self, hold: CgroupLimit, wanted: Mapping[CgroupLimit, tuple[ContainerId, int]], now: float) -> int:
-        """Bring one limit to what is wanted; how many calls that took. A refusal leaves the device to the watcher."""
+        """Set or lift one limit as wanted; return the number of calls. If the driver refuses, only the watcher enforces."""
         if hold not in wanted:
             del self._held[hold]
             self._call(hold, None)
@@ -148,7 +148,7 @@ class LimitTiers(Struct, frozen=False):
         return 1
 
     def _call(self, hold: CgroupLimit, limit_bytes: int | None) -> str | None:
-        """Set or lift a limit and read it back; what went wrong."""
+        """Set or lift a limit and read it back; return the error, None if there was none."""
 
         def change(driver: Driver) -> int | None:
             driver.set_memory_limit(hold.device, hold.cgroup, limit_bytes)
@@ -161,7 +161,7 @@ class LimitTiers(Struct, frozen=False):
         return None if found == limit_bytes else f"{found} instead of {limit_bytes} bytes"
 
     def _look_at_mps(self, mps: MpsControl, devices: tuple[Device, ...]) -> None:
-        """On the errands' thread: the state, and whether MPS holds each client to its share."""
+        """Read the state, and whether the daemon's limit matches a client's share. On the work queue's thread."""
         self._mps_state = mps.state()
         replicas = {share.replicas for share in self.policy.shares if share.profile is None}
         if self.policy.mode is not Mode.MPS or len(replicas) != 1 or self._mps_state is not Mps.REACHABLE:
@@ -176,7 +176,7 @@ class LimitTiers(Struct, frozen=False):
 
 
 def _cap(inputs: GuardInput, container: ContainerId, device: str) -> Cap | None:
-    """The cap of a container, if more than words follows from it."""
+    """Return the cap of a container if its action is kill or evict, else None."""
     grant = inputs.grants.get(container)
     cap = None if grant is None else grant.caps.get(device)
     return cap if cap is not None and cap.action in (CapAction.KILL, CapAction.EVICT) else None

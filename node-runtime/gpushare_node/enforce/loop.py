@@ -1,9 +1,9 @@
-"""Loop: the rhythm of `gpushare-node enforce`: a cycle every second, less often where the driver is slow, until asked to end.
+"""Loop: the schedule of `gpushare-node enforce`: a cycle every second, less often if the driver is slow, until it is stopped.
 
-While a container owes for time over its cap, looks are four times as close: whoever goes up and down faster than anybody looks
-would be over unseen. No look comes when it is expected: a tenant that knew could be within its cap just then.
+While a container has an open violation, cycles are four times as frequent: a container that oscillates faster than the cycles
+would otherwise exceed its cap unseen. The interval is random: a tenant that could predict a cycle could be within its cap then.
 
-Owns the schedule, what /healthz and /readyz say, and the exit codes. A cycle that is late is skipped, never queued.
+Owns the schedule, what /healthz and /readyz answer, and the exit codes. A cycle that is late is skipped, never queued.
 """
 
 import logging
@@ -21,36 +21,36 @@ from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.reporting.reasons import ConditionReason
 
 EXIT_HUNG = 70
-"""The driver has not answered for a minute, or is another one than our library's, or the policy can be read that could not be:
-kubelet starts the container again."""
+"""The driver has not answered for a minute, or its version differs from that of the container's library, or a policy that could
+not be read can be read now: kubelet restarts the container."""
 
 HUNG_SECONDS = 60.0
 MISMATCH_SECONDS = 60.0
-"""The library was mounted when the container was made, and stays the former one however well the upgrade has ended."""
+"""The library was mounted when the container was created, and stays the former one even if the upgrade succeeded."""
 
 _BAD_SECONDS = 30.0
-"""From when on /healthz says no: while that lasts, nobody is held to a cap."""
+"""How long until /healthz fails: meanwhile no cap is enforced."""
 
 _DUTY = 10
-"""The interval is at least this many times what reading the lists takes: the driver holds a lock meanwhile."""
+"""The interval is at least this many times the time to read the process lists: the driver holds a lock meanwhile."""
 
 _LONGEST_SECONDS = 15.0
 _CLOSE = 0.25
-"""How much of the interval lies between two looks while somebody owes for time over its cap."""
+"""The fraction of the interval between two cycles while a container has an open violation."""
 
 _SPREAD = (0.5, 1.5)
-"""How much of the interval passes until the next look, at random."""
+"""The random factor of the interval until the next cycle: least and most."""
 
 _FAREWELL_SECONDS = 15.0
-"""How long victims that were chosen are still seen to when the program is asked to end: SIGTERM, MPS, SIGKILL."""
+"""How long the loop still terminates targets that were selected before the program was stopped: SIGTERM, MPS, SIGKILL."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class Loop(Struct, frozen=False):
-    """One run of enforcement. `pause` waits after the clock has been stopped, `spread` says how early or late a look comes.
+    """One run of enforcement. `pause` waits after the clock has been stopped; `spread` returns the factor of the next interval.
 
-    `is_outdated`: whether the policy of this run is not the one to be held any more.
+    `is_outdated`: whether this run's policy is no longer the one to enforce.
     """
 
     enforcer: Enforcer
@@ -66,7 +66,7 @@ class Loop(Struct, frozen=False):
     _mismatch_at: float | None = None
 
     def run(self) -> int:
-        """Go on until the clock is stopped (0), or until only another start helps (70)."""
+        """Run until the clock is stopped (returns 0), or until only a restart helps (returns 70)."""
         due = self.clock.now()
         try:
             while True:
@@ -87,7 +87,7 @@ class Loop(Struct, frozen=False):
             return 0
 
     def step(self) -> None:
-        """One cycle with the upkeep. A cycle that fails is told, and the next one follows: health tells when it lasts."""
+        """Run one cycle and the monitor. A failed cycle is logged, and the next one follows; /healthz fails if that lasts."""
         began = self.clock.now()
         try:
             self.enforcer.cycle()
@@ -111,18 +111,18 @@ class Loop(Struct, frozen=False):
         return reason is not None and reason[0] is ConditionReason.DRIVER_MISMATCH
 
     def interval(self) -> float:
-        """Seconds between two cycles now."""
+        """Return the current seconds between two cycles."""
         nominal = self.enforcer.config.settings.interval_seconds
         slow = _DUTY * statistics.median(self._list_seconds) if self._list_seconds else 0.0
         wanted = nominal * _CLOSE if self.enforcer.is_counting else nominal
         return min(max(slow, wanted), max(_LONGEST_SECONDS, nominal))
 
     def pages(self) -> Pages:
-        """What is told over HTTP."""
+        """Return the pages that the HTTP server serves."""
         return Pages(metrics=self.enforcer.figures.page, health=self.health, readiness=self.readiness)
 
     def health(self) -> Answer:
-        """Whether the loop lives."""
+        """Return whether the loop is alive: the driver answers, and the last good cycle is recent."""
         if self._hung_seconds >= _BAD_SECONDS:
             return False, f"the driver has not answered for {self._hung_seconds:.0f} s"
         if self._good_at is not None and self.clock.now() - self._good_at > _BAD_SECONDS + self.interval():
@@ -130,11 +130,11 @@ class Loop(Struct, frozen=False):
         return True, "ok"
 
     def readiness(self) -> Answer:
-        """Whether processes have been seen to at least once. The API server has no part in it."""
+        """Return whether a process list has been read at least once. Does not depend on the API server."""
         return (True, "ok") if self._has_read else (False, "no good cycle yet")
 
     def _next(self, due: float) -> float:
-        """When the next cycle is due; those that this one has overrun are left out."""
+        """Return when the next cycle is due; cycles that this one has overrun are skipped."""
         interval = self.interval()
         self.enforcer.figures.interval_seconds.set(interval)
         due += interval * self.spread()
@@ -146,7 +146,7 @@ class Loop(Struct, frozen=False):
         return due
 
     def _finish(self) -> None:
-        """See to the victims that there are, for a bounded time; choose no other."""
+        """Terminate the present targets, within a time limit; select no others."""
         self.enforcer.stop_selecting()
         deadline = self.clock.now() + _FAREWELL_SECONDS
         while self.enforcer.has_victims and self.clock.now() < deadline:

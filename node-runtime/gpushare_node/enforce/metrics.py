@@ -1,7 +1,7 @@
 """EnforcementMetrics: the metrics of enforcement by name, and the snapshot from which the series of containers are made.
 
-Series of containers are worked out when somebody asks, from the last cycle: a pod that is gone has none. No label holds what a
-tenant may choose freely but the names of namespace, pod and container.
+The series of containers are computed at each scrape, from the last cycle: a pod that is gone has none. No label contains text
+that a tenant can choose freely, except the names of namespace, pod and container.
 """
 
 import math
@@ -22,7 +22,7 @@ _PAGE_SECONDS = 1.0
 
 
 class Snapshot(Struct):
-    """What one cycle saw. `observe` works out how everybody stood."""
+    """What one cycle read. `observe` computes the status of every container."""
 
     observe: Callable[[], list[ContainerStatus]] = list
     devices: tuple[Device, ...] = ()
@@ -43,13 +43,13 @@ class EnforcementMetrics:
         self._make_containers()
 
     def observe_call(self, call: str, seconds: float, code: int | None) -> None:
-        """What the driver's session tells of each call. From any thread."""
+        """Record a call to the driver, as the driver's session reports it. From any thread."""
         self.nvml_seconds.observe(seconds, call)
         if code is not None:
             self.nvml_errors.add(call, str(code))
 
     def page(self) -> str:
-        """All of it as Prometheus reads it, made once a second at most: whoever asks all the time must not cost the cycle."""
+        """Return all metrics in Prometheus format, rendered once a second at most: frequent scrapes must not cost the cycle."""
         with self._lock:
             now = time.monotonic()
             if now - self._page_at >= _PAGE_SECONDS:
@@ -57,7 +57,7 @@ class EnforcementMetrics:
             return self._page
 
     def show(self, versions: Versions, surveys: Iterable[GpuInfo]) -> None:
-        """What a survey has found out."""
+        """Set the metrics that come from a survey of the GPUs."""
         self.build.replace([((__version__, versions.nvml, versions.driver), 1)])
         found: Counter[tuple[str, ...]] = Counter()
         for survey in surveys:
@@ -120,7 +120,7 @@ class EnforcementMetrics:
         make.gathered("gpu_processes", "Processes on a GPU.", "gpu", gather=self._processes)
 
     def _named(self) -> Iterator[tuple[tuple[str, ...], ContainerStatus]]:
-        """Each observation with its labels; one whose pod the API server does not show has none."""
+        """Yield every status with its labels; one whose pod the API server does not list is left out."""
         snapshot = self.snapshot
         for one in snapshot.observe():
             pod = snapshot.pod_index.find(one.unit.container)

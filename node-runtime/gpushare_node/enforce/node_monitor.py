@@ -1,7 +1,7 @@
-"""NodeMonitor: what enforcement monitors beside the caps: drift, the node's labels, whether the pool still selects it, XIDs.
+"""NodeMonitor: what enforcement monitors besides caps: drift, the node's labels, whether the pool still selects it, XIDs.
 
 Never changes hardware: to repair, release or leave, it deletes its own pod, and the new one's `partition` decides. Calls to the
-API server are errands; a server that is gone holds up nothing and is asked again.
+API server go through the work queue; an unreachable server blocks nothing, and the calls are repeated.
 """
 
 import logging
@@ -30,30 +30,31 @@ from gpushare_node.reporting.events import EventReason
 from gpushare_node.reporting.reasons import ConditionReason
 
 _NODE_SECONDS = 600.0
-"""How often the node is looked at unasked: its watch tells what changes on it, and another selector means a new pod."""
+"""How often the node is checked without a trigger: its watch reports changes, and a new selector means a new pod."""
 
 _AGAIN_SECONDS = 15.0
-"""The same, where the last look has left something to be done."""
+"""The same, if the last check did not complete its work."""
 
 _SAY_SECONDS = 60
 _LABEL_SECONDS = 60
 _CONFLICT_SECONDS = 300
 _REMIND_SECONDS = 600
 _REPAIR_SECONDS = 3600
-"""How long the same finding is not repaired again: what comes back has a cause that a repair does not end."""
+"""How long the same finding is not repaired again: if it recurs, its cause is not one that a repair removes."""
 
 _KILL_ECHO_SECONDS = 60
 _KILL_ECHOES = frozenset({43, 45})
-"""XIDs that ending a process with work on the GPU causes (NVIDIA's XID catalogue; the device plugin ignores them too)."""
+"""XIDs caused by terminating a process with work on the GPU (NVIDIA's XID catalogue; the device plugin ignores them too)."""
 
 _LOG = logging.getLogger(__name__)
 _BY_WORD = {reason.word: reason for reason in ConditionReason}
 
 
 class NodeMonitor(Struct, frozen=False):
-    """`labels` are those that the node owes to its pool; `plan` says what would have to change for the policy to hold.
+    """`labels` are those that the pool requires on the node; `plan` returns what must change for the node to match the policy.
 
-    `remark` is said of a node that is ready, `refusal` of one that is held to a former policy, for its own cannot be read.
+    `remark` is added to the message of a node that is ready; `refusal` is the message of a node that enforces a former policy
+    because its own cannot be read.
     """
 
     enforcer: Enforcer
@@ -76,17 +77,17 @@ class NodeMonitor(Struct, frozen=False):
     _is_triggered: threading.Event = field(default_factory=threading.Event)
 
     def trigger(self) -> None:
-        """The node has changed: look at it with the next cycle. From any thread."""
+        """Check the node in the next cycle, because it has changed. From any thread."""
         self._is_triggered.set()
 
     def look(self, now: float) -> None:
-        """Do what is due. `now` is monotonic seconds."""
+        """Run the checks that are due. `now` is monotonic seconds."""
         for xid in self.enforcer.adapters.driver.xids():
             self._record_xid(xid, now)
         if self.enforcer.is_surveyed and self.enforcer.inventory.surveys is not None:
             self._check_layout(self.enforcer.inventory.surveys, now)
         if self._is_triggered.is_set() or now >= self._check_at:
-            # Before the visit: what changes while it looks is looked at again.
+            # Cleared before the check: a change during the check triggers another one.
             self._is_triggered.clear()
             self._check_at = now + _AGAIN_SECONDS
             self.enforcer.queue.send(partial(self._check_node, now))
@@ -99,7 +100,7 @@ class NodeMonitor(Struct, frozen=False):
         self._count_events()
 
     def reason(self, now: float) -> tuple[ConditionReason, str]:
-        """What the node's condition must say, with a sentence."""
+        """Return the reason of the node's condition, with its message."""
         if self._release_reason:
             return ConditionReason.RELEASING, self._release_reason
         found = self.enforcer.reason() or self._finding
@@ -113,11 +114,11 @@ class NodeMonitor(Struct, frozen=False):
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the node is to leave the pool."""
+        """Whether the node must leave the pool."""
         return bool(self._release_reason)
 
     def _tell_trouble(self, now: float) -> None:
-        """An Event for what keeps caps from being held, not more often than is of use to people."""
+        """Send an Event on what prevents the enforcement of caps, not more often than is useful to people."""
         self._told = {reason: at for reason, at in self._told.items() if now - at < _REMIND_SECONDS}
         trouble = self.enforcer.reason()
         if trouble is not None and trouble[0] not in self._told:
@@ -134,9 +135,9 @@ class NodeMonitor(Struct, frozen=False):
         self._tell(EventReason.XID, message)
 
     def _check_layout(self, surveys: tuple[GpuInfo, ...], now: float) -> None:
-        """Compare with the policy. What is found twice in a row is repaired, once.
+        """Compare the GPUs with the policy. A difference found twice in a row is repaired, once.
 
-        A GPU that is lost or unreadable is said only: a new start repairs it no more, and the others would go without caps.
+        A lost or unreadable GPU is only reported: a restart does not repair it, and meanwhile the others would have no caps.
         """
         planned = self.plan(surveys)
         former, self._finding = self._finding, _find(planned)
@@ -159,7 +160,7 @@ class NodeMonitor(Struct, frozen=False):
         self._start_over()
 
     def _check_node(self, now: float) -> None:
-        """On the errands' thread: whether the node is still ours, and its labels what we wrote."""
+        """Check whether the node still belongs to the pool, and its labels are ours. On the work queue's thread."""
         try:
             view = self.cluster.node()
             self._release_reason = self._find_release_reason(view)
@@ -180,7 +181,7 @@ class NodeMonitor(Struct, frozen=False):
         return "" if self.cluster.selects(view) else "The pool no longer selects the node."
 
     def _keep_labels(self, view: NodeView, now: float) -> bool:
-        """Write our labels again, at most once a minute, and say what became of them. Whether they were right."""
+        """Write our labels again, at most once a minute, and report which were changed. Return whether they were correct."""
         taken = view.taken(self.labels)
         if not taken or (self._applied_at is not None and now - self._applied_at < _LABEL_SECONDS):
             return not taken
@@ -203,7 +204,7 @@ class NodeMonitor(Struct, frozen=False):
         self._is_deleting = self.enforcer.queue.send(delete)
 
     def _say(self, reason: ConditionReason, message: str) -> None:
-        """On the errands' thread."""
+        """On the work queue's thread."""
         try:
             self.cluster.set_condition(reason, message)
         except ClusterError:
@@ -220,7 +221,7 @@ class NodeMonitor(Struct, frozen=False):
 
 
 def _find(planned: PartitionPlan) -> tuple[ConditionReason, str] | None:
-    """What the hardware lacks of the policy; a GPU that cannot be dealt with comes before one that was changed."""
+    """Return how the hardware differs from the policy; a GPU that cannot be partitioned takes precedence over a changed one."""
     if planned.unfit:
         text = "; ".join(f"GPU {one.index}: {one.detail}" for one in planned.unfit)
         return _BY_WORD[planned.unfit[0].reason.value], f"{text}."

@@ -1,6 +1,6 @@
-"""WallClock: what time it is since 1970, of which a jump is believed only when it lasts.
+"""WallClock: the time in seconds since 1970; it accepts a jump of the host's clock only if the jump lasts.
 
-A date that is a year ahead for a moment, before the host's time is set, would end every exemption from a cap for good.
+A date that is a year ahead for a moment, before the host's time is set, would permanently end every exemption from a cap.
 """
 
 from collections.abc import Callable
@@ -9,25 +9,25 @@ from gpushare_node.core.clock import Clock
 from gpushare_node.core.structs import Struct
 
 SLACK_SECONDS = 60.0
-"""By so much a host's date may be put right, or drift, without being a jump."""
+"""How far a host's date may be corrected, or drift, without counting as a jump."""
 
 _BELIEF_SECONDS = 600.0
-"""For so long a date that has jumped must go on evenly before it counts."""
+"""How long a date that jumped must advance evenly before it is accepted."""
 
 
 class WallClock(Struct, frozen=False):
-    """The date, as monotonic time and `wall` agree on it. What stands when the program starts is believed."""
+    """The date on which monotonic time and `wall` agree. The date at the start of the program is accepted."""
 
     clock: Clock
     wall: Callable[[], float]
     _doubted: tuple[float, float] | None = None
-    """Another offset that the date has had, and since when."""
+    """An offset that is not accepted yet, and since when the date has had it."""
 
     def __post_init__(self) -> None:
         self._offset = self.wall() - self.clock.now()
 
     def now(self) -> float:
-        """Seconds since 1970."""
+        """Return the seconds since 1970."""
         now = self.clock.now()
         offset = self.wall() - now
         if abs(offset - self._offset) <= SLACK_SECONDS:

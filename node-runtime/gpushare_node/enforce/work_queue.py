@@ -1,6 +1,6 @@
-"""WorkQueue: calls that may take long (the API server, the MPS control program), one after another on a thread of their own.
+"""WorkQueue: calls that may take long (the API server, the MPS control program), one after another on a separate thread.
 
-The cycle never waits for them. A full queue drops the new errand, and says so: what is still needed is asked for again.
+The cycle never waits for them. A full queue drops the new job and returns False: a caller that still needs it sends it again.
 """
 
 import logging
@@ -13,14 +13,14 @@ _MOST_WAITING = 64
 
 
 class WorkQueue:
-    """The queue, and the thread that begins with the first errand. To be sent by one thread."""
+    """The queue, and its thread, which starts with the first job. Only one thread may call `send`."""
 
     def __init__(self) -> None:
         self._queue: queue.Queue[Callable[[], None]] = queue.Queue(_MOST_WAITING)
         self._thread: threading.Thread | None = None
 
     def send(self, job: Callable[[], None]) -> bool:
-        """Do this soon; False when too many wait already."""
+        """Queue the job; return False if too many wait already."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="work-queue", daemon=True)
             self._thread.start()
@@ -36,5 +36,5 @@ class WorkQueue:
             try:
                 job()
             except Exception:
-                # An errand handles what it expects. Whatever else it meets must not end the thread of all that follow.
+                # A job handles the errors it expects. Any other must not end the thread, which the following jobs need.
                 _LOG.exception("an errand failed")

@@ -1,1 +1,1 @@
-"""GPUs as they are, and one change of them: transaction, journal, rollback. Knows nothing of pods and pools."""
+"""The state of the node's GPUs, and one change to it: transaction, journal, rollback. Knows nothing about pods and pools."""

@@ -1,4 +1,4 @@
-"""What a node offers, against what the plan promises: resources, and the ids that the device plugin registered. Pure."""
+"""What a node advertises, compared with what the policy expects: resources, and ids that the device plugin registered. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -9,16 +9,16 @@ from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 
 UUIDS = ("GPU-", "MIG-")
-"""How the ids of devices begin that name one for certain."""
+"""The prefixes of device ids that identify a device for certain."""
 
 
 def advertised(allocatable: Mapping[str, int]) -> dict[str, int]:
-    """The GPU resources of which there are any."""
+    """Return the GPU resources in allocatable whose count is not zero."""
     return {name: count for name, count in allocatable.items() if count > 0 and is_gpu_resource(name)}
 
 
 def expected(policy: Policy, missing: Collection[int] = ()) -> dict[str, int]:
-    """What allocatable must show while the GPUs of these indexes are missing: what is left of `policy.resources`."""
+    """Return what allocatable must contain while the GPUs of these indexes are missing: the rest of `policy.resources`."""
     counts = Counter(dict(policy.resources))
     replicas = {share.profile: share for share in policy.shares}
     for gpu in policy.gpus:
@@ -36,10 +36,10 @@ def _profiles(gpu: WantedGpu) -> tuple[str | None, ...]:
 def find_mismatch(
     wanted: Mapping[str, int], devices: frozenset[str], registered: Mapping[str, frozenset[str]], allocatable: Mapping[str, int]
 ) -> Unmet | None:
-    """What is missing or too much; None: the node offers the wanted resources on these devices and nothing else.
+    """Return what is missing or superfluous; None: the node offers the wanted resources on these devices and nothing else.
 
-    Ids come first: counts can be right while every id is dead. Plugins that do not name devices by UUID (GKE's) are held
-    to the counts alone. One that has registered nothing may have found nothing, and wait for another label ever since.
+    Ids are compared first: counts can be correct although no id exists. For plugins whose device ids are not UUIDs (GKE's)
+    only the counts are compared. A plugin that registered nothing may have found nothing, and wait for its label to change.
     """
     ids = {name: some for name, some in registered.items() if some and is_gpu_resource(name)}
     known = {one.rsplit("::", 1)[0] for some in ids.values() for one in some}
@@ -69,6 +69,6 @@ def _about_counts(wanted: Mapping[str, int], shown: Mapping[str, int]) -> str:
 
 
 def find_stale(registered: Mapping[str, frozenset[str]], devices: frozenset[str]) -> tuple[str, ...]:
-    """The UUIDs that the plugin registered and that do not exist."""
+    """Return the UUIDs that the plugin registered and that do not exist."""
     known = {one.rsplit("::", 1)[0] for name, some in registered.items() if is_gpu_resource(name) for one in some}
     return tuple(sorted(one for one in known - devices if one.startswith(UUIDS)))

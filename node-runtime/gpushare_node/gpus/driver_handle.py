@@ -1,6 +1,6 @@
-"""DriverHandle: the driver as the partitioner holds it: opened when it is needed, closed where open handles are in the way.
+"""DriverHandle: the partitioner's session with the driver: opened when it is needed, closed when open handles would block.
 
-Owns when the driver is opened and closed, and the wait for one that is not there yet. Changes nothing on a GPU.
+Owns when the driver is opened and closed, and the wait for one that is not loaded yet. Changes nothing on a GPU.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _LONGEST_PAUSE_SECONDS = 30.0
 
 
 class DriverHandle:
-    """At most one open Driver. Nobody keeps what `driver` returns: a mode change makes it void."""
+    """At most one open Driver. Callers must not keep what `driver` returns: a mode change invalidates it."""
 
     def __init__(self, open_driver: Callable[[], Driver], clock: Clock) -> None:
         self._open = open_driver
@@ -28,22 +28,22 @@ class DriverHandle:
         return self._driver
 
     def survey(self, uuid: str) -> GpuInfo | None:
-        """The GPU as it is now; None if the driver does not show it."""
+        """Return the current state of the GPU; None if the driver does not list it."""
         return next((survey for survey in self.driver.survey() if survey.uuid == uuid), None)
 
     def close(self) -> None:
-        """Give the driver back: our own handles block mode changes, and are void after one."""
+        """Close the driver: our own handles block mode changes, and are invalid after one."""
         driver, self._driver = self._driver, None
         if driver is not None:
             try:
                 driver.close()
             except DriverError:
-                return  # It is gone already, and so are the handles.
+                return  # The session has ended already, and so have its handles.
 
     def wait(
         self, timeout_seconds: float, on_wait: Callable[[str], None], sleep: Callable[[float], None]
     ) -> ConditionReason | None:
-        """Until the driver answers; after this time, why it does not. A driver container compiles for minutes at times."""
+        """Wait until the driver answers; after the timeout, return why not. A driver container may compile for minutes."""
         deadline = self._clock.now() + timeout_seconds
         pause = 1.0
         while True:
@@ -52,9 +52,9 @@ class DriverHandle:
             except DriverError as error:
                 self.close()
                 if error.code == Code.NO_PERMISSION:
-                    return ConditionReason.NO_PERMISSION  # Waiting gives nobody rights.
+                    return ConditionReason.NO_PERMISSION  # Waiting grants no permission.
                 if error.code == Code.TIMEOUT:
-                    return ConditionReason.DRIVER_HUNG  # It was waited for long enough.
+                    return ConditionReason.DRIVER_HUNG  # The call itself has waited long enough.
                 left = deadline - self._clock.now()
                 if left <= 0:
                     is_mismatch = error.code == Code.LIB_RM_VERSION_MISMATCH

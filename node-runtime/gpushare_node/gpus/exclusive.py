@@ -1,4 +1,4 @@
-"""The policy of a node that leaves: whole GPUs, no MIG, no sharing. Pure."""
+"""The policy of a node that leaves its pool: whole GPUs, no MIG, no sharing. Pure."""
 
 import hashlib
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _DRAIN_SECONDS = 1800
 
 
 def exclusive(policy: Policy) -> Policy:
-    """What a pool's node becomes when it leaves. Tenants are waited for as the pool says."""
+    """Return the policy of a node that leaves this pool. The pool's rollout settings on tenants still apply."""
     return replace(
         policy,
         mode=Mode.EXCLUSIVE,
@@ -41,7 +41,7 @@ def exclusive(policy: Policy) -> Policy:
 
 
 def exclusive_of(surveys: Sequence[GpuInfo], pool: str) -> Policy:
-    """The same where nobody knows the former policy: the card is what the node's first GPU is, tenants are waited for."""
+    """Return the same for an unknown former policy: the card is that of the first working GPU, and tenants are waited for."""
     name = next((one.name for one in surveys if one.fault is None), "unknown")
     indexes = sorted({one.index for one in surveys}) or [0]
     return Policy(
@@ -55,5 +55,5 @@ def exclusive_of(surveys: Sequence[GpuInfo], pool: str) -> Policy:
 
 
 def digest(policy: Policy) -> str:
-    """The journal's word for leaving: attempts to leave are not attempts to join."""
+    """Return the policy digest that the journal uses for leaving: attempts to leave are not attempts to join."""
     return f"release-{hashlib.sha256(repr(policy).encode()).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""What GPUs of which nothing is touched mean for the node: the worst reason, which are missing, are the others right. Pure."""
+"""What GPUs that we leave alone mean for the node: the worst reason, which are missing, whether the others match. Pure."""
 
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition.fitness import UnfitReason
@@ -13,24 +13,24 @@ _WORST_FIRST = (
     UnfitReason.GPU_LOST,
     UnfitReason.GPU_UNREADABLE,
 )
-"""Mistakes in the intent before faults of the hardware: nothing but a person mends them."""
+"""Mistakes in the intent before hardware faults: only a person can fix them."""
 
 
 def worst(view: GpuView) -> tuple[ConditionReason, str]:
-    """The reason for the node, and a sentence that names every such GPU. There must be one."""
+    """Return the reason for the node, and a sentence that names every such GPU. There must be at least one."""
     unfit = sorted(view.plan.unfit, key=lambda one: (_WORST_FIRST.index(one.reason), one.index))
     reason = next(one for one in ConditionReason if one.word == unfit[0].reason.value)
     return reason, "; ".join(f"GPU {one.index}: {one.detail}" for one in unfit)
 
 
 def missing_gpus(view: GpuView) -> frozenset[int]:
-    """The indexes of GPUs that offer nothing because they are dead or gone: the node may be used without them."""
+    """Return the indexes of GPUs that offer nothing because they are dead or gone: the node may be used without them."""
     there = {survey.index for survey in view.surveys}
     return frozenset(one.index for one in view.plan.unfit if _is_dead(one, is_there=one.index in there))
 
 
 def is_converged(view: GpuView) -> bool:
-    """Whether the GPUs that answer are as wanted. One that is not fit for another reason than its death is not."""
+    """Whether the GPUs that answer match the policy. One that is unfit without being dead or gone does not match."""
     is_done = not view.plan.operations and not view.compute_modes and bool(view.plan.gpus)
     return is_done and {one.index for one in view.plan.unfit} == missing_gpus(view)
 

@@ -1,7 +1,7 @@
-"""Hardware: the node's GPUs in the partitioner's hands: waited for, looked at, and brought to the policy's layout.
+"""Hardware: the node's GPUs as the partitioner uses them: waits for them, surveys them, changes them to the policy's layout.
 
-Owns what happens to all GPUs together: which are left alone, that one which fails stops no other, how a run ends. What is to
-be done is `partition`'s, how one GPU is changed `transaction`'s. It asks no API server and knows no pods.
+Owns what concerns all GPUs together: which are left alone, that a failing one stops no other, how a run ends. `partition`
+decides what to change, `transaction` how one GPU is changed. It calls no API server and knows no pods.
 """
 
 from collections.abc import Callable, Iterable
@@ -43,17 +43,17 @@ _WORST_FIRST = (
     ConditionReason.CLIENTS_RUNNING,
     ConditionReason.GPU_BUSY,
 )
-"""Of several GPUs' reasons the node's condition has one: that which most needs somebody. The message has them all."""
+"""Of several GPUs' reasons the node's condition has the one that needs attention most. The message has all of them."""
 
 Allocated = Callable[[], frozenset[str]]
-"""Tells the UUIDs that kubelet gave to pods which have not ended, as of now."""
+"""Returns the UUIDs that kubelet has now allocated to pods that have not ended."""
 
 _FAILURES = frozenset({ConditionReason.PARTITION_FAILED, ConditionReason.ROLLED_BACK})
-"""What counts as an attempt. Waiting for tenants, rights or a reset harms nothing, however often it is tried."""
+"""What counts as a failed attempt. Waiting for tenants, permission or a reset does no harm, however often it is tried."""
 
 
 class PartitionResult(Struct):
-    """How a run ended. `reason` None: every GPU is as wanted."""
+    """How a run ended. `reason` None: every GPU matches the policy."""
 
     results: tuple[StepResult, ...]
     reason: ConditionReason | None
@@ -61,13 +61,13 @@ class PartitionResult(Struct):
 
 
 class Hardware:
-    """The GPUs of this node. DriverError where the driver as a whole does not answer; one GPU's failure is never raised."""
+    """The GPUs of this node. DriverError if the driver as a whole does not answer; one GPU's failure is never raised."""
 
     def __init__(
         self, *, open_driver: Callable[[], Driver], folder: StateDir, clock: Clock, policy_digest: str,
         machine: Machine | None = None,
     ) -> None:
-        """`policy_digest` names the policy's text: failed attempts are counted for it. `machine` None: this one."""
+        """`policy_digest` identifies the policy's text: failed attempts are counted for it. `machine` None: this one."""
         self._machine = machine or this_machine()
         self._connection = DriverHandle(open_driver, clock)
         self._record = JournalWriter(folder, clock, policy_digest=policy_digest, boot_id=self._machine.boot_id)
@@ -76,11 +76,11 @@ class Hardware:
     def wait(
         self, timeout_seconds: float, on_wait: Callable[[str], None], sleep: Callable[[float], None] | None = None
     ) -> ConditionReason | None:
-        """Until the driver answers: None; or why it still does not after that time. `on_wait` is told before every pause."""
+        """Wait until the driver answers; after the timeout, return why it does not. `on_wait` is called before each pause."""
         return self._connection.wait(timeout_seconds, on_wait, sleep or self._clock.sleep)
 
     def look(self, policy: Policy, allocated: frozenset[str] = frozenset()) -> GpuView:
-        """The GPUs now. `allocated` are UUIDs that kubelet gave to pods which have not ended."""
+        """Return the GPUs now. `allocated` are UUIDs that kubelet allocated to pods that have not ended."""
         surveys = self._connection.driver.survey()
         if not self._record.driver:
             with suppress(DriverError):
@@ -89,22 +89,22 @@ class Hardware:
         return build_view(surveys, policy, allocated=allocated, pending_modes=self._record.pending_modes, servers=servers)
 
     def devices(self, view: GpuView) -> frozenset[str]:
-        """The UUIDs that the device plugin must register for what was seen: whole GPUs without MIG, and MIG devices."""
+        """Return the UUIDs that the device plugin must register for this view: whole GPUs without MIG, and MIG devices."""
         return registrable(view.surveys)
 
     def is_backing_off(self, view: GpuView) -> bool:
-        """Whether something would have to change, and failed so often that it is not tried again yet."""
+        """Whether a change is needed, but has failed so often that it is not tried again yet."""
         return bool(view.plan.operations or view.compute_modes) and self._record.backoff is not None
 
     def change(
         self, policy: Policy, view: GpuView, allocated: Allocated | frozenset[str], on_result: Callable[[StepResult], None], *,
         check: bool = False,
     ) -> PartitionResult:
-        """Bring every GPU to the policy's layout that is fit for it and not in use. With `check` only say what would be done.
+        """Change every GPU that is fit and not in use to the policy's layout. With `check` only report what would be done.
 
-        Each GPU is looked at anew before it is touched, and `allocated` asked anew, if it can be. FolderError if the journal
-        cannot be written, before that GPU is touched; Stopped between two steps when the program is asked to end. After both
-        the next run goes on from hardware.
+        Each GPU is surveyed again before it is touched, and `allocated` is called again if it is a function. StateDirError if
+        the journal cannot be written, before that GPU is touched; Stopped between two steps if the program is asked to end.
+        After either, the next run continues from hardware.
         """
         ask = allocated if callable(allocated) else lambda: allocated
         results: list[StepResult] = []
@@ -133,7 +133,7 @@ class Hardware:
         return _sum_up(outcomes, results)
 
     def close(self) -> None:
-        """Give the driver back."""
+        """Close the driver."""
         self._connection.close()
 
     def _refuse(self, view: GpuView, report: Callable[[StepResult], None]) -> Iterable[GpuOutcome]:
@@ -142,7 +142,7 @@ class Hardware:
             yield GpuOutcome(index=unfit.index, reason=ConditionReason[unfit.reason.name], message=unfit.detail)
 
     def _sort_out(self, view: GpuView, outcomes: list[GpuOutcome], report: Callable[[StepResult], None]) -> list[GpuPlan]:
-        """The GPUs that must and may change; what is to be said of the others is said."""
+        """Return the GPUs that must and may change; report the others."""
         found = []
         for gpu in view.plan.gpus:
             survey = view.survey(gpu.uuid)
@@ -169,7 +169,7 @@ class Hardware:
         return change.run()
 
     def _make_nodes(self, report: Callable[[StepResult], None]) -> None:
-        """A warning at most: other parts of the stack make the device nodes too, when they first need one."""
+        """Create the device nodes. A failure is not an error: other parts of the stack create them too, at their first need."""
         problem = self._machine.make_nodes()
         status = Status.CHANGED if problem is None else Status.SKIPPED
         report(StepResult(step="device nodes", target="node", status=status, detail=problem or ""))
@@ -200,7 +200,7 @@ def _predict(gpu: GpuPlan, view: GpuView, policy: Policy, report: Callable[[Step
 
 
 def _leave(gpu: GpuPlan, backoff: tuple[int, int], report: Callable[[StepResult], None]) -> GpuOutcome:
-    """The message stays the same until the next attempt: it is told once."""
+    """Skip the GPU because of the backoff. The message is equal until the next attempt, so that it is reported once."""
     attempts, seconds = backoff
     when = f"the next begins {seconds // 60} minutes after the last, or at once with the annotation {RETRY_ANNOTATION}=now"
     detail = f"{attempts} attempts have failed under this policy and driver; {when}"

@@ -1,7 +1,7 @@
-"""JournalWriter: the journal of one run of the partitioner, kept in step with what is done. Owns when what is written down.
+"""JournalWriter: the journal of one run of the partitioner, updated with each change. Owns when each entry is written.
 
-Written before the first change to a GPU, so that a full disk is known before anything is touched. After a crash hardware
-decides what is to be done; the journal says what stood before, which modes were asked for, and how often it went wrong.
+Written before the first change to a GPU, so that a full disk is noticed before anything is touched. After a crash the hardware
+determines what to do; the journal has the former layout, the requested modes, and the number of failed attempts.
 """
 
 from contextlib import suppress
@@ -11,14 +11,14 @@ from gpushare_node.core.clock import Clock
 from gpushare_node.core.structs import replace
 
 _FREE_ATTEMPTS = 3
-"""Runs that may fail one after the other. After them each attempt may destroy more than it mends, and pauses come first."""
+"""Runs that may fail in a row without a pause. Each further attempt may damage more than it repairs, and waits for a pause."""
 
 _FIRST_PAUSE_SECONDS = 300
 _MAX_PAUSE_SECONDS = 6 * 3600
 
 
 class JournalWriter:
-    """The journal. Every method that writes raises FolderError."""
+    """The journal. Every method that writes may raise StateDirError."""
 
     def __init__(self, folder: StateDir, clock: Clock, *, policy_digest: str, boot_id: str) -> None:
         self._folder = folder
@@ -26,18 +26,18 @@ class JournalWriter:
         self._digest = policy_digest
         self._boot_id = boot_id
         self.driver = ""
-        """The driver's version, once it has been seen: under another one attempts are counted anew."""
+        """The driver's version, once it has been read: under another version the count of attempts starts again."""
         self._was_changing: bool | None = None
-        """Whether a change was under way already, when this run began to change things."""
+        """Whether a change was in progress already when this run began its own; None before that."""
 
     @property
     def pending_modes(self) -> dict[str, bool]:
-        """The modes that this runtime has asked for, by GPU."""
+        """The MIG modes that this runtime has requested, by GPU."""
         return dict(self._journal().pending_modes)
 
     @property
     def backoff(self) -> tuple[int, int] | None:
-        """How many runs have failed, and how many seconds after the last the next may begin; None: it may begin now."""
+        """The number of failed runs, and the seconds from the last to the next attempt; None: it may begin now."""
         journal = self._journal()
         if journal.attempts < _FREE_ATTEMPTS:
             return None
@@ -46,11 +46,11 @@ class JournalWriter:
         return None if is_over else (journal.attempts, pause)
 
     def unfinished(self, uuid: str) -> FormerGpu | None:
-        """The GPU as it was before a run that did not end, in this boot."""
+        """Return the GPU's layout before a run of this boot that did not finish; None if there was no such run."""
         return next((gpu for gpu in self._journal().former if gpu.uuid == uuid), None)
 
     def begin(self, former: FormerGpu, mode: bool | None) -> None:
-        """A GPU is about to change from `former`, and its mode to `mode`, if to any."""
+        """Record that a GPU is about to change from `former`, and its mode to `mode` unless that is None."""
         journal = self._journal()
         if self._was_changing is None:
             self._was_changing = journal.is_changing
@@ -59,16 +59,16 @@ class JournalWriter:
         self._write(replace(journal, former=(*others, former), pending_modes=pending, is_changing=True))
 
     def end(self, uuid: str, *, is_pending: bool) -> None:
-        """The GPU is in a state in which it can be left, its mode still waiting or not. What the node is, `close` says."""
+        """Record that the GPU can stay in its state, with or without a pending mode. `close` records the state of the node."""
         journal = self._journal()
         former = tuple(gpu for gpu in journal.former if gpu.uuid != uuid)
         pending = {gpu: mode for gpu, mode in journal.pending_modes.items() if gpu != uuid or is_pending}
         self._write(replace(journal, former=former, pending_modes=pending))
 
     def close(self, *, has_failed: bool, has_changed: bool, is_as_wanted: bool) -> None:
-        """The run has come to its end. What nobody needs any more is deleted; what stands written already is not rewritten.
+        """Record the end of the run. Deletes a journal that is no longer needed, and does not rewrite one that is unchanged.
 
-        A change is under way until all is as wanted, or every GPU back where it was before the first one was touched.
+        A change is in progress until every GPU is as wanted, or every GPU is back in its layout from before the first change.
         """
         journal = self._journal()
         if has_failed:
@@ -81,7 +81,7 @@ class JournalWriter:
         self._write(journal)
 
     def _journal(self) -> Journal:
-        """What is written, as far as it still holds: instances end with the boot, attempts with policy, driver and boot."""
+        """Return the journal without what has expired: layouts expire with the boot, attempts with policy, driver and boot."""
         journal = self._folder.journal() or Journal(policy_digest=self._digest, boot_id=self._boot_id)
         if journal.boot_id != self._boot_id:
             journal = replace(journal, boot_id=self._boot_id, attempts=0, former=())
@@ -99,5 +99,5 @@ class JournalWriter:
         elif written is not None:
             self._folder.clear_journal()
         elif self._folder.problems():
-            with suppress(StateDirError):  # What cannot be read counts as absent already.
+            with suppress(StateDirError):  # An unreadable journal counts as absent anyway.
                 self._folder.clear_journal()

@@ -1,4 +1,4 @@
-"""Which programs besides tenants' pods use the GPUs: MPS servers, and whoever keeps a GPU open. Changes nothing."""
+"""Which programs besides tenants' pods use the GPUs: MPS servers, and processes that hold a GPU open. Changes nothing."""
 
 import os
 import re
@@ -13,14 +13,14 @@ from gpushare_node.core.structs import replace
 
 _MAX_NAMED = 5
 _SERVICE = re.compile(r"/system\.slice/(?:[^/]+\.slice/)*(?P<unit>[A-Za-z0-9:_.@\\-]{1,80}\.service)(?:/|$)")
-"""Where systemd has a service of the host: the path may begin in a cgroup namespace of ours."""
+"""The cgroup path of a systemd service of the host: the path may begin in our own cgroup namespace."""
 
 
 def with_programs(
     machine: Machine, processes: LinuxProcesses, *, pods: Callable[[], Iterable[PodView]],
     is_system: Callable[[ProcessIdentity, Iterable[PodView]], bool],
 ) -> Machine:
-    """The machine, with its programs told. `is_system` tells a process of the cluster's or the host's own from a tenant's."""
+    """Return the machine with its programs found. `is_system` tells the cluster's and host's own processes from tenants'."""
 
     def find_servers(pids: Collection[int]) -> frozenset[int]:
         return frozenset(mps.find_servers(processes, pids, is_system=lambda seen: is_system(seen, pods())))
@@ -34,7 +34,7 @@ def with_programs(
 
 
 def listing(openers: tuple[str, ...]) -> str:
-    """The openers for people; empty where none was found."""
+    """Return the openers as a text for people; empty if none was found."""
     more = f" and {len(openers) - _MAX_NAMED} more" if len(openers) > _MAX_NAMED else ""
     return ", ".join(openers[:_MAX_NAMED]) + more
 
@@ -52,6 +52,6 @@ def _name(pid: int, processes: LinuxProcesses, names: dict[str, str]) -> str:
 
 
 def _service(seen: ProcessIdentity | None) -> str:
-    """The host's service that a process outside pods belongs to: what is to be stopped."""
+    """Return the host's service that a process outside pods belongs to: the service that must be stopped."""
     found = _SERVICE.search(seen.cgroup) if seen is not None else None
     return f" of the host's {found['unit']}" if found else ""

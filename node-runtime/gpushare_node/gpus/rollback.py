@@ -1,4 +1,4 @@
-"""The way back: what must go and come so that a GPU's former layout stands again. Pure."""
+"""RollbackPlan: what must be destroyed and created to restore a GPU's former layout. Pure."""
 
 from collections.abc import Collection, Iterable
 
@@ -9,7 +9,7 @@ from gpushare_node.partition.state import Gpu
 
 
 class RollbackPlan(Struct):
-    """`gone` and `missing` are instances to be destroyed and made; the mode is switched, or a pending one called off."""
+    """`gone` and `missing` are instances to destroy and to create; the mode is switched, or a pending one cancelled."""
 
     gone: tuple[GpuInstance, ...]
     missing: tuple[InstanceSpec, ...]
@@ -18,21 +18,21 @@ class RollbackPlan(Struct):
 
     @property
     def is_needed(self) -> bool:
-        """Whether anything is to be done."""
+        """Whether the rollback must change anything."""
         return bool(self.gone or self.missing or self.must_switch or self.must_cancel_pending)
 
     def is_blocked(self, gpu: Gpu) -> bool:
-        """Whether somebody uses what would have to go."""
+        """Whether a process uses what the rollback must destroy or switch."""
         gone = {one.gi_id for one in self.gone}
         busy = {one.gi_id for one in (gpu.mig.instances if gpu.mig else ()) if one.is_busy}
         return bool(busy & gone) or (self.must_switch and (gpu.is_busy or bool(busy)))
 
 
 def rollback_plan(former: FormerGpu, survey: GpuInfo, *, created: Collection[int], takes_all: bool) -> RollbackPlan:
-    """From what stands to what stood. `created` are GPU instances that this run has made.
+    """Return the plan from the current to the former layout. `created` are GPU instances that this run has created.
 
-    What stands besides is destroyed only where it was made by us, stands in the way, or MIG goes off; with `takes_all`, after a
-    run that died and cannot say what it made, all of it.
+    Other instances are destroyed only if this run created them, if they overlap a missing one, or if MIG is switched off; with
+    `takes_all`, after a run that crashed and cannot report what it created, all of them are.
     """
     standing = survey.mig.instances if survey.mig is not None and survey.mig.current else ()
     kept = {one.gi_id for one in standing if is_whole(one) and instance_spec(one) in former.instances}
@@ -51,7 +51,7 @@ def rollback_plan(former: FormerGpu, survey: GpuInfo, *, created: Collection[int
 
 
 def former_of(survey: GpuInfo) -> FormerGpu:
-    """What there is to go back to. Only whole instances: no others can be made again."""
+    """Return the layout that a rollback restores. Only whole instances, because no others can be created again."""
     standing = survey.mig.instances if survey.mig is not None and survey.mig.current else ()
     return FormerGpu(
         uuid=survey.uuid,
@@ -61,12 +61,12 @@ def former_of(survey: GpuInfo) -> FormerGpu:
 
 
 def is_whole(instance: GpuInstance) -> bool:
-    """Whether it holds one compute instance, of its whole size."""
+    """Whether it contains exactly one compute instance, of its whole size."""
     return [one.is_whole for one in instance.compute] == [True]
 
 
 def instance_spec(instance: GpuInstance) -> InstanceSpec:
-    """What is needed to make it again."""
+    """Return what is needed to create it again."""
     return InstanceSpec(profile_id=instance.profile_id, start=instance.start, size=instance.size)
 
 

@@ -1,6 +1,6 @@
-"""What the partitioner says of each step: its name, its target, and the lines of the layout that go and come. Pure.
+"""What the partitioner reports on each step: its name, its target, and the lines removed from and added to the layout. Pure.
 
-Owns the words. An instance is written as nvidia-smi writes one: `1g.5gb at 4:1` begins at memory slice 4 and takes one.
+Owns the wording. An instance is written as in nvidia-smi: `1g.5gb at 4:1` begins at memory slice 4 and occupies one slice.
 """
 
 from collections import Counter
@@ -18,12 +18,12 @@ Names = Mapping[int, str]
 
 
 def names_of(survey: GpuInfo) -> Names:
-    """As far as the driver tells."""
+    """Return the profile names that the driver reports."""
     return {one.id: one.name for one in survey.mig.profiles if one.name is not None} if survey.mig is not None else {}
 
 
 def step_result(operation: Operation, index: int, status: Status, names: Names, detail: str = "") -> StepResult:
-    """An operation and what became of it."""
+    """Return the result of an operation."""
     target = f"GPU {index}"
     lines: tuple[tuple[str, ...], tuple[str, ...]]
     match operation:
@@ -46,7 +46,7 @@ def step_result(operation: Operation, index: int, status: Status, names: Names, 
 
 
 def postponed_result(gpu: GpuPlan, wanted: tuple[WantedInstance, ...]) -> StepResult:
-    """What `--check` can say where the driver names no places before MIG is on."""
+    """Return what `--check` reports if the driver lists no placements before MIG is on."""
     return StepResult(
         step="create instances", target=f"GPU {gpu.index}", status=Status.CHANGED,
         detail="placements are known once MIG is on",
@@ -55,7 +55,7 @@ def postponed_result(gpu: GpuPlan, wanted: tuple[WantedInstance, ...]) -> StepRe
 
 
 def layout_text(survey: GpuInfo) -> str:
-    """What stands on a GPU, in few words."""
+    """Return the layout of a GPU as a short text."""
     if survey.mig is None or not survey.mig.current:
         return "whole"
     names = names_of(survey)

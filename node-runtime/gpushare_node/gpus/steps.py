@@ -1,6 +1,6 @@
-"""Steps: the single changes to one GPU, with the patience that each needs. Every failure is a StepError with a reason.
+"""Steps: the single changes to one GPU, with the retries that each needs. Every failure is a StepError with a reason.
 
-Owns retries, and what the driver's answers mean. What is to be done, and what happens after a failure, is `transaction`'s.
+Owns retries, and what the driver's answers mean. `transaction` decides which steps to take, and what follows a failure.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from gpushare_node.partition.state import FaultKind
 from gpushare_node.reporting.reasons import ConditionReason
 
 _MODE_PAUSES_SECONDS = (2.0, 4.0, 8.0, 16.0, 30.0)
-"""GPU clients that were told to go take this long at most: a minute in all."""
+"""The pauses between attempts, a minute in all: GPU clients that were stopped take that long at most."""
 
 _MODE_DEADLINE_SECONDS = 60.0
 _DESTROY_TRIES = 10
@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 
 class StepError(Exception):
-    """A step that failed. The message is the sentence for people."""
+    """A step that failed. The message is for people."""
 
     def __init__(self, reason: ConditionReason, message: str) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class StepError(Exception):
 
 
 def explain(error: DriverError) -> StepError:
-    """What the driver's refusal means for the node."""
+    """Return what the driver's error means for the node."""
     match error.code:
         case Code.NO_PERMISSION:
             return StepError(
@@ -70,13 +70,13 @@ class Steps:
         self._machine = machine
 
     def raise_if_stopped(self) -> None:
-        """Stopped, if the program has been asked to end. Called between two steps: each is finished first."""
+        """Raise Stopped if the program was asked to end. Called between two steps, so that no step is interrupted."""
         self._clock.sleep(0)
 
     def switch(self, *, enabled: bool, may_reset: bool) -> None:
-        """Have MIG on or off, now. The driver is opened anew: handles of before are void (nvml.h, nvmlDeviceSetMigMode).
+        """Switch MIG on or off, now. Reopens the driver, because earlier handles are invalid (nvml.h, nvmlDeviceSetMigMode).
 
-        With `may_reset` this GPU alone is reset, if that is what it takes and the host has the program.
+        With `may_reset` only this GPU is reset, if the switch needs a reset and the host has the program for it.
         """
         activation = self._ask_for_mode(enabled=enabled)
         match activation:
@@ -93,22 +93,22 @@ class Steps:
                 assert_never(activation)
 
     def cancel_pending(self, *, enabled: bool) -> None:
-        """Have the mode that is current stay after the next reset, too."""
+        """Cancel a pending mode, so that the next reset keeps the current one."""
         self._call(lambda: self._connection.driver.set_mig(self._uuid, enabled=enabled))
         self._connection.close()
 
     def reset_compute_mode(self) -> None:
-        """Let every process open contexts again."""
+        """Allow every process to open contexts again."""
         self._call(lambda: self._connection.driver.reset_compute_mode(self._uuid))
 
     def destroy(self, instance: GpuInstance) -> None:
-        """Destroy its compute instances, then itself. A process that has just ended is let go of within seconds."""
+        """Destroy the compute instances, then the instance; retry, as the driver releases an ended process within seconds."""
         for compute in instance.compute:
             self._patiently(partial(self._connection.driver.destroy_compute, self._uuid, instance.gi_id, compute.ci_id))
         self._patiently(lambda: self._connection.driver.destroy_instance(self._uuid, instance.gi_id))
 
     def create(self, wanted: CreateInstance) -> int:
-        """Create a whole instance; its id. One whose compute instance fails is destroyed again."""
+        """Create a whole instance; return its id. If its compute instance fails, destroy it again."""
         gi_id = self._call(
             lambda: self._connection.driver.create_instance(
                 self._uuid, profile_id=wanted.profile_id, start=wanted.start, size=wanted.size
@@ -125,7 +125,7 @@ class Steps:
         return gi_id
 
     def survey(self) -> GpuInfo:
-        """The GPU as it is now. StepError if it does not answer."""
+        """Return the current state of the GPU. StepError if it does not answer."""
         survey = self._call(lambda: self._connection.survey(self._uuid))
         if survey is None:
             raise StepError(ConditionReason.GPU_LOST, "the driver no longer lists the GPU")
@@ -135,7 +135,7 @@ class Steps:
         return survey
 
     def _openers(self) -> str:
-        """Who keeps a GPU open, as far as /proc shows it. Our own session has been closed."""
+        """Return which processes hold a GPU open, as far as /proc shows them. Our own session has been closed."""
         names = listing(self._machine.name_openers())
         if names:
             return f"a GPU is held open by {names}"
@@ -152,7 +152,7 @@ class Steps:
         return Activation.IN_USE
 
     def _activation(self, *, enabled: bool) -> Activation:
-        """Some drivers raise what others return."""
+        """Set the mode; return its activation. Some drivers raise as an error what others return."""
         try:
             return self._connection.driver.set_mig(self._uuid, enabled=enabled)
         except DriverError as error:
@@ -161,7 +161,7 @@ class Steps:
             raise explain(error) from error
 
     def _has_mode(self, *, enabled: bool) -> bool:
-        """Whether the mode arrives in time. The GPU may be away meanwhile, and the driver with it."""
+        """Wait for the mode; return whether it is current in time. Meanwhile the GPU and the driver may be unavailable."""
         deadline = self._clock.now() + _MODE_DEADLINE_SECONDS
         while True:
             mig = None

@@ -1,7 +1,7 @@
-"""GpuTransaction: one GPU from what stands there to what the policy asks for, or back to what stood there before.
+"""GpuTransaction: changes one GPU from its present layout to the policy's, or rolls it back to its former layout.
 
-Owns the order of the steps on one GPU and the way back. Every step is planned anew from hardware; other GPUs are not its
-business. It ends with a Standing, never with an exception, but for FolderError and Stopped.
+Owns the order of the steps on one GPU and the rollback. Every round is planned again from hardware; it handles no other GPU.
+It returns a GpuOutcome, and raises no exception except StateDirError and Stopped.
 """
 
 from collections import Counter
@@ -22,11 +22,11 @@ from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
 
 _MOST_ROUNDS = 3
-"""A GPU whose driver names no places before MIG is on takes two plans; a third looks whether it is done."""
+"""If the driver lists no placements before MIG is on, a GPU needs two plans; a third round checks the result."""
 
 
 class GpuOutcome(Struct):
-    """How a GPU was left. `reason` None: as wanted. `message` is the sentence for people."""
+    """The state in which a GPU was left. `reason` None: as the policy requires. `message` is for people."""
 
     index: int
     reason: ConditionReason | None
@@ -34,7 +34,7 @@ class GpuOutcome(Struct):
 
 
 class GpuTransaction:
-    """One GPU on its way. `look` sees the node as it is now."""
+    """The change of one GPU. `look` returns the present view of the node."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class GpuTransaction:
         self._doing = "look at the GPU"
 
     def run(self) -> GpuOutcome:
-        """Do it. FolderError if it cannot be written down, before the GPU is touched; Stopped between two steps."""
-        # What an earlier run left half-way goes back to what stood before that run, if it must go back.
+        """Change the GPU. StateDirError before it is touched, if the journal cannot be written; Stopped between two steps."""
+        # If an earlier run was interrupted, a rollback restores the layout from before that run.
         former = self._record.unfinished(self._uuid)
         is_recovering = former is not None
         try:
@@ -85,7 +85,7 @@ class GpuTransaction:
             raise explain(error) from error
 
     def _find(self, view: GpuView) -> tuple[GpuInfo, GpuPlan]:
-        """The GPU and its plan now. It may have been lost, or taken into use, since somebody looked last."""
+        """Return the GPU and its plan now. Since the last look the GPU may have been lost, or a process may have opened it."""
         survey = view.survey(self._uuid)
         gpu = next((one for one in view.plan.gpus if one.uuid == self._uuid), None)
         if survey is None or gpu is None:
@@ -129,7 +129,7 @@ class GpuTransaction:
                 assert_never(operation)
 
     def _verify(self, gpu: GpuPlan, before: GpuInfo) -> None:
-        """Exactly what was kept and made stands there, each whole and with its MIG device."""
+        """Raise StepError unless the GPU has exactly the kept and created instances, each whole and with its MIG device."""
         created = [InstanceSpec(profile_id=one.profile_id, start=one.start, size=one.size)
                    for one in gpu.operations if isinstance(one, CreateInstance)]
         gone = {one.instance.gi_id for one in gpu.operations if isinstance(one, DestroyInstance)}
@@ -143,7 +143,7 @@ class GpuTransaction:
             )
 
     def _give_up(self, error: StepError, former: FormerGpu | None, *, is_recovering: bool) -> GpuOutcome:
-        """Back to the former layout, once, where the GPU can be spoken to and was touched."""
+        """Try once to roll back to the former layout, if the GPU was touched and still responds."""
         reason, message = error.reason, f"{self._doing}: {error}"
         if former is None or not self._is_touched or reason in _NO_WAY_BACK or self._doing == "verify":
             return GpuOutcome(index=self._index, reason=reason, message=message)
@@ -159,7 +159,7 @@ class GpuTransaction:
         return GpuOutcome(index=self._index, reason=reason, message=f"{message}; {lost}")
 
     def _roll_back(self, former: FormerGpu, *, is_recovering: bool) -> str:
-        """The former layout again, and what is to be said of it."""
+        """Restore the former layout; return the sentence that reports it."""
         gpu = next((one for one in self._look_again().state.gpus if one.uuid == self._uuid), None)
         way = rollback_plan(former, self._steps.survey(), created=self._created, takes_all=is_recovering)
         if gpu is None or way.is_blocked(gpu):
@@ -193,11 +193,11 @@ _NO_WAY_BACK = frozenset(
         ConditionReason.RESET_REQUIRED,
     }
 )
-"""The GPU cannot be spoken to; or it waits for a reset, after which the way goes on, not back."""
+"""Without rollback: the GPU does not respond; or it waits for a reset, after which the change continues instead."""
 
 
 def _mode_of(gpu: GpuPlan) -> bool | None:
-    """The mode that the plan asks for, if it asks for any."""
+    """Return the MIG mode that the plan switches to, None if it switches none."""
     return next((isinstance(one, EnableMig) for one in gpu.operations if isinstance(one, EnableMig | DisableMig)), None)
 
 

@@ -1,6 +1,6 @@
-"""GpuView: a node's GPUs as seen at one moment, who is in the way, and what the policy makes of it. Pure.
+"""GpuView: a node's GPUs at one moment, what uses them, and the plan that follows from the policy. Pure.
 
-Owns how the driver's surveys become the State that plans are made from. Asks nobody and changes nothing.
+Owns how the driver's surveys become the NodeGpus that plans are made from. Makes no calls and changes nothing.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,10 +14,10 @@ from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus
 
 
 class GpuView(Struct):
-    """What was seen. `compute_modes` are the GPUs, by UUID, on which MPS has left its compute mode and must not have.
+    """The GPUs as surveyed. `compute_modes` are the GPUs, by UUID, on which MPS left its compute mode, which must be reset.
 
-    `servers` are the pids of MPS servers, by UUID of the GPUs that cannot be changed before these have ended. A server is
-    nobody's use of a GPU: it outlives its last client, and `surveys` do not show it.
+    `servers` are the pids of MPS servers, by UUID of the GPUs that cannot be changed before these servers have ended. A server
+    does not count as a use of a GPU, because it outlives its last client: it is left out of `surveys`.
     """
 
     surveys: tuple[GpuInfo, ...]
@@ -28,17 +28,17 @@ class GpuView(Struct):
 
     @property
     def is_as_wanted(self) -> bool:
-        """Whether every GPU is what the policy asks for, so that nothing would be changed."""
+        """Whether every GPU matches the policy, so that nothing must change."""
         return not (self.plan.operations or self.plan.unfit or self.compute_modes)
 
     @property
     def blocked(self) -> frozenset[str]:
-        """The UUIDs of the GPUs that must change and may not, since they are in use."""
+        """The UUIDs of the GPUs that must change but cannot, because they are in use."""
         planned = {gpu.uuid for gpu in self.plan.gpus if gpu.is_blocked}
         return frozenset(planned | {gpu.uuid for gpu in self.state.gpus if gpu.is_busy and gpu.uuid in self.compute_modes})
 
     def survey(self, uuid: str) -> GpuInfo | None:
-        """The survey of one GPU."""
+        """Return the survey of one GPU; None if there is none."""
         return next((survey for survey in self.surveys if survey.uuid == uuid), None)
 
 
@@ -46,10 +46,10 @@ def build_view(
     surveys: tuple[GpuInfo, ...], policy: Policy, *, allocated: frozenset[str], pending_modes: Mapping[str, bool],
     servers: Collection[int] = (),
 ) -> GpuView:
-    """What the surveys mean. `allocated` are UUIDs of GPUs and MIG devices that kubelet gave to pods that have not ended.
+    """Return the view. `allocated` are UUIDs of GPUs and MIG devices that kubelet allocated to pods that have not ended.
 
-    An id that is no UUID, as some plugins' are, may be any device: every GPU is in use then.
-    `pending_modes` are the MIG modes that this runtime has asked for, by GPU; `servers` the pids of MPS servers.
+    An id that is not a UUID, as some plugins use, may be any device: then every GPU counts as in use.
+    `pending_modes` are the MIG modes that this runtime has requested, by GPU; `servers` the pids of MPS servers.
     """
     served = {survey.uuid: tuple(sorted({pid for _, pid in survey.pids if pid in servers})) for survey in surveys}
     surveys = tuple(replace(one, pids=tuple(row for row in one.pids if row[1] not in servers)) for one in surveys)
@@ -63,7 +63,7 @@ def build_view(
 
 
 def registrable(surveys: tuple[GpuInfo, ...]) -> frozenset[str]:
-    """The UUIDs that the device plugin must offer: whole GPUs without MIG, and MIG devices."""
+    """Return the UUIDs that the device plugin must offer: whole GPUs without MIG, and MIG devices."""
     found: set[str] = set()
     for survey in surveys:
         if survey.fault is not None:

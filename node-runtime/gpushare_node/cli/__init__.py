@@ -1,4 +1,4 @@
-"""The command `gpushare-node`. Wires the parts and prints; decides nothing."""
+"""The command `gpushare-node`. Wires the parts and prints; makes no decisions."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ _LOG = logging.getLogger("gpushare")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; its exit code. Nothing raises but what argparse raises to end the program."""
+    """Run the command; return its exit code. Raises nothing except what argparse raises to end the program."""
     run = Run(parse(argv))
     try:
         return _perform(run)
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _refuse(run, "stopped by SIGINT", 128 + signal.SIGINT)
     except BrokenPipeError:
-        # Whoever read our output has gone; nothing may be written at exit either.
+        # The reader of our output is gone; nothing may be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.FAILED
     except Exception as error:
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _perform(run: Run) -> int:
-    """Each command brings what it needs and no more: a pod starts slowly enough."""
+    """Run the command. Each imports only what it needs, because starting a pod is slow enough."""
     # ruff: noqa: PLC0415 - for that reason
     match run.arguments.command:
         case "apply":
@@ -77,7 +77,7 @@ def _perform(run: Run) -> int:
 
 
 def _refuse(run: Run, message: str, code: int) -> int:
-    """One line on stderr; and where a JSON document is expected, one of the error."""
+    """Print one line on stderr and, if the format is JSON, a document with the error; return the exit code."""
     sys.stderr.write(f"gpushare-node: {escape(message)}\n")
     if getattr(run.arguments, "format", "") == "json":
         document = {"command": run.arguments.command, "host": run.node, "error": message, "exit": int(code)}

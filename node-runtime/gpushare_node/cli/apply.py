@@ -1,4 +1,4 @@
-"""`apply`: brings the node to its pool's policy. Wires the closed loop, and prints its steps."""
+"""`apply`: makes the node match its pool's policy. Wires the closed loop, and prints its steps."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ _NO_DRIVER = (ConditionReason.WAITING_FOR_DRIVER, ConditionReason.DRIVER_MISMATC
 
 
 def apply(run: Run) -> int:
-    """0 when the node is usable under the policy, else 1; 69 without a driver."""
+    """Return 0 if the node is usable under the policy, else 1; 69 without a driver."""
     arguments = run.arguments
     may_hold = arguments.hold and not (arguments.standalone or arguments.check)
     if may_hold:
@@ -42,7 +42,7 @@ def apply(run: Run) -> int:
 
 
 def make_dependencies(run: Run, api: Api | None, printer: Printer) -> Dependencies:
-    """Everything outside, for the closed loop."""
+    """Return all external dependencies of the closed loop."""
     if api is not None:
         api.start()
     tenants = tenancy_file(run)
@@ -54,7 +54,7 @@ def make_dependencies(run: Run, api: Api | None, printer: Printer) -> Dependenci
         ),
         cluster=as_cluster(api), folder=folder(run), clock=run.clock, report=printer.step, read_checkpoint=read_checkpoint,
         plugin_sockets=find_sockets, boot_id=boot_id(),
-        # Without an API server nobody knows whose process is whose.
+        # Without an API server it is unknown which process belongs to which pod.
         open_enforcer=None if api is None else lambda policy: watches.open(policy, "former"),
         driver_seconds=getattr(run.arguments, "driver_timeout", DRIVER_SECONDS),
         has_news=(lambda: True) if api is None else News(api=api, clock=run.clock).has_come,
@@ -63,7 +63,7 @@ def make_dependencies(run: Run, api: Api | None, printer: Printer) -> Dependenci
 
 
 def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int:
-    """Print the recap, tell what still waits to be told, and find the exit code."""
+    """Send the Events that are still queued, and print the recap; return the exit code."""
     if api is not None:
         api.events.drain(_LAST_WORDS_SECONDS)
     message = f"{outcome.reason.word}: {outcome.message or outcome.reason.value.means}"
@@ -72,7 +72,7 @@ def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int
     facts = {"reason": outcome.reason.word, "usable": outcome.is_usable, "message": message}
     printer.end(run.node, run.arguments.command, facts)
     if outcome.is_usable and getattr(run.arguments, "hold", False):
-        return Exit.DONE  # The pod goes on to enforce caps on what is there; the condition says what is not.
+        return Exit.DONE  # The pod continues and enforces caps on what is there; the condition reports what is missing.
     if outcome.reason in _NO_DRIVER and not outcome.is_usable:
         return Exit.UNAVAILABLE
     is_done = outcome.reason.value.is_ready or outcome.reason is ConditionReason.RELEASED
@@ -80,7 +80,7 @@ def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int
 
 
 def _check(run: Run, given: DesiredPolicy, printer: Printer) -> int:
-    """What the run would do to the hardware; nothing is done, and no API server is used."""
+    """Print what the run would do to the hardware, without doing it, and without an API server; return the exit code."""
     hardware = Hardware(
         open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest,
         machine=machine(None, tenancy_file(run)),
@@ -101,7 +101,7 @@ def _check(run: Run, given: DesiredPolicy, printer: Printer) -> int:
 
 
 def _doubts(view: GpuView, held: Held) -> Iterator[str]:
-    """What a run would know better than a check."""
+    """Yield what a check cannot determine, but a run can."""
     if held.problem and not view.is_as_wanted:
         yield f"It is unknown which pods hold GPUs, so nothing would be changed: {held.problem}"
     if held.devices and view.blocked:

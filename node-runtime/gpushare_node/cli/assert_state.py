@@ -1,4 +1,4 @@
-"""`assert`: whether the node matches the policy, its GPUs and what it offers to Kubernetes. Reads only."""
+"""`assert`: whether the node's GPUs, and what it offers to Kubernetes, match the policy. Reads only."""
 
 from gpushare_node.adapters.host.kubelet import CheckpointError, read_checkpoint
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, Cluster, ClusterError, NodeView
@@ -17,17 +17,17 @@ from gpushare_node.reporting.results import Status, StepResult
 
 
 def compare(run: Run) -> int:
-    """0: the node matches; 1: it does not; 2: somebody who would have to be asked does not answer."""
+    """Return 0 if the node matches, 1 if it does not, 2 if the driver, the checkpoint or the API server cannot be read."""
     arguments = run.arguments
     given = read_policy(arguments.policy)
     run.log.pool = given.policy.pool
     printer = to_stdout(as_json=arguments.format == "json", with_diff=arguments.diff)
     hardware = Hardware(open_driver=bounded_driver(run), folder=folder(run), clock=run.clock, policy_digest=given.digest)
     try:
-        # Whether it matches does not depend on them; what would be done about it does.
+        # The result does not depend on them; the steps that would be taken do.
         held = find_held().devices
         view = hardware.look(given.policy, held)
-        # With `check` nothing is changed: every step that would be taken is told.
+        # With `check` nothing is changed: every step that would be taken is reported.
         hardware.change(given.policy, view, held, printer.step, check=True)
         if not arguments.standalone:
             _compare_offer(given.policy, Api.find(run, given.policy.pool).server, hardware.devices(view), printer)
@@ -55,7 +55,7 @@ def _compare_offer(policy: Policy, cluster: Cluster, devices: frozenset[str], pr
 
 
 def _labels(policy: Policy, node: NodeView) -> list[tuple[str, str, bool]]:
-    """Label, what it should be, and whether it is. The plugin's profile may stand under either of its two names."""
+    """Return each label, its expected value, and whether it matches. The plugin's profile may have either of its two names."""
     exact = {POOL_LABEL: policy.pool, PROFILE_LABEL: policy.profile, **mig_label(policy)}
     either = node.labels.get(PLUGIN_LABEL) in (f"{policy.profile}-a", f"{policy.profile}-b")
     labels = [(name, value, node.labels.get(name) == value) for name, value in exact.items()]

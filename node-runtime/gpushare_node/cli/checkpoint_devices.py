@@ -1,4 +1,4 @@
-"""Held: the devices that kubelet has given to pods, for looks that change nothing. Reads kubelet's checkpoint alone."""
+"""Held: the devices that kubelet has allocated to pods, for commands that change nothing. Reads only kubelet's checkpoint."""
 
 
 from gpushare_node.adapters.host.kubelet import NO_CHECKPOINT, CheckpointError, read_checkpoint
@@ -7,14 +7,14 @@ from gpushare_node.reconcile.usage import find_allocated, find_holders
 
 
 class Held(Struct):
-    """UUIDs of GPUs and MIG devices. `problem`: why they are not known; empty when they are."""
+    """UUIDs of GPUs and MIG devices. `problem`: why they are not known; empty if they are."""
 
     devices: frozenset[str]
     problem: str = ""
 
 
 def find_held() -> Held:
-    """What the checkpoint says. Pods that have ended linger in it, and count as long as no API server is used."""
+    """Return the devices in the checkpoint. Pods that have ended stay in it, and count, because no API server is used."""
     try:
         checkpoint = read_checkpoint()
     except CheckpointError as error:

@@ -1,4 +1,4 @@
-"""`enforce`: holds containers to their caps until it is asked to end. Wires the loop; never changes hardware."""
+"""`enforce`: enforces the containers' caps until it is stopped. Wires the loop; never changes hardware."""
 
 import logging
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _LAST_WORDS_SECONDS = 3.0
 
 
 def enforce(run: Run) -> int:
-    """0 when it was asked to end; 70 when only another start helps; with `--once`, 69 when it did not answer."""
+    """Return 0 if it was stopped, 70 if only a restart helps; with `--once`, 69 if the driver did not answer."""
     arguments = run.arguments
     given, refusal = _read(run)
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
@@ -66,7 +66,7 @@ def enforce(run: Run) -> int:
 
 
 def _read(run: Run) -> tuple[DesiredPolicy, str]:
-    """The policy; the one in force, and why, where it cannot be read."""
+    """Return the policy; if it cannot be read, the policy in force, and why."""
     try:
         return read_or_report(run), ""
     except PolicyFileError as error:
@@ -78,7 +78,7 @@ def _read(run: Run) -> tuple[DesiredPolicy, str]:
 
 
 def _is_outdated(refused: Refused, api: Api | None) -> bool:
-    """Whether the policy can be read by now, and another start brings the node to it: that of the whole pod, `apply` first."""
+    """Whether the policy can be read now, and this pod could be deleted: the new pod runs `apply` first, with that policy."""
     if not refused.is_over():
         return False
     if api is not None:
@@ -98,7 +98,7 @@ def _look_once(loop: Loop) -> int:
 
 
 def _upkeep(run: Run, given: DesiredPolicy, enforcer: Enforcer, api: Api, refusal: str) -> NodeMonitor:
-    """What a policy that cannot be read wants of labels and layout is not known: then only the node's leaving is seen to."""
+    """Return the monitor. If the policy cannot be read, its labels and layout are unknown: then it only detects a release."""
     policy = given.policy
     return NodeMonitor(
         enforcer=enforcer, cluster=api.server, boot_id=boot_id(), refusal=refusal, remark=describe_ignored(given),
@@ -108,7 +108,7 @@ def _upkeep(run: Run, given: DesiredPolicy, enforcer: Enforcer, api: Api, refusa
 
 
 def _published(policy: Policy, last: Published | None) -> Mapping[str, str]:
-    """The labels that `apply` has set for this policy; none where it is not known to have: then there is nothing to keep."""
+    """Return the labels that `apply` has set for this policy; if it is not known to have set any, none, so none are kept."""
     return {} if last is None or last.key[:-2] != policy.profile else wanted(policy, last)
 
 

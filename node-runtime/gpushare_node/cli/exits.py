@@ -1,4 +1,4 @@
-"""Exit: how the command ends. Values only; `--help` and the README say the same words."""
+"""Exit: the exit codes of the command. Values only; `--help` and the README use the same words."""
 
 from enum import IntEnum
 

@@ -17,7 +17,7 @@ from gpushare_node.gpus.step_messages import names_of
 
 
 def export(run: Run) -> int:
-    """Print the document. DriverError if the driver does not answer; a failure where there is no GPU at all."""
+    """Print the document. DriverError if the driver does not answer; exit code 1 if there is no GPU at all."""
     driver = bounded_driver(run)()
     try:
         document = describe(driver.versions(), driver.survey())
@@ -32,7 +32,7 @@ def export(run: Run) -> int:
 
 
 def describe(versions: Versions, surveys: Iterable[GpuInfo]) -> dict[str, Any]:
-    """The document. Everything in it is as NVML says it; processes are counted, not named."""
+    """Return the document. Everything in it is as NVML reports it; processes are counted, not named."""
     return {
         "apiVersion": "gpushare.dev/v1",
         "kind": "NodeState",
@@ -42,7 +42,7 @@ def describe(versions: Versions, surveys: Iterable[GpuInfo]) -> dict[str, Any]:
 
 
 def write(document: dict[str, Any], form: str) -> str:
-    """The document as text, `yaml` or `json`."""
+    """Return the document as text, `yaml` or `json`."""
     if form == "json":
         return json.dumps(document, indent=1, ensure_ascii=True) + "\n"
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=False, width=120)

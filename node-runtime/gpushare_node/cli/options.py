@@ -1,4 +1,4 @@
-"""Options: the command line of `gpushare-node`, and nothing of what it does."""
+"""Options: parses the command line of `gpushare-node`; implements no command."""
 
 import argparse
 import re
@@ -14,12 +14,12 @@ PORT = 9408
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments. Ends the program, with exit code 2 and a usage line, where they are wrong."""
+    """Return the arguments. If they are wrong, ends the program with exit code 2 and a usage line."""
     return _parser().parse_args(argv)
 
 
 def duration(text: str) -> float:
-    """Seconds of `500ms`, `1s`, `10m` or `1h`."""
+    """Return the seconds of `500ms`, `1s`, `10m` or `1h`."""
     found = _DURATION.fullmatch(text)
     if found is None:
         raise argparse.ArgumentTypeError(f"invalid duration {text!r}: write 500ms, 1s, 10m or 1h")

@@ -1,4 +1,4 @@
-"""Reads the policy that a command is given. Every way in which that can go wrong is one PolicyFileError of one line."""
+"""Reads the policy that a command is given. Every failure is a PolicyFileError with a message of one line."""
 
 import sys
 from pathlib import Path
@@ -10,15 +10,15 @@ from gpushare_node.reporting.log import escape
 
 STDIN = "-"
 MOST_BYTES = 1 << 20
-"""What a ConfigMap can carry."""
+"""The size limit of a ConfigMap."""
 
 
 class PolicyFileError(Exception):
-    """A policy that cannot be had; the text is `FILE: path.in.document: what is wrong`."""
+    """A policy that cannot be read; the message is `FILE: path.in.document: what is wrong`."""
 
 
 def read_policy(name: str) -> DesiredPolicy:
-    """The policy in the file of this name; `-` is standard input."""
+    """Return the policy in the file of this name; `-` is standard input."""
     shown = "standard input" if name == STDIN else escape(name)
     try:
         text = _read(name).decode("utf-8")

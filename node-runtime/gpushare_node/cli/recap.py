@@ -1,4 +1,4 @@
-"""Recap: what a command did, printed in Ansible's manner, or as one JSON document. Text only."""
+"""Recap: what a command did, printed in Ansible's format, or as one JSON document. Text only."""
 
 import io
 import json
@@ -15,7 +15,7 @@ _COLOURS = {Status.OK: "32", Status.CHANGED: "33", Status.FAILED: "31", Status.S
 
 
 class Printer:
-    """Prints steps as they come, and at the end the recap. With `as_json`, nothing but one document at the end."""
+    """Prints each step at once, and the recap at the end. With `as_json`, prints only one document at the end."""
 
     def __init__(self, out: TextIO, *, as_json: bool = False, with_diff: bool = False) -> None:
         self._out = out
@@ -30,21 +30,21 @@ class Printer:
         return tuple(self._results)
 
     def step(self, result: StepResult) -> None:
-        """One step has been taken."""
+        """Record and print a step."""
         self._results.append(result)
         if self._as_json:
             return
         detail = f": {result.detail}" if result.detail else ""
         self._say(f"{result.status.value:<8}{escape(result.target):<7} {escape(result.step + detail)}", result.status)
         if self._with_diff and result.before != result.after:
-            from difflib import ndiff  # noqa: PLC0415 - for those who ask for it alone
+            from difflib import ndiff  # noqa: PLC0415 - needed only with --diff
 
             for line in ndiff(result.before, result.after):
                 if not line.startswith("?"):
                     self._say(f"        {escape(line)}", _DIFF.get(line[0]))
 
     def end(self, host: str, command: str, facts: Mapping[str, Any]) -> None:
-        """The recap. `facts` are for the JSON document; `message` among them is printed for people too."""
+        """Print the recap. `facts` are for the JSON document; `message` among them is printed as text too."""
         counts = Counter(result.status for result in self._results)
         recap = {status.value: counts[status] for status in Status}
         if self._as_json:
@@ -76,7 +76,7 @@ def _as_dict(result: StepResult) -> dict[str, Any]:
 
 
 def to_stdout(*, as_json: bool, with_diff: bool = False) -> Printer:
-    """A printer for people or machines at standard output, whatever characters that can show."""
+    """Return a printer to standard output; characters that its encoding lacks are escaped."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     return Printer(sys.stdout, as_json=as_json, with_diff=with_diff)

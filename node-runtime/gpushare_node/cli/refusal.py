@@ -1,4 +1,4 @@
-"""Refusal: what happens to a policy that cannot be read, or not all of it: who is told, and whose caps hold meanwhile."""
+"""Refusal: handles a policy that cannot be read, or not completely: what is reported, and which caps apply meanwhile."""
 
 import logging
 import os
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 15
 _LEAVING_SECONDS = 60
-"""How often a run that holds asks the API server whether its node is to leave: well within an uninstall Job's patience."""
+"""How often a run that holds asks the API server whether its node must leave: well within an uninstall Job's timeout."""
 
 _LAST_WORDS_SECONDS = 3.0
 _MAX_SHOWN = 5
@@ -29,7 +29,7 @@ _LOG = logging.getLogger("gpushare")
 
 
 def read_or_report(run: Run) -> DesiredPolicy:
-    """The policy. PolicyFileError, after the node's condition was set to PolicyInvalid where this is a pod."""
+    """Return the policy. PolicyFileError if it cannot be read; in a pod, first sets the node's condition to PolicyInvalid."""
     try:
         given = read_policy(run.arguments.policy)
     except PolicyFileError as error:
@@ -43,10 +43,10 @@ def read_or_report(run: Run) -> DesiredPolicy:
 
 
 def read_or_hold(run: Run) -> DesiredPolicy:
-    """The policy, as soon as it can be read; until then tenants are held to the caps of the policy in force.
+    """Return the policy as soon as it can be read; until then enforce the caps of the policy in force.
 
-    The policy in force where the node is to leave: for that it needs no other. PolicyFileError where none is in force. Stopped
-    when the program is asked to end.
+    If the node must leave, return the policy in force, because leaving needs no other. PolicyFileError if no policy is in
+    force. Stopped if the program is asked to end.
     """
     try:
         return read_or_report(run)
@@ -79,14 +79,14 @@ def read_or_hold(run: Run) -> DesiredPolicy:
 
 
 class Refused:
-    """A policy that could not be read: whether it can be by now. ConfigMaps are replaced under pods that run."""
+    """A policy that could not be read. It may become readable, because kubelet updates a ConfigMap's files in running pods."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._looked_at = run.clock.now()
 
     def is_over(self) -> bool:
-        """Whether it can. The file is looked at now and then, however often this is asked."""
+        """Whether the policy can be read now. Reads the file at most every 15 s, however often this is called."""
         if self._run.clock.now() - self._looked_at < _LOOK_SECONDS:
             return False
         self._looked_at = self._run.clock.now()
@@ -106,7 +106,7 @@ def _must_leave(api: Api) -> bool:
 
 
 def find_former(run: Run) -> DesiredPolicy | None:
-    """The policy in force; None where there is none, or none that can be read."""
+    """Return the policy in force; None if there is none, or it cannot be read."""
     text = folder(run).policy()
     with suppress(PolicyError):
         return None if text is None else DesiredPolicy(text=text, policy=read(text))
@@ -114,7 +114,7 @@ def find_former(run: Run) -> DesiredPolicy | None:
 
 
 def describe_ignored(given: DesiredPolicy) -> str:
-    """Which fields of the policy are not known here, and what to do; empty where all are known."""
+    """Return which fields of the policy this runtime does not know, and what to do; empty if it knows all."""
     fields = given.policy.ignored
     more = f" and {len(fields) - _MAX_SHOWN} more" if len(fields) > _MAX_SHOWN else ""
     names = f"{', '.join(fields[:_MAX_SHOWN])}{more}"

@@ -1,4 +1,4 @@
-"""`release`: this node, or with `--all-nodes` every node, made exclusive again. Wires; prints."""
+"""`release`: makes this node, or with `--all-nodes` every node, exclusive again. Wires and prints."""
 
 import sys
 
@@ -16,14 +16,14 @@ from gpushare_node.reporting.results import Status, StepResult
 
 
 def release(run: Run) -> int:
-    """0 when all is released, else 1."""
+    """Return 0 if everything is released, else 1."""
     arguments = run.arguments
     printer = to_stdout(as_json=arguments.format == "json")
     run.heed_signals()
     if arguments.all_nodes:
         return _release_all(run, printer)
     api = None if arguments.standalone else Api.find(run, "")
-    # In a pod it stays when all is done: the pod goes with the node's label.
+    # In a pod it keeps running when everything is done: the pod is deleted when the node's label is removed.
     holds = api is not None and bool(api.identity.pod)
     return finish(run, api, printer, releasing.run(make_dependencies(run, api, printer), hold=holds))
 

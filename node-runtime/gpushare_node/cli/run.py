@@ -1,4 +1,4 @@
-"""Run: one run of the command: its arguments, its clock, its log, and how it is asked to end."""
+"""Run: one run of the command: its arguments, its clock, its log, and how signals stop it."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from gpushare_node.reporting.log import begin
 
 
 class Run:
-    """What every command gets. `node` is the node's name as Kubernetes knows it; by hand, the host's."""
+    """What every command receives. `node` is the node's name in Kubernetes; outside a pod, the host's name."""
 
     def __init__(self, arguments: Namespace) -> None:
         self.arguments = arguments
@@ -22,7 +22,7 @@ class Run:
         self.stopped_by = signal.SIGTERM
 
     def heed_signals(self) -> None:
-        """Let SIGTERM and SIGINT end the run where it would wait next: every step is finished first."""
+        """Let SIGTERM and SIGINT end the run at its next wait, so that no step is interrupted."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
 

@@ -1,4 +1,4 @@
-"""Wiring: the real worlds, made from environment and arguments, and put together. Decides nothing."""
+"""Wiring: builds the real adapters from the environment and the arguments, and connects them. Makes no decisions."""
 
 import os
 import threading
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 
 _POLICY = "/etc/gpushare/policy.yaml"
-"""Where the chart mounts what `release`, which has no policy, reads beside it."""
+"""Where the chart mounts the policy: `release`, which takes no policy, reads the tenancy file next to it."""
 
 
 def open_driver(figures: "EnforcementMetrics | None" = None) -> Driver:
-    """A new session with the driver, its calls counted in the figures. DriverError while it is not there."""
+    """Open a new session with the driver, with its calls counted in the metrics. DriverError while there is no driver."""
     from gpushare_node.adapters.nvml.library import ignore  # noqa: PLC0415 - pynvml is 8,000 lines, and `--help` needs none
     from gpushare_node.adapters.nvml.session import Session  # noqa: PLC0415 - the same
 
@@ -56,12 +56,12 @@ def open_driver(figures: "EnforcementMetrics | None" = None) -> Driver:
 
 
 def bounded_driver(run: Run) -> Callable[[], Driver]:
-    """Opens sessions for one caller at a time, of which no call keeps the program: DriverError with TIMEOUT instead."""
+    """Return a function that opens sessions, for one caller at a time, whose calls never hang: they raise TIMEOUT instead."""
     return Bounded(open_driver, run.clock).open
 
 
 def tenancy_file(run: Run) -> TenancyFile:
-    """What the chart projects beside the policy. Without an API server nobody's pods are known, and nobody is a tenant."""
+    """Return the tenancy file that the chart projects next to the policy. Without an API server no pods or tenants are known."""
     arguments = run.arguments
     name = getattr(arguments, "policy", _POLICY)
     is_alone = arguments.standalone or name == STDIN
@@ -69,12 +69,12 @@ def tenancy_file(run: Run) -> TenancyFile:
 
 
 def folder(run: Run) -> StateDir:
-    """The folder that outlives the pod."""
+    """Return the folder that outlives the pod."""
     return StateDir(Path(run.arguments.state_dir))
 
 
 class Api(Struct):
-    """The API server for one run: the own node, and what is told in the background. ClusterError if nobody says where it is."""
+    """The API server for one run: client, identity and Events in the background. ClusterError if its address is not set."""
 
     connection: Connection
     identity: PodIdentity
@@ -83,7 +83,7 @@ class Api(Struct):
 
     @classmethod
     def find(cls, run: Run, pool: str) -> "Api":
-        """As the environment tells it. Nothing is sent yet."""
+        """Return the API server that the environment describes. Sends nothing yet."""
         connection = Connection(find_address(os.environ), run.clock)
         identity = find_place(os.environ, pool)
         events = EventRecorder(connection, identity, run.clock)
@@ -91,48 +91,48 @@ class Api(Struct):
         return cls(connection=connection, identity=identity, server=server, events=events)
 
     def start(self) -> None:
-        """Tell events as they come, until the program ends."""
+        """Send Events as they are queued, until the program ends."""
         threading.Thread(target=self.events.run, name="events", daemon=True).start()
 
 
 class NullSink:
-    """The messenger where there is no API server: tells nobody, and moves no pod."""
+    """The EventSink without an API server: sends no Events, and evicts no pods."""
 
     def tell(self, event: Event) -> None:
-        """The log has said it already."""
+        """Do nothing: the log has it already."""
 
     def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:  # noqa: ARG002 - the Protocol's signature
-        """Nobody is there to ask."""
+        """Return REFUSED: there is no API server."""
         return Eviction.REFUSED
 
 
 class NoPods:
-    """Without an API server no pod is known, so nobody is held to a cap."""
+    """The pods without an API server: none is known, so no cap is enforced."""
 
     age_seconds = float("inf")
 
     def pods(self) -> tuple[PodView, ...]:
-        """None."""
+        """Return no pods."""
         return ()
 
 
 class OwnMarks(Struct, frozen=False):
-    """The own node's annotations for the watch; unknown until the node is followed."""
+    """The annotations of this node's Node object, for the enforcer; unknown until an informer follows the node."""
 
     server: NodeClient
     node: NodeInformer | None = None
 
     def annotations(self) -> Mapping[str, str] | None:
-        """As last heard."""
+        """Return the annotations as last received; None if they are unknown."""
         return None if self.node is None else self.node.annotations()
 
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
-        """Write some. ClusterError."""
+        """Write these annotations. Raises ClusterError."""
         self.server.annotate(annotations)
 
 
 class News(Struct, frozen=False):
-    """Whether the own node has changed, for a run that waits; followed from the first time on that this is asked."""
+    """Whether this node has changed, for a run that waits. The first call of `has_come` starts the informer."""
 
     api: Api
     clock: Clock
@@ -140,7 +140,7 @@ class News(Struct, frozen=False):
     _node: NodeInformer | None = None
 
     def has_come(self) -> bool:
-        """Whether it may have changed since the last time. Without an open watch it always may."""
+        """Whether the node may have changed since the last call. Without an open watch this is always true."""
         if self._node is None:
             self._node = NodeInformer(self.api.connection, self.api.identity.node, self.clock, self._is_triggered.set)
             self._node.start()
@@ -153,7 +153,7 @@ class News(Struct, frozen=False):
 
 
 class Watches(Struct, frozen=False):
-    """Makes watches for one run. The pods are followed from the first one on."""
+    """Opens enforcers for one run. The first one starts the pod informer."""
 
     run: Run
     api: Api | None
@@ -163,8 +163,8 @@ class Watches(Struct, frozen=False):
     _pods: PodInformer | None = None
 
     def open(self, policy: Policy, digest: str, marks: OwnMarks | None = None) -> "Enforcer":
-        """A watch that holds tenants to this policy, with a session of its own."""
-        # Not at the top: a node that is right already boots without holding anybody to a cap.
+        """Return an enforcer for this policy, with its own session with the driver."""
+        # Not imported at the top: a node that matches already boots without enforcing caps.
         from gpushare_node.adapters.nvml.supervised_driver import SupervisedDriver  # noqa: PLC0415
         from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig  # noqa: PLC0415
         from gpushare_node.enforce.metrics import EnforcementMetrics  # noqa: PLC0415
@@ -186,7 +186,7 @@ class Watches(Struct, frozen=False):
         return Enforcer(adapters=adapters, config=config, figures=figures)
 
     def followed(self) -> tuple[PodView, ...] | None:
-        """The node's pods, followed from the first time on that this is asked; None where they may be others by now."""
+        """Return the node's pods; None if the list may be out of date. The first call starts the pod informer."""
         pods = self._follow_pods()
         return None if pods.age_seconds > 0 else pods.pods()
 
@@ -200,7 +200,7 @@ class Watches(Struct, frozen=False):
 
 
 def machine(api: Api | None, tenants: TenancyFile) -> Machine:
-    """The machine that this runs on. Without an answer of the API server no process in a pod is known to be the platform's."""
+    """Return this machine. If the API server does not answer, no process in a pod is known to be the platform's."""
 
     def pods() -> tuple[PodView, ...]:
         try:
@@ -214,16 +214,16 @@ def machine(api: Api | None, tenants: TenancyFile) -> Machine:
 
 
 def _mps(pods: "SomePods", tenants: TenancyFile) -> HostMpsControl:
-    """The errands' own: what it reads of /proc is not shared with the watch."""
+    """Return the MPS control for the work queue's thread, with its own reader of /proc, not shared with the enforcer."""
     return HostMpsControl(LinuxProcesses(), is_system=lambda seen: _is_system(seen, pods.pods(), tenants.find()))
 
 
 def _is_system(seen: ProcessIdentity, pods: Iterable[PodView], tenancy: Tenancy) -> bool:
-    """Whether a process is the host's, or of a pod that is the platform's."""
+    """Whether a process belongs to the host, or to a pod of the platform."""
     uids = {one.pod_uid for one in seen.candidates}
     return not uids or any(pod.namespace in tenancy.platform for pod in pods if uids & set(pod.uids))
 
 
 def as_cluster(api: Api | None) -> Cluster | None:
-    """The API server, where there is one."""
+    """Return the API server; None if there is none."""
     return None if api is None else api.server

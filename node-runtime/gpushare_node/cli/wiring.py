@@ -61,7 +61,7 @@ def bounded_driver(run: Run) -> Callable[[], Driver]:
 
 
 def tenancy_file(run: Run) -> TenancyFile:
-    """Return the tenancy file that the chart projects next to the policy. Without an API server no pods or tenants are known."""
+    """Return the tenancy file, which the chart projects next to the policy. Without an API server no pod or tenant is known."""
     arguments = run.arguments
     name = getattr(arguments, "policy", _POLICY)
     is_alone = arguments.standalone or name == STDIN

@@ -1,9 +1,9 @@
-"""Makes an image base from Debian's packages where no registry can be reached: `base.py ARCHITECTURE OUT.tar [PACKAGE…]`.
+"""Builds an image base from Debian's packages if no registry can be reached: `base.py ARCHITECTURE OUT.tar [PACKAGE…]`.
 
-mmdebstrap downloads and unpacks; nothing is configured and nothing runs, so any architecture can be made anywhere, and there is
-no shell in it. This file is also mmdebstrap's hook, which gets the root folder: it leaves each package's description where
-Google's distroless images have it, `/var/lib/dpkg/status.d`, and takes away what no program in a container reads. Two runs over
-one state of the archive give the same bytes; `MIRROR` (a snapshot.debian.org address) names a state for good.
+mmdebstrap downloads and unpacks; nothing is configured and nothing runs, so any architecture can be built on any machine, and
+the base has no shell. This file is also mmdebstrap's hook, which receives the root folder: it writes each package's description
+where Google's distroless images have it, `/var/lib/dpkg/status.d`, and deletes what no program in a container reads. Two runs
+over one state of the archive give the same bytes; `MIRROR` (a snapshot.debian.org address) pins a state permanently.
 """
 
 import os
@@ -16,9 +16,9 @@ from pathlib import Path
 SUITE = "bookworm"
 RUNTIME = ("python3-minimal", "libpython3-stdlib", "ca-certificates")
 BUILD = ("python3-pip",)
-"""What the build stage needs on top of RUNTIME."""
+"""What the build stage needs in addition to RUNTIME."""
 
-# Copyright notices stay: the licences ask for them.
+# Copyright notices stay: the licences require them.
 _UNREAD = (
     "bin/tar", "sbin", "usr/sbin", "usr/bin/c_rehash", "usr/bin/debconf*", "usr/bin/dpkg*", "usr/bin/openssl",
     "usr/bin/py3*", "usr/bin/update-alternatives", "usr/lib/dpkg", "usr/lib/mime", "usr/lib/python3.*/idlelib",
@@ -41,7 +41,7 @@ def bootstrap(architecture: str, target: Path, packages: tuple[str, ...] = ()) -
 
 
 def finish(root: Path) -> None:
-    """The hook: between unpacking and packing."""
+    """Clean up the root folder: mmdebstrap's hook between unpacking and packing."""
     descriptions = root / "var/lib/dpkg/status.d"
     descriptions.mkdir(parents=True)
     for package in sorted((root / "var/cache/apt/archives").glob("*.deb")):
@@ -59,7 +59,7 @@ def finish(root: Path) -> None:
 
 
 def _trust(root: Path) -> None:
-    """The bundle that update-ca-certificates would write."""
+    """Write the bundle that update-ca-certificates would write."""
     bundle = root / "etc/ssl/certs/ca-certificates.crt"
     bundle.parent.mkdir(parents=True, exist_ok=True)
     found = sorted((root / "usr/share/ca-certificates").rglob("*.crt"))

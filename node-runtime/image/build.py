@@ -1,6 +1,6 @@
-"""Builds the node runtime's image with buildah, as OCI layouts beside their bills of materials: `build.py [--help]`.
+"""Builds the node runtime's image with buildah, as OCI layouts next to their bills of materials: `build.py [--help]`.
 
-The image is the same, byte for byte, whenever bases and sources are the same: nothing in it has a date, and wheels are pinned.
+The image is identical, byte for byte, if bases and sources are the same: nothing in it has a date, and wheels are pinned.
 """
 
 import argparse
@@ -27,7 +27,7 @@ BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """One built image. `size_bytes` is what is pulled: the compressed layers."""
+    """One built image. `size_bytes` is the size of a pull: the compressed layers."""
 
     architecture: str
     reference: str
@@ -36,7 +36,7 @@ class Image:
 
 
 def main() -> None:
-    """Build what the arguments ask for, and print one line for each image."""
+    """Build the images that the arguments select, and print one line for each."""
     arguments = _parse()
     arguments.output.mkdir(parents=True, exist_ok=True)
     for architecture in arguments.architecture:
@@ -46,8 +46,8 @@ def main() -> None:
 
 
 def build(architecture: str, runtime_base: str | None, build_base: str | None, output: Path) -> Image:
-    """One image. Base `debian` is bootstrapped from Debian's archive; None is the Dockerfile's own, from its registry."""
-    # Buildah before 1.29 does not know by itself on what it builds.
+    """Build one image. Base `debian` is bootstrapped from Debian's archive; None is the Dockerfile's own, from its registry."""
+    # Buildah before 1.29 does not set BUILDPLATFORM itself.
     reference = f"{NAME}:{_version()}-{architecture}"
     _forget(reference)
     arguments = [f"--build-arg=VERSION={_version()}", f"--build-arg=REVISION={_revision()}",
@@ -61,7 +61,7 @@ def build(architecture: str, runtime_base: str | None, build_base: str | None, o
         arguments.append(f"--build-arg=BUILD_BASE={build_base}")
     if os.environ.get("PIP_INDEX_URL"):
         arguments.append("--build-arg=PIP_INDEX_URL")
-    if BUNDLE.exists():  # The host's trust, which may have a company's proxy in it.
+    if BUNDLE.exists():  # The host's trusted certificates, which may include that of a company's proxy.
         arguments.append(f"--volume={BUNDLE}:{BUNDLE}:ro")
     _run("buildah", "build", "--quiet", "--force-rm", "--isolation=chroot", "--no-cache", "--timestamp=0", "--format=oci",
          f"--platform=linux/{architecture}", f"--tag={reference}", *arguments, str(CONTEXT))
@@ -84,7 +84,7 @@ def _own_architecture() -> str:
 
 
 def _bootstrap(architecture: str, packages: Sequence[str] = ()) -> str:
-    """A local image of Debian's packages; its reference."""
+    """Build a local image of Debian's packages; return its reference."""
     reference = f"localhost/gpushare-{'build' if packages else 'runtime'}-base:{architecture}"
     _forget(reference)
     with tempfile.TemporaryDirectory() as scratch:
@@ -100,7 +100,7 @@ def _bootstrap(architecture: str, packages: Sequence[str] = ()) -> str:
 
 
 def _export(architecture: str, reference: str, output: Path) -> Image:
-    """The image as an OCI layout, and its bill of materials beside it."""
+    """Write the image as an OCI layout, and its bill of materials next to it."""
     layout = output / f"gpushare-node-{architecture}"
     shutil.rmtree(layout, ignore_errors=True)
     _run("buildah", "push", "--quiet", "--compression-format=gzip", reference, f"oci:{layout}")
@@ -117,7 +117,7 @@ def _export(architecture: str, reference: str, output: Path) -> Image:
 
 
 def _forget(reference: str) -> None:
-    """What a build before this one has left under the name. An image that is in use, or not there, is no error."""
+    """Remove the image that an earlier build left under this name. An image that is in use, or missing, is not an error."""
     subprocess.run(["buildah", "rmi", reference], capture_output=True, check=False)
 
 
@@ -128,14 +128,14 @@ def _version() -> str:
 
 
 def _revision() -> str:
-    """The commit, where there is one; `REVISION` of the environment goes before it."""
+    """Return the commit, empty if there is none; the environment's `REVISION` takes precedence."""
     told = os.environ.get("REVISION")
     command = ["git", "-C", str(CONTEXT), "rev-parse", "HEAD"]
     return told or subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _run(*command: str) -> str:
-    """What the program prints; its complaints are shown as they come."""
+    """Run the program; return its standard output. Its standard error is shown at once."""
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=sys.stderr, text=True, check=True).stdout.strip()
 
 

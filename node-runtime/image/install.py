@@ -1,7 +1,7 @@
-"""The image's build stage: puts everything that the final stage copies under one folder. `install.py RUNTIME OUT`.
+"""The image's build stage: puts everything that the final stage copies into one folder. `install.py RUNTIME OUT`.
 
-RUNTIME is the final base, mounted; OUT becomes its addition. The variable TARGETARCH says for which machine, in Docker's words.
-Nothing of the target is run, so an image for another architecture is made without emulation. It needs no shell.
+RUNTIME is the final base, mounted; OUT is what is added to it. The variable TARGETARCH is the architecture, in Docker's terms.
+Nothing of the target is run, so an image for another architecture is built without emulation. It needs no shell.
 """
 
 import json
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 PACKAGES = Path("opt/gpushare")
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
-# Of the Kubernetes client only the HTTP client is used. The classes of its API are 60 of 80 MB; it loads them when asked for.
+# Of the Kubernetes client only the HTTP client is used. Its API classes are 60 of 80 MB; it loads them only when they are used.
 _UNUSED = (
     "kubernetes/aio", "kubernetes/client/api/*", "kubernetes/client/models/*",
     "kubernetes/**/*_test.py", "kubernetes/**/test_*.py", "bin", "*.dist-info/RECORD", "*.dist-info/INSTALLER",
@@ -43,7 +43,7 @@ sys.exit(main())
 
 
 def install(runtime: Path, out: Path, architecture: str) -> None:
-    """Fill `out`. Raises CalledProcessError if a package cannot be had, SystemExit if the bases do not fit together."""
+    """Fill `out`. Raises CalledProcessError if a package cannot be installed, SystemExit if the bases do not match."""
     library = _find_library(runtime)
     target = out / PACKAGES
     _install_packages(target, MACHINES[architecture])
@@ -57,7 +57,7 @@ def install(runtime: Path, out: Path, architecture: str) -> None:
 
 
 def _find_library(runtime: Path) -> Path:
-    """The runtime's standard library, which must be of our own version: bytecode and binary wheels are for exactly one."""
+    """Return the runtime's standard library. It must have our own version: bytecode and binary wheels fit exactly one."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for place in ("usr/lib", "usr/local/lib"):
         library = runtime / place / version
@@ -85,14 +85,14 @@ def _prune(target: Path) -> None:
 
 
 def _compile(source: Path, beside: Path, shown: Path) -> None:
-    """Bytecode without dates in it, or builds would differ; unchecked, for nobody changes a source in an image."""
+    """Write bytecode without dates, which would make builds differ; unchecked, because no source changes in an image."""
     beside = beside.parent / "__pycache__" / f"{source.stem}.{sys.implementation.cache_tag}.pyc"
     unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
     py_compile.compile(str(source), cfile=str(beside), dfile=str(shown), doraise=True, invalidation_mode=unchecked)
 
 
 def _compile_library(library: Path, runtime: Path, out: Path) -> None:
-    """Small bases leave the standard library's bytecode out, and every start takes four times as long."""
+    """Compile the standard library: small bases leave its bytecode out, and then every start takes four times as long."""
     for source in sorted(library.rglob("*.py")):
         inside = source.relative_to(runtime)
         folders = set(source.relative_to(library).parts[:-1])

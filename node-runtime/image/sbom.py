@@ -1,7 +1,7 @@
-"""The image's bill of materials: CycloneDX 1.6, from what really lies in the image. The same image gives the same bytes.
+"""The image's bill of materials: CycloneDX 1.6, from the files in the image. The same image gives the same bytes.
 
-Debian's packages are read where the base has them (`/var/lib/dpkg/status`, or distroless's `status.d`), Python's from
-their METADATA. There is no serial number and no date in it: both would differ from build to build.
+Debian's packages are read from the base's list (`/var/lib/dpkg/status`, or distroless's `status.d`), Python's from
+their METADATA. It has no serial number and no date: both would differ from build to build.
 """
 
 import re
@@ -15,7 +15,7 @@ NAME = "sbom.cdx.json"
 
 
 def describe(runtime: Path, packages: Path, architecture: str) -> dict[str, Any]:
-    """The document. `packages` is the folder that is added to the base."""
+    """Return the document. `packages` is the folder that is added to the base."""
     components = [*_debian(runtime), *_python(packages)]
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",

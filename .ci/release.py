@@ -1,7 +1,7 @@
-"""`make release`: builds everything that a release of HEAD consists of into dist/, or says what must be done first.
+"""`make release`: builds everything that a release of HEAD consists of into dist/, or prints what must be done first.
 
 Sources come from `git archive`: files that are not committed are not in a release. Two builds of a commit with the same tools
-have the same checksums. dist/ is replaced in one step, at the end. Nothing is tagged, pushed or uploaded.
+have the same checksums. dist/ is replaced in one step, at the end. It does not tag, push or upload anything.
 """
 
 import argparse
@@ -30,7 +30,7 @@ SUMS = "SHA256SUMS"
 
 
 def main() -> int:
-    """Build the release: 0. 1 if something must be done first, or if a build fails."""
+    """Build the release; return 0, or 1 if something must be done first or a build fails."""
     parser = argparse.ArgumentParser(description="Build a release of HEAD into dist/.")
     parser.add_argument("--without-image", action="store_true", help="leave out the node runtime's image")
     parser.add_argument("--base", metavar="REFERENCE", help="the image's base, as for node-runtime/image/build.py")
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def refusals(version: str) -> Iterator[str]:
-    """All at once, so that one run says everything."""
+    """Yield every reason against a release at once, so that one run reports all of them."""
     yield from uncommitted()
     yield from differing(versions())
     yield from unwritten(version)
@@ -63,18 +63,18 @@ def refusals(version: str) -> Iterator[str]:
 
 
 def uncommitted() -> Iterator[str]:
-    """A release is of a commit: the working tree must be the same."""
+    """Yield a reason if the working tree differs from HEAD, because a release is of a commit."""
     changes = _git("status", "--porcelain").splitlines()
     if changes:
         yield f"the working tree has changes ({_few([line[3:] for line in changes])}): commit or remove them"
 
 
 def versions() -> dict[str, str]:
-    """Every place that has the version, `make golden`'s output included."""
+    """Return the version by the place that has it, `make golden`'s output included."""
     found = {place: _match(r'^__version__ = "(.+)"$', (ROOT / place).read_text()) for place in MODULES}
     for chart in (ROOT / CHART, *sorted(ROOT.glob("examples/*/bundle/chart"))):
         place, described = chart.relative_to(ROOT), chart / "Chart.yaml"
-        # Where an example has none, it is the chart's own.
+        # An example without a Chart.yaml uses the chart's own.
         about = yaml.safe_load(described.read_text()) if described.exists() else {}
         found |= {f"{place}/Chart.yaml {key}": about[key] for key in ("version", "appVersion") if key in about}
         found[f"{place}/values.yaml image.tag"] = yaml.safe_load((chart / "values.yaml").read_text())["image"]["tag"]
@@ -82,7 +82,7 @@ def versions() -> dict[str, str]:
 
 
 def differing(places: dict[str, str]) -> Iterator[str]:
-    """One version, everywhere."""
+    """Yield a reason if the places have different versions."""
     different = sorted(set(places.values()))
     if len(different) > 1:
         told = "; ".join(f"{one} in {_few([place for place in places if places[place] == one])}" for one in different)
@@ -90,7 +90,7 @@ def differing(places: dict[str, str]) -> Iterator[str]:
 
 
 def unwritten(version: str) -> Iterator[str]:
-    """The changelog must say what is in the release, and since when it is one."""
+    """Yield a reason for each part that the changelog lacks: what is in the release, and its date."""
     section = changelog_section((ROOT / "CHANGELOG.md").read_text(), version)
     if section is None:
         yield f"CHANGELOG.md has no section for {version}: add `## {version} — YYYY-MM-DD` with what has changed"
@@ -103,20 +103,20 @@ def unwritten(version: str) -> Iterator[str]:
 
 
 def changelog_section(changelog: str, version: str) -> tuple[str, str] | None:
-    """What follows the version in its heading, and the text below it up to the next heading of that level."""
+    """Return the text after the version in its heading, and the text below it up to the next heading of that level."""
     found = re.search(rf"^## {re.escape(version)}(?![\w.+-])(.*)\n((?:(?!## ).*\n?)*)", changelog, re.MULTILINE)
     return (found[1].rstrip(), found[2].strip()) if found else None
 
 
 def tagged_elsewhere(version: str) -> Iterator[str]:
-    """A version is released once."""
+    """Yield a reason if another commit has the version's tag, because a version is released only once."""
     tagged, head = _tagged(version), _git("rev-parse", "HEAD")
     if tagged not in ("", head):
         yield f"the tag v{version} is at {tagged[:12]}, not at HEAD ({head[:12]}): raise the version, or check out the tag"
 
 
 def foreign_files(version: str) -> Iterator[str]:
-    """What a release of this version has written may be replaced; everything else in dist/ is left to whoever put it there."""
+    """Yield a reason if dist/ has files that no release of this version wrote: only its own files may be replaced."""
     sums = DIST / SUMS
     written = {line.split()[1] for line in sums.read_text().splitlines()} | {SUMS} if sums.exists() else set()
     present = {path.name for path in DIST.iterdir()} if DIST.exists() else set()
@@ -126,7 +126,7 @@ def foreign_files(version: str) -> Iterator[str]:
 
 
 def lacking(base: str | None) -> Iterator[str]:
-    """What building the image takes."""
+    """Yield a reason if something that building the image needs is missing."""
     tools = ("buildah", "mmdebstrap") if base == "debian" else ("buildah",)
     missing = [tool for tool in tools if not shutil.which(tool)] + (["root's rights"] if os.geteuid() else [])
     if missing:
@@ -138,15 +138,15 @@ def lacking(base: str | None) -> Iterator[str]:
 
 
 def contents(version: str, *, with_image: bool) -> set[str]:
-    """The names of all files."""
+    """Return the names of all files of a release."""
     packages = {f"{name}-{version}{end}" for name in ("gpushare", "gpushare_node") for end in ("-py3-none-any.whl", ".tar.gz")}
     images = {f"gpushare-node-{version}-{one}.{end}" for one in ARCHITECTURES for end in ("oci.tar", "sbom.cdx.json")}
     return packages | {f"gpushare-{version}.tgz", NOTES, SUMS} | (images if with_image else set())
 
 
 def release(version: str, *, with_image: bool, base: str | None) -> None:
-    """Build it beside dist/ and exchange the two at the end. CalledProcessError if a build fails."""
-    os.umask(0o022)  # Modes are part of a wheel.
+    """Build the release outside dist/ and replace dist/ at the end. CalledProcessError if a build fails."""
+    os.umask(0o022)  # Wheels contain file modes.
     seconds = int(_git("log", "-1", "--format=%ct"))
     (ROOT / "build").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="release-", dir=ROOT / "build") as scratch:
@@ -171,24 +171,24 @@ def release(version: str, *, with_image: bool, base: str | None) -> None:
 
 
 def export(target: Path) -> None:
-    """The files of HEAD, with the same modes whatever the user's settings."""
+    """Write the files of HEAD, with modes that do not depend on the user's settings."""
     packed = subprocess.run(["git", "-C", ROOT, "-c", "tar.umask=0022", "archive", "HEAD"], stdout=subprocess.PIPE, check=True)
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
         archive.extractall(target, filter="data")
 
 
 def build_python(project: Path, made: Path, seconds: int) -> None:
-    """The sdist, and the wheel from the sdist, which so is known to be enough."""
+    """Build the sdist, and the wheel from the sdist, which shows that the sdist is complete."""
     _run("-m", "build", "--outdir", made, project, cwd=made, SOURCE_DATE_EPOCH=str(seconds))
 
 
 def build_chart(source: Path, made: Path) -> None:
-    """The chart's package."""
+    """Build the chart's package."""
     _run("-m", "tests.support.helm", "package", CHART, "--destination", made, cwd=source)
 
 
 def build_image(source: Path, made: Path, version: str, base: str | None) -> None:
-    """The image as an OCI archive for each architecture, without dates as in its layers; its bill of materials."""
+    """Build the image's OCI archive for each architecture, without dates, like its layers; and its bill of materials."""
     output = source / "build/image"
     _run("node-runtime/image/build.py", *(["--base", base] if base else []), "--output", output,
          cwd=source, REVISION=_git("rev-parse", "HEAD"))
@@ -199,7 +199,7 @@ def build_image(source: Path, made: Path, version: str, base: str | None) -> Non
 
 
 def repack(archive: Path, seconds: int) -> None:
-    """Helm and setuptools write the time of the build and the builder's name; write the same files without."""
+    """Write the archive again without the build time and the builder's name, which Helm and setuptools include."""
     with tempfile.TemporaryDirectory() as scratch:
         with tarfile.open(archive) as packed:
             packed.extractall(scratch, filter="data")
@@ -207,7 +207,7 @@ def repack(archive: Path, seconds: int) -> None:
 
 
 def pack(folder: Path, archive: Path, seconds: int) -> None:
-    """The folder's content as a tar file that depends on names, content and execution bits alone. `.tar` is not compressed."""
+    """Write the folder as a tar file that depends only on names, content and execution bits. `.tar` is not compressed."""
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
         mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
@@ -221,12 +221,12 @@ def pack(folder: Path, archive: Path, seconds: int) -> None:
 
 
 def checksums(folder: Path) -> str:
-    """A line for each file, as `sha256sum --check` reads it."""
+    """Return a line for each file, as `sha256sum --check` reads it."""
     return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(folder.iterdir()))
 
 
 def summary(version: str, *, with_image: bool) -> Iterator[str]:
-    """What is in dist/, and the commands that publish it."""
+    """Yield the lines that list dist/, and the commands that publish it."""
     yield f"dist/ has gpushare {version} of {_git('rev-parse', 'HEAD')}:"
     yield from (f"  {path.stat().st_size:>11,}  {path.name}" for path in sorted(DIST.iterdir()))
     if not with_image:
@@ -248,9 +248,9 @@ def summary(version: str, *, with_image: bool) -> Iterator[str]:
 
 
 def _tagged(version: str) -> str:
-    """The commit that has the version's tag; empty if none has."""
+    """Return the commit that has the version's tag; empty if none has."""
     names = _git("for-each-ref", "--format=%(objectname) %(*objectname)", f"refs/tags/v{version}").split()
-    return names[-1] if names else ""  # An annotated tag has a name of its own before the commit's.
+    return names[-1] if names else ""  # For an annotated tag, the tag object's name comes before the commit's.
 
 
 def _git(*arguments: str) -> str:
@@ -258,7 +258,7 @@ def _git(*arguments: str) -> str:
 
 
 def _run(*arguments: object, cwd: Path, **environment: str) -> None:
-    """Run Python there. What it prints is shown if it fails."""
+    """Run Python in that folder. Its output is shown only if it fails."""
     command = [sys.executable, *map(str, arguments)]
     print(f"release: {' '.join(command)}", flush=True)
     inherited = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "SOURCE_DATE_EPOCH"}}
@@ -273,7 +273,7 @@ def _match(pattern: str, text: str) -> str:
 
 
 def _few(names: Sequence[str]) -> str:
-    """The first three, and how many more there are."""
+    """Return the first three, and how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 

@@ -1,4 +1,4 @@
-"""`make docs`: what programs write: findings, cards, reasons, ownership, the tests of failure cases, profiles/facts.jsonl."""
+"""`make docs`: writes the generated pages: findings, cards, reasons, ownership, failure cases; and profiles/facts.jsonl."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ NOTE = "<!-- Written by `make docs`; edits are lost. -->"
 
 
 def findings_page() -> str:
-    """Every code with its severity and title, by hundreds."""
+    """Return the page with every code, its severity and its title."""
     rows = []
     for path in sorted(resources.findings().glob("GS*.md")):
         title, severity = re.findall(r"^# GS\d{3} (.+)$|^Severity: (\w+)", path.read_text(), re.MULTILINE)[:2]
@@ -31,7 +31,7 @@ def findings_page() -> str:
 
 
 def cards_page() -> str:
-    """Every card with what matters for sharing; a question mark where a fact is not confirmed."""
+    """Return the page with every card, what matters for sharing, and which of its facts are not confirmed."""
     rows = []
     for card in map(cards.load, cards.ids()):
         memory = "unknown" if card.memory_mib is None else f"{card.memory_mib} MiB"
@@ -47,7 +47,7 @@ def cards_page() -> str:
 
 
 def reasons_page() -> str:
-    """Every reason of the node condition, with what it means and what to do."""
+    """Return the page with every reason of the node condition, what it means and what to do."""
     rows = [
         f"| {reason.word} | {reason.value.is_ready} | {reason.value.means} | {reason.value.remedy} |"
         for reason in ConditionReason
@@ -59,7 +59,7 @@ def reasons_page() -> str:
 
 
 def failures_page() -> str:
-    """What can go wrong on a node, and the tests that carry its number. Cases are kept as they stand; tests are found anew."""
+    """Return the page with what can go wrong on a node, and the tests with its number. Keeps the cases, and finds the tests."""
     tests = numbered_tests()
     cases = re.findall(r"^\| (\d+) \| (.+?) \| (.*) \|$", (DOCS / "failure-cases.md").read_text(), re.MULTILINE)
     rows = [f"| {number} | {case} | {'<br>'.join(tests.get(int(number), [])) or why} |" for number, case, why in cases]
@@ -70,7 +70,7 @@ def failures_page() -> str:
 
 
 def numbered_tests() -> dict[int, list[str]]:
-    """The tests of each number, each file with its tests. A name may carry several: `test_44_45_scrambled_rows_…`."""
+    """Return the tests of each number, by file. A name may have several numbers: `test_44_45_scrambled_rows_…`."""
     found: dict[int, list[str]] = {}
     for path in sorted(path for room in ("node", "e2e") for path in (TESTS / room).rglob("test_*.py")):
         tests = re.findall(r"^def (test_(?:case_)?((?:\d{1,3}_)+)[a-z]\w*)", path.read_text(), re.MULTILINE)
@@ -81,7 +81,7 @@ def numbered_tests() -> dict[int, list[str]]:
 
 
 def ownership_page() -> str:
-    """Every package with the first sentence of its docstring, and the folder of its tests: its own or the nearest above."""
+    """Return the page with every package, the first sentence of its docstring, and its tests' folder: its own or a parent's."""
     rows = []
     for house, tests in ((COMPILER, TESTS / "compiler"), (NODE, TESTS / "node")):
         for init in sorted(house.glob("*/**/__init__.py")):
@@ -94,7 +94,7 @@ def ownership_page() -> str:
 
 
 def facts_table() -> str:
-    """The cards and the facts about charts as JSON."""
+    """Return the cards and the facts about charts as JSON."""
     return facts.table(sorted(path for folder in (resources.cards(), resources.upstream()) for path in folder.glob("*.yaml")))
 
 
@@ -105,7 +105,7 @@ PAGES = {
 
 
 def main() -> int:
-    """Write every one."""
+    """Write every generated file."""
     for name, page in PAGES.items():
         (DOCS.parent / name).write_text(page(), encoding="utf-8")
     return 0

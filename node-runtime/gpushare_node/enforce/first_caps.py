@@ -83,10 +83,11 @@ class FirstCaps:
 
 
 def _believe(since: int, today: int) -> int:
-    """Return the date, but today for one slightly in the future, and 0 for one further ahead: that shows no container's age.
+    """Return the date, but today if it is slightly in the future, and 0 if it is further ahead.
 
-    The clock was ahead when the cap began, or is behind now. The caps of containers that ran then are stored. All others count
-    as newer than the cap, because otherwise every container that starts before that date would be exempt.
+    Then the clock was ahead when the cap began, or is behind now, and the date shows no container's age. The caps of containers
+    that ran then are stored. All others count as newer than the cap, because otherwise every container that starts before that
+    date would be exempt.
     """
     if since <= today:
         return since

@@ -62,7 +62,7 @@ class LimitTiers(Struct, frozen=False):
 
     @property
     def mps_state(self) -> Mps:
-        """The state of MPS. If no daemon was found: UNREACHABLE if the policy's mode is MPS, else OFF."""
+        """The state of MPS; if no daemon was found, UNREACHABLE under a policy of mode MPS, else OFF."""
         if self._mps_state is Mps.OFF and self.policy.mode is Mode.MPS:
             return Mps.UNREACHABLE
         return self._mps_state

@@ -11,10 +11,10 @@ from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.refusal import describe_ignored, read_or_hold, read_or_report
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api, News, Watches, as_cluster, bounded_driver, folder, machine, tenancy_file
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import GpuView, Hardware
-from gpushare_node.reconcile import reconcile
-from gpushare_node.reconcile.desired_policy import DesiredPolicy
-from gpushare_node.reconcile.run_context import DRIVER_SECONDS, Dependencies
+from gpushare_node.reconcile.dependencies import DRIVER_SECONDS, Dependencies
+from gpushare_node.reconcile.reconciler import reconcile
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult, is_failed
@@ -37,7 +37,7 @@ def apply(run: Run) -> int:
         return _check(run, given, printer)
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
     run.heed_signals()
-    outcome = reconcile.run(make_dependencies(run, api, printer), given, hold=arguments.hold)
+    outcome = reconcile(make_dependencies(run, api, printer), given, hold=arguments.hold)
     return finish(run, api, printer, outcome)
 
 

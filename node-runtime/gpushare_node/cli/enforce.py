@@ -15,6 +15,7 @@ from gpushare_node.cli.policy_file import PolicyFileError
 from gpushare_node.cli.refusal import Refused, describe_ignored, find_former, read_or_report
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api, OwnMarks, Watches, folder, tenancy_file
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Policy
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.http import HttpServer
@@ -22,7 +23,6 @@ from gpushare_node.enforce.loop import Loop
 from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.gpus.view import build_view
 from gpushare_node.partition.plan import PartitionPlan
-from gpushare_node.reconcile.desired_policy import DesiredPolicy
 from gpushare_node.reconcile.node_labels import wanted
 
 _LOG = logging.getLogger("gpushare")

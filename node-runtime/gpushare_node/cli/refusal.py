@@ -10,10 +10,10 @@ from gpushare_node.adapters.nvml.driver import DriverError
 from gpushare_node.cli.policy_file import PolicyFileError, read_policy
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api, Watches, folder, tenancy_file
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import read
 from gpushare_node.core.strict_document import PolicyError
-from gpushare_node.reconcile.active_pool import is_leaving
-from gpushare_node.reconcile.desired_policy import DesiredPolicy
+from gpushare_node.reconcile.node_labels import is_leaving
 from gpushare_node.reporting.reasons import ConditionReason
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api
-from gpushare_node.reconcile import orphan_release as releasing
+from gpushare_node.reconcile.reconciler import release_orphan
 from gpushare_node.reporting.log import escape
 from gpushare_node.reporting.results import Status, StepResult
 
@@ -25,7 +25,7 @@ def release(run: Run) -> int:
     api = None if arguments.standalone else Api.find(run, "")
     # In a pod it keeps running when everything is done: the pod is deleted when the node's label is removed.
     holds = api is not None and bool(api.identity.pod)
-    return finish(run, api, printer, releasing.run(make_dependencies(run, api, printer), hold=holds))
+    return finish(run, api, printer, release_orphan(make_dependencies(run, api, printer), hold=holds))
 
 
 def _release_all(run: Run, printer: Printer) -> int:

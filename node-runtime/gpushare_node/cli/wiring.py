@@ -10,9 +10,10 @@ from gpushare_node.adapters.host.devices import Machine, this_machine
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import NAME, TenancyFile
 from gpushare_node.adapters.kube.api_endpoint import find_address
-from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, Event, Eviction, PodView
+from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, PodView
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.events import EventRecorder
+from gpushare_node.adapters.kube.no_cluster import NoCluster
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity, find_place
 from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer
@@ -95,17 +96,6 @@ class Api(Struct):
         threading.Thread(target=self.events.run, name="events", daemon=True).start()
 
 
-class NullSink:
-    """The EventSink without an API server: sends no Events, and evicts no pods."""
-
-    def tell(self, event: Event) -> None:
-        """Do nothing: the log has it already."""
-
-    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:  # noqa: ARG002 - the Protocol's signature
-        """Return REFUSED: there is no API server."""
-        return Eviction.REFUSED
-
-
 class NoPods:
     """The pods without an API server: none is known, so no cap is enforced."""
 
@@ -175,7 +165,7 @@ class Watches(Struct, frozen=False):
         pods = self._follow_pods()
         adapters = Adapters(
             driver=SupervisedDriver(lambda: open_driver(figures), clock=run.clock), processes=processes, pods=pods,
-            cluster=NullSink() if self.api is None else self.api.server,
+            cluster=as_cluster(self.api),
             folder=folder(run), clock=run.clock, tenants=self.tenants, marks=marks,
             mps=_mps(pods, self.tenants) if policy.mode is Mode.MPS else None,
         )
@@ -224,6 +214,6 @@ def _is_system(seen: ProcessIdentity, pods: Iterable[PodView], tenancy: Tenancy)
     return not uids or any(pod.namespace in tenancy.platform for pod in pods if uids & set(pod.uids))
 
 
-def as_cluster(api: Api | None) -> Cluster | None:
-    """Return the API server; None if there is none."""
-    return None if api is None else api.server
+def as_cluster(api: Api | None) -> Cluster:
+    """Return the API server, or a `NoCluster` without one."""
+    return NoCluster() if api is None else api.server

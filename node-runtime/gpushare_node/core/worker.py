@@ -8,7 +8,7 @@ a hung call does not keep the program from ending.
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from gpushare_node.core.clock import Clock
 
@@ -45,7 +45,7 @@ class Worker:
     def __init__(self, name: str, clock: Clock) -> None:
         self._clock = clock
         self._busy_since: float | None = None
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     @property
@@ -63,15 +63,8 @@ class Worker:
         if self._busy_since is not None:
             return None
         future: Future[T] = Future()
-
-        def run() -> None:
-            value = job()
-            # First: the caller that gets the result may start the next job at once.
-            self._busy_since = None
-            future.keep(value)
-
         self._busy_since = self._clock.now()
-        self._jobs.put(run)
+        self._jobs.put((job, future))
         return future
 
     def stop(self) -> None:
@@ -79,6 +72,11 @@ class Worker:
         self._jobs.put(None)
 
     def _run(self) -> None:
-        while (run := self._jobs.get()) is not None:
-            run()
-            del run
+        while (given := self._jobs.get()) is not None:
+            job, future = given
+            value = job()
+            # First: the caller that gets the result may start the next job at once.
+            self._busy_since = None
+            future.keep(value)
+            # A waiting thread must keep no answer alive.
+            del given, job, future, value

@@ -1,1 +1,1 @@
-"""`gpushare-node apply`: brings the node to its pool's policy, and says so only when it is true."""
+"""The reconcile loop: brings a node to its policy, or releases it; while it waits, `enforce` enforces the caps in force."""

@@ -1,46 +1,77 @@
-"""Pausing gpu-operator's GPU clients around a change that needs the GPU closed, and bringing them back in every way out.
+"""Pausing gpu-operator's GPU clients around a change that needs the GPU closed, and resuming them in every way out.
 
-The former values are in the journal before the first label is touched, so a run that is killed leaves them to the next.
+A label under nvidia.com/gpu.deploy.* other than "true" makes gpu-operator remove the client's pod. The value is the one that
+mig-manager writes, so gpu-operator knows it. Labels that are "false" or absent are an administrator's choice and stay so. The
+journal has the former values before the first label is written: if a run is killed, the next one resumes the clients.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from gpushare_node.adapters.host.state_dir import Journal, StateDirError
-from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.core.policy import Partitioner
-from gpushare_node.core.structs import replace
-from gpushare_node.reconcile.gpu_clients import PAUSED, mig_managers, running, to_pause, to_restore
+from gpushare_node.adapters.host.state_dir import StateDirError
+from gpushare_node.adapters.kube.cluster import ClusterError, PodView
+from gpushare_node.core.policy import Policy, Stack
+from gpushare_node.core.structs import Struct, replace
+from gpushare_node.partition.operations import CreateInstance
+from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
 
+_PAUSED = "paused-for-mig-change"
+_RUNNING = "true"
+_DEPLOY = "nvidia.com/gpu.deploy."
+_LABELS = tuple(_DEPLOY + client for client in ("device-plugin", "gpu-feature-discovery", "dcgm", "dcgm-exporter", "nvsm"))
+_APPS = frozenset({
+    "nvidia-device-plugin-daemonset", "nvidia-device-plugin-mps-control-daemon", "gpu-feature-discovery", "nvidia-dcgm",
+    "nvidia-dcgm-exporter",
+})
+_MIG_MANAGER = "nvidia-mig-manager"
+
 _LEAVE_SECONDS = 300.0
-"""How long clients may take to go: mig-manager's own patience."""
+"""How long clients may take to end: as long as mig-manager waits for them."""
 
 
-@contextmanager
-def paused(context: RunContext, digest: str, *, is_needed: bool) -> Iterator[None]:
-    """Clients are away inside, and back after it. Blocked with CLIENTS_RUNNING where they do not go."""
-    if not is_needed:
-        yield
-        return
-    try:
-        _pause(context, digest)
-        yield
-    except BaseException:
-        # The API server may be what has failed; the journal knows, and the next run begins with it.
-        with suppress(ClusterError, StateDirError):
-            restore(context)
-        raise
-    restore(context)
+class ClientPause(Struct):
+    """The pause of the clients on one node. `digest` names the policy that the change is for."""
+
+    context: RunContext
+    digest: str
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Pause the clients, and resume them afterwards. Blocked with CLIENTS_RUNNING if their pods do not end."""
+        try:
+            self._pause()
+            yield
+        except BaseException:
+            # The API server may be what has failed; the journal has the labels, and the next run resumes the clients first.
+            with suppress(ClusterError, StateDirError):
+                resume(self.context)
+            raise
+        resume(self.context)
+
+    def _pause(self) -> None:
+        labels = to_pause(self.context.cluster.node().labels)
+        if labels:
+            journal = self.context.journal(self.digest)
+            self.context.deps.folder.write_journal(replace(journal, paused={**journal.paused, **labels}))
+            self.context.cluster.write_labels(dict.fromkeys(labels, _PAUSED))
+            self.context.record_step("pause GPU clients", "node", Status.CHANGED, ", ".join(labels))
+        unmet = self.context.wait(self._find_running, _LEAVE_SECONDS)
+        if unmet is not None:
+            raise Blocked(unmet.reason, unmet.message, is_unchanged=True)
+
+    def _find_running(self) -> Unmet | None:
+        pods = _pods_of(self.context.cluster.pods(), _APPS)
+        return Unmet(reason=ConditionReason.CLIENTS_RUNNING, message=f"still on the node: {', '.join(pods)}") if pods else None
 
 
-def restore(context: RunContext) -> None:
-    """Bring back what was paused by this run or by one that was killed. ClusterError leaves it in the journal."""
+def resume(context: RunContext) -> None:
+    """Resume the clients that this run, or one that was killed, has paused. ClusterError: the journal keeps their labels."""
     journal = context.deps.folder.journal()
-    labels = to_restore(context.cluster.node().labels, journal.paused if journal else {})
+    labels = to_resume(context.cluster.node().labels, journal.paused if journal else {})
     if labels:
         context.cluster.write_labels(labels)
         context.record_step("resume GPU clients", "node", Status.CHANGED, ", ".join(labels))
@@ -48,25 +79,30 @@ def restore(context: RunContext) -> None:
         context.deps.folder.write_journal(replace(journal, paused={}))
 
 
-def recover(context: RunContext, partitioner: Partitioner) -> None:
-    """Restore after a crash. Where mig-manager runs or partitions, the pause is its own."""
-    if partitioner is Partitioner.GPUSHARE and not mig_managers(context.cluster.pods()):
-        restore(context)
+def must_pause(policy: Policy, plan: PartitionPlan) -> bool:
+    """Return whether clients must close the GPU: gpu-operator runs them, and the plan does more than create instances."""
+    destructive = any(not isinstance(one, CreateInstance) for one in plan.operations)
+    return policy.stack is Stack.GPU_OPERATOR and destructive
 
 
-def _pause(context: RunContext, digest: str) -> None:
-    labels = to_pause(context.cluster.node().labels)
-    if labels:
-        folder = context.deps.folder
-        journal = folder.journal() or Journal(policy_digest=digest, boot_id=context.deps.boot_id)
-        folder.write_journal(replace(journal, paused={**journal.paused, **labels}))
-        context.cluster.write_labels(dict.fromkeys(labels, PAUSED))
-        context.record_step("pause GPU clients", "node", Status.CHANGED, ", ".join(labels))
-    mismatch = context.wait(lambda: _find_running(context), _LEAVE_SECONDS)
-    if mismatch is not None:
-        raise Blocked(mismatch.reason, mismatch.message, is_unchanged=True)
+def to_pause(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels to pause, with their values now: the journal gets them before the first one is written."""
+    return {name: labels[name] for name in _LABELS if labels.get(name) == _RUNNING}
 
 
-def _find_running(context: RunContext) -> Unmet | None:
-    pods = running(context.cluster.pods())
-    return Unmet(reason=ConditionReason.CLIENTS_RUNNING, message=f"still on the node: {', '.join(pods)}") if pods else None
+def to_resume(labels: Mapping[str, str], paused: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels to write back: those that are still "paused". A value that somebody has written since stays.
+
+    A label that is paused although the journal has no value for it was paused by a run whose journal is lost: where no
+    mig-manager runs, nothing else pauses clients. Only one value is ever paused, so it is the value to write back.
+    """
+    return {name: paused.get(name, _RUNNING) for name in _LABELS if labels.get(name) == _PAUSED}
+
+
+def mig_managers(pods: Iterable[PodView]) -> tuple[str, ...]:
+    """Return the names of mig-manager's pods on the node. `mig.config` says nothing: gpu-operator sets it by itself."""
+    return _pods_of(pods, {_MIG_MANAGER})
+
+
+def _pods_of(pods: Iterable[PodView], apps: Container[str | None]) -> tuple[str, ...]:
+    return tuple(f"{pod.namespace}/{pod.name}" for pod in pods if pod.labels.get("app") in apps and not pod.has_ended)

@@ -1,4 +1,4 @@
-"""DrainEvictions: which pods can be moved away, asking for it, and whose controller only brings another one in their place."""
+"""DrainEvictions: which pods an eviction can move, the requests for it, and the pods that their controller recreates."""
 
 from collections.abc import Iterable
 
@@ -9,9 +9,10 @@ from gpushare_node.reporting.results import Status, StepResult
 
 
 class DrainEvictions(Struct, frozen=False):
-    """The evictions of one run on its node. They end when the pods that were there at first have been moved.
+    """The evictions of one run on its node: only of the pods that were there at first.
 
-    A pod that tolerates our taint, as a DaemonSet's may, is followed by the next: to evict that one as well changes nothing.
+    If a pod tolerates our taint, as a DaemonSet's may, its controller recreates it on the node: to evict that one as well
+    changes nothing.
     """
 
     _first: frozenset[str] | None = None
@@ -20,20 +21,23 @@ class DrainEvictions(Struct, frozen=False):
     _told: set[str] = field(default_factory=set)
 
     def ask(self, cluster: Cluster, holders: Iterable[Holder], platform: frozenset[str] | None) -> list[StepResult]:
-        """Ask for each that can be moved. A disruption budget may refuse: asked again at the next look. What is to be told."""
+        """Request the eviction of each pod that can be moved, and return what to report.
+
+        A disruption budget may refuse: the next look requests it again.
+        """
         found = tuple(holders)
         if self._first is None:
             self._first = frozenset(holder.pod_uid for holder in found)
-        return [said for holder in found if self.can_move(holder, platform) for said in self._evict(cluster, holder)]
+        return [result for holder in found if self.can_move(holder, platform) for result in self._evict(cluster, holder)]
 
     def can_move(self, holder: Holder, platform: frozenset[str] | None) -> bool:
-        """Whether an eviction makes room. The pods of these namespaces stay, and all where they are not known."""
+        """Return whether an eviction frees the GPUs. Pods of `platform` stay; if that is unknown, all pods stay."""
         if holder.pod is None or platform is None or holder.pod.namespace in platform:
             return False
         return not self._is_successor(holder)
 
     def tell_successors(self, holders: Iterable[Holder]) -> str:
-        """Who brings pods back, as the end of a sentence; empty for nobody."""
+        """Return which controllers recreate their pods, as the end of a sentence; empty if none does."""
         owners = sorted({holder.pod.controller for holder in holders if holder.pod is not None and self._is_successor(holder)})
         return f"; not evicted again, because {', '.join(owners)} recreates it" if owners else ""
 

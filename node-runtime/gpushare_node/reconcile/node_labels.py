@@ -1,23 +1,67 @@
-"""Labels of a node in a pool, and under which of its two names the pool's profile is published. Pure.
+"""The labels of a node: which pool it belongs to, and what the labels of a pool's node must be. Pure.
 
-Only a changed label value makes the device plugin enumerate again, so every profile has two names of the same content, `-a`
-and `-b`. The name says for which devices it was published; other devices under an unchanged profile take the other name.
+Only a changed value of its label makes the device plugin enumerate again, so every profile has two names of the same content,
+`-a` and `-b`. A name stands for the devices that it was published for; if the devices change, the other name is published.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from gpushare_node.adapters.host.state_dir import Published
-from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL
+from gpushare_node.adapters.kube.cluster import (
+    MIG_LABEL,
+    PLUGIN_LABEL,
+    POOL_LABEL,
+    PROFILE_LABEL,
+    RELEASE_ANNOTATION,
+    NodeView,
+    PodView,
+)
 from gpushare_node.adapters.kube.views import FIELD_MANAGER
 from gpushare_node.core.policy import Partitioner, Policy
 
+_NAME = "app.kubernetes.io/name"
+_COMPONENT = "app.kubernetes.io/component"
 _OWN = (POOL_LABEL, PROFILE_LABEL, PLUGIN_LABEL, MIG_LABEL)
 
 
-def publish(last: Published | None, label: str, profile: str, devices: frozenset[str]) -> Published:
-    """What is to be published for these devices. `label` is the node's own now, "" without one.
+def pools_present(pods: Iterable[PodView]) -> frozenset[str]:
+    """Return the pools whose node runtime has a pod on the node. A terminating pod still counts: it may be at work."""
+    return frozenset(
+        pod.labels[POOL_LABEL]
+        for pod in pods
+        if pod.labels.get(_NAME) == "gpushare" and pod.labels.get(_COMPONENT) == "node" and POOL_LABEL in pod.labels
+        and not pod.has_ended
+    )
 
-    Where nothing is remembered the label is believed: should the plugin know other devices, that shows, and `flip` follows.
+
+def find_owner(labels: Mapping[str, str], pods: Iterable[PodView], pool: str) -> str | None:
+    """Return the other pool that still has the node: the node has its label and its pod. None: `pool` may take the node.
+
+    So if two pools select a node by mistake, the one whose label is set keeps it, and they do not take turns.
+    """
+    owner = labels.get(POOL_LABEL)
+    return owner if owner not in (None, pool) and owner in pools_present(pods) else None
+
+
+def find_successor(pods: Iterable[PodView], pool: str | None) -> str | None:
+    """Return a pool whose pod waits for the node that `pool` leaves."""
+    return min(pools_present(pods) - {pool}, default=None)
+
+
+def is_requested(node: NodeView) -> bool:
+    """Return whether the uninstall Job requests the node's release."""
+    return RELEASE_ANNOTATION in node.annotations
+
+
+def is_leaving(node: NodeView, *, is_selected: bool) -> bool:
+    """Return whether the node must leave its pool: its release is requested, or the pool no longer selects it."""
+    return is_requested(node) or not is_selected
+
+
+def publish(last: Published | None, label: str, profile: str, devices: frozenset[str]) -> Published:
+    """Return what to publish for these devices. `label` is the node's current one, "" without one.
+
+    If nothing is remembered, the label counts: if the plugin has enumerated other devices, that shows, and `flip` follows.
     """
     if last is None or last.key[:-2] != profile:
         key = label if label in (f"{profile}-a", f"{profile}-b") else f"{profile}-a"
@@ -26,27 +70,27 @@ def publish(last: Published | None, label: str, profile: str, devices: frozenset
 
 
 def flip(published: Published) -> Published:
-    """The same under the other name."""
+    """Return the same devices under the other name."""
     other = "b" if published.key.endswith("-a") else "a"
     return Published(key=f"{published.key[:-2]}-{other}", devices=published.devices)
 
 
 def wanted(policy: Policy, published: Published) -> dict[str, str]:
-    """All labels that the node owes to its pool."""
+    """Return all labels that a node of the pool must have."""
     labels = {POOL_LABEL: policy.pool, PROFILE_LABEL: policy.profile, PLUGIN_LABEL: published.key}
     return labels | mig_label(policy)
 
 
 def mig_label(policy: Policy) -> dict[str, str]:
-    """What tells mig-manager the layout; nothing where this runtime partitions."""
+    """Return the label that names the layout for mig-manager; nothing where this runtime partitions."""
     asks = policy.partitioner is Partitioner.MIG_MANAGER and policy.mig_config is not None
     return {MIG_LABEL: policy.mig_config} if asks and policy.mig_config else {}
 
 
-def standing(labels: Mapping[str, str], owners: Mapping[str, str]) -> dict[str, str]:
-    """The labels that this project has set on the node.
+def own_labels(labels: Mapping[str, str], owners: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels that this project has set on the node.
 
-    Those of nvidia.com/ may be other people's: only what the field manager owns counts.
+    Other programs may write those of nvidia.com/: they count only if our field manager owns them.
     """
     ours = {name for name in (POOL_LABEL, PROFILE_LABEL) if name in labels}
     ours |= {name for name in (PLUGIN_LABEL, MIG_LABEL) if name in labels and owners.get(name) == FIELD_MANAGER}
@@ -54,7 +98,7 @@ def standing(labels: Mapping[str, str], owners: Mapping[str, str]) -> dict[str, 
 
 
 def must_apply(wanted: Mapping[str, str], labels: Mapping[str, str], owners: Mapping[str, str]) -> bool:
-    """Whether the labels differ from the wanted ones; an equal value is enough, whoever wrote it."""
+    """Return whether the labels differ from the wanted ones. An equal value is enough, whoever wrote it."""
     return any(labels.get(name) != value for name, value in wanted.items()) or bool(
-        standing(labels, owners).keys() - wanted.keys()
+        own_labels(labels, owners).keys() - wanted.keys()
     )

@@ -1,106 +1,150 @@
-"""Changing the hardware, when there is room: by this runtime's own hand, or by mig-manager's under its eyes."""
+"""HardwareChange: changing the GPUs once they are free, either by this runtime or by mig-manager.
+
+An MPS server outlives its clients. It ends when its control daemon sees that the node's label has changed, so the label is
+published first, and what needs the GPU without the server comes after that.
+"""
 
 from collections.abc import Callable
 
-from gpushare_node.core.policy import Partitioner
+from gpushare_node.core.policy import Partitioner, Policy
+from gpushare_node.core.structs import Struct, replace
 from gpushare_node.gpus.hardware import PartitionResult
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.reconcile import node_labels
-from gpushare_node.reconcile.client_pause import paused
+from gpushare_node.reconcile.client_pause import ClientPause
 from gpushare_node.reconcile.drain import Drain
-from gpushare_node.reconcile.gpu_clients import must_pause
-from gpushare_node.reconcile.mps_servers import await_servers
+from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
+
+_SERVER_SECONDS = 300.0
+"""As long as other GPU clients may take. The control daemon's pod ends only after the feature labels have been rewritten."""
 
 _MIG_STATE = "nvidia.com/mig.config.state"
 _FAILED = "failed"
 _SUCCESS = "success"
 
 _MIG_MANAGER_SECONDS = 1200.0
-"""Its own waits add up to this: four times five minutes for clients."""
+"""The sum of mig-manager's own waits: four times five minutes for clients."""
 
 _STALE_SECONDS = 30.0
-"""For so long the state may still be the one of the config before."""
+"""For so long the state label may still be that of the config before."""
 
 
-def change_hardware(
-    drain: Drain, view: GpuView, digest: str, *, announce: Callable[[], None], publish: Callable[[], None]
-) -> PartitionResult:
-    """Carry the plan out for every GPU that is free. `publish` comes after it and before GPU clients are back.
+class HardwareChange(Struct, frozen=False):
+    """One change of the node's GPUs.
 
-    So a plugin that starts again finds its label. Where the plan is empty nothing is called that changes anything. MPS servers
-    must end first: `announce` has their daemons learn that they are not wanted any more.
+    `announce` publishes the goal before the change, so that MPS control daemons end their servers. `publish` publishes the
+    result after it and before GPU clients are resumed: a device plugin that starts again then finds its label.
     """
-    context, policy = drain.context, drain.request.policy
-    view = await_servers(drain, view, digest, announce)
-    if policy.partitioner is Partitioner.MIG_MANAGER and (view.plan.operations or not view.compute_modes):
-        change = _supervise(drain, view)
-        if change.reason is None:
-            publish()
-        return change
-    pauses = context.deps.cluster is not None and must_pause(policy, view.plan)
-    with paused(context, digest, is_needed=pauses):
+
+    drain: Drain
+    digest: str
+    announce: Callable[[], None]
+    publish: Callable[[], None]
+
+    @property
+    def _context(self) -> RunContext:
+        return self.drain.context
+
+    @property
+    def _policy(self) -> Policy:
+        return self.drain.request.policy
+
+    def run(self, view: GpuView) -> PartitionResult:
+        """Carry the plan out on every GPU that is free. With an empty plan, nothing that changes anything is called.
+
+        Blocked with CLIENTS_RUNNING if an MPS server or another GPU client does not end.
+        """
+        view = self._await_mps_servers(view)
+        if self._policy.partitioner is Partitioner.MIG_MANAGER and (view.plan.operations or not view.compute_modes):
+            change = self._supervise(view)
+            if change.reason is None:
+                self.publish()
+            return change
+        if not self.drain.must_pause(view):
+            return self._partition(view)
+        with ClientPause(context=self._context, digest=self.digest).paused():
+            return self._partition(view)
+
+    def _partition(self, view: GpuView) -> PartitionResult:
         if view.plan.operations or view.compute_modes:
-            view = drain.settle()
+            view = self.drain.settle()
+        self._context.close_driver()
+        self._context.is_touched = True
+        change = self.drain.hardware.change(self._policy, view, self.drain.find_allocated, self._context.record_result)
+        self.publish()
+        return change
+
+    # MPS servers.
+
+    def _await_mps_servers(self, view: GpuView) -> GpuView:
+        """Return the view in which no MPS server runs any more."""
+        if not view.servers:
+            return view
+        # The node no longer offers its former layout, though its hardware has it: the next run must not remove the taint.
+        self._context.is_touched = True
+        self._context.deps.folder.write_journal(replace(self._context.journal(self.digest), is_changing=True))
+        self.announce()
+        unmet = self._context.wait(self._find_servers, _SERVER_SECONDS)
+        if unmet is not None or self.drain.view is None:
+            raise Blocked(ConditionReason.CLIENTS_RUNNING, unmet.message if unmet is not None else _list_servers(view))
+        return self.drain.view
+
+    def _find_servers(self) -> Unmet | None:
+        view = self.drain.view = self.drain.hardware.look(self._policy, self.drain.allocated)
+        return Unmet(reason=ConditionReason.CLIENTS_RUNNING, message=_list_servers(view)) if view.servers else None
+
+    # mig-manager.
+
+    def _supervise(self, view: GpuView) -> PartitionResult:
+        """Have mig-manager partition the GPUs, and check the hardware afterwards: its report alone is not enough."""
+        context = self._context
+        if not view.plan.operations:
+            context.record_step("layout", "node", Status.OK, "as mig-manager partitioned it")
+            return PartitionResult(results=(), reason=None, message="")
+        if not context.cluster.has_server:
+            raise Blocked(
+                ConditionReason.PARTITION_FAILED, "mig-manager partitions this pool's nodes, by a label", is_unchanged=True
+            )
         context.close_driver()
         context.is_touched = True
-        change = drain.hardware.change(policy, view, drain.find_allocated, context.record_result)
-        publish()
-    return change
+        # Our own open handles would block mig-manager, those of the enforcer too; the tenants' pods have ended.
+        self.drain.hardware.close()
+        context.enforced = None
+        self._label_for_mig_manager()
+        began_at, is_fresh = context.deps.clock.now(), False
 
+        def find() -> Unmet | None:
+            """mig-manager can stay in `pending` for ever, and does not say why it failed."""
+            nonlocal is_fresh
+            state = context.cluster.node().labels.get(_MIG_STATE, "")
+            is_old = context.deps.clock.now() - began_at < _STALE_SECONDS
+            is_fresh = is_fresh or state not in (_SUCCESS, _FAILED) or not is_old
+            if state == _SUCCESS and is_fresh:
+                return None
+            reason = ConditionReason.PARTITION_FAILED if state == _FAILED and is_fresh else ConditionReason.PARTITIONING
+            return Unmet(reason=reason, message=f"{_MIG_STATE} is {state or 'absent'}")
 
-def _supervise(drain: Drain, view: GpuView) -> PartitionResult:
-    """Let mig-manager do it. Its word is not taken for it: the hardware is looked at afterwards."""
-    context = drain.context
-    if not view.plan.operations:
-        context.record_step("layout", "node", Status.OK, "as mig-manager partitioned it")
+        unmet = context.wait(find, _MIG_MANAGER_SECONDS)
+        if unmet is not None:
+            return PartitionResult(results=(), reason=unmet.reason, message=unmet.message)
+        context.await_driver(self.drain.hardware)
+        if self.drain.hardware.look(self._policy, self.drain.allocated).plan.operations:
+            message = "mig-manager reports success, but the GPUs do not have the layout"
+            return PartitionResult(results=(), reason=ConditionReason.PARTITION_FAILED, message=message)
+        context.record_step("layout", "node", Status.CHANGED, "by mig-manager")
         return PartitionResult(results=(), reason=None, message="")
-    if context.deps.cluster is None:
-        raise Blocked(
-            ConditionReason.PARTITION_FAILED, "mig-manager partitions this pool's nodes, by a label", is_unchanged=True
-        )
-    context.close_driver()
-    context.is_touched = True
-    # Our own handles would block it, those of enforcement too; the tenants have gone.
-    drain.hardware.close()
-    context.enforced = None
-    _ask(drain)
-    mismatch = context.wait(_Supervision(drain).find, _MIG_MANAGER_SECONDS)
-    if mismatch is not None:
-        return PartitionResult(results=(), reason=mismatch.reason, message=mismatch.message)
-    context.await_driver(drain.hardware)
-    left = drain.hardware.look(drain.request.policy, drain.allocated)
-    if left.plan.operations:
-        message = "mig-manager reports success, but the GPUs do not have the layout"
-        return PartitionResult(results=(), reason=ConditionReason.PARTITION_FAILED, message=message)
-    context.record_step("layout", "node", Status.CHANGED, "by mig-manager")
-    return PartitionResult(results=(), reason=None, message="")
+
+    def _label_for_mig_manager(self) -> None:
+        node = self._context.cluster.node()
+        here, wanted = node_labels.own_labels(node.labels, node.owners), node_labels.mig_label(self._policy)
+        if here | wanted != here:
+            self._context.cluster.apply_labels(here | wanted)
+            self._context.record_step("ask mig-manager", "node", Status.CHANGED, ", ".join(wanted.values()))
 
 
-def _ask(drain: Drain) -> None:
-    node = drain.context.cluster.node()
-    wanted = node_labels.mig_label(drain.request.policy)
-    if node_labels.standing(node.labels, node.owners) | wanted != node_labels.standing(node.labels, node.owners):
-        drain.context.cluster.apply_labels(node_labels.standing(node.labels, node.owners) | wanted)
-        drain.context.record_step("ask mig-manager", "node", Status.CHANGED, ", ".join(wanted.values()))
-
-
-class _Supervision:
-    """mig-manager at work, as its state label tells. It can hang in `pending` for ever, and says nothing of why it failed."""
-
-    def __init__(self, drain: Drain) -> None:
-        self._room = drain
-        self._began_at = drain.context.deps.clock.now()
-        self._is_fresh = False
-
-    def find(self) -> Unmet | None:
-        state = self._room.context.cluster.node().labels.get(_MIG_STATE, "")
-        is_old = self._room.context.deps.clock.now() - self._began_at < _STALE_SECONDS
-        self._is_fresh = self._is_fresh or state not in (_SUCCESS, _FAILED) or not is_old
-        if state == _SUCCESS and self._is_fresh:
-            return None
-        is_failed = state == _FAILED and self._is_fresh
-        text = f"{_MIG_STATE} is {state or 'absent'}"
-        return Unmet(reason=ConditionReason.PARTITION_FAILED if is_failed else ConditionReason.PARTITIONING, message=text)
+def _list_servers(view: GpuView) -> str:
+    pids = sorted({pid for some in view.servers.values() for pid in some})
+    return f"the MPS server has not ended: {', '.join(f'process {pid}' for pid in pids)}; its control daemon must stop it"

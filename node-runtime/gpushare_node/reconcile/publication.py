@@ -1,6 +1,6 @@
-"""Publishing: labels on the node, and the wait until the device plugin and the node offer what they say.
+"""Publishing a profile: sets the node's labels, and waits until the device plugin and the node offer what they say.
 
-Owns the labels and the flips between a profile's two names. Touches no hardware and no taints.
+Owns the labels and the flips between a profile's two names. Changes no hardware and no taints.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,17 +19,18 @@ from gpushare_node.reporting.results import Status
 
 _WAIT_SECONDS = 300.0
 _GRACE_SECONDS = 30.0
-"""A flip shows in kubelet's checkpoint within two seconds; a plugin that starts anew takes some more."""
+"""A flip shows in kubelet's checkpoint within two seconds; a plugin that restarts takes somewhat longer."""
 _MPS_GRACE_SECONDS = 120.0
-"""The plugin looks every half minute whether its MPS daemon answers, which comes after the feature labels. A flip ends both."""
+"""The plugin checks every half minute whether its MPS daemon answers; the daemon starts after the feature labels are set.
+A flip ends both."""
 
 _MOST_FLIPS = 3
 _CONFLICT_SECONDS = 60.0
-"""A label that somebody else rewrites is set again no faster: two managers that fight restart the plugin each time."""
+"""A label that another writer changes is set again at most this often: each change restarts the plugin."""
 
 
 class ProfilePublication(Struct, frozen=False):
-    """One offer on its way: the policy's labels for these devices, until the node shows `wanted` and nothing else."""
+    """The publication of one profile: the policy's labels for these devices. `wanted` is what the node must then offer."""
 
     context: RunContext
     policy: Policy
@@ -37,12 +38,12 @@ class ProfilePublication(Struct, frozen=False):
     wanted: Mapping[str, int]
     _published: Published | None = None
     _applied_at: float | None = None
-    """By `RunContext.slept`: a flip restarts the plugin, and a machine that is slow would be all the slower for it."""
+    """By `RunContext.slept`: each flip restarts the plugin, which would make a slow machine even slower."""
     _conflict_at: float | None = None
     _flips: int = 0
 
     def publish(self) -> None:
-        """Set the labels; nothing where they stand already. ClusterError."""
+        """Set the labels, unless they are set. ClusterError."""
         node = self.context.cluster.node()
         last = self.context.deps.folder.profile()
         published = node_labels.publish(last, node.labels.get(PLUGIN_LABEL, ""), self.policy.profile, self.devices)
@@ -55,15 +56,15 @@ class ProfilePublication(Struct, frozen=False):
             self.context.record_step("labels", "node", Status.OK, published.key)
 
     def await_plugin(self) -> Unmet | None:
-        """Wait until the node offers it; what is wrong after five minutes. The labels must have been published."""
-        mismatch = self.context.wait(self._find, _WAIT_SECONDS)
-        text = "as promised" if mismatch is None else mismatch.message
-        self.context.record_step("offer", "node", Status.OK if mismatch is None else Status.FAILED, text)
-        return mismatch
+        """Wait until the node offers `wanted`; return what is wrong after five minutes. `publish` must have been called."""
+        unmet = self.context.wait(self._find, _WAIT_SECONDS)
+        text = "as promised" if unmet is None else unmet.message
+        self.context.record_step("offer", "node", Status.OK if unmet is None else Status.FAILED, text)
+        return unmet
 
     def _apply(self, published: Published, node: NodeView) -> None:
         if node.labels.get(PLUGIN_LABEL) != published.key:
-            # Of the other labels the plugin hears nothing.
+            # The plugin watches no other label.
             self.context.relabelling = Relabelling(sockets=self.context.deps.plugin_sockets(), at=self.context.slept)
         self.context.cluster.apply_labels(node_labels.wanted(self.policy, published))
         self._published = published
@@ -86,9 +87,9 @@ class ProfilePublication(Struct, frozen=False):
         return mismatch or self._find_former(registered)
 
     def _find_former(self, registered: Mapping[str, frozenset[str]]) -> Unmet | None:
-        """Whether the offer is still that of the former config: two can have the same ids, and give tenants other things.
+        """Return whether the plugin still has its former config: two configs can offer the same ids with other limits.
 
-        A plugin that keeps its sockets, or knows no labels, is believed after a while.
+        After the grace time a plugin that keeps its sockets counts as restarted: some plugins follow no labels.
         """
         last = self.context.relabelling
         if last is None or not last.sockets or self.context.slept - last.at >= _GRACE_SECONDS:
@@ -102,7 +103,7 @@ class ProfilePublication(Struct, frozen=False):
         )
 
     def _flip_in_time(self, node: NodeView) -> None:
-        """The other name makes the plugin enumerate again. Each try gets twice the time of the one before."""
+        """Publish under the other name, so that the plugin enumerates again. Each flip waits twice as long as the last one."""
         now = self.context.slept
         if self._applied_at is None:
             self._applied_at = now
@@ -115,7 +116,7 @@ class ProfilePublication(Struct, frozen=False):
         self._apply(other, node)
 
     def _answer(self, taken: Sequence[str], node: NodeView) -> Unmet:
-        """Set again what somebody else has rewritten or removed, once a minute at most, and say what it was."""
+        """Set labels again that another writer has changed or removed, at most once a minute, and return which they were."""
         now = self.context.deps.clock.now()
         if self._published is not None and (self._conflict_at is None or now - self._conflict_at >= _CONFLICT_SECONDS):
             self._conflict_at = now
@@ -124,16 +125,16 @@ class ProfilePublication(Struct, frozen=False):
 
 
 def remove_labels(context: RunContext, *, keeps: frozenset[str]) -> None:
-    """Take our labels away but for these. Nothing where there are no others. ClusterError."""
+    """Remove our labels except these. Writes nothing if there are no others. ClusterError."""
     node = context.cluster.node()
-    here = node_labels.standing(node.labels, node.owners)
+    here = node_labels.own_labels(node.labels, node.owners)
     if here.keys() <= keeps:
         return
     context.cluster.apply_labels({name: value for name, value in here.items() if name in keeps})
-    # What somebody else has written with the same value is owned by both, and stays when we let go. Another value, or any under
-    # another pool's label, is that pool's, which may have taken the node at once.
+    # A label that another field manager has set to the same value stays when we no longer apply it. Another value, or any label
+    # once the node has another pool's label, belongs to that pool: it may have taken the node already.
     after = context.cluster.node()
-    still = node_labels.standing(after.labels, after.owners)
+    still = node_labels.own_labels(after.labels, after.owners)
     left = [name for name, value in still.items() if name not in keeps and here.get(name) == value]
     if left and after.labels.get(POOL_LABEL) in (None, node.labels.get(POOL_LABEL)):
         context.cluster.write_labels(dict.fromkeys(left, None))

@@ -1,4 +1,4 @@
-"""RolloutSlot: the node's turn to be changed, and that it is renewed while it is needed."""
+"""RolloutSlot: the node's slot in the rollout of its pool; renewed while the run needs it."""
 
 from contextlib import suppress
 
@@ -6,59 +6,55 @@ from gpushare_node.adapters.kube.cluster import Cluster, ClusterError
 from gpushare_node.core.clock import Clock
 
 _RENEWAL_SECONDS = 60.0
-"""Many times in the life of a Lease: one that the API server missed does no harm."""
+"""Far below the Lease's duration: one renewal that fails does no harm."""
 
 
 class RolloutSlot:
-    """The turn. A node that fails keeps it, so that a bad change stops; when the program ends, it expires.
+    """The slot. A node that fails keeps it, so that a bad change stops; it expires after the program has ended.
 
-    `patience`: for how many seconds a node that waits for its turn need not ask again.
+    `patience`: for how many seconds a node that waits for a slot need not ask again.
     """
 
-    def __init__(self, cluster: Cluster | None, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self.patience = 0.0
         self._cluster = cluster
         self._clock = clock
-        self._has_turn = False
+        self._is_held = False
         self._renewed_at = 0.0
         self._limit: int | str = 1
 
     def take(self, limit: int | str) -> bool:
-        """Take a turn, or find that this node has one already; False: it must wait. ClusterError."""
-        if self._cluster is None:
-            return True
+        """Take a slot, or find that this node has one; False: the node must wait. ClusterError."""
         self._limit = limit
-        turn = self._cluster.take_turn(limit)
-        self.patience, self._has_turn = turn.pause_seconds, turn.is_held
+        position = self._cluster.take_turn(limit)
+        self.patience, self._is_held = position.pause_seconds, position.is_held
         self._renewed_at = self._clock.now()
-        return self._has_turn
+        return self._is_held
 
     def take_again(self) -> bool:
-        """Take the turn that was not free before. Without an answer of the API server it is not free."""
+        """Try again to take the slot that was not free. If the API server does not answer, it is not free."""
         with suppress(ClusterError):
             return self.take(self._limit)
         return False
 
     def find(self) -> bool:
-        """Whether a run before this one has left a turn, to be renewed and given back. None is taken. ClusterError."""
-        self._has_turn = self._cluster is not None and self._cluster.find_turn()
-        return self._has_turn
+        """Return whether an earlier run has left a slot, to be renewed and given back. Takes none. ClusterError."""
+        self._is_held = self._cluster.find_turn()
+        return self._is_held
 
     def renew(self) -> None:
-        """Say once a minute that it is still needed. One that was lost shows when the next is taken: what has begun goes on."""
-        if not self._has_turn or self._cluster is None or self._clock.now() - self._renewed_at < _RENEWAL_SECONDS:
+        """Renew the slot once a minute. If it is lost, the next `take` shows that; a change that has begun continues."""
+        if not self._is_held or self._clock.now() - self._renewed_at < _RENEWAL_SECONDS:
             return
         self._renewed_at = self._clock.now()
         with suppress(ClusterError):
             self._cluster.renew_turn()
 
     def give_back(self) -> None:
-        """Another node may be changed now. One that a run before this kept, since it failed, is found and given back too.
+        """Let another node be changed. A slot that an earlier run kept, because it failed, is also given back.
 
-        ClusterError leaves the turn to expire.
+        ClusterError: the slot stays until it expires.
         """
-        if self._cluster is None:
-            return
-        had, self._has_turn = self._has_turn, False
+        had, self._is_held = self._is_held, False
         if had or self._cluster.find_turn():
             self._cluster.end_turn()

@@ -1,7 +1,7 @@
-"""Who is in the way of a change: pods that hold devices, and processes; and which resources a new label takes away. Pure.
+"""What blocks a change: pods that hold devices, and processes; and which resources a new label removes. Pure.
 
-A device is in use by a process on it *or* by a pod that has not ended and to which kubelet gave it: a pod that sleeps now
-would wake up with a UUID that is dead for ever.
+A device is in use if a process runs on it *or* if kubelet has allocated it to a pod that has not ended: an idle pod would
+later use a UUID that no longer exists.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,11 +21,11 @@ _UNKNOWN = {
     _ANY: f"{NO_CHECKPOINT}, so any pod that requests GPUs may hold any of them",
     _UNTOLD: "a running pod that requests GPUs is not in kubelet's checkpoint, and may hold any of them",
 }
-"""The device of a pod of which it is not known what it holds, and why: no UUID, and so in the way of every GPU."""
+"""The device of a pod whose devices are unknown, and why. It is no UUID, so the pod blocks every GPU."""
 
 
 class Holder(Struct):
-    """A pod that holds devices. `pod` None: the API server could not be asked which pod it is, or whether it has ended."""
+    """A pod that holds devices. `pod` None: without the API server it is unknown which pod it is, and whether it has ended."""
 
     pod_uid: str
     pod: PodView | None
@@ -34,22 +34,22 @@ class Holder(Struct):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The pod's name in messages."""
         return f"pod uid {self.pod_uid}" if self.pod is None else f"pod {self.pod.namespace}/{self.pod.name}"
 
     def may_hold(self, devices: Collection[str]) -> bool:
-        """Whether it holds one of these. An id that is no UUID, as some plugins' are, may be any device."""
+        """Return whether it can hold one of these. An id that is not a UUID, as of some plugins, can be any device."""
         return bool(devices) and not all(one.startswith(UUIDS) and one not in devices for one in self.devices)
 
 
 def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tuple[Holder, ...]:
-    """The pods that hold devices. The checkpoint must have been read before the pods: then no new pod is missed.
+    """Return the pods that hold devices. Read the checkpoint before the pods: then no new pod is missed.
 
-    With pods unknown (None) every allocation counts; else those of pods that are gone or have ended do not: kubelet leaves
-    them standing. Of nvidia.com/ only GPUs count, not the devices of network plugins.
+    With pods unknown (None) every allocation counts. Otherwise allocations of pods that are gone or have ended do not count:
+    kubelet keeps them in its file. Of nvidia.com/ only GPUs count, not the devices of network plugins.
 
-    A node that is new has no checkpoint, and no pod that asks. A kubelet whose folder was emptied has none either until a
-    plugin registers anew, and its pods run on: from then on there is one that does not know of them.
+    A new node has no checkpoint, and no pod that requests GPUs. A kubelet whose folder was emptied has no checkpoint until a
+    plugin registers again, while its pods run on; the checkpoint that it writes then does not contain them.
     """
     if not checkpoint.is_there:
         return _find_asking(pods or (), _ANY)
@@ -71,7 +71,7 @@ def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tupl
 
 
 def _find_asking(pods: Iterable[PodView], device: str) -> tuple[Holder, ...]:
-    """Those who ask for GPUs, as holders of such a device."""
+    """Return the pods that request GPUs, as holders of `device`."""
     asking = ((pod, frozenset(filter(is_gpu_resource, pod.resources))) for pod in pods if not pod.has_ended)
     return tuple(
         Holder(pod_uid=pod.uids[0], pod=pod, devices=frozenset({device}), resources=resources)
@@ -80,14 +80,14 @@ def _find_asking(pods: Iterable[PodView], device: str) -> tuple[Holder, ...]:
 
 
 def find_allocated(holders: Iterable[Holder]) -> frozenset[str]:
-    """The UUIDs that pods hold."""
+    """Return the UUIDs that pods hold."""
     return frozenset(device for holder in holders for device in holder.devices)
 
 
 class Blocker(Struct):
-    """Who is in the way: holders, processes by pid on the GPUs, and a sentence that names both.
+    """What blocks a change: the pods, and a message that names them or the processes on the GPUs.
 
-    `devices` are those that nobody may hold, `resources` those whose holders a new label disturbs.
+    `devices` are the ones that no pod may hold, `resources` those whose holders a new label disturbs.
     """
 
     holders: tuple[Holder, ...]
@@ -96,14 +96,14 @@ class Blocker(Struct):
     resources: frozenset[str]
 
     def is_left_by(self, holders: Iterable[Holder]) -> bool:
-        """Whether pods were in the way, and none of these is."""
+        """Return whether pods blocked the change, and none of `holders` does."""
         return bool(self.holders) and not _in_the_way(holders, self.devices, self.resources)
 
 
 def find_blocker(view: GpuView, holders: Sequence[Holder], affected: Collection[str]) -> Blocker | None:
-    """Who is in the way of what is planned, and of the resources that a new label takes away; None: nobody.
+    """Return what blocks the plan, or the removal of the `affected` resources; None if nothing does.
 
-    An MPS server is in nobody's way: it ends when its daemon learns of the new label, which `servers` sees to.
+    An MPS server does not block: it ends when its control daemon sees the new label, and `HardwareChange` waits for that.
     """
     by_uuid = {survey.uuid: survey for survey in view.surveys}
     blocked = [gpu for gpu in view.plan.gpus if gpu.uuid in view.blocked]
@@ -124,7 +124,7 @@ def _in_the_way(holders: Iterable[Holder], devices: Collection[str], resources: 
 
 
 def _affected(gpu: GpuPlan, survey: GpuInfo | None) -> tuple[str, ...]:
-    """The UUIDs that die with the plan of a GPU: those of the instances that go, or of all."""
+    """Return the UUIDs that the plan of a GPU destroys: those of the instances that it removes, or all."""
     if survey is None or survey.mig is None:
         return (gpu.uuid,)
     gone = {instance.gi_id for instance in gpu.needs_idle}
@@ -133,7 +133,7 @@ def _affected(gpu: GpuPlan, survey: GpuInfo | None) -> tuple[str, ...]:
 
 
 def _pids(gpu: GpuPlan, survey: GpuInfo | None) -> list[int]:
-    """Those on the instances that go, and those of which the instance is unknown; of the whole GPU where its mode changes."""
+    """Return the processes on the instances that are removed or unknown; on the whole GPU if its mode changes."""
     gone = {instance.gi_id for instance in gpu.needs_idle}
     pids = survey.pids if survey is not None else ()
     return sorted({pid for gi_id, pid in pids if gpu.needs_idle_gpu or gi_id is None or gi_id in gone})
@@ -147,9 +147,9 @@ def _listing(names: Sequence[str]) -> str:
 def find_affected(
     former: Policy | None, policy: Policy, labels: Mapping[str, str], allocatable: Mapping[str, int]
 ) -> frozenset[str]:
-    """The resources whose holders suffer from the label alone: a name that goes, fewer replicas, anything about MPS.
+    """Return the resources whose holders the label alone disturbs: a name that goes, fewer replicas, any change of MPS.
 
-    Without a former policy of ours, what the node offers now tells. A label that is there already disturbs nobody any more.
+    Without a former policy of ours, what the node offers now decides. A label that is already set disturbs no pod.
     """
     if policy.profile and labels.get(PLUGIN_LABEL, "")[:-2] == policy.profile:
         return frozenset()
@@ -159,7 +159,7 @@ def find_affected(
     if former.profile == policy.profile:
         return frozenset()
     if Mode.MPS in (former.mode, policy.mode):
-        # The control daemon starts anew with its config and takes every client with it.
+        # The control daemon restarts with its config, which ends every client.
         return frozenset(name for name, _ in former.resources)
     replicas = {(share.resource, share.profile): share.replicas for share in policy.shares}
     return frozenset(one.resource for one in former.shares if replicas.get((one.resource, one.profile), 0) < one.replicas)

@@ -36,6 +36,7 @@ from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.cli.wiring import OwnMarks
 from gpushare_node.core.clock import Stopped, SystemClock
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Policy, read
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
 from gpushare_node.enforce.loop import Loop
@@ -43,10 +44,9 @@ from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.view import build_view
-from gpushare_node.reconcile import reconcile
-from gpushare_node.reconcile.desired_policy import DesiredPolicy
+from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.node_labels import wanted
-from gpushare_node.reconcile.run_context import Dependencies
+from gpushare_node.reconcile.reconciler import reconcile
 from gpushare_node.reporting.metrics import Registry
 from tests.e2e.scale.nodes import NODES, laden, standing
 from tests.e2e.scale.simulation import NAMESPACE, POOL, await_daemonset
@@ -148,7 +148,7 @@ class Node:
         )
         PodInformer(self.connection, self.name, self.clock).start()
         self.clock.sleep(random.uniform(0.0, _ARRIVAL_SECONDS))
-        reconcile.run(deps, DesiredPolicy(policy=policy, text=text), hold=True)
+        reconcile(deps, DesiredPolicy(policy=policy, text=text), hold=True)
 
     def cycle(self) -> None:
         """The former policy stays enforced while it waits, which asks the API server for nothing but the pods."""

@@ -33,11 +33,11 @@ from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.core.clock import SystemClock
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import read
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.reconcile import reconcile
-from gpushare_node.reconcile.desired_policy import DesiredPolicy
-from gpushare_node.reconcile.run_context import Dependencies
+from gpushare_node.reconcile.dependencies import Dependencies
+from gpushare_node.reconcile.reconciler import reconcile
 from gpushare_node.reporting.outcome import Outcome
 from tests.e2e.cluster.plugin.offer import Gpu, offers
 from tests.e2e.scale.nodes import simulated, standing
@@ -125,7 +125,7 @@ class SimulatedNode:
             read_checkpoint=lambda: self.checkpoint,
             boot_id=MACHINE.boot_id,
         )
-        outcome = reconcile.run(deps, DesiredPolicy(policy=policy, text=text), hold=True)
+        outcome = reconcile(deps, DesiredPolicy(policy=policy, text=text), hold=True)
         events.drain(3.0)
         return outcome
 

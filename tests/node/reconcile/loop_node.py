@@ -19,16 +19,17 @@ from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, PodView
 from gpushare_node.adapters.kube.connection import Connection, Request
 from gpushare_node.adapters.kube.events import EventRecorder
+from gpushare_node.adapters.kube.no_cluster import NoCluster
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.adapters.nvml.session import Session
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Mode, Policy, Share
 from gpushare_node.core.structs import replace
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.reconcile import orphan_release, reconcile
-from gpushare_node.reconcile.desired_policy import DesiredPolicy
-from gpushare_node.reconcile.run_context import Dependencies
+from gpushare_node.reconcile.dependencies import Dependencies
+from gpushare_node.reconcile.reconciler import reconcile, release_orphan
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.results import Status, StepResult
 from tests.node.gpus import gpu_node
@@ -164,17 +165,17 @@ class LoopNode:
     def run(self, policy: Policy, *, hold: bool = False, cluster: bool = True) -> Outcome:
         """One start of `partition`."""
         self.known[policy.profile] = policy
-        return reconcile.run(
+        return reconcile(
             self.deps(policy.pool, cluster=cluster), DesiredPolicy(policy=policy, text=text_of(policy)), hold=hold
         )
 
     def release(self, *, cluster: bool = True, hold: bool = False) -> Outcome:
-        return orphan_release.run(self.deps("", cluster=cluster), hold=hold)
+        return release_orphan(self.deps("", cluster=cluster), hold=hold)
 
     def deps(self, pool: str, *, cluster: bool = True) -> Dependencies:
         self.results = []
         return Dependencies(
-            open_hardware=self._hardware, cluster=self.server(pool) if cluster else None, folder=self.folder,
+            open_hardware=self._hardware, cluster=self.server(pool) if cluster else NoCluster(), folder=self.folder,
             clock=self.clock, report=self._report, read_checkpoint=lambda: read_checkpoint(self.checkpoint),
             boot_id=self.gpus.boot_id, open_enforcer=lambda policy: Watch(policy, self.watched),
             has_news=self._has_news, followed=self.followed,

@@ -11,8 +11,8 @@ from gpushare_node.core.policy import Partitioner, read
 from gpushare_node.core.structs import replace
 from gpushare_node.gpus.advertised import expected, find_mismatch, find_stale
 from gpushare_node.reconcile import node_labels
-from gpushare_node.reconcile.active_pool import find_owner, find_successor
-from gpushare_node.reconcile.gpu_clients import to_pause, to_restore
+from gpushare_node.reconcile.client_pause import to_pause, to_resume
+from gpushare_node.reconcile.node_labels import find_owner, find_successor
 from gpushare_node.reconcile.usage import find_affected, find_allocated, find_holders
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import SEVEN, mig, whole
@@ -55,7 +55,7 @@ def test_labels_of_a_pool_are_few_and_mig_managers_only_where_it_partitions() ->
 
 def test_only_labels_that_are_ours_are_withdrawn() -> None:
     here = {POOL_LABEL: "training", PLUGIN_LABEL: "admin", MIG_LABEL: "all-disabled", "role": "gpu"}
-    assert node_labels.standing(here, {PLUGIN_LABEL: "kubectl", MIG_LABEL: "gpu-operator"}) == {POOL_LABEL: "training"}
+    assert node_labels.own_labels(here, {PLUGIN_LABEL: "kubectl", MIG_LABEL: "gpu-operator"}) == {POOL_LABEL: "training"}
     assert not node_labels.must_apply({POOL_LABEL: "training"}, here, {MIG_LABEL: "gpu-operator"})
     assert node_labels.must_apply({POOL_LABEL: "training"}, here, {MIG_LABEL: "gpushare"})
 
@@ -121,7 +121,7 @@ def test_only_labels_that_are_true_are_paused_and_only_paused_ones_restored() ->
     plugin, dcgm, gfd = (f"nvidia.com/gpu.deploy.{one}" for one in ("device-plugin", "dcgm", "gpu-feature-discovery"))
     assert to_pause({plugin: "true", dcgm: "false", "nvidia.com/gpu.deploy.driver": "true"}) == {plugin: "true"}
     now = {plugin: "paused-for-mig-change", dcgm: "false", gfd: "paused-for-mig-change_paused-for-driver-upgrade"}
-    assert to_restore(now, {plugin: "true", dcgm: "true"}) == {plugin: "true"}
+    assert to_resume(now, {plugin: "true", dcgm: "true"}) == {plugin: "true"}
 
 
 def test_a_node_is_its_owners_while_label_and_pod_are_there() -> None:

@@ -7,8 +7,9 @@ import pytest
 
 from gpushare_node.adapters.host.kubelet import Checkpoint
 from gpushare_node.core.structs import replace
+from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.rollout_slot import RolloutSlot
-from gpushare_node.reconcile.run_context import Dependencies, RunContext
+from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig
@@ -72,7 +73,7 @@ def said(tmp_path: Path, api: ApiServer) -> Callable[[Callable[[], Unmet]], list
 
     def wait(find: Callable[[], Unmet]) -> list[str]:
         deps = node.deps("training")
-        visit = RunContext(deps=deps, slot=RolloutSlot(deps.cluster, deps.clock))
+        context = RunContext(deps=deps, slot=RolloutSlot(deps.cluster, deps.clock))
         told: list[str] = []
 
         def look(_: float) -> None:
@@ -80,7 +81,7 @@ def said(tmp_path: Path, api: ApiServer) -> Callable[[Callable[[], Unmet]], list
                 told.append(condition["message"])
 
         node.on_tick = look
-        visit.wait(find, 300.0)
+        context.wait(find, 300.0)
         return list(dict.fromkeys(told))
 
     return wait

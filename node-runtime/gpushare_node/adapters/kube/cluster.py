@@ -161,7 +161,7 @@ class QueuePosition(Struct):
 
 
 class EventSink(Protocol):
-    """What enforcement needs of the API server in its cycle. Without one, no Event is sent and no pod is evicted."""
+    """What enforcement needs of the API server in its cycle. `no_cluster.NoCluster` drops events and evicts no pod."""
 
     def tell(self, event: Event) -> None:
         """Queue the Event: never raises, never waits; it is sent when the API server is reachable, unless the queue is full."""
@@ -173,7 +173,12 @@ class EventSink(Protocol):
 
 
 class Cluster(EventSink, Protocol):
-    """The API server. Every method that does not just queue raises ClusterError."""
+    """The API server. Every method that is not described as queued can raise ClusterError."""
+
+    @property
+    def has_server(self) -> bool:
+        """False for `no_cluster.NoCluster` alone: the run uses no API server."""
+        ...
 
     def node(self) -> NodeView:
         """Read the own node; a request to release it is included only if its Job may still run."""

@@ -53,6 +53,8 @@ _LONGEST_MESSAGE = 1024
 class NodeClient:
     """The own node and its pods. Only one thread may use it; any thread may call `tell`."""
 
+    has_server = True
+
     def __init__(
         self, connection: Connection, identity: PodIdentity, clock: Clock, events: EventRecorder, memory: Memory | None = None
     ) -> None:

@@ -1,4 +1,4 @@
-"""DesiredPolicy: the policy that a run is for, and the text that it was read from."""
+"""DesiredPolicy: the policy that a run applies, and the text that it was read from."""
 
 import hashlib
 
@@ -7,12 +7,12 @@ from gpushare_node.core.structs import Struct
 
 
 class DesiredPolicy(Struct):
-    """What the node shall become."""
+    """The policy that the node must follow."""
 
     policy: Policy
     text: str
 
     @property
     def digest(self) -> str:
-        """A name for exactly this text, in the journal and in the log."""
+        """Return a short name for exactly this text; the journal and the log use it."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]

@@ -1,0 +1,76 @@
+"""NoCluster: the `Cluster` of a run that uses no API server. The node has no labels, taints or pods, and writes do nothing."""
+
+from collections.abc import Mapping, Sequence
+
+from gpushare_node.adapters.kube.cluster import Event, EventCounts, Eviction, NodeView, PodView, QueuePosition, Taint
+from gpushare_node.reporting.reasons import ConditionReason
+
+_NODE = NodeView(
+    name="", uid="", resource_version="", labels={}, annotations={}, taints=(), allocatable={}, is_unschedulable=False
+)
+
+
+class NoCluster:
+    """A `Cluster` without an API server. No method raises ClusterError."""
+
+    has_server = False
+
+    def tell(self, event: Event) -> None:
+        """Drop the event. The log has its text."""
+
+    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:  # noqa: ARG002 - the Protocol's signature
+        """Return REFUSED: no API server can evict the pod."""
+        return Eviction.REFUSED
+
+    def node(self) -> NodeView:
+        """Return a node without labels, annotations, taints and allocatable resources."""
+        return _NODE
+
+    def pods(self) -> tuple[PodView, ...]:
+        """Return no pods. Which pods run is unknown: see `RunContext.holders`."""
+        return ()
+
+    def selects(self, node: NodeView) -> bool:  # noqa: ARG002 - the Protocol's signature
+        """Return True: no DaemonSet can stop selecting the node."""
+        return True
+
+    def apply_labels(self, labels: Mapping[str, str]) -> None:
+        """Do nothing."""
+
+    def write_labels(self, labels: Mapping[str, str | None]) -> None:
+        """Do nothing."""
+
+    def annotate(self, annotations: Mapping[str, str | None]) -> None:
+        """Do nothing."""
+
+    def change_taints(
+        self, *, add: Sequence[Taint] = (), remove: Sequence[str] = (), labels: Mapping[str, str] | None = None
+    ) -> None:
+        """Do nothing."""
+
+    def set_condition(self, reason: ConditionReason, message: str) -> None:
+        """Do nothing."""
+
+    def clear_condition(self) -> None:
+        """Do nothing."""
+
+    def told(self) -> EventCounts:
+        """Return zeros."""
+        return EventCounts()
+
+    def take_turn(self, limit: int | str) -> QueuePosition:  # noqa: ARG002 - the Protocol's signature
+        """Return a slot that is held: no other node shares the limit."""
+        return QueuePosition(is_held=True)
+
+    def find_turn(self) -> bool:
+        """Return False: no Lease exists."""
+        return False
+
+    def renew_turn(self) -> None:
+        """Do nothing."""
+
+    def end_turn(self) -> None:
+        """Do nothing."""
+
+    def delete_own_pod(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,184 @@
+"""Bringing a node to its policy: look, drain, change the hardware, publish, verify, remove the taints.
+
+If the node is as the policy wants it, that is only verified: no slot, no taint, no pause, no write.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+from gpushare_node.adapters.kube.cluster import NOT_READY_TAINT, PLUGIN_LABEL, REPARTITIONING_TAINT, NodeView
+from gpushare_node.core.clock import wall_seconds
+from gpushare_node.core.desired_policy import DesiredPolicy
+from gpushare_node.core.policy import Policy
+from gpushare_node.core.structs import Struct, replace
+from gpushare_node.gpus.advertised import advertised, expected
+from gpushare_node.gpus.gpu_faults import is_converged, missing_gpus, worst
+from gpushare_node.gpus.hardware import Hardware, PartitionResult
+from gpushare_node.gpus.view import GpuView
+from gpushare_node.reconcile.drain import Drain, DrainRequest
+from gpushare_node.reconcile.partitioning import HardwareChange
+from gpushare_node.reconcile.publication import ProfilePublication
+from gpushare_node.reconcile.run_context import RunContext
+from gpushare_node.reconcile.usage import find_affected
+from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
+from gpushare_node.reporting.reasons import ConditionReason
+
+
+class _Layout(Enum):
+    """Which layout the hardware has."""
+
+    DESIRED = "desired"
+    FORMER = "former"
+    NEITHER = "neither"
+
+
+def converge(context: RunContext, desired: DesiredPolicy, node: NodeView) -> Outcome:
+    """Bring the node, found as `node`, to the policy. Blocked, with the reason, if that cannot be done now."""
+    hardware = context.deps.open_hardware(desired.digest)
+    try:
+        context.await_driver(hardware)
+        return _Convergence(
+            context=context, desired=desired, node=node, hardware=hardware, former=context.former()
+        ).run()
+    finally:
+        hardware.close()
+
+
+class _Convergence(Struct, frozen=False):
+    """One attempt. `former` is the policy that was in force last, `view` and `devices` what the GPUs were before the change."""
+
+    context: RunContext
+    desired: DesiredPolicy
+    node: NodeView
+    hardware: Hardware
+    former: Policy | None
+    _devices: frozenset[str] = frozenset()
+    _layout: _Layout = _Layout.NEITHER
+    _view: GpuView | None = None
+    _publication: ProfilePublication | None = None
+
+    def run(self) -> Outcome:
+        context, policy, hardware = self.context, self.desired.policy, self.hardware
+        view = hardware.look(policy, frozenset())
+        if not view.plan.gpus:
+            raise Blocked(*worst(view), is_unchanged=True)
+        drain = Drain(context=context, hardware=hardware, request=self._request(), node=self.node)
+        drain.remember(self.former, view)
+        if not drain.request.is_partly and view.plan.operations and len(missing_gpus(view)) < len(view.plan.unfit):
+            # A GPU that cannot follow would leave the node with half of each layout, after the tenants have lost their work.
+            raise Blocked(*worst(view), is_unchanged=True)
+        needs_drain = view.plan.operations or view.compute_modes or drain.request.affected or self._is_relabelled()
+        if needs_drain:
+            drain.taint_if_wrong()
+        is_backing_off = hardware.is_backing_off(view)
+        if needs_drain and not is_backing_off:
+            view = drain.run(view)
+        self._devices = hardware.devices(view)
+        if is_backing_off:
+            # The plan is not tried now: no pod is evicted and no client paused. What the hardware has is offered.
+            change = hardware.change(policy, view, frozenset(), context.record_result)
+            self._publish(drain)
+        else:
+            change = HardwareChange(
+                drain=drain, digest=self.desired.digest, announce=self._announce, publish=lambda: self._publish(drain)
+            ).run(view)
+        return self._verify(drain, change)
+
+    def _request(self) -> DrainRequest:
+        """A node that offers a former layout is changed as a whole; one that is repaired, or offers nothing, GPU by GPU."""
+        policy, node = self.desired.policy, self.node
+        if not self.context.cluster.has_server:
+            return DrainRequest(policy=policy, is_partly=True)
+        is_repair = self.former is not None and self.former.is_alike(policy)
+        return DrainRequest(
+            policy=policy,
+            affected=find_affected(self.former, policy, node.labels, node.allocatable),
+            is_partly=is_repair or not advertised(node.allocatable),
+            is_repair=is_repair,
+        )
+
+    def _is_relabelled(self) -> bool:
+        """Return whether the plugin of a node that offers GPUs gets another config: until it restarts, the node offers none.
+
+        A repair under the policy in force changes no config, and waits for no slot.
+        """
+        policy = self.desired.policy
+        if (self.former is not None and self.former.is_alike(policy)) or not advertised(self.node.allocatable):
+            return False
+        return self.node.labels.get(PLUGIN_LABEL, "")[:-2] != policy.profile
+
+    def _publication_of(self, policy: Policy, devices: frozenset[str], wanted: Mapping[str, int]) -> ProfilePublication | None:
+        """Publish the policy's labels for these devices. None without an API server."""
+        if not self.context.cluster.has_server:
+            return None
+        publication = ProfilePublication(context=self.context, policy=policy, devices=devices, wanted=wanted)
+        publication.publish()
+        return publication
+
+    def _announce(self) -> None:
+        """Publish the goal before the hardware has it, for the node's other programs. The taint keeps pods away."""
+        self._publication_of(self.desired.policy, self._devices, {})
+
+    def _publish(self, drain: Drain) -> None:
+        """Look what the hardware has now, and have the plugin offer it. If nothing has changed and nothing is right, do not."""
+        self._view = self.hardware.look(self.desired.policy, drain.allocated)
+        policy: Policy | None = self.desired.policy
+        if is_converged(self._view):
+            self._layout = _Layout.DESIRED
+        elif self.former is not None and is_converged(self.hardware.look(self.former, drain.allocated)):
+            self._layout, policy = _Layout.FORMER, self.former
+        elif self.hardware.devices(self._view) == self._devices:
+            policy = None
+        if policy is not None:
+            view = self.hardware.look(policy, drain.allocated)
+            wanted = expected(policy, missing_gpus(view))
+            self._publication = self._publication_of(policy, self.hardware.devices(view), wanted)
+
+    def _verify(self, drain: Drain, change: PartitionResult) -> Outcome:
+        if self._view is None:
+            # mig-manager partitioned the GPUs, and failed.
+            raise Blocked(change.reason or ConditionReason.PARTITION_FAILED, change.message)
+        unmet = None
+        if self._publication is not None and self._layout is not _Layout.NEITHER:
+            unmet = self._publication.await_plugin()
+        if self._layout is _Layout.DESIRED:
+            return self._finish(self._view, unmet)
+        if self._layout is _Layout.FORMER and self._publication is not None and unmet is None:
+            # The node offers the former layout again, though its instances may be new ones: no change is under way.
+            journal = self.context.deps.folder.journal()
+            if journal is not None and journal.is_changing:
+                self.context.deps.folder.write_journal(replace(journal, is_changing=False))
+            self.context.remove_taints(REPARTITIONING_TAINT)
+        return _failure(self._view, change, drain)
+
+    def _finish(self, view: GpuView, unmet: Unmet | None) -> Outcome:
+        """The node is as the policy says, except for lost GPUs. The taint stays until the plugin offers the right devices."""
+        if unmet is not None:
+            raise Blocked(unmet.reason, unmet.message)
+        context, folder = self.context, self.context.deps.folder
+        # Before pods arrive: a process that starts after this moment is not exempt from a first cap.
+        capped = {share.resource for share in self.desired.policy.shares if share.cap_mib is not None}
+        folder.begin_caps(capped, wall_seconds())
+        if not context.is_offline:
+            if folder.policy() != self.desired.text:
+                folder.keep_policy(self.desired.text)
+            if folder.journal() is not None:
+                folder.clear_journal()
+        context.remove_taints(NOT_READY_TAINT, REPARTITIONING_TAINT)
+        context.enforced = self.desired.policy
+        context.slot.give_back()
+        if view.plan.unfit:
+            reason, message = worst(view)
+            return Outcome(reason=reason, message=message, is_usable=True)
+        return Outcome(reason=ConditionReason.READY, message=ConditionReason.READY.value.means, is_usable=True)
+
+
+def _failure(view: GpuView, change: PartitionResult, drain: Drain) -> Outcome:
+    """The outcome of a change that did not reach the goal. The slot is kept: the same change must not go on to other nodes."""
+    if change.reason is not None:
+        return Outcome(reason=change.reason, message=change.message)
+    if view.plan.unfit:
+        reason, message = worst(view)
+        return Outcome(reason=reason, message=message)
+    text = drain.blocker.message if drain.blocker is not None else "processes on the GPUs"
+    return Outcome(reason=ConditionReason.GPU_BUSY, message=f"in the way: {text}; the other GPUs have the layout")

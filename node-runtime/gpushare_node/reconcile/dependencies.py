@@ -1,0 +1,54 @@
+"""Dependencies: what a run needs from outside this package: hardware, cluster, folder, clock, kubelet's files."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from gpushare_node.adapters.host.kubelet import Checkpoint, Socket
+from gpushare_node.adapters.host.state_dir import StateDir
+from gpushare_node.adapters.kube.cluster import Cluster, PodView
+from gpushare_node.core.clock import Clock
+from gpushare_node.core.policy import Policy
+from gpushare_node.core.structs import Struct
+from gpushare_node.core.tenancy import UNKNOWN
+from gpushare_node.gpus.hardware import Hardware
+from gpushare_node.reporting.results import StepResult
+
+DRIVER_SECONDS = 600.0
+"""How long a run waits for the driver. A driver container compiles for minutes."""
+
+
+class CapEnforcer(Protocol):
+    """Enforces the caps of one policy: the part of `enforce.enforcer` that a run uses."""
+
+    def cycle(self) -> None:
+        """Enforce once. Never raises because of a tenant or the driver."""
+        ...
+
+    def close(self) -> None:
+        """Close the driver session: its open handles would block a change of MIG modes."""
+        ...
+
+
+class Dependencies(Struct):
+    """Everything outside.
+
+    `open_hardware` takes the digest of the desired policy; `open_enforcer` takes the policy to enforce. A run waits
+    `driver_seconds` for the driver. `has_news` returns whether the node may have changed since the last call. `followed`
+    returns the node's pods from a watch, without a request, or None if the watch may be behind. `platform` returns the
+    namespaces whose pods are never evicted, or None if they are unknown: then no pod is evicted. `plugin_sockets` returns
+    the device plugins' sockets: a plugin that restarts creates its socket again.
+    """
+
+    open_hardware: Callable[[str], Hardware]
+    cluster: Cluster
+    folder: StateDir
+    clock: Clock
+    report: Callable[[StepResult], None]
+    read_checkpoint: Callable[[], Checkpoint]
+    boot_id: str
+    open_enforcer: Callable[[Policy], CapEnforcer] | None = None
+    driver_seconds: float = DRIVER_SECONDS
+    has_news: Callable[[], bool] = lambda: True
+    followed: Callable[[], Sequence[PodView] | None] = lambda: None
+    platform: Callable[[], frozenset[str] | None] = lambda: UNKNOWN.platform
+    plugin_sockets: Callable[[], frozenset[Socket]] = frozenset

@@ -1,0 +1,163 @@
+"""Release: a node leaves its pool. Its GPUs become exclusive again, or another pool takes them as they are.
+
+Our marks are removed, the pool label last: without it the DaemonSet's pod ends, so nothing may remain to be done.
+"""
+
+from gpushare_node.adapters.host.kubelet import CheckpointError
+from gpushare_node.adapters.kube.cluster import (
+    FIRST_CAPS_ANNOTATION,
+    MIG_LABEL,
+    NOT_READY_TAINT,
+    PLUGIN_LABEL,
+    POOL_LABEL,
+    PROFILE_LABEL,
+    RELEASED_ANNOTATION,
+    REPARTITIONING_TAINT,
+    NodeView,
+)
+from gpushare_node.core.policy import Policy
+from gpushare_node.core.structs import Struct
+from gpushare_node.gpus.advertised import find_stale
+from gpushare_node.gpus.exclusive import digest, exclusive, exclusive_of
+from gpushare_node.gpus.hardware import Hardware
+from gpushare_node.reconcile import node_labels
+from gpushare_node.reconcile.drain import Drain, DrainRequest
+from gpushare_node.reconcile.node_labels import find_successor, is_requested
+from gpushare_node.reconcile.partitioning import HardwareChange
+from gpushare_node.reconcile.publication import remove_labels
+from gpushare_node.reconcile.run_context import RunContext
+from gpushare_node.reconcile.usage import find_affected
+from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
+from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.reporting.results import Status
+
+_FORGET_SECONDS = 60.0
+"""How long the plugin may take to withdraw devices that no longer exist, before pods are admitted again."""
+
+_RELEASED = "exclusive"
+
+
+class Release(Struct):
+    """The release of one node, found as `node`, by the pool `pool`.
+
+    `former` is the policy in force, None if it is unknown. `kept_pool` is the pool of that policy, where that is not the one
+    that leaves. With `may_stay` the pool still exists: if it selects the node again while tenants are waited for, the release
+    is cancelled.
+    """
+
+    context: RunContext
+    former: Policy | None
+    pool: str
+    node: NodeView
+    kept_pool: str | None = None
+    may_stay: bool = False
+
+    def run(self) -> Outcome:
+        """Release the node. Blocked if tenants or hardware are in the way."""
+        context, node = self.context, self.node
+        if node.labels.get(POOL_LABEL, self.pool) != self.pool:
+            return self._stop(f"the node already belongs to pool {node.labels[POOL_LABEL]}")
+        if not is_requested(node):
+            successor = find_successor(context.cluster.pods(), self.pool)
+            if successor is not None:
+                return self._hand_over(successor)
+            if self.kept_pool is not None:
+                return self._hand_back(self.kept_pool)
+        devices = self._make_exclusive()
+        if context.cluster.has_server:
+            self._clean_node(devices)
+        context.stop_enforcing()
+        context.deps.folder.remove()
+        context.slot.give_back()
+        remove_labels(context, keeps=frozenset())
+        return Outcome(reason=ConditionReason.RELEASED, message=ConditionReason.RELEASED.value.means)
+
+    def _stop(self, message: str) -> Outcome:
+        self.context.stop_enforcing()
+        return Outcome(reason=ConditionReason.RELEASED, message=message)
+
+    def _hand_over(self, successor: str) -> Outcome:
+        """Remove only the pool's own labels, in one write. Hardware, folder and the plugin's config stay.
+
+        The next pool overwrites the plugin's label. Without that label the plugin would offer its default, whole GPUs, while
+        tenants still run on their shares; and if the next pool waits for those, the node would offer nothing of theirs.
+        """
+        remove_labels(self.context, keeps=frozenset({PLUGIN_LABEL}))
+        return self._stop(f"pool {successor} takes the GPUs as they are")
+
+    def _hand_back(self, kept_pool: str) -> Outcome:
+        """Give the node back to the pool whose layout it has: this pool got its label, but never changed the GPUs.
+
+        The label brings the pod of that pool, which may just have had none here; if the pool is deleted, the label brings the
+        pod that releases its nodes.
+        """
+        self.context.cluster.write_labels({POOL_LABEL: kept_pool})
+        self.context.record_step("labels", "node", Status.CHANGED, f"{POOL_LABEL} is {kept_pool} again")
+        return self._stop(f"the layout is that of pool {kept_pool}")
+
+    def _make_exclusive(self) -> frozenset[str]:
+        """Make the GPUs exclusive, and return the UUIDs of what is there then."""
+        policy = exclusive_of((), self.pool) if self.former is None else exclusive(self.former)
+        hardware = self.context.deps.open_hardware(digest(policy))
+        try:
+            self.context.await_driver(hardware)
+            if self.former is None:
+                policy = exclusive_of(hardware.look(policy, frozenset()).surveys, self.pool)
+            self._change(hardware, policy)
+            return hardware.devices(hardware.look(policy, frozenset()))
+        finally:
+            hardware.close()
+
+    def _change(self, hardware: Hardware, policy: Policy) -> None:
+        view = hardware.look(policy, frozenset())
+        request = DrainRequest(
+            policy=policy, affected=self._affected(policy), is_partly=not self.context.cluster.has_server, is_leaving=True,
+            is_asked=is_requested(self.node), may_stay=self.may_stay,
+        )
+        drain = Drain(context=self.context, hardware=hardware, request=request, node=self.node)
+        drain.remember(self.former, view)
+        if view.plan.operations or view.compute_modes:
+            drain.taint_if_wrong()
+        if hardware.is_backing_off(view):
+            raise Blocked(ConditionReason.PARTITION_FAILED, "the release failed; the next attempt is not due yet")
+        if view.plan.operations or view.compute_modes or request.affected:
+            view = drain.run(view)
+        change = HardwareChange(
+            drain=drain, digest=digest(policy), announce=self._remove_profile_label, publish=lambda: None
+        ).run(view)
+        if change.reason is not None:
+            raise Blocked(change.reason, f"the node cannot leave the pool: {change.message}")
+
+    def _remove_profile_label(self) -> None:
+        """Without its label the device plugin returns to its default, and so does the MPS daemon."""
+        remove_labels(self.context, keeps=frozenset({POOL_LABEL, PROFILE_LABEL, MIG_LABEL}))
+
+    def _affected(self, policy: Policy) -> frozenset[str]:
+        """Return whom the plugin's return to its default disturbs: no pod if our label is not set, for that has happened."""
+        if PLUGIN_LABEL not in node_labels.own_labels(self.node.labels, self.node.owners):
+            return frozenset()
+        return find_affected(self.former, policy, {}, self.node.allocatable)
+
+    def _clean_node(self, devices: frozenset[str]) -> None:
+        """Remove all marks but the pool label. The uninstall Job gets its answer first: without the label this pod may end."""
+        context = self.context
+        remove_labels(context, keeps=frozenset({POOL_LABEL}))
+        context.wait(lambda: self._find_stale(devices), _FORGET_SECONDS)
+        context.remove_taints(NOT_READY_TAINT, REPARTITIONING_TAINT)
+        context.cluster.clear_condition()
+        annotations = context.cluster.node().annotations
+        changed: dict[str, str | None] = {}
+        if is_requested(self.node) and annotations.get(RELEASED_ANNOTATION) != _RELEASED:
+            changed[RELEASED_ANNOTATION] = _RELEASED
+        if FIRST_CAPS_ANNOTATION in annotations:
+            changed[FIRST_CAPS_ANNOTATION] = None
+        if changed:
+            context.cluster.annotate(changed)
+
+    def _find_stale(self, devices: frozenset[str]) -> Unmet | None:
+        """Return a device that the plugin still offers although it no longer exists."""
+        try:
+            dead = find_stale(self.context.deps.read_checkpoint().registered, devices)
+        except CheckpointError:
+            return None
+        return Unmet(reason=ConditionReason.RELEASING, message=f"the device plugin still offers {dead[0]}") if dead else None

@@ -1,7 +1,7 @@
 """The order of the stages, and where they stop: source → schema → intent → rules → plan → bundle → sizes.
 
-Nothing else. Each stage yields all its findings; the next one runs only when none of them is an error. Any bytes give a
-Compilation; an exception is a bug.
+This module owns nothing else. Each stage yields all its findings; the next stage runs only if none of them is an error. Any
+input bytes give a Compilation; an exception is a bug.
 """
 
 from collections.abc import Iterable
@@ -23,9 +23,9 @@ from gpushare.reading.source import Source
 
 
 class Compilation(Record):
-    """How far an intent came: what is None or empty was not reached.
+    """How far the pipeline got with an intent: a field that is None or empty was not reached.
 
-    `findings` are located and in order; `accepted` are those that the intent knows and means.
+    `findings` have a location and are in order; `accepted` are the warnings that the intent accepts.
     """
 
     source: Source
@@ -37,12 +37,12 @@ class Compilation(Record):
 
 
 def check(data: bytes, file: str) -> Compilation:
-    """The intent's findings, sizes of the bundle included. What former bundles remember makes no difference to them."""
+    """Return the intent's findings, including those on bundle sizes. The lock of an earlier bundle does not affect them."""
     return compile_intent(data, file, EMPTY)
 
 
 def compile_intent(data: bytes, file: str, lock: Lock) -> Compilation:
-    """The whole way. `file` is the intent's name in findings, `lock` what the bundle before remembers."""
+    """Run every stage. `file` is the intent's name in findings, `lock` the lock of the previous bundle."""
     text = source.read(data, file)
     findings = list(text.findings)
     if _stops(findings):
@@ -56,7 +56,7 @@ def compile_intent(data: bytes, file: str, lock: Lock) -> Compilation:
         return _done(text, findings, built=built)
     catalog = Catalog(own={name: cards.build(name, document) for name, document in built.cards.items()})
     if catalog.own:
-        from gpushare.rules import custom_cards  # noqa: PLC0415 - few intents bring cards along
+        from gpushare.rules import custom_cards  # noqa: PLC0415 - few intents define cards of their own
 
         findings += custom_cards.judge_cards(catalog.own)
         if _stops(findings):

@@ -1,6 +1,6 @@
-"""From a document that passed the schema to the Intent: every default filled, every word a value.
+"""Builds the Intent from a document that passed the schema: every default filled in, every word parsed to a value.
 
-Total for such documents. Every default of the language stands here or in the types of `intent`, and is part of v1 for ever.
+Total for such documents. Every default of the language is defined here or in the types of `intent`, and is part of v1 forever.
 """
 
 import re
@@ -52,7 +52,7 @@ Document = Mapping[str, Any]
 
 
 def build(document: Document) -> Intent:
-    """The intent that a document asks for, with every default. Total for documents that `schema.check` lets pass."""
+    """Return the intent that a document describes, with every default. Total for documents that `schema.check` accepts."""
     spec: Document = document["spec"]
     return Intent(
         name=document["metadata"]["name"],
@@ -93,7 +93,7 @@ def _platform(document: Document) -> Platform:
 
 
 def _in_order(value: Any) -> Any:
-    """The value with the keys of every mapping in order."""
+    """Return the value with the keys of every mapping sorted."""
     if isinstance(value, dict):
         return {key: _in_order(value[key]) for key in sorted(value)}
     return [_in_order(item) for item in value] if isinstance(value, list) else value
@@ -126,7 +126,7 @@ def _pool(name: str, document: Document) -> Pool:
 
 
 def _toleration(document: Document) -> Document:
-    """The toleration with its fields in Kubernetes' order: the user's must make no difference to the bundle."""
+    """Return the toleration with its fields in Kubernetes' order: the user's order must not affect the bundle."""
     seconds = document.get("tolerationSeconds")
     whole = document if seconds is None else {**document, "tolerationSeconds": int(seconds)}
     return {field: whole[field] for field in ("key", "operator", "value", "effect", "tolerationSeconds") if field in whole}

@@ -1,7 +1,7 @@
-"""The cluster intent as values: what the user asked for, every default filled, nothing yet judged against a card.
+"""The cluster intent as values: what the user asked for, every default filled in, nothing checked against a card yet.
 
 Owns the Intent type and its building from a document that passed the schema; `build` is total for those. Units are in
-the names. Every default here is part of v1 for ever: changing one would relabel every node.
+the names. Every default here is part of v1 forever: changing one would relabel every node.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class Stack(StrEnum):
 
 
 class Partitioner(StrEnum):
-    """Who brings GPUs to their MIG layout."""
+    """Which component partitions GPUs into their MIG layout."""
 
     GPUSHARE = "gpushare"
     MIG_MANAGER = "mig-manager"
@@ -76,7 +76,7 @@ class Action(StrEnum):
 
 
 class Mechanism(StrEnum):
-    """What enforces the cap; `auto` is the strongest that the node has."""
+    """What enforces the cap; `auto` is the strongest mechanism that the node supports."""
 
     AUTO = "auto"
     DRIVER = "driver"
@@ -85,7 +85,7 @@ class Mechanism(StrEnum):
 
 
 class OnBusy(StrEnum):
-    """What a change does when the GPUs it must touch are in use."""
+    """What a change does if the GPUs that it must reconfigure are in use."""
 
     WAIT = "wait"
     EVICT = "evict"
@@ -102,7 +102,7 @@ class AdmissionMode(StrEnum):
 
 
 class AdmissionScope(StrEnum):
-    """Whose pods admission refuses: those of tenants, or those of every namespace but the platform's."""
+    """Whose pods admission rejects: those of tenants, or those of every namespace except the platform's."""
 
     TENANTS = "tenants"
     CLUSTER = "cluster"
@@ -117,7 +117,7 @@ class Expression(Record):
 
 
 class NodeSelector(Record):
-    """Which nodes a pool has: all parts that are given must hold. `names` empty: any name."""
+    """Which nodes a pool has: a node must match every part that is set. `names` empty: any name."""
 
     match_labels: tuple[tuple[str, str], ...] = ()
     match_expressions: tuple[Expression, ...] = ()
@@ -126,7 +126,7 @@ class NodeSelector(Record):
 
     @property
     def count(self) -> int | None:
-        """How many nodes capacity is reported for: the names' number, else `expected`, else unknown."""
+        """How many nodes capacity is reported for: the number of names, else `expected`, else None (unknown)."""
         return len(self.names) if self.names else self.expected
 
 
@@ -135,7 +135,7 @@ class Exclusive(Record):
 
 
 class TimeSlicing(Record):
-    """Every GPU offered `replicas` times, one after the other in time, without memory isolation."""
+    """Every GPU offered `replicas` times; containers take turns on it, without memory isolation."""
 
     replicas: int
     rename: bool = True
@@ -166,11 +166,11 @@ class MostInstances(Record):
 
 
 class Balanced(Record):
-    """Goal: sizes side by side, as the field's `all-balanced`."""
+    """Goal: instances of different sizes on one GPU, as mig-parted's `all-balanced`."""
 
 
 class Instances(Record):
-    """Goal: exactly `count` instances, the smallest of them as large as can be."""
+    """Goal: exactly `count` instances, the smallest of them as large as possible."""
 
     count: int
 
@@ -187,7 +187,7 @@ Goal = MostInstances | Balanced | Instances | MemoryEach
 class Mig(Record):
     """Hardware partitions: `wanted` is one layout for all GPUs, groups by index, or a goal that the compiler resolves.
 
-    `replicas` adds time-slicing: one number for every profile, or (profile, number) pairs; empty: none.
+    `replicas` adds time-slicing: one number for every profile, or (profile, number) pairs; empty: no time-slicing.
     """
 
     wanted: Layout | tuple[LayoutGroup, ...] | Goal
@@ -204,7 +204,7 @@ CapValue = int | CapWord
 
 
 class Memory(Record):
-    """Memory caps of a pool. `cap` None: not given (`even` where devices are shared). A tuple maps MIG profiles to caps.
+    """Memory caps of a pool. `cap` None: not set (`even` if devices are shared). A tuple maps MIG profiles to caps.
 
     `reserve` None: the default, the larger of 3 % and 256 MiB.
     """
@@ -215,9 +215,9 @@ class Memory(Record):
 
 
 class Enforcement(Record):
-    """How a cap is held. `tolerance` is bytes or a percentage of the cap.
+    """How a cap is enforced. `tolerance` is bytes or a percentage of the cap.
 
-    `notice_seconds`: how long after its warning a container that ran before its pool had a cap stays exempt; None: always.
+    `notice_seconds`: how long a container that ran before its pool had a cap stays exempt after its warning; None: always.
     """
 
     action: Action = Action.KILL
@@ -236,7 +236,7 @@ class Rollout(Record):
 
 
 class Require(Record):
-    """What the card must have. None: not asked."""
+    """What the card must have. None: not required."""
 
     nvlink: bool | None = None
     ecc: bool | None = None
@@ -244,7 +244,7 @@ class Require(Record):
 
 
 class Pool(Record):
-    """Nodes of one card model, shared in one way. `is_default`: pods that name no pool are sent here."""
+    """Nodes of one card model, shared in one way. `is_default`: admission sends pods that do not name a pool here."""
 
     name: str
     card: str
@@ -275,7 +275,7 @@ class Pool(Record):
 
 
 class Driver(Record):
-    """The GPU driver that the operator installs; None fields are the operator's own choice."""
+    """The GPU driver that the operator installs; a field that is None is left to the operator."""
 
     repository: str | None = None
     image: str | None = None
@@ -283,7 +283,7 @@ class Driver(Record):
 
 
 class Platform(Record):
-    """The upstream stack beside gpushare. `driver` None: drivers are on the nodes. `version` None: the newest known.
+    """The upstream stack beside gpushare. `driver` None: the nodes have drivers installed. `version` None: the newest known.
 
     `namespaces`: where the platform's own pods run, besides kube-system and the bundle's namespace.
     """
@@ -299,20 +299,20 @@ class Platform(Record):
 
     @property
     def runtime_class(self) -> str:
-        """The class whose runtime injects driver and devices, as the upstream chart has it; empty: the node's default runtime.
+        """The RuntimeClass whose runtime injects driver and devices, as the upstream chart names it; empty: the node's default.
 
-        Upstream of an existing plugin is unknown: where it works without a class, our pods and tenants' do.
+        The upstream chart of an existing plugin is unknown: if it works without a class, our pods and tenants' pods do too.
         """
         chosen: str | None = None
         if self.stack is Stack.GPU_OPERATOR:
-            chosen = self.values.get("operator", {}).get("runtimeClass") or "nvidia"  # the CRD's default for what is empty
+            chosen = self.values.get("operator", {}).get("runtimeClass") or "nvidia"  # the CRD's default for an empty value
         elif self.stack is Stack.DEVICE_PLUGIN:
             chosen = self.values.get("runtimeClassName")
         return chosen or ""
 
 
 class Admission(Record):
-    """What admission policies do, to whom, and which AppArmor profiles of type Localhost tenants may use."""
+    """What admission policies do, to whose pods, and which AppArmor profiles of type Localhost tenants may use."""
 
     mode: AdmissionMode = AdmissionMode.DENY
     scope: AdmissionScope = AdmissionScope.TENANTS
@@ -320,7 +320,7 @@ class Admission(Record):
 
 
 class Quota(Record):
-    """What one namespace may hold of one pool.
+    """How much of one pool one namespace may request.
 
     Exactly one of the three is set: `shares` (a bare count), `per_resource` ((name as the user wrote it, count) pairs: a MIG
     profile name), `memory_bytes`.
@@ -334,11 +334,11 @@ class Quota(Record):
 
 
 class Intent(Record):
-    """One cluster. `pools` and `quotas` are in the user's order; `cards` are card documents keyed by id.
+    """The intent of one cluster. `pools` and `quotas` are in the user's order; `cards` are card documents keyed by id.
 
-    `accepted` are the warnings that the user means: (code, reason) pairs.
+    `accepted` are the warnings that the user accepts: (code, reason) pairs.
 
-    `kubernetes` is None where the text is no version; a rule says so.
+    `kubernetes` is None if the text is not a version; a rule reports it.
     """
 
     name: str

@@ -1,1 +1,1 @@
-"""What every pool becomes. Total: an intent that passed the rules cannot fail here."""
+"""What every pool resolves to. Total: an intent that passed the rules cannot fail here."""

@@ -1,7 +1,7 @@
-"""What one node of a pool becomes: its GPUs, the devices they offer, and the two upstream configs that say so.
+"""What one node of a pool resolves to: its GPUs, the devices they offer, and the two upstream configs that describe them.
 
-Owns the per-node types of the Plan and their computation from an Intent that passed the rules. A shape holds nothing of
-the pool but its card, sharing and memory, so a thousand pools that share alike are worked out once.
+Owns the per-node types of the Plan and their computation from an Intent that passed the rules. A shape depends on nothing
+of the pool except its GPU count, card, sharing and memory, so a thousand pools that share alike are resolved once.
 """
 
 from collections.abc import Hashable, Mapping
@@ -17,7 +17,7 @@ from gpushare.sharing.shares import DeviceClass
 
 
 class GpuPlan(Record):
-    """What one GPU of a node becomes. No instances and `mig_enabled` False: a whole GPU."""
+    """What one GPU of a node resolves to. No instances and `mig_enabled` False: a whole GPU."""
 
     index: int
     mig_enabled: bool
@@ -25,9 +25,9 @@ class GpuPlan(Record):
 
 
 class DevicePlan(Record):
-    """One device that the plugin will offer: a whole GPU (`profile` None) or an instance.
+    """One device that the device plugin will offer: a whole GPU (`profile` None) or a MIG instance.
 
-    `memory_mib` is the smallest catalogued memory, None when unknown; `cap_mib` is what one container may use, None for no cap.
+    `memory_mib` is the smallest catalogued memory, None if unknown; `cap_mib` is what one container may use, None for no cap.
     """
 
     gpu: int
@@ -55,9 +55,9 @@ class MigConfig(Record):
 
 
 class NodeShape(Record):
-    """One node, resolved. `kinds` are what `devices` are offered as; `layouts` belong to the GPU indexes.
+    """One node, resolved. `kinds` are what `devices` are offered as; `layouts` are in the order of the GPU indexes.
 
-    `samples` are the first device of each profile: all others differ from one of them in their place alone.
+    `samples` are the first device of each profile: every other device differs from one of them only in its placement.
     """
 
     layouts: tuple[Layout, ...]
@@ -70,16 +70,16 @@ class NodeShape(Record):
 
 
 class NodeShapes:
-    """The shapes of one compilation. Cards are told apart by id, which is unique within it."""
+    """The shapes of one compilation. Cards are identified by id, which is unique within it."""
 
     def __init__(self) -> None:
         self._shapes: dict[Hashable, NodeShape] = {}
         self._placements: dict[tuple[str, Layout], tuple[Instance, ...]] = {}
 
     def of(self, pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
-        """The shape of the pool's nodes; `pinned` is the answer to the pool's goal that the lock file remembers.
+        """Return the shape of the pool's nodes; `pinned` is the layout that the lock file pins for the pool's goal.
 
-        A ValueError is a bug: the rules let something pass that cannot be resolved.
+        A ValueError is a bug: the rules accepted something that cannot be resolved.
         """
         key = (card.id, pool.gpus_per_node, pool.sharing, pool.memory, pinned)
         shape = self._shapes.get(key)
@@ -123,7 +123,7 @@ class NodeShapes:
 
 
 def _devices(pool: Pool, card: Card, gpus: tuple[GpuPlan, ...], kinds: tuple[DeviceClass, ...]) -> tuple[DevicePlan, ...]:
-    """Every device of a node, by GPU and start."""
+    """Return every device of a node, sorted by GPU and start."""
     offered = {kind.profile.name if kind.profile else None: kind for kind in kinds}
     caps_mib = {name: caps.cap_mib(pool, card, kind.profile, kind.replicas) for name, kind in offered.items()}
     whole = card.mig.units if card.mig else 1

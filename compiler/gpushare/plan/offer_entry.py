@@ -1,4 +1,4 @@
-"""What one pool offers, as plain data: the entry of a pool in the Offer, of which `nodes/pools.yaml` says more.
+"""What one pool offers, as plain data: the pool's entry in the Offer, which `nodes/pools.yaml` extends.
 
 Field names are a public contract.
 """
@@ -10,8 +10,8 @@ from gpushare.plan.plan import DevicePlan, PoolPlan
 
 
 def entries(pools: tuple[PoolPlan, ...]) -> dict[str, dict[str, Any]]:
-    """The entry of every pool, by pool: resources of all nodes, devices of one."""
-    # Pools that share alike have one tuple of devices between them, which most of the text is made of.
+    """Return the entry of every pool, by pool name: resources of all nodes, devices of one node."""
+    # Pools that share alike refer to the same tuple of devices, and devices are most of the text.
     devices = {id(pool.devices): pool.devices for pool in pools}
     listed = {key: Repeated(map(_device, each)) for key, each in devices.items()}
     return {pool.name: _entry(pool, listed[id(pool.devices)]) for pool in pools}

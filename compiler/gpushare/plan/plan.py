@@ -1,4 +1,4 @@
-"""What every pool becomes: the Plan, in which nothing is left to decide.
+"""What every pool resolves to: the Plan, in which nothing is left to decide.
 
 Owns the Plan types and their computation from an Intent that passed the rules; `resolve` is total for those. Placements,
 resource names, counts, caps and profile keys are final here, and the renderers only write them down.
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class ResourcePlan(Record):
-    """One extended resource of a node of the pool: how many of it `allocatable` will show."""
+    """One extended resource of a node of the pool: how many of it the node's `allocatable` will show."""
 
     name: str
     per_node: int
@@ -44,8 +44,8 @@ class PoolPlan(Record):
     """One pool, resolved.
 
     `gpus` and `devices` describe one node, `samples` are one device of each profile. `layout_of_goal` is what a goal was
-    resolved to, None where the user gave the layout; `goal_question` is what the lock file pins it under. The tolerance of each
-    cap is `caps.tolerance_mib` of it. `terms` are Kubernetes nodeSelectorTerms.
+    resolved to, None if the user wrote the layout; the lock file pins it under `goal_question`. The tolerance of each cap is
+    `caps.tolerance_mib` of it. `terms` are Kubernetes nodeSelectorTerms.
     """
 
     pool: Pool
@@ -72,7 +72,7 @@ class PoolPlan(Record):
 
     @property
     def nodes(self) -> int | None:
-        """How many nodes capacity is reported for; None when unknown."""
+        """How many nodes capacity is reported for; None if unknown."""
         return self.pool.nodes.count
 
 
@@ -86,8 +86,8 @@ class QuotaPlan(Record):
 class Plan(Record):
     """The whole cluster, resolved. `pools` are sorted by name.
 
-    `digest` is the intent document's. `operator_mig_strategy` is the one strategy for gpu-operator, None where pools disagree
-    and each config states its own.
+    `digest` is the intent document's. `operator_mig_strategy` is the one strategy for gpu-operator, None if pools need
+    different ones and each config sets its own.
     """
 
     intent: Intent
@@ -98,7 +98,7 @@ class Plan(Record):
 
 
 def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> Plan:
-    """The Plan of an intent that passed the rules. `digest` identifies the intent document; `lock` holds pinned goals."""
+    """Return the Plan of an intent that passed the rules. `digest` identifies the intent document; `lock` has pinned goals."""
     shapes, territories = NodeShapes(), selectors.NodeAssignment(intent.pools)
     pools = sorted(intent.pools, key=lambda pool: pool.name)
     resolved: dict[str, tuple[Pool, Card, NodeShape]] = {}
@@ -116,10 +116,10 @@ def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> P
 
 
 def goal_question(intent: Intent, pool: Pool) -> str:
-    """What a goal's answer depends on in the intent, as a digest; empty for pools without a goal.
+    """Return a digest of what a goal's layout depends on in the intent; empty for pools without a goal.
 
-    The catalogue is left out on purpose: a newer gpushare that knows a card better must not repartition nodes. A card that
-    the intent itself describes is part of it.
+    The catalogue is left out on purpose: a newer gpushare with better data on a card must not repartition nodes. A card that
+    the intent itself defines is part of the digest.
     """
     if not isinstance(pool.sharing, Mig) or isinstance(pool.sharing.wanted, tuple):
         return ""
@@ -134,7 +134,7 @@ def goal_question(intent: Intent, pool: Pool) -> str:
 
 
 def pinned_layouts(intent: Intent, catalog: Catalog, lock: Lock) -> dict[str, Layout]:
-    """The layouts that the lock remembers for goals of this intent, by pool: what `resolve` will take."""
+    """Return the layouts that the lock pins for goals of this intent, by pool: `resolve` uses these."""
     if not lock.goals:
         return {}
     pools = ((pool, catalog.get(pool.card)) for pool in intent.pools if pool.name in lock.goals)
@@ -150,7 +150,7 @@ def _pool_card(pool: Pool, catalog: Catalog) -> Card:
 
 
 def _pinned(card: Card, pin: GoalPin | None, question: str) -> Layout | None:
-    """The lock's answer to a goal, as long as it answers this question and the card still allows it."""
+    """Return the layout that the lock pins for a goal, if the digest is the same and the card still allows the layout."""
     if not question or pin is None or pin.question != question or card.mig is None:
         return None
     known = shares.profiles_by_name(card)
@@ -186,7 +186,7 @@ def _resources(kinds: tuple[DeviceClass, ...], nodes: int | None) -> tuple[Resou
 
 
 def _quotas(intent: Intent, resolved: Mapping[str, tuple[Pool, Card, NodeShape]]) -> tuple[QuotaPlan, ...]:
-    """ResourceQuotas by namespace; pools that share a resource name are one budget."""
+    """Return the ResourceQuotas by namespace; pools that share a resource name share one budget."""
     hard: dict[str, Counter[str]] = {}
     for quota in intent.quotas:
         budget = hard.setdefault(quota.namespace, Counter())
@@ -196,7 +196,7 @@ def _quotas(intent: Intent, resolved: Mapping[str, tuple[Pool, Card, NodeShape]]
 
 
 def _granted(quota: Quota, pool: Pool, card: Card, shape: NodeShape) -> Iterator[tuple[str, int]]:
-    """(resource, number) of one quota. Without names the pool has one resource, by a rule."""
+    """Yield (resource, number) of one quota. A quota without names is on a pool with one resource: a rule ensures it."""
     for name, number in quota.per_resource:
         kind = shares.find(shape.kinds, name)
         if kind:

@@ -1,7 +1,7 @@
-"""The registry of all rules, and the stage that runs them: what is wrong with an intent once its shape is right.
+"""The registry of all rules, and the stage that runs them on an intent that passed the schema.
 
-A rule stands in the tuple of its module; this module puts them in order of their codes and runs them. It judges nothing
-itself. `sizes` is apart, since it looks at the output.
+Each rule is listed in the tuple of its module; this module sorts them by code and runs them. It makes no findings of its
+own. `sizes` is not in the registry, because it checks the output.
 """
 
 from collections.abc import Iterator, Mapping
@@ -45,10 +45,10 @@ RULES: tuple[Rule, ...] = tuple(sorted(chain.from_iterable(module.RULES for modu
 def run_rules(
     intent: Intent, catalog: Catalog, document: Mapping[str, Any] | None = None, pinned: Mapping[str, Layout] = NOTHING
 ) -> list[Finding]:
-    """Everything that the rules find, by code and then in the intent's order.
+    """Return everything that the rules find, sorted by code and then in the intent's order.
 
-    `document` is the text's own mapping, for the rules on what is written though it equals a default. `pinned` are the layouts
-    of goals that the lock remembers: they are judged like those that are resolved now.
+    `document` is the mapping as the user wrote it, for the rules on settings that are written although they equal a default.
+    `pinned` are the layouts that the lock pins for goals: the rules check them like layouts that are resolved now.
     """
     context = Context(intent=intent, catalog=catalog, document=document or {}, pinned=pinned)
     return [finding for rule in RULES for finding in _limited(rule.check(context))]

@@ -1,6 +1,6 @@
-"""The rules on `spec.accept`, the warnings that the user means: GS801 and GS802.
+"""The rules on `spec.accept`, the warnings that the user accepts: GS801 and GS802.
 
-Judges the findings of all other rules, and therefore stands outside the registry.
+They check the findings of all other rules, and are therefore not in the registry.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,11 +15,11 @@ _NEVER = {
     "GS801": "is about spec.accept itself",
     "GS802": "is about spec.accept itself",
 }
-"""Codes that no intent can accept: those of acceptance, and of a bundle that has lost what it remembers."""
+"""Codes that no intent can accept: those of acceptance, and that of a bundle that lost its lock."""
 
 
 def judge_acceptance(accepted: Mapping[str, str], findings: Iterable[Finding], *, whole: bool) -> list[Finding]:
-    """What is wrong with `spec.accept`. `whole`: no stage was left out, so what did not occur does not occur."""
+    """Return what is wrong with `spec.accept`. `whole`: every stage ran, so a warning that was not found does not occur."""
     occurring = {finding.code for finding in findings if not is_error(finding)}
     return [finding for code in accepted for finding in _judge(code, occurs=code in occurring or not whole)]
 

@@ -1,4 +1,4 @@
-"""Rules on whom admission refuses, and where it sends pods: GS620 to GS625."""
+"""Rules on which pods admission rejects, and to which pools it sends pods: GS620 to GS625."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ _SCOPE = ("spec", "admission", "scope")
 
 
 def check_open(context: Context) -> Iterator[Finding]:
-    """GS620: a pool for some namespaces, while pods elsewhere may reach devices by other ways than asking."""
+    """GS620: a pool for some namespaces, while pods elsewhere can reach its devices without requesting them."""
     admission = context.intent.admission
     if admission.mode is AdmissionMode.DENY and admission.scope is AdmissionScope.TENANTS:
         for pool in [pool for pool in context.intent.pools if pool.namespaces][:1]:
@@ -33,7 +33,7 @@ def check_open(context: Context) -> Iterator[Finding]:
 
 
 def check_shut(context: Context) -> Iterator[Finding]:
-    """GS621: a whole cluster is fenced, agents of others included."""
+    """GS621: admission covers the whole cluster, agents of other vendors included."""
     intent = context.intent
     if intent.admission.mode is AdmissionMode.DENY and intent.admission.scope is AdmissionScope.CLUSTER:
         yield Finding(
@@ -50,7 +50,7 @@ def check_shut(context: Context) -> Iterator[Finding]:
 
 
 def check_foreign(context: Context) -> Iterator[Finding]:
-    """GS622: a plugin that is there already, in a namespace that nobody named."""
+    """GS622: an existing plugin, in a namespace that the intent does not list."""
     intent = context.intent
     if (
         intent.platform.stack is Stack.EXISTING
@@ -84,7 +84,7 @@ def check_defaults(context: Context) -> Iterator[Finding]:
 
 
 def check_default_unused(context: Context) -> Iterator[Finding]:
-    """GS624: a default pool, and nothing that sends pods there."""
+    """GS624: a default pool, although no policy sends pods there."""
     intent = context.intent
     if intent.admission.mode is AdmissionMode.NONE:
         why, hint = "admission.enforce: none makes no policies", "leave default out"
@@ -100,7 +100,7 @@ def check_default_unused(context: Context) -> Iterator[Finding]:
 
 
 def _unambiguous(context: Context) -> Iterator[Finding]:
-    """Default pools whose resources mean the same wherever a pod that asks for them may run: it is sent nowhere."""
+    """Default pools whose resources mean the same in every pool that offers them: admission sends no pod to a pool."""
     offers: dict[str, Offer] = {}
     for pool in context.intent.pools if any(pool.is_default for pool in context.intent.pools) else ():
         card, kinds = context.card(pool), context.kinds(pool)
@@ -119,7 +119,7 @@ def _default(pool: Pool, why: str, hint: str) -> Finding:
 
 
 def check_both(context: Context) -> Iterator[Finding]:
-    """GS625: a namespace of the platform that is to be a tenant's too."""
+    """GS625: a namespace that is listed both as the platform's and as a tenant's."""
     intent = context.intent
     for number, namespace in enumerate(intent.platform.namespaces):
         if namespace in intent.tenant_namespaces:

@@ -1,4 +1,4 @@
-"""What no schema says of upstream values, and the API server or Helm refuses: parts of one that do not go together. Pure.
+"""Upstream values that every schema allows and the API server or Helm rejects: parts that contradict each other. Pure.
 
 Each function yields (path below the value, message, hint); `values.check_type` makes GS710 of them.
 """
@@ -14,7 +14,7 @@ Wrong = tuple[Path, str, str]
 
 
 def of_list(name: str, entries: Sequence[Any]) -> Iterator[Wrong]:
-    """Tolerations as Kubernetes judges them, variables given twice, objects with half an action of a template."""
+    """Check tolerations as Kubernetes validates them, variables set twice, objects with half an action of a template."""
     names: set[str] = set()
     for number, entry in enumerate(entries):
         if name == "tolerations":
@@ -34,7 +34,7 @@ def of_list(name: str, entries: Sequence[Any]) -> Iterator[Wrong]:
 
 
 def of_mapping(name: str, given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[Wrong]:
-    """A mapping named `name`, with the chart's `default`, into which Helm merges what is given."""
+    """Check a mapping named `name`; Helm merges what is `given` into the chart's `default`."""
     if name == "resources":
         yield from _above_limits(given, default)
     elif name == "securityContext":
@@ -44,7 +44,7 @@ def of_mapping(name: str, given: Mapping[str, Any], default: Mapping[str, Any]) 
 
 
 def _above_limits(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[Wrong]:
-    kept = {key: value for key, value in default.items() if given.get(key, value) is not None}  # Helm removes what is null
+    kept = {key: value for key, value in default.items() if given.get(key, value) is not None}  # Helm removes null values
     requests, limits = ({**_mapping(kept, key), **_mapping(given, key)} for key in ("requests", "limits"))
     for resource, request in requests.items():
         asked, most = parse_amount(request), parse_amount(limits.get(resource))

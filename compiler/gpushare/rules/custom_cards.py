@@ -1,6 +1,6 @@
-"""Whether the cards of an intent can be worked with at all: GS903 for a grid that allows more layouts than can be weighed.
+"""The rule on an intent's own cards: GS903 for a grid that allows more layouts than the compiler can compare.
 
-Runs before the registry, because every rule on MIG asks for those layouts.
+Runs before the registry, because every rule on MIG needs those layouts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from gpushare.core.diagnostics import Finding
 
 
 def judge_cards(own: Mapping[str, Card]) -> Iterator[Finding]:
-    """The findings of an intent's own cards, in their order."""
+    """Yield the findings of an intent's own cards, in their order."""
     for card_id, card in own.items():
         if card.mig and not mig.is_manageable(card.mig):
             yield Finding(

@@ -1,4 +1,4 @@
-"""Settings that do nothing, and settings that do something else than they seem to: GS508 and GS512 to GS515."""
+"""Rules on settings that have no effect, or another effect than they seem to have: GS508 and GS512 to GS515."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -40,7 +40,7 @@ _Idle = Iterator[tuple[Steps, str, str]]
 
 
 def check_effect(context: Context) -> Iterator[Finding]:
-    """GS508: settings that do nothing."""
+    """GS508: settings that have no effect."""
     for pool in context.intent.pools:
         kinds = context.kinds(pool)
         if kinds is None:
@@ -115,18 +115,18 @@ def _of_rollout(context: Context, pool: Pool) -> _Idle:
 
 
 def _goal_in_memory(pool: Pool) -> bool:
-    """Whether the reserve decides which layout a goal becomes."""
+    """Whether the reserve decides which layout a goal resolves to."""
     return isinstance(pool.sharing, Mig) and isinstance(pool.sharing.wanted, MemoryEach)
 
 
 def _written(context: Context, pool: Pool, section: str) -> Mapping[str, Any]:
-    """A section of the pool as the user wrote it, defaults and all."""
+    """Return a section of the pool as the user wrote it, including settings that equal a default."""
     found: Mapping[str, Any] = context.document.get("spec", {}).get("pools", {}).get(pool.name, {}).get(section, {})
     return found
 
 
 def is_misplaced(pool: Pool) -> bool:
-    """Whether another finding asks for another mechanism: one that this mode does not have."""
+    """Whether another finding reports the mechanism: this mode does not have it."""
     mechanism = pool.enforcement.mechanism
     return (mechanism is Mechanism.DRIVER and pool.mode is Mode.MIG) or (
         mechanism is Mechanism.MPS and pool.mode is not Mode.MPS
@@ -134,7 +134,7 @@ def is_misplaced(pool: Pool) -> bool:
 
 
 def check_daemon(context: Context) -> Iterator[Finding]:
-    """GS512: no cap under MPS, where the daemon sets one all the same."""
+    """GS512: no cap under MPS, although the daemon always sets one."""
     for pool in context.intent.pools:
         card = context.card(pool)
         if card is None or pool.mode is not Mode.MPS or card.compute_capability < CLIENT_LIMITS_FROM:
@@ -148,7 +148,7 @@ def check_daemon(context: Context) -> Iterator[Finding]:
 
 
 def check_driver_limits(context: Context) -> Iterator[Finding]:
-    """GS513: `mechanism: driver` with a driver that has no memory limits yet."""
+    """GS513: `mechanism: driver` with a driver that does not support memory limits yet."""
     version = operator_driver(context)
     branch = int(version.partition(".")[0]) if version.partition(".")[0].isdecimal() else DRIVER_LIMITS_FROM
     if branch >= DRIVER_LIMITS_FROM:
@@ -161,7 +161,7 @@ def check_driver_limits(context: Context) -> Iterator[Finding]:
 
 
 def operator_driver(context: Context) -> str:
-    """The version of the driver that the operator installs; empty where it installs none or nobody knows.
+    """Return the version of the driver that the operator installs; empty if it installs none or the version is unknown.
 
     Of a release before the newest known one it is not newer than that one's.
     """
@@ -175,7 +175,7 @@ def operator_driver(context: Context) -> str:
 
 
 def check_beyond(context: Context) -> Iterator[Finding]:
-    """GS514: a cap that is larger than the device, so that nobody ever reaches it."""
+    """GS514: a cap that is larger than the device, so that no container can reach it."""
     for pool, kind, size in _sizes(context):
         if kind.memory_mib and size > kind.memory_mib * MIB:
             yield Finding(
@@ -188,7 +188,7 @@ def check_beyond(context: Context) -> Iterator[Finding]:
 
 
 def check_oversubscription(context: Context) -> Iterator[Finding]:
-    """GS515: caps that add up to more than the device, as `oversubscribe` allows."""
+    """GS515: caps that add up to more than the device has, as `oversubscribe` allows."""
     for pool, kind, size in _sizes(context):
         usable = caps.usable_bytes(kind.memory_mib, pool.memory.reserve)
         together = kind.replicas * (size // MIB)
@@ -203,7 +203,7 @@ def check_oversubscription(context: Context) -> Iterator[Finding]:
 
 
 def _sizes(context: Context) -> Iterator[tuple[Pool, DeviceClass, int]]:
-    """Every shared kind whose cap is a size, under MPS excepted: there GS507 judges it."""
+    """Yield every shared kind whose cap is a size, except under MPS: there GS507 checks it."""
     for pool in context.intent.pools:
         for kind in context.kinds(pool) or ():
             cap = caps.wanted_cap(pool, kind.profile)

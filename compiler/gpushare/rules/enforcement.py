@@ -1,4 +1,4 @@
-"""Rules on how caps are held: mechanisms that a mode does not have, and one that is blind to a cap (GS505, GS506, GS511)."""
+"""Rules on how caps are enforced: mechanisms a mode lacks, and one that cannot enforce a cap (GS505, GS506, GS511)."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ def _mps_without_daemon(pool: Pool) -> bool:
 
 
 def check_driver(context: Context) -> Iterator[Finding]:
-    """GS505: driver limits on MIG, where the driver has none."""
+    """GS505: driver limits on MIG, where the driver does not support them."""
     for pool in context.intent.pools:
         if _driver_on_mig(pool):
             message = "the driver's memory limits do not exist on MIG instances"
@@ -34,7 +34,7 @@ def check_driver(context: Context) -> Iterator[Finding]:
 
 
 def check_mps(context: Context) -> Iterator[Finding]:
-    """GS506: MPS limits where no MPS daemon runs."""
+    """GS506: MPS limits in a mode in which no MPS daemon runs."""
     for pool in context.intent.pools:
         if _mps_without_daemon(pool):
             message = f"mechanism: mps needs mode: mps, and pool {pool.name} has {pool.mode.value}"
@@ -42,7 +42,7 @@ def check_mps(context: Context) -> Iterator[Finding]:
 
 
 def check_blind_mps(context: Context) -> Iterator[Finding]:
-    """GS511: `mechanism: mps` beside a cap that the MPS daemon cannot hold, since it gives every client the even share."""
+    """GS511: `mechanism: mps` with a cap that the MPS daemon cannot enforce, because it gives every client the even share."""
     for pool in context.intent.pools:
         card, cap = context.card(pool), pool.memory.cap
         if card is None or pool.enforcement.mechanism is not Mechanism.MPS or pool.mode is not Mode.MPS or cap is CapWord.NONE:

@@ -1,4 +1,4 @@
-"""Rules on labels, namespaces and tolerations: their syntax (GS211), and tolerations that bear too much (GS215)."""
+"""Rules on labels, namespaces and tolerations: their syntax (GS211), and tolerations that tolerate too much (GS215)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ _Wrong = tuple[Path, bool, str, str]
 
 
 def check_syntax(context: Context) -> Iterator[Finding]:
-    """GS211: labels, namespaces and tolerations that the API server would refuse."""
+    """GS211: labels, namespaces and tolerations that the API server would reject."""
     for number, namespace in enumerate(context.intent.platform.namespaces):
         if not is_dns_label(namespace):
             where: Path = ("spec", "platform", "namespaces", number)
@@ -60,7 +60,7 @@ def _tolerations(pool: Pool) -> Iterator[_Wrong]:
 
 
 def wrong_in_toleration(toleration: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """(field, message, hint) of what Kubernetes' own validation would refuse."""
+    """Yield (field, message, hint) of everything that Kubernetes' own validation would reject."""
     key, operator = str(toleration.get("key", "")), toleration.get("operator", "Equal")
     value, effect = str(toleration.get("value", "")), toleration.get("effect")
     if key and not is_label_key(key):
@@ -95,7 +95,7 @@ def check_start_up(context: Context) -> Iterator[Finding]:
 
 
 def _bears(toleration: Mapping[str, Any], taint: str) -> bool:
-    """As Kubernetes matches them: our taints have an effect and no value."""
+    """Whether the toleration tolerates the taint, as Kubernetes matches them: our taints have an effect and no value."""
     exists = toleration.get("operator", "Equal") == "Exists"
     named = toleration.get("key", "") == taint or (exists and not toleration.get("key"))
     return named and toleration.get("effect", "NoSchedule") == "NoSchedule" and (exists or not toleration.get("value"))

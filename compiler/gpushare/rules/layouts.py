@@ -1,4 +1,4 @@
-"""Where the layouts of MIG pools are written in an intent. Judges nothing; the MIG and memory rules read pools through it."""
+"""Where the layouts of MIG pools are written in an intent. Makes no findings; the MIG and memory rules use it."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from gpushare.sharing.shares import split_wanted
 
 
 def mig_pools(context: Context) -> Iterator[tuple[Pool, Mig, Card, Geometry]]:
-    """The MIG pools whose card has MIG; others break another rule."""
+    """Yield the MIG pools whose card has MIG; another rule reports the others."""
     for pool in context.intent.pools:
         card = context.card(pool)
         if isinstance(pool.sharing, Mig) and card and card.mig:
@@ -18,13 +18,13 @@ def mig_pools(context: Context) -> Iterator[tuple[Pool, Mig, Card, Geometry]]:
 
 
 def layout_groups(pool: Pool) -> tuple[LayoutGroup, ...]:
-    """The entries of the pool's `layouts`; empty for `layout`, goals and other modes."""
+    """Return the entries of the pool's `layouts`; empty for `layout`, goals and other modes."""
     wanted = pool.sharing.wanted if isinstance(pool.sharing, Mig) else ()
     return split_wanted(wanted)[0] if isinstance(wanted, tuple) else ()
 
 
 def written_layouts(pool: Pool) -> tuple[tuple[Path, Layout], ...]:
-    """Every layout that the user wrote for the pool, with its place; empty for goals and other modes."""
+    """Return every layout that the user wrote for the pool, with its path; empty for goals and other modes."""
     groups = layout_groups(pool)
     if groups:
         return tuple((pool_path(pool, "sharing", "layouts", at, "layout"), group.layout) for at, group in enumerate(groups))

@@ -1,6 +1,6 @@
-"""Rules on memory: that caps have a value, fit the device and stand where something is shared.
+"""Rules on memory: caps have a value, fit the device and are set only on shared devices.
 
-GS501 to GS504, GS507, GS509 and GS510. How caps are held is judged in `enforcement`.
+GS501 to GS504, GS507, GS509 and GS510. The rules on how caps are enforced are in `enforcement`.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ SMALL_CAP_MIB = 512
 
 
 class _Shared(Record):
-    """One kind of shared device of one pool, with the place that decides its cap."""
+    """One kind of shared device of one pool, with the path of the field that decides its cap."""
 
     pool: Pool
     card: Card
@@ -29,17 +29,17 @@ class _Shared(Record):
 
     @property
     def name(self) -> str:
-        """The device in the user's words."""
+        """The device's name as the user writes it."""
         return self.kind.profile.name if self.kind.profile else product(self.card)
 
     @property
     def usable(self) -> int | None:
-        """Bytes that all its containers may use together, None when unknown."""
+        """Bytes that all its containers may use together, None if unknown."""
         return caps.usable_bytes(self.kind.memory_mib, self.pool.memory.reserve)
 
     @property
     def cap_bytes(self) -> int | None:
-        """The cap where it is a quantity."""
+        """The cap in bytes, if it is a quantity."""
         cap = caps.wanted_cap(self.pool, self.kind.profile)
         return None if isinstance(cap, CapWord) else cap
 
@@ -53,7 +53,7 @@ def _shared(context: Context) -> Iterator[_Shared]:
 
 
 def _cap_path(pool: Pool, kind: DeviceClass) -> Path:
-    """Where the cap of a kind is written, or the mapping in which it is missing."""
+    """Return the path of the cap of a kind, or of the mapping in which it is missing."""
     cap = pool.memory.cap
     if isinstance(cap, tuple) and kind.profile and kind.profile.name in dict(cap):
         return pool_path(pool, "memory", "cap", kind.profile.name)
@@ -67,7 +67,7 @@ def check_sum(context: Context) -> Iterator[Finding]:
     for shared in _shared(context):
         cap, usable = shared.cap_bytes, shared.usable
         if cap is None or usable is None or cap < MIB or usable <= 0 or shared.pool.mode is Mode.MPS:
-            continue  # under MPS the limit of a cap is what the daemon gives each client: GS507
+            continue  # under MPS a cap is limited by what the daemon gives each client: GS507
         room = usable * shared.pool.memory.oversubscribe_percent
         if cap * shared.kind.replicas * 100 > room and room < tightest.get(shared.path, (room + 1, shared))[0]:
             tightest[shared.path] = (room, shared)
@@ -95,7 +95,7 @@ def _too_much(shared: _Shared, room: int, path: Path) -> Finding:
 
 
 def check_place(context: Context) -> Iterator[Finding]:
-    """GS502: a cap where nothing is shared, so that nothing would hold it."""
+    """GS502: a cap on a device that is not shared, so that nothing would enforce it."""
     for pool in context.intent.pools:
         card, cap = context.card(pool), pool.memory.cap
         if cap is None:
@@ -133,7 +133,7 @@ def _nothing_shared(message: str, path: Path, *, on_key: bool = False) -> Findin
 
 
 def check_known(context: Context) -> Iterator[Finding]:
-    """GS503: `even`, written or by default, of a memory that nobody has measured."""
+    """GS503: `even`, written or by default, of a memory size that is not known."""
     seen: set[Path] = set()
     for shared in _shared(context):
         even = caps.wanted_cap(shared.pool, shared.kind.profile) is CapWord.EVEN
@@ -151,7 +151,7 @@ def check_known(context: Context) -> Iterator[Finding]:
 
 
 def check_small(context: Context) -> Iterator[Finding]:
-    """GS504: a cap in which hardly a CUDA context fits."""
+    """GS504: a cap that is hardly large enough for a CUDA context."""
     seen: set[Path] = set()
     for shared in _shared(context):
         kind = shared.kind
@@ -171,7 +171,7 @@ def check_small(context: Context) -> Iterator[Finding]:
 
 
 def _too_many_for_mps(shared: _Shared) -> bool:
-    """Whether GS301 asks for fewer replicas anyway."""
+    """Whether GS301 already asks for fewer replicas."""
     return shared.pool.mode is Mode.MPS and shared.kind.replicas > shared.card.mps_max_replicas
 
 
@@ -182,7 +182,7 @@ def _replicas_path(shared: _Shared) -> Path:
 
 
 def check_mps(context: Context) -> Iterator[Finding]:
-    """GS507: a cap above what the MPS daemon gives a client; the driver would refuse the memory before."""
+    """GS507: a cap above what the MPS daemon gives a client; the driver would refuse the memory before the cap is reached."""
     for shared in _shared(context):
         if _over_mps(shared):
             replicas = shared.kind.replicas
@@ -202,7 +202,7 @@ def _over_mps(shared: _Shared) -> bool:
 
 
 def check_reserve(context: Context) -> Iterator[Finding]:
-    """GS509: a reserve that leaves a device no memory, or its shares less than one MiB."""
+    """GS509: a reserve that leaves no memory of a device, or less than one MiB for each share."""
     for pool in context.intent.pools:
         card = context.card(pool)
         for kind in context.kinds(pool) or ():

@@ -1,7 +1,7 @@
-"""Rules on MIG layouts and goals: that the card has MIG, that layouts fit and cover a node.
+"""Rules on MIG layouts and goals: the card has MIG, layouts fit and cover a node.
 
-GS401, GS402, GS404 to GS406 and GS408. Profile names are judged in `mig_profiles`; a layout with a name
-that the card lacks is passed over here.
+GS401, GS402, GS404 to GS406 and GS408. The rules on profile names are in `mig_profiles`; this module skips a layout
+with a name that the card lacks.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from gpushare.sharing.shares import profiles_by_name
 
 
 def check_support(context: Context) -> Iterator[Finding]:
-    """GS401: a card without MIG, or one of which nobody knows it."""
+    """GS401: a card without MIG, or one for which the catalogue does not know whether it has MIG."""
     for pool in context.intent.pools:
         card = context.card(pool)
         if not isinstance(pool.sharing, Mig) or card is None or card.mig:
@@ -77,7 +77,7 @@ def check_coverage(context: Context) -> Iterator[Finding]:
                 else:
                     seen[gpu] = at
         missing = [gpu for gpu in range(pool.gpus_per_node) if gpu not in seen] if groups else []
-        # An index that is wrong usually stands for one that is missing then: that is one mistake.
+        # A wrong index is usually a typo for the one that is missing: that is one mistake.
         if len(missing) > sum(len(group.gpus) for group in groups) - len(seen):
             many = "s" if len(missing) > 1 else ""
             yield Finding(
@@ -109,7 +109,7 @@ def _no_such_gpu(gpu: int, pool: Pool, path: Path) -> Finding:
 
 
 def check_single(context: Context) -> Iterator[Finding]:
-    """GS405: strategy `single` with more than one kind of device, on which the device plugin exits."""
+    """GS405: strategy `single` with more than one kind of device: the device plugin exits."""
     for pool in context.intent.pools:
         if not isinstance(pool.sharing, Mig) or pool.sharing.strategy is not MigStrategy.SINGLE:
             continue
@@ -125,7 +125,7 @@ def check_single(context: Context) -> Iterator[Finding]:
 
 
 def _unlike(layout: Layout, first: Layout) -> str:
-    """Why a layout cannot stand under `single` beside the first one; empty if it can."""
+    """Return why `single` does not allow a layout beside the first one; empty if it does."""
     if len(layout) > 1:
         return f"layout {show_layout(layout)} has {len(layout)} profiles"
     if not layout and first:
@@ -166,7 +166,7 @@ def check_goals(context: Context) -> Iterator[Finding]:
 
 
 def _out_of_reach(goal: Goal, pool: Pool, card: Card, geometry: Geometry) -> tuple[str, str]:
-    """A goal in words, and what to write instead."""
+    """Return a goal in words, and what to write instead."""
     match goal:
         case MostInstances():
             return "as many instances as possible", "write a layout of its profiles"
@@ -182,7 +182,7 @@ def _out_of_reach(goal: Goal, pool: Pool, card: Card, geometry: Geometry) -> tup
 
 
 def _unmeasured(geometry: Geometry) -> list[str]:
-    """The profiles that a goal may use and whose memory is not known."""
+    """Return the profiles that a goal may use and whose memory is not known."""
     return [profile.name for profile in geometry.profiles if not profile.has_attributes and not profile.memory_mib]
 
 

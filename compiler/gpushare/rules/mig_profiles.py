@@ -1,4 +1,4 @@
-"""Rules on the names of MIG profiles: that the card has them, and that `replicas` names what the layout has (GS403, GS407)."""
+"""Rules on the names of MIG profiles: the card has them, and `replicas` names those of the layout (GS403, GS407)."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ _SLICES = pattern(r"([0-9]+)g\b")
 
 
 def check_names(context: Context) -> Iterator[Finding]:
-    """GS403: a profile that the card does not have, wherever a profile may be named."""
+    """GS403: a profile that the card does not have, in any field that names profiles."""
     for pool, _, card, _ in mig_pools(context):
         known = profiles_by_name(card)
         for path, name in _named(pool):
@@ -32,7 +32,7 @@ def check_names(context: Context) -> Iterator[Finding]:
 
 
 def _named(pool: Pool) -> Iterator[tuple[Path, str]]:
-    """Every place where the pool names a profile."""
+    """Yield every path at which the pool names a profile."""
     for path, layout in written_layouts(pool):
         for name, _ in layout:
             yield (*path, name), name
@@ -49,7 +49,7 @@ def _replicated(pool: Pool) -> tuple[str, ...]:
 
 
 def _instead(name: str, card: Card, known: Mapping[str, MigProfile]) -> Iterator[str]:
-    """Write the nearest names of the card: the same name in NVML's spelling, the same slices, then all there are."""
+    """Yield hints with the card's nearest names: the same name in NVML's spelling, the same slices, then all profiles."""
     if _COMPUTE_INSTANCE.search(name):
         yield "compute instances inside a GPU instance cannot be offered by the device plugin; name the whole instance"
     if name in ("gpu", "nvidia.com/gpu"):
@@ -69,7 +69,7 @@ def _instead(name: str, card: Card, known: Mapping[str, MigProfile]) -> Iterator
 
 
 def _respell(name: str) -> str:
-    """The name in NVML's spelling, from the ways in which tools and people write it: `MIG-1g.5gb.me`, `all-1G.5GB`."""
+    """Return the name in NVML's spelling, from spellings that tools and people use: `MIG-1g.5gb.me`, `all-1G.5GB`."""
     short = name.strip().lower().removeprefix("nvidia.com/")
     short = re.sub(r"^(mig|all)[-. ]", "", short).removesuffix(".shared")
     short = _COMPUTE_INSTANCE.sub("", short)
@@ -77,7 +77,7 @@ def _respell(name: str) -> str:
 
 
 def check_replicas(context: Context) -> Iterator[Finding]:
-    """GS407: replicas for a profile that no GPU of the pool has; the device plugin would ignore them without a word."""
+    """GS407: replicas for a profile that no GPU of the pool has; the device plugin would silently ignore them."""
     for pool, _, card, _ in mig_pools(context):
         present = _present(context, pool)
         for name in _replicated(pool):
@@ -92,7 +92,7 @@ def check_replicas(context: Context) -> Iterator[Finding]:
 
 
 def _present(context: Context, pool: Pool) -> tuple[str, ...] | None:
-    """The profiles on the pool's GPUs, in the user's order; None for a goal that cannot be reached."""
+    """Return the profiles on the pool's GPUs, in the user's order; None for a goal that cannot be reached."""
     written = [layout for _, layout in written_layouts(pool)] or context.layouts(pool)
     return None if written is None else tuple(dict.fromkeys(name for layout in written for name, _ in layout))
 

@@ -34,7 +34,7 @@ def check_satisfiable(context: Context) -> Iterator[Finding]:
 
 
 def _contradiction(pool: Pool) -> Finding:
-    """The first entry that cannot hold together with those before it."""
+    """Report the first entry that contradicts those before it."""
     entries = list(_entries(pool.nodes))
     count = bisect_left(range(1, len(entries)), True, key=lambda n: labels.conjunction(e[:2] for e in entries[:n]) is None) + 1
     key, _, text, path = entries[count - 1]
@@ -61,7 +61,7 @@ def _show(expression: Expression) -> str:
 
 
 def check_clashes(context: Context) -> Iterator[Finding]:
-    """GS203: two pools that can have the same node, and nothing that says whose it is."""
+    """GS203: two pools that can have the same node, with nothing to decide which pool gets it."""
     pairs = selectors.clashes(context.intent.pools)
     for _, group in groupby(pairs, key=lambda pair: pair[1].name):
         found = list(group)
@@ -92,7 +92,7 @@ def _clash(later: Pool, earlier: list[Pool]) -> Finding:
 
 
 def _separation(earlier: Pool, later: Pool) -> str:
-    """How to tell the two apart by a label that only one of them asks for."""
+    """Return how to separate the two by a label that only one of them selects."""
     for one, other in ((earlier, later), (later, earlier)):
         theirs, ours = region(one.nodes) or {}, region(other.nodes) or {}
         for key, values in theirs.items():
@@ -103,7 +103,7 @@ def _separation(earlier: Pool, later: Pool) -> str:
 
 
 def check_label_families(context: Context) -> Iterator[Finding]:
-    """GS204: a selector on a label that sharing itself rewrites."""
+    """GS204: a selector on a label that sharing itself changes."""
     for pool in context.intent.pools:
         in_labels = ((key, ("matchLabels", key), True) for key, _ in pool.nodes.match_labels)
         expressions = enumerate(pool.nodes.match_expressions)
@@ -131,7 +131,7 @@ def check_names(context: Context) -> Iterator[Finding]:
 
 
 def check_expected(context: Context) -> Iterator[Finding]:
-    """GS207: `expected` beside `names`, whose number it is."""
+    """GS207: `expected` beside `names`, although the number of names is the number of nodes."""
     for pool in context.intent.pools:
         if pool.nodes.names and pool.nodes.expected is not None:
             yield Finding(
@@ -170,7 +170,7 @@ def _holds_everywhere(key: str, values: labels.LabelSet) -> bool:
 
 
 def check_terms(context: Context) -> Iterator[Finding]:
-    """GS212: node affinity that no DaemonSet, or no bundle, can hold."""
+    """GS212: node affinity that is too large for a DaemonSet or for a bundle."""
     pools = context.intent.pools
     sizes = [_affinity_bytes(context, pool) for pool in pools]
     written = [size for size in sizes if size is not None]
@@ -192,7 +192,7 @@ _BY_LABEL = "label the nodes and select them by matchLabels; names are meant for
 
 
 def _affinity_bytes(context: Context, pool: Pool) -> int | None:
-    """About how many bytes of the pool's DaemonSet name nodes; None where its alternatives are too many to write."""
+    """Return about how many bytes of the pool's DaemonSet name nodes; None if it would need too many alternatives."""
     owned = context.territories.owned(pool)
     if owned is None:
         return None
@@ -201,7 +201,7 @@ def _affinity_bytes(context: Context, pool: Pool) -> int | None:
 
 
 def check_reachable(context: Context) -> Iterator[Finding]:
-    """GS214: a pool whose every node belongs to pools of higher priority."""
+    """GS214: a pool all of whose nodes belong to pools of higher priority."""
     for pool in context.intent.pools:
         if region(pool.nodes) is not None and context.territories.owned(pool) == ():
             yield Finding(

@@ -1,4 +1,4 @@
-"""How findings speak of cards, layouts and sizes. Judges nothing."""
+"""How findings name cards, layouts and sizes. Makes no findings."""
 
 from collections.abc import Iterable
 
@@ -9,12 +9,12 @@ _READ_WITH_A_VOWEL = set("AEFHILMNORSX8")
 
 
 def product(card: Card) -> str:
-    """The card's product name without its maker: `A100-SXM4-40GB`."""
+    """Return the card's product name without its vendor: `A100-SXM4-40GB`."""
     return card.name.removeprefix("NVIDIA ")
 
 
 def a_card(card: Card) -> str:
-    """The product with its article, as read aloud: `an L40S`, `a Tesla T4`."""
+    """Return the product with its article, as it is pronounced: `an L40S`, `a Tesla T4`."""
     name = product(card)
     spelled_out = not name[1:2].islower()
     vowel = name[:1].upper() in (_READ_WITH_A_VOWEL if spelled_out else set("AEIO"))
@@ -22,7 +22,7 @@ def a_card(card: Card) -> str:
 
 
 def show_layout(layout: Layout) -> str:
-    """A layout as it is written in an intent."""
+    """Return a layout as it is written in an intent."""
     return "{" + ", ".join(f"{name}: {count}" for name, count in layout) + "}" if layout else "none"
 
 

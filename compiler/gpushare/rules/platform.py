@@ -22,7 +22,7 @@ _TAG = r"(sha256:[0-9a-f]{64}|[A-Za-z0-9_][A-Za-z0-9._-]{0,127})\Z"
 
 
 def check_stack(context: Context) -> Iterator[Finding]:
-    """GS701: what only gpu-operator can do."""
+    """GS701: settings that only gpu-operator supports."""
     platform = context.intent.platform
     if platform.stack is Stack.GPU_OPERATOR:
         return
@@ -52,7 +52,7 @@ def check_existing(context: Context) -> Iterator[Finding]:
 
 
 def check_image_names(context: Context) -> Iterator[Finding]:
-    """GS712: driver images and pull secrets in a form that nothing can pull with."""
+    """GS712: driver images and pull secrets in a form with which no image can be pulled."""
     platform = context.intent.platform
     driver = platform.driver
     checked: list[tuple[str | None, str, str, str, Path]] = []
@@ -74,7 +74,7 @@ def check_image_names(context: Context) -> Iterator[Finding]:
 
 
 def check_one_strategy(context: Context) -> Iterator[Finding]:
-    """GS713: pools that want different MIG strategies of one operator."""
+    """GS713: pools that need different MIG strategies from one operator."""
     pools = context.intent.pools
     one = plugin_configs.one_mig_strategy([pool.sharing for pool in pools])
     if context.intent.platform.stack is not Stack.GPU_OPERATOR or one is not None:
@@ -96,7 +96,7 @@ def check_one_strategy(context: Context) -> Iterator[Finding]:
 
 
 def _strategy(pool: Pool) -> str | None:
-    """The MIG strategy that a pool needs; None where any will do."""
+    """Return the MIG strategy that a pool needs; None if any strategy works."""
     match pool.sharing:
         case Mig(strategy=strategy):
             return strategy.value
@@ -122,7 +122,7 @@ def check_mig_manager(context: Context) -> Iterator[Finding]:
 
 
 def check_generated(context: Context) -> Iterator[Finding]:
-    """GS715: parts of the intent that this version reads and does nothing with."""
+    """GS715: parts of the intent that this version reads and does not use."""
     intent = context.intent
     written: dict[Path, bool] = {
         ("spec", "monitoring"): bool(intent.monitoring),
@@ -138,7 +138,7 @@ def _not_generated(path: Path, message: str) -> Finding:
 
 
 def check_foreign_partitioner(context: Context) -> Iterator[Finding]:
-    """GS716: MIG on a stack of which nobody knows whether it partitions GPUs as well."""
+    """GS716: MIG on a stack for which it is unknown whether it partitions GPUs too."""
     if context.intent.platform.stack is not Stack.EXISTING:
         return
     for pool in context.intent.pools:
@@ -149,7 +149,7 @@ def check_foreign_partitioner(context: Context) -> Iterator[Finding]:
 
 
 def check_namespace(context: Context) -> Iterator[Finding]:
-    """GS717: a namespace that the stack's chart refuses."""
+    """GS717: a namespace that the stack's chart rejects."""
     intent = context.intent
     if intent.platform.stack is Stack.DEVICE_PLUGIN and intent.namespace == "default":
         yield Finding(

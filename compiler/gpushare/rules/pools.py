@@ -37,7 +37,7 @@ def check_card(context: Context) -> Iterator[Finding]:
 
 
 def _nearest_cards(word: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    """Up to four cards that may be meant: those with every part of the word, else those that look like it."""
+    """Return up to four cards that the user may mean: those with every part of the word, else those that look like it."""
     plain = re.sub(r"nvidia|tesla|geforce|quadro", "", word.lower()).strip(" -_")
     parts = re.findall(r"[a-z]*[0-9]+[a-z]*|[a-z]+", plain)
     holding = tuple(card for card in known if parts and all(part in card for part in parts))
@@ -45,7 +45,7 @@ def _nearest_cards(word: str, known: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def check_name(context: Context) -> Iterator[Finding]:
-    """GS205: a name that Kubernetes objects and labels cannot carry, or that is one of ours."""
+    """GS205: a name that is invalid for Kubernetes objects or labels, or that gpushare uses itself."""
     for pool in context.intent.pools:
         if pool.name == RESERVED_NAME:
             yield _bad_name(pool, f"a pool cannot be called {pool.name}: gpushare-{pool.name} is an object of gpushare's own")
@@ -61,7 +61,7 @@ def _bad_name(pool: Pool, message: str) -> Finding:
 
 
 def check_requirements(context: Context) -> Iterator[Finding]:
-    """GS208: a card that lacks what the pool requires, or of which nobody knows whether it has it."""
+    """GS208: a card that lacks what the pool requires, or for which it is unknown."""
     for pool in context.intent.pools:
         card, require = context.card(pool), pool.require
         if card is None:
@@ -91,7 +91,7 @@ def _unmet(pool: Pool, field: str, message: str, hint: str) -> Finding:
 
 
 def check_confirmed(context: Context) -> Iterator[Finding]:
-    """GS209: a number of the catalogue that no source confirms and that this pool really uses."""
+    """GS209: a number of the catalogue that no source confirms and that this pool uses."""
     for pool in context.intent.pools:
         card, kinds = context.card(pool), context.kinds(pool)
         if card is None:
@@ -139,7 +139,7 @@ def _is_capped(pool: Pool, kind: DeviceClass) -> bool:
 
 
 def check_same_resource(context: Context) -> Iterator[Finding]:
-    """GS210: one resource name for unlike shares: a pod that asks for it cannot know which it gets."""
+    """GS210: one resource name for different shares: a pod that requests it cannot know which it gets."""
     offers: dict[str, list[tuple[Pool, DeviceClass, str]]] = {}
     for pool in context.intent.pools:
         card = context.card(pool)
@@ -147,7 +147,7 @@ def check_same_resource(context: Context) -> Iterator[Finding]:
             if card is not None:
                 offers.setdefault(kind.resource, []).append((pool, kind, _share(pool, card, kind)))
     for resource, offered in sorted(offers.items()):
-        # Unlike shares within one pool break another rule.
+        # Another rule reports different shares within one pool.
         others = [offer for offer in offered if offer[2] != offered[0][2] and offer[0] is not offered[0][0]]
         if others:
             first = {text: f"{text} in {pool.name}" for pool, _, text in reversed(offered)}

@@ -16,7 +16,7 @@ from gpushare.sharing.shares import DeviceClass
 
 
 class Asked(Record):
-    """A quota together with the pool it speaks of and what that pool's nodes offer."""
+    """A quota with its pool and what that pool's nodes offer."""
 
     quota: Quota
     pool: Pool
@@ -25,17 +25,17 @@ class Asked(Record):
 
     @property
     def resources(self) -> dict[str, DeviceClass]:
-        """One kind for each resource name of the pool."""
+        """One device class for each resource name of the pool."""
         return {kind.resource: kind for kind in reversed(self.kinds)}
 
     @property
     def sole(self) -> DeviceClass | None:
-        """The pool's only resource; None where it has several."""
+        """The pool's only resource; None if it has several."""
         return self.kinds[0] if len(self.resources) == 1 else None
 
     @cached_property
     def counts(self) -> tuple[tuple[DeviceClass, int, Path], ...]:
-        """What the quota comes to: kind, number of shares, and where that is written. Empty where another rule objects."""
+        """What the quota amounts to: device class, number of shares, and path. Empty if another rule reports the quota."""
         quota, sole, here = self.quota, self.sole, quota_path(self.quota)
         if quota.per_resource:
             found = ((shares.find(self.kinds, name), count, (*here, name)) for name, count in quota.per_resource)
@@ -49,13 +49,13 @@ class Asked(Record):
 
 
 def quota_path(quota: Quota) -> Path:
-    """Where a quota stands in the intent."""
+    """Return the path of a quota in the intent."""
     return ("spec", "quotas", quota.namespace, quota.pool)
 
 
 @lru_cache(maxsize=1)
 def asked_of(context: Context) -> tuple[Asked, ...]:
-    """Quotas on pools that exist and could be resolved; found once for all rules."""
+    """Return the quotas on pools that exist and could be resolved; computed once for all rules."""
     return tuple(_resolved(context))
 
 
@@ -87,7 +87,7 @@ def check_pool(context: Context) -> Iterator[Finding]:
 
 
 def check_one_resource(context: Context) -> Iterator[Finding]:
-    """GS602: a bare count or a memory where the pool has several resources."""
+    """GS602: a bare count or a memory size for a pool that has several resources."""
     for asked in asked_of(context):
         quota = asked.quota
         if quota.per_resource or asked.sole:
@@ -120,7 +120,7 @@ def check_offered(context: Context) -> Iterator[Finding]:
 
 
 def check_memory(context: Context) -> Iterator[Finding]:
-    """GS604: a quota in memory that no number of shares corresponds to."""
+    """GS604: a memory quota that no number of shares corresponds to."""
     for asked in asked_of(context):
         quota, kind = asked.quota, asked.sole
         if quota.memory_bytes is None or kind is None:
@@ -135,7 +135,7 @@ def check_memory(context: Context) -> Iterator[Finding]:
 
 
 def check_floor(context: Context) -> Iterator[Finding]:
-    """GS610: a quota in memory that comes to no share at all."""
+    """GS610: a memory quota that is smaller than one share."""
     for asked in asked_of(context):
         for kind, count, path in asked.counts:
             size = asked.quota.memory_bytes
@@ -166,7 +166,7 @@ def check_access(context: Context) -> Iterator[Finding]:
 
 
 def check_total(context: Context) -> Iterator[Finding]:
-    """GS606: a quota larger than all that the pool has."""
+    """GS606: a quota larger than the whole pool."""
     for asked in asked_of(context):
         nodes = asked.pool.nodes.count
         for kind, count, path in asked.counts:
@@ -206,7 +206,7 @@ def check_shared_budget(context: Context) -> Iterator[Finding]:
 
 
 def check_namespace(context: Context) -> Iterator[Finding]:
-    """GS608: a quota for what cannot be a namespace."""
+    """GS608: a quota for a name that is not a valid namespace name."""
     for namespace in {quota.namespace: None for quota in context.intent.quotas}:
         if not is_dns_label(namespace):
             yield Finding(

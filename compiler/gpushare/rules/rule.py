@@ -1,7 +1,7 @@
-"""What a rule is, and what it may look at: Rule, Context, and the paths of a pool's fields.
+"""What a rule is, and what it may read: Rule, Context, and the paths of a pool's fields.
 
-A rule is a function from a Context to findings of one code. Rules import this module and never each other. What several
-of them need to know about a pool (its card, its resolved layouts and shares) is computed once, here.
+A rule is a function from a Context to findings of one code. Rules import this module and never each other. Facts about a
+pool that several rules need (its card, its resolved layouts and shares) are computed once, here.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,13 +18,13 @@ from gpushare.sharing.shares import DeviceClass
 
 
 class Context:
-    """One intent and the cards it may name, with what was already worked out for each pool.
+    """One intent and the cards that it may name, with a cache of what was computed for each pool.
 
-    `pinned` are the layouts that goals were resolved to before, by pool.
+    `pinned` are the layouts that goals were resolved to by an earlier compilation, by pool.
 
-    `document` is what the user wrote; only rules on what is *written* need it, the intent itself has all defaults filled.
+    `document` is what the user wrote; only rules on what is *written* need it: the intent itself has every default filled in.
 
-    Every method returns None where the answer cannot be known because another rule reports why; a rule then passes on.
+    Every method returns None if the result cannot be computed and another rule reports why; a rule then skips the pool.
     """
 
     def __init__(
@@ -48,18 +48,18 @@ class Context:
         return NodeAssignment(self.intent.pools)
 
     def card(self, pool: Pool) -> Card | None:
-        """The pool's card; None when the catalogue and `spec.cards` lack it."""
+        """Return the pool's card; None if the catalogue and `spec.cards` lack it."""
         return self.catalog.get(pool.card)
 
     def layouts(self, pool: Pool) -> tuple[Layout, ...] | None:
-        """The layout of each GPU of one of the pool's nodes, by index; None when card, profiles, indexes or goal are wrong."""
+        """Return the layout of each GPU of one node of the pool, by index; None if card, profiles, indexes or goal are wrong."""
         if pool.name not in self._layouts:
             card = self.card(pool)
             self._layouts[pool.name] = None if card is None else shares.layouts(pool, card, self.pinned.get(pool.name))
         return self._layouts[pool.name]
 
     def kinds(self, pool: Pool) -> tuple[DeviceClass, ...] | None:
-        """The distinct shares that a node of the pool offers; None where its layouts are."""
+        """Return the distinct shares that a node of the pool offers; None if its layouts are None."""
         if pool.name not in self._kinds:
             card, layouts = self.card(pool), self.layouts(pool)
             self._kinds[pool.name] = None if card is None or layouts is None else shares.kinds(pool, card, layouts)
@@ -67,17 +67,17 @@ class Context:
 
 
 class Rule(Record):
-    """One code and the function that finds every breach of it, in a fixed order."""
+    """One code and the function that finds every violation of it, in a fixed order."""
 
     code: str
     check: Callable[[Context], Iterator[Finding]]
 
 
 def warn_of_pool(code: str, pool: Pool, message: str, hint: str, *steps: str | int) -> Finding:
-    """A warning about one field of a pool, whose steps are given."""
+    """Return a warning about the field of a pool at the given steps."""
     return Finding(code=code, severity=Severity.WARNING, message=message, hints=(hint,), path=pool_path(pool, *steps))
 
 
 def pool_path(pool: Pool, *steps: str | int) -> Path:
-    """Where a pool's field stands in the intent."""
+    """Return the path of a pool's field in the intent."""
     return ("spec", "pools", pool.name, *steps)

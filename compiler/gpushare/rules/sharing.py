@@ -17,7 +17,7 @@ def _mps_pools(context: Context) -> Iterator[tuple[Pool, Mps, Card]]:
 
 
 def check_mps_replicas(context: Context) -> Iterator[Finding]:
-    """GS301: more MPS replicas than the daemon admits; it would refuse to start and the plugin would wait for it for ever."""
+    """GS301: more MPS replicas than the daemon admits; it would fail to start and the plugin would wait for it forever."""
     for pool, sharing, card in _mps_pools(context):
         if not card.mps_supported or sharing.replicas <= card.mps_max_replicas:
             continue

@@ -1,7 +1,7 @@
 """Sizes of the rendered bundle against the limits of Kubernetes and Helm: GS720 to GS722 and GS724.
 
-Judges artifacts, not the intent, and therefore stands outside the registry. ConfigMaps are measured exactly. A Helm release
-is put together here as Helm stores it, except for the DaemonSets, which are nearly alike and count with what one more adds.
+Checks artifacts, not the intent, and is therefore not in the registry. ConfigMaps are measured exactly. A Helm release is
+built here as Helm stores it, except for the DaemonSets, which are nearly equal and count with what one more of them adds.
 """
 
 import json
@@ -46,9 +46,9 @@ _PACKED_DAEMONSET_BYTES = 200
 
 
 def judge_sizes(artifacts: Iterable[Artifact], values: Callable[[], Mapping[str, Any]]) -> list[Finding]:
-    """What is near or beyond a limit: warnings from half of it on, errors from 90 % on where no way of installing avoids it.
+    """Return what is near or over a limit: warnings from 50 % of it, errors from 90 % if no way of installing avoids it.
 
-    `values` makes the chart's values; only large ones are asked for.
+    `values` builds the chart's values; it is called only if they are needed.
     """
     files = {artifact.path: artifact.text for artifact in artifacts}
     maps, policies = dict(_config_maps(files)), dict[str, str]()
@@ -63,7 +63,7 @@ def judge_sizes(artifacts: Iterable[Artifact], values: Callable[[], Mapping[str,
 
 
 def _admission_policies(values: Mapping[str, Any]) -> dict[str, str]:
-    """The specs of the policies that look up pools and namespaces, as JSON. Those that warn are as large as those that deny."""
+    """Return the specs of the policies that look up pools and namespaces, as JSON. Warning ones are as large as denying ones."""
     if not values["pools"] or values["admission"]["enforce"] == "none":
         return {}
     policies = admission.policies(values, values["admission"]["platformNamespaces"])
@@ -71,7 +71,7 @@ def _admission_policies(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _config_maps(files: Mapping[str, str]) -> Iterator[tuple[str, int]]:
-    """(name, bytes of its keys and values) of every ConfigMap that the chart makes."""
+    """Yield (name, bytes of its keys and values) of every ConfigMap that the chart creates."""
     profiles = {path: text for path, text in files.items() if path.startswith(_PROFILES)}
     if profiles:
         each = (len(text.encode()) + len(path) - len(_PROFILES) for path, text in profiles.items())
@@ -94,7 +94,7 @@ def _too_much_data(maps: Mapping[str, int]) -> Iterator[Finding]:
 def _too_large_a_policy(policies: Mapping[str, str]) -> Iterator[Finding]:
     hint = "give fewer namespaces pools or quotas of their own, or describe fewer pools: the policy names each"
     for name, text in policies.items():
-        # etcd has the text of an expression as it is, JSON has its quotes escaped.
+        # etcd stores the text of an expression unescaped, JSON has its quotes escaped.
         yield from _against("GS724", name, len(text) - text.count('\\"'), REQUEST_BYTES, hint)
         longest = max(len(one["expression"]) for one in json.loads(text)["variables"])
         if longest > admission.EXPRESSION_CHARACTERS:
@@ -106,7 +106,7 @@ def _too_large_a_policy(policies: Mapping[str, str]) -> Iterator[Finding]:
 def _too_large_a_release(files: Mapping[str, str]) -> Iterator[Finding]:
     size = _release_bytes(files)
     hint = "Argo CD and `compile --manifests` keep no release; for Helm describe fewer pools, or select by labels, not names"
-    # A warning however large: it is Helm's own limit, and those who apply rendered objects never meet it.
+    # A warning at any size: the limit is Helm's own, and users who apply rendered objects are not affected.
     for finding in _against("GS721", "the Helm release of the chart", size, RELEASE_BYTES, hint):
         yield replace(finding, severity=Severity.WARNING)
 
@@ -135,9 +135,9 @@ def _too_large_to_annotate(objects: Mapping[str, int]) -> Iterator[Finding]:
 
 
 def _release_bytes(files: Mapping[str, str]) -> int:
-    """The release Secret: the chart with its files in base64, the values, and the rendered objects; gzip; base64 again.
+    """Return the size of the release Secret: chart with its files in base64, values, rendered objects; gzip; base64 again.
 
-    Small bundles are not compressed at all, since their size cannot matter.
+    Small bundles are not compressed at all, because they are far below the limit.
     """
     chart = {path: text for path, text in files.items() if path.startswith("chart/")}
     plain = 4 * sum(len(text) for text in chart.values())

@@ -1,4 +1,4 @@
-"""Rules on who is kept from what: GS611 to GS613."""
+"""Rules on which namespaces are kept out of which pools: GS611 to GS613."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _UNKEPT = {
 
 
 def check_kept(context: Context) -> Iterator[Finding]:
-    """GS611: a pool for some namespaces, and no policy that keeps others out."""
+    """GS611: a pool for some namespaces, without a policy that keeps others out."""
     why = _UNKEPT.get(context.intent.admission.mode)
     for pool in context.intent.pools if why else ():
         if pool.namespaces:
@@ -40,7 +40,7 @@ def check_sum(context: Context) -> Iterator[Finding]:
             last[kind.resource] = (asked, path)
     for resource, by_namespace in budgets.items():
         most, together = capacity.get(resource), by_namespace.total()
-        # One that is too large by itself is GS606.
+        # A single quota that is too large is GS606.
         if most is not None and max(by_namespace.values()) <= most < together:
             yield Finding(
                 code="GS612",
@@ -52,7 +52,7 @@ def check_sum(context: Context) -> Iterator[Finding]:
 
 
 def _capacity(context: Context) -> dict[str, int | None]:
-    """Resource → how many all pools have of it; None where the number of nodes is unknown."""
+    """Return resource → how many of it all pools have; None if the number of nodes is unknown."""
     capacity: dict[str, int | None] = {}
     for pool in context.intent.pools:
         for kind in context.kinds(pool) or ():
@@ -62,7 +62,7 @@ def _capacity(context: Context) -> dict[str, int | None]:
 
 
 def check_platform(context: Context) -> Iterator[Finding]:
-    """GS613: a quota on a namespace of the platform, whose own pods ask for GPUs."""
+    """GS613: a quota on a namespace of the platform, whose own pods request GPUs."""
     first: dict[str, Quota] = {}
     for quota in context.intent.quotas:
         first.setdefault(quota.namespace, quota)

@@ -1,4 +1,4 @@
-"""Rules on `platform.values`, each value of which must be one that the upstream chart reads: GS708 to GS711 and GS723."""
+"""Rules on `platform.values`: every value must be one that the upstream chart reads (GS708 to GS711 and GS723)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,11 +18,11 @@ HERE = ("spec", "platform", "values")
 Steps = tuple[str, ...]
 
 def _walk(chart: UpstreamChart, values: Mapping[str, Any], above: Steps = ()) -> Iterator[tuple[Steps, Any, Any]]:
-    """(path, value, what the chart makes of it) for every value, and for every section that is not a mapping."""
+    """Yield (path, value, how the chart reads it) for every value, and for every section that is not a mapping."""
     for key, value in values.items():
         path = (*above, key)
         verdict = upstream.judge_path(chart, path)
-        if "." in key and not isinstance(verdict, OpenMap):  # one key with dots in it, which no template looks for
+        if "." in key and not isinstance(verdict, OpenMap):  # one key with dots in it, which no template reads
             verdict = Unknown(path=key, known={})
         if isinstance(verdict, Known) and verdict.fact is None and isinstance(value, Mapping):
             yield from _walk(chart, value, path)
@@ -39,7 +39,7 @@ def _judged(context: Context) -> Iterator[tuple[UpstreamChart, Steps, Any, Any]]
 
 
 def check_known(context: Context) -> Iterator[Finding]:
-    """GS708: a value that the chart does not know. Helm would accept it, and nothing would happen."""
+    """GS708: a value that the chart does not know. Helm would accept it, and it would have no effect."""
     for chart, path, _, verdict in _judged(context):
         if isinstance(verdict, Unknown):
             lists_all = f"`helm show values {chart.name}` lists all"
@@ -52,13 +52,13 @@ def check_known(context: Context) -> Iterator[Finding]:
 
 
 def _nested(dotted: str) -> str:
-    """`a.b.c` as YAML with a mapping for each step."""
+    """Return `a.b.c` as YAML with a mapping for each step."""
     *above, last = dotted.split(".")
     return "".join(f"{key}: {{" for key in above) + f"{last}: …" + "}" * len(above)
 
 
 def check_dropped(context: Context) -> Iterator[Finding]:
-    """GS709: a value that the chart once had, or only seems to have."""
+    """GS709: a value that the chart had in an earlier version, or only seems to have."""
     for chart, path, _, verdict in _judged(context):
         if isinstance(verdict, Dropped):
             hint = f"write {verdict.replacement}" if verdict.replacement else "leave it out: nothing replaces it"
@@ -67,7 +67,7 @@ def check_dropped(context: Context) -> Iterator[Finding]:
 
 
 def check_type(context: Context) -> Iterator[Finding]:
-    """GS710: a value that the chart does not expect, or the API server refuses."""
+    """GS710: a value that the chart does not expect, or that the API server rejects."""
     fine = True
     for chart, path, value, verdict in _judged(context):
         if not isinstance(verdict, Known):
@@ -78,7 +78,7 @@ def check_type(context: Context) -> Iterator[Finding]:
             found = [replace(one, code="GS710") for one in upstream.violations(chart, verdict.fact, value, where)]
             if not found and isinstance(value, list | tuple):
                 found = list(_wrong(where, contradictions.of_list(path[-1], value)))
-        elif not (value is None and verdict.nullable):  # the chart's templates would look for values below it, and fail
+        elif not (value is None and verdict.nullable):  # the chart's templates would read values below it, and fail
             message = f"{'.'.join(path)} holds other values"
             found = [Finding(code="GS710", message=message, hints=("write a mapping",), path=where)]
         yield from found
@@ -88,7 +88,7 @@ def check_type(context: Context) -> Iterator[Finding]:
 
 
 def _mappings(chart: UpstreamChart, values: Mapping[str, Any], above: Steps = ()) -> Iterator[Finding]:
-    """What does not go together in mappings that are right in themselves, or with the chart's own part of them."""
+    """Yield contradictions within mappings whose values are each correct, or with the chart's own part of them."""
     for key, value in values.items():
         path = (*above, key)
         if isinstance(value, Mapping) and path[0] not in chart.subcharts:
@@ -117,13 +117,13 @@ def check_owned(context: Context) -> Iterator[Finding]:
 
 
 def _taken(ours: Iterable[str], path: Steps) -> str | None:
-    """The value of ours that a path is, lies below or would replace."""
+    """Return the managed value that a path equals, lies below or would replace."""
     dotted = ".".join(path)
     return next((own for own in ours if f"{dotted}.".startswith(f"{own}.") or f"{own}.".startswith(f"{dotted}.")), None)
 
 
 def _owned_entries(path: Steps, entries: Sequence[object]) -> Iterator[Finding]:
-    """Variables and command line flags by which a process would leave the profiles."""
+    """Report variables and command line flags with which a process would ignore the profiles."""
     variables, flags = ENVIRONMENT.get(".".join(path), ()), ARGUMENTS.get(".".join(path), ())
     for number, entry in enumerate(entries):
         where: Path = (*HERE, *path, number)
@@ -136,12 +136,12 @@ def _owned_entries(path: Steps, entries: Sequence[object]) -> Iterator[Finding]:
 
 
 def _flag(argument: str) -> str:
-    """The flag of a command line argument with two hyphens, as Go programs read one as well."""
+    """Return the flag of a command line argument with two hyphens, because Go programs accept one hyphen too."""
     return f"--{argument.lstrip('-').partition('=')[0]}"
 
 
 def check_off(context: Context) -> Iterator[Finding]:
-    """GS723: a value of a part that is off, so that nothing reads it."""
+    """GS723: a value of a component that is disabled, so that nothing reads it."""
     platform = context.intent.platform
     ours: Mapping[str, str] | None = None
     for chart, path, value, verdict in _judged(context):
@@ -163,7 +163,7 @@ def check_off(context: Context) -> Iterator[Finding]:
 
 
 def _is_read(chart: UpstreamChart, verdict: object, value: object) -> bool:
-    """Whether the chart knows the value, and it is of the right type and not the default: no other rule speaks of it."""
+    """Whether the chart knows the value, and it has the right type and is not the default: no other rule reports it."""
     if isinstance(verdict, Known) and verdict.fact is not None:
         return not upstream.violations(chart, verdict.fact, value, ()) and value != verdict.fact.default
     return isinstance(verdict, OpenMap)
@@ -181,7 +181,7 @@ _SWITCHED = {
 
 
 def _is_on(switch: str, platform: Platform, chart: UpstreamChart) -> bool:
-    """Whether a switch is true in the generated values with the intent's own merged in."""
+    """Whether a switch is true in the generated values with the intent's own values merged in."""
     ours = {
         "driver.enabled": platform.driver is not None,
         "migManager.enabled": platform.partitioner is Partitioner.MIG_MANAGER,

@@ -25,7 +25,7 @@ _VERSIONS = {Stack.GPU_OPERATOR: "v" + _NUMBER, Stack.DEVICE_PLUGIN: _NUMBER}
 
 
 def check_old_kubernetes(context: Context) -> Iterator[Finding]:
-    """GS702: a Kubernetes that lacks what the bundle uses."""
+    """GS702: a Kubernetes version that lacks what the bundle uses."""
     version = context.intent.kubernetes
     if version and version < OLDEST_KUBERNETES:
         yield Finding(
@@ -37,7 +37,7 @@ def check_old_kubernetes(context: Context) -> Iterator[Finding]:
 
 
 def check_new_kubernetes(context: Context) -> Iterator[Finding]:
-    """GS703: a Kubernetes that this gpushare has never met."""
+    """GS703: a Kubernetes version that this gpushare was not tested with."""
     version = context.intent.kubernetes
     if version and version > NEWEST_KUBERNETES:
         known = _dotted(NEWEST_KUBERNETES)
@@ -55,7 +55,7 @@ def _dotted(version: tuple[int, int]) -> str:
 
 
 def check_kubernetes_form(context: Context) -> Iterator[Finding]:
-    """GS719: what is no minor version of Kubernetes."""
+    """GS719: a text that is not a minor version of Kubernetes."""
     if context.intent.kubernetes is None:
         given = context.document.get("spec", {}).get("kubernetes", "")
         yield Finding(
@@ -67,7 +67,7 @@ def check_kubernetes_form(context: Context) -> Iterator[Finding]:
 
 
 def check_version_form(context: Context) -> Iterator[Finding]:
-    """GS704: what is no version of the stack's chart."""
+    """GS704: a text that is not a version of the stack's chart."""
     platform = context.intent.platform
     form = _VERSIONS.get(platform.stack)
     if platform.version is not None and form and not re.match(form, platform.version):
@@ -114,7 +114,7 @@ def check_plugin(context: Context) -> Iterator[Finding]:
 
 
 def _lacking(context: Context, pool: Pool, plugin: tuple[int, ...]) -> Iterator[tuple[str, str, Path]]:
-    """(what the plugin cannot do, what to write instead, where) for one pool."""
+    """Yield (what the plugin cannot do, what to write instead, path) for one pool."""
     sharing = pool.sharing
     if isinstance(sharing, Mps) and plugin < MPS_PLUGIN:
         yield "knows no MPS", "leave platform.version out, or write mode: time-slicing", pool_path(pool, "sharing", "mode")
@@ -133,7 +133,7 @@ def _old_plugin(message: str, hint: str, path: Path) -> Finding:
 
 
 def _plugin_version(context: Context) -> tuple[str, Path]:
-    """The device plugin's version, and what it follows from: the values, else the chart's release. Empty if it is not known."""
+    """Return the device plugin's version and its origin: the values, else the chart's release. Empty if it is not known."""
     platform = context.intent.platform
     here: Path = (*HERE, "version")
     if platform.stack is Stack.EXISTING:
@@ -178,12 +178,12 @@ def check_driver_age(context: Context) -> Iterator[Finding]:
 
 
 def _is_older(version: tuple[int, ...], needed: str | None) -> bool:
-    """Whether a driver is surely older. Of a branch such as `570`, which precompiled drivers are called by, nobody knows."""
+    """Whether a driver is certainly older. For a branch such as `570`, the name of a precompiled driver, it is unknown."""
     return version < _numbers(needed)[: len(version)]
 
 
 def _numbers(version: str | None) -> tuple[int, ...]:
-    """`595.91.07` as numbers; the empty tuple for what is no plain driver version, such as a digest."""
+    """Return `595.91.07` as numbers; the empty tuple if the text is not a plain driver version, such as a digest."""
     found = re.match(r"\d{1,9}(\.\d{1,9})*", version or "")
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 

@@ -1,8 +1,8 @@
-"""The admission policies of a bundle, from the chart's values: a second telling of `charts/gpushare/templates/admission`.
+"""The admission policies of a bundle, from the chart's values: the same objects as `charts/gpushare/templates/admission`.
 
-Their CEL stands in files of the chart, which the templates read too; what the intent decides comes in as variables that are
-constant maps, so that a pod costs as much with two thousand pools as with two. Owns what is looked up there, and who is
-bound by which policy.
+Their CEL is in files of the chart, which the templates read too. What the intent decides is passed in as variables that are
+constant maps, so that checking a pod costs as much with two thousand pools as with two. Owns the contents of these maps, and
+which requests each policy is bound to.
 """
 
 import json
@@ -16,12 +16,12 @@ from gpushare.reading import source
 Object = dict[str, Any]
 
 MUTATING_KUBERNETES = (1, 36)
-"""Mutating admission policies are stable from here on."""
+"""Mutating admission policies are stable from this version on."""
 
 _PART_CHARACTERS = 90_000
 
 EXPRESSION_CHARACTERS = 100_000
-"""The longest expression that the API server takes."""
+"""The longest expression that the API server accepts."""
 
 _ACTIONS = {"deny": ["Deny"], "warn": ["Warn"], "audit": ["Audit"]}
 _ELSEWHERE = {"deny": ["Warn", "Audit"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
@@ -37,13 +37,13 @@ class Policy(Record):
 
 
 def text(name: str) -> Object:
-    """A policy as it stands in the chart's folder `admission`."""
+    """Return a policy as written in the chart's folder `admission`."""
     path = resources.chart() / "admission" / f"{name}.yaml"
     return dict(source.read(path.read_bytes(), str(path), own=True).data)
 
 
 def lookups(values: Mapping[str, Any]) -> dict[str, str]:
-    """What the policy on pods looks up; `admission/pods.yaml` explains the keys."""
+    """Return the entries that the policy on pods looks up; `admission/pods.yaml` explains the keys."""
     found = {"ambiguous": " ".join(values["admission"]["ambiguous"])}
     shares: set[str] = set()
     limited: dict[str, int] = {}
@@ -72,13 +72,13 @@ def _of_pool(name: str, pool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def tenant_namespaces(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """The namespaces of tenants: one list for admission and enforcement."""
+    """Return the namespaces of tenants: one list for admission and enforcement."""
     named = {namespace for pool in values["pools"].values() for namespace in pool["namespaces"]}
     return tuple(sorted(named.union(values["admission"]["tenants"])))
 
 
 def tenancy(values: Mapping[str, Any], platform: Sequence[str]) -> Object:
-    """What the node runtime is told of tenants and platform: the lists that the policies have."""
+    """Return the Tenancy document for the node runtime, with the same lists of namespaces as the policies."""
     return {
         "apiVersion": "gpushare.dev/v1",
         "kind": "Tenancy",
@@ -92,7 +92,7 @@ def tenancy(values: Mapping[str, Any], platform: Sequence[str]) -> Object:
 
 
 def _variables(name: str, entries: Mapping[str, str]) -> Iterator[Object]:
-    """A list of constant maps: an expression has at most 100,000 characters."""
+    """Yield the entries as a list of constant maps, because an expression has at most 100,000 characters."""
     parts: list[dict[str, str]] = [{}]
     room = _PART_CHARACTERS
     for key, names in sorted(entries.items()):
@@ -109,12 +109,15 @@ def _variables(name: str, entries: Mapping[str, str]) -> Iterator[Object]:
 
 
 def _variable(name: str, value: Any) -> Object:
-    """Lists and maps of text in JSON, as Helm writes it: CEL reads the same."""
+    """Return a variable whose value is JSON, as Helm writes it: CEL reads lists and maps of strings in JSON the same way."""
     return {"name": name, "expression": json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)}
 
 
 def fence(namespace: str, platform: Sequence[str], *, evicts: bool) -> Policy:
-    """What the node runtime's token may write. `platform` are the platform's namespaces; `evicts`: some pool may evict pods."""
+    """Return the policy on what the node runtime's token may write.
+
+    `platform` are the platform's namespaces; `evicts`: some pool may evict pods.
+    """
     user = f"request.userInfo.username == 'system:serviceaccount:{namespace}:gpushare-node'"
     spec = _given(text("fence"), _variable("evicts", evicts), _variable("platform", list(platform)))
     spec["matchConditions"] = [{"name": "node-runtime", "expression": user}]
@@ -126,7 +129,7 @@ def _given(policy: Object, *variables: Object) -> Object:
 
 
 def policies(values: Mapping[str, Any], platform: Sequence[str]) -> Iterator[Policy]:
-    """What pods may ask of the pools, what reaches devices, the default pool, and who may exempt a namespace."""
+    """Yield the policies on what pods may request, on other access to devices, on exemptions, and on the default pool."""
     wanted = values["admission"]
     actions, looked_up = _ACTIONS[wanted["enforce"]], tuple(_variables("lookups", lookups(values)))
     where = _where(platform)
@@ -154,7 +157,7 @@ def _devices(values: Mapping[str, Any], *, tenants: bool, others: bool) -> Objec
 
 
 def _where(platform: Sequence[str]) -> Object:
-    """Every namespace but the platform's, and those that administrators have exempted."""
+    """Return a selector of every namespace except the platform's and those that administrators exempted."""
     expressions = [
         {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(platform)},
         {"key": "gpushare.dev/admission", "operator": "NotIn", "values": ["exempt"]},

@@ -1,6 +1,6 @@
-"""The canonical form of an intent: equal intents, however their fields and names are ordered, give equal bundles and digests.
+"""The canonical form of an intent: equal intents give equal bundles and digests, whatever the order of fields and names.
 
-Done after the rules, whose findings point at what the user wrote in the user's order.
+The pipeline applies it after the rules, because their findings refer to the intent in the user's order.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from gpushare.intent.types import Intent, NodeSelector, Pool
 
 
 def canonical(intent: Intent) -> Intent:
-    """The same intent with everything sorted whose order means nothing. Lists in values for other charts keep theirs."""
+    """Return the intent with every list sorted whose order has no meaning. Lists in values for other charts keep theirs."""
     platform = replace(
         intent.platform,
         image_pull_secrets=tuple(sorted(intent.platform.image_pull_secrets)),
@@ -48,16 +48,16 @@ def _nodes(nodes: NodeSelector) -> NodeSelector:
 
 
 def _sorted(value: Any) -> Any:
-    """The same data with the keys of every mapping in order."""
+    """Return the same data with the keys of every mapping sorted."""
     if isinstance(value, Mapping):
         return {key: _sorted(value[key]) for key in sorted(value)}
     return [_sorted(one) for one in value] if isinstance(value, list) else value
 
 
 def intent_digest(intent: Intent) -> str:
-    """`sha256:` and 64 hex digits of what a canonical intent says; fields that are ignored are not part of it.
+    """Return `sha256:` and 64 hex digits of a canonical intent's content; fields that are ignored are not part of it.
 
-    Tuples are sets, or maps as pairs: layouts, for instance, whose order decides nothing either.
+    Tuples are sets, or maps as pairs (such as layouts), whose order has no meaning either.
     """
     return digest(emit.canonical_json(_plain(intent)))
 

@@ -1,7 +1,7 @@
-"""What a bundle remembers for the next compile: resolved goals and former device-plugin profiles, from `gpushare.lock.yaml`.
+"""What a bundle records for the next compile in `gpushare.lock.yaml`: resolved goals and former device-plugin profiles.
 
 The lock is a declared input of the next compile, so the same intent and the same lock always give the same bytes. Owns the
-type, its text, and how generations move on. Reads no files.
+type, its text, and how a current set of profiles becomes a former one. Reads no files.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,13 +16,13 @@ from gpushare.intent.types import Layout
 from gpushare.reading import schema, source
 
 FILE = "gpushare.lock.yaml"
-"""Where the lock stands in a bundle."""
+"""The lock's path in a bundle."""
 
 MAX_BYTES = source.MAX_BYTES
-"""Of a lock's file."""
+"""The largest lock file that is read."""
 
 GENERATIONS = 20
-"""How many former sets of profiles are kept: a node that was away for more changes than that must be relabelled by hand."""
+"""How many former sets of profiles are kept: a node that was offline for more changes than that must be relabelled by hand."""
 
 _HEADER = "Written by gpushare: what the next compile must know, and what this bundle is.\nCommit it, and do not edit it."
 _HINT = "restore it from version control, or delete the whole bundle: nodes that are away then lose their former profiles"
@@ -31,7 +31,7 @@ _HINT_LOST = "restore it from version control; nodes that are away would find no
 
 
 class GoalPin(Record):
-    """What a pool's goal was resolved to. `question` is the digest of all that it depends on (card, goal, reserve)."""
+    """The layout that a pool's goal was resolved to. `question` is the digest of its inputs (card, goal, reserve)."""
 
     question: str
     layout: Layout
@@ -53,7 +53,7 @@ EMPTY = Lock()
 
 
 def read(data: bytes, file: str = FILE) -> Lock | Finding:
-    """The lock in the bytes of a file, or what is wrong with it: GS790, at the first thing that no gpushare writes."""
+    """Return the lock in the bytes of a file, or GS790 at the first thing in it that gpushare never writes."""
     document = source.read(data, file)
     if document.findings:
         first = document.findings[0]
@@ -69,7 +69,7 @@ def read(data: bytes, file: str = FILE) -> Lock | Finding:
 
 
 def lost(file: str) -> Finding:
-    """GS791: a bundle without its lock."""
+    """Return GS791: a bundle without its lock."""
     message = f"the bundle has lost its {FILE}: goals are resolved anew, and profiles of earlier bundles are forgotten"
     return Finding(code="GS791", severity=Severity.WARNING, message=message, hints=(_HINT_LOST,), file=file)
 
@@ -92,7 +92,7 @@ def _lock(document: Mapping[str, Any]) -> Lock:
 
 
 def text(lock: Lock) -> str:
-    """The lock as its file. `read` of it gives an equal lock."""
+    """Return the text of the lock file. `read` returns an equal lock for it."""
     goals = {pool: {"question": pin.question, "layout": dict(pin.layout)} for pool, pin in sorted(lock.goals.items())}
     document = {
         "apiVersion": "gpushare.dev/v1",
@@ -116,7 +116,7 @@ def _in_order(mapping: Mapping[str, Any]) -> dict[str, Any]:
 def advance(
     before: Lock, *, intent: str, goals: Mapping[str, GoalPin], profiles: Mapping[str, Any], mig_configs: Mapping[str, Any]
 ) -> Lock:
-    """The lock of the next bundle, without its files: where a set of names has changed, the one before becomes a former one."""
+    """Return the next bundle's lock, without its files: where a set of names changed, the previous set becomes a former one."""
     return Lock(
         intent=intent,
         goals=goals,
@@ -130,7 +130,7 @@ def advance(
 def _former(
     now: Mapping[str, Any], before: Mapping[str, Any], older: tuple[Mapping[str, Any], ...]
 ) -> tuple[Mapping[str, Any], ...]:
-    """The former sets, newest first: no name twice and none that is in use, no set that is empty by that."""
+    """Return the former sets, newest first, without names that are repeated or in use and without sets that this empties."""
     return tuple(_newest(set(now), (before, *older)))[:GENERATIONS]
 
 
@@ -143,12 +143,12 @@ def _newest(seen: set[str], sets: tuple[Mapping[str, Any], ...]) -> Iterator[Map
 
 
 def all_profiles(lock: Lock) -> dict[str, Any]:
-    """Every device-plugin config that a node may still use: the current set and the former ones, by key."""
+    """Return every device-plugin config that a node may still use, by key: the current set and the former ones."""
     return _merged(lock.profiles, lock.former)
 
 
 def all_mig_configs(lock: Lock) -> dict[str, Any]:
-    """Every mig-parted config that a node may still use, by name."""
+    """Return every mig-parted config that a node may still use, by name."""
     return _merged(lock.mig_configs, lock.former_mig_configs)
 
 

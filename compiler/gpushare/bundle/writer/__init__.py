@@ -1,8 +1,8 @@
 """Writing the bundle: the only part of gpushare that writes files.
 
-Owns what a bundle's folder means: which of its files are ours (the lock lists them), what must change, what is left alone.
-Either the whole bundle is replaced or nothing is; nothing outside the folder and nothing that gpushare did not write is
-touched. Failures are OutputError.
+Decides which files of a bundle's folder are ours (the lock lists them), which must change and which stay as they are.
+Replaces either the whole bundle or nothing, and never changes anything outside the folder or anything that gpushare did not
+write. Failures are OutputError.
 """
 
 import os
@@ -24,10 +24,10 @@ WAIT_SECONDS = 30.0
 
 
 def read_lock(directory: Path) -> Lock | Finding:
-    """The lock of the bundle in a folder: an empty one where there is none, a finding where it cannot be read."""
+    """Return the lock of the bundle in a folder: an empty lock if the file does not exist, a finding if it is not valid."""
     path = directory / lock.FILE
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe would otherwise be waited for
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # opening a pipe would otherwise block
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise OutputError(f"{path} is not a file", _NEEDED)
             data = file.read(lock.MAX_BYTES + 1)
@@ -39,7 +39,7 @@ def read_lock(directory: Path) -> Lock | Finding:
 
 
 def is_lost(directory: Path) -> bool:
-    """Whether the folder holds a bundle, and its lock is gone."""
+    """Whether the folder contains a bundle without a lock."""
     return not (directory / lock.FILE).exists() and (directory / "nodes" / "pools.yaml").is_file()
 
 
@@ -47,16 +47,16 @@ _NEEDED = "it says what the bundle consists of"
 
 
 def changes(artifacts: Iterable[Artifact], directory: Path) -> tuple[Change, ...]:
-    """What `write` would change in the folder, file by file; empty when the bundle is current. A broken lock lists no files."""
+    """Return what `write` would change, file by file; empty if the bundle is current. A broken lock lists no files."""
     contents = _contents(artifacts)
     with _failing(directory):
         return compare(Folder(root=_resolved(directory)), contents, _ours(_lock_of(directory)))
 
 
 def write(artifacts: Iterable[Artifact], directory: Path, previous_lock: Lock) -> tuple[Change, ...]:
-    """Make the folder hold exactly this bundle, beside what is not ours. Returns what has changed and what was kept.
+    """Make the folder contain exactly this bundle, beside files that are not ours. Return what changed and what was kept.
 
-    `previous_lock` is the one that the bundle was compiled with. Raises OutputError, and then the folder is as it was.
+    `previous_lock` is the lock that the bundle was compiled with. Raises OutputError; the folder is then unchanged.
     """
     root, contents = _resolved(directory), _contents(artifacts)
     if root.exists() and not root.is_dir():
@@ -71,7 +71,7 @@ def write(artifacts: Iterable[Artifact], directory: Path, previous_lock: Lock) -
 
 @contextmanager
 def _failing(directory: Path) -> Iterator[None]:
-    """Tell in the user's words what the file system refuses."""
+    """Turn errors of the file system into OutputError, in the user's words."""
     try:
         yield
     except OSError as error:
@@ -81,12 +81,12 @@ def _failing(directory: Path) -> Iterator[None]:
 
 
 def _resolved(directory: Path) -> Path:
-    """The folder itself, where its name is a link to it: replacing must not replace the link."""
+    """Return the folder that a link points to, because replacing the bundle must not replace the link."""
     return Path(os.path.realpath(directory))
 
 
 def _contents(artifacts: Iterable[Artifact]) -> dict[str, bytes]:
-    """Bytes by path, the lock last. ValueError is a bug: a path that leads out of the bundle."""
+    """Return bytes by path, the lock last. Raises ValueError, a bug, for a path that leads out of the bundle."""
     ordered = sorted(artifacts, key=lambda artifact: artifact.path == lock.FILE)
     for artifact in ordered:
         if not is_bundle_path(artifact.path):
@@ -95,7 +95,7 @@ def _contents(artifacts: Iterable[Artifact]) -> dict[str, bytes]:
 
 
 def _ours(*locks: Lock) -> dict[str, tuple[str, ...]]:
-    """Digests of what gpushare has written, by path; the lock itself has none."""
+    """Return the digests of the files that gpushare wrote, by path; the lock itself has none."""
     ours: dict[str, tuple[str, ...]] = {lock.FILE: ()}
     for known in locks:
         for path, digest in known.files.items():
@@ -104,15 +104,15 @@ def _ours(*locks: Lock) -> dict[str, tuple[str, ...]]:
 
 
 def _left_behind(root: Path) -> bool:
-    from gpushare.bundle.writer import exchange, in_place  # noqa: PLC0415 - only a run that changes something pays for them
+    from gpushare.bundle.writer import exchange, in_place  # noqa: PLC0415 - only a run that changes something needs them
 
     return bool(exchange.leftovers(root) or in_place.leftovers(root))
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder against other compiles. File systems without such locks (some network ones) go without."""
-    import fcntl  # noqa: PLC0415 - only a run that changes something pays for it
+    """Lock the folder against other compiles. File systems without such locks (some network ones) are used without one."""
+    import fcntl  # noqa: PLC0415 - only a run that changes something needs it
     import time  # noqa: PLC0415 - as above
 
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -132,7 +132,7 @@ def _alone(folder: Path) -> Iterator[None]:
             break
         yield
     finally:
-        with suppress(OSError):  # whatever was written is written
+        with suppress(OSError):  # an error of closing does not change what was written
             os.close(handle)
 
 
@@ -156,7 +156,7 @@ def _replace(root: Path, contents: Mapping[str, bytes], previous: Lock) -> tuple
 
 
 def _lock_of(bundle: Path) -> Lock:
-    """The lock in a folder as far as it can be read: what it does not list is not ours."""
+    """Return the lock in a folder, an empty one if it is not valid: a file that it does not list is not ours."""
     known = read_lock(bundle)
     return known if isinstance(known, Lock) else lock.EMPTY
 
@@ -172,7 +172,7 @@ def _refuse_foreign(root: Path, found: tuple[Change, ...]) -> None:
 def _apply(
     root: Path, contents: Mapping[str, bytes], found: tuple[Change, ...], ours: frozenset[str], *, finish_in_place: bool
 ) -> None:
-    """Exchange the folder where that is possible and harmless, else replace its files one by one."""
+    """Exchange the folder if that is possible and safe, else replace its files one by one."""
     from gpushare.bundle.writer import exchange, in_place  # noqa: PLC0415 - see _left_behind
 
     changed = [change.path for change in found if change.kind in (ChangeKind.MISSING, ChangeKind.DIFFERENT)]
@@ -189,7 +189,7 @@ def _apply(
 
 
 def _stands_in(root: Path) -> bool:
-    """Whether the working directory is the folder or in it: a shell there would stand in the old tree afterwards."""
+    """Whether the working directory is the folder or below it: a shell there would be in the old tree after an exchange."""
     here = None
     with suppress(OSError):
         here = Path.cwd()

@@ -1,7 +1,8 @@
-"""Replacing a whole folder in one step: the new tree is built beside it, then the two exchange their names.
+"""Replacing a whole folder in one step: the new tree is built beside it, then the two names are exchanged.
 
-At every moment the folder is the old bundle or the new one. What gpushare did not write comes along as hard links, so it is
-in both trees. Raises OSError or UnsuitableError, with the folder as it was where this cannot be done; in_place.py then does it.
+At every moment the folder is the old bundle or the new one. Files that gpushare did not write are hard-linked, so they are in
+both trees. If an exchange is not possible, raises OSError or UnsuitableError and leaves the folder unchanged; the caller then
+uses in_place.py.
 """
 
 import errno
@@ -15,22 +16,22 @@ from pathlib import Path, PurePosixPath
 from gpushare.bundle.writer.folder import Folder, OutputError, create, imitate, make_folder, remove, walk
 
 MAX_FOREIGN = 1000
-"""Entries that are not ours; in a folder with more of them (a whole repository) single files are replaced instead."""
+"""Entries that are not ours. In a folder with more of them (a whole repository) single files are replaced instead."""
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 
 
 class UnsuitableError(Exception):
-    """The folder holds what cannot come along: another file system, or too much that is not ours."""
+    """The folder contains something that cannot be linked: another file system, or too many entries that are not ours."""
 
 
 def work_folder(root: Path) -> Path:
-    """Where this process builds the new tree of `root`: beside it, since a rename works within one file system only."""
+    """Return where this process builds the new tree: beside `root`, because a rename works within one file system only."""
     return root.parent / f".{root.name}.gpushare-{os.getpid()}"
 
 
 def leftovers(root: Path) -> list[Path]:
-    """Work folders of processes that were killed. Whoever asks must be the only one at work."""
+    """Return the work folders of killed processes; without the parent folder's lock, one may belong to a running process."""
     name = re.compile(rf"\.{re.escape(root.name)}\.gpushare-[0-9]+\Z")
     try:
         return sorted(entry for entry in root.parent.iterdir() if name.match(entry.name) and not entry.is_symlink())
@@ -39,7 +40,7 @@ def leftovers(root: Path) -> list[Path]:
 
 
 class Tree:
-    """A new tree in the making. `contents` is all of the bundle, `changed` what differs from the old one, `gone` what goes."""
+    """A new tree being built. `contents` is the whole bundle, `changed` the paths that differ, `gone` the paths to remove."""
 
     def __init__(
         self, *, root: Path, contents: Mapping[str, bytes], changed: frozenset[str], gone: frozenset[str], ours: frozenset[str]
@@ -52,7 +53,7 @@ class Tree:
         self._old: dict[str, os.stat_result] = {}
 
     def replace(self) -> None:
-        """Put the new tree in the old one's place."""
+        """Build the new tree and put it in the place of the old one."""
         work = work_folder(self.root)
         new, old = work / "new", work / "old"
         work.mkdir(0o700)
@@ -66,7 +67,7 @@ class Tree:
         except BaseException:
             remove(work)
             raise
-        with suppress(OSError):  # the new bundle is in place; the next run clears away what is left of the old one
+        with suppress(OSError):  # the new bundle is in place; the next run removes what is left of the old one
             if self._old:
                 new.rename(old)
             retire(work, self.root, self.ours)
@@ -82,7 +83,7 @@ class Tree:
             create(new / path, content, self._old.get(path))
 
     def _carry(self, new: Path) -> None:
-        """Link every file that stays as it is into the new tree, ours and foreign ones; make the folders that are not ours."""
+        """Link every unchanged file into the new tree, ours and foreign ones, and make the folders that are not ours."""
         device = self.root.stat().st_dev
         our_folders = {str(parent) for path in (*self.ours, *self.contents) for parent in PurePosixPath(path).parents}
         foreign = 0
@@ -102,7 +103,7 @@ class Tree:
 
 def _exchange(one: Path, other: Path) -> None:
     """Swap two names of one file system in one step (renameat2, Linux 3.15 and glibc 2.28 on)."""
-    import ctypes  # noqa: PLC0415 - takes longer to import than all else here, and a first bundle needs none of it
+    import ctypes  # noqa: PLC0415 - takes longer to import than the rest of this module, and a first bundle does not need it
 
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2"):
@@ -113,10 +114,10 @@ def _exchange(one: Path, other: Path) -> None:
 
 
 def retire(work: Path, root: Path, ours: frozenset[str]) -> None:
-    """Remove a work folder. What appeared in the old tree while the new one was built moves to the new one.
+    """Remove a work folder, and move files that appeared in the old tree while the new one was built to the new one.
 
-    The old tree's own files go: `ours`, and every file that the new tree links to. OutputError if something appeared that the
-    new tree has as well: it stays where it is.
+    The old tree's own files are removed: `ours`, and every file that the new tree links to. Raises OutputError if a file
+    appeared that the new tree has as well: it stays where it is.
     """
     remove(work / "new")
     old, inside = work / "old", Folder(root=root)

@@ -1,6 +1,6 @@
-"""What stands in a bundle's folder, and the few ways of changing a folder. Never follows a link below the folder itself.
+"""What a bundle's folder contains, and the functions that change a folder. Never follows a link below the folder itself.
 
-Knows paths, bytes and digests; neither locks nor the order in which a bundle is replaced.
+Knows paths, bytes and digests; knows neither locks nor the order in which a bundle is replaced.
 """
 
 import errno
@@ -16,7 +16,7 @@ from gpushare.core.record import Record
 
 
 class OutputError(Exception):
-    """The bundle could not be written. `message` says what stands in the way, `hint` what to do about it."""
+    """The bundle could not be written. `message` is the reason, `hint` what to do about it."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -27,8 +27,8 @@ class OutputError(Exception):
 class ChangeKind(StrEnum):
     """How a file differs from the bundle.
 
-    EDITED: not of this bundle any more, and no longer as it was written, so it stays. FOREIGN: not written by gpushare, and
-    in the way of a file of the bundle.
+    EDITED: no longer part of the bundle, but changed since gpushare wrote it, so it stays. FOREIGN: not written by gpushare,
+    and at a path that the bundle needs.
     """
 
     MISSING = "missing"
@@ -46,15 +46,15 @@ class Change(Record):
 
 
 class Folder:
-    """The files below `root`, seen without following links: a path that leads through a link leads nowhere."""
+    """The files below `root`, read without following links: a path through a link does not exist."""
 
     def __init__(self, *, root: Path) -> None:
         self.root = root
         self._folders: dict[str, bool] = {}
 
     def status(self, path: str) -> os.stat_result | None:
-        """What stands at the path itself; None for nothing, and behind anything that is not a real folder."""
-        parent = path.rpartition("/")[0] or "."  # not by pathlib: a first compile asks for some three hundred
+        """Return the status of the path itself; None if it does not exist or its parent is not a real folder."""
+        parent = path.rpartition("/")[0] or "."  # not by pathlib, which is slower: a first compile needs about three hundred
         return _status(self.root / path) if self._is_folder(parent) else None
 
     def _is_folder(self, path: str) -> bool:
@@ -65,19 +65,19 @@ class Folder:
         return known
 
     def obstacle(self, path: str) -> str | None:
-        """The nearest thing above the path that is there and no real folder."""
+        """Return the first path above this one that exists and is not a real folder."""
         above = accumulate(path.split("/")[:-1], "{}/{}".format)
         return next((parent for parent in above if not self._is_folder(parent) and self.status(parent)), None)
 
     def has(self, path: str, content: bytes) -> bool:
-        """Whether a regular file with exactly this content stands at the path."""
+        """Whether the path is a regular file with exactly this content."""
         found = self.status(path)
         if found is None or not stat.S_ISREG(found.st_mode) or found.st_size != len(content):
             return False
         return self._read(path) == content
 
     def has_digest(self, path: str, digests: tuple[str, ...]) -> bool:
-        """Whether a regular file with one of these digests stands at the path."""
+        """Whether the path is a regular file with one of these digests."""
         found = self.status(path)
         if found is None or not stat.S_ISREG(found.st_mode):
             return False
@@ -98,7 +98,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def compare(folder: Folder, contents: Mapping[str, bytes], ours: Mapping[str, tuple[str, ...]]) -> tuple[Change, ...]:
-    """How the folder differs from `contents` (path → bytes). `ours`: digests of what gpushare has written there, by path."""
+    """Return how the folder differs from `contents` (path → bytes). `ours`: digests of what gpushare wrote there, by path."""
     return (*_wanted(folder, contents, ours), *_unwanted(folder, contents, ours))
 
 
@@ -126,7 +126,7 @@ def _unwanted(folder: Folder, contents: Mapping[str, bytes], ours: Mapping[str, 
 
 
 def walk(root: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Everything below the folder as (path, status), without following links; a folder before what is in it."""
+    """Yield everything below the folder as (path, status), without following links; a folder before its entries."""
     pending = [_entries(root, "")]
     while pending:
         path, status = next(pending[-1], ("", None))
@@ -146,7 +146,7 @@ def _entries(root: Path, below: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def remove(root: Path) -> None:
-    """Remove a folder with all that is in it; links are removed, not followed. Nothing there is fine."""
+    """Remove a folder and its contents; links are removed, not followed. A folder that does not exist is not an error."""
     if root.is_symlink():
         root.unlink()
     if not root.is_dir():
@@ -160,7 +160,7 @@ def remove(root: Path) -> None:
 
 
 def make_folder(root: Path, path: str, like: Mapping[str, os.stat_result]) -> list[Path]:
-    """Make the folder and those above it below `root`, where they are missing; those in `like` get the old mode and owner."""
+    """Make the missing folders of the path below `root` and return them; those in `like` get the old mode and owner."""
     made = []
     for folder in (*reversed(PurePosixPath(path).parents), PurePosixPath(path)):
         target = root / folder
@@ -172,7 +172,7 @@ def make_folder(root: Path, path: str, like: Mapping[str, os.stat_result]) -> li
 
 
 def create(target: Path, content: bytes, like: os.stat_result | None) -> None:
-    """Write a new file; `like` is the one it will replace, whose mode and owner it gets."""
+    """Write a new file with the mode and owner of `like`, the file that it will replace."""
     handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         view = memoryview(content)
@@ -195,5 +195,5 @@ def imitate(target: Path, like: os.stat_result | None) -> None:
 
 
 def is_full(error: OSError) -> bool:
-    """Whether the disk or the quota is full: trying another way would not help."""
+    """Whether the disk or the quota is full: the other way of replacing would fail too."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)

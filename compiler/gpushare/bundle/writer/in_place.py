@@ -1,8 +1,8 @@
-"""Replacing a bundle file by file, inside its folder, where the folder itself cannot be exchanged.
+"""Replacing a bundle file by file, inside its folder, if the folder itself cannot be exchanged.
 
-Everything is written before anything is replaced, so a full disk changes nothing; an error undoes what was replaced. A kill in
-the middle leaves whole files of both bundles and the staging folder, whose lock tells the next run which of them are ours.
-The bundle's own lock is replaced last.
+Every file is written before the first is replaced, so a full disk changes nothing; after an error the replaced files are
+restored. A process killed in the middle leaves whole files of both bundles and the staging folder; from the lock in it, the
+next run learns which of the files are ours. The bundle's own lock is replaced last.
 """
 
 import os
@@ -18,7 +18,7 @@ _STAGE = pattern(r"\.gpushare-[0-9]+\Z")
 
 
 def leftovers(root: Path) -> list[Path]:
-    """Staging folders of processes that were killed. Whoever asks must be the only one at work."""
+    """Return the staging folders of killed processes; without the parent folder's lock, one may belong to a running process."""
     try:
         return sorted(entry for entry in root.iterdir() if _STAGE.match(entry.name) and not entry.is_symlink())
     except OSError:
@@ -26,7 +26,7 @@ def leftovers(root: Path) -> list[Path]:
 
 
 def _free_name(root: Path) -> Path:
-    """A staging folder that is not there yet; process numbers come again, in containers above all."""
+    """Return a staging folder that does not exist yet; process ids are reused, above all in containers."""
     number = os.getpid()
     while os.path.lexists(root / f".gpushare-{number}"):
         number += 1
@@ -42,7 +42,7 @@ def _linked(target: Path, aside: Path) -> bool:
 
 
 class Replacement:
-    """Files to put into `root`, in this order, and files to take away; undoable until the last one is in place."""
+    """Files to put into `root`, in this order, and files to remove; can be undone until the last file is in place."""
 
     def __init__(self, *, root: Path, files: Mapping[str, bytes], gone: tuple[str, ...]) -> None:
         self.root = root
@@ -51,7 +51,7 @@ class Replacement:
         self._undo: list[Callable[[], object]] = []
 
     def replace(self) -> None:
-        """Do it, or leave the folder as it was."""
+        """Replace the files, or leave the folder unchanged."""
         made = not self.root.is_dir()
         if made:
             self.root.mkdir()
@@ -67,7 +67,7 @@ class Replacement:
             if made:
                 self.root.rmdir()
             raise
-        with suppress(OSError):  # the new bundle is in place; the next run clears the stage away
+        with suppress(OSError):  # the new bundle is in place; the next run removes the stage
             remove(stage)
         self._remove_emptied()
 
@@ -90,7 +90,7 @@ class Replacement:
         (stage / "new" / path).replace(target)
 
     def _set_aside(self, path: str, stage: Path, *, link: bool = False) -> None:
-        """Keep the old file until all is done. `link`: where hard links are to be had, its name is never missing."""
+        """Keep the old file until every file is in place. `link`: if hard links are supported, its name is never missing."""
         target, aside = self.root / path, stage / "old" / path
         make_folder(stage, f"old/{PurePosixPath(path).parent}", {})
         if not (link and _linked(target, aside)):
@@ -107,6 +107,6 @@ class Replacement:
     def _remove_emptied(self) -> None:
         for path in self.gone:
             for parent in PurePosixPath(path).parents:
-                with suppress(OSError):  # others are in it, or it is gone already
+                with suppress(OSError):  # it has other files, or no longer exists
                     if str(parent) != ".":
                         (self.root / parent).rmdir()

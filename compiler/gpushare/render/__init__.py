@@ -1,4 +1,4 @@
-"""Plan → Artifacts: one module per output, none of which knows another. This one puts them together and decides nothing."""
+"""Plan → Artifacts: one module for each output, independent of the others. This module combines them and decides nothing."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,7 @@ _HEADER = "Written by gpushare from the cluster's intent; edits are lost."
 
 
 def render(plan: Plan, previous: Lock) -> tuple[Artifact, ...]:
-    """Every file of the bundle, the lock last. `previous` is the lock of the bundle that this one will replace."""
+    """Return every file of the bundle, the lock last. `previous` is the lock of the bundle that this one will replace."""
     memory = next_lock(plan, previous)
     files = tuple(_files(plan, memory))
     listed = replace(memory, files={file.path: digest(file.text) for file in files})
@@ -24,7 +24,7 @@ def render(plan: Plan, previous: Lock) -> tuple[Artifact, ...]:
 
 
 def next_lock(plan: Plan, previous: Lock) -> Lock:
-    """The lock of this plan's bundle, without its files."""
+    """Return the lock of this plan's bundle, without its files."""
     configs = [pool.mig_config for pool in plan.pools if pool.mig_config]
     goals = {
         pool.name: GoalPin(question=pool.goal_question, layout=pool.layout_of_goal)
@@ -41,13 +41,13 @@ def next_lock(plan: Plan, previous: Lock) -> Lock:
 
 
 def chart_values(plan: Plan, artifacts: tuple[Artifact, ...]) -> dict[str, Any]:
-    """The chart's values, as they stand in `chart/values.yaml`. `artifacts` are the plan's, with every pool's policy."""
+    """Return the values of `chart/values.yaml`. `artifacts` are the plan's, with every pool's policy."""
     texts = {file.path: file.text for file in artifacts}
     return chart.values(plan, {pool.name: texts[f"chart/files/policies/{pool.name}.yaml"] for pool in plan.pools})
 
 
 def objects(plan: Plan, previous: Lock) -> tuple[dict[str, Any], ...]:
-    """What the bundle's chart renders, without Helm, and the namespace: plain objects that can be applied in this order."""
+    """Return the namespace and what the bundle's chart renders, without Helm: objects that can be applied in this order."""
     from gpushare.render import manifests  # noqa: PLC0415 - no bundle needs it
 
     memory = next_lock(plan, previous)
@@ -74,7 +74,7 @@ def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
 
 
 def _generated(plan: Plan, memory: Lock, policies: dict[str, str]) -> Iterator[Artifact]:
-    """The files that the chart's templates read."""
+    """Yield the files that the chart's templates read."""
     for pool, text in policies.items():
         yield Artifact(path=f"chart/files/policies/{pool}.yaml", text=text)
     for key, text in profiles.profiles(memory).items():

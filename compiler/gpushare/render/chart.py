@@ -1,6 +1,6 @@
-"""`chart/`: our static chart as it is, with a values.yaml for this cluster.
+"""`chart/`: our static chart, unchanged except for a values.yaml for this cluster.
 
-Values are complete, since a chart's values.yaml is its defaults: the keys are those of the chart's own file.
+The values are complete, because a chart's values.yaml contains its defaults: the keys are those of the chart's own file.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ _KUBELET_ROOT = "/var/lib/kubelet"
 
 
 def static_files() -> Iterator[Artifact]:
-    """Every file of the chart but its values."""
+    """Yield every file of the chart except its values."""
     root = resources.chart()
     for path in sorted(root.rglob("*")):
         inside = path.relative_to(root).as_posix()
@@ -29,7 +29,7 @@ def static_files() -> Iterator[Artifact]:
 
 
 def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
-    """The chart's values. `policies` are the texts whose digests roll a pool's pods."""
+    """Return the chart's values. `policies` are the policies' texts: a changed digest restarts the pool's pods."""
     platform = plan.intent.platform
     return {
         "cluster": plan.intent.name,
@@ -64,7 +64,7 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
 
 
 def kubelet_root(platform: Platform) -> str:
-    """Kubelet's folder on the nodes: what the operator is told of it, for both read the same nodes."""
+    """Return the kubelet's folder on the nodes: the operator's value, because both use the same nodes."""
     chosen: str | None = None
     if platform.stack is Stack.GPU_OPERATOR:
         chosen = platform.values.get("hostPaths", {}).get("kubeletRootDir")
@@ -79,7 +79,7 @@ def _pool(pool: PoolPlan, policy: str) -> dict[str, Any]:
         "migCapable": pool.card.mig is not None or pool.card.mig_supported is True,
         "mig": pool.mode is Mode.MIG,
         "mps": pool.mode is Mode.MPS,
-        # A process that no signal may reach ends with its pod: whoever kills may have to evict.
+        # If the node runtime may not send a signal to a process, it must evict its pod: so action `kill` needs this right too.
         "evict": enforcement.action in {Action.KILL, Action.EVICT} or rollout.on_busy is OnBusy.EVICT,
         "tolerations": [dict(toleration) for toleration in pool.pool.tolerations],
         "terms": [dict(term) for term in pool.terms],

@@ -1,6 +1,6 @@
-"""`nodes/cloud.md`: how a cloud's node pools get the start-up taint, where pools select by the cloud's own label.
+"""`nodes/cloud.md`: how a cloud's node pools get the start-up taint, if pools select by the cloud's own label.
 
-Without the taint a pod may land on a new node before its layout is verified. Only the cloud can set it in time.
+Without the taint a pod may be scheduled to a new node before its layout is verified. Only the cloud can set it in time.
 """
 
 from collections.abc import Callable, Iterator
@@ -68,7 +68,7 @@ _CLOUDS: dict[str, Callable[[str], str]] = {
 
 
 def cloud(plan: Plan) -> str | None:
-    """The file's text; None where no pool selects by a known label."""
+    """Return the file's text; None if no pool selects by a known label."""
     sections = [section for pool in plan.pools for section in _sections(pool)]
     return "\n".join([_INTRODUCTION, *sections]) if sections else None
 

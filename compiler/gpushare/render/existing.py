@@ -1,4 +1,4 @@
-"""`existing/`: what a device plugin that is already there needs, where gpushare installs none."""
+"""`existing/`: what an already installed device plugin needs, if gpushare installs none."""
 
 from collections.abc import Mapping
 
@@ -44,12 +44,12 @@ resource of the bundle's README.md that ends in `.shared`.
 
 
 def config_map(profiles: Mapping[str, str]) -> str:
-    """The ConfigMap of profiles (text by key) without a namespace, for the plugin's own."""
+    """Return the ConfigMap of profiles (text by key) without a namespace, to be applied in the plugin's own."""
     data = {f"{key}-{side}": text for key, text in profiles.items() for side in "ab"}
     metadata = {"name": "gpushare-profiles"}
     return emit.yaml_text({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 
 
 def steps(plan: Plan) -> str:
-    """The README of the folder."""
+    """Return the README of the folder."""
     return _STEPS.format(namespace=plan.intent.namespace, strategy=plan.operator_mig_strategy or '""')

@@ -1,7 +1,7 @@
-"""`images.txt`: every image that the bundle runs, one a line, after the registry was replaced.
+"""`images.txt`: every image that the bundle runs, one per line, with the registry replaced.
 
-Upstream images are those of operands that are on in the final values. Tags are known for the newest chart alone; for an older
-one the file says so and how to get them.
+Upstream images are those of operands that are enabled in the final values. Tags are known for the newest chart only; for an
+older chart the file states that, and how to get them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ _DRIVER_NOTE = "# The operator appends the node's system to the driver's tag, as
 
 
 def images(plan: Plan, values: Mapping[str, Any], chart_values: Mapping[str, Any]) -> str:
-    """The file's text. `values` are those of the upstream chart, `chart_values` those of ours."""
+    """Return the file's text. `values` are those of the upstream chart, `chart_values` those of ours."""
     platform, own = plan.intent.platform, chart_values["image"]
     lines = ["# Every image of this bundle.", f"{mirrored(own['repository'], platform.registry)}:{own['tag']}"]
     lines += ["# The pods in its README", example_image(platform.registry)]
@@ -40,9 +40,9 @@ def _of_chart(chart: UpstreamChart, version: str, values: Mapping[str, Any]) -> 
 
 
 def _runs(image: Image, chart: UpstreamChart, values: Mapping[str, Any]) -> bool:
-    """Whether the operand is on: by the values, else by the chart's default."""
+    """Whether the operand is enabled: by the values, else by the chart's default."""
     part = image.section.partition(".")[0]
-    if part in chart.subcharts:  # node feature discovery, which both charts bring along unless told otherwise
+    if part in chart.subcharts:  # node feature discovery, which both charts install unless it is disabled
         return _at(values, "nfd.enabled") is not False
     wanted = _at(values, f"{part}.enabled")
     return image.installed if wanted is None else bool(wanted) and (image.installed or image.section == part)

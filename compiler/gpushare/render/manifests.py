@@ -1,9 +1,9 @@
 """The objects of a bundle without Helm: what `charts/gpushare` renders from the same values and files, and the Namespace.
 
-For Argo CD's plugins and for kustomize, where no Helm runs. Owns a second telling of the chart's templates, and no decision of
-its own: reasons stand in the templates, and tests hold the two to equality under both majors of Helm. It differs on purpose in
-two labels: the objects are `managed-by: gpushare`, and no `helm.sh/chart` names a chart that took no part. Hooks and test pods
-of the chart have no meaning outside Helm and are left out.
+For Argo CD's plugins and for kustomize, which do not run Helm. Repeats the chart's templates and makes no decision of its own:
+the reasons are in the templates, and tests compare the two under both major versions of Helm. Two labels differ on purpose: the
+objects are `managed-by: gpushare`, and have no `helm.sh/chart`, because no chart was used. Hooks and test pods of the chart
+have no meaning outside Helm and are left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,9 +33,9 @@ _TAINTS = ("gpushare.dev/not-ready", "gpushare.dev/repartitioning", "nvidia.com/
 
 
 def objects(namespace: Mapping[str, Any], values: Mapping[str, Any], files: Mapping[str, str]) -> tuple[Object, ...]:
-    """Every object, in an order in which they can be applied one by one.
+    """Return every object, in an order in which they can be applied one by one.
 
-    `namespace` is the Namespace object that the bundle carries beside the chart, `values` the chart's values.yaml, `files` its
+    `namespace` is the Namespace object that the bundle has beside the chart, `values` the chart's values.yaml, `files` its
     generated files by path inside the chart (`files/policies/<pool>.yaml`, …). Raises KeyError for a pool without a policy.
     """
     chart = _Chart(str(namespace["metadata"]["name"]), values, files)
@@ -58,7 +58,7 @@ class _Chart:
         self.platform = sorted({"kube-system", namespace, *values["admission"]["platformNamespaces"]})
 
     def account(self) -> Iterator[Object]:
-        """The ServiceAccount and its rights."""
+        """Yield the ServiceAccount and its permissions."""
         yield self._object("v1", "ServiceAccount", _ACCOUNT) | {"automountServiceAccountToken": False}
         cluster_rules = [
             _rule("nodes", "get", "list", "patch", "watch"),
@@ -77,7 +77,7 @@ class _Chart:
         yield from self._role("Role", own_rules)
 
     def config_maps(self) -> Iterator[Object]:
-        """Policies, the tenancy, device-plugin profiles under two names each, and the configs of mig-parted."""
+        """Yield policies, the tenancy, device-plugin profiles under two names each, and the configs of mig-parted."""
         for name, pool in self.pools.items():
             text = {"policy.yaml": self.files[f"files/policies/{name}.yaml"]}
             yield self._config_map(_policy_name(name, pool), text, name) | {"immutable": True}
@@ -94,7 +94,7 @@ class _Chart:
             yield self._config_map("gpushare-mig-parted", {"config.yaml": self.files["files/mig-parted/config.yaml"]})
 
     def quotas(self) -> Iterator[Object]:
-        """What allows our pods their priority, and one ResourceQuota in each namespace that has one."""
+        """Yield the quota that permits our pods their priority class, and one ResourceQuota in each namespace that has one."""
         critical = {"scopeName": "PriorityClass", "operator": "In", "values": [_PRIORITY]}
         yield self._object("v1", "ResourceQuota", "gpushare-critical-pods") | {
             "spec": {"hard": {"pods": "1M"}, "scopeSelector": {"matchExpressions": [critical]}},
@@ -104,20 +104,20 @@ class _Chart:
             yield quota | {"spec": {"hard": {key: _quantity(number) for key, number in hard.items()}}}
 
     def policies(self) -> Iterator[Object]:
-        """The fence around the node runtime's token, and what pods may ask of the pools."""
+        """Yield the policies that restrict the node runtime's token, and those on what pods may request of the pools."""
         yield from self._policy(admission.fence(self.namespace, self.platform, evicts=self.evicts))
         if self.pools and self.values["admission"]["enforce"] != "none":
             for policy in admission.policies(self.values, self.platform):
                 yield from self._policy(policy)
 
     def _policy(self, policy: admission.Policy) -> Iterator[Object]:
-        """A policy and its binding."""
+        """Yield a policy and its binding."""
         version, kind = "admissionregistration.k8s.io/v1", f"{policy.kind}AdmissionPolicy"
         yield self._object(version, kind, policy.name, namespace="") | {"spec": policy.spec}
         yield self._object(version, f"{kind}Binding", policy.name, namespace="") | {"spec": policy.binding}
 
     def network(self) -> Iterator[Object]:
-        """Who may reach the metrics port."""
+        """Yield the NetworkPolicy on who may connect to the metrics port."""
         wanted = self.values["networkPolicy"]
         if not (wanted["enabled"] and self.pools):
             return
@@ -130,7 +130,7 @@ class _Chart:
         }}
 
     def daemon_sets(self) -> Iterator[Object]:
-        """One DaemonSet for each pool, and the one for nodes of pools that are gone."""
+        """Yield one DaemonSet for each pool, and the one for nodes of removed pools."""
         for name, pool in self.pools.items():
             selector = {"app.kubernetes.io/component": "node", _POOL: name}
             notes = {"kubectl.kubernetes.io/default-container": "enforce", "gpushare.dev/policy": pool["policy"]}
@@ -250,7 +250,7 @@ class _Chart:
     def _object(
         self, version: str, kind: str, name: str, *, namespace: str | None = None, labels: Mapping[str, str] | None = None,
     ) -> Object:
-        """An object's head. `namespace` None: the bundle's; empty: the object belongs to the cluster."""
+        """Return an object's type and metadata. `namespace` None: the bundle's; empty: the object is cluster-scoped."""
         every = {
             "app.kubernetes.io/name": "gpushare",
             "app.kubernetes.io/instance": "gpushare",
@@ -266,7 +266,7 @@ class _Chart:
 
 
 def _policy_name(name: str, pool: Mapping[str, Any]) -> str:
-    """Another policy is another ConfigMap: a pod of the release before never reads the policy of this one."""
+    """Return the ConfigMap's name, which changes with the policy: a pod of the previous release never reads the new policy."""
     return f"gpushare-{name}-policy-{pool['policy']}"
 
 

@@ -1,7 +1,7 @@
-"""`chart/files/mig-parted/config.yaml`: the MIG configs for mig-manager, where it partitions.
+"""`chart/files/mig-parted/config.yaml`: the MIG configs for mig-manager, if it partitions the GPUs.
 
-One config that mig-parted cannot parse makes the whole file unusable, and a node whose label names a missing one fails; so
-former configs stay, and `all-disabled` is always there, which the operator gives to every node without a label.
+One config that mig-parted cannot parse makes the whole file unusable, and a node whose label names a missing config fails. So
+former configs are kept, and the file always has `all-disabled`, which the operator sets on every node without a label.
 """
 
 from gpushare.bundle import lock
@@ -15,7 +15,7 @@ _ALL_DISABLED = [{"devices": "all", "mig-enabled": False}]
 
 
 def config(plan: Plan, memory: Lock) -> str | None:
-    """The file's text; None where the node runtime partitions."""
+    """Return the file's text; None if the node runtime partitions."""
     if plan.intent.platform.partitioner is not Partitioner.MIG_MANAGER:
         return None
     configs = {plugin_configs.ALL_DISABLED: _ALL_DISABLED} | lock.all_mig_configs(memory)

@@ -7,5 +7,5 @@ from gpushare.plan.plan import Plan
 
 
 def offer(plan: Plan) -> dict[str, Any]:
-    """The Offer document."""
+    """Return the Offer document."""
     return {"apiVersion": "gpushare.dev/v1", "kind": "Offer", "pools": offer_entry.entries(plan.pools)}

@@ -1,6 +1,6 @@
-"""`chart/files/policies/<pool>.yaml`: the NodePolicy of each pool, which is what the node runtime knows of its pool.
+"""`chart/files/policies/<pool>.yaml`: the NodePolicy of each pool, from which the node runtime knows its pool.
 
-Equal GPUs are one entry. The form is `schemas/node-policy.v1.json`, which the node runtime shares.
+Equal GPUs are one entry. The schema is `schemas/node-policy.v1.json`, which the node runtime also uses.
 """
 
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from gpushare.sharing import caps
 
 
 def policies(plan: Plan) -> dict[str, str]:
-    """The policy of every pool as text, by pool."""
+    """Return the policy of every pool as text, by pool."""
     return {pool.name: emit.yaml_text(document(plan, pool)) for pool in plan.pools}
 
 
 def document(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
-    """One pool's policy."""
+    """Return the policy of one pool."""
     card, platform, wanted = pool.card, plan.intent.platform, pool.pool
     return {
         "apiVersion": "gpushare.dev/v1",
@@ -69,7 +69,7 @@ def _gpus(gpus: tuple[GpuPlan, ...]) -> list[dict[str, Any]]:
 
 
 def _shares(pool: PoolPlan) -> Iterator[dict[str, Any]]:
-    """One entry for each profile, in the order in which the devices come."""
+    """Yield one entry for each profile, in the order of the devices."""
     for device in pool.samples:
         cap = device.cap_mib
         yield {

@@ -1,4 +1,4 @@
-"""`nodes/pools.yaml`: every pool as a machine reads it. `gpushare plan` compares two of these.
+"""`nodes/pools.yaml`: every pool in machine-readable form. `gpushare plan` compares two of these.
 
 Devices have the fields of the Offer; labels are listed with every value that a healthy node of the pool may carry.
 """
@@ -13,7 +13,7 @@ from gpushare.sharing import caps
 
 
 def pools_document(plan: Plan) -> dict[str, Any]:
-    """The whole document."""
+    """Return the whole document."""
     offers = offer_entry.entries(plan.pools)
     return {
         "apiVersion": "gpushare.dev/v1",
@@ -26,13 +26,13 @@ def pools_document(plan: Plan) -> dict[str, Any]:
 
 
 def _operator_strategy(plan: Plan) -> str | None:
-    """gpu-operator's mig.strategy, "" where every profile states its own; None without the operator."""
+    """Return gpu-operator's mig.strategy, "" if every profile states its own; None without the operator."""
     with_operator = plan.intent.platform.stack is Stack.GPU_OPERATOR
     return (plan.operator_mig_strategy or "") if with_operator else None
 
 
 def _pool(pool: PoolPlan) -> dict[str, Any]:
-    """What the Offer does not say."""
+    """Return what the Offer does not contain."""
     wanted = pool.pool
     return {
         "priority": wanted.priority,
@@ -76,7 +76,7 @@ def _labels(pool: PoolPlan) -> dict[str, list[str]]:
 
 
 def _tolerances(pool: PoolPlan) -> list[int]:
-    """The distinct tolerances of the pool's caps, in order."""
+    """Return the distinct tolerances of the pool's caps, in order."""
     tolerance = pool.pool.enforcement.tolerance
     return sorted({caps.tolerance_mib(device.cap_mib, tolerance) for device in pool.samples if device.cap_mib is not None})
 

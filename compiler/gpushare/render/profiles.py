@@ -1,4 +1,4 @@
-"""`chart/files/profiles/<key>.yaml`: the device-plugin configs in use, and the former ones that nodes may still carry.
+"""`chart/files/profiles/<key>.yaml`: the device-plugin configs in use, and former ones that nodes may still have.
 
 The chart puts each into the ConfigMap under two keys, `<key>-a` and `<key>-b`.
 """
@@ -9,5 +9,5 @@ from gpushare.core import emit
 
 
 def profiles(memory: Lock) -> dict[str, str]:
-    """Every config as text, by key."""
+    """Return every config as text, by key."""
     return {key: emit.yaml_text(config) for key, config in lock.all_profiles(memory).items()}

@@ -1,6 +1,6 @@
-"""`README.md` of the bundle: for the users of the GPUs what to ask for, for whoever installs it the commands in order.
+"""`README.md` of the bundle: what users of the GPUs request, and the commands to install the bundle, in order.
 
-Plain text building: a template engine takes longer to import than the rest of a compile.
+Built without a template engine, whose import takes longer than the rest of a compile.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _MODES = {
 
 
 def readme(plan: Plan) -> str:
-    """The file's text."""
+    """Return the file's text."""
     return "\n".join(
         [
             f"# GPUs of {plan.intent.name}",
@@ -53,7 +53,7 @@ def _table(plan: Plan) -> Iterator[str]:
 
 
 def _kinds(pool: PoolPlan) -> dict[str, DevicePlan]:
-    """The smallest device behind each resource, for which promises hold."""
+    """Return the smallest device of each resource: what the README states must be true for every device."""
     kinds: dict[str, DevicePlan] = {}
     for device in pool.samples:
         known = kinds.get(device.resource)
@@ -164,7 +164,7 @@ def _upstream(plan: Plan, values: str) -> Iterator[str]:
 
 
 def _not_generated(plan: Plan) -> Iterator[str]:
-    """What the intent may ask for and this version does not write."""
+    """Yield what the intent may request and this version does not generate."""
     yield from ("## Not in this bundle yet", "")
     yield "- Monitoring objects and dashboards: `monitoring` has no effect. The node runtime serves metrics on port 9408."
     yield "- Argo CD and Flux objects: `gitops` has no effect. Both can point at `chart/` and at upstream's chart."

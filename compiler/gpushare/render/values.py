@@ -1,8 +1,8 @@
 """Values of the upstream chart: `gpu-operator/values.yaml` or `device-plugin/values.yaml`.
 
-Writes only paths that the chart knows; `managed_values` lists them. Whatever the intent adds is merged last: maps merge, lists
-replace, and null stays, by which Helm deletes the chart's default. Environment lists are the exception: ours are appended,
-since K3s and RKE2 must add to them and losing ours, even to null, would open a hole.
+Writes only paths that the chart knows; `managed_values` lists them. The intent's own values are merged last: maps are merged,
+lists replaced, and null is kept, with which Helm deletes the chart's default. Environment lists are the exception: ours are
+appended, because K3s and RKE2 must add to them, and losing ours, even to null, would open a security hole.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ _NAMED_SECRETS = ("imagePullSecrets", "node-feature-discovery.imagePullSecrets",
 
 
 def upstream_values(plan: Plan) -> Values:
-    """The values for the chart of the intent's stack, the intent's own merged in; empty for stack `existing`."""
+    """Return the values for the chart of the intent's stack, the intent's own merged in; empty for stack `existing`."""
     platform = plan.intent.platform
     if platform.stack is Stack.EXISTING:
         return {}
@@ -37,12 +37,12 @@ def upstream_values(plan: Plan) -> Values:
 
 
 def _operator(plan: Plan) -> Iterator[tuple[str, Any]]:
-    """What sharing needs of gpu-operator v26.7.0."""
+    """Yield the values that sharing needs of gpu-operator v26.7.0."""
     mig_manager = plan.intent.platform.partitioner is Partitioner.MIG_MANAGER
     yield "mig.strategy", plan.operator_mig_strategy or ""
     yield "devicePlugin.config", {"create": False, "name": "gpushare-profiles", "default": ""}
     if plan.intent.platform.values.get("cdi", {}).get("enabled", True) is False:
-        # The toolkit ignores the plugin's default way, an environment variable, in unprivileged containers.
+        # In unprivileged containers the toolkit ignores the plugin's default strategy, an environment variable.
         yield "devicePlugin.env", _env(DEVICE_LIST_STRATEGY="volume-mounts")
     yield "migManager.enabled", mig_manager
     if mig_manager:
@@ -52,7 +52,7 @@ def _operator(plan: Plan) -> Iterator[tuple[str, Any]]:
         ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED="false", ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS="true"
     )
     if any(device.replicas > 1 for pool in plan.pools for device in pool.samples):
-        # Otherwise a shared GPU's metrics name one pod at random, and those of renamed resources none.
+        # Otherwise the metrics of a shared GPU name one pod at random, and those of renamed resources no pod.
         renamed = _renamed(plan.pools)
         names = {"NVIDIA_RESOURCE_NAMES": ",".join(renamed)} if renamed else {}
         yield "dcgmExporter.env", _env(KUBERNETES_VIRTUAL_GPUS="true", **names)
@@ -73,16 +73,16 @@ def _driver(plan: Plan) -> Iterator[tuple[str, Any]]:
 
 
 def _plugin() -> Iterator[tuple[str, Any]]:
-    """What sharing needs of nvidia-device-plugin 0.20.0.
+    """Yield the values that sharing needs of nvidia-device-plugin 0.20.0.
 
-    A node without a label gets no config, hence whole GPUs; GFD, with NFD, sets the label that MPS waits for.
+    A node without a label gets no config, so it offers whole GPUs. GFD, with NFD, sets the label that MPS waits for.
     """
     yield "config", {"name": "gpushare-profiles", "default": "", "fallbackStrategies": ["empty"]}
     yield "gfd.enabled", True
 
 
 def _tolerations(plan: Plan) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The chart's own tolerations, ours, and those of every pool."""
+    """Yield the chart's own tolerations, ours, and those of every pool."""
     stack = plan.intent.platform.stack
     defaults = upstream.chart(stack.value).tolerations
     ours = [{"key": key, "operator": "Exists"} for key in _OUR_TAINTS]
@@ -99,7 +99,7 @@ def _tolerations(plan: Plan) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 
 def _repositories(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Every image under the site's registry, also of operands that are off: the intent may switch them on."""
+    """Yield every repository under the site's registry, also of disabled operands: the intent may enable them."""
     platform = plan.intent.platform
     if platform.registry is None:
         return
@@ -110,7 +110,7 @@ def _repositories(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _secrets(plan: Plan) -> Iterator[tuple[str, list[Any]]]:
-    """Pull secrets wherever the chart reads them: the operator as names, the others as Kubernetes writes them."""
+    """Yield pull secrets for every path where the chart reads them: names for the operator, else objects as in Kubernetes."""
     platform = plan.intent.platform
     if not platform.image_pull_secrets:
         return

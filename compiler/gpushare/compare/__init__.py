@@ -1,8 +1,8 @@
-"""Two plans side by side: what a change does to capacity, nodes, GPUs, running pods and quotas. Pure, exact where it can be.
+"""Comparing two plans: what a change does to capacity, nodes, GPUs, running pods and quotas. Pure; exact where possible.
 
-Works on `nodes/pools.yaml` documents, so that a committed bundle can be compared without its intent. What stays on a GPU
-is asked of the solver, as the node runtime will. Numbers of disturbed pods are upper bounds: every share that a change takes
-away may be in use. Pods on nodes that no former pool had are not counted.
+Works on `nodes/pools.yaml` documents, so that a committed bundle can be compared without its intent. The MIG solver decides
+what stays on a GPU, as in the node runtime. Numbers of disturbed pods are upper bounds: every share that a change removes
+may be in use. Pods on nodes that no former pool had are not counted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ __all__ = ["compare"]
 def compare(
     old: Mapping[str, Any], new: Mapping[str, Any], geometry_of: GeometryOf, texts: tuple[Files, Files] = ({}, {})
 ) -> Comparison:
-    """What happens when `new` replaces `old`, both `nodes/pools.yaml` documents; `texts` are all files of both bundles."""
+    """Return what happens if `new` replaces `old`, both `nodes/pools.yaml` documents; `texts` are all files of both bundles."""
     changed = files.changes(*texts)
     before, after = snapshots.pools(old), snapshots.pools(new)
     terms = [bundles.terms(side) for side in texts]
@@ -59,7 +59,7 @@ def _stays(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
     reordered = cluster.reordered(name)
     selector_changes = reordered or (old.selector != new.selector and not (old.names and new.names))
     staying = len(old.names & new.names) if old.names and new.names else old.count
-    worst = old.shares if selector_changes else per_node  # a node that leaves may be claimed for anything
+    worst = old.shares if selector_changes else per_node  # a node that leaves may go to any pool
     moving = [move.disturbed for move in moves if move.source == name or (move.source is None and move.target == name)]
     acts = change in {Change.RELABEL, Change.REPARTITION}
     geometry = cluster.geometry_of(new.card) if old.card == new.card else None
@@ -78,7 +78,7 @@ def _stays(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
 
 
 def _arrives(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
-    """A new pool: pods are counted where its nodes come from, as far as the former plan knows them."""
+    """Return the change of a new pool. Pods are counted as far as the former plan knows where its nodes come from."""
     new = cluster.after[name]
     inherits = name in cluster.successors.values()
     joining = [move.disturbed for move in moves if move.target == name and move.source is None]
@@ -96,7 +96,7 @@ def _arrives(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
 
 
 def _goes(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
-    """A pool that is gone: its nodes go to its successor, to the pools that name them, or back to whole GPUs."""
+    """Return the change of a removed pool: its nodes go to its successor, to pools that name them, or back to whole GPUs."""
     old, successor = cluster.before[name], cluster.successors.get(name)
     if successor is not None:
         per_node = cluster.disturbed(old, cluster.after[successor])
@@ -117,12 +117,12 @@ def _goes(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
 
 
 def _settled(name: str, moves: Sequence[Move]) -> int:
-    """How many nodes that move are counted with this pool: those that come to it, and those that go to none."""
+    """Return how many moving nodes are counted with this pool: those that join it, and those that leave it for no pool."""
     return sum(move.target == name or (move.source == name and move.target is None) for move in moves)
 
 
 def _kind(old: PoolSide, new: PoolSide) -> Change:
-    """The costliest thing that differs."""
+    """Return the most disruptive difference."""
     if old.card != new.card or old.layouts != new.layouts:
         return Change.REPARTITION
     if (old.profile, old.resources, old.labels) != (new.profile, new.resources, new.labels):
@@ -131,5 +131,5 @@ def _kind(old: PoolSide, new: PoolSide) -> Change:
 
 
 def _times(per_node: int, count: int | None) -> int | None:
-    """0 for no effect, however many nodes; None when an effect meets an unknown number of nodes."""
+    """Return the product; 0 for no effect on any number of nodes, None for an effect on an unknown number of nodes."""
     return 0 if per_node == 0 else None if count is None else per_node * count

@@ -1,6 +1,6 @@
-"""Who is affected by what differs between two bundles besides layouts: caps, actions, admission, namespaces, the stack. Pure.
+"""Who is affected by differences of two bundles other than layouts: caps, actions, admission, namespaces, the stack. Pure.
 
-Says nothing where a side has none of it.
+No effects are reported for a part that one of the bundles does not have.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from gpushare.core.record import NOTHING
 def effects(
     old: Files, new: Files, changed: tuple[FileChange, ...], successors: Mapping[str, str] = NOTHING
 ) -> tuple[Effect, ...]:
-    """Every effect of the files that differ, those of pools first. `successors`: pool that is gone → its nodes' new one."""
+    """Return every effect of the files that differ, those of pools first. `successors`: removed pool → its nodes' new pool."""
     paths = {change.path for change in changed}
     before, after = values(old), values(new)
     denies = (after.get("admission") or {}).get("enforce", "deny") == "deny"
@@ -39,7 +39,7 @@ def effects(
 
 
 def _gone(pool: str, successor: str | None, old: Files, new: Files, denies: bool) -> Iterator[Effect]:
-    """A pool that is gone: those who name it, and what its nodes' new policy changes."""
+    """Yield the effects of a removed pool: on pods that name it, and those of its nodes' new policy."""
     yield Effect(kind=EffectKind.UNPLACED, pool=pool, subject="gpushare.dev/pool", before=pool, after=successor)
     if successor is not None:
         yield from of_policy(successor, policy(old, pool), policy(new, successor), denies)

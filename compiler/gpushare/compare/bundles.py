@@ -1,4 +1,4 @@
-"""What stands in the files of a bundle, as far as a comparison asks: the chart's values and the pools' policies. Pure."""
+"""What a comparison reads from the files of a bundle: the chart's values and the pools' policies. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,18 +10,18 @@ VALUES = "chart/values.yaml"
 
 
 def values(files: Files) -> Mapping[str, Any]:
-    """The chart's values; empty where the bundle has none."""
+    """Return the chart's values; empty if the bundle has none."""
     found = parsed(VALUES, files[VALUES]) if VALUES in files else None
     return found if isinstance(found, dict) else {}
 
 
 def terms(files: Files) -> dict[str, Any]:
-    """By pool which nodes its DaemonSet selects; empty where the bundle does not say."""
+    """Return, by pool, which nodes its DaemonSet selects; empty if the bundle does not contain it."""
     return {name: pool.get("terms") for name, pool in (values(files).get("pools") or {}).items()}
 
 
 def policy(files: Files, pool: str) -> Mapping[str, Any]:
-    """The spec of a pool's policy; empty where the bundle has none."""
+    """Return the spec of a pool's policy; empty if the bundle has none."""
     path = f"{POLICIES}{pool}.yaml"
     document = parsed(path, files[path]) if path in files else None
     spec = document.get("spec") if isinstance(document, dict) else None

@@ -11,7 +11,7 @@ Quotas = Mapping[tuple[str, str], int]
 
 
 def resources(old: PoolSide | None, new: PoolSide | None) -> tuple[ResourceChange, ...]:
-    """What one pool offers; a side that is None offers nothing."""
+    """Return what one pool offers; a side that is None offers nothing."""
     names = sorted({name for side in (old, new) if side is not None for name in side.resources})
     return tuple(
         ResourceChange(
@@ -27,7 +27,7 @@ def resources(old: PoolSide | None, new: PoolSide | None) -> tuple[ResourceChang
 
 
 def capacity(before: Pools, after: Pools) -> tuple[tuple[str, Amount], ...]:
-    """What the whole cluster offers, by resource in order."""
+    """Return what the whole cluster offers, sorted by resource."""
     names = sorted({name for pools in (before, after) for pool in pools.values() for name in pool.resources})
     return tuple((name, Amount(before=_in_cluster(before, name), after=_in_cluster(after, name))) for name in names)
 
@@ -37,7 +37,7 @@ def _in_cluster(pools: Pools, resource: str) -> int | None:
 
 
 def quotas(old: Quotas, new: Quotas, before: Pools, after: Pools) -> tuple[QuotaChange, ...]:
-    """Quotas that change, and quotas that the change of the pools makes impossible."""
+    """Return the quotas that change, and those that the changed pools can no longer satisfy."""
     holds, offered = dict(capacity(before, after)), {name for pool in after.values() for name in pool.resources}
     found = []
     for namespace, resource in sorted(old.keys() | new.keys()):
@@ -51,7 +51,7 @@ def quotas(old: Quotas, new: Quotas, before: Pools, after: Pools) -> tuple[Quota
 
 
 def refusing(changes: Iterable[QuotaChange]) -> Iterator[Effect]:
-    """Quotas that are new or fall: pods that were admitted before may not be."""
+    """Yield the effects of new and of reduced quotas: pods that were admitted before may now be rejected."""
     for one in changes:
         if one.after is not None and (one.before is None or one.after < one.before):
             subject = f"quota {one.namespace} {one.resource}"
@@ -59,7 +59,7 @@ def refusing(changes: Iterable[QuotaChange]) -> Iterator[Effect]:
 
 
 def _problem(quota: Amount, limit: Amount) -> Problem | None:
-    """EXCEEDS where the quota is more than there will be, unless it already was and nobody has touched it."""
+    """Return EXCEEDS if the quota is more than there will be, unless it already was and neither of the two changed."""
     is_old_news = quota.before == quota.after and _exceeds(quota.before, limit.before)
     return Problem.EXCEEDS if _exceeds(quota.after, limit.after) and not is_old_news else None
 

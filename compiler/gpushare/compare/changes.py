@@ -1,4 +1,4 @@
-"""What a comparison says: changes of pools, GPUs, capacity, nodes and quotas, as plain values. Computes nothing but sums."""
+"""The result of a comparison: changes of pools, GPUs, capacity, nodes and quotas, as plain values. Computes only sums."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -9,7 +9,7 @@ from gpushare.core.record import Record
 
 
 class Change(StrEnum):
-    """What happens to a pool, by what it costs.
+    """What happens to a pool, by how disruptive it is.
 
     REPARTITION: GPU layouts, MIG mode or the card. RELABEL: resources, replicas or names without a new layout. POLICY: only
     what the node runtime reads (caps, enforcement, rollout, namespaces) or which nodes belong to the pool.
@@ -24,21 +24,21 @@ class Change(StrEnum):
 
 
 class Problem(StrEnum):
-    """Why a quota is no longer what it was meant to be."""
+    """Why a quota no longer has the intended effect."""
 
     EXCEEDS = "exceeds"
     VANISHED = "vanished"
 
 
 class Amount(Record):
-    """A number before and after; None when it is not known. What a side does not have is 0."""
+    """A number before and after; None if it is not known, 0 for what a side does not have."""
 
     before: int | None
     after: int | None
 
 
 class ResourceChange(Record):
-    """One extended resource: per node of a pool, and in total. 0 where a side does not offer it."""
+    """One extended resource: per node of a pool, and in total. 0 if a side does not offer it."""
 
     name: str
     per_node: Amount
@@ -46,7 +46,7 @@ class ResourceChange(Record):
 
 
 class GpuChange(Record):
-    """Instances of one GPU of a node, as (profile, start), and what becomes of them."""
+    """The instances of one GPU of a node, as (profile, start): kept, destroyed and created ones."""
 
     index: int
     kept: tuple[tuple[str, int], ...] = ()
@@ -55,7 +55,7 @@ class GpuChange(Record):
 
 
 class Move(Record):
-    """A named node that changes pools; None stands for no pool, and as a source also for a pool that selects by labels."""
+    """A named node that changes pools; None means no pool, and as a source also a pool that selects by labels."""
 
     node: str
     source: str | None
@@ -64,10 +64,10 @@ class Move(Record):
 
 
 class PoolChange(Record):
-    """One pool. `disturbed` counts shares at most, `touched` nodes whose GPUs or labels change; None when unknown.
+    """One pool. `disturbed`: how many shares are lost at most; `touched`: nodes whose GPUs or labels change; None: unknown.
 
-    `successor` is the new pool that selects exactly the nodes of a pool that is gone; `selector_changes` says that other nodes
-    may belong to the pool from now on.
+    `successor` is the new pool that selects exactly the nodes of a removed pool; `selector_changes` is true if other nodes may
+    belong to the pool from now on.
     """
 
     name: str
@@ -86,7 +86,7 @@ class PoolChange(Record):
 class Outage(Record):
     """One pool's nodes that go out of service: how many, how many at once, for how long each.
 
-    `seconds` is without tenants; with tenants a node waits for them up to `drain_seconds` more, in service. None: not known.
+    `seconds` is without tenants; a node with tenants first waits for them up to `drain_seconds`, in service. None: not known.
     """
 
     pool: str
@@ -98,12 +98,12 @@ class Outage(Record):
 
     @property
     def rounds(self) -> int | None:
-        """How many times `at_once` nodes go out."""
+        """How many times `at_once` nodes go out of service."""
         return None if self.nodes is None or not self.at_once else -(-self.nodes // self.at_once)
 
 
 class QuotaChange(Record):
-    """What one namespace may hold of one resource, None for no limit, and what is wrong with it."""
+    """How much of one resource one namespace may use, None for no limit, and what is wrong with the quota."""
 
     namespace: str
     resource: str
@@ -114,12 +114,12 @@ class QuotaChange(Record):
 
 
 class Comparison(Record):
-    """The whole difference. `pools` and `capacity` are sorted by name and hold what does not change too.
+    """The whole difference. `pools` and `capacity` are sorted by name and contain unchanged entries too.
 
-    `mig_strategies` are gpu-operator's one before and after, "" where every profile states its own, None without the operator.
-    A change of it restarts the device plugin of every node at once, whatever the rollout says. `files` are all that differ in
-    the bundles, `effects` what that means for those who run there, `outages` which nodes go out of service. `intent` are the
-    fields that differ, where both sides are intents.
+    `mig_strategies` are gpu-operator's before and after, "" if every profile states its own, None without the operator. A
+    change of it restarts the device plugin of every node at once, whatever the rollout settings are. `files` are all files that
+    differ in the bundles, `effects` the consequences for running and new pods, `outages` the nodes that go out of service.
+    `intent` are the fields that differ, if both sides are intents.
     """
 
     pools: tuple[PoolChange, ...]
@@ -134,7 +134,7 @@ class Comparison(Record):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing changes: where files were compared, whether the bundles are equal but for comments."""
+        """Whether nothing changes: if files were compared, whether the bundles are equal except for comments."""
         if self.files:
             return False
         same = all(amount.before == amount.after for _, amount in self.capacity)
@@ -149,12 +149,12 @@ class Comparison(Record):
 
     @property
     def disturbed(self) -> int | None:
-        """Pods disturbed at most, over all pools. None with another driver: tenants leave the nodes whose driver changes."""
+        """How many pods are disturbed at most, over all pools; None with another driver, for which tenants leave the nodes."""
         return None if self.changes_driver else total(pool.disturbed for pool in self.pools)
 
     @property
     def touched(self) -> int | None:
-        """Nodes whose GPUs or labels change, over all pools; None with another driver, which takes nodes out too."""
+        """How many nodes' GPUs or labels change, over all pools; None with another driver, which disrupts nodes too."""
         return None if self.changes_driver else total(pool.touched for pool in self.pools)
 
     @property
@@ -164,7 +164,7 @@ class Comparison(Record):
 
     @property
     def is_configmap_only(self) -> bool:
-        """Whether something changes, and no GPU, no label of a node, no pod that runs or will be created is affected."""
+        """Whether something changes, but no GPU, no label of a node and no running or future pod is affected."""
         if not all(effect.is_harmless for effect in self.effects) or not all(file.is_configmap for file in self.files):
             return False
         kinds = {pool.change for pool in self.pools}
@@ -173,7 +173,7 @@ class Comparison(Record):
 
 
 def total(numbers: Iterable[int | None]) -> int | None:
-    """The sum; None as soon as one of them is not known."""
+    """Return the sum; None if one of the numbers is not known."""
     sum_ = 0
     for number in numbers:
         if number is None:

@@ -1,4 +1,4 @@
-"""What a difference between two bundles does to those who run there, as plain values: kinds of effects, and single ones."""
+"""What a difference between two bundles does to pods and components, as plain values: kinds of effects, and single effects."""
 
 from enum import StrEnum
 from typing import Any
@@ -7,14 +7,14 @@ from gpushare.core.record import Record
 
 
 class EffectKind(StrEnum):
-    """What happens to whom.
+    """What happens, and to what.
 
-    KEEPS_CAP: running containers keep the cap of before, later ones get the other. ENDED: running containers over their cap
-    are ended from now on; without a pool, those of tenants on GPUs that they were not given. SPARED: they no longer are.
-    ENFORCED: how caps are held changes otherwise. REFUSED, ADMITTED: pods that are created from now on. RESTARTS: the runtime's
-    pods start anew, tenants go on. REINSTALLED: the release that is installed must be uninstalled first. ROLLOUT: how changes
-    pace themselves. UPSTREAM: NVIDIA's components start anew. DRIVER: the driver does, so tenants leave its nodes. ROUTED: pods
-    that name no pool, and are created from now on, go to other nodes. UNPLACED: so do not those that name a pool that is gone.
+    KEEPS_CAP: running containers keep the previous cap, later ones get the new cap. ENDED: running containers over their cap
+    are ended from now on; without a pool, those of tenants on GPUs that were not allocated to them. SPARED: they no longer are.
+    ENFORCED: another change of how caps are enforced. REFUSED, ADMITTED: pods that are created from now on. RESTARTS: the
+    runtime's pods restart, tenants keep running. REINSTALLED: the installed release must be uninstalled first. ROLLOUT: the
+    pace of changes. UPSTREAM: NVIDIA's components restart. DRIVER: the driver restarts, so tenants leave its nodes. ROUTED:
+    pods that name no pool, and are created from now on, go to other nodes. UNPLACED: those that name a removed pool go to none.
     """
 
     KEEPS_CAP = "keeps-cap"
@@ -33,7 +33,7 @@ class EffectKind(StrEnum):
 
 
 class Effect(Record):
-    """One effect. `pool` None: the whole cluster. `subject` is the setting or resource; before and after are its values."""
+    """One effect. `pool` None: the whole cluster. `subject` is the setting or resource; `before` and `after` are its values."""
 
     kind: EffectKind
     pool: str | None
@@ -43,7 +43,7 @@ class Effect(Record):
 
     @property
     def is_harmless(self) -> bool:
-        """Whether it neither ends a container nor refuses or moves a pod, changes ConfigMaps alone, and needs no hand."""
+        """Whether it ends no container, rejects or moves no pod, changes only ConfigMaps and needs no manual action."""
         return self.kind in _HARMLESS or (self.kind is EffectKind.RESTARTS and self.subject == "policy")
 
 

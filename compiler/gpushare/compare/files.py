@@ -1,6 +1,6 @@
 """Which files of a bundle differ, and which settings in them: what makes "no changes" mean that the bundles are equal.
 
-Compares texts by path. Comments do not count; of the lock, digests of files do not, which follow from the files. Pure.
+Compares texts by path. Ignores comments, and the lock's digests of files, which follow from the files. Pure.
 """
 
 import json
@@ -16,18 +16,18 @@ Files = Mapping[str, str]
 """The texts of a bundle by their paths in it."""
 
 MOST_SETTINGS = 100
-"""Of one file; the rest is counted."""
+"""Listed for one file; the rest is counted."""
 
 _VALUES = "chart/values.yaml"
 _CONFIGMAPS = ("chart/files/", "nodes/", "README.md", lock.FILE)
-"""What becomes ConfigMaps of ours, and what is for people and for the compiler alone."""
+"""Files that become ConfigMaps of ours, and files that only people and the compiler read."""
 
 _TEMPLATES = "chart/templates/"
-"""Of Helm: what looks like a comment there may hold actions, and is printed all the same."""
+"""Helm's templates: what looks like a comment there may contain actions, and is rendered."""
 
 
 class FileKind(StrEnum):
-    """What becomes of a file or a setting."""
+    """What happens to a file or a setting."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -35,7 +35,7 @@ class FileKind(StrEnum):
 
 
 class SettingChange(Record):
-    """One value of a YAML file. `path` leads to it: keys, and indexes of lists as text; what a side lacks is None."""
+    """One value of a YAML file. `path` has keys, and indexes of lists as text; a value that a side lacks is None."""
 
     path: tuple[str, ...]
     kind: FileKind
@@ -46,7 +46,7 @@ class SettingChange(Record):
 class FileChange(Record):
     """One file. `settings` for a changed YAML file, at most MOST_SETTINGS; `more` counts the others.
 
-    `is_configmap`: nothing in the cluster follows from it but ConfigMaps of ours and quotas.
+    `is_configmap`: it changes nothing in the cluster except ConfigMaps of ours and quotas.
     """
 
     path: str
@@ -57,7 +57,7 @@ class FileChange(Record):
 
 
 def changes(old: Files, new: Files) -> tuple[FileChange, ...]:
-    """The files that differ, by path; none if and only if the bundles are equal, comments aside."""
+    """Return the files that differ, by path; none if and only if the bundles are equal except for comments."""
     return tuple(change for path in sorted(old.keys() | new.keys()) if (change := _change(path, old.get(path), new.get(path))))
 
 
@@ -86,7 +86,7 @@ def _in_configmap(path: tuple[str, ...]) -> bool:
 
 
 def parsed(path: str, text: str) -> Any:
-    """The document in a file of a bundle; None where the text is no YAML."""
+    """Return the document in a file of a bundle; None if the text is not YAML."""
     return source.read(text.encode(), path, own=True).data
 
 
@@ -95,7 +95,7 @@ def _without_digests(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _differs_in_comments(path: str, before: str, after: str) -> bool:
-    """Whether only comments differ. What looks like one may be a line of a text, which only a parser can tell."""
+    """Whether only comments differ. What looks like a comment may be a line of a string, so the texts are parsed."""
     if not path.endswith(".yaml") or path.startswith(_TEMPLATES) or _uncommented(before) != _uncommented(after):
         return False
     return not settings(parsed(path, before), parsed(path, after))
@@ -106,7 +106,7 @@ def _uncommented(text: str) -> str:
 
 
 def settings(old: Any, new: Any) -> tuple[SettingChange, ...]:
-    """What differs between two documents."""
+    """Return what differs between two documents."""
     return tuple(_settings((), old, new))
 
 
@@ -131,6 +131,6 @@ def _entries(path: tuple[str, ...], old: Mapping[str, Any], new: Mapping[str, An
 
 
 def _named(entries: list[Any]) -> bool:
-    """Whether these are mappings that their names tell apart, such as environment variables."""
+    """Whether these are mappings with distinct names, such as environment variables."""
     names = [one.get("name") for one in entries if isinstance(one, dict)]
     return len(names) == len(entries) == len(set(map(str, names))) and all(isinstance(name, str) for name in names)

@@ -1,4 +1,4 @@
-"""What a change does to the GPUs of one node: instances that stay, and shares that are taken from whoever uses them."""
+"""What a change does to the GPUs of one node: instances that stay, and shares that their users lose."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ Instances = frozenset[tuple[str, int]]
 
 
 def changes(old: Sequence[Gpu], new: Sequence[Gpu], geometry: Geometry | None) -> tuple[GpuChange, ...]:
-    """Per GPU that has or gets instances what becomes of them. `geometry` None: only equal placements count as kept."""
+    """Return the changes of every GPU that has or gets instances. `geometry` None: only equal placements count as kept."""
     found = []
     for index in range(max(len(old), len(new))):
         before = _instances(old[index]) if index < len(old) else frozenset()
@@ -29,7 +29,7 @@ def _instances(gpu: Gpu) -> Instances:
 
 
 def _placed(before: Instances, gpu: Gpu, geometry: Geometry | None) -> Instances:
-    """Where the new instances will stand on a GPU that has `before`: as many as possible stay."""
+    """Return the placements of the new instances on a GPU that has `before`: as many as possible stay."""
     wanted = _instances(gpu)
     if not before or not wanted or geometry is None:
         return wanted
@@ -39,7 +39,7 @@ def _placed(before: Instances, gpu: Gpu, geometry: Geometry | None) -> Instances
 
 
 def disturbed(old: Sequence[Gpu], new: Sequence[Gpu], geometry: Geometry | None, *, restarts: bool) -> int:
-    """How many shares of one node are taken from whoever uses them; `restarts`: the sharing daemon restarts (MPS)."""
+    """Return how many shares of one node their users lose; `restarts`: the sharing daemon restarts (MPS)."""
     if restarts:
         return sum(device.replicas for gpu in old for device in gpu)
     kept = {change.index: change.kept for change in changes(old, new, geometry)}
@@ -49,7 +49,7 @@ def disturbed(old: Sequence[Gpu], new: Sequence[Gpu], geometry: Geometry | None,
 
 
 def _lost(old: Gpu, new: Gpu, kept: Instances) -> int:
-    """Shares of devices that go, that get another resource name, or that get fewer replicas."""
+    """Return the shares of devices that are removed, that get another resource name, or that get fewer replicas."""
     offered = {device.profile: device for device in new}
     lost = 0
     for device in old:

@@ -1,4 +1,4 @@
-"""Nodes that change pools, and how many shares of one node a change takes away: what can be said without asking the cluster."""
+"""Nodes that change pools, and how many shares of one node a change removes, as far as known without asking the cluster."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -10,7 +10,7 @@ from gpushare.compare.snapshots import Pools, PoolSide
 from gpushare.core.record import Record
 
 GeometryOf = Callable[[str], Geometry | None]
-"""The MIG geometry of a card by its id; None when the card has none or nobody knows it."""
+"""The MIG geometry of a card by its id; None if the card has none or is not known."""
 
 
 class Cluster(Record):
@@ -20,36 +20,36 @@ class Cluster(Record):
     after: Pools
     geometry_of: GeometryOf
     same_terms: frozenset[str] = frozenset()
-    """Pools whose DaemonSets are known to select as before."""
+    """Pools whose DaemonSets are known to select the same nodes as before."""
 
     def disturbed(self, old: PoolSide, new: PoolSide) -> int:
-        """Shares of one node that going from `old` to `new` takes away."""
+        """Return how many shares of one node the change from `old` to `new` removes."""
         if old.card != new.card:
             return old.shares
         restarts = "mps" in {old.mode, new.mode} and old.profile != new.profile
         return gpus.disturbed(old.gpus, new.gpus, self.geometry_of(old.card), restarts=restarts)
 
     def worst(self, new: PoolSide, candidates: Iterable[PoolSide]) -> int:
-        """Shares that a node may lose when it comes from one of the candidates and nobody knows which. Cards do not change."""
+        """Return how many shares a node may lose if it comes from an unknown one of the candidates. Cards do not change."""
         return max((self.disturbed(old, new) for old in candidates if old.card == new.card), default=0)
 
     @cached_property
     def successors(self) -> Mapping[str, str]:
-        """Pool that is gone → the new pool that selects exactly its nodes: the same pool under another name."""
+        """Removed pool → the new pool that selects exactly its nodes: the same pool under another name."""
         new = {pool.selector: name for name, pool in reversed(list(self.after.items())) if name not in self.before}
         gone = ((name, pool.selector) for name, pool in self.before.items() if name not in self.after)
         return {name: new[selector] for name, selector in gone if selector in new}
 
     @cached_property
     def claimed_cards(self) -> frozenset[str]:
-        """Cards of pools that are new or select anew: nodes that such a card's pools lose may go to them."""
+        """Cards of pools that are new or have another selector: nodes that pools of such a card lose may go to them."""
         before = self.before
         return frozenset(
             pool.card for name, pool in self.after.items() if name not in before or before[name].selector != pool.selector
         )
 
     def outranked(self, name: str) -> list[PoolSide]:
-        """Pools from which a new pool may take nodes that it selects by labels: equal priorities are proved not to overlap."""
+        """Return the pools from which a new pool may take nodes by labels: equal priorities are proved not to overlap."""
         new = self.after[name]
         if new.names:
             return []
@@ -57,7 +57,7 @@ class Cluster(Record):
         return [old for old in staying if not old.names and old.priority < new.priority]
 
     def reordered(self, name: str) -> bool:
-        """Whether a pool that stays may lose nodes to another that stays, or win them, by their priorities or its selector."""
+        """Whether a remaining pool may lose nodes to another remaining pool, or gain them, by priorities or its selector."""
         if name in self.same_terms or self.before[name].names or self.after[name].names:
             return False
         return self._preferred(name, self.before) != self._preferred(name, self.after)
@@ -67,7 +67,7 @@ class Cluster(Record):
         return {(other, one.selector) for other, one in staying if not one.names and one.priority > pools[name].priority}
 
     def moves(self) -> tuple[Move, ...]:
-        """Nodes that are named and change pools, in order."""
+        """Return the named nodes that change pools, sorted."""
         was = {node: name for name, pool in self.before.items() for node in pool.names}
         will = {node: name for name, pool in self.after.items() for node in pool.names}
         nodes = sorted(node for node in was.keys() | will.keys() if was.get(node) != will.get(node))
@@ -85,5 +85,5 @@ class Cluster(Record):
 
 
 def released(old: PoolSide) -> int:
-    """Shares of one node that are taken away when gpushare lets go of it."""
+    """Return how many shares of one node are removed when gpushare releases it."""
     return gpus.disturbed(old.gpus, snapshots.released(old), None, restarts=old.mode == "mps")

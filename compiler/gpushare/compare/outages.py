@@ -11,15 +11,15 @@ from gpushare.nodes.selectors import POOL_LABEL
 _RELABEL_SECONDS = 5
 """From the taint to the new allocatable: 3.6 s (`python -m tests.bench.cluster_loop`), rounded up."""
 _LAYOUT_SECONDS = 10
-"""The same with instances to destroy and create. The driver's part is an estimate: GPUs are simulated in the measurement."""
+"""The same with instances to destroy and create. The driver's part is an estimate: the measurement simulates GPUs."""
 _MODE_SECONDS = 60
-"""The same with a change of MIG mode, which resets each GPU for up to half a minute; an estimate too."""
+"""The same with a change of MIG mode, where the reset of each GPU takes up to half a minute; an estimate too."""
 
 
 def outage(change: PoolChange, cluster: Cluster, moves: Sequence[Move], spec: Mapping[str, Any]) -> Outage | None:
-    """What the change means for nodes that become or stay the pool's, and for those that leave it for none. None: none is out.
+    """Return the outage of nodes that join or stay in the pool, or leave it for no pool. None: no node goes out of service.
 
-    `spec` is its new policy's, or its last one's where the pool is gone: nodes leave in the turns of the pool that they leave.
+    `spec` is that of the new policy, or of the last one if the pool is removed: a node that leaves uses its old pool's slots.
     """
     rollout = spec.get("rollout") or {}
     nodes = change.nodes.after if change.name in cluster.successors.values() else change.touched
@@ -39,7 +39,7 @@ def outage(change: PoolChange, cluster: Cluster, moves: Sequence[Move], spec: Ma
 
 
 def _ways(change: PoolChange, cluster: Cluster, moves: Sequence[Move]) -> Iterator[tuple[PoolSide | None, PoolSide]]:
-    """What the nodes were, None where nobody knows, and what they become."""
+    """Yield (what nodes were, None if not known; what they become)."""
     name, old, new = change.name, cluster.before.get(change.name), cluster.after.get(change.name)
     leaves = any(move.source == name and move.target is None for move in moves)
     if old is not None and (leaves or (new is None and not old.names)):
@@ -55,12 +55,12 @@ def _ways(change: PoolChange, cluster: Cluster, moves: Sequence[Move]) -> Iterat
 
 
 def _seconds(old: PoolSide | None, new: PoolSide) -> int:
-    """For one node; 0 where nothing but the pool's name is another."""
+    """Return the seconds for one node; 0 if only the pool's name changes."""
     if old is None:
         return _MODE_SECONDS
     if old.card == new.card and old.layouts == new.layouts:
         alike = (old.profile, old.resources, _labels(old)) == (new.profile, new.resources, _labels(new))
-        alike = alike or not (new.profile or released(old))  # nobody suffers where whole GPUs are released
+        alike = alike or not (new.profile or released(old))  # releasing whole GPUs affects no tenant
         return 0 if alike else _RELABEL_SECONDS
     return _LAYOUT_SECONDS if _modes(old) == _modes(new) else _MODE_SECONDS
 
@@ -70,12 +70,12 @@ def _labels(side: PoolSide) -> dict[str, Any]:
 
 
 def _modes(side: PoolSide) -> tuple[bool, ...]:
-    """Per GPU whether MIG is on."""
+    """Return, for each GPU, whether MIG is enabled."""
     return tuple(any(device.profile is not None for device in gpu) for gpu in side.gpus)
 
 
 def _at_once(most: int | str, nodes: int | None) -> int | None:
-    """As the node runtime counts its turns: a percentage is rounded down, and is one node at least."""
+    """Return the number of rollout slots, as the node runtime counts them: a percentage is rounded down, at least one node."""
     if isinstance(most, int):
         return most
     return None if nodes is None else max(1, nodes * int(most.removesuffix("%")) // 100)

@@ -1,4 +1,4 @@
-"""Who is affected by another policy of a pool: caps, how they are held, rollouts, and the namespaces that it is for. Pure."""
+"""Who is affected by another policy of a pool: caps, how they are enforced, rollouts, and the pool's namespaces. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ _ENDING = ("kill", "evict")
 
 
 def of_policy(pool: str, old: Mapping[str, Any], new: Mapping[str, Any], denies: bool) -> Iterator[Effect]:
-    """What another policy of the pool means; `denies`: whether admission refuses what it does not allow."""
+    """Yield the effects of another policy of the pool; `denies`: whether admission rejects what it does not allow."""
     before, after = _caps(old), _caps(new)
     for share in sorted(before.keys() & after.keys()):
         for key, kind in (("capMiB", EffectKind.KEEPS_CAP), ("toleranceMiB", EffectKind.ENFORCED)):

@@ -1,4 +1,4 @@
-"""One side of a comparison: what a `nodes/pools.yaml` document says of its pools. Reads plain data, judges nothing."""
+"""One side of a comparison: the pools of a `nodes/pools.yaml` document. Reads plain data and does not check it."""
 
 import json
 from collections import Counter
@@ -8,7 +8,7 @@ from typing import Any
 from gpushare.core.record import Record, replace
 
 WHOLE_GPU = "nvidia.com/gpu"
-"""What a GPU offers that is not shared, also on a node that gpushare has released."""
+"""The resource of a GPU that is not shared, also on a node that gpushare released."""
 
 
 class Device(Record):
@@ -24,10 +24,10 @@ Gpu = tuple[Device, ...]
 
 
 class PoolSide(Record):
-    """One pool on one side. `count` None: nobody knows how many nodes.
+    """One pool on one side. `count` None: the number of nodes is not known.
 
-    `selector` is what decides which nodes belong to it, as text that can be compared. `policy` is all the rest that the file
-    says, without numbers of nodes (a forecast, not a setting) and placements (a node keeps its own).
+    `selector` is everything that decides which nodes belong to it, as comparable text. `policy` is the rest of its entry,
+    without numbers of nodes (a forecast, not a setting) and placements (a node keeps its own).
     """
 
     card: str
@@ -44,16 +44,16 @@ class PoolSide(Record):
 
     @property
     def layouts(self) -> tuple[Counter[str | None], ...]:
-        """Per GPU how many devices of which profile."""
+        """For each GPU, how many devices of which profile."""
         return tuple(Counter(device.profile for device in gpu) for gpu in self.gpus)
 
     @property
     def shares(self) -> int:
-        """How many containers one node serves at most."""
+        """How many containers can use one node's GPUs at most."""
         return sum(device.replicas for gpu in self.gpus for device in gpu)
 
     def total_of(self, resource: str) -> int | None:
-        """How many of the resource all nodes offer; None when unknown, 0 when it is none of the pool's."""
+        """Return how many of the resource all nodes offer; None if unknown, 0 if the pool does not offer it."""
         per_node = self.resources.get(resource, 0)
         return 0 if per_node == 0 else None if self.count is None else per_node * self.count
 
@@ -63,12 +63,12 @@ Pools = Mapping[str, PoolSide]
 
 
 def pools(document: Mapping[str, Any]) -> Pools:
-    """The document's pools by name."""
+    """Return the document's pools by name."""
     return {name: _pool(entry) for name, entry in sorted(document["pools"].items())}
 
 
 def quotas(document: Mapping[str, Any]) -> dict[tuple[str, str], int]:
-    """The document's quotas: (namespace, resource) → number."""
+    """Return the document's quotas: (namespace, resource) → number."""
     return {
         (namespace, key.removeprefix("requests.")): number
         for namespace, hard in (document.get("quotas") or {}).items()
@@ -77,12 +77,12 @@ def quotas(document: Mapping[str, Any]) -> dict[tuple[str, str], int]:
 
 
 def released(pool: PoolSide) -> tuple[Gpu, ...]:
-    """The pool's GPUs after gpushare has let go of them: whole, not shared."""
+    """Return the pool's GPUs after gpushare released them: whole, not shared."""
     return tuple((Device(resource=WHOLE_GPU, profile=None, start=0, replicas=1),) for _ in pool.gpus)
 
 
 def exclusive(pool: PoolSide) -> PoolSide:
-    """What the pool's nodes are after that: of no pool, with the plugin's own default for a profile."""
+    """Return what the pool's nodes are after their release: of no pool, with the plugin's own default profile."""
     return replace(pool, mode="exclusive", profile="", gpus=released(pool), resources={WHOLE_GPU: len(pool.gpus)}, labels={})
 
 

@@ -1,4 +1,4 @@
-"""Who is affected by what NVIDIA's charts are told, by other images, and by another namespace of the stack. Pure."""
+"""Who is affected by other values of NVIDIA's charts, by other images, and by another namespace of the stack. Pure."""
 
 from collections.abc import Iterator
 
@@ -8,13 +8,13 @@ from gpushare.compare.files import FileChange, Files, parsed
 _OPERATOR = "gpu-operator/values.yaml"
 _UPSTREAM = (_OPERATOR, "device-plugin/values.yaml")
 _OF_DRIVER = ("driver", "daemonsets")
-"""What the driver's DaemonSet is made of."""
+"""The sections of the values that the driver's DaemonSet is rendered from."""
 _OURS = "gpushare/node-runtime"
 _IMAGES = "images.txt"
 
 
 def of_upstream(old: Files, new: Files, changed: tuple[FileChange, ...]) -> Iterator[Effect]:
-    """What NVIDIA's components get told, and their images. Of a chart that comes or goes, `REINSTALLED` says all."""
+    """Yield the effects of other values and images of NVIDIA's components. A chart added or removed is `REINSTALLED` alone."""
     if {path for path in _UPSTREAM if path in old} != {path for path in _UPSTREAM if path in new}:
         return
     driver = _runs_driver(old) or _runs_driver(new)
@@ -31,18 +31,18 @@ def of_upstream(old: Files, new: Files, changed: tuple[FileChange, ...]) -> Iter
 
 
 def _runs_driver(files: Files) -> bool:
-    """Whether gpu-operator runs the driver, which its chart does unless it is told otherwise."""
+    """Whether gpu-operator runs the driver, which is the default of its chart."""
     found = parsed(_OPERATOR, files[_OPERATOR]) if _OPERATOR in files else None
     return isinstance(found, dict) and (found.get("driver") or {}).get("enabled") is not False
 
 
 def _images(text: str) -> Iterator[str]:
-    """NVIDIA's; ours is a value of the chart too."""
+    """Return NVIDIA's images; ours is a value of the chart too."""
     return (line for line in text.splitlines() if line and not line.startswith("#") and _OURS not in line)
 
 
 def of_namespace(old: Files, new: Files) -> Iterator[Effect]:
-    """Another namespace is another release: Helm moves none."""
+    """Yield the effect of another namespace, which means another release: Helm cannot move one."""
     path = "namespace.yaml"
     if old.get(path) == new.get(path) or path not in old or path not in new:
         return

@@ -1,4 +1,4 @@
-"""Who is affected by other values of our chart: admission, default pools, tolerations, what the runtime's pods are. Pure."""
+"""Who is affected by other values of our chart: admission, default pools, tolerations, the runtime's pods. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 from gpushare.compare.effects import Effect, EffectKind
 
 _TENANCY = frozenset({"enforce", "scope", "tenants", "platformNamespaces"})
-"""What says who is a tenant: the runtime reads it while it runs, and a tenant's cap is 0 on a GPU that it was not given."""
+"""Keys that define who is a tenant: the runtime reads them as it runs; on a GPU not allocated to it, a tenant's cap is 0."""
 
 _STRICTNESS = ("none", "audit", "warn", "deny")
 
 
 def of_values(old: Mapping[str, Any], new: Mapping[str, Any], successors: Mapping[str, str]) -> Iterator[Effect]:
-    """What other values mean, those of pools first. `successors`: pool that is gone → its nodes' new one."""
+    """Yield the effects of other values, those of pools first. `successors`: removed pool → its nodes' new pool."""
     yield from _pools(old.get("pools") or {}, new.get("pools") or {}, successors, _mutates(old) or _mutates(new))
     yield from _cluster(old, new)
 
@@ -20,7 +20,7 @@ def of_values(old: Mapping[str, Any], new: Mapping[str, Any], successors: Mappin
 def _pools(
     old: Mapping[str, Any], new: Mapping[str, Any], successors: Mapping[str, str], mutates: bool
 ) -> Iterator[Effect]:
-    """What the chart says of pools besides their policies."""
+    """Yield the effects of the pools' values, other than their policies."""
     for name in sorted(old):
         pool = successors.get(name, name)
         before, after = old[name], new.get(pool) or {}
@@ -34,7 +34,7 @@ def _pools(
 
 
 def _mutates(values: Mapping[str, Any]) -> bool:
-    """Whether pods that name no pool are sent to the default one."""
+    """Whether pods that name no pool are sent to the default pool."""
     admission = values.get("admission") or {}
     return bool(admission.get("mutate")) and admission.get("enforce") != "none"
 
@@ -64,7 +64,7 @@ def _cluster(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Effect]
 
 
 def _refuses(key: str, before: Any, after: Any) -> bool:
-    """Whether a changed setting of admission refuses pods that were taken before."""
+    """Whether a changed setting of admission rejects pods that were admitted before."""
     match key:
         case "enforce":
             return _rank(after) > _rank(before)

@@ -1,6 +1,6 @@
-"""Sets of nodes by their labels, exactly: what one label may be (Values), and conjunctions over several labels (Region).
+"""Exact sets of nodes by their labels: what one label may be (LabelSet), and conjunctions over several labels (Region).
 
-The semantics are those of Kubernetes node affinity; the values of a label are taken as endless. Knows neither pools nor
+The semantics are those of Kubernetes node affinity; a label is assumed to have infinitely many values. Knows neither pools nor
 node names: `selectors` does.
 """
 
@@ -12,7 +12,7 @@ from gpushare.intent.types import Expression, Operator
 
 
 class LabelSet(Record):
-    """What a node's label may be: absent, one of `listed`, or, where `others` holds, everything that is *not* listed.
+    """What a node's label may be: absent, one of `listed`, or, if `others` is true, every value that is *not* listed.
 
     Every set that label expressions can build has exactly one such form, so equal sets are equal values.
     """
@@ -23,7 +23,7 @@ class LabelSet(Record):
 
     @property
     def empty(self) -> bool:
-        """Whether no node at all can satisfy this."""
+        """Whether no node can satisfy this."""
         return not (self.absent or self.others or self.listed)
 
     @property
@@ -32,7 +32,7 @@ class LabelSet(Record):
         return not (self.absent or self.others)
 
     def meet(self, other: "LabelSet") -> "LabelSet":
-        """What satisfies both."""
+        """Return the set of what satisfies both."""
         if self.others and other.others:
             listed = self.listed | other.listed
         elif self.others:
@@ -44,7 +44,7 @@ class LabelSet(Record):
         return LabelSet(absent=self.absent and other.absent, others=self.others and other.others, listed=listed)
 
     def complement(self) -> "LabelSet":
-        """What does not satisfy this."""
+        """Return the set of what does not satisfy this."""
         return LabelSet(absent=not self.absent, others=not self.others, listed=self.listed)
 
 
@@ -55,7 +55,7 @@ ANY = LabelSet(absent=True, others=True)
 
 
 def values_of(expression: Expression) -> LabelSet:
-    """What one expression allows. NotIn holds for nodes without the label, as in Kubernetes."""
+    """Return what one expression allows. NotIn matches nodes without the label, as in Kubernetes."""
     match expression.operator:
         case Operator.IN:
             return LabelSet(absent=False, others=False, listed=frozenset(expression.values))
@@ -70,11 +70,11 @@ def values_of(expression: Expression) -> LabelSet:
 
 
 def conjunction(parts: Iterable[tuple[str, LabelSet]]) -> Region | None:
-    """All of `parts` at once; None if no node can satisfy them."""
+    """Return the conjunction of `parts`; None if no node can satisfy all of them."""
     region: dict[str, LabelSet] = {}
     excluded: dict[str, set[str]] = {}
     for key, values in parts:
-        if values.absent and values.others:  # gathered first: one by one, a thousand NotIn of one key are a million values
+        if values.absent and values.others:  # collected first: one by one, a thousand NotIn of one key copy a million values
             excluded.setdefault(key, set()).update(values.listed)
         else:
             region[key] = region.get(key, ANY).meet(values)
@@ -90,7 +90,7 @@ def meets(one: Region, other: Region) -> bool:
 
 
 def subtract(region: Region, other: Region) -> tuple[Region, ...]:
-    """What of `region` lies outside `other`, as regions that together cover it (they may overlap each other)."""
+    """Return the part of `region` outside `other`, as regions that together cover it (they may overlap each other)."""
     if not meets(region, other):
         return (region,)
     return tuple(
@@ -101,7 +101,7 @@ def subtract(region: Region, other: Region) -> tuple[Region, ...]:
 
 
 def without_covered(regions: Iterable[Region]) -> tuple[Region, ...]:
-    """The regions less those that lie inside another one; of equal ones the first stays."""
+    """Return the regions without those that lie inside another one; of equal regions the first is kept."""
     kept: list[Region] = []
     for region in regions:
         if not any(_inside(region, other) for other in kept):
@@ -111,7 +111,7 @@ def without_covered(regions: Iterable[Region]) -> tuple[Region, ...]:
 
 
 def requirements(region: Region) -> list[dict[str, Any]]:
-    """The region as `matchExpressions` of a nodeSelectorTerm, keys and values sorted."""
+    """Return the region as `matchExpressions` of a nodeSelectorTerm, keys and values sorted."""
     return [requirement for key in sorted(region) for requirement in _requirements(key, region[key])]
 
 
@@ -120,7 +120,7 @@ def _inside(region: Region, other: Region) -> bool:
 
 
 def _expressible(values: LabelSet) -> Iterator[LabelSet]:
-    """`absent or one of …` is no conjunction of Kubernetes expressions, so it becomes two sets; everything else is one."""
+    """Yield two sets for `absent or one of …`, which is not a conjunction of Kubernetes expressions; else the set itself."""
     if values.absent and not values.others and values.listed:
         yield LabelSet(absent=True, others=False)
         yield LabelSet(absent=False, others=False, listed=values.listed)

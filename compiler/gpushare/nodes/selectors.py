@@ -1,7 +1,7 @@
-"""Which nodes belong to which pool: satisfiable selectors, clashes of pools, and the node affinity of a pool's DaemonSet.
+"""Which nodes belong to which pool: satisfiable selectors, overlaps of pools, and the node affinity of a pool's DaemonSet.
 
-Exact, and pure. A node belongs to a pool if the pool's labels match it and either the pool names it, or the pool names no
-nodes and no pool names this one; and if no pool of higher priority has it. Judges nothing.
+Exact and pure; makes no findings. A node belongs to a pool if the pool's labels match it, if either the pool names it, or the
+pool names no nodes and no pool names this one, and if it does not belong to a pool of higher priority.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,20 +15,20 @@ from gpushare.nodes import labels
 from gpushare.nodes.labels import LabelSet, Region
 
 POOL_LABEL = "gpushare.dev/pool"
-"""The node label that the node runtime keeps: the pool that the node is, or was until it has been released."""
+"""The node label that the node runtime maintains: the pool that the node belongs to, or belonged to until it is released."""
 
 MAX_ALTERNATIVES = 64
-"""How many terms the negation of pools with higher priority may need. A scheduler tries every term on every node."""
+"""How many terms the negation of pools with higher priority may need. The scheduler checks every term on every node."""
 
 MAX_WORK = 40_000
-"""Cuts of a pool of higher priority out of an alternative, and halves of comparisons, in all pools: about a second."""
+"""Subtractions of a higher-priority pool from an alternative, plus half the comparisons, over all pools: about a second."""
 
 MAX_LEAVING_NAMES = 256
-"""How many nodes that other pools name are kept from a pool whose label they still carry; more would be pools times names."""
+"""How many nodes named by other pools are excluded from a pool whose label they still have; more would cost pools × names."""
 
 
 def region(selector: NodeSelector) -> Region | None:
-    """What the selector asks of labels; None if nothing can satisfy it. Names are left out."""
+    """Return what the selector requires of labels, without names; None if no node can satisfy it."""
     exact = ((key, LabelSet(absent=False, others=False, listed=frozenset((value,)))) for key, value in selector.match_labels)
     return labels.conjunction(chain(exact, ((e.key, labels.values_of(e)) for e in selector.match_expressions)))
 
@@ -39,7 +39,7 @@ def satisfiable(selector: NodeSelector) -> bool:
 
 
 def overlap(one: NodeSelector, other: NodeSelector) -> bool:
-    """Whether one node can satisfy both selectors. A node that one of them names is never the other's by labels alone."""
+    """Whether one node can satisfy both selectors. A node that one names never belongs to the other by labels alone."""
     if bool(one.names) != bool(other.names) or (one.names and not set(one.names) & set(other.names)):
         return False
     first, second = region(one), region(other)
@@ -47,7 +47,7 @@ def overlap(one: NodeSelector, other: NodeSelector) -> bool:
 
 
 def clashes(pools: Sequence[Pool]) -> Iterator[tuple[Pool, Pool]]:
-    """Every pair of pools of equal priority that can have the same node: earlier and later one, in the later one's order."""
+    """Yield every pair of pools of equal priority that can have the same node: (earlier, later), in the order of the later."""
     seen: dict[tuple[int, bool], _Seen] = {}
     for pool in pools:
         own = region(pool.nodes)
@@ -59,16 +59,16 @@ def clashes(pools: Sequence[Pool]) -> Iterator[tuple[Pool, Pool]]:
 
 
 def terms(pool: Pool, pools: Sequence[Pool]) -> tuple[Mapping[str, Any], ...]:
-    """The nodeSelectorTerms of one pool's DaemonSet. For all pools of an intent, one `NodeAssignment` is much cheaper."""
+    """Return the nodeSelectorTerms of one pool's DaemonSet. For all pools of an intent, one `NodeAssignment` is much faster."""
     return NodeAssignment(pools).terms(pool)
 
 
 class _Seen:
-    """Pools met so far, found again by a name that they share with a pool or by the label values that they ask for.
+    """An index of pools, by the node names that they list and by the label values that they require.
 
-    Pools by the thousand usually differ in the value of one label, so a pool is compared only with those that ask for its
-    own values of the labels that it pins, or leave them open. Sets of pools are the bits of a number: pools by the thousand
-    are met with a few operations on a few hundred bytes.
+    Thousands of pools usually differ in the value of one label, so a pool is compared only with those that require its own
+    values of the labels that it pins, or do not pin them. A set of pools is an integer with one bit per pool: thousands of
+    pools are intersected with a few operations on a few hundred bytes.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class _Seen:
                     self._by_value[key, value] = self._by_value.get((key, value), 0) | 1 << number
 
     def overlapping(self, pool: Pool, own: Region) -> Iterator[Pool]:
-        """The pools that can have a node of `pool`, oldest first."""
+        """Yield the pools that can have a node of `pool`, in the order in which they were added."""
         for number in self._candidates(pool, own):
             other, theirs = self._pools[number]
             if labels.meets(own, theirs):
@@ -111,7 +111,7 @@ class _Seen:
 
 
 class NodeAssignment:
-    """The nodes of each pool of one intent, once pools of higher priority and pools that name nodes have theirs."""
+    """The nodes of each pool of one intent, without those of pools of higher priority and of pools that name nodes."""
 
     def __init__(self, pools: Sequence[Pool]) -> None:
         self._regions = {pool.name: region(pool.nodes) for pool in pools}
@@ -125,7 +125,7 @@ class NodeAssignment:
         self._left = self._by_priority([pool for pool in pools if not pool.nodes.names])
 
     def _by_priority(self, pools: Sequence[Pool]) -> dict[str, tuple[Region, ...] | None]:
-        """For each pool without names: what pools of higher priority leave of it."""
+        """Return, for each pool without names, the part that pools of higher priority leave."""
         left: dict[str, tuple[Region, ...] | None] = {}
         seen, waiting = _Seen(), list[tuple[Pool, Region]]()
         for pool in sorted(pools, key=lambda pool: -pool.priority):
@@ -145,7 +145,7 @@ class NodeAssignment:
         return {} if own is None else own
 
     def _less(self, own: Region, taken: Iterable[Region]) -> tuple[Region, ...] | None:
-        """What is left of a region; None for more than MAX_ALTERNATIVES pieces. Takes no more of `taken` than it needs."""
+        """Return what is left of a region; None for more than MAX_ALTERNATIVES pieces. Stops reading `taken` if nothing is."""
         left: tuple[Region, ...] = (own,)
         for other in taken:
             cut = [part for piece in left for part in labels.subtract(piece, other)]
@@ -158,9 +158,9 @@ class NodeAssignment:
         return left
 
     def owned(self, pool: Pool) -> tuple[tuple[str | None, Region], ...] | None:
-        """The pool's nodes as (node name or None for any unnamed one, labels); None where that would take too many terms.
+        """Return the pool's nodes as (node name or None for any unnamed one, labels); None if that needs too many terms.
 
-        The empty tuple means that the pool can have no node, because its selector is empty or others take all.
+        The empty tuple means that the pool can have no node: no node satisfies its selector, or other pools take them all.
         """
         if pool.name not in self._owned:
             self._owned[pool.name] = self._pieces(pool)
@@ -184,9 +184,9 @@ class NodeAssignment:
         return tuple(pieces)
 
     def foreign_bytes(self, pool: Pool, each: int) -> int:
-        """Bytes that exclude the nodes which other pools name, in all terms: the names' lengths, `each` added to every one.
+        """Return the bytes that exclude nodes named by other pools, in all terms: each name's length plus `each`.
 
-        A pool that names its own nodes excludes others' only from those that still carry its label.
+        A pool that names its own nodes excludes others' only from the term for nodes that still have its label.
         """
         own = set(pool.nodes.names)
         foreign = len(self._naming) - len(own)
@@ -195,13 +195,13 @@ class NodeAssignment:
         return from_leaving if own else from_leaving + once * len(self.owned(pool) or ())
 
     def terms(self, pool: Pool) -> tuple[Mapping[str, Any], ...]:
-        """The nodeSelectorTerms of the pool's DaemonSet: the nodes it owns, and those that still carry its label.
+        """Return the nodeSelectorTerms of the pool's DaemonSet: the nodes it owns, and those that still have its label.
 
-        The second kind is needed to release a node that has left. Nodes that another pool names are in neither, as long as the
-        names are few: among thousands, one that moved carries its old label until the node runtime has handed it over,
-        as every node does that moves between labels. A name can be told only by `matchFields`, with one value each (the API
-        server refuses more): kubernetes.io/hostname is another thing than the node's name on some clouds, and would let a
-        named node in. Total where `owned` is not None.
+        The second kind is needed to release a node that left. Nodes that another pool names are in neither, if these names are
+        few: among thousands, a node that moved keeps its old label until the node runtime has handed it over, like every node
+        whose labels move it to another pool. Only `matchFields` selects by name, with one value each (the API server rejects
+        more): on some clouds kubernetes.io/hostname differs from the node's name, and would not exclude a named node. Never
+        fails if `owned` is not None.
         """
         leaving = {"key": POOL_LABEL, "operator": "In", "values": [pool.name]}
         own = self.owned(pool) or ()
@@ -211,13 +211,13 @@ class NodeAssignment:
         return (*(_term(expressions, fields) for expressions, fields in owned), _term([leaving], foreign if few else []))
 
     def _foreign(self, pool: Pool) -> list[dict[str, Any]]:
-        """One requirement for each node that other pools name and this one does not."""
+        """Return one requirement for each node that other pools name and this one does not."""
         named = set(pool.nodes.names)
         return [entry for entry in self._excluded if entry["values"][0] not in named] if named else self._excluded
 
     @cached_property
     def _excluded(self) -> list[dict[str, Any]]:
-        """One requirement for each name. Pools that name thousands of nodes and stand alone never ask for it."""
+        """One requirement for each name, computed if needed: a single pool that names thousands of nodes never needs it."""
         return [_field("NotIn", name) for name in sorted(self._naming)]
 
 

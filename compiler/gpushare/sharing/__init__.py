@@ -1,1 +1,1 @@
-"""What a sharing mode makes of a GPU: shares, memory caps, configurations of the device plugin."""
+"""How a sharing mode divides a GPU: shares, memory caps, configurations of the device plugin."""

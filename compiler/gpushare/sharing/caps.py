@@ -1,4 +1,4 @@
-"""Memory arithmetic: what is usable on a device, what one container may use of it, how far over it may go.
+"""Memory arithmetic: what is usable on a device, how much of it one container may use, and how far it may exceed that.
 
 Pure integers in bytes, rounded once, at the end. Knows pools and cards, neither layouts nor findings. A memory of None
 (or the 0 that unified-memory boards report) is unknown, and whatever depends on it is None.
@@ -15,23 +15,23 @@ LEAST_RESERVE_BYTES = 256 * MIB
 
 
 def reserve_bytes(memory_mib: int, reserve: Share | None) -> int:
-    """What is kept back of a device with `memory_mib`, in whole bytes, rounded up. `reserve` None: the default."""
+    """Return how much of a device with `memory_mib` is reserved, in whole bytes, rounded up. `reserve` None: the default."""
     whole = memory_mib * MIB
     return max(DEFAULT_RESERVE.of(whole), LEAST_RESERVE_BYTES) if reserve is None else reserve.of(whole)
 
 
 def usable_bytes(memory_mib: int | None, reserve: Share | None) -> int | None:
-    """What all containers of a device may use together, in whole bytes; zero or less where the reserve eats it all."""
+    """Return what all containers of a device may use together, in whole bytes; zero or less if the reserve takes it all."""
     return memory_mib * MIB - reserve_bytes(memory_mib, reserve) if memory_mib else None
 
 
 def memory_mib(card: Card, profile: MigProfile | None) -> int | None:
-    """The smallest catalogued memory of a whole card or of an instance; None when nobody has measured it."""
+    """Return the smallest catalogued memory of a whole card or of an instance; None if it was never measured."""
     return (card.memory_mib if profile is None else profile.memory_mib) or None
 
 
 def even_mib(pool: Pool, card: Card, profile: MigProfile | None, replicas: int) -> int | None:
-    """The `even` cap in MiB.
+    """Return the `even` cap in MiB.
 
     Under MPS it is what the plugin's daemon gives each client, total memory over replicas: the daemon knows no reserve
     (k8s-device-plugin, cmd/mps-control-daemon/mps/device.go).
@@ -46,7 +46,7 @@ def even_mib(pool: Pool, card: Card, profile: MigProfile | None, replicas: int) 
 
 
 def wanted_cap(pool: Pool, profile: MigProfile | None) -> CapValue:
-    """The cap that the pool asks for on a shared device, before it becomes a number: bytes, `even` or `none`."""
+    """Return the cap that the pool requests on a shared device, not yet resolved to a number: bytes, `even` or `none`."""
     cap = pool.memory.cap
     if isinstance(cap, tuple):
         return dict(cap).get(profile.name, CapWord.EVEN) if profile else CapWord.EVEN
@@ -54,9 +54,9 @@ def wanted_cap(pool: Pool, profile: MigProfile | None) -> CapValue:
 
 
 def cap_mib(pool: Pool, card: Card, profile: MigProfile | None, replicas: int) -> int | None:
-    """What one container may use of one device, in MiB; None for no cap, which every unshared device has.
+    """Return what one container may use of one device, in MiB; None for no cap, as on every unshared device.
 
-    A quantity is rounded down: use counts in whole MiB, and a sum of caps must never exceed what was asked.
+    A quantity is rounded down: use is counted in whole MiB, and a sum of caps must never exceed what was requested.
     """
     if replicas < 2:
         return None
@@ -70,10 +70,10 @@ def cap_mib(pool: Pool, card: Card, profile: MigProfile | None, replicas: int) -
 
 
 def tolerance_mib(cap_mib: int, tolerance: Share) -> int:
-    """How far over its cap a container may go, in MiB. Rounded up: enforcement is never stricter than the intent says."""
+    """Return how far a container may exceed its cap, in MiB, rounded up: enforcement is never stricter than the intent."""
     return -(-tolerance.of(cap_mib * MIB) // MIB)
 
 
 def shares_for(memory_bytes: int, cap_mib: int) -> int:
-    """How many shares of `cap_mib` a memory quota of `memory_bytes` holds."""
+    """Return how many shares of `cap_mib` fit into a memory quota of `memory_bytes`."""
     return memory_bytes // (cap_mib * MIB)

@@ -1,8 +1,8 @@
-"""The two upstream configs of a pool as plain data: the device plugin's and mig-parted's, with names made of their content.
+"""The two upstream configs of a pool as plain data: the device plugin's and mig-parted's, named after a hash of their content.
 
-Holds nothing that belongs to one pool, so pools that share alike get equal configs and equal names. The upstream parsers
-are lenient or fail late; what they need is written here once: one sharing strategy, no empty maps, each resource
-once and in its sanitised form, MIG strategy `none` beside MPS, mig-parted profiles with `+` and every GPU covered once.
+Contains nothing specific to one pool, so pools that share in the same way get equal configs and equal names. The upstream
+parsers are lenient or fail late, so what they need is ensured here: one sharing strategy, no empty maps, each resource once and
+in its sanitised form, MIG strategy `none` with MPS, mig-parted profiles with `+` and every GPU covered once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,10 +15,10 @@ from gpushare.intent.types import Exclusive, Layout, Mig, Mode, Mps, SharePlacem
 from gpushare.sharing.shares import DeviceClass
 
 MPS_ROOT = "/run/nvidia/mps"
-"""Where both upstream charts keep the MPS pipes. Their MPS_ROOT wins over this; a plugin without it needs this one."""
+"""Where both upstream charts keep the MPS pipes. Their MPS_ROOT overrides this; a plugin without it needs this value."""
 
 ALL_DISABLED = "all-disabled"
-"""The mig-parted config of GPUs without MIG: the name that the operator itself gives to nodes without a label."""
+"""The mig-parted config of GPUs without MIG: the name that the operator itself sets on nodes without a label."""
 
 NamedEntries = tuple[str, tuple[dict[str, Any], ...]]
 """A mig-parted config: its name and its entries."""
@@ -27,12 +27,12 @@ _POLICY = {SharePlacement.SPREAD: "distributed", SharePlacement.PACK: "packed"}
 
 
 def content_hash(content: Any) -> str:
-    """Eight hex digits of a document's canonical JSON: its identity in labels and keys."""
+    """Return eight hex digits of the digest of a document's canonical JSON: its identity in labels and keys."""
     return hexdigest(emit.canonical_json(content).encode())[:8]
 
 
 def plugin_config(sharing: Sharing, kinds: Iterable[DeviceClass]) -> dict[str, Any]:
-    """The device plugin's config v1 for a node that offers `kinds`; `sharing` is absent where nothing is replicated."""
+    """Return the device plugin's config v1 for a node that offers `kinds`; without `sharing` if nothing is replicated."""
     flags: dict[str, Any] = {"migStrategy": sharing.strategy.value if isinstance(sharing, Mig) else "none"}
     if isinstance(sharing, Mps):
         flags["mpsRoot"] = MPS_ROOT
@@ -51,14 +51,14 @@ def plugin_config(sharing: Sharing, kinds: Iterable[DeviceClass]) -> dict[str, A
 
 
 def profile_key(mode: Mode, config: Mapping[str, Any]) -> str:
-    """The config's key: `<mode>-<8 hex>`, a legal ConfigMap key, label value and unquoted YAML string."""
+    """Return the config's key: `<mode>-<8 hex>`, a legal ConfigMap key, label value and unquoted YAML string."""
     return f"{mode.value}-{content_hash(config)}"
 
 
 def mig_parted_config(sharing: Sharing, card: Card, layouts: tuple[Layout, ...]) -> NamedEntries | None:
-    """A node's mig-parted config; None where the card has no MIG to switch, or is not known to have.
+    """Return a node's mig-parted config; None if the card does not support MIG, or is not known to.
 
-    Entries carry no device filter: one that matches nothing is a silent success (mig-parted 0.15), and a node has one
+    Entries have no device filter: a filter that matches nothing is a silent success (mig-parted 0.15), and a node has one
     card model.
     """
     if card.mig is None and card.mig_supported is not True:
@@ -78,10 +78,10 @@ def _mig_parted_entry(devices: str | list[int], layout: Layout) -> dict[str, Any
 
 
 def one_mig_strategy(sharings: Iterable[Sharing]) -> str | None:
-    """The MIG strategy that suits every pool of a cluster, for the operator's single setting; None where there is none.
+    """Return the MIG strategy that suits every pool of a cluster, for the operator's single setting; None if none does.
 
-    MPS refuses `mixed`, even on nodes without MIG; MIG pools need their own; all others run under any. `single` beside MPS
-    is legal, because a node of an MPS pool has no MIG device.
+    MPS rejects `mixed`, even on nodes without MIG; MIG pools need their own strategy; all others work with any. `single`
+    together with MPS is legal, because a node of an MPS pool has no MIG device.
     """
     strategies = {sharing.strategy.value for sharing in sharings if isinstance(sharing, Mig)}
     mps = any(isinstance(sharing, Mps) for sharing in sharings)

@@ -1,7 +1,7 @@
-"""What the devices of a pool's node are offered as: layouts per GPU, resource names, replicas and counts.
+"""How the devices of a pool's node are offered: layouts per GPU, resource names, replicas and counts.
 
-Pure. Judges nothing: where an intent cannot be resolved (an index covered twice, a profile that the card lacks) the
-layouts are None, and the rules say why. Names follow k8s-device-plugin v0.20 (internal/rm/rm.go): `+` becomes `.`.
+Pure; makes no findings: if an intent cannot be resolved (an index covered twice, a profile that the card lacks) the layouts
+are None, and the rules report why. Names follow k8s-device-plugin v0.20 (internal/rm/rm.go): `+` becomes `.`.
 """
 
 from collections import Counter
@@ -22,10 +22,10 @@ SHARED_SUFFIX = ".shared"
 
 
 class DeviceClass(Record):
-    """Devices of a node that are offered alike: whole GPUs (`profile` None) or the instances of one profile.
+    """Devices of a node that are offered in the same way: whole GPUs (`profile` None) or the instances of one profile.
 
-    `base` is the resource's name before sharing renames it, which is how device-plugin configs call it. `replicas` is 1
-    where nothing is shared. `devices` counts GPUs or instances of one node.
+    `base` is the resource's name before sharing renames it, as device-plugin configs use it. `replicas` is 1 if nothing is
+    shared. `devices` counts GPUs or instances of one node.
     """
 
     profile: MigProfile | None
@@ -47,22 +47,22 @@ class DeviceClass(Record):
 
 
 Meaning = tuple[str, str | None, bool, int | None]
-"""What a pod gets that asks for a resource: the card, the profile (None: a whole GPU), whether it is shared, the cap in MiB."""
+"""What a pod gets that requests a resource: the card, the profile (None: a whole GPU), whether it is shared, the cap in MiB."""
 
 Offer = frozenset[tuple[str, Meaning]]
 """The (resource, meaning) pairs of one pool."""
 
 
 def meaning(pool: Pool, card: Card, kind: DeviceClass) -> Meaning:
-    """What a resource of the pool means."""
+    """Return what a resource of the pool means."""
     name = kind.profile.name if kind.profile else None
     return card.id, name, kind.shared, caps.cap_mib(pool, card, kind.profile, kind.replicas)
 
 
 def ambiguous(offers: Iterable[Offer]) -> frozenset[str]:
-    """Resources that mean one thing in a pool and another in the next: a pod must say which pool it means.
+    """Return the resources that mean different things in different pools: a pod that requests one must name the pool.
 
-    A plugin that starts offers whole GPUs for a moment, also on nodes that share them.
+    While a plugin starts, it briefly offers whole GPUs, also on nodes that share them.
     """
     meanings: dict[str, set[Meaning]] = {}
     brief = set()
@@ -75,15 +75,15 @@ def ambiguous(offers: Iterable[Offer]) -> frozenset[str]:
 
 
 def profiles_by_name(card: Card) -> Mapping[str, MigProfile]:
-    """The card's MIG profiles by name; empty where it has none."""
+    """Return the card's MIG profiles by name; empty if it has none."""
     return {profile.name: profile for profile in card.mig.profiles} if card.mig else {}
 
 
 def layouts(pool: Pool, card: Card, pinned: Layout | None = None) -> tuple[Layout, ...] | None:
-    """The layout of each GPU index of a node, in canonical order; the empty layout is a whole GPU.
+    """Return the layout of each GPU index of a node, in canonical order; the empty layout is a whole GPU.
 
-    `pinned` is what the pool's goal was resolved to before and takes precedence over resolving it anew. None where the
-    goal cannot be reached, an index is not covered exactly once or the card lacks a profile.
+    `pinned` is what the pool's goal was resolved to before and takes precedence over resolving it again. None if the goal
+    cannot be reached, an index is not covered exactly once or the card lacks a profile.
     """
     if not isinstance(pool.sharing, Mig):
         return ((),) * pool.gpus_per_node
@@ -118,19 +118,19 @@ def _usable_bytes(profile: MigProfile, pool: Pool) -> int | None:
 
 
 def split_wanted(wanted: Layout | tuple[LayoutGroup, ...]) -> tuple[tuple[LayoutGroup, ...], Layout]:
-    """A MIG wish without goals as (groups by index, layout of all GPUs): one of the two is empty."""
+    """Return a MIG setting without goals as (groups by index, layout of all GPUs): one of the two is empty."""
     groups = tuple(entry for entry in wanted if isinstance(entry, LayoutGroup))
     return groups, tuple(entry for entry in wanted if not isinstance(entry, LayoutGroup))
 
 
 def canonical(layout: Layout, geometry: Geometry) -> Layout:
-    """The layout in the solver's order, larger profiles first: equal layouts become equal values."""
+    """Return the layout in the solver's order, larger profiles first: equal layouts become equal values."""
     board = layout_board(geometry)
     return board.layout(board.counts(layout))
 
 
 def kinds(pool: Pool, card: Card, per_gpu: tuple[Layout, ...]) -> tuple[DeviceClass, ...]:
-    """The distinct ways in which a node's devices are offered: instances by size, whole GPUs last."""
+    """Return the distinct ways in which a node's devices are offered: instances by size, whole GPUs last."""
     known = profiles_by_name(card)
     counts: Counter[str | None] = Counter()
     for layout, gpus in Counter(per_gpu).items():
@@ -161,7 +161,7 @@ def _base_name(sharing: Sharing, profile: MigProfile | None) -> str:
 
 
 def replicas_of(sharing: Sharing, profile: MigProfile | None) -> int:
-    """Into how many shares a device is divided. In a MIG pool only instances are shared, never the whole GPUs beside them."""
+    """Return how many shares a device is divided into. In a MIG pool only instances are shared, never its whole GPUs."""
     match sharing:
         case Exclusive():
             return 1
@@ -176,7 +176,7 @@ def replicas_of(sharing: Sharing, profile: MigProfile | None) -> int:
 
 
 def find(offered: tuple[DeviceClass, ...], name: str) -> DeviceClass | None:
-    """The kind that a person means by `name`: a profile, `gpu` for whole GPUs, or the resource with or without its prefix."""
+    """Return the kind that `name` refers to: a profile, `gpu` for whole GPUs, or the resource with or without its prefix."""
     short = name.removeprefix("nvidia.com/")
     for kind in offered:
         called = {kind.base, kind.resource} | ({kind.profile.name, kind.profile.resource_suffix} if kind.profile else {"gpu"})

@@ -1,7 +1,7 @@
-"""Whether a card document agrees with itself: findings GS903 and GS904. The document has passed `card.v1`.
+"""Whether a card document is consistent in itself: findings GS903 and GS904. The document has passed `card.v1`.
 
-Judges numbers against each other, by the rules that hold for every card of the catalogue. It knows no other card, reads no
-file and builds no Card: paths must name what the user wrote.
+Compares numbers with each other, by rules that are true for every card of the catalogue. It knows no other card, reads no
+file and builds no Card, because paths must name what the user wrote.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from gpushare.core.diagnostics import Finding, Path
 
 
 def inconsistencies(document: Mapping[str, Any], base: Path, *, mps_limit: int) -> list[Finding]:
-    """Findings of one card. `base` is the path of the document, `mps_limit` what the device plugin allows on this card."""
+    """Return the findings of a card. `base` is the document's path, `mps_limit` what the device plugin allows on this card."""
     findings = list(_mps(document, base, mps_limit))
     mig = document.get("mig")
     if mig is None:
@@ -41,7 +41,7 @@ def inconsistencies(document: Mapping[str, Any], base: Path, *, mps_limit: int) 
 
 
 def gigabytes_in_name(profile_mib: int, total_mib: int) -> int:
-    """The number before `gb` in a profile's name, as NVIDIA's go-nvlib computes it (getMigMemorySizeGB).
+    """Return the number before `gb` in a profile's name, as NVIDIA's go-nvlib computes it (getMigMemorySizeGB).
 
     The profile's share of the total, rounded up to eighths, of the total in whole GiB (rounded up), rounded half up.
     """
@@ -69,7 +69,7 @@ def _repetitions(profiles: list[Mapping[str, Any]], base: Path) -> Iterator[Find
         for index, profile in enumerate(profiles):
             value = profile[key]
             if value is not None and value in seen and index not in copies:
-                copies.add(index)  # one finding for an entry that is there twice
+                copies.add(index)  # one finding for an entry that is repeated
                 yield Finding(
                     code="GS903",
                     message=f"{key} {value} is already that of profile {seen[value]}",
@@ -102,7 +102,7 @@ def _profile(profile: Mapping[str, Any], units: int, document: Mapping[str, Any]
 
 
 def _name(profile: Mapping[str, Any], document: Mapping[str, Any], base: Path) -> Iterator[Finding]:
-    """The name's two numbers: compute slices, and memory where both the card's and the profile's are known."""
+    """Check the name's two numbers: compute slices, and memory if both the card's and the profile's are known."""
     name = profile["name"]
     slices, _, rest = name.partition("g.")
     if int(slices) != profile["computeSlices"]:
@@ -127,7 +127,7 @@ def _name(profile: Mapping[str, Any], document: Mapping[str, Any], base: Path) -
 
 
 def _disjoint(spans: list[tuple[int, ...]]) -> int:
-    """How many of the placements can stand at once: taking the one that ends first is the best choice."""
+    """Return how many of the placements fit at once: taking the one that ends first is optimal."""
     count = end = 0
     for start, size in sorted(spans, key=sum):
         if start >= end:

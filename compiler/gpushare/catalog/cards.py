@@ -1,8 +1,8 @@
-"""The card knowledge as values: Card, MigProfile, Geometry; read from card files, never guessed.
+"""Facts about cards as values: Card, MigProfile, Geometry; read from card files, never guessed.
 
-Owns the types, the reading of `profiles/cards/*.yaml` and of the intent's own `spec.cards`, which have the same form
-(`schemas/card.v1.json`), and the judging of the latter's shape. Knows nothing of pools. What layouts a geometry allows is
-judged in `mig`, whether an intent's own card is consistent in `card_check`.
+Owns the types, the reading of `profiles/cards/*.yaml` and of the intent's own `spec.cards`, which have the same schema
+(`schemas/card.v1.json`), and the schema check of the latter. Knows nothing of pools. `mig` decides which layouts a geometry
+allows, `card_check` whether an intent's own card is consistent.
 """
 
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ from gpushare.core.record import NOTHING, Record, replace
 from gpushare.reading import schema
 
 MOST_FINDINGS = 100
-"""On the cards of one intent."""
+"""How many findings the cards of one intent may have."""
 
 
 class NvLink(StrEnum):
-    """How a card talks to its peers; C2C is the chip-to-chip link of the Grace boards and counts as NVLink."""
+    """How a card is connected to its peers; C2C is the chip-to-chip link of the Grace boards and counts as NVLink."""
 
     YES = "true"
     NO = "false"
@@ -30,7 +30,7 @@ class NvLink(StrEnum):
 
 
 class Placement(Record):
-    """A stretch of the card's memory slices: `start` and `size` in the card's own placement units (NVML's numbers)."""
+    """An interval of the card's memory slices: `start` and `size` in the card's own placement units (NVML's numbers)."""
 
     start: int
     size: int
@@ -49,8 +49,8 @@ class Engines(Record):
 class MigProfile(Record):
     """One GPU-instance profile of one card.
 
-    `name` is NVML's (`1g.5gb+me`); `profile_id` is what creates an instance (the ID column of `nvidia-smi mig -lgip`);
-    `nvml_enum` is what asks for the profile's description: two different numbers. `memory_mib` is the smallest value seen.
+    `name` is NVML's (`1g.5gb+me`). `profile_id` creates an instance (the ID column of `nvidia-smi mig -lgip`), `nvml_enum`
+    queries the profile's description: two different numbers. `memory_mib` is the smallest value seen.
     """
 
     name: str
@@ -66,24 +66,24 @@ class MigProfile(Record):
 
     @property
     def resource_suffix(self) -> str:
-        """The name as Kubernetes resources, labels and mig-parted config names spell it: `+` becomes `.`."""
+        """The name as written in Kubernetes resources, labels and names of mig-parted configs: `+` becomes `.`."""
         return self.name.replace("+", ".")
 
     @property
     def has_attributes(self) -> bool:
-        """Whether the name carries attributes, as in `+me`, `+gfx`, `-me`."""
+        """Whether the name has attributes, as in `+me`, `+gfx`, `-me`."""
         return "+" in self.name or "-" in self.name
 
 
 class LayoutDriver(Record):
-    """A layout with all of `profiles` needs `min_driver` or newer."""
+    """A layout with all of `profiles` needs driver `min_driver` or newer."""
 
     profiles: tuple[str, ...]
     min_driver: str
 
 
 class Geometry(Record):
-    """What MIG can make of one card: a grid of `units` memory slices and the profiles that may stand on it.
+    """How MIG can divide one card: a grid of `units` memory slices and the profiles that may be placed on it.
 
     `max_compute_instances` and `max_gfx_instances` are constraints that only some cards have (Thor).
     """
@@ -103,9 +103,9 @@ class Card(Record):
     """One card model.
 
     `name` is what NVML returns (`name_aliases`: on other drivers), `product` GFD's label value. `memory_mib` is the smallest
-    total seen (safe for caps), None when unknown. `mig` is None where the card has no MIG; `mig_supported` None means that
-    nobody has confirmed either. `sources` are keys of `profiles/sources.yaml`.
-    `unconfirmed` names the facts that no source confirms, in the card file's own words (`memoryMiB`, `nvlink`, …).
+    total seen (safe for caps), None if unknown. `mig` is None if the card has no MIG; `mig_supported` None means that neither
+    is confirmed. `sources` are keys of `profiles/sources.yaml`.
+    `unconfirmed` names the facts that no source confirms, by their keys in the card file (`memoryMiB`, `nvlink`, …).
     """
 
     id: str
@@ -132,41 +132,41 @@ class Card(Record):
 
 
 class Catalog(Record):
-    """The cards that one intent may name: the shipped ones and its own, which come first."""
+    """The cards that one intent may name: the shipped cards and its own, which take precedence."""
 
     own: Mapping[str, Card] = NOTHING
 
     def get(self, card_id: str) -> Card | None:
-        """The card of that id; None if nobody knows it."""
+        """Return the card of that id; None if there is none."""
         own = self.own.get(card_id)
         if own is None and card_id in ids():
             return load(card_id)
         return own
 
     def ids(self) -> tuple[str, ...]:
-        """Every id that `get` knows, sorted."""
+        """Return every id that `get` knows, sorted."""
         return tuple(sorted({*ids(), *self.own}))
 
 
 @cache
 def ids() -> tuple[str, ...]:
-    """The ids of the shipped cards, sorted. They are the names of the files."""
+    """Return the ids of the shipped cards, sorted. They are the names of the files."""
     return tuple(sorted(path.stem for path in resources.cards().glob("*.yaml")))
 
 
 @cache
 def load(card_id: str) -> Card:
-    """A shipped card. Reads that card's file alone. KeyError if there is none."""
+    """Return a shipped card. Reads only that card's file. Raises KeyError if there is none."""
     if card_id not in ids():
         raise KeyError(card_id)
     return build(card_id, facts.read(resources.cards() / f"{card_id}.yaml"))
 
 
 def check(cards: Mapping[str, Any]) -> list[Finding]:
-    """Findings of an intent's own cards (`spec.cards`): GS901 shape, GS902 clash with a shipped id, GS903 and GS904.
+    """Return findings of an intent's own cards (`spec.cards`): GS901 schema, GS902 id of a shipped card, GS903 and GS904.
 
-    Paths are those of the intent, below `spec.cards`. Only a card without an error may be built. At most MOST_FINDINGS: a card
-    was generated if it has more.
+    Paths are those of the intent, below `spec.cards`. Only a card without an error may be built. At most MOST_FINDINGS are
+    returned: cards with more were generated.
     """
     found = (finding for card_id, document in cards.items() for finding in _check(str(card_id), _exact(document)))
     return list(islice(found, MOST_FINDINGS))
@@ -194,7 +194,7 @@ def _check(card_id: str, document: Any) -> list[Finding]:
 
 
 def build(card_id: str, document: Mapping[str, Any]) -> Card:
-    """The card of a document that passed `card.v1`; total for those. What an intent's own card leaves out gets its default."""
+    """Return the card of a document that passed `card.v1`; never fails then. Fields that an own card omits get defaults."""
     document = _exact(document)
     get = document.get
     capability = _capability(document["computeCapability"])
@@ -227,9 +227,9 @@ def build(card_id: str, document: Mapping[str, Any]) -> Card:
 
 
 def _exact(document: Any) -> Any:
-    """The same document with `8.0`, which JSON Schema takes for a whole number, as one; other values as they are.
+    """Return the same document with floats such as `8.0`, which JSON Schema accepts as integers, as integers.
 
-    Texts and fractions, which the schema refuses, stay what the user wrote. So does a number in place of a text.
+    Strings and fractions, which the schema rejects, stay as the user wrote them. So does a number in place of a string.
     """
     match document:
         case Mapping():
@@ -243,16 +243,16 @@ def _exact(document: Any) -> Any:
 
 
 _TEXTS = ("computeCapability", "minDriver")
-"""Versions, which look like fractions where their quotes are missing."""
+"""Versions, which look like fractions if their quotes are missing."""
 
 
 def mps_limit(compute_capability: tuple[int, int]) -> int:
-    """How many MPS clients of one GPU the device plugin allows: 48 from 7.5 on, else 16, a V100 (7.0) included."""
+    """Return how many MPS clients of one GPU the device plugin allows: 48 from 7.5 on, else 16, a V100 (7.0) included."""
     return 48 if compute_capability >= (7, 5) else 16
 
 
 def product_label(name: str) -> str:
-    """The product name as GFD writes it into the label nvidia.com/gpu.product (k8s-device-plugin, internal/lm/resource.go)."""
+    """Return the product name as in GFD's label nvidia.com/gpu.product (k8s-device-plugin, internal/lm/resource.go)."""
     return "-".join("".join(c for c in name if c.isascii() and (c.isalnum() or c in "-_. ")).split())
 
 

@@ -1,8 +1,8 @@
-"""What the data files under `profiles/` say. Owns `facts.jsonl`, a table of them as JSON by the digest of their text.
+"""The content of the data files under `profiles/`. Owns `facts.jsonl`, a table of it as JSON by the digest of a file's text.
 
-A file whose text is not in the table, because it was edited after `make docs`, is read as the YAML that it is: the table can
-be behind or missing. That its lines are what the files say is tested, not checked at each start. A cold compile of a small
-intent would read more YAML of ours than of the user's, and JSON takes a twentieth of the time.
+A file whose text is not in the table, because it was edited after `make docs`, is read as YAML: the table may be out of date
+or missing. A test checks that its lines are the content of the files; a start does not. Without the table, a cold compile of a
+small intent would read more YAML of ours than of the user's, and JSON takes a twentieth of the time.
 """
 
 import json
@@ -17,14 +17,14 @@ from gpushare.reading import source
 
 
 def read(path: Path) -> Any:
-    """The content of a data file."""
+    """Return the content of a data file."""
     text = path.read_bytes()
     known = _table().get(hexdigest(text))
     return _by_yaml(text, path) if known is None else json.loads(known)
 
 
 def table(paths: Iterable[Path]) -> str:
-    """The text of `facts.jsonl` for these files: a line for each, its digest and its content."""
+    """Return the text of `facts.jsonl` for these files: one line each, with its digest and its content."""
     return "".join(f"{hexdigest(text)} {_line(_by_yaml(text, path))}\n" for path in paths for text in [path.read_bytes()])
 
 

@@ -1,8 +1,8 @@
-"""How the host of a repository is replaced by a site's registry. The chart's template does the same to our own image."""
+"""How a site's registry replaces the host of a repository. The chart's template does the same for our own image."""
 
 
 def mirrored(repository: str, registry: str | None) -> str:
-    """The repository under another registry: `nvcr.io/nvidia/x` under `reg.example.org` is `reg.example.org/nvidia/x`.
+    """Return the repository under another registry: `nvcr.io/nvidia/x` under `reg.example.org` is `reg.example.org/nvidia/x`.
 
     A first part is a host if it has a dot or a port or is `localhost`; a repository without one gets the registry in front.
     """
@@ -14,5 +14,5 @@ def mirrored(repository: str, registry: str | None) -> str:
 
 
 def example_image(registry: str | None) -> str:
-    """The image of the README's pods: anything with a C library will do, the runtime adds nvidia-smi."""
+    """Return the image of the README's pods: any image with a C library works, because the runtime adds nvidia-smi."""
     return mirrored("docker.io/library/ubuntu", registry) + ":24.04"

@@ -1,6 +1,6 @@
-"""Which values of the upstream charts the compiler sets itself, so that `platform.values` must not.
+"""Which values of the upstream charts the compiler sets itself, so that `platform.values` must not set them.
 
-The one list of them: the rules refuse these paths, and the renderer of upstream values writes no others.
+The only list of them: the rules reject these paths, and the renderer of upstream values writes no others.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
         "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED",
     ),
 }
-"""Lists of environment variables of gpu-operator in which some names are ours. Others may be added: K3s and RKE2 need some."""
+"""Lists of environment variables of gpu-operator with the names that we manage. Others may be added: K3s and RKE2 need some."""
 
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "devicePlugin.args": (
@@ -69,11 +69,11 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     ),
     "gfd.args": ("--config-file", "--mig-strategy"),
 }
-"""The same for command lines, which win over the environment and over every profile."""
+"""The same for command lines, which override the environment and every profile."""
 
 
 def owned(intent: Intent, chart: UpstreamChart) -> Mapping[str, str]:
-    """Dotted path → what decides it. What lies below an owned path is owned as well."""
+    """Return dotted path → what decides it. Every path below an owned path is owned as well."""
     platform = intent.platform
     paths = dict(_ALWAYS[platform.stack])
     if platform.registry is not None:

@@ -1,7 +1,7 @@
-"""Facts about NVIDIA's charts, read from `profiles/upstream`: releases, images, default tolerations, and what values they know.
+"""Facts about NVIDIA's charts, read from `profiles/upstream`: releases, images, default tolerations, and the values they read.
 
-`chart` is cheap and serves every compile; the schema of the values is read when somebody asks for a path. What an intent may
-do with a path is for the rules. Knows the newest release of each chart; older ones are known by name only.
+`chart` is cheap, and every compile calls it; the schema of the values is read only when a caller looks up a path. The rules
+decide what an intent may do with a path. Knows the newest release of each chart; older releases are known by name only.
 """
 
 import json
@@ -20,14 +20,14 @@ FILES = {"gpu-operator": "gpu-operator", "device-plugin": "nvidia-device-plugin"
 
 
 class ValueFact(Record):
-    """One value of a chart. `path` is dotted; `schema` is what it must be; without `default` there the values file lacks it."""
+    """One value of a chart: its dotted path and its schema. A schema without `default`: the values file does not list it."""
 
     path: str
     schema: schema.Schema
 
     @property
     def default(self) -> Any:
-        """What the chart itself has there."""
+        """The chart's own value."""
         return self.schema.get("default")
 
     @property
@@ -37,12 +37,12 @@ class ValueFact(Record):
 
     @property
     def is_open(self) -> bool:
-        """Whether it holds values of its own."""
+        """Whether it contains values of its own."""
         return "$ref" in self.schema or self.schema.get("type") == "object"
 
 
 class Image(Record):
-    """One image that a chart names in the section `section` of its values. `tag` None: the chart's own version.
+    """One image that a chart names in section `section` of its values. `tag` None: the chart's own version.
 
     `installed`: a default installation for containers runs it. The operator appends `-<node OS>` to the driver's tag.
     """
@@ -70,7 +70,8 @@ class Image(Record):
 class UpstreamChart(Record):
     """One chart. `releases` are (chart version, device plugin version) pairs, oldest first.
 
-    `tolerations` are the default lists, by path, that a value of ours would replace. Below `subcharts` another chart reads.
+    `tolerations` are the default lists, by path, that a value of ours would replace. Another chart reads what is below
+    `subcharts`.
     `reserved_volumes` are names that the ConfigMap of device-plugin configs must not have.
     """
 
@@ -84,7 +85,7 @@ class UpstreamChart(Record):
 
     @property
     def version(self) -> str:
-        """The newest known release, the one that the table of values describes."""
+        """The newest known release, which the table of values describes."""
         return self.releases[-1][0]
 
     @property
@@ -93,22 +94,22 @@ class UpstreamChart(Record):
         return tuple(version for version, _ in self.releases)
 
     def plugin_version(self, version: str) -> str:
-        """The device plugin that a release installs.
+        """Return the device plugin that a release installs.
 
-        Of a release that is not known: that of the known one before it, which it is not older than, or for one before all that
-        of the oldest, which it is not newer than.
+        For a release that is not known: the plugin of the last known release before it, than which it is not older, or, before
+        all known releases, that of the oldest, than which it is not newer.
         """
         order = version_order(version)
         before = [plugin for release, plugin in self.releases if version_order(release) <= order]
         return before[-1] if before else self.releases[0][1]
 
     def path(self, dotted: str) -> ValueFact | None:
-        """The value of that path; None for sections, for what lies below a map, and for what the chart does not know."""
+        """Return the value of that path; None for sections, for paths below a map, and for paths the chart does not know."""
         return paths(self.name).get(dotted)
 
 
 def version_order(version: str) -> tuple[tuple[int, ...], bool, tuple[tuple[bool, int, str], ...]]:
-    """Versions by their order, as semantic versioning has it: `v26.7.0-rc.1` is before `v26.7.0`, `v26.10.0` behind both."""
+    """Return a sort key of versions, as in semantic versioning: `v26.7.0-rc.1` is before `v26.7.0`, `v26.10.0` after both."""
     numbers, _, before = version.removeprefix("v").partition("-")
     parts = tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in before.split("."))
     return tuple(int(part) for part in numbers.split(".")), not before, parts if before else ()
@@ -117,7 +118,7 @@ def version_order(version: str) -> tuple[tuple[int, ...], bool, tuple[tuple[bool
 class Known(Record):
     """The chart reads this path. `fact` None: a section, a mapping with values below.
 
-    `nullable`: no template fails where the section is null.
+    `nullable`: no template fails if the section is null.
     """
 
     fact: ValueFact | None
@@ -125,15 +126,15 @@ class Known(Record):
 
 
 class OpenMap(Record):
-    """The path lies below `above`, which takes anything: a map, or another chart's values."""
+    """The path is below `above`, which accepts any value: a map, or another chart's values."""
 
     above: str
 
 
 class Dropped(Record):
-    """Helm would accept the path and nothing would happen. `replacement` None: nothing replaced it.
+    """Helm would accept the path without any effect. `replacement` None: nothing replaced it.
 
-    Not `confirmed`: that it is gone is known, since when and why is not.
+    Not `confirmed`: it is known that the path was removed, but not since when and why.
     """
 
     path: str
@@ -143,20 +144,20 @@ class Dropped(Record):
 
 
 class Unknown(Record):
-    """No value of this chart."""
+    """The path is not a value of this chart."""
 
     path: str
     known: Mapping[str, ValueFact]
 
     @property
     def nearest(self) -> tuple[str, ...]:
-        """Paths that may be meant, best first."""
+        """Similar paths that the user may have meant, best first."""
         return _nearest(self.path, self.known)
 
 
 @cache
 def chart(stack: str) -> UpstreamChart:
-    """The chart of a stack. KeyError for `existing` and unknown ones."""
+    """Return the chart of a stack. Raises KeyError for `existing` and for unknown stacks."""
     facts = _read(f"{FILES[stack]}.yaml")
     return UpstreamChart(
         name=facts["chart"],
@@ -171,7 +172,7 @@ def chart(stack: str) -> UpstreamChart:
 
 @cache
 def paths(name: str) -> Mapping[str, ValueFact]:
-    """Every value of a chart (by the chart's name), by dotted path."""
+    """Return every value of a chart (by the chart's name), by dotted path."""
     own = chart(next(stack for stack, file in FILES.items() if file == name))
     known = list(_flatten(_schema(name), ()))
     for image in own.images:
@@ -181,7 +182,7 @@ def paths(name: str) -> Mapping[str, ValueFact]:
 
 
 def violations(upstream: UpstreamChart, fact: ValueFact, value: object, base: Path) -> list[Finding]:
-    """What the chart, or the API server after it, refuses of a value; `base` is where it stands. Helm removes what is null."""
+    """Return what the chart or the API server rejects in a value; `base` is the value's path. Helm removes null values."""
     wanted = {**fact.schema, "definitions": _schema(upstream.name)["definitions"]}
     needed = _read(f"{upstream.name}.notes.yaml")["needed"]
     return [] if value is None and fact.path not in needed else schema.violations(_without_nulls(value), wanted, base)
@@ -194,7 +195,7 @@ def _without_nulls(value: object) -> object:
 
 
 def switches(upstream: UpstreamChart, path: tuple[str, ...]) -> tuple[str, ...]:
-    """The values, as dotted paths, that must be true for anything to read the value at `path`."""
+    """Return the values, as dotted paths, that must be true so that something reads the value at `path`."""
     of_parts = _read(f"{upstream.name}.notes.yaml")["switches"]
     above = (".".join(path[:length]) for length in range(len(path), 0, -1))
     return tuple(next((of_parts[part] for part in above if part in of_parts), ()))
@@ -202,7 +203,7 @@ def switches(upstream: UpstreamChart, path: tuple[str, ...]) -> tuple[str, ...]:
 
 @cache
 def _sections(name: str) -> Mapping[str, bool]:
-    """Every path that has others below it → whether it may be null."""
+    """Return every path that has others below it → whether it may be null."""
     every = (path[:at] for path in (*paths(name), *dropped(name)) for at, char in enumerate(path) if char == ".")
     return {path: "null" in _node(_schema(name), path.split(".")).get("type", ()) for path in every}
 
@@ -214,7 +215,7 @@ def _node(tree: schema.Schema, keys: Sequence[str]) -> schema.Schema:
 
 
 def judge_path(upstream: UpstreamChart, path: tuple[str, ...]) -> Known | OpenMap | Dropped | Unknown:
-    """What a chart makes of a value at `path` (keys from the root down, at least one)."""
+    """Return how a chart reads a value at `path` (keys from the root down, at least one)."""
     known, gone = paths(upstream.name), dropped(upstream.name)
     for length in range(1, len(path) + 1):
         above = ".".join(path[:length])
@@ -264,7 +265,7 @@ def _flatten(tree: schema.Schema, above: tuple[str, ...]) -> Iterator[ValueFact]
 
 @cache
 def dropped(name: str) -> Mapping[str, Dropped]:
-    """By path what Helm would accept and nobody reads."""
+    """Return, by path, the values that Helm accepts and no template reads."""
     return {
         path: Dropped(path=path, replacement=row["replacement"], reason=row["reason"], confirmed=not row.get("unconfirmed"))
         for path, row in _read(f"{name}.notes.yaml")["dropped"].items()
@@ -272,6 +273,6 @@ def dropped(name: str) -> Mapping[str, Dropped]:
 
 
 def _nearest(dotted: str, known: Mapping[str, ValueFact]) -> tuple[str, ...]:
-    from difflib import get_close_matches  # noqa: PLC0415 - only an error pays for it
+    from difflib import get_close_matches  # noqa: PLC0415 - only an error needs it
 
     return tuple(get_close_matches(dotted, known, n=3, cutoff=0.6))

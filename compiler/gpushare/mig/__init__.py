@@ -1,7 +1,7 @@
-"""What MIG can make of a card: placements, layouts, nearest layouts and goals. Pure geometry, exact, no card names here.
+"""How MIG can divide a card: placements, layouts, nearest layouts and goals. Pure and exact geometry, without card names.
 
-The face of the solver, and all that others import of it: `grid` knows slices, `layouts` the rule, `explain` explains what
-is not legal, `goals` resolves goals. This module places layouts.
+The solver's interface, the only module of it that others import: `grid` knows slices, `layouts` the rule for legal layouts,
+`explain` explains illegal ones, `goals` resolves goals. This module places layouts.
 """
 
 from collections.abc import Mapping
@@ -42,10 +42,10 @@ def fits(geometry: Geometry, layout: Layout) -> bool:
 
 
 def maximal_layouts(geometry: Geometry, *, attributes: bool = True) -> tuple[Layout, ...]:
-    """Every layout to which no instance can be added, those with more of a larger profile first.
+    """Return every layout to which no instance can be added, those with more of a larger profile first.
 
-    Each layout is in canonical order. Without `attributes`, only profiles whose names carry none are considered, also for
-    what could be added.
+    Each layout is in canonical order. Without `attributes`, only profiles whose names have none are considered, also as
+    additions.
     """
     whole = board(geometry)
     asked = whole if attributes else whole.plain
@@ -53,26 +53,26 @@ def maximal_layouts(geometry: Geometry, *, attributes: bool = True) -> tuple[Lay
 
 
 def place(geometry: Geometry, layout: Layout, keep: tuple[tuple[str, int], ...] = ()) -> tuple[Instance, ...] | None:
-    """Placements for all instances of the layout, sorted by start; None if it is not legal.
+    """Return placements for all instances of the layout, sorted by start; None if it is not legal.
 
-    `keep` are the instances that a GPU has, as (profile name, start). Of all ways to place the layout this is the one that
-    keeps the most of them; of those, the one that leaves the most choice for additions (different sets of instances that
-    the free slices could still hold); of those, the one with the lowest starts, larger profiles first.
+    `keep` are the instances that a GPU has, as (profile name, start). Of all ways to place the layout, the result keeps the
+    most of them; among equals, it leaves the most choice for additions (different sets of instances that fit into the free
+    slices); among equals, it has the lowest starts, larger profiles first.
     """
     own = board(geometry)
     if not own.is_legal(layout):
         return None
     counts = own.counts(layout)
-    # No GPU has two instances with one start; should the caller say so, the first one counts.
+    # No GPU has two instances with the same start; if the caller passes two, the first one counts.
     kept = {start: name for name, start in reversed(keep)}
     standings = own.grid.standings(own.multiset(counts))
-    # max() returns the first of the best, and standings come best first.
+    # max() returns the first of the best, and standings are sorted best first.
     best = max(standings, key=lambda standing: _kept(own, counts, standing, kept)) if kept else standings[0]
     return _assign(own, counts, best, kept)
 
 
 def _kept(own: CardSolver, counts: Counts, standing: Standing, kept: Mapping[int, str]) -> int:
-    """How many instances stay when the layout takes this standing: its places of one shape can be dealt out at will."""
+    """Return how many instances this standing keeps: its places of one shape can be assigned to profiles in any order."""
     return sum(
         min(count, sum(shape == at and kept.get(start) == profile.name for at, start, _ in standing))
         for profile, count, shape in zip(own.profiles, counts, own.shape_of, strict=True)
@@ -81,7 +81,7 @@ def _kept(own: CardSolver, counts: Counts, standing: Standing, kept: Mapping[int
 
 
 def _assign(own: CardSolver, counts: Counts, standing: Standing, kept: Mapping[int, str]) -> tuple[Instance, ...]:
-    """Deal the standing's places out: what is kept stays where it is, then lowest starts to the first profile."""
+    """Assign the standing's places to profiles: kept instances stay, then the first profile gets the lowest starts."""
     free = list(standing)
     instances: list[Instance] = []
     for is_kept in (True, False):

@@ -1,6 +1,6 @@
-"""Layouts that are not legal: why, in the user's words, and what is legal instead.
+"""Layouts that are not legal: why, in the user's words, and which layouts are legal instead.
 
-Owns the sentences and the notion of nearness. Every sentence names something that is really exceeded.
+Owns the sentences and the definition of nearness. Every sentence names a limit that is really exceeded.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ Item = tuple[str, int]
 
 
 def why_not(geometry: Geometry, layout: Layout) -> str:
-    """Why the layout is not legal, as one sentence without a full stop; empty if it is legal."""
+    """Return why the layout is not legal, as one sentence without a full stop; empty if it is legal."""
     own = board(geometry)
     if own.is_legal(layout):
         return ""
@@ -34,12 +34,12 @@ def why_not(geometry: Geometry, layout: Layout) -> str:
 
 
 def nearest(geometry: Geometry, layout: Layout, limit: int = 3) -> tuple[Layout, ...]:
-    """Up to `limit` legal layouts to write instead, the nearest first, each in canonical order.
+    """Return up to `limit` legal layouts to write instead, the nearest first, each in canonical order.
 
-    Candidates are the largest legal parts of the wanted layout, and every layout to which nothing can be added. Nearer is, in
-    this order: more memory slices of wanted instances kept; more wanted instances kept; fewer profiles that were not
-    wanted; fewer instances added; more compute slices in use; the order of `maximal_layouts`. Profiles with attributes
-    take part only if the wanted layout has some. Names that the card does not know are ignored.
+    Candidates are the largest legal parts of the wanted layout, and every layout to which nothing can be added. A layout is
+    nearer by, in this order: more memory slices of wanted instances kept; more wanted instances kept; fewer profiles that were
+    not wanted; fewer instances added; more compute slices in use; the order of `maximal_layouts`. Profiles with attributes
+    are considered only if the wanted layout has some. Names that the card does not know are ignored.
     """
     whole = board(geometry)
     counts = whole.counts(layout)
@@ -69,7 +69,7 @@ def _over_count(limit: Limit, total: int) -> str:
 
 
 def _over_take(own: CardSolver, counts: Counts, limit: Limit) -> str:
-    """Who takes what there is of a thing: profiles come in the order of what one instance takes, as long as there is enough."""
+    """Return which profiles take how much of a limit: those with the largest instances first, until too little is left."""
     takers = [index for index, weight in enumerate(limit.weights) if weight and counts[index]]
     takers.sort(key=lambda index: -limit.weights[index])
     sums = list(accumulate(counts[index] * limit.weights[index] for index in takers))
@@ -80,7 +80,7 @@ def _over_take(own: CardSolver, counts: Counts, limit: Limit) -> str:
 
 
 def _shortage(limit: Limit, served: Sequence[Item], rest: Sequence[Item], used: int, need: int) -> str:
-    """`served` take `used` of the thing, which leaves too little for `rest`; the first of the rest needs `need`."""
+    """Return the sentence: `served` take `used` of the limit, too little is left for `rest`, whose first needs `need`."""
     left = limit.total - used
     if not served:
         return f"{_take(rest[:1], 'need')} {_amount(need, limit.noun)}; a card has {_word(limit.total)}"
@@ -92,12 +92,12 @@ def _shortage(limit: Limit, served: Sequence[Item], rest: Sequence[Item], used: 
 
 
 def _no_placement(own: CardSolver, counts: Counts) -> str:
-    """The sums are right but the places are not: names the first profile that cannot stand beside the larger ones."""
+    """Return the sentence for a layout within the limits but without a placement: names the first profile without room."""
     present = [index for index, count in enumerate(counts) if count]
     for index in present:
         if not own.shapes[index]:
             return f"no placement of {own.profiles[index].name} is known"
-    # Some profile must fail, or the layout would be legal.
+    # Some profile must not fit, because the layout is not legal.
     steps = [own.grid.steps[own.shape_of[index]] for index in present]
     bags = list(accumulate((counts[index] * step for index, step in zip(present, steps, strict=True)), initial=0))
     first = next(number for number in range(len(present)) if bags[number + 1] not in own.grid.bags)

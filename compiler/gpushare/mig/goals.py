@@ -1,7 +1,7 @@
-"""Goals: which layout a wish such as `most-instances` becomes on a card.
+"""Goals: which layout a goal such as `most-instances` is resolved to on a card.
 
-Every goal picks the best of the card's legal layouts by a stated order, so the answer is exact and always the same. Only
-profiles without attributes take part. Sizes in bytes come from the caller: what is usable depends on the pool's reserve.
+Every goal selects the best of the card's legal layouts by a fixed order, so the result is exact and deterministic. Only
+profiles without attributes are considered. Sizes in bytes come from the caller: what is usable depends on the pool's reserve.
 """
 
 from collections.abc import Callable
@@ -24,10 +24,10 @@ _BALANCED = {7: {1: 2, 2: 1, 3: 1}, 4: {1: 2, 2: 1}}
 
 
 def resolve_goal(geometry: Geometry, goal: Goal, usable_bytes: UsableBytes) -> Layout | None:
-    """The layout that the goal asks for, in canonical order; None if no layout of the card reaches it.
+    """Return the layout that the goal requests, in canonical order; None if no layout of the card reaches it.
 
-    `usable_bytes` tells what is usable of one instance, None where its memory is not known; only `memory` goals ask. Layouts
-    that are equally good go by name, the numbers in names read as numbers: `1g.5gb` comes before `1g.10gb`.
+    `usable_bytes` returns the usable bytes of one instance, None if its memory is not known; only `memory` goals call it.
+    Equally good layouts are sorted by name, with numbers in names read as numbers: `1g.5gb` comes before `1g.10gb`.
     """
     own = board(geometry).plain
     match goal:
@@ -46,19 +46,19 @@ def resolve_goal(geometry: Geometry, goal: Goal, usable_bytes: UsableBytes) -> L
 
 
 def instance_counts(geometry: Geometry) -> tuple[int, ...]:
-    """The numbers of instances that layouts without attributes can have, ascending."""
+    """Return the numbers of instances that layouts without attributes can have, ascending."""
     return tuple(sorted({sum(counts) for counts in board(geometry).plain.legal}))
 
 
 @lru_cache(maxsize=1024)
 def _most_without(own: CardSolver, left_out: frozenset[int]) -> Counts | None:
-    """The layout with the most instances, without the profiles of these numbers. Pools by the thousand ask the same."""
+    """Return the layout with the most instances, without the profiles at these indexes. Cached for thousands of equal pools."""
     layouts = (counts for counts in own.legal if not any(counts[index] for index in left_out))
     return min(layouts, key=lambda counts: (-sum(counts), _in_name_order(own, counts)), default=None)
 
 
 def _balanced(own: CardSolver) -> Counts | None:
-    """The fixed mix for cards of seven or four slices, each size by the profile of which a card holds the most."""
+    """Return the fixed mix for cards of seven or four slices; each size is the profile of which most fit on a card."""
     whole = max((profile.compute_slices for profile in own.profiles), default=0)
     chosen = {}
     for slices, count in _BALANCED.get(whole, {}).items():
@@ -71,10 +71,10 @@ def _balanced(own: CardSolver) -> Counts | None:
 
 @lru_cache(maxsize=1024)
 def _exactly(own: CardSolver, number: int) -> Counts | None:
-    """`number` instances or the next possible number: the smallest of them as large as can be, then the most memory.
+    """Return the layout of `number` instances or the next possible number: the largest smallest instance, then most memory.
 
-    Sizes are compared by compute slices, then memory slices, which are always known; the total in catalogued memory, or in
-    memory slices where that is not known of some profile. The reserve plays no part: it must not change the layout.
+    Sizes are compared by compute slices, then by memory slices, which are always known; totals in catalogued memory, or in
+    memory slices if that is not known of some profile. The reserve is not used: it must not change the layout.
     """
     possible = min((sum(counts) for counts in own.legal if sum(counts) >= number), default=None)
     known = [profile.memory_mib for profile in own.profiles if profile.memory_mib is not None]
@@ -90,7 +90,7 @@ def _exactly(own: CardSolver, number: int) -> Counts | None:
 
 
 def _in_name_order(own: CardSolver, counts: Counts) -> list[NameKey]:
-    """The names of all instances, sorted: layouts with the same number of instances compare by it."""
+    """Return the names of all instances, sorted: the sort key of layouts with the same number of instances."""
     return sorted(_name_key(profile.name) for profile, count in zip(own.profiles, counts, strict=True) for _ in range(count))
 
 

@@ -1,10 +1,10 @@
-"""Which shapes fit side by side on a row of memory slices, and where they then stand.
+"""Which shapes fit side by side on a row of memory slices, and where they are placed.
 
-Owns the geometry proper: a grid of slices and shapes, a shape being a list of the places where it may stand. Knows no
-profiles, engines or counts per card: those are limits on what is asked for, and `layouts` judges them.
+Owns the geometry itself: a grid of slices and shapes, where a shape is a list of its possible places. Knows no profiles,
+engines or counts per card: those are limits, which `layouts` checks.
 
-Instances are stretches of one row, so nothing has to be tried and taken back: what fits into the slices from `a` on is
-what fits from `a + 1` on, and everything that begins with one shape at `a` and goes on behind it.
+Instances are intervals of one row, so no backtracking is needed: what fits into the slices from `a` on is what fits from
+`a + 1` on, and everything that begins with one shape at `a` and continues after it.
 """
 
 from collections.abc import Iterator
@@ -12,34 +12,34 @@ from functools import lru_cache
 from itertools import islice
 
 Shape = tuple[tuple[int, int], ...]
-"""Where one kind of instance may stand: (start, size) pairs in slices."""
+"""Where one kind of instance may be placed: (start, size) pairs in slices."""
 
 Standing = tuple[tuple[int, int, int], ...]
 """Instances on the grid: (shape index, start, size), sorted."""
 
 MOST_BAGS = 20_000
-"""How many bags a grid may have, those of its parts included. Known cards have up to 191; on a row of 64 slices with shapes
-of every size they are billions."""
+"""How many multisets of shapes a grid may have, those of its parts included. Known cards have up to 191; a row of 64 slices
+with shapes of every size has billions."""
 
 MOST_STANDINGS = 10_000
-"""How many ways to place one bag are compared at most. No known card has more than 50; a card that someone
-describes with a far longer row must not stop the compiler, and gets the best of those with the lowest starts."""
+"""How many ways to place one multiset are compared at most. No known card has more than 50; a user's card with a
+far longer row must not stop the compiler, and gets the best of those with the lowest starts."""
 
 
 class TooManyError(Exception):
-    """The grid has more than MOST_BAGS bags."""
+    """The grid has more than MOST_BAGS multisets of shapes."""
 
 
 class Grid:
-    """A row of `units` slices and the shapes that may stand on it.
+    """A row of `units` slices and the shapes that may be placed on it.
 
-    A bag (how many of each shape) is one integer with a field per shape; `steps[i]` adds one of shape i. A bag of more than
-    `units` + 1 instances has no such number: the caller must not ask for it. `bags` are those that fit.
+    A multiset (how many of each shape) is one integer with a field per shape; `steps[i]` adds one of shape i. A multiset of
+    more than `units` + 1 instances cannot be represented, and the caller must not pass one. `bags` are the multisets that fit.
     """
 
     def __init__(self, units: int, shapes: tuple[Shape, ...]) -> None:
         self.units = units
-        # One more than can stand there must not spill into the next field: that is how it is found not to fit.
+        # One more than fits must not overflow into the next field, so that it is found not to fit.
         width = (units + 1).bit_length()
         self._field = (1 << width) - 1
         self._shifts = tuple(range(0, width * len(shapes), width))
@@ -55,10 +55,10 @@ class Grid:
         self.bags = self._bags_within(0, units)
 
     def standings(self, multiset: int) -> tuple[Standing, ...]:
-        """Every way to place the bag, best first; none if it does not fit.
+        """Return every way to place the multiset, best first; none if it does not fit.
 
-        Best is what leaves the most choice: the number of different bags that could still be added without moving anything.
-        After that the lowest starts, those of the first shapes first.
+        The best leaves the most choice: the number of different multisets that could still be added without moving anything.
+        Among equals, the lowest starts are better, those of the first shapes first.
         """
         if multiset not in self._standings:
             found = islice(self._placed(multiset, 0), MOST_STANDINGS) if multiset in self.bags else ()
@@ -67,7 +67,7 @@ class Grid:
         return self._standings[multiset]
 
     def _bags_within(self, begin: int, end: int) -> frozenset[int]:
-        """The bags that fit into the slices from `begin` up to `end`, the empty one included."""
+        """Return the multisets that fit into the slices from `begin` up to `end`, the empty one included."""
         if begin == end:
             return frozenset((0,))
         known = self._bags.get((begin, end))
@@ -87,7 +87,7 @@ class Grid:
             raise TooManyError
 
     def _placed(self, multiset: int, begin: int) -> Iterator[Standing]:
-        """Every way to place the bag from `begin` on, which must be possible, low starts first. No branch is a dead end."""
+        """Yield every way to place the multiset from `begin` on, low starts first; it must fit, so that no branch fails."""
         if not multiset:
             yield ()
             return
@@ -100,7 +100,7 @@ class Grid:
             yield from self._placed(multiset, begin + 1)
 
     def _choice_beside(self, standing: Standing) -> int:
-        """How many different bags fit into the slices that the standing leaves free."""
+        """Return how many different multisets fit into the slices that the standing leaves free."""
         gaps = []
         begin = 0
         for start, size in sorted((start, size) for _, start, size in standing):
@@ -121,5 +121,5 @@ class Grid:
 
 @lru_cache(maxsize=256)
 def grid(units: int, shapes: tuple[Shape, ...]) -> Grid:
-    """The grid of these shapes, made once: dozens of cards share the same few. Every place must lie on the grid."""
+    """Return the grid of these shapes, built once: dozens of cards share the same few. Every place must be on the grid."""
     return Grid(units, shapes)

@@ -1,7 +1,7 @@
-"""The legal layouts of one card: Board, which turns a geometry into limits that a layout can be held against.
+"""The legal layouts of one card: CardSolver turns a geometry into limits that a layout is checked against.
 
-A layout is legal if its instances can stand on the grid and no limit is exceeded. Every subset of a legal layout is legal
-too, which all searches here build on. Owns this rule; it places nothing and explains nothing.
+A layout is legal if its instances can be placed on the grid and no limit is exceeded. Every subset of a legal layout is legal
+too: all searches here depend on it. Owns this rule; it places nothing and explains nothing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,23 +14,23 @@ from gpushare.intent.types import Layout
 from gpushare.mig.grid import Shape, TooManyError, grid
 
 Counts = tuple[int, ...]
-"""How many of each profile, in the board's own order."""
+"""How many of each profile, in the solver's own order."""
 
 ENGINE_NOUNS = {"decoders": "decoder", "encoders": "encoder", "jpeg": "JPEG engine", "ofa": "optical flow engine"}
-"""Engines that instances compete for, as `Engines` names them. Copy engines are shared, no card has a total."""
+"""Engines that instances compete for, by their names in `Engines`. Copy engines are shared: no card has a total."""
 
 _BOARDS: dict[int, "CardSolver"] = {}
 _MAX_BOARDS = 256
 
 MOST_LAYOUTS = 2_000
-"""Legal layouts that a card may have, so that every question is answered by looking at all of them. Known cards have 128."""
+"""How many legal layouts a card may have, so that a search can go through all of them. Known cards have 128."""
 
 
 class Limit(Record):
-    """No more than `total` of something on one card. `weights` is what one instance of each profile takes, in board order.
+    """No more than `total` of something on one card. `weights` is what an instance of each profile takes, in solver order.
 
-    `counts_instances`: instances are what is counted, and `noun` goes behind `total`; otherwise `noun` is the singular of
-    something that instances take.
+    `counts_instances`: the limit counts instances, and `noun` follows `total`; otherwise `noun` is the singular of something
+    that instances take.
     """
 
     noun: str
@@ -40,7 +40,7 @@ class Limit(Record):
 
 
 class CardSolver:
-    """One geometry, ready to be asked. `profiles` are in canonical order: more compute, then more memory, then by name."""
+    """The solver of one geometry. `profiles` are in canonical order: more compute, then more memory, then by name."""
 
     def __init__(self, geometry: Geometry) -> None:
         self.geometry = geometry
@@ -53,8 +53,8 @@ class CardSolver:
         self.limits = tuple(_limits(geometry, self.profiles, self.shapes))
         self._index = {profile.name: index for index, profile in enumerate(self.profiles)}
         self._steps = tuple(self.grid.steps[shape] for shape in self.shape_of)
-        # All limits are held in one subtraction: a field per limit, wide enough for any layout of `units` instances, with
-        # a guard bit on top that the subtraction clears exactly when the limit is exceeded.
+        # One subtraction checks all limits: a field per limit, wide enough for any layout of `units` instances, with a guard
+        # bit on top that the subtraction clears if and only if the limit is exceeded.
         width = max(limit.total + geometry.units * max(limit.weights, default=0) for limit in self.limits).bit_length() + 1
         fields = [(limit, width * number) for number, limit in enumerate(self.limits)]
         self._guards = sum(1 << (at + width - 1) for _, at in fields)
@@ -76,7 +76,7 @@ class CardSolver:
         return multiset in self.grid.bags and self._holds(load)
 
     def counts(self, layout: Iterable[tuple[str, int]]) -> Counts:
-        """The layout as counts; profiles that the card does not have are left out."""
+        """Return the layout as counts, without profiles that the card does not have."""
         found = [0] * len(self.profiles)
         for name, count in layout:
             if name in self._index:
@@ -84,16 +84,16 @@ class CardSolver:
         return tuple(found)
 
     def multiset(self, counts: Counts) -> int:
-        """The shapes of a legal layout, as the grid numbers them."""
+        """Return the shapes of a legal layout as the grid's integer."""
         return sum(count * step for count, step in zip(counts, self._steps, strict=True))
 
     def layout(self, counts: Counts) -> Layout:
-        """The counts as a layout in canonical order."""
+        """Return the counts as a layout in canonical order."""
         return tuple((profile.name, count) for profile, count in zip(self.profiles, counts, strict=True) if count)
 
     @cached_property
     def legal(self) -> tuple[Counts, ...]:
-        """Every legal layout but the empty one, those with more of a larger profile first."""
+        """Every legal layout except the empty one, those with more of a larger profile first."""
         return tuple(sorted((counts for counts, _ in self.walk() if any(counts)), reverse=True))
 
     @cached_property
@@ -111,7 +111,7 @@ class CardSolver:
         return (self._room - load) & self._guards == self._guards
 
     def walk(self) -> Iterator[tuple[Counts, bool]]:
-        """Every legal layout once, each with whether nothing can be added to it."""
+        """Yield every legal layout once, each with whether nothing can be added to it."""
         bags = self.grid.bags
         additions = tuple(enumerate(zip(self._steps, self._loads, strict=True)))
         pending = [((0,) * len(self.profiles), 0, 0, 0)]
@@ -128,7 +128,7 @@ class CardSolver:
 
 
 def is_manageable(geometry: Geometry) -> bool:
-    """Whether the card has at most MOST_LAYOUTS layouts. Nothing else may be asked of one that has more."""
+    """Whether the card has at most MOST_LAYOUTS layouts. Callers must not use the solver of a card that has more."""
     try:
         return next(islice(board(geometry).walk(), MOST_LAYOUTS + 1, None), None) is None  # the empty layout counts
     except TooManyError:
@@ -136,12 +136,12 @@ def is_manageable(geometry: Geometry) -> bool:
 
 
 def board(geometry: Geometry) -> CardSolver:
-    """The geometry's board, made once per object: by identity, since hashing a whole geometry costs more than most answers."""
+    """Return the geometry's solver, built once per object: by id, because hashing a geometry costs more than most searches."""
     known = _BOARDS.get(id(geometry))
     if known is None:
         if len(_BOARDS) >= _MAX_BOARDS:
             _BOARDS.clear()
-        # The board keeps the geometry alive, so its id stays its own for as long as the entry stands.
+        # The solver keeps the geometry alive, so its id is not reused while the entry exists.
         known = _BOARDS[id(geometry)] = CardSolver(geometry)
     return known
 
@@ -151,13 +151,13 @@ def _larger_first(profile: MigProfile) -> tuple[int, int, str]:
 
 
 def _shape(profile: MigProfile, units: int) -> Shape:
-    """The profile's places on the grid, sorted, so that profiles of one shape are seen as such."""
+    """Return the profile's places on the grid, sorted, so that profiles of the same shape are equal."""
     places = {(place.start, place.size) for place in profile.placements}
     return tuple(sorted((start, size) for start, size in places if start >= 0 < size and start + size <= units))
 
 
 def _limits(geometry: Geometry, profiles: tuple[MigProfile, ...], shapes: tuple[Shape, ...]) -> Iterator[Limit]:
-    """The card's limits, the plainest first: this is the order in which `why_not` looks for a reason."""
+    """Yield the card's limits, the simplest first: `why_not` looks for a reason in this order."""
     for index, profile in enumerate(profiles):
         own = tuple(int(other == index) for other in range(len(profiles)))
         yield Limit(noun=f"of {profile.name}", total=profile.max_count, weights=own, counts_instances=True)
@@ -177,5 +177,5 @@ def _limits(geometry: Geometry, profiles: tuple[MigProfile, ...], shapes: tuple[
     for field, noun in ENGINE_NOUNS.items():
         total = getattr(geometry.engine_totals, field)
         if total is not None:
-            # A number that is not known can refuse nothing: only what is known is summed.
+            # A number that is not known cannot exceed a limit: only known numbers are summed.
             yield Limit(noun=noun, total=total, weights=tuple(getattr(profile.engines, field) or 0 for profile in profiles))

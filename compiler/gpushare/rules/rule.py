@@ -52,7 +52,7 @@ class Context:
         return self.catalog.get(pool.card)
 
     def layouts(self, pool: Pool) -> tuple[Layout, ...] | None:
-        """Return the layout of each GPU of one node of the pool, by index; None if card, profiles, indexes or goal are wrong."""
+        """Return the layout of each GPU of one node of the pool, by index; None if card, profile, index or goal is wrong."""
         if pool.name not in self._layouts:
             card = self.card(pool)
             self._layouts[pool.name] = None if card is None else shares.layouts(pool, card, self.pinned.get(pool.name))

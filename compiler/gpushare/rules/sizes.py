@@ -63,7 +63,7 @@ def judge_sizes(artifacts: Iterable[Artifact], values: Callable[[], Mapping[str,
 
 
 def _admission_policies(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the specs of the policies that look up pools and namespaces, as JSON. Warning ones are as large as denying ones."""
+    """Return the specs of policies that look up pools and namespaces, as JSON. A warning one is as large as a denying one."""
     if not values["pools"] or values["admission"]["enforce"] == "none":
         return {}
     policies = admission.policies(values, values["admission"]["platformNamespaces"])

@@ -1,7 +1,7 @@
-"""What an unquoted YAML word means: null, a truth value, a number or text, by the core schema of YAML 1.2.
+"""What an unquoted YAML word means: null, a boolean, a number or text, by the core schema of YAML 1.2.
 
 Owns the typing of plain scalars and the knowledge of where YAML 1.1 readers (PyYAML, and the Go readers of kubectl and
-Helm) would type the same characters otherwise. Knows nothing of documents or positions. Sources of the 1.1 side: PyYAML's
+Helm) would type the same characters differently. Knows nothing of documents or positions. Sources for YAML 1.1: PyYAML's
 `resolver.py` and go-yaml's `resolve.go`.
 """
 
@@ -19,7 +19,7 @@ _FALSE_FOR_SOME = frozenset({"n", "N", "no", "No", "NO", "off", "Off", "OFF"})
 _INTEGER = pattern(r"(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+)\Z")
 _FLOAT = pattern(r"(?:[-+]?[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?\Z")
 _NOT_FINITE = pattern(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
-# Forms that only some readers take for numbers, after the underscores that go-yaml and PyYAML drop.
+# Forms that only some readers parse as numbers, without underscores, which go-yaml and PyYAML ignore.
 _NUMBER_FOR_SOME = pattern(
     r"""[-+]?(?: 0[xX][0-9a-fA-F]+ | 0[oO][0-7]+ | 0[bB][01]+            # hexadecimal with sign or X, octal, binary
              | (?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?      # leading zeros, exponents without point or sign
@@ -28,11 +28,11 @@ _NUMBER_FOR_SOME = pattern(
              )\Z""",
     re.VERBOSE,
 )
-# PyYAML and ruamel.yaml take these for numbers as well, and fail on them.
+# PyYAML and ruamel.yaml parse these as numbers as well, and fail.
 _PREFIX_ALONE = pattern(r"[-+]?0[xbo]_+\Z")
 _DATE = pattern(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}.*)?\Z")
 
-# Integers that every reader holds exactly: 64 bits with a sign. The length keeps the conversion itself cheap.
+# Integers that every reader represents exactly: 64 bits with a sign. The length limit keeps the conversion itself cheap.
 _LIMIT = 1 << 63
 _LONGEST_NUMBER = 40
 
@@ -40,9 +40,9 @@ Scalar = str | int | float | bool | None
 
 
 def resolve(text: str) -> tuple[Scalar, str]:
-    """The value of an unquoted word, and why it is in doubt: a clause that follows the word, "" where all readers agree.
+    """Return the value of an unquoted word, and why it is ambiguous: a clause that follows the word, "" if all readers agree.
 
-    A word in doubt has itself as its value: it must be quoted or written otherwise before anything is built on it.
+    The value of an ambiguous word is the word itself: the user must quote or rewrite it before it is used.
     """
     if text in _WORDS:
         return _WORDS[text], ""

@@ -1,8 +1,8 @@
-"""Whether a document has the shape that a JSON Schema asks for, and where it has not.
+"""Whether a document conforms to a JSON Schema, and where it does not.
 
-Owns the loading of schemas and both ways to judge by them: `accepts`, a small interpreter of exactly the keywords that our
-schemas use, which says yes in a millisecond, and jsonschema, which is imported only to say what is wrong (importing it takes
-longer than a whole compile). A test holds the two to the same answers. Wording is in `schema_findings`.
+Owns the loading of schemas and both ways to validate: `accepts`, a small interpreter of exactly the keywords that our schemas
+use, which accepts a document in a millisecond, and jsonschema, which is imported only to find what is wrong (the import takes
+longer than a whole compile). A test checks that the two give the same results. Wording is in `schema_findings`.
 """
 
 import json
@@ -25,13 +25,13 @@ _LONGEST_MATCH = 10_000
 
 @cache
 def load(name: str) -> dict[str, Any]:
-    """A shipped schema by name, such as `intent.v1`."""
+    """Return a shipped schema by name, such as `intent.v1`."""
     loaded: dict[str, Any] = json.loads(resources.schema(name).read_text(encoding="utf-8"))
     return loaded
 
 
 def check(source: Source) -> list[Finding]:
-    """What the intent schema has against a document: findings GS101 to GS108 with paths, without positions."""
+    """Return a document's violations of the intent schema: findings GS101 to GS108 with paths, without positions."""
     schema = load("intent.v1")
     return [] if accepts(schema, source.data) else findings(
         _judgements(source.data, schema), source.data, schema, (), source.written
@@ -39,7 +39,7 @@ def check(source: Source) -> list[Finding]:
 
 
 def violations(document: object, wanted: str | Schema, base: Path) -> list[Finding]:
-    """The same for a part of a document under a schema of its own, or a shipped one's name; `base` is where the part stands."""
+    """Return the same for a part of a document, with a schema or a shipped schema's name; `base` is the path of the part."""
     schema = load(wanted) if isinstance(wanted, str) else wanted
     return [] if accepts(schema, document) else findings(
         _judgements(document, schema), document, schema, base, lambda _: ""
@@ -47,7 +47,7 @@ def violations(document: object, wanted: str | Schema, base: Path) -> list[Findi
 
 
 def accepts(schema: Schema, value: object) -> bool:
-    """Whether the value passes the schema: draft-07 as far as `KEYWORDS` reaches."""
+    """Whether the value conforms to the schema: draft-07, limited to the keywords in `KEYWORDS`."""
     return _holds(schema, value, schema)
 
 
@@ -90,7 +90,7 @@ def _additional(argument: Any, value: Any, schema: Schema, root: Schema) -> bool
 
 
 def _unique(argument: Any, value: Any, *_: Schema) -> bool:
-    # Lists and mappings count as unlike: our schemas ask for unique scalars only.
+    # Lists and mappings count as distinct: our schemas require only scalars to be unique.
     if not argument or not isinstance(value, list):
         return True
     scalars = [(isinstance(item, bool), item) for item in value if not isinstance(item, dict | list)]
@@ -106,7 +106,7 @@ def _number(value: object) -> TypeGuard[int | float]:
 
 
 def _matches(pattern: str, text: str) -> bool:
-    # Patterns are for names and sizes. On a million characters a repeated group would keep a few hundred bytes for each.
+    # Patterns are for names and sizes. In a million characters, a repeated group would keep a few hundred bytes for each.
     return len(text) <= _LONGEST_MATCH and bool(re.search(pattern, text))
 
 
@@ -126,8 +126,8 @@ FORMATS: Mapping[str, Callable[[str], bool]] = {
     "gpushare-unquoted": lambda text: text == "" or read(f"text: {text}\n".encode(), "").data == {"text": text},
     "gpushare-notice": lambda text: text == "none" or parse_duration(text) is not None,
 }
-"""What a pattern cannot say, of text: numbers of bytes that fit 63 bits, durations in whole seconds, text that a template may
-print without quotes.
+"""Checks of text that a pattern cannot express: numbers of bytes that fit into 63 bits, durations in whole seconds, text that a
+template may print without quotes.
 
 Editors ignore these names."""
 
@@ -157,16 +157,16 @@ KEYWORDS: Mapping[str, Callable[..., bool]] = {
     "not": lambda argument, value, _, root: not _holds(argument, value, root),
     "if": lambda argument, value, schema, root: not _holds(argument, value, root) or _holds(schema["then"], value, root),
 }
-"""Every keyword that judges, each with (its argument, the value, the schema around it, the whole schema) → holds."""
+"""Every keyword that validates, as (its argument, the value, the enclosing schema, the whole schema) → whether it is met."""
 
 
 def _judgements(document: object, schema: Schema) -> Iterator[SchemaViolation]:
-    """What jsonschema has against the document, at most MAX_RAW of them."""
+    """Yield the violations that jsonschema finds in the document, at most MAX_RAW."""
     # Imported here and not above: see the module's docstring.
     from jsonschema import Draft7Validator, FormatChecker, ValidationError, validators  # noqa: PLC0415 - as above
 
     def only_failing(keyword: str) -> Callable[..., Iterator[Any]]:
-        """The keyword as jsonschema has it, asked only where ours says no: what is right in a large document costs little."""
+        """Return jsonschema's keyword, called only if ours fails: the valid parts of a large document then cost little."""
         original = Draft7Validator.VALIDATORS[keyword]
 
         def judge(validator: Any, argument: Any, instance: Any, around: Any) -> Iterator[Any]:
@@ -174,10 +174,10 @@ def _judgements(document: object, schema: Schema) -> Iterator[SchemaViolation]:
                 return
             if keyword == "additionalProperties" and argument:
                 known = around.get("properties", {})
-                for key in (key for key in instance if key not in known):  # in the text's order: jsonschema goes by a set
+                for key in (key for key in instance if key not in known):  # in the text's order: jsonschema uses a set
                     yield from validator.descend(instance[key], argument, path=key)
             elif keyword in ("uniqueItems", "pattern"):
-                yield ValidationError(keyword)  # finding that out once more would take long, or come to another answer
+                yield ValidationError(keyword)  # checking it again would take long, or give another result
             else:
                 yield from original(validator, argument, instance, around)
 

@@ -1,6 +1,6 @@
-"""From what a schema validator says to findings in the user's words: GS101 to GS108, one for each real problem.
+"""Turning a schema validator's errors into findings in the user's words: GS101 to GS108, one for each real problem.
 
-Owns wording, hints, and the choice among judgements that stem from one mistake. Knows no validator and no positions.
+Owns wording, hints, and the choice among violations that have the same cause. Knows no validator and no positions.
 """
 
 import re
@@ -13,7 +13,7 @@ from gpushare.core.record import Record, replace
 from gpushare.reading.scalars import resolve
 
 MAX_RAW = 400
-"""Judgements looked at: a text with more of them must be mended at its first ones before the rest is worth reading."""
+"""How many violations are read: in a text with more, the user must fix the first ones before the rest is worth reading."""
 MAX_FINDINGS = 100
 
 _NAMES = {"object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",
@@ -27,7 +27,7 @@ _OF_TYPE = {
     "integer": ("write a whole number",),
 }
 _PLANNED = {"vgpu", "partition", "dra"}
-# Of several judgements on one value, the first of these is the mistake and the others are its echo.
+# Of several violations of one value, the first in this order is the mistake and the others follow from it.
 _RANK = ("not", "type", "const", "enum", "pattern", "format", "minimum", "maximum", "minLength", "maxLength",
          "minItems", "maxItems", "minProperties", "maxProperties", "uniqueItems")
 _LONGEST_GUESS = 64
@@ -37,7 +37,7 @@ _FOREIGN_SIZE = pattern(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kKmMgGtT])(i?)[bB]?\Z")
 
 
 class SchemaViolation(Record):
-    """One complaint of a validator: which keyword with which argument refuses which value, where, in which schema."""
+    """One error of a validator: which keyword with which argument rejects which value, at which path, in which schema."""
 
     keyword: str
     argument: Any
@@ -54,11 +54,11 @@ def findings(
     base: Path,
     written: Callable[[Path], str],
 ) -> list[Finding]:
-    """The findings, at most MAX_FINDINGS and one that says how many more. `written` gives a value's own characters."""
+    """Return at most MAX_FINDINGS findings and one with the number of the rest. `written` returns a value as written."""
     raw = list(judgements)
     wording = _Wording(document=document, root=schema, written=written, base=base)
     told = [pair for judgement in _first_causes(raw) for pair in wording.tell(judgement)]
-    # What is only missing because its key is misspelt is told by that key's own finding.
+    # A field that is only missing because its key is misspelt is reported by that key's own finding.
     misspelt = set(wording.meant)
     kept = list(dict.fromkeys(finding for finding, wanted in told if not misspelt.intersection(wanted)))
     placed = [replace(finding, path=(*base, *finding.path)) for finding in kept[:MAX_FINDINGS]]
@@ -69,7 +69,7 @@ def findings(
 
 
 def _first_causes(raw: list[SchemaViolation]) -> Iterator[SchemaViolation]:
-    """Of the judgements on one value the one that ranks first, and none below a field that must not be there at all."""
+    """Yield, of the violations of one value, the one that ranks first, and none below a field that is not allowed at all."""
     best: dict[Path, tuple[int, int]] = {}
     for judgement in raw:
         if judgement.keyword in _RANK:
@@ -78,7 +78,7 @@ def _first_causes(raw: list[SchemaViolation]) -> Iterator[SchemaViolation]:
     for judgement in raw:
         under = any(judgement.path[:length] in forbidden for length in range(len(judgement.path)))
         ranked = judgement.keyword in _RANK
-        # A value of the wrong type has no fields to miss or to exclude each other: conditions on those hold emptily.
+        # A value of the wrong type has no fields that could be missing or exclude each other: such violations follow from it.
         first = best.get(judgement.path, (len(_RANK), 0))
         echo = first != _rank(judgement) if ranked else first[0] <= _RANK.index("type")
         if not under and not echo:
@@ -90,11 +90,11 @@ def _rank(judgement: SchemaViolation) -> tuple[int, int]:
 
 
 Told = Iterator[tuple[Finding, tuple[Path, ...]]]
-"""Findings, each with the paths of the fields that it finds missing."""
+"""Findings, each with the paths of the fields that it reports as missing."""
 
 
 class _Wording:
-    """Findings out of judgements. `meant` collects the fields that misspelt keys stand for."""
+    """Turns violations into findings. `meant` collects the fields that misspelt keys probably mean."""
 
     def __init__(self, *, document: object, root: Mapping[str, Any], written: Callable[[Path], str], base: Path) -> None:
         self.document = document
@@ -104,7 +104,7 @@ class _Wording:
         self.meant: list[Path] = []
 
     def tell(self, judgement: SchemaViolation) -> Told:
-        """The findings of one judgement."""
+        """Yield the findings of one violation."""
         match judgement.keyword:
             case "required":
                 for name in judgement.argument:
@@ -131,13 +131,13 @@ class _Wording:
         return _subject((*self.base, *path))
 
     def _add(self, around: Mapping[str, Any], name: str) -> tuple[str, ...]:
-        """How to write a field that is missing."""
+        """Return hints on how to write a missing field."""
         field: Mapping[str, Any] = around.get("properties", {}).get(name, {})
         legal = [hint for hint in self._legal(field) if (hint,) not in _OF_TYPE.values()]
         return tuple(f"add {name}, {hint}" for hint in legal) or (f"add {name}",)
 
     def _hints(self, field: Mapping[str, Any], message: str) -> tuple[str, ...]:
-        """What could stand there instead; where the message says that already, what the field means and its default."""
+        """Return hints on legal values; if the message contains them already, on the field's meaning and default."""
         legal = self._legal(field)
         if not any(hint.removeprefix("write ").removeprefix("such as ") in message for hint in legal):
             return legal
@@ -146,7 +146,7 @@ class _Wording:
         return tuple(filter(None, (told, default))) or legal
 
     def _legal(self, field: Mapping[str, Any]) -> tuple[str, ...]:
-        """What could stand there instead: the schema's own examples, words or bounds."""
+        """Return hints on legal values: the schema's own examples, words or bounds."""
         field = {**self.root["definitions"].get(field.get("$ref", "").removeprefix("#/definitions/"), {}), **field}
         if "enum" in field or "const" in field:
             return (f"write {_either([_shown(word) for word in field.get('enum', [field.get('const')])])}",)
@@ -163,7 +163,7 @@ class _Wording:
         return _OF_TYPE.get(kinds if isinstance(kinds, str) else kinds[0], ())
 
     def _chosen(self, path: Path) -> str:
-        """What the mapping at the path has chosen to be: the word on which its other fields depend."""
+        """Return the choice of the mapping at the path: the value on which its other fields depend, such as its mode."""
         mapping: Any = self.document
         for step in path:
             mapping = mapping[step]
@@ -185,7 +185,7 @@ class _Wording:
                 yield Finding(code="GS102", message=message, hints=(hint,), path=(*judgement.path, key), on_key=True)
 
     def _elsewhere(self, key: str, known: Mapping[str, Any]) -> str:
-        """A hint where a neighbour's mapping has the field."""
+        """Return a hint if the mapping of a neighbouring field has the key; else an empty string."""
         for name, part in known.items():
             reference = part.get("$ref", "").removeprefix("#/definitions/")
             inside = self.root["definitions"][reference] if reference else part
@@ -194,7 +194,7 @@ class _Wording:
         return ""
 
     def _value(self, judgement: SchemaViolation) -> tuple[str, str, tuple[str, ...]]:
-        """Code, predicate and hints for a value that is wrong in itself."""
+        """Return code, predicate and hints for a value that is wrong by itself."""
         argument, value = judgement.argument, judgement.value
         match judgement.keyword:
             case "type":
@@ -250,7 +250,7 @@ class _Wording:
 
 
 def _list_of(value: str | float, schema: Mapping[str, Any]) -> str:
-    """How to write a list with what is meant, of entries that the list takes."""
+    """Return a hint on how to write the value as a list, with the entries that the list accepts."""
     if schema.get("items", {}).get("type") != "integer":
         return f"write a list of one: [{_shown(value)}]"
     first, dash, last = str(value).replace(" ", "").partition("-")
@@ -260,7 +260,7 @@ def _list_of(value: str | float, schema: Mapping[str, Any]) -> str:
 
 
 def _alternatives(judgement: SchemaViolation, subject: str) -> Told:
-    """Fields of which exactly one (oneOf) or at least one (anyOf) must be there."""
+    """Yield findings on fields of which exactly one (oneOf) or at least one (anyOf) is required."""
     names = [part["required"][0] for part in judgement.argument]
     given = [key for key in judgement.value if key in names]
     if len(given) > 1:
@@ -275,7 +275,7 @@ def _alternatives(judgement: SchemaViolation, subject: str) -> Told:
 
 
 def _meant_size(value: object) -> tuple[str, ...]:
-    """A size as Kubernetes writes it, where it was written as other programs do: 4GiB, 512 MB."""
+    """Return a hint with the size in Kubernetes' form, if it was written in the form of other programs: 4GiB, 512 MB."""
     found = _FOREIGN_SIZE.match(value) if isinstance(value, str) else None
     if found is None:
         return ()
@@ -307,7 +307,7 @@ def _nearest(word: str, known: list[str]) -> str:
 
 
 def _subject(path: Path) -> str:
-    """What a person calls the value at the path: its key; with the list's name for an entry; a pool by its name."""
+    """Return how a person names the value at the path: its key; with the list's name for an entry; a pool by its name."""
     if not path:
         return "the document"
     last = path[-1]
@@ -333,7 +333,7 @@ def _range(schema: Mapping[str, Any]) -> str:
 
 
 def _repeated(items: list[Any]) -> int:
-    """The index of the first entry that was there before. True and 1 count as unlike, as in JSON."""
+    """Return the index of the first entry that repeats an earlier one. True and 1 are different, as in JSON."""
     seen: set[object] = set()
     for index, item in enumerate(items):
         if not isinstance(item, dict | list):
@@ -344,7 +344,7 @@ def _repeated(items: list[Any]) -> int:
 
 
 def _as_written(value: object) -> str:
-    """A value in YAML's flow style, as it stands in an intent."""
+    """Return a value in YAML's flow style, as written in an intent."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_as_written(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
@@ -359,7 +359,7 @@ def _kind(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value as its author would recognise it."""
+    """Return a value in a form that its author recognises."""
     if isinstance(value, str):
         return _clip(value) or "empty text"
     if value is None:

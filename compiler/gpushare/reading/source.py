@@ -1,10 +1,10 @@
-"""Bytes → Source: the text, its plain values, and where each of them stands.
+"""Bytes → Source: the text, its plain values, and the position of each value.
 
 Owns reading: encoding, size limits, YAML syntax, and the way from a path back to lines and columns. Any bytes give a Source:
-what is wrong with them is in its findings, and nothing is raised. May not judge what the values mean.
+its findings report what is wrong with them, and nothing is raised. Does not check what the values mean.
 
-PyYAML's parser on libyaml gives the events; its own Python parser takes over where libyaml is not compiled in. ruamel.yaml
-would bring the rules of YAML 1.2 with it, but scans in Python: 1 MiB of pools takes it seven seconds, this module half of one.
+PyYAML's parser on libyaml gives the events; its own Python parser is used if libyaml is not compiled in. ruamel.yaml would
+implement the rules of YAML 1.2, but scans in Python: for 1 MiB of pools it takes seven seconds, this module half a second.
 """
 
 import re
@@ -24,23 +24,23 @@ with compiled_late():  # libyaml needs none of PyYAML's patterns, and one of the
     import yaml
 
 MAX_BYTES = 4 << 20
-"""Of a document. A thousand pools of twenty named nodes each need about half a megabyte."""
+"""The largest document. A thousand pools of twenty named nodes each need about half a megabyte."""
 _SPLIT = "describe fewer pools, or select nodes by labels instead of names"
 MAX_OWN_WEIGHT = 5_000_000
-"""Values of a document that gpushare wrote: nodes/pools.yaml has a thousand for a pool of eight GPUs in seven parts each."""
+"""Most values of a document that gpushare wrote: nodes/pools.yaml has a thousand for a pool of 8 GPUs in 7 parts each."""
 MAX_DIRECTIVES = 20
-"""Tag directives: libyaml compares each with all before it, and no tag is read anyway."""
+"""Most tag directives: libyaml compares each with all before it, and tags are not supported anyway."""
 MAX_FINDINGS = 100
-"""Of one text; one more then says how many there are."""
+"""Most findings on one text; one more then reports how many are not shown."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BREAK = pattern(r"\r\n|\r|\n")
-# What YAML does not call printable, the line breaks of YAML 1.1 alone, and byte order marks in mid-text.
+# Characters that YAML defines as not printable, line breaks of YAML 1.1 only, and byte order marks within the text.
 _FORBIDDEN = pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _TAG_DIRECTIVE = pattern(r"(?:^|\r)(%TAG)", re.MULTILINE)
 _WIDE_MARKS = {b"\xff\xfe\x00\x00": "UTF-32", b"\x00\x00\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
-# What the parsers say, and the same in the words of someone who writes an intent.
+# Messages of the parsers, and the same in the words of a user who writes an intent.
 _ALIGN = "indent it like its neighbours, and check quotes and brackets"
 _IN_OTHER_WORDS = (
     ("mapping values are not allowed", "a colon is not expected here", "check the indentation, or put the text in quotes"),
@@ -59,9 +59,9 @@ _IN_OTHER_WORDS = (
 
 
 class Source(Record):
-    """One document: its text, its values as plain dicts, lists and scalars, and what is wrong with the text.
+    """One document: its text, its values as plain dicts, lists and scalars, and the findings on its text.
 
-    `findings` have positions. Where one of them is an error, `data` may be None or lack the part concerned.
+    `findings` have positions. If one of them is an error, `data` may be None or lack the part concerned.
     """
 
     file: str
@@ -77,36 +77,36 @@ class Source(Record):
         return starts
 
     def line(self, number: int) -> str:
-        """The text of a line, counted from 1, without its break; "" where there is no such line."""
+        """Return the text of a line, counted from 1, without its line break; "" if there is no such line."""
         if not 1 <= number <= len(self._starts):
             return ""
         behind = self._starts[number] if number < len(self._starts) else len(self.text)
         return self.text[self._starts[number - 1] : behind].rstrip("\r\n")
 
     def line_of(self, offset: int) -> int:
-        """The line, counted from 1, of a character's offset."""
+        """Return the line, counted from 1, of a character's offset."""
         return bisect_right(self._starts, offset)
 
     def span(self, start: int, end: int) -> Span:
-        """The lines and columns of the characters from `start` to before `end`."""
+        """Return the lines and columns of the characters from `start` up to, but not including, `end`."""
         line, end_line = self.line_of(start), self.line_of(max(start, end))
         column, end_column = start - self._starts[line - 1] + 1, max(start, end) - self._starts[end_line - 1] + 1
         return Span(line=line, column=column, end_line=end_line, end_column=end_column)
 
     def written(self, path: Path) -> str:
-        """The characters of the value at the path, as the user wrote them; "" where there is none."""
+        """Return the characters of the value at the path, as the user wrote them; "" if there is no value."""
         node, _, found = self._walk(path)
         return self.text[node.start : node.end] if node and found == len(path) else ""
 
     def locate(self, finding: Finding) -> Finding:
-        """The finding with its file and span.
+        """Return the finding with its file and span.
 
-        The span is the value's; the key's where the finding is on the key, where the value has no characters (`key:`), and,
-        where the path leads to something that is missing, that of the innermost mapping that is there. A list entry without a
-        key of its own shows the entry itself. The root shows the document's first character, for it spans everything. A
-        mapping or list in block style ends with its last value.
+        The span is the value's. It is the key's if the finding is on the key or the value has no characters (`key:`), and, if
+        the path leads to something missing, the key of the innermost mapping that exists. For a list entry, which has no key
+        of its own, it is the entry itself; for the root, which spans everything, the document's first character. A mapping or
+        list in block style ends with its last value.
         """
-        if "\n" in finding.message or any("\n" in hint for hint in finding.hints):  # of a name that the user wrote
+        if "\n" in finding.message or any("\n" in hint for hint in finding.hints):  # from a name that the user wrote
             hints = tuple(hint.replace("\n", "\\n") for hint in finding.hints)
             finding = replace(finding, message=finding.message.replace("\n", "\\n"), hints=hints)
         if finding.span:
@@ -124,7 +124,7 @@ class Source(Record):
         return replace(finding, file=self.file, span=self.span(start, end))
 
     def _walk(self, path: Path) -> tuple[Node | None, tuple[int, int] | None, int]:
-        """The deepest existing node on the path, the place of its key if it has one, and how many steps led there."""
+        """Return the deepest existing node on the path, the span of its key if it has one, and how many steps led to it."""
         node, key = self.root, None
         for number, step in enumerate(path):
             children = node.children if node else None
@@ -139,9 +139,9 @@ class Source(Record):
 
 
 def read(data: bytes, file: str, *, own: bool = False) -> Source:
-    """The document in the bytes of a file. `file` is its name in findings. Never raises for any bytes.
+    """Return the document in the bytes of a file. `file` is its name in findings. Never raises, for any bytes.
 
-    `own`: a file that gpushare wrote; it may be larger than what a person writes, since a line of an intent becomes many.
+    `own`: a file that gpushare wrote; it may be larger than a user's file, because a line of an intent becomes many.
     """
     empty = Source(file=file)
     if len(data) > MAX_BYTES and not own:
@@ -165,7 +165,7 @@ def _not_utf8(message: str, start: int, end: int) -> RawFinding:
 
 
 def _forbidden(text: str) -> Iterator[RawFinding]:
-    if text.replace("\n", "").isprintable():  # a large set need not be compiled for most texts
+    if text.replace("\n", "").isprintable():  # for most texts this avoids compiling a large character class
         return
     for number, found in enumerate(_FORBIDDEN.finditer(text)):
         if number == MAX_FINDINGS:
@@ -227,7 +227,7 @@ def _pass_on(event: Any, kind: type, builder: Builder, text: str) -> None:
         if event.style in ("|", ">"):
             end = start + len(text[start:end].rstrip())
         if event.style == '"' and not event.value.isascii():
-            event.value.encode()  # PyYAML's own parser lets half of a surrogate pair through: the error is caught as bad YAML
+            event.value.encode()  # PyYAML's own parser accepts half a surrogate pair: the caller reports the error as bad YAML
         builder.scalar(event.value, start, end, plain=not event.style, tag=event.tag is not None, anchor=event.anchor)
     elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
         mapping = kind is yaml.MappingStartEvent
@@ -243,7 +243,7 @@ def _syntax(text: str, error: Exception) -> RawFinding:
     mark, context = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
     start: int = mark.index if mark else 0
     if context and start >= len(text.rstrip()):
-        start = context.index  # what is never closed is worth more than the end of the file
+        start = context.index  # what is never closed is a better position than the end of the file
     line_start = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
     indentation = len(text[line_start : start + 1]) - len(text[line_start : start + 1].lstrip())
     if "\t" in text[line_start : line_start + indentation] or text[start : start + 1] == "\t":
@@ -259,7 +259,7 @@ def _syntax(text: str, error: Exception) -> RawFinding:
 
 
 def _refused(source: Source, complaints: list[RawFinding], untold: int = 0) -> Source:
-    """The source with its findings, placed; the last of them says how many there are beside them."""
+    """Return the source with its findings and their spans; the last one reports how many are not shown, if there are more."""
     untold += max(0, len(complaints) - MAX_FINDINGS)
     findings = [
         Finding(code=told.code, message=told.message, hints=told.hints, path=told.path, file=source.file,

@@ -1,6 +1,6 @@
-"""A document as a tree of light nodes: plain values, and beside each the stretch of text it came from.
+"""A document as a tree of light nodes: plain values, each with the span of text it came from.
 
-Owns the building of the tree out of a reader's events and every finding about keys, tags, aliases and sizes. Opens no
+Owns the building of the tree from a reader's events and every finding on keys, tags, aliases and sizes. Opens no
 files and knows no YAML library: `source` feeds it. Offsets count characters from the start of the text.
 """
 
@@ -13,9 +13,9 @@ from gpushare.core.record import Record
 from gpushare.reading.scalars import resolve
 
 MAX_DEPTH = 64
-"""Collections within collections. An intent needs about ten."""
+"""Most collections within each other. An intent needs about ten."""
 MAX_WEIGHT = 250_000
-"""Nodes of the document once aliases are written out; 32 characters of text weigh as much as a node."""
+"""Most nodes of the document with its aliases expanded; 32 characters of text count as much as a node."""
 
 _PROPERTY = pattern(r"([&!]\S*)(?:\s|(?<=\s)#[^\r\n]*)*")
 
@@ -34,7 +34,7 @@ class Node:
 
 
 class RawFinding(Record):
-    """A finding before it has lines and columns."""
+    """A finding that does not have lines and columns yet."""
 
     code: str
     message: str
@@ -45,7 +45,7 @@ class RawFinding(Record):
 
 
 class _Frame:
-    """An open collection. In a mapping, `key` waits for its value when `keyed`; `dropped`: the value goes nowhere."""
+    """An open collection. In a mapping, `keyed`: `key` waits for its value; `dropped`: the value is discarded."""
 
     __slots__ = ("anchor", "dropped", "key", "key_end", "key_start", "keyed", "node")
 
@@ -59,9 +59,9 @@ class _Frame:
 
 
 class Builder:
-    """Takes one document's events in order; gives `root` and at most `room` complaints.
+    """Takes one document's events in order; builds `root` and at most `room` complaints.
 
-    `over` says that a limit was hit and nothing more is wanted.
+    `over`: a limit was reached, and the caller need not pass more events.
     """
 
     def __init__(self, text: str, line_of: Callable[[int], int], room: int, most: int = MAX_WEIGHT) -> None:
@@ -79,7 +79,7 @@ class Builder:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more complaint is kept; `untold` counts those that came too late."""
+        """Whether one more complaint is kept; `untold` counts those that are discarded."""
         return len(self.complaints) < self._room
 
     # The reader's events.
@@ -87,7 +87,7 @@ class Builder:
     def scalar(  # noqa: PLR0913  # an event's own fields
         self, text: str, start: int, end: int, *, plain: bool, tag: bool, anchor: str | None
     ) -> None:
-        """A scalar; `plain` where it is unquoted and so may be more than text."""
+        """Add a scalar; `plain`: it is unquoted, so it may be something other than text."""
         if tag or anchor:
             start = self._skip_properties(start, end, tag=tag)
         value, doubt = resolve(text) if plain else (text, "")
@@ -101,7 +101,7 @@ class Builder:
         self._attach(node, plain=plain)
 
     def open(self, *, mapping: bool, start: int, end: int, tag: bool, anchor: str | None) -> None:
-        """A mapping or a sequence begins."""
+        """Begin a mapping or a sequence."""
         if tag or anchor:
             start = self._skip_properties(start, end, tag=tag)
         node = Node({} if mapping else [], start, end)
@@ -115,7 +115,7 @@ class Builder:
             self._stop("GS008", f"mappings and lists stand more than {MAX_DEPTH} deep in each other here", node)
 
     def close(self, end: int) -> None:
-        """The innermost collection ends: behind its bracket, or, in block style (`end` 0), with its last child."""
+        """End the innermost collection: after its bracket, or, in block style (`end` 0), with its last child."""
         frame = self._stack.pop()
         frame.node.end = end or frame.node.end
         if frame.anchor:
@@ -123,7 +123,7 @@ class Builder:
         self._attach(frame.node, plain=False)
 
     def alias(self, anchor: str, start: int, end: int) -> None:
-        """`*anchor`: the anchored value once more, with the alias as its place and the anchored text as its children's."""
+        """Add `*anchor`: the anchored value again, with the span of the alias; its children keep their own spans."""
         node = Node(None, start, end)
         target = self._anchors.get(anchor)
         if target is None:
@@ -169,7 +169,7 @@ class Builder:
         frame.key_start, frame.key_end = node.start, node.end
         key = node.value
         if node.children is not None:
-            return  # refused where it began
+            return  # rejected where it began
         if plain and key == "<<":
             hint = ("write the fields out, or give the whole value an anchor and repeat it with an alias",)
             self._say("GS009", "merge keys are not read: << belongs to YAML 1.1", node, hint)
@@ -192,7 +192,7 @@ class Builder:
         return text == "<<" and self._wants_key()
 
     def _skip_properties(self, start: int, end: int, *, tag: bool) -> int:
-        """Where the value itself begins behind `&anchor` and `!tag`; tags are refused here."""
+        """Return where the value itself begins after `&anchor` and `!tag`; tags are rejected here."""
         behind, written = start, (start, end)
         while found := _PROPERTY.match(self._text, behind, end):
             behind = found.end()
@@ -232,7 +232,7 @@ class Builder:
         self.complaints.append(RawFinding(code=code, message=message, start=node.start, end=node.end, path=place, hints=hints))
 
     def path(self) -> Path:
-        """Where the next value will stand; without its key while that is not known or not usable."""
+        """Return the path of the next value; without its key if that is not known yet or not usable."""
         steps: list[str | int] = []
         for frame in self._stack:
             if isinstance(frame.node.children, list):

@@ -1,6 +1,6 @@
 """What is wrong with an input, as plain data: Span, Severity, Finding.
 
-This module owns the shape and the order of findings. It prints nothing and knows no stage: everything that judges
+This module owns the fields and the order of findings. It prints nothing and knows no stage: everything that checks
 an input imports it, and every formatter does too.
 """
 
@@ -9,10 +9,10 @@ from enum import StrEnum
 from gpushare.core.record import Record, replace
 
 MOST_CHARACTERS = 1000
-"""Of a message or a hint."""
+"""The longest message or hint."""
 
 Path = tuple[str | int, ...]
-"""Where a value stands in a document: mapping keys and list indexes from the root down."""
+"""The position of a value in a document: mapping keys and list indexes from the root down."""
 
 
 class Severity(StrEnum):
@@ -23,7 +23,7 @@ class Severity(StrEnum):
 
 
 class Span(Record):
-    """A stretch of text. Lines and columns count from 1, in characters; the end column is the first one behind it."""
+    """A range of text. Lines and columns count from 1, in characters; the end column is the first one after it."""
 
     line: int
     column: int
@@ -34,8 +34,8 @@ class Span(Record):
 class Finding(Record):
     """One problem of one document, in the user's words.
 
-    `code` is stable and never reused (`gpushare explain CODE`). `message` says what is wrong, `hints` what to write
-    instead, one sentence each. `path` names the value; `on_key` says that its key is what is wrong. Judges leave
+    `code` is stable and never reused (`gpushare explain CODE`). `message` states what is wrong, `hints` what to write
+    instead, one sentence each. `path` names the value; `on_key`: its key is wrong, not the value. Checks leave
     `file` and `span` empty: `Source.locate` fills them in from the path.
     """
 
@@ -50,7 +50,7 @@ class Finding(Record):
 
 
 class Accepted(Record):
-    """A warning that the user knows and means, with the reason that the intent gives."""
+    """A warning that the user accepts, with the reason that the intent gives."""
 
     finding: Finding
     reason: str
@@ -62,7 +62,7 @@ def is_error(finding: Finding) -> bool:
 
 
 def shortened(finding: Finding) -> Finding:
-    """The finding with no sentence longer than a reader can bear: a value that it quotes may have a million characters."""
+    """Return the finding with its sentences cut to a readable length: a value that it quotes may have a million characters."""
     sentences = (finding.message, *finding.hints)
     if max(map(len, sentences)) <= MOST_CHARACTERS:
         return finding
@@ -71,12 +71,12 @@ def shortened(finding: Finding) -> Finding:
 
 
 def pointer(path: Path) -> str:
-    """The path as a JSON pointer (RFC 6901): `/spec/pools/training/sharing/layout`; the root is the empty string."""
+    """Return the path as a JSON pointer (RFC 6901): `/spec/pools/training/sharing/layout`; the root is the empty string."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
 
 
 def in_order(findings: list[Finding]) -> list[Finding]:
-    """Findings by file, position and code: the order in which a reader meets them. Those without a position come last."""
+    """Return the findings sorted by file, position and code, as a reader meets them; those without a position come last."""
 
     def key(finding: Finding) -> tuple[str, int, int, str, str]:
         at = finding.span

@@ -1,8 +1,8 @@
-"""The one writer of YAML and JSON. Imports nothing of ours.
+"""The only writer of YAML and JSON. Imports nothing of ours.
 
-Every scalar that it writes reads the same under YAML 1.1 (PyYAML), YAML 1.2 and Go's readers (Helm, kubectl), and the text
-is clean under yamllint's default rules. Stock dumpers leave `1e3`, `0o17`, `no` or `on` plain, which one of the readers
-takes for something else.
+YAML 1.1 (PyYAML), YAML 1.2 and Go's readers (Helm, kubectl) read every scalar that it writes as the same value, and the text
+passes yamllint's default rules. Other dumpers leave `1e3`, `0o17`, `no` or `on` unquoted, which one of the readers takes for
+something else.
 """
 
 import json
@@ -16,26 +16,26 @@ from gpushare.core.patterns import pattern
 
 _PLAIN = pattern(r"[A-Za-z/][A-Za-z0-9_./-]*")
 _KEYWORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "none", "nan", "inf", "infinity"})
-# What double quotes cannot carry as it is: YAML's non-printable characters, its line breaks, and the byte order mark.
+# What must be escaped in double quotes: YAML's non-printable characters, its line breaks, and the byte order mark.
 _ESCAPED = pattern("[\\\\\"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _NAMED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-# What a literal block cannot carry unchanged, or not without an indentation or chomping mark, or not past yamllint.
+# What a literal block cannot keep unchanged, or only with an indentation or chomping indicator, or what yamllint rejects.
 _NOT_LITERAL = pattern("\\A[ \n]|[ ](?:\n|\\Z)|\n{4}|\n\n\\Z")
 _NOT_IN_LITERAL = pattern("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _NESTED = (dict, list, tuple)
-_LONGEST_KEY = 1000  # YAML's readers give up on an implicit key after 1,024 characters
+_LONGEST_KEY = 1000  # YAML's readers reject an implicit key of more than 1,024 characters
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 class Repeated(list[Any]):
-    """A list with entries that stands in many places: its lines are made once and written again."""
+    """A non-empty list that occurs in many places: its lines are rendered once and reused."""
 
     def __init__(self, entries: Iterable[Any]) -> None:
         super().__init__(entries)
         self._texts: dict[tuple[str, str], str] = {}
 
     def text(self, indent: str, lead: str) -> str:
-        """Its lines, see `_nested`."""
+        """Return its lines, see `_nested`."""
         known = self._texts.get((indent, lead))
         if known is None:
             out = StringIO()
@@ -45,12 +45,12 @@ class Repeated(list[Any]):
 
 
 def yaml_text(value: Any, header: str = "") -> str:
-    """A YAML document of dict, list, tuple, str, int, float, bool and None, under `header` as comment lines.
+    """Return a YAML document of dict, list, tuple, str, int, float, bool and None, after `header` as comment lines.
 
     Block style, mapping order kept, list items indented by two, final newline. Raises TypeError for other types and for
     keys that are not strings, ValueError for text with half a surrogate pair: all three are bugs of the caller.
     """
-    out = StringIO()  # a list of the lines of a thousand pools takes five times their text
+    out = StringIO()  # a list of the lines of a thousand pools takes five times the memory of their text
     out.writelines(f"# {line}".rstrip() + "\n" for line in header.splitlines())
     if value and isinstance(value, _NESTED):
         _nested(value, "", "", out.write)
@@ -60,12 +60,12 @@ def yaml_text(value: Any, header: str = "") -> str:
 
 
 def json_text(value: Any) -> str:
-    """A JSON document, two spaces deep, non-ASCII as it is, with a final newline."""
+    """Return a JSON document, indented by two spaces, with non-ASCII characters unescaped and a final newline."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def canonical_json(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal documents give equal text, whatever their layout. For digests and machines."""
+    """Return JSON with sorted keys and no spaces: equal documents give equal text. For digests and machines."""
     return _CANONICAL.encode(value)
 
 
@@ -73,9 +73,9 @@ Write = Callable[[str], object]
 
 
 def _nested(value: Any, indent: str, lead: str, write: Write) -> None:
-    """Write the lines of a mapping or a list that has entries.
+    """Write the lines of a non-empty mapping or list.
 
-    `lead` stands before the first one (a list item's dash), `indent` before the others.
+    `lead` is written before the first line (a list item's dash), `indent` before the others.
     """
     if isinstance(value, Repeated):
         write(value.text(indent, lead))
@@ -108,7 +108,7 @@ def _sequence(value: list[Any] | tuple[Any, ...], indent: str, lead: str, write:
 
 @lru_cache(maxsize=1 << 12)
 def _key(key: object, indent: str) -> str:
-    """The key with its colon."""
+    """Return the key with its colon."""
     if not isinstance(key, str):
         raise TypeError(f"a mapping key of type {type(key).__name__}: {key!r}")
     text = _text(key)
@@ -138,7 +138,7 @@ def _scalar(value: object, indent: str) -> str:
 def _is_literal(value: str) -> bool:
     if _NOT_LITERAL.search(value):
         return False
-    # Printable to Python is less than printable to YAML. Mostly it is enough, and needs no large set to be compiled.
+    # All that is printable for Python is printable for YAML. Usually this check suffices and avoids compiling a large pattern.
     return value.replace("\n", "").isprintable() or not _NOT_IN_LITERAL.search(value)
 
 
@@ -169,6 +169,6 @@ def _float(value: float) -> str:
     text = repr(value)
     if text.endswith(("inf", "nan")):
         return text.replace("inf", ".inf").replace("nan", ".nan")
-    # YAML 1.1 takes an exponent for a number only behind a fraction, and only with a sign, which repr always writes.
+    # YAML 1.1 accepts an exponent only after a fraction and with a sign, which repr always writes.
     mantissa, exponent, power = text.partition("e")
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}{exponent}{power}"

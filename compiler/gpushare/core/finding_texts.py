@@ -1,4 +1,4 @@
-"""The texts behind the codes, as `findings/<CODE>.md` tells them. Reads the files; judges nothing."""
+"""The texts of the finding codes, in `findings/<CODE>.md`. Reads the files; checks nothing."""
 
 
 from gpushare.core import resources
@@ -6,7 +6,7 @@ from gpushare.core.record import Record
 
 
 class FindingText(Record):
-    """One code's text: its title, its severity (`error` or `warning`), what it means in one paragraph, and all of it."""
+    """One code's text: its title, its severity (`error` or `warning`), its meaning in one paragraph, and the whole text."""
 
     code: str
     title: str
@@ -16,12 +16,12 @@ class FindingText(Record):
 
 
 def codes() -> tuple[str, ...]:
-    """Every code that has a text, in order."""
+    """Return every code that has a text, sorted."""
     return tuple(sorted(path.stem for path in resources.findings().glob("GS[0-9][0-9][0-9].md")))
 
 
 def load(code: str) -> FindingText:
-    """The text of a code. Raises FileNotFoundError when the code has none."""
+    """Return the text of a code. Raises FileNotFoundError if the code has none."""
     markdown = (resources.findings() / f"{code}.md").read_text(encoding="utf-8")
     lines = markdown.splitlines()
     title = lines[0].removeprefix("#").strip().removeprefix(code).strip()
@@ -31,7 +31,7 @@ def load(code: str) -> FindingText:
 
 
 def _section(lines: list[str], heading: str) -> str:
-    """The first paragraph under the heading, on one line."""
+    """Return the first paragraph under the heading, on one line."""
     if heading not in lines:
         return ""
     paragraph: list[str] = []

@@ -1,7 +1,7 @@
 """Regular expressions that are compiled at their first use. Imports nothing of ours.
 
-Compiling costs Python far more than matching. A call of the command line imports some sixty patterns and uses twenty: with
-all of them compiled at import, they were a quarter of a cold `compile` (docs/decisions.md).
+In Python, compiling costs far more than matching. A call of the command line imports about sixty patterns and uses twenty:
+compiling all of them at import took a quarter of a cold `compile` (docs/decisions.md).
 """
 
 import re
@@ -13,7 +13,7 @@ _compile = re.compile
 
 
 class _Late:
-    """A pattern to be. What is asked of it once is its own attribute from then on, and costs no more than re's."""
+    """A pattern that is compiled when an attribute is first read, and then caches it: later calls cost no more than re's."""
 
     def __init__(self, text: str, flags: int) -> None:
         self._given = (text, flags)
@@ -25,14 +25,14 @@ class _Late:
 
 
 def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
-    """What `re.compile` returns, compiled when something is first asked of it: so a mistake in `text` is told late."""
+    """Return a pattern like that of `re.compile`, compiled at its first use: an error in `text` is raised only then."""
     return cast("re.Pattern[str]", _Late(text, flags))
 
 
 @contextmanager
 def compiled_late() -> Iterator[None]:
-    """While this lasts, `re.compile` returns such patterns too: for importing a library that compiles many and needs few."""
-    re.compile = pattern  # type: ignore[assignment]  # our own signature is what modules call it with
+    """Make `re.compile` return such patterns in the context, to import a library that compiles many and needs few."""
+    re.compile = pattern  # type: ignore[assignment]  # modules call it with the arguments of our signature
     try:
         yield
     finally:

@@ -1,8 +1,8 @@
-"""Record: what every value of the compiler is made of; frozen, made by keyword, equal by content. Imports nothing of ours.
+"""Record: the base class of the compiler's values; frozen, built by keyword, equal by content. Imports nothing of ours.
 
-It says what `@dataclass(frozen=True, kw_only=True)` says, and type checkers read it as such. The difference is the
-price of a class: a dataclass writes and compiles source text for each of its methods, 0.4 ms a class, and with seventy
-classes that was a quarter of a cold `compile` (docs/decisions.md).
+It is equivalent to `@dataclass(frozen=True, kw_only=True)`, and type checkers treat it as such. The difference is the
+cost of a class: a dataclass generates and compiles source text for each of its methods, 0.4 ms per class, and with
+seventy classes that was a quarter of a cold `compile` (docs/decisions.md).
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-"""The empty mapping, as a default that nobody can fill."""
+"""The empty mapping, as an immutable default."""
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -50,7 +50,7 @@ class Record:
         return f"{type(self).__name__}({', '.join(f'{name}={self.__dict__[name]!r}' for name in self._fields)})"
 
     def _values(self) -> tuple[Any, ...]:
-        """The fields alone: a cached property may have left its result beside them."""
+        """Return the fields only: a cached property may have stored its result beside them."""
         return tuple([self.__dict__[name] for name in self._fields])
 
 
@@ -58,10 +58,10 @@ _R = TypeVar("_R", bound=Record)
 
 
 def fields(record: Record) -> dict[str, Any]:
-    """The record's fields by name, in order."""
+    """Return the record's fields by name, in order."""
     return {name: record.__dict__[name] for name in record._fields}
 
 
 def replace(record: _R, **changes: Any) -> _R:
-    """The same record with some fields changed."""
+    """Return a copy of the record with some fields changed."""
     return type(record)(**{**fields(record), **changes})

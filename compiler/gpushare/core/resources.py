@@ -1,7 +1,7 @@
-"""Where the data files are. The only module that knows: cards, upstream facts, the chart, templates, schemas, finding texts.
+"""The only module with the paths of data files: cards, upstream facts, the chart, templates, schemas, finding texts.
 
-An installed package carries them inside itself; in a clone and in an editable install they stand at the top of the
-repository, two folders above. Everything else asks here and never builds such a path.
+An installed package contains them; in a clone and in an editable install they are at the top of the repository, two
+folders above. All other modules call this one and never build such a path.
 """
 
 from pathlib import Path
@@ -16,35 +16,35 @@ def _folder(name: str) -> Path:
 
 
 def cards() -> Path:
-    """The folder of card files, one `<id>.yaml` each."""
+    """Return the folder of card files, one `<id>.yaml` each."""
     return _folder("profiles") / "cards"
 
 
 def upstream() -> Path:
-    """The folder of facts about upstream charts: value paths, images, releases."""
+    """Return the folder of facts about upstream charts: value paths, images, releases."""
     return _folder("profiles") / "upstream"
 
 
 def facts() -> Path:
-    """The table of what the files in both say."""
+    """Return the table with the content of the files in both folders."""
     return _folder("profiles") / "facts.jsonl"
 
 
 def chart() -> Path:
-    """The static Helm chart that every bundle copies."""
+    """Return the static Helm chart that every bundle copies."""
     return _folder("charts") / "gpushare"
 
 
 def templates() -> Path:
-    """The folder of jinja2 templates of text documents."""
+    """Return the folder of jinja2 templates of text documents."""
     return _folder("templates")
 
 
 def schema(name: str) -> Path:
-    """A JSON Schema by name, such as `intent.v1`."""
+    """Return a JSON Schema by name, such as `intent.v1`."""
     return _PACKAGE / "schemas" / f"{name}.json"
 
 
 def findings() -> Path:
-    """The folder of finding texts, one `<code>.md` each: meaning, a bad and a good example."""
+    """Return the folder of finding texts, one `<code>.md` each: meaning, a bad and a good example."""
     return _PACKAGE / "findings"

@@ -19,7 +19,7 @@ _DURATION_PART = r"(?=\.?[0-9])([0-9]{0,9})(?:\.([0-9]{0,9}))?(h|ms|m|s|us|µs|�
 _DURATION = pattern(rf"\+?(?:0|(?:{_DURATION_PART})+)\Z")
 _DURATION_PARTS = pattern(_DURATION_PART)
 _LONGEST_DURATION = 100
-"""Characters. Go sets no limit; more are no duration that anyone means."""
+"""In characters. Go sets no limit; a longer text is not a real duration."""
 _NANOSECONDS = {"h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "μs": 10**3, "ns": 1}
 _LONGEST_SECONDS = (1 << 63) // 10**9
 """Go counts nanoseconds in 63 bits."""
@@ -33,23 +33,23 @@ _LABEL_NAME = pattern(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 
 
 class Share(Record):
-    """A size that is either absolute (`bytes`) or a part of something (`percent`, in hundredths of a percent)."""
+    """A size that is either absolute (`bytes`) or relative (`percent`, in hundredths of a percent)."""
 
     bytes: int | None = None
     percent_hundredths: int | None = None
 
     def of(self, whole_bytes: int) -> int:
-        """The size in bytes, rounded up, as a part of `whole_bytes`."""
+        """Return the size in bytes, rounded up; a percentage is a part of `whole_bytes`."""
         if self.bytes is not None:
             return self.bytes
         return -(-whole_bytes * (self.percent_hundredths or 0) // 10_000)
 
 
 def parse_quantity(value: object) -> int | None:
-    """Bytes of a Kubernetes quantity (`3500Mi`, `80Gi`, `2G`, `2.3Gi`, `1e9`, a bare integer); None unless positive.
+    """Return the bytes of a Kubernetes quantity (`3500Mi`, `80Gi`, `2G`, `2.3Gi`, `1e9`, an integer); None unless positive.
 
-    A part of a byte counts as a whole one, as in Kubernetes (apimachinery, resource.Quantity.Value). Units below one byte
-    (`m`, `u`, `n`), which Kubernetes also reads, make no sense for the memory of a device and are refused.
+    A fraction of a byte is rounded up, as in Kubernetes (apimachinery, resource.Quantity.Value). Units below one byte (`m`,
+    `u`, `n`), which Kubernetes also reads, make no sense for the memory of a device and are rejected.
     """
     if isinstance(value, bool):
         return None
@@ -61,7 +61,7 @@ def parse_quantity(value: object) -> int | None:
 
 
 def parse_amount(value: object) -> int | None:
-    """Billionths of any Kubernetes quantity (`500m`, `2Gi`, 0.5), to compare two of them; None for what is none."""
+    """Return billionths of any Kubernetes quantity (`500m`, `2Gi`, 0.5), to compare two; None if it is not a quantity."""
     match = None if isinstance(value, bool) or not isinstance(value, str | int | float) else _AMOUNT.match(str(value))
     return _rounded_up(match.groups(), _BILLIONTHS) if match else None
 
@@ -75,7 +75,7 @@ def _rounded_up(parts: tuple[str | None, ...], factors: Mapping[str, int]) -> in
 
 
 def parse_duration(value: object) -> int | None:
-    """Seconds of a Go duration in whole seconds (`10s`, `30m`, `1h30m`, `1.5h`, `0s`); None for anything else."""
+    """Return the seconds of a Go duration in whole seconds (`10s`, `30m`, `1h30m`, `1.5h`, `0s`); None for anything else."""
     if not isinstance(value, str) or len(value) > _LONGEST_DURATION or not _DURATION.match(value):
         return None
     parts = _DURATION_PARTS.findall(value)
@@ -85,13 +85,13 @@ def parse_duration(value: object) -> int | None:
 
 
 def parse_percent(value: object) -> int | None:
-    """Hundredths of a percent of `12.5%`; None for anything else."""
+    """Return the hundredths of a percent of a text such as `12.5%`; None for anything else."""
     match = _PERCENT.match(value) if isinstance(value, str) else None
     return int(match[1]) * 100 + int((match[2] or "0").ljust(4, "0")[:4]) // 100 if match else None
 
 
 def parse_share(value: object) -> Share | None:
-    """A quantity of bytes (zero allowed) or a percentage."""
+    """Return a quantity of bytes (zero allowed) or a percentage; None for anything else."""
     percent = parse_percent(value)
     if percent is not None:
         return Share(percent_hundredths=percent)
@@ -102,7 +102,7 @@ def parse_share(value: object) -> Share | None:
 
 
 def show_bytes(size: int) -> str:
-    """A size as a person writes it in an intent: the largest binary unit that divides it (`3500Mi`, `80Gi`)."""
+    """Return a size as a user writes it in an intent, in the largest binary unit that divides it (`3500Mi`, `80Gi`)."""
     for suffix in ("Ti", "Gi", "Mi", "Ki"):
         if size and size % _SUFFIXES[suffix] == 0:
             return f"{size // _SUFFIXES[suffix]}{suffix}"
@@ -110,26 +110,26 @@ def show_bytes(size: int) -> str:
 
 
 def is_dns_label(text: str) -> bool:
-    """RFC 1123 label: what Kubernetes takes as a namespace and most object names, at most 63 characters."""
+    """Whether the text is an RFC 1123 label: Kubernetes' names of namespaces and most objects, at most 63 characters."""
     return bool(_DNS_LABEL.match(text))
 
 
 def is_dns_subdomain(text: str) -> bool:
-    """RFC 1123 subdomain: what Kubernetes takes as a node name, at most 253 characters."""
+    """Whether the text is an RFC 1123 subdomain: Kubernetes' names of nodes, at most 253 characters."""
     return len(text) <= 253 and bool(_DNS_SUBDOMAIN.match(text))
 
 
 def is_label_key(text: str) -> bool:
-    """A label key: an optional DNS prefix and `/`, then a name of at most 63 characters."""
+    """Whether the text is a label key: an optional DNS prefix and `/`, then a name of at most 63 characters."""
     prefix, slash, name = text.rpartition("/")
     return bool(_LABEL_NAME.match(name)) and (not slash or is_dns_subdomain(prefix))
 
 
 def is_label_value(text: str) -> bool:
-    """A label value: empty, or as the name part of a key."""
+    """Whether the text is a label value: empty, or like the name part of a key."""
     return text == "" or bool(_LABEL_NAME.match(text))
 
 
 def is_host_path(text: str) -> bool:
-    """An absolute path that Kubernetes mounts from a node: without `..`, and without what a shell or YAML would change."""
+    """Whether it is an absolute path that Kubernetes can mount: without `..` and characters that a shell or YAML changes."""
     return bool(_HOST_PATH.match(text)) and ".." not in text.split("/")

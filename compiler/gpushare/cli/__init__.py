@@ -1,8 +1,8 @@
-"""The command line: one module per command, loaded only when it is called. Owns the way every run ends.
+"""The command line: one module per command, imported only when it is called. Owns how every run ends.
 
-A command module has one click command called `command`, which returns an ExitCode. The calls of every day go past click:
-importing it takes a fifth of a cold compile (`daily`). Only `streams` touches stdin, stdout and stderr; only here are
-exceptions turned into exit codes.
+A command module has one click command called `command`, which returns an ExitCode. The most frequent calls bypass click
+(`daily`): importing it takes a fifth of a cold compile. Only `streams` uses stdin, stdout and stderr; only this module turns
+exceptions into exit codes.
 """
 
 import gc
@@ -18,19 +18,19 @@ COMPLETE_VARIABLE = "_GPUSHARE_COMPLETE"
 
 
 def main() -> int:
-    """`call`, and the end of the process: giving back object after object would take longer than writing the bundle."""
+    """Run `call` and end the process at once: freeing every object would take longer than writing the bundle."""
     code = call()
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except (AttributeError, OSError, ValueError):  # closed: the interpreter's own end deals with that
+    except (AttributeError, OSError, ValueError):  # closed: the interpreter handles it at exit
         return code
     os._exit(code)
 
 
 def call() -> int:
-    """Run the command that the process was called with; the exit code."""
-    # A run lasts a fraction of a second and leaves hardly any cycles: collecting them takes a fifth of it.
+    """Run the command that the process was called with, and return the exit code."""
+    # A run lasts a fraction of a second and leaves hardly any cycles: garbage collection would take a fifth of it.
     gc.disable()
     program = "kubectl gpushare" if PurePath(sys.argv[0]).stem == "kubectl-gpushare" else "gpushare"
     try:
@@ -46,7 +46,7 @@ def call() -> int:
 def _run(program: str, arguments: list[str]) -> int:
     instruction = os.environ.get(COMPLETE_VARIABLE)
     if not instruction:
-        from gpushare.cli import daily  # noqa: PLC0415 - completion needs none of it
+        from gpushare.cli import daily  # noqa: PLC0415 - completion does not need it
 
         call = daily.understood(arguments)
         if call:
@@ -63,14 +63,14 @@ def _outside(problem: CouldNotRunError | ReaderGoneError | OSError) -> ExitCode:
         problem = CouldNotRunError(f"{os.fsdecode(problem.filename)}: {streams.reason(problem)}")
     if isinstance(problem, ReaderGoneError):
         return ExitCode.READER_GONE
-    from gpushare.cli.terminal import visible  # noqa: PLC0415 - a name in a message may hold anything
+    from gpushare.cli.terminal import visible  # noqa: PLC0415 - a name in a message may contain any character
 
     streams.tell(f"gpushare: {visible(str(problem))}\n" + (f"   = {visible(problem.hint)}\n" if problem.hint else ""))
     return ExitCode.COULD_NOT_RUN
 
 
 def _bug(problem: Exception) -> ExitCode:
-    from traceback import format_exception  # noqa: PLC0415 - never needed on a good day
+    from traceback import format_exception  # noqa: PLC0415 - only an internal error needs it
 
     streams.tell("".join(format_exception(problem)))
     streams.tell(

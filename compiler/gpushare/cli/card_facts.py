@@ -1,4 +1,4 @@
-"""The `Cards` document and the words for what a card can do. Pure: a Card in, plain data and text out."""
+"""The `Cards` document and the words for the features of a card. Pure: a Card in, plain data and text out."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from gpushare.intent.types import Layout
 
 
 def document(cards: dict[str, Card], layouts_of: str | None = None) -> dict[str, Any]:
-    """The `Cards` document (schemas/cards.v1.json); with `layouts_of`, that card's entry says its layouts too."""
+    """Return the `Cards` document (schemas/cards.v1.json); with `layouts_of`, that card's entry contains its layouts too."""
     entries = {name: _entry(card) for name, card in cards.items()}
     if layouts_of is not None:
         entries[layouts_of]["layouts"] = [dict(layout) for layout in layouts(cards[layouts_of])]
@@ -16,7 +16,7 @@ def document(cards: dict[str, Card], layouts_of: str | None = None) -> dict[str,
 
 
 def layouts(card: Card) -> tuple[Layout, ...]:
-    """Every layout of the card to which no instance can be added, those of plain profiles first."""
+    """Return every layout of the card to which no instance can be added, those of plain profiles first."""
     if card.mig is None:
         return ()
     special = {profile.name for profile in card.mig.profiles if profile.has_attributes}
@@ -71,10 +71,10 @@ def _profile(profile: MigProfile) -> dict[str, Any]:
 
 
 def layout_text(layout: Layout) -> str:
-    """The layout as an intent spells it."""
+    """Return the layout as written in an intent."""
     return "{" + ", ".join(f"{name}: {count}" for name, count in layout) + "}" if layout else "none"
 
 
 def mib(size_mib: int | None) -> str:
-    """`40192Mi`, `?` when unknown."""
+    """Return a size such as `40192Mi`, `?` if unknown."""
     return "?" if size_mib is None else f"{size_mib}Mi"

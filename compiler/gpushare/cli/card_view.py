@@ -11,7 +11,7 @@ from gpushare.intent.types import Layout
 
 
 def overview(cards: Iterable[Card], look: Style) -> str:
-    """All cards in a table."""
+    """Return all cards in a table."""
     rows = [
         (card.id, card.name + _doubt(card, "name").strip(), _memory(card), _mig(card), _mps(card))
         for card in cards
@@ -22,7 +22,7 @@ def overview(cards: Iterable[Card], look: Style) -> str:
 
 
 def sheet(card: Card, look: Style) -> str:
-    """Everything about one card."""
+    """Return everything about one card."""
     shown = look.paint(card.id, BOLD) + f"  {card.name}{_doubt(card, 'name')}\n\n"
     facts = [*_facts(card), *_layout_drivers(card), *([("note", card.note)] if card.note else [])]
     shown += "".join(wrapped(f"  {name:<20} {visible(value)}", look, indent=23) for name, value in facts)
@@ -120,7 +120,7 @@ def _layout(number: int, layout: Layout, geometry: Geometry, look: Style) -> str
 
 
 def left_over(instances: Iterable[mig.Instance], geometry: Geometry) -> str:
-    """What of the card no instance uses, in words; empty when nothing is left."""
+    """Return in words what of the card no instance uses; empty if nothing is left."""
     placed = tuple(instances)
     memory = sum(size for _, size in memory_map.gaps(((one.start, one.size) for one in placed), geometry.units))
     whole = max(profile.compute_slices for profile in geometry.profiles)

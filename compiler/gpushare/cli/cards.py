@@ -10,7 +10,7 @@ from gpushare.cli.exits import CouldNotRunError, ExitCode
 
 
 def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Card ids that begin so."""
+    """Return the card ids that begin with the incomplete word."""
     from gpushare.catalog import cards  # noqa: PLC0415 - `--help` needs no catalogue
 
     return [CompletionItem(name) for name in cards.ids() if name.startswith(incomplete)]

@@ -1,6 +1,6 @@
-"""The group of commands for click, and one call through it: for every call that `daily` does not know, and for all help.
+"""The group of commands for click, and running it: for every call that `daily` does not understand, and for all help.
 
-Owns which commands there are and what click's own exceptions end with.
+Owns the list of commands and the exit codes of click's own exceptions.
 """
 
 from importlib import import_module
@@ -15,14 +15,14 @@ NAMES = ("init", "check", "compile", "show", "plan", "cards", "explain", "schema
 
 
 class Commands(options.Command, click.Group):
-    """The commands by name, in the order in which a newcomer meets them; a module is imported when its command is asked for."""
+    """The commands by name, in the order in which a new user needs them; a module is imported when its command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Every command's name."""
+        """Return every command's name."""
         return list(NAMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """The command of that name, None if there is none."""
+        """Return the command of that name, None if there is none."""
         if cmd_name not in NAMES:
             return None
         command: click.Command = import_module(f"gpushare.cli.{cmd_name}").command
@@ -31,7 +31,7 @@ class Commands(options.Command, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does it, with the nearest name where there is no such command."""
+        """Resolve a command like click, and suggest the nearest name if there is no such command."""
         if args and args[0] not in NAMES and not args[0].startswith("-"):
             ctx.fail(f"no command {args[0]!r}; {options.nearest(args[0], NAMES) or 'the commands are ' + ', '.join(NAMES)}")
         return super().resolve_command(ctx, args)
@@ -53,7 +53,7 @@ def commands() -> None:
 
 
 def run(program: str, arguments: list[str], complete_variable: str, instruction: str | None) -> int:
-    """One call; the exit code. `instruction` is the shell's where it asks for completions."""
+    """Run one call and return the exit code. `instruction` is the shell's, if it requests completions."""
     if instruction:
         from click.shell_completion import shell_complete  # noqa: PLC0415 - only for the shell's own calls
 

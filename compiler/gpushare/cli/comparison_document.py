@@ -9,7 +9,7 @@ from gpushare.compare.files import SettingChange
 
 
 def document(comparison: Comparison) -> dict[str, Any]:
-    """The document."""
+    """Return the document."""
     return {
         "apiVersion": "gpushare.dev/v1",
         "kind": "Plan",

@@ -1,4 +1,4 @@
-"""A comparison as Markdown, for a comment on a merge request: a summary, what it costs, and every setting folded away."""
+"""A comparison as Markdown, for a comment on a merge request: a summary, the disruption, and every setting in a fold."""
 
 from gpushare.cli import comparison_words as words
 from gpushare.cli.comparison_view import summary
@@ -10,7 +10,7 @@ _ARROW = "→"
 
 
 def page(comparison: Comparison) -> str:
-    """The whole page; names and values stand in code, so that nothing in them is taken for markup."""
+    """Return the whole page; names and values are formatted as code, so that nothing in them is read as markup."""
     if comparison.is_empty:
         return "**No changes.** Both bundles are equal.\n"
     lines = [f"**{summary(comparison)}**", "", *_pools(comparison), *_strategy(comparison)]
@@ -82,14 +82,14 @@ def _listed(title: str, lines: list[str]) -> list[str]:
 
 
 def _code(text: str) -> str:
-    """In as many backticks as it takes; a bar would end a cell."""
+    """Return the text in as many backticks as needed; its bars are escaped, because a bar would end a table cell."""
     fence = "`" * (1 + _run(text))
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")
 
 
 def _run(text: str) -> int:
-    """The longest run of backticks."""
+    """Return the length of the longest run of backticks."""
     longest = current = 0
     for letter in text:
         current = current + 1 if letter == "`" else 0

@@ -1,4 +1,4 @@
-"""A comparison for people: what changes, pool by pool, capacity, quotas, and one line that sums it up."""
+"""A comparison for people: changes by pool, capacity, quotas, and a summary line."""
 
 from collections import Counter
 
@@ -25,7 +25,7 @@ _WORDS = {
 
 
 def sheet(comparison: Comparison, look: Style) -> str:
-    """The whole comparison; one line when nothing changes."""
+    """Return the whole comparison; one line if nothing changes."""
     if comparison.is_empty:
         return "no changes\n"
     shown = "".join(_pool(pool, comparison, look) for pool in words.affected(comparison))
@@ -39,7 +39,7 @@ def sheet(comparison: Comparison, look: Style) -> str:
 
 
 def _section(title: str, lines: list[str], look: Style) -> str:
-    """A heading and its lines; nothing without lines."""
+    """Return a heading and its lines; empty without lines."""
     if not lines:
         return ""
     body = "".join(wrapped(f"  {visible(line)}", look, indent=4 + len(line) - len(line.lstrip())) for line in lines)
@@ -137,7 +137,7 @@ def _trouble(quota: QuotaChange) -> str:
 
 
 def summary(comparison: Comparison) -> str:
-    """One line that sums it up."""
+    """Return a summary in one line."""
     counts = Counter(pool.change for pool in comparison.pools)
     parts = [f"{counts[change]} {word}" for change, word in _WORDS.items() if counts[change]]
     shown = "Pools: " + (", ".join(parts) or "none changed")

@@ -1,4 +1,4 @@
-"""Sentences for what a comparison says of effects, outages and settings: the same in a terminal and in Markdown."""
+"""Sentences for the effects, outages and settings of a comparison: the same in a terminal and in Markdown."""
 
 import json
 from collections import Counter
@@ -15,10 +15,10 @@ from gpushare.compare.files import FileChange, FileKind, SettingChange
 _LONGEST = 60
 _CONTEXT = 15
 _DERIVED = ("chart/files/", "nodes/", "gpushare.lock.yaml")
-"""Files whose changes are told in other words."""
+"""Files whose changes other parts of the output describe."""
 
 MOST_SHOWN = 12
-"""Settings of one file; the JSON document has them all."""
+"""Most settings shown of one file; the JSON document has them all."""
 
 _EFFECTS = {
     EffectKind.KEEPS_CAP: "running containers keep the cap under which they started, later ones get the new one",
@@ -50,7 +50,7 @@ _STRAYS = "running containers of tenants may be ended where they use a GPU that 
 
 
 def effect(one: Effect, arrow: str) -> str:
-    """What happens, to whom."""
+    """Return what happens, and to what."""
     if one.kind is EffectKind.RESTARTS and one.subject == "policy":
         return "the runtime's pods of the pool start anew and check the layout; running pods go on"
     what = _STRAYS if one.kind is EffectKind.ENDED and one.pool is None else _EFFECTS[one.kind]
@@ -58,7 +58,7 @@ def effect(one: Effect, arrow: str) -> str:
 
 
 def also(comparison: Comparison) -> str:
-    """What is not counted in nodes and disturbed pods, in short; empty without."""
+    """Return in short what is not counted in nodes and disturbed pods; empty if there is nothing."""
     kinds = {one.kind for one in comparison.effects if not one.is_harmless}
     told = [words for kind, words in _ALSO.items() if kind in kinds]
     return f" Besides: {', '.join(told)}." if told else ""
@@ -67,7 +67,7 @@ def also(comparison: Comparison) -> str:
 def _before_and_after(one: Effect | SettingChange, arrow: str) -> str:
     before, after = _text(one.before), _text(one.after)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
-    # Where two long values begin alike, the first cut would show the same of both.
+    # If two long values begin with the same text, cutting at the end would show the same for both.
     start = same - _CONTEXT if same > _LONGEST - _CONTEXT else 0
     return f"{_cut(before, start)} {arrow} {_cut(after, start)}"
 
@@ -79,19 +79,19 @@ STRATEGY = (
 
 
 def strategy(comparison: Comparison, arrow: str) -> str:
-    """The operator's mig.strategy before and after."""
+    """Return the operator's mig.strategy before and after."""
     before, after = (strategy or "each profile's own" for strategy in comparison.mig_strategies)
     return f"mig.strategy {before} {arrow} {after}"
 
 
 def affected(comparison: Comparison) -> list[PoolChange]:
-    """Pools that change, and those that something else happens to."""
+    """Return the pools that change, and those that have another effect."""
     others = {one.pool for one in comparison.effects} | {one.pool for one in comparison.outages}
     return [pool for pool in comparison.pools if pool.change is not Change.NONE or pool.name in others]
 
 
 def fate(pool: PoolChange, arrow: str) -> Iterator[str]:
-    """What becomes of the pool's nodes, GPUs and resources."""
+    """Yield what happens to the pool's nodes, GPUs and resources."""
     if pool.successor:
         yield f"its nodes go to the new pool {pool.successor}"
     if pool.selector_changes:
@@ -104,7 +104,7 @@ def fate(pool: PoolChange, arrow: str) -> Iterator[str]:
 
 
 def _gpus(gpus: Iterable[GpuChange]) -> list[str]:
-    """What happens to the instances, GPUs with the same fate together."""
+    """Return what happens to the instances, with GPUs of equal changes together."""
     fates: dict[str, list[int]] = {}
     for gpu in gpus:
         parts = (("kept", gpu.kept), ("destroyed", gpu.destroyed), ("created", gpu.created))
@@ -119,7 +119,7 @@ def _instances(instances: tuple[tuple[str, int], ...]) -> str:
 
 
 def outage(one: Outage) -> str:
-    """Which nodes go out of service and for how long."""
+    """Return which nodes go out of service and for how long."""
     nodes = "an unknown number of nodes" if one.nodes is None else counted(one.nodes, "node")
     at_once = "some" if one.at_once is None else str(min(one.at_once, one.nodes or one.at_once))
     rounds = "" if one.rounds is None or one.rounds < 2 else f", so about {_time(one.rounds * one.seconds)} for all"
@@ -138,7 +138,7 @@ def _time(seconds: int) -> str:
 
 
 def order(comparison: Comparison) -> Iterator[str]:
-    """The steps, where their order matters."""
+    """Yield the steps, if their order matters."""
     before, after = comparison.mig_strategies
     if not comparison.changes_mig_strategy:
         return
@@ -153,7 +153,7 @@ def order(comparison: Comparison) -> Iterator[str]:
 
 
 def file(one: FileChange, arrow: str) -> Iterator[str]:
-    """A line for the file, and one for each of its settings that says more than others do."""
+    """Yield a line for the file, and one for each of its settings that is not described elsewhere."""
     if one.kind is not FileKind.CHANGED:
         yield f"{one.path}  {one.kind.value}"
         return
@@ -167,7 +167,7 @@ def file(one: FileChange, arrow: str) -> Iterator[str]:
 
 
 def setting(one: SettingChange, arrow: str) -> str:
-    """One setting before and after."""
+    """Return one setting before and after."""
     path = ".".join(one.path)
     match one.kind:
         case FileKind.ADDED:
@@ -181,7 +181,7 @@ def setting(one: SettingChange, arrow: str) -> str:
 
 
 def value(data: Any) -> str:
-    """A value as JSON, cut where it is long; text without quotes."""
+    """Return a value as JSON, cut if it is long; text without quotes."""
     return _cut(_text(data), 0)
 
 

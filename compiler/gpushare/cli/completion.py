@@ -25,6 +25,6 @@ def command(context: click.Context, shell: str) -> ExitCode:
 
     form = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}[shell]
     script = form(context.find_root().command, {}, "gpushare", "_GPUSHARE_COMPLETE")
-    # The base class's `source`: bash's own starts a bash to learn its version, which is not ours to do.
+    # The base class's `source`, because that of the bash class starts a bash to find out its version.
     streams.product(ShellComplete.source(script) + "\n")
     return ExitCode.DONE

@@ -1,7 +1,7 @@
-"""The calls that are made every day, understood without click: `check`, `compile` and `show` in their plainest spelling.
+"""The most frequent calls, parsed without click: `check`, `compile` and `show` in their simplest form.
 
-Says yes or nothing at all: abbreviations, `--option=value`, help, mistakes and every other command are click's, which is
-imported only for them. A test holds the two to the same arguments.
+Accepts a call or leaves it to click: abbreviations, `--option=value`, help, errors and every other command are click's, which
+is imported only for them. A test checks that both parse the same arguments.
 """
 
 import os
@@ -23,11 +23,11 @@ _CALLS: Mapping[str, tuple[Callable[..., ExitCode], Mapping[str, str], Mapping[s
     "compile": (work.compile_bundle, {**_STRICT, "--check": "check", "--manifests": "manifests"},
                 {"--format": FINDINGS_FORMATS, "-o": None, "--output": None}),
 }
-"""Command → what does it, its flags with their parameters, its options with their words; None: a folder."""
+"""Command → its function, its flags with their parameters, its options with their legal words; None: a folder."""
 
 
 def understood(arguments: list[str]) -> Callable[[], ExitCode] | None:
-    """The call that the arguments make; None where click must look at them."""
+    """Return the call that the arguments make; None if click must parse them."""
     if not arguments or arguments[0] not in _CALLS:
         return None
     does, flags, options = _CALLS[arguments[0]]
@@ -63,7 +63,7 @@ def _left_out(flags: Mapping[str, str], options: Mapping[str, tuple[str, ...] | 
 
 
 def _is_readable(word: str) -> bool:
-    """Whether click would take the word for INTENT: what is not there is told by the command."""
+    """Whether click would accept the word as INTENT: the command itself reports a file that does not exist."""
     if word == "-":
         return True
     return bool(word) and word[0] != "-" and "\0" not in word and (not os.path.lexists(word) or os.access(word, os.R_OK))

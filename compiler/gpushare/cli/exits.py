@@ -1,10 +1,10 @@
-"""How a command ends: the exit codes, the one place that names them, and the exceptions that lead to them."""
+"""How a command ends: the only definition of the exit codes, and the exceptions that lead to them."""
 
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Part of the public contract; the last two are what shells expect of an interrupt and of a reader that went away."""
+    """Part of the public contract; the last two are what shells expect after an interrupt and after a closed pipe."""
 
     DONE = 0
     FINDINGS = 1
@@ -19,7 +19,7 @@ EXIT_CODES = "Exit codes: 0 done, 1 findings with errors, 2 could not run, 70 a 
 
 
 class CouldNotRunError(Exception):
-    """The outside world or the call is at fault, not the intent: one line that says what, and a hint."""
+    """The environment or the call is at fault, not the intent: a message of one line, and a hint."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -27,4 +27,4 @@ class CouldNotRunError(Exception):
 
 
 class ReaderGoneError(Exception):
-    """Whoever read our output has closed it (`gpushare cards | head`): nothing is left to say."""
+    """The reader of our output closed it (`gpushare cards | head`): no message is written."""

@@ -44,7 +44,7 @@ def command(code: str | None) -> ExitCode:
 
 
 def _rendered(markdown: str, look: Style) -> str:
-    """Markdown for a terminal: headings stand out, fenced examples are indented, all else is as written."""
+    """Return Markdown for a terminal: headings are highlighted, fenced examples are indented, the rest is unchanged."""
     shown: list[str] = []
     fenced = False
     for line in map(visible, markdown.splitlines()):

@@ -14,7 +14,7 @@ SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schem
 
 
 def json_text(findings: Sequence[Finding], accepted: Sequence[Accepted] = ()) -> str:
-    """The `Findings` document (schemas/findings.v1.json)."""
+    """Return the `Findings` document (schemas/findings.v1.json)."""
     errors = sum(map(is_error, findings))
     return emit.json_text(
         {
@@ -45,7 +45,7 @@ def _entry(finding: Finding) -> dict[str, Any]:
 
 
 def github_text(findings: Sequence[Finding], _: Sequence[Accepted] = ()) -> str:
-    """One workflow command per finding, which GitHub shows beside the line; nothing for those that the intent accepts."""
+    """Return one workflow command per finding, which GitHub shows beside the line; none for those that the intent accepts."""
     return "".join(_workflow_command(finding) for finding in findings)
 
 
@@ -54,7 +54,7 @@ def _workflow_command(finding: Finding) -> str:
     properties: dict[str, str | int] = {"file": finding.file}
     if at:
         properties["line"] = at.line
-        if at.line == at.end_line:  # GitHub refuses columns on an annotation of several lines
+        if at.line == at.end_line:  # GitHub rejects columns on an annotation of several lines
             properties["col"] = at.column
         properties["endLine"] = at.end_line
         if at.line == at.end_line:
@@ -65,7 +65,7 @@ def _workflow_command(finding: Finding) -> str:
 
 
 def _escaped(text: str, also: str = "") -> str:
-    """The text as workflow commands want it: `%`, line ends, and in properties their separators as %XX."""
+    """Return the text escaped for workflow commands: `%`, line ends, and in properties their separators as %XX."""
     for char in "%\r\n" + also:
         text = text.replace(char, f"%{ord(char):02X}")
     return text
@@ -76,7 +76,7 @@ def _message(finding: Finding) -> str:
 
 
 def sarif_text(findings: Sequence[Finding], accepted: Sequence[Accepted] = ()) -> str:
-    """A SARIF log with one run; its rules are those that the findings name. What the intent accepts is a suppressed result."""
+    """Return a SARIF log with one run, with the rules that the findings name. Accepted warnings are suppressed results."""
     codes = sorted({finding.code for finding in (*findings, *(one.finding for one in accepted))})
     meant = [
         _result(one.finding, codes.index(one.finding.code))

@@ -37,7 +37,7 @@ def command(name: str, mode: str, card_id: str | None, output: Path | None, forc
       0  done
       2  FILE exists or cannot be written, or CARD cannot do MODE
     """
-    from gpushare.core import units  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.core import units  # noqa: PLC0415 - `--help` does not need it
 
     if not units.is_dns_label(name):
         raise CouldNotRunError(f"{name!r} is no name for a cluster", "a DNS label: a-z, 0-9 and -, at most 63 characters")
@@ -51,7 +51,7 @@ def command(name: str, mode: str, card_id: str | None, output: Path | None, forc
 
 
 def _card(card_id: str, mode: str) -> "Card":
-    """The card, if it can do the mode."""
+    """Return the card, if it supports the mode."""
     from gpushare.catalog import cards  # noqa: PLC0415 - as above
 
     if card_id not in cards.ids():
@@ -67,8 +67,8 @@ def _card(card_id: str, mode: str) -> "Card":
 
 
 def _text(name: str, mode: str, card: "Card") -> str:
-    """The starter intent. The template gets nothing but checked words, so nothing needs quoting."""
-    import jinja2  # noqa: PLC0415 - dear, and only wanted here
+    """Return the starter intent. The template gets only checked words, so nothing needs quoting."""
+    import jinja2  # noqa: PLC0415 - expensive, and only needed here
 
     from gpushare.core import resources  # noqa: PLC0415 - as above
 
@@ -81,7 +81,7 @@ def _text(name: str, mode: str, card: "Card") -> str:
 
 
 def _layout(card: "Card") -> str:
-    """The layout with the most instances, as an intent spells it; empty for a card without MIG."""
+    """Return the layout with the most instances, as written in an intent; empty for a card without MIG."""
     from gpushare import mig  # noqa: PLC0415 - as above
     from gpushare.cli.card_facts import layout_text  # noqa: PLC0415 - as above
     from gpushare.intent.types import MostInstances  # noqa: PLC0415 - as above

@@ -1,4 +1,4 @@
-"""From what the user names to what the compiler needs: the intent's bytes, what its bundle remembers, a side to compare."""
+"""Reading what the user names: the intent's bytes, the lock of its bundle, a side of a comparison."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,9 +23,9 @@ POOLS = "nodes/pools.yaml"
 
 
 class LoadedIntent(Record):
-    """What was read: findings with the text that they are about, and the compilation where the lock could be read.
+    """What was read: findings with the text that they refer to, and the compilation if the lock could be read.
 
-    `document` and `files` are what a comparison works on: the pools, as `nodes/pools.yaml` says them, and the bundle's texts.
+    `document` and `files` are the input of a comparison: the pools, as in `nodes/pools.yaml`, and the bundle's texts.
     """
 
     memory: Lock
@@ -38,26 +38,26 @@ class LoadedIntent(Record):
 
     @property
     def plan(self) -> Plan:
-        """The plan of an intent without errors. For one with errors RuntimeError: a bug of the caller."""
+        """The plan of an intent without errors. Raises RuntimeError for one with errors: a bug of the caller."""
         if self.compilation is None or self.compilation.plan is None:
             raise RuntimeError("an intent with errors has no plan")
         return self.compilation.plan
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
-        """The bundle's files; none for an intent with errors."""
+        """The bundle's files; empty for an intent with errors."""
         return self.compilation.artifacts if self.compilation else ()
 
 
 def bundle_of(intent: str) -> Path:
-    """Where an intent's bundle is when nobody says otherwise: beside it; for stdin in the working directory."""
+    """Return the default folder of an intent's bundle: beside the intent; for stdin in the working directory."""
     return Path("bundle") if intent == "-" else Path(intent).parent / "bundle"
 
 
 def compiled(intent: str, directory: Path, otherwise: Lock = lock.EMPTY) -> LoadedIntent:
-    """The intent compiled with what the bundle in `directory` remembers, or with `otherwise` where there is none yet.
+    """Return the intent compiled with the lock of the bundle in `directory`, or with `otherwise` if there is none yet.
 
-    Raises CouldNotRunError when the intent or the lock cannot be read at all.
+    Raises CouldNotRunError if the intent or the lock cannot be read at all.
     """
     data, file = streams.read(intent, source.MAX_BYTES)
     memory = _remembered(directory)
@@ -87,13 +87,13 @@ def _broken(finding: Finding) -> LoadedIntent:
 
 
 def load_side(name: str, other: LoadedIntent | None = None) -> LoadedIntent:
-    """The intent or the bundle of that name. An intent without a bundle of its own remembers what the other side does."""
+    """Return the intent or the bundle of that name. An intent without a bundle of its own uses the lock of the other side."""
     directory = Path(name)
     if name not in ("", "-") and directory.is_dir():
         memory = _remembered(directory)
         if isinstance(memory, Finding):
             return _broken(memory)
-        no_text = source.read(b"", name)  # a bundle has nothing that findings could point at
+        no_text = source.read(b"", name)  # a bundle has no text that findings could refer to
         return LoadedIntent(memory=memory, text=no_text, document=_pools(directory), files=_texts(directory, memory))
     read = compiled(name, bundle_of(name), other.memory if other else lock.EMPTY)
     if read.compilation is None or read.compilation.plan is None:
@@ -106,7 +106,7 @@ def load_side(name: str, other: LoadedIntent | None = None) -> LoadedIntent:
 
 
 def _texts(directory: Path, memory: Lock) -> dict[str, str]:
-    """The bundle's files as they are now, edited or not; those that are gone are left out."""
+    """Return the bundle's files as they are now, edited or not, without those that no longer exist."""
     texts = {}
     for path in (*memory.files, lock.FILE):
         try:
@@ -130,7 +130,7 @@ def _pools(directory: Path) -> Mapping[str, Any]:
 
 
 def geometries(*sides: LoadedIntent) -> Callable[[str], Geometry | None]:
-    """The MIG geometry of a card by its id, from the intents' own cards and the catalogue."""
+    """Return a function from a card's id to its MIG geometry, from the intents' own cards and the catalogue."""
     plans = [each.compilation.plan for each in sides if each.compilation is not None]
     catalog = cards.Catalog(own={pool.card.id: pool.card for plan in plans if plan is not None for pool in plan.pools})
 

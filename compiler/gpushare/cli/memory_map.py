@@ -1,4 +1,4 @@
-"""Bars of memory slices: what stands where on a GPU, to scale, with what is left over. Draws text, decides nothing."""
+"""Bars of memory slices: the instances of a GPU and its free slices, to scale. Draws text, decides nothing."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,7 +7,7 @@ from gpushare.core.record import Record
 
 
 class Cell(Record):
-    """A stretch of slices: `labels` are its lines, none where nobody uses it."""
+    """A range of slices: `labels` are its lines, empty if it is not used."""
 
     start: int
     size: int
@@ -29,7 +29,7 @@ _ASCII = _Strokes(top="+++", bottom="+++", across="-", down="|", unused=".")
 
 
 def gaps(taken: Iterable[tuple[int, int]], units: int) -> tuple[tuple[int, int], ...]:
-    """The (start, size) stretches of 0…units that no (start, size) of `taken` covers, in order."""
+    """Return the (start, size) ranges of 0…units that no (start, size) of `taken` covers, in order."""
     found, at = [], 0
     for start, size in sorted(taken):
         if start > at:
@@ -41,7 +41,7 @@ def gaps(taken: Iterable[tuple[int, int]], units: int) -> tuple[tuple[int, int],
 
 
 def bar(cells: Iterable[Cell], units: int, look: Style, *, indent: int = 2, framed: bool = True) -> str:
-    """The cells to scale over all slices, unused stretches filled; without a frame only what is inside it."""
+    """Return the cells to scale over all slices, unused ranges filled; without a frame only what is inside it."""
     strokes = _BOXES if look.boxes else _ASCII
     placed = list(cells)
     placed += [Cell(start=start, size=size) for start, size in gaps(((cell.start, cell.size) for cell in placed), units)]
@@ -59,12 +59,12 @@ def bar(cells: Iterable[Cell], units: int, look: Style, *, indent: int = 2, fram
 
 
 def unit_cells(units: int, look: Style, indent: int) -> int:
-    """How many terminal cells one slice takes, its border included; bars never grow beyond 100."""
+    """Return how many terminal cells one slice takes, its border included; bars are never wider than 100."""
     return max(2, (min(look.columns, 100) - indent - 1) // units)
 
 
 def ruler(units: int, look: Style, *, indent: int = 2) -> str:
-    """The slices' numbers over a bar."""
+    """Return the slices' numbers, to be printed above a bar."""
     per_unit = unit_cells(units, look, indent)
     return " " * (indent + 1) + "".join(pad(str(unit), per_unit) for unit in range(units)).rstrip() + "\n"
 
@@ -79,7 +79,7 @@ def _filling(cell: Cell, room: int, strokes: _Strokes, look: Style) -> str:
 
 
 def _column(cell: Cell, room: int, strokes: _Strokes, look: Style) -> list[str]:
-    """The cell's lines, each as wide as its room; a label that is too long goes on in the next line."""
+    """Return the cell's lines, each as wide as the cell; a label that is too long continues in the next line."""
     if not cell.labels:
         return [_filling(cell, room, strokes, look)]
     lines = [piece for label in cell.labels for piece in _wrapped(label, room)]
@@ -87,7 +87,7 @@ def _column(cell: Cell, room: int, strokes: _Strokes, look: Style) -> list[str]:
 
 
 def _wrapped(label: str, room: int) -> list[str]:
-    """The label in pieces of at most `room` characters, broken before `+`, the sign of number or a space where that helps."""
+    """Return the label in pieces of at most `room` characters, broken before `+`, `×` or a space if possible."""
     if len(label) <= room:
         return [label]
     for mark in ("+", "×", " "):

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, so that they are spelt and explained once."""
+"""Arguments and options that several commands share, defined and explained once."""
 
 from collections.abc import Callable
 from inspect import cleandoc
@@ -14,7 +14,7 @@ Decorator = Callable[[_Function], _Function]
 
 
 class Command(click.Command):
-    """A command whose help text stands as it is written: examples and exit codes are tables, not prose to be filled."""
+    """A command whose help text is printed as written: examples and exit codes are tables, not prose to be wrapped."""
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """Write the docstring, indented."""
@@ -25,7 +25,7 @@ INTENT = click.Path(exists=False, allow_dash=True)
 
 
 def intent_argument() -> Decorator[Any]:
-    """INTENT: a file, or `-` for stdin. Whether it can be read is told by the command, with a hint."""
+    """INTENT: a file, or `-` for stdin. The command itself reports, with a hint, if it cannot be read."""
     return click.argument("intent", type=INTENT)
 
 
@@ -40,7 +40,7 @@ def findings_format() -> Decorator[Any]:
 
 
 def product_format(*styles: str) -> Decorator[Any]:
-    """--format of a product that people and programs read: text or json, unless there are more."""
+    """--format of output that people and programs read: text or json, unless there are more."""
     choice = click.Choice(styles or daily.PRODUCT_FORMATS)
     return click.option("--format", "style", type=choice, default="text", help="Default: text.")
 
@@ -51,8 +51,8 @@ def strict() -> Decorator[Any]:
 
 
 def nearest(name: str, known: tuple[str, ...]) -> str:
-    """A hint that names the known words most like `name`: those that begin so, else those spelt alike; empty when none is."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only for what was mistyped
+    """Return a hint with the known words most similar to `name`: those that begin with it, else similar ones; or empty."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only a mistyped word needs it
 
     longer = [word for word in known if name and word.startswith(name)]
     close = longer or get_close_matches(name, known, n=3, cutoff=0.6)

@@ -10,11 +10,11 @@ from gpushare.cli.terminal import BOLD, DIM, Style, counted, table
 from gpushare.plan.plan import DevicePlan, GpuPlan, Plan, PoolPlan
 
 WHOLE = 8
-"""As many slices as most cards have: whole GPUs are drawn as wide as partitioned ones."""
+"""The number of slices of most cards: whole GPUs are drawn as wide as partitioned ones."""
 
 
 def sheet(plan: Plan, look: Style) -> str:
-    """The whole plan."""
+    """Return the whole plan."""
     platform = plan.intent.platform
     shown = look.paint(plan.intent.name, BOLD) + f"  {counted(len(plan.pools), 'pool')}, stack {platform.stack.value}, "
     shown += f"namespace {plan.intent.namespace}\n\n" + _pools(plan.pools, look)
@@ -23,7 +23,7 @@ def sheet(plan: Plan, look: Style) -> str:
 
 
 def known(number: int | None) -> str:
-    """The number, `?` when unknown."""
+    """Return the number, `?` if unknown."""
     return "?" if number is None else str(number)
 
 
@@ -59,7 +59,7 @@ def _distinct(words: Iterable[str]) -> str:
 
 
 def _alike(pool: PoolPlan) -> list[list[GpuPlan]]:
-    """The node's GPUs, those that become the same together, in the order of the first of each."""
+    """Return the node's GPUs, grouped by equal plans, in the order of the first of each group."""
     groups: dict[object, list[GpuPlan]] = {}
     for gpu in pool.gpus:
         devices = tuple((one.resource, one.start, one.size, one.replicas, one.cap_mib) for one in _devices(pool, gpu))
@@ -72,7 +72,7 @@ def _devices(pool: PoolPlan, gpu: GpuPlan) -> list[DevicePlan]:
 
 
 def _gpu(pool: PoolPlan, gpus: Sequence[GpuPlan], look: Style) -> str:
-    """The memory map of GPUs that are alike."""
+    """Return the memory map of equal GPUs."""
     gpu, geometry = gpus[0], pool.card.mig
     devices = _devices(pool, gpu)
     title = f"GPU {ranges([one.index for one in gpus])}"
@@ -85,14 +85,14 @@ def _gpu(pool: PoolPlan, gpus: Sequence[GpuPlan], look: Style) -> str:
 
 
 def _labels(device: DevicePlan, look: Style) -> tuple[str, ...]:
-    """Name and replicas; the memory, or the cap where one container may use less than all."""
+    """Return name and replicas, and the memory, or the cap if one container may use less than all of it."""
     times, at_most = ("×", "≤") if look.boxes else ("x", "<=")
     name = (device.profile or "whole GPU") + (f"{times}{device.replicas}" if device.replicas > 1 else "")
     return name, mib(device.memory_mib) if device.cap_mib is None else f"{at_most}{device.cap_mib}Mi"
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """`0-3, 6` of 0, 1, 2, 3, 6."""
+    """Return `0-3, 6` for 0, 1, 2, 3, 6."""
     runs = [[number for _, number in run] for _, run in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])]
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 

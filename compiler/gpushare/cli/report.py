@@ -1,4 +1,4 @@
-"""Findings for people: header, source line, carets, hints. Also the choice among the formats; the others are in `formats`."""
+"""Findings for people: header, source line, carets, hints. Also selects the format; the others are in `formats`."""
 
 import os
 import sys
@@ -24,28 +24,28 @@ class Format(StrEnum):
 
 
 class Lines(Protocol):
-    """Whoever knows the text that the findings are about."""
+    """Access to the lines of the text that the findings refer to."""
 
     def line(self, number: int) -> str:
-        """The line of that number, from 1."""
+        """Return the line of that number, from 1."""
 
 
 def chosen(name: str | None) -> Format:
-    """The format that was asked for; without one, GitHub's on GitHub Actions, else text."""
+    """Return the requested format; by default GitHub's on GitHub Actions, else text."""
     if name:
         return Format(name)
     return Format.GITHUB if os.environ.get("GITHUB_ACTIONS") == "true" else Format.TEXT
 
 
 def verdict(findings: Sequence[Finding], *, strict: bool) -> ExitCode:
-    """DONE unless a finding is an error; under `strict` a warning is enough."""
+    """Return DONE unless a finding is an error or, with `strict`, a warning."""
     return ExitCode.FINDINGS if any(strict or is_error(finding) for finding in findings) else ExitCode.DONE
 
 
 def report(
     findings: Sequence[Finding], lines: Lines, style: Format, *, as_product: bool, accepted: Sequence[Accepted] = ()
 ) -> None:
-    """Write the findings: to stdout where they are the product, else to stderr, and there nothing when there are none."""
+    """Write the findings to stdout if they are the command's output, else to stderr, and there nothing if there are none."""
     ordered = in_order(list(findings))
     if style is Format.TEXT:
         if as_product:
@@ -63,14 +63,14 @@ def report(
 
 
 def text(findings: Sequence[Finding], lines: Lines, look: Style, accepted: Sequence[Accepted] = ()) -> str:
-    """All findings and a line that counts them, with the codes of those that the intent accepts."""
+    """Return all findings and a line that counts them, with the codes of those that the intent accepts."""
     codes = ", ".join(sorted({one.finding.code for one in accepted}))
     counted_too = f", {len(accepted)} accepted ({codes})" if accepted else ""
     return "".join(_one(finding, lines, look) for finding in findings) + summary(findings) + counted_too + "\n"
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """`2 errors, 1 warning`; `no errors, no warnings` when there is nothing."""
+    """Return a text such as `2 errors, 1 warning`; `no errors, no warnings` without findings."""
     errors = sum(is_error(finding) for finding in findings)
     warnings = len(findings) - errors
     parts = [counted(number, noun) for number, noun in ((errors, "error"), (warnings, "warning")) if number]
@@ -90,7 +90,7 @@ def _one(finding: Finding, lines: Lines, look: Style) -> str:
 
 
 def _excerpt(line: str, at: Span, look: Style, colour: str) -> list[str]:
-    """The source line with its number, and carets under the span; of several lines the first."""
+    """Return the source line with its number, and carets under the span; the first line of several."""
     end = at.end_column if at.end_line == at.line else len(line) + 1
     parts = _split(line, at.column - 1, max(at.column, end) - 1, look.columns)
     before, marked, after = (visible(part.replace("\t", TAB)) for part in parts)
@@ -103,12 +103,12 @@ def _excerpt(line: str, at: Span, look: Style, colour: str) -> list[str]:
 
 
 def _split(line: str, start: int, end: int, most: int) -> tuple[str, str, str]:
-    """What stands before, in and after the span, each no longer than a terminal: a line may have a million characters."""
+    """Return the text before, in and after the span, each at most a terminal wide: a line may have a million characters."""
     return line[max(0, start - most) : start], line[start : min(end, start + most)], line[end : end + most]
 
 
 def _window(before: str, marked: str, after: str, look: Style) -> tuple[str, str, str]:
-    """The three parts cut to the terminal's width, so that the beginning of the marked one is always seen."""
+    """Return the three parts cut to the terminal's width, so that the beginning of the marked part is always visible."""
     room = look.columns - 9
     if width(before + marked + after) <= room:
         return before, marked, after

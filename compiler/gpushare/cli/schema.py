@@ -9,7 +9,7 @@ from gpushare.core import resources
 
 
 def names() -> tuple[str, ...]:
-    """The schemas' names without their version, such as `intent` and `node-policy`."""
+    """Return the schemas' names without their version, such as `intent` and `node-policy`."""
     return tuple(sorted(path.name.partition(".")[0] for path in resources.schema("intent.v1").parent.glob("*.v1.json")))
 
 

@@ -1,6 +1,6 @@
 """Bytes in, text out: the only place of the command line that reads inputs and writes to stdout and stderr.
 
-Products for programs leave as UTF-8 whatever the locale; text for people leaves in the stream's own encoding.
+Output for programs is UTF-8 in every locale; text for people has the stream's own encoding.
 """
 
 import errno
@@ -16,9 +16,9 @@ STDIN = "<stdin>"
 
 
 def read(name: str, limit_bytes: int) -> tuple[bytes, str]:
-    """The bytes of an input and the name to call it by; `-` is stdin. Reads at most one byte over the limit.
+    """Return the bytes of an input and its name in messages; `-` is stdin. Reads at most one byte over the limit.
 
-    Raises CouldNotRunError when there is nothing to read.
+    Raises CouldNotRunError if there is nothing to read.
     """
     if not name:
         raise CouldNotRunError("INTENT is empty text", "name a file, or write `-` for standard input")
@@ -47,7 +47,7 @@ def _advice(name: str, problem: OSError) -> str:
 
 
 def reason(problem: OSError) -> str:
-    """What the system says, without Python's decoration."""
+    """Return the system's error message, without Python's additions."""
     return (problem.strerror or str(problem)).lower()
 
 
@@ -73,7 +73,7 @@ def say(text: str) -> None:
 
 
 def tell(text: str) -> None:
-    """Write what is beside the product to stderr. A closed stderr loses it: there is nobody to tell."""
+    """Write a message that is not the command's output to stderr. If stderr is closed, it is lost."""
     if sys.stderr is None:
         return
     try:
@@ -94,7 +94,7 @@ def _write(stream: TextIO | None, text: str, encoding: str | None) -> None:
 
 
 def refused(problem: OSError) -> CouldNotRunError | ReaderGoneError:
-    """What an error of writing to stdout means; the interpreter's own last flush is kept from failing over it again."""
+    """Return the exception for an error of writing to stdout; keep the interpreter's last flush from failing again."""
     _to_nowhere()
     if problem.errno == errno.EPIPE:
         return ReaderGoneError()

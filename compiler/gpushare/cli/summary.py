@@ -12,11 +12,11 @@ from gpushare.cli.terminal import counted, visible
 from gpushare.plan.plan import Plan
 
 LISTED = 20
-"""How many stale files are named one by one."""
+"""How many stale files are listed by name."""
 
 
 def written(read: LoadedIntent, changes: Sequence[Change], directory: Path) -> str:
-    """What was written, what goals became, and what to do next; one line when nothing changed."""
+    """Return what was written, what goals were resolved to, and what to do next; one line if nothing changed."""
     goals = _goals(read.plan)
     if not changes:
         return f"{visible(str(directory))}: compiled, no changes\n" + goals
@@ -30,7 +30,7 @@ def written(read: LoadedIntent, changes: Sequence[Change], directory: Path) -> s
 
 
 def checked(changes: Sequence[Change], directory: Path) -> str:
-    """Which files are not current."""
+    """Return which files are not current."""
     if not changes:
         return f"{visible(str(directory))} is current\n"
     lines = [f"  {change.kind.value:<9} {visible(change.path)}" for change in changes[:LISTED]]

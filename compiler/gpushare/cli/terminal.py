@@ -1,4 +1,4 @@
-"""What a terminal can show: width, colour, box characters; text that lines up in it. Knows nothing of GPUs."""
+"""What a terminal can show: width, colour, box characters; aligned text. Knows nothing of GPUs."""
 
 import os
 import re
@@ -22,17 +22,17 @@ class Style(Record):
     boxes: bool = True
 
     def paint(self, text: str, *styles: str) -> str:
-        """The text in the given styles, or as it is where colour is not wanted."""
+        """Return the text in the given styles, or unchanged without colour."""
         return f"\x1b[{';'.join(styles)}m{text}\x1b[0m" if self.coloured and styles else text
 
     @property
     def ellipsis(self) -> str:
-        """What stands for text that was left out."""
+        """The characters that replace text that was cut."""
         return "…" if self.boxes else "..."
 
 
 def look(stream: TextIO | None) -> Style:
-    """What the stream can show. Colour needs a terminal that is not dumb, and no NO_COLOR (https://no-color.org)."""
+    """Return what the stream can show. Colour needs a terminal that is not dumb, and no NO_COLOR (https://no-color.org)."""
     if stream is None:
         return Style()
     terminal = stream.isatty()
@@ -59,12 +59,12 @@ def _has_boxes(stream: TextIO) -> bool:
 
 
 def visible(text: str) -> str:
-    """The text with control and direction characters spelt out: nothing in an input may steer the terminal."""
+    """Return the text with control and direction characters escaped: no input may control the terminal."""
     return text if text.isprintable() else re.sub(_UNSAFE, lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def width(text: str) -> int:
-    """How many terminal cells the text takes: wide characters two, combining ones none."""
+    """Return how many terminal cells the text takes: two per wide character, none per combining one."""
     return len(text) if text.isascii() else sum(_cells(text))
 
 
@@ -76,7 +76,7 @@ def _cells(text: str) -> Iterator[int]:
 
 
 def clip(text: str, cells: int, ellipsis: str = "…") -> str:
-    """The text in at most that many cells, its end replaced by the ellipsis where it is longer."""
+    """Return the text in at most that many cells, its end replaced by the ellipsis if it is longer."""
     if width(text) <= cells:
         return text
     kept = text[: _fitting(text, cells - len(ellipsis))]
@@ -84,19 +84,19 @@ def clip(text: str, cells: int, ellipsis: str = "…") -> str:
 
 
 def clip_start(text: str, cells: int, ellipsis: str = "…") -> str:
-    """The text in at most that many cells, its beginning replaced by the ellipsis where it is longer."""
+    """Return the text in at most that many cells, its beginning replaced by the ellipsis if it is longer."""
     if width(text) <= cells:
         return text
     return ellipsis + text[len(text) - _fitting(text[::-1], cells - len(ellipsis)) :]
 
 
 def _fitting(text: str, cells: int) -> int:
-    """How many of the first characters fit into that many cells."""
+    """Return how many of the first characters fit into that many cells."""
     return bisect_right(list(accumulate(_cells(text))), cells)
 
 
 def pad(text: str, cells: int, *, right: bool = False) -> str:
-    """The text filled with spaces to that many cells."""
+    """Return the text padded with spaces to that many cells."""
     gap = " " * (cells - width(text))
     return gap + text if right else text + gap
 
@@ -104,9 +104,9 @@ def pad(text: str, cells: int, *, right: bool = False) -> str:
 def table(
     headers: Sequence[str], rows: Iterable[Sequence[str]], look: Style, *, numbers: Sequence[str] = (), indent: int = 0
 ) -> str:
-    """Rows under headers, two spaces apart, within the terminal's width: the widest column gives way first.
+    """Return rows under headers, two spaces apart, within the terminal's width: the widest column is cut first.
 
-    Columns whose header is in `numbers` stand to the right.
+    Columns whose header is in `numbers` are aligned to the right.
     """
     body = [[visible(cell) for cell in row] for row in rows]
     widths = [max(width(row[column]) for row in [list(headers), *body]) for column in range(len(headers))]
@@ -123,12 +123,12 @@ def table(
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 error`, `2 errors`."""
+    """Return a text such as `1 error` or `2 errors`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def wrapped(text: str, look: Style, *, indent: int = 0) -> str:
-    """The text in lines that fit the terminal, broken at spaces; lines behind the first are indented."""
+    """Return the text in lines that fit the terminal, broken at spaces; lines after the first are indented."""
     lines: list[str] = []
     for word in text.split(" "):
         if lines and width(lines[-1]) + 1 + width(word) <= look.columns:

@@ -1,4 +1,4 @@
-"""What `check`, `compile` and `show` do once their arguments are understood. Knows nothing of how they are spelt."""
+"""What `check`, `compile` and `show` do after their arguments are parsed. Knows nothing of the arguments' syntax."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,11 +8,11 @@ from gpushare.cli.exits import CouldNotRunError, ExitCode
 if TYPE_CHECKING:
     from gpushare.cli.inputs import LoadedIntent
 
-# Each command imports its own parts: a cold run pays for what it needs.
+# Each command imports its own modules: a cold run imports only what it needs.
 
 
 def check(*, intent: str, style: str | None, strict: bool) -> ExitCode:
-    """The findings are the product."""
+    """Write the findings to stdout, as the command's output."""
     from gpushare import pipeline  # noqa: PLC0415 - as above
     from gpushare.cli import report, streams  # noqa: PLC0415 - as above
     from gpushare.reading import source  # noqa: PLC0415 - as above
@@ -25,7 +25,7 @@ def check(*, intent: str, style: str | None, strict: bool) -> ExitCode:
 
 
 def show(*, intent: str, style: str, strict: bool) -> ExitCode:
-    """Tables and maps, or the Offer document."""
+    """Write tables and maps, or the Offer document."""
     import sys  # noqa: PLC0415 - as above
 
     from gpushare.cli import inputs, report, streams, terminal  # noqa: PLC0415 - as above
@@ -50,7 +50,7 @@ def show(*, intent: str, style: str, strict: bool) -> ExitCode:
 def compile_bundle(  # noqa: PLR0913 - one for each argument of the command line
     *, intent: str, output: str | None, check: bool, manifests: bool, style: str | None, strict: bool
 ) -> ExitCode:
-    """The bundle, or whether it is current, or its objects. `check` and `manifests` exclude each other."""
+    """Write the bundle, or whether it is current, or its objects. `check` and `manifests` exclude each other."""
     from gpushare.cli import inputs, report  # noqa: PLC0415 - as above
 
     directory = Path(output) if output else inputs.bundle_of(intent)
@@ -67,7 +67,7 @@ def compile_bundle(  # noqa: PLR0913 - one for each argument of the command line
 
 
 def _print_manifests(read: "LoadedIntent") -> ExitCode:
-    """All documents at once: an Argo plugin that sees half of them would delete the rest."""
+    """Write all documents at once: an Argo plugin that reads only half of them would delete the rest."""
     from gpushare import render  # noqa: PLC0415 - not on the way to a bundle
     from gpushare.cli import streams  # noqa: PLC0415 - as above
     from gpushare.core import emit  # noqa: PLC0415 - not on the way to a bundle
@@ -77,7 +77,7 @@ def _print_manifests(read: "LoadedIntent") -> ExitCode:
 
 
 def _bundle(read: "LoadedIntent", directory: Path, *, write: bool, quiet: bool) -> ExitCode:
-    from gpushare.bundle import writer  # noqa: PLC0415 - not on the way to manifests
+    from gpushare.bundle import writer  # noqa: PLC0415 - manifests do not need it
     from gpushare.cli import streams, summary  # noqa: PLC0415 - as above
 
     say = streams.tell if quiet else streams.say

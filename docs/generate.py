@@ -1,4 +1,4 @@
-"""`make docs`: writes the generated pages: findings, cards, reasons, ownership, failure cases; and profiles/facts.jsonl."""
+"""`make docs`: writes the generated pages: findings, cards, reasons, metrics, ownership, failure cases; and profiles/facts.jsonl."""
 
 import ast
 import re
@@ -7,6 +7,8 @@ from pathlib import Path
 
 from gpushare.catalog import cards, facts
 from gpushare.core import resources
+from gpushare_node.enforce.metrics import EnforcementMetrics
+from gpushare_node.reporting.metrics import Registry
 from gpushare_node.reporting.reasons import CONDITION, ConditionReason
 
 DOCS = Path(__file__).parent
@@ -58,10 +60,23 @@ def reasons_page() -> str:
     return "\n".join([NOTE, "", f"# Reasons of {CONDITION}", "", head, "", hint, "", *table, *rows, ""])
 
 
+def metrics_page() -> str:
+    """Return the page with every metric of enforcement, its kind, its labels and its help text."""
+    registry = Registry()
+    EnforcementMetrics(registry)
+    rows = [
+        f"| `{family.name}` | {family.kind} | {', '.join(f'`{label}`' for label in family.labels) or '—'} | {family.text} |"
+        for family in registry
+    ]
+    head = "The container `enforce` of every pod of the runtime serves these metrics on port 9408, at `/metrics`."
+    table = ["| metric | type | labels | it is |", "|---|---|---|---|"]
+    return "\n".join([NOTE, "", "# Metrics of the node runtime", "", head, "", *table, *rows, ""])
+
+
 def failures_page() -> str:
     """Return the page with what can go wrong on a node, and the tests with its number. Keeps the cases, and finds the tests."""
     tests = numbered_tests()
-    cases = re.findall(r"^\| (\d+) \| (.+?) \| (.*) \|$", (DOCS / "failure-cases.md").read_text(), re.MULTILINE)
+    cases = re.findall(r"^\| (\d+) \| (.+?) \| (.*?) ?\|$", (DOCS / "failure-cases.md").read_text(), re.MULTILINE)
     rows = [f"| {number} | {case} | {'<br>'.join(tests.get(int(number), [])) or why} |" for number, case, why in cases]
     note = "<!-- The last column is written by `make docs`, but where it says why there is no test. -->"
     head = "What goes wrong on nodes with GPUs, and the node runtime's tests against it. Each carries the number in its name."
@@ -100,6 +115,7 @@ def facts_table() -> str:
 
 PAGES = {
     "docs/findings.md": findings_page, "docs/cards.md": cards_page, "docs/reasons.md": reasons_page,
+    "docs/metrics.md": metrics_page,
     "docs/ownership.md": ownership_page, "docs/failure-cases.md": failures_page, "profiles/facts.jsonl": facts_table,
 }
 

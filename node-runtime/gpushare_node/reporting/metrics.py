@@ -160,10 +160,13 @@ class Registry:
         self._families[family.name] = family
         return family
 
+    def __iter__(self) -> Iterator[_Family]:
+        return iter(self._families.values())
+
     def text(self) -> str:
         """Return all families in the text format of Prometheus."""
         lines: list[str] = []
-        for family in self._families.values():
+        for family in self:
             lines += (f"# HELP {family.name} {_escape_help(family.text)}", f"# TYPE {family.name} {family.kind}")
             lines += family.lines()
         return "\n".join(lines) + "\n"

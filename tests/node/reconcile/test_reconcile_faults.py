@@ -28,6 +28,16 @@ def add_plugin_pod(node: LoopNode) -> None:
     node.api.add_pod(PLUGIN_POD, namespace="gpu-operator", node=NAME, labels=labels)
 
 
+def test_25_a_folder_that_cannot_be_written_is_a_reason_and_no_gpu_is_changed(node: LoopNode) -> None:
+    # A folder where the journal goes: root, too, cannot put a file in its place.
+    (node.folder.path / "journal.json").mkdir(parents=True)
+    outcome = node.run(mig(SEVEN))
+    assert outcome.reason is ConditionReason.STATE_UNWRITABLE
+    assert "cannot be written" in outcome.message
+    assert node.condition() == "StateUnwritable"
+    assert node.fake_nvml.calls() == []
+
+
 # GPU clients.
 
 

@@ -1,0 +1,35 @@
+"""Nothing is declared and then forgotten: each reason is set by a module and expected by a test, each metric is set by a module."""
+
+import re
+from collections.abc import Iterable
+
+import pytest
+
+from gpushare_node.enforce.metrics import EnforcementMetrics
+from gpushare_node.reporting.metrics import Counter, Gauge, Histogram, Registry
+from gpushare_node.reporting.reasons import ConditionReason
+from tests.support.paths import ROOT
+
+SOURCES = [path.read_text() for path in (ROOT / "node-runtime/gpushare_node").rglob("*.py")]
+TESTS = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
+METRICS = [name for name, one in vars(EnforcementMetrics(Registry())).items() if isinstance(one, Counter | Gauge | Histogram)]
+"""Those that a module must set; a metric that is gathered has its function."""
+
+
+def is_in(texts: Iterable[str], pattern: str) -> bool:
+    return any(re.search(pattern, text) for text in texts)
+
+
+@pytest.mark.parametrize("reason", ConditionReason, ids=lambda reason: reason.word)
+def test_every_reason_is_set_somewhere(reason: ConditionReason) -> None:
+    assert is_in(SOURCES, rf"\bConditionReason\.{reason.name}\b"), f"no module sets {reason.word}"
+
+
+@pytest.mark.parametrize("reason", ConditionReason, ids=lambda reason: reason.word)
+def test_every_reason_is_expected_by_a_test(reason: ConditionReason) -> None:
+    assert is_in(TESTS, rf"Reason\.{reason.name}\b|\b{reason.word}\b"), f"no test expects {reason.word}"
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_metric_is_set_somewhere(name: str) -> None:
+    assert is_in(SOURCES, rf"figures\.{name}\b|\bself\.{name}\.(add|observe|replace|set)\("), f"no module sets figures.{name}"

@@ -1,4 +1,4 @@
-"""`make docs`: writes the generated pages: findings, cards, reasons, metrics, ownership, failure cases; and profiles/facts.jsonl."""
+"""`make docs`: writes the generated pages: findings, cards, reasons, metrics, ownership, failure cases; and the facts."""
 
 import ast
 import re

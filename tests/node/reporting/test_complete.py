@@ -1,4 +1,4 @@
-"""Nothing is declared and then forgotten: each reason is set by a module and expected by a test, each metric is set by a module."""
+"""Nothing is declared and then forgotten: a module sets each reason and each metric, and a test expects each reason."""
 
 import re
 from collections.abc import Iterable

@@ -15,6 +15,7 @@ DOCS = Path(__file__).parent
 COMPILER = DOCS.parent / "compiler" / "gpushare"
 NODE = DOCS.parent / "node-runtime" / "gpushare_node"
 TESTS = DOCS.parent / "tests"
+MARKER = "pytest.mark.failure_case"
 NOTE = "<!-- Written by `make docs`; edits are lost. -->"
 
 
@@ -74,25 +75,37 @@ def metrics_page() -> str:
 
 
 def failures_page() -> str:
-    """Return the page with what can go wrong on a node, and the tests with its number. Keeps the cases, and finds the tests."""
+    """Return the page with what can go wrong on a node. Keeps the cases, and finds the tests that prove them."""
     tests = numbered_tests()
     cases = re.findall(r"^\| (\d+) \| (.+?) \| (.*?) ?\|$", (DOCS / "failure-cases.md").read_text(), re.MULTILINE)
     rows = [f"| {number} | {case} | {'<br>'.join(tests.get(int(number), [])) or why} |" for number, case, why in cases]
     note = "<!-- The last column is written by `make docs`, but where it says why there is no test. -->"
-    head = "What goes wrong on nodes with GPUs, and the node runtime's tests against it. Each carries the number in its name."
+    head = (
+        "What goes wrong on nodes with GPUs, and the node runtime's tests against it. A test names its cases in the marker\n"
+        "`failure_case`: `pytest -m failure_case` runs them all, `pytest --case 118` those of one case."
+    )
     table = ["| number | case | tests |", "|---|---|---|"]
     return "\n".join([note, "", "# Failure cases of the node runtime", "", head, "", *table, *rows, ""])
 
 
 def numbered_tests() -> dict[int, list[str]]:
-    """Return the tests of each number, by file. A name may have several numbers: `test_44_45_scrambled_rows_…`."""
+    """Return the tests of each case, by file. A test may prove several: `@pytest.mark.failure_case(44, 45)`."""
     found: dict[int, list[str]] = {}
-    for path in sorted(path for room in ("node", "e2e") for path in (TESTS / room).rglob("test_*.py")):
-        tests = re.findall(r"^def (test_(?:case_)?((?:\d{1,3}_)+)[a-z]\w*)", path.read_text(), re.MULTILINE)
-        for number in sorted({int(number) for _, numbers in tests for number in numbers.split("_") if number}):
-            named = [f"`{name}`" for name, numbers in tests if str(number) in [one.lstrip("0") for one in numbers.split("_")]]
+    for path in sorted(TESTS.rglob("test_*.py")):
+        text = path.read_text()
+        if MARKER not in text:
+            continue
+        tests = [(test.name, cases_of(test)) for test in ast.parse(text).body if isinstance(test, ast.FunctionDef)]
+        for number in sorted({number for _, cases in tests for number in cases}):
+            named = [f"`{name}`" for name, cases in tests if number in cases]
             found.setdefault(number, []).append(f"{path.relative_to(TESTS)}: {', '.join(named)}")
     return found
+
+
+def cases_of(test: ast.FunctionDef) -> set[int]:
+    """The numbers in the marker of a test."""
+    marks = [mark for mark in test.decorator_list if isinstance(mark, ast.Call) and ast.unparse(mark.func) == MARKER]
+    return {ast.literal_eval(number) for mark in marks for number in mark.args}
 
 
 def ownership_page() -> str:

@@ -34,7 +34,8 @@ def four() -> Iterator[ClusterFixture]:
             cluster_fixture.down()
 
 
-def test_82_a_busy_node_stops_no_idle_one(four: ClusterFixture) -> None:
+@pytest.mark.failure_case(82)
+def test_a_busy_node_stops_no_idle_one(four: ClusterFixture) -> None:
     """Its new pod comes first and waits; with a budget of one the DaemonSet would replace no other."""
     cluster = four.cluster
     before = four.pod_of(BUSY)

@@ -43,7 +43,8 @@ def restarts(cluster_fixture: ClusterFixture, node: str) -> list[int]:
     return [one["restartCount"] for one in (*status["initContainerStatuses"], *status["containerStatuses"])]
 
 
-def test_29_without_an_api_server_caps_are_held_and_what_was_begun_goes_on(pools: ClusterFixture) -> None:
+@pytest.mark.failure_case(29)
+def test_without_an_api_server_caps_are_held_and_what_was_begun_goes_on(pools: ClusterFixture) -> None:
     shared, sliced = (pools.node(node) for node in BOTH)
     both, offender = (shared.processes("--mib", "1000", *more) for more in ((), ("--grow-to",)))
     [neighbour] = set(both) - set(offender)

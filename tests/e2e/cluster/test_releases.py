@@ -99,7 +99,8 @@ def test_nodes_that_are_asked_to_let_go_do_so(nodes: ClusterFixture) -> None:
     nodes.cluster.wait(lambda: all(released in nodes.state(node)["metadata"]["annotations"] for node in BOTH), "both let go")
 
 
-def test_81_an_uninstallation_that_helm_gave_up_asks_nobody_any_more(nodes: ClusterFixture) -> None:
+@pytest.mark.failure_case(81)
+def test_an_uninstallation_that_helm_gave_up_asks_nobody_any_more(nodes: ClusterFixture) -> None:
     """It takes the Job's rights away, and the Job with them; the nodes see to the rest."""
     nodes.install(intent(training=FAST), "--set", "uninstall.timeout=30m")
     await_offers(nodes, {SEVEN: 14})

@@ -107,7 +107,8 @@ def test_under_mps_the_daemon_is_asked_first_and_server_and_neighbours_live(pool
         pools.dismiss("neighbour", "offender")
 
 
-def test_76_after_its_tenants_a_node_under_mps_changes_its_mode(pools: ClusterFixture) -> None:
+@pytest.mark.failure_case(76)
+def test_after_its_tenants_a_node_under_mps_changes_its_mode(pools: ClusterFixture) -> None:
     """The server outlives its clients; its daemon ends it only when the label is another."""
     fake_nvml, label = pools.fake_nvml("node-1"), "nvidia.com/device-plugin.config"
     assert fake_nvml.compute_mode(0) == 3

@@ -189,7 +189,8 @@ def test_a_tenant_over_its_cap_is_killed_and_nobody_else_is_touched(node: Node, 
     assert all(line["node"] == NODE and line["pool"] == "notebooks" for line in told[1:])
 
 
-def test_43_without_the_right_to_kill_it_says_so_and_harms_nobody(node: Node, image: str, bundle: Bundle) -> None:
+@pytest.mark.failure_case(43)
+def test_without_the_right_to_kill_it_says_so_and_harms_nobody(node: Node, image: str, bundle: Bundle) -> None:
     # Somebody else's processes: to its own user's, root's, it needs no capability.
     greed = ("--mib", "9000", "--on-term", "ignore")
     offender = node.tenant(*greed, parent=pod_cgroup(OFFENDER), user=1000)

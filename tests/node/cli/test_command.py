@@ -193,7 +193,8 @@ def test_assert_cannot_tell_without_a_driver_and_export_says_so(desk: Desk) -> N
     assert desk.with_policy("apply", "--check").returncode == 69
 
 
-def test_24_a_second_runtime_ends_with_75(desk: Desk) -> None:
+@pytest.mark.failure_case(24)
+def test_a_second_runtime_ends_with_75(desk: Desk) -> None:
     desk.fake_nvml.delay("nvmlDeviceSetMigMode", 100)
     argv = [*COMMAND, "apply", "--policy", str(desk.policy), "--standalone", "--state-dir", str(desk.folder / "state")]
     with subprocess.Popen(argv, env=desk.environment, stdout=subprocess.PIPE) as first:
@@ -205,7 +206,8 @@ def test_24_a_second_runtime_ends_with_75(desk: Desk) -> None:
         assert first.wait(PATIENCE) == 0
 
 
-def test_21_sigterm_while_it_waits_for_the_driver_ends_with_143_and_the_next_run_finishes(desk: Desk) -> None:
+@pytest.mark.failure_case(21)
+def test_sigterm_while_it_waits_for_the_driver_ends_with_143_and_the_next_run_finishes(desk: Desk) -> None:
     argv = [*COMMAND, "apply", "--policy", str(desk.policy), "--standalone", "--state-dir", str(desk.folder / "state")]
     desk.fake_nvml.unload()
     with subprocess.Popen(argv, env=desk.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as first:
@@ -217,7 +219,8 @@ def test_21_sigterm_while_it_waits_for_the_driver_ends_with_143_and_the_next_run
     assert desk.with_policy("apply").returncode == 0
 
 
-def test_21_the_driver_is_waited_for_as_long_as_it_is_said(desk: Desk) -> None:
+@pytest.mark.failure_case(21)
+def test_the_driver_is_waited_for_as_long_as_it_is_said(desk: Desk) -> None:
     desk.fake_nvml.unload()
     done = desk.with_policy("apply", "--driver-timeout", "0s")
     assert done.returncode == 69

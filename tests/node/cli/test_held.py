@@ -33,7 +33,8 @@ def give(desk: Desk, *ids: str) -> None:
     (desk.folder / "checkpoint").write_text(json.dumps({"Data": {"PodDeviceEntries": [entry], "RegisteredDevices": {}}}))
 
 
-def test_08_a_check_leaves_a_gpu_alone_that_kubelet_gave_away_and_says_what_it_does_not_know(desk: Desk) -> None:
+@pytest.mark.failure_case(8)
+def test_a_check_leaves_a_gpu_alone_that_kubelet_gave_away_and_says_what_it_does_not_know(desk: Desk) -> None:
     give(desk, desk.fake_nvml.uuid(0))
     done = run(desk, "apply", "--check")
     assert "skipped GPU 0   layout: in use by a pod to which kubelet gave it" in done.stdout
@@ -43,20 +44,23 @@ def test_08_a_check_leaves_a_gpu_alone_that_kubelet_gave_away_and_says_what_it_d
     assert (compared.returncode, "skipped GPU 0" in compared.stdout) == (1, True)
 
 
-def test_08_a_gpu_that_need_not_change_may_be_held_by_anybody(desk: Desk) -> None:
+@pytest.mark.failure_case(8)
+def test_a_gpu_that_need_not_change_may_be_held_by_anybody(desk: Desk) -> None:
     give(desk, desk.fake_nvml.uuid(1))
     done = run(desk, "apply", "--check")
     assert "changed GPU 0   create 3g.20gb" in done.stdout
     assert "no API server" not in done.stdout
 
 
-def test_25_a_checkpoint_that_cannot_be_read_is_said_and_the_comparison_stands(desk: Desk) -> None:
+@pytest.mark.failure_case(25)
+def test_a_checkpoint_that_cannot_be_read_is_said_and_the_comparison_stands(desk: Desk) -> None:
     (desk.folder / "checkpoint").write_text("{")
     done = run(desk, "apply", "--check")
     assert "It is unknown which pods hold GPUs, so nothing would be changed: " in done.stdout
     assert run(desk, "assert").returncode == 1
 
 
-def test_112_a_check_says_that_a_run_without_a_checkpoint_would_change_nothing(desk: Desk) -> None:
+@pytest.mark.failure_case(112)
+def test_a_check_says_that_a_run_without_a_checkpoint_would_change_nothing(desk: Desk) -> None:
     done = run(desk, "apply", "--check")
     assert "It is unknown which pods hold GPUs, so nothing would be changed: kubelet has no checkpoint" in done.stdout

@@ -63,7 +63,8 @@ def in_a_pod(desk: Desk, api: ApiServer) -> dict[str, str]:
         "NODE_NAME": "node-1", "POD_NAME": "runtime", "POD_NAMESPACE": "gpushare", "POD_UID": "9"}
 
 
-def test_102_enforce_holds_the_policy_in_force_until_the_given_one_can_be_read(desk: Desk, api: ApiServer) -> None:
+@pytest.mark.failure_case(102)
+def test_enforce_holds_the_policy_in_force_until_the_given_one_can_be_read(desk: Desk, api: ApiServer) -> None:
     good = desk.policy.read_text()
     with start(desk, api, "enforce", "--port", str(free_port())) as running:
         wait_for(lambda: said(api)[0] == "PolicyInvalid")
@@ -75,7 +76,8 @@ def test_102_enforce_holds_the_policy_in_force_until_the_given_one_can_be_read(d
     assert [text in errors for text in ("the policy in force stays in force", "the container restarts with it")] == [True, True]
 
 
-def test_102_enforce_gives_a_node_up_whose_release_is_asked_for_though_its_policy_cannot_be_read(
+@pytest.mark.failure_case(102)
+def test_enforce_gives_a_node_up_whose_release_is_asked_for_though_its_policy_cannot_be_read(
     desk: Desk, api: ApiServer
 ) -> None:
     with start(desk, api, "enforce", "--port", str(free_port())):
@@ -84,7 +86,8 @@ def test_102_enforce_gives_a_node_up_whose_release_is_asked_for_though_its_polic
         wait_for(lambda: all(pod["metadata"]["name"] != "runtime" for pod in api.all("pods", namespace="gpushare")))
 
 
-def test_102_apply_holds_the_policy_in_force_until_the_given_one_can_be_read(desk: Desk, api: ApiServer) -> None:
+@pytest.mark.failure_case(102)
+def test_apply_holds_the_policy_in_force_until_the_given_one_can_be_read(desk: Desk, api: ApiServer) -> None:
     good = desk.policy.read_text()
     with start(desk, api, "apply", "--hold") as running:
         wait_for(lambda: said(api)[0] == "PolicyInvalid")
@@ -95,7 +98,8 @@ def test_102_apply_holds_the_policy_in_force_until_the_given_one_can_be_read(des
         running.communicate(timeout=PATIENCE)
 
 
-def test_102_apply_releases_a_node_though_its_policy_cannot_be_read(desk: Desk, api: ApiServer) -> None:
+@pytest.mark.failure_case(102)
+def test_apply_releases_a_node_though_its_policy_cannot_be_read(desk: Desk, api: ApiServer) -> None:
     request = api.asking()
     with start(desk, api, "apply", "--hold"):
         api.patch("nodes", "node-1", {"metadata": {"annotations": {"gpushare.dev/release": request}}}, manager="job")

@@ -16,8 +16,9 @@ PID = 1_000_000
 NO_INSTANCE = 0xFFFFFFFF
 
 
+@pytest.mark.failure_case(72)
 @pytest.mark.slow
-def test_72_a_cycle_over_500_processes_on_each_of_8_gpus_costs_in_proportion(
+def test_a_cycle_over_500_processes_on_each_of_8_gpus_costs_in_proportion(
     tmp_path: Path, fake_nvml: FakeNvml, started: ProcessPool
 ) -> None:
     gpus = [{"indexes": list(range(GPUS)), "mig": False, "instances": []}]

@@ -60,10 +60,11 @@ def backing_off(node: LoopNode) -> tuple[float, float]:
     return 300, 600
 
 
+@pytest.mark.failure_case(106)
 @pytest.mark.parametrize("seconds", [YEAR, -YEAR], ids=["forward", "back"])
 @pytest.mark.parametrize("stage", [waiting_for_a_turn, draining, backing_off], ids=lambda one: one.__name__)
-def test_106_no_wait_is_timed_by_the_date(node: LoopNode, jump: Jump, stage: Callable[[LoopNode], tuple[float, float]],
-                                          seconds: float) -> None:
+def test_no_wait_is_timed_by_the_date(node: LoopNode, jump: Jump, stage: Callable[[LoopNode], tuple[float, float]],
+                                      seconds: float) -> None:
     jump(0)
     earliest, latest = stage(node)
     start = node.clock.now()
@@ -81,9 +82,10 @@ def test_106_no_wait_is_timed_by_the_date(node: LoopNode, jump: Jump, stage: Cal
     assert (node.gpus.stands(0), node.taints(), node.holds_turn()) == (set(TWO), set(), False)
 
 
+@pytest.mark.failure_case(107)
 @pytest.mark.parametrize("notice", [None, DAY], ids=["for its life", "for a day"])
 @pytest.mark.parametrize("seconds", [YEAR, -YEAR], ids=["forward", "back"])
-def test_107_a_date_that_is_put_right_within_minutes_ends_no_exemption(
+def test_a_date_that_is_put_right_within_minutes_ends_no_exemption(
     tmp_path: Path, two: FakeNvml, started: ProcessPool, seconds: float, notice: int | None
 ) -> None:
     stage = EnforcementFixture(tmp_path, two, started, enforcement={"noticeSeconds": notice})
@@ -97,7 +99,8 @@ def test_107_a_date_that_is_put_right_within_minutes_ends_no_exemption(
     assert lives(pid)
 
 
-def test_107_a_date_that_stays_is_believed(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+@pytest.mark.failure_case(107)
+def test_a_date_that_stays_is_believed(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     stage = EnforcementFixture(tmp_path, two, started, enforcement={"noticeSeconds": DAY})
     stage.admit(1, "early", started={container_id(1): OLD})
     pid = stage.begin(1, 5000)
@@ -107,7 +110,8 @@ def test_107_a_date_that_stays_is_believed(tmp_path: Path, two: FakeNvml, starte
     await_end(pid)
 
 
-def test_113_who_ran_before_a_clock_that_is_behind_at_the_first_cap_is_exempt_and_nobody_else(
+@pytest.mark.failure_case(113)
+def test_who_ran_before_a_clock_that_is_behind_at_the_first_cap_is_exempt_and_nobody_else(
     tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     stage = EnforcementFixture(tmp_path, two, started)
@@ -126,8 +130,9 @@ def test_113_who_ran_before_a_clock_that_is_behind_at_the_first_cap_is_exempt_an
     assert lives(early)
 
 
+@pytest.mark.failure_case(113)
 @pytest.mark.parametrize("is_rebooted", [True, False], ids=["at a boot", "while it runs"])
-def test_113_a_clock_that_falls_behind_a_cap_exempts_nobody(
+def test_a_clock_that_falls_behind_a_cap_exempts_nobody(
     tmp_path: Path, two: FakeNvml, started: ProcessPool, *, is_rebooted: bool
 ) -> None:
     """Dead batteries: the date is that of long ago until the network has told it."""
@@ -142,7 +147,8 @@ def test_113_a_clock_that_falls_behind_a_cap_exempts_nobody(
     await_end(new)
 
 
-def test_113_a_notice_that_was_given_by_a_clock_that_was_ahead_is_no_longer_than_any(
+@pytest.mark.failure_case(113)
+def test_a_notice_that_was_given_by_a_clock_that_was_ahead_is_no_longer_than_any(
     tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     stage = EnforcementFixture(tmp_path, two, started, enforcement={"noticeSeconds": DAY})

@@ -71,7 +71,8 @@ def _wait(event: threading.Event) -> None:
     event.wait(PATIENCE)
 
 
-def test_62_an_api_server_that_hangs_holds_up_no_mps_client_s_end(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+@pytest.mark.failure_case(62)
+def test_an_api_server_that_hangs_holds_up_no_mps_client_s_end(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     queue, is_over = WorkQueue(), threading.Event()
     queue.send(lambda: _wait(is_over))
     stage = EnforcementFixture(tmp_path, two, started, mps=Terminator(), queue=queue, mode="mps", profile="mps-01234567")
@@ -90,8 +91,9 @@ class Cluster(RecordedCluster):
         return Eviction.EVICTED if is_forced else self.answer
 
 
+@pytest.mark.failure_case(62)
 @pytest.mark.parametrize("answer", [Eviction.REFUSED, Eviction.THROTTLED])
-def test_62_a_budget_is_asked_three_times_and_then_heeded_no_more(
+def test_a_budget_is_asked_three_times_and_then_heeded_no_more(
     tmp_path: Path, two: FakeNvml, started: ProcessPool, answer: Eviction
 ) -> None:
     """A tenant may write a budget for its own pods that permits nothing for ever."""
@@ -110,9 +112,10 @@ def test_62_a_budget_is_asked_three_times_and_then_heeded_no_more(
     assert lives(pid)
 
 
+@pytest.mark.failure_case(62)
 @pytest.mark.parametrize("answer", [Eviction.FORBIDDEN, Eviction.REFUSED, Eviction.EVICTED])
 @pytest.mark.parametrize("mode", ["time-slicing", "mps"])
-def test_62_a_pod_that_no_request_ends_is_ended_by_signals(
+def test_a_pod_that_no_request_ends_is_ended_by_signals(
     tmp_path: Path, two: FakeNvml, started: ProcessPool, answer: Eviction, mode: str
 ) -> None:
     """A right that somebody took away, a deletion that is refused, a year of grace: none makes immune."""
@@ -130,7 +133,8 @@ def test_62_a_pod_that_no_request_ends_is_ended_by_signals(
     assert stage.told.reasons("stays").count("GPUPodEvictionFailed") <= 1
 
 
-def test_62_a_server_that_does_not_answer_has_refused_nothing(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+@pytest.mark.failure_case(62)
+def test_a_server_that_does_not_answer_has_refused_nothing(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     rig = Rig(tmp_path, two, started, mode="mps", profile="mps-01234567", mps=None)
     rig.api.is_down = True
     rig.stage.admit(1, "client")

@@ -57,7 +57,8 @@ def exempt_until(stage: EnforcementFixture) -> list[str]:
     return [line.rsplit(" ", 1)[1] for line in stage.metric("container_cap_exempt_until_seconds{")]
 
 
-def test_83_whoever_ran_before_the_first_cap_is_warned_as_long_as_it_runs(
+@pytest.mark.failure_case(83)
+def test_whoever_ran_before_the_first_cap_is_warned_as_long_as_it_runs(
     tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     stage, pid = install(tmp_path, two, started)
@@ -74,7 +75,8 @@ def test_83_whoever_ran_before_the_first_cap_is_warned_as_long_as_it_runs(
     assert stage.told.reasons("late")[0] == "GPUMemoryOverCap"
 
 
-def test_83_the_exemption_ends_with_the_container(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+@pytest.mark.failure_case(83)
+def test_the_exemption_ends_with_the_container(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     stage, pid = install(tmp_path, two, started)
     stage.run(10)
     (known,) = stage.list.known
@@ -85,7 +87,8 @@ def test_83_the_exemption_ends_with_the_container(tmp_path: Path, two: FakeNvml,
     await_end(again)
 
 
-def test_83_after_the_notice_that_the_intent_sets_the_cap_holds(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+@pytest.mark.failure_case(83)
+def test_after_the_notice_that_the_intent_sets_the_cap_holds(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     stage, pid = install(tmp_path, two, started, **notice(DAY))
     stage.run(30)
     assert "the cap is enforced from 2017-07-15 02:56:41 UTC" in stage.told.events[0].message
@@ -98,7 +101,8 @@ def test_83_after_the_notice_that_the_intent_sets_the_cap_holds(tmp_path: Path, 
     assert exempt_until(stage) == []
 
 
-def test_83_the_end_of_a_notice_is_a_new_warning_and_a_new_grace(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+@pytest.mark.failure_case(83)
+def test_the_end_of_a_notice_is_a_new_warning_and_a_new_grace(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     """However shortly before it was said that nothing follows."""
     stage, pid = install(tmp_path, two, started, enforcement={"noticeSeconds": DAY, "graceSeconds": 10})
     stage.fake_nvml.put(0, pid, 1000)
@@ -117,7 +121,8 @@ def test_83_the_end_of_a_notice_is_a_new_warning_and_a_new_grace(tmp_path: Path,
     await_end(pid)
 
 
-def test_84_no_exemption_is_granted_twice_by_a_restart_or_by_lost_files(
+@pytest.mark.failure_case(84)
+def test_no_exemption_is_granted_twice_by_a_restart_or_by_lost_files(
     tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     stage, pid = install(tmp_path, two, started, **notice(DAY))
@@ -134,7 +139,8 @@ def test_84_no_exemption_is_granted_twice_by_a_restart_or_by_lost_files(
     await_end(pid)
 
 
-def test_84_lost_annotations_begin_nothing_anew_either(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+@pytest.mark.failure_case(84)
+def test_lost_annotations_begin_nothing_anew_either(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     stage, pid = install(tmp_path, two, started, **notice(DAY))
     stage.run(10)
     assert json.loads(stage.marks.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
@@ -147,7 +153,8 @@ def test_84_lost_annotations_begin_nothing_anew_either(tmp_path: Path, two: Fake
     assert json.loads(stage.marks.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
 
 
-def test_83_until_the_node_has_been_read_nobody_is_taken_for_new_or_old(
+@pytest.mark.failure_case(83)
+def test_until_the_node_has_been_read_nobody_is_taken_for_new_or_old(
     tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     stage, pid = install(tmp_path, two, started)
@@ -160,7 +167,8 @@ def test_83_until_the_node_has_been_read_nobody_is_taken_for_new_or_old(
     await_end(pid)
 
 
-def test_84_a_policy_rolled_forth_and_back_grants_no_second_exemption(
+@pytest.mark.failure_case(84)
+def test_a_policy_rolled_forth_and_back_grants_no_second_exemption(
     tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     stage, pid = install(tmp_path, two, started, **notice(DAY))
@@ -176,7 +184,8 @@ def test_84_a_policy_rolled_forth_and_back_grants_no_second_exemption(
     await_end(pid)
 
 
-def test_83_a_pools_first_cap_exempts_who_was_started_without_one(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+@pytest.mark.failure_case(83)
+def test_a_pools_first_cap_exempts_who_was_started_without_one(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     stage = EnforcementFixture(tmp_path, two, started, marks=Marks(), **NONE)
     stage.admit(1, "early")
     pid = stage.begin(1, 5000)
@@ -206,8 +215,9 @@ def test_the_date_of_a_notice(former: Notice | None, seconds: int | None, until:
     assert renew(found, since=0.0, seconds=seconds, now=1050.0) == found
 
 
+@pytest.mark.failure_case(85)
 @pytest.mark.parametrize("lost", ["the checkpoint", "its entries", "the pod", "the container"])
-def test_85_a_cap_lives_as_long_as_its_pod(tmp_path: Path, two: FakeNvml, started: ProcessPool, lost: str) -> None:
+def test_a_cap_lives_as_long_as_its_pod(tmp_path: Path, two: FakeNvml, started: ProcessPool, lost: str) -> None:
     stage = EnforcementFixture(tmp_path, two, started, share={"capMiB": 8192})
     stage.admit(1, "early")
     stage.run(2)
@@ -265,9 +275,10 @@ def test_a_clock_that_was_a_year_ahead_when_the_cap_began_exempts_nobody_after_i
     assert json.loads((marks.known or {})["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 0}
 
 
+@pytest.mark.failure_case(108)
 @pytest.mark.parametrize("text", ["", "x", "[]", "3", '{"a": "b"}', '{"a": null}', '{"a": NaN}', '{"a": 1e999}', "[" * 100_000],
                          ids=range(9))
-def test_108_what_somebody_wrote_where_first_caps_are_remembered_stops_no_cap(tmp_path: Path, text: str) -> None:
+def test_what_somebody_wrote_where_first_caps_are_remembered_stops_no_cap(tmp_path: Path, text: str) -> None:
     marks = Marks()
     marks.known = {"gpushare.dev/first-caps": text}
     first_caps = FirstCaps(StateDir(tmp_path), marks, InlineQueue(), wall=lambda: 1.5e9, dry_run=False)

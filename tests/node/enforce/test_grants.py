@@ -59,12 +59,14 @@ def kept(cap_mib: int | None, tolerance_mib: int = 0, *, number: int = 1) -> dic
     return {container_id(number): KeptContainer(pod_uid=pod_uid(1), name="main", caps=(own,))}
 
 
-def test_75_two_replicas_of_one_gpu_are_two_slices_and_two_tolerances() -> None:
+@pytest.mark.failure_case(75)
+def test_two_replicas_of_one_gpu_are_two_slices_and_two_tolerances() -> None:
     found = granted("GPU-a::3", "GPU-a::7", share={"toleranceMiB": 10})
     assert cap(found) == Cap(bytes=8192 * MIB, tolerance_bytes=20 * MIB, action=CapAction.KILL, grace_seconds=2)
 
 
-def test_59_replicas_of_two_gpus_are_a_cap_on_each() -> None:
+@pytest.mark.failure_case(59)
+def test_replicas_of_two_gpus_are_a_cap_on_each() -> None:
     found = granted("GPU-a::3", "GPU-b::7")
     assert [own.bytes for device in WHOLE if (own := cap(found, device))] == [4096 * MIB, 4096 * MIB]
 
@@ -120,17 +122,20 @@ def test_containers_of_pods_that_have_ended_have_no_grant() -> None:
     assert granted("GPU-a::3", pod_changes={"phase": "Succeeded", "started": {}}).grants == {}
 
 
-def test_55_a_container_that_still_runs_in_a_pod_that_has_failed_keeps_its_cap() -> None:
+@pytest.mark.failure_case(55)
+def test_a_container_that_still_runs_in_a_pod_that_has_failed_keeps_its_cap() -> None:
     """A pod over its deadline, or evicted for want of disk, has failed at once and ends in its own time."""
     running = {"phase": "Failed", "started": {container_id(1): 1000.0}}
     assert cap(granted("GPU-a::3", pod_changes=running)) is not None
 
 
-def test_55_a_pod_that_is_ending_has_the_cap_of_any_other() -> None:
+@pytest.mark.failure_case(55)
+def test_a_pod_that_is_ending_has_the_cap_of_any_other() -> None:
     assert cap(granted("GPU-a::3", pod_changes={"is_terminating": True})) == cap(granted("GPU-a::3"))
 
 
-def test_54_a_static_pod_is_granted_under_the_uid_that_cgroups_know() -> None:
+@pytest.mark.failure_case(54)
+def test_a_static_pod_is_granted_under_the_uid_that_cgroups_know() -> None:
     mirror = "0123456789abcdef0123456789abcdef"
     found = granted("GPU-a::3", pod_changes={"uids": (pod_uid(1), mirror)})
     assert {container.pod_uid for container in found.grants} == {pod_uid(1), mirror}
@@ -147,7 +152,8 @@ def survey(**changes: Any) -> GpuInfo:
     return GpuInfo(index=0, uuid="GPU-a", name="A100", **fields | changes)
 
 
-def test_60_a_mig_device_is_known_by_its_profile_and_a_split_one_is_nobodys() -> None:
+@pytest.mark.failure_case(60)
+def test_a_mig_device_is_known_by_its_profile_and_a_split_one_is_nobodys() -> None:
     assert profiles([survey()], policy()) == {"MIG-1-0": "1g.5gb"}
 
 
@@ -200,7 +206,8 @@ def test_a_checkpoint_that_cannot_be_read_changes_nothing_for_those_who_are_know
     await_end(known)
 
 
-def test_54_a_static_pods_process_is_found_under_the_hash_of_its_file(
+@pytest.mark.failure_case(54)
+def test_a_static_pods_process_is_found_under_the_hash_of_its_file(
     tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     stage = EnforcementFixture(tmp_path, two, started)
@@ -212,7 +219,8 @@ def test_54_a_static_pods_process_is_found_under_the_hash_of_its_file(
     await_end(pid)
 
 
-def test_60_a_container_is_held_to_its_cap_on_its_mig_instance_and_the_other_instance_is_not_its_business(
+@pytest.mark.failure_case(60)
+def test_a_container_is_held_to_its_cap_on_its_mig_instance_and_the_other_instance_is_not_its_business(
     tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     for _ in range(2):

@@ -47,7 +47,8 @@ def test_whoever_renames_the_devices_in_its_container_is_signalled_all_the_same(
     await_end(pid)
 
 
-def test_55_a_pod_that_deletes_itself_is_held_to_its_cap_until_it_is_gone(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(55)
+def test_a_pod_that_deletes_itself_is_held_to_its_cap_until_it_is_gone(stage: EnforcementFixture) -> None:
     """A tenant may delete its own pod, with as much grace as the pod's spec asks for."""
     stage.admit(1, "undead")
     pid = stage.begin(1, 1000)
@@ -58,8 +59,9 @@ def test_55_a_pod_that_deletes_itself_is_held_to_its_cap_until_it_is_gone(stage:
     await_end(pid)
 
 
+@pytest.mark.failure_case(55)
 @pytest.mark.parametrize("is_idle", [False, True], ids=["at once", "after a pause without a GPU"])
-def test_55_a_pod_that_is_deleted_by_force_and_runs_on_is_held_to_its_cap(stage: EnforcementFixture, *, is_idle: bool) -> None:
+def test_a_pod_that_is_deleted_by_force_and_runs_on_is_held_to_its_cap(stage: EnforcementFixture, *, is_idle: bool) -> None:
     """The API server forgets it at once; kubelet gives it the time that its spec asks for, which may be a year."""
     stage.admit(1, "ghost")
     pid = stage.begin(1, 1000)
@@ -75,7 +77,8 @@ def test_55_a_pod_that_is_deleted_by_force_and_runs_on_is_held_to_its_cap(stage:
     assert stage.told.reasons("ghost")[0] == "GPUMemoryOverCap"
 
 
-def test_55_what_is_remembered_of_pods_that_have_gone_is_forgotten(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(55)
+def test_what_is_remembered_of_pods_that_have_gone_is_forgotten(stage: EnforcementFixture) -> None:
     for number in range(1, 9):
         stage.admit(number, f"ghost-{number}")
     stage.run(2)
@@ -87,8 +90,9 @@ def test_55_what_is_remembered_of_pods_that_have_gone_is_forgotten(stage: Enforc
     assert stage.enforcer.inventory.grants == {}
 
 
+@pytest.mark.failure_case(43)
 @pytest.mark.parametrize("answer", ["refused", "no-gpu"])
-def test_43_an_offender_that_cannot_be_signalled_shields_no_other_and_nothing_false_is_told(
+def test_an_offender_that_cannot_be_signalled_shields_no_other_and_nothing_false_is_told(
     stage: EnforcementFixture, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
     stage.admit(1, "untouchable")

@@ -15,7 +15,8 @@ from tests.support.process_fixtures import CHANGING, DEAF, GRACEFUL, NAMED, OBED
 from tests.support.waiting import wait_for
 
 
-def test_36_who_is_over_its_cap_is_warned_then_asked_to_end_and_the_events_say_it_all(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(36)
+def test_who_is_over_its_cap_is_warned_then_asked_to_end_and_the_events_say_it_all(stage: EnforcementFixture) -> None:
     stage.admit(1, "greedy")
     pid = stage.begin(1, 5000, GRACEFUL)
     stage.run(3)
@@ -29,7 +30,8 @@ def test_36_who_is_over_its_cap_is_warned_then_asked_to_end_and_the_events_say_i
     assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="exited_term"} 1']
 
 
-def test_37_who_ignores_sigterm_is_killed_after_its_time(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(37)
+def test_who_ignores_sigterm_is_killed_after_its_time(stage: EnforcementFixture) -> None:
     stage.admit(1, "deaf")
     pid = stage.begin(1, 5000, DEAF)
     stage.run(9)
@@ -41,7 +43,8 @@ def test_37_who_ignores_sigterm_is_killed_after_its_time(stage: EnforcementFixtu
     assert stage.told.reasons("deaf") == ["GPUMemoryOverCap", "GPUProcessKilled", "GPUProcessKilled"]
 
 
-def test_38_who_frees_memory_after_sigterm_is_not_killed(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(38)
+def test_who_frees_memory_after_sigterm_is_not_killed(stage: EnforcementFixture) -> None:
     stage.admit(1, "sorry")
     pid = stage.begin(1, 5000, DEAF)
     stage.run(5)
@@ -51,7 +54,8 @@ def test_38_who_frees_memory_after_sigterm_is_not_killed(stage: EnforcementFixtu
     assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="spared"} 1']
 
 
-def test_34_of_two_processes_that_are_over_together_the_larger_one_goes(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(34)
+def test_of_two_processes_that_are_over_together_the_larger_one_goes(stage: EnforcementFixture) -> None:
     stage.admit(1, "pair")
     small, large = stage.begin(1, 2000), stage.begin(1, 3000)
     stage.run(6)
@@ -60,7 +64,8 @@ def test_34_of_two_processes_that_are_over_together_the_larger_one_goes(stage: E
     assert lives(small)
 
 
-def test_35_a_container_that_keeps_forking_is_ended_as_a_whole_with_those_that_have_no_gpu(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(35)
+def test_a_container_that_keeps_forking_is_ended_as_a_whole_with_those_that_have_no_gpu(stage: EnforcementFixture) -> None:
     stage.admit(1, "storm")
     parent = stage.begin(1, 0, OBEDIENT)
     stage.fake_nvml.take(0, parent)
@@ -98,7 +103,8 @@ def test_who_owes_is_looked_at_in_each_cycle_and_is_nobody_elses_debtor(stage: E
     assert stage.metric("kills_total{") == []
 
 
-def test_39_a_process_that_became_somebody_elses_before_the_signal_gets_none(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(39)
+def test_a_process_that_became_somebody_elses_before_the_signal_gets_none(stage: EnforcementFixture) -> None:
     stage.admit(1, "gone")
     stage.admit(2, "heir")
     pid = stage.begin(1, 5000)
@@ -117,7 +123,8 @@ def test_39_a_process_that_became_somebody_elses_before_the_signal_gets_none(sta
     assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="reused"} 1']
 
 
-def test_40_exec_does_not_shed_an_offence(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(40)
+def test_exec_does_not_shed_an_offence(stage: EnforcementFixture) -> None:
     stage.admit(1, "other")
     process = stage.started.start(CHANGING)
     assert said(process) == "ready"
@@ -131,7 +138,8 @@ def test_40_exec_does_not_shed_an_offence(stage: EnforcementFixture) -> None:
     await_end(process.pid)
 
 
-def test_41_a_victim_that_nobody_reaps_counts_as_gone(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(41)
+def test_a_victim_that_nobody_reaps_counts_as_gone(stage: EnforcementFixture) -> None:
     stage.admit(1, "zombie")
     pid = stage.begin(1, 5000)
     stage.run(5)
@@ -142,7 +150,8 @@ def test_41_a_victim_that_nobody_reaps_counts_as_gone(stage: EnforcementFixture)
     assert not stage.enforcer.has_victims
 
 
-def test_42_a_victim_that_does_not_die_is_told_once_and_keeps_others_waiting_for_two_signals(
+@pytest.mark.failure_case(42)
+def test_a_victim_that_does_not_die_is_told_once_and_keeps_others_waiting_for_two_signals(
     stage: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
@@ -167,7 +176,8 @@ def test_42_a_victim_that_does_not_die_is_told_once_and_keeps_others_waiting_for
     assert "GPUProcessKilled" in stage.told.reasons("next")
 
 
-def test_43_a_refused_signal_is_told_and_not_tried_again_for_a_while(
+@pytest.mark.failure_case(43)
+def test_a_refused_signal_is_told_and_not_tried_again_for_a_while(
     stage: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
@@ -186,7 +196,8 @@ def test_43_a_refused_signal_is_told_and_not_tried_again_for_a_while(
     assert stage.metric('kills_suppressed_total{reason="no-permission"}')
 
 
-def test_47_a_process_without_a_gpu_in_its_memory_is_not_signalled_whatever_the_list_says(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(47)
+def test_a_process_without_a_gpu_in_its_memory_is_not_signalled_whatever_the_list_says(stage: EnforcementFixture) -> None:
     stage.admit(1, "innocent")
     pid = stage.begin(1, 5000)
     stage.mirror.fake(pid, "maps", "7f0000000000-7f0000001000 r--p 00000000 08:01 1 /usr/lib/libc.so.6\n")
@@ -195,8 +206,9 @@ def test_47_a_process_without_a_gpu_in_its_memory_is_not_signalled_whatever_the_
     assert stage.metric('kills_suppressed_total{reason="no-gpu"}')
 
 
+@pytest.mark.failure_case(66)
 @pytest.mark.parametrize("action", ["kill", "evict"])
-def test_66_a_dry_run_says_everything_and_does_nothing(
+def test_a_dry_run_says_everything_and_does_nothing(
     tmp_path: Path, two: FakeNvml, started: ProcessPool, action: str
 ) -> None:
     stage = EnforcementFixture(tmp_path, two, started, settings=Settings(dry_run=True), enforcement={"action": action})
@@ -209,7 +221,8 @@ def test_66_a_dry_run_says_everything_and_does_nothing(
     assert all(event.message.startswith("Dry run: ") for event in stage.told.events)
 
 
-def test_68_an_agent_that_starts_anew_in_the_grace_counts_anew_and_kills_once(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(68)
+def test_an_agent_that_starts_anew_in_the_grace_counts_anew_and_kills_once(stage: EnforcementFixture) -> None:
     stage.admit(1, "deaf")
     pid = stage.begin(1, 5000, DEAF)
     stage.run(6)
@@ -223,7 +236,8 @@ def test_68_an_agent_that_starts_anew_in_the_grace_counts_anew_and_kills_once(st
     assert stage.metric("kills_total{") == ['kills_total{signal="SIGKILL",outcome="exited_kill"} 1']
 
 
-def test_74_a_name_with_line_feeds_and_quotes_stays_inside_its_line_of_the_log(
+@pytest.mark.failure_case(74)
+def test_a_name_with_line_feeds_and_quotes_stays_inside_its_line_of_the_log(
     stage: EnforcementFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "gpushare.enforce")

@@ -13,7 +13,8 @@ from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import ProcessPool
 
 
-def test_55_the_driver_holds_caps_where_it_can_until_processes_are_gone(
+@pytest.mark.failure_case(55)
+def test_the_driver_holds_caps_where_it_can_until_processes_are_gone(
     tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     two.offer_limits()
@@ -63,7 +64,8 @@ def test_a_driver_that_refuses_a_limit_leaves_the_cap_to_the_watcher(
     assert rig.stage.metric("enforcement_tier{") == ['enforcement_tier{tier="watcher"} 1']
 
 
-def test_66_a_dry_run_sets_no_limit_of_the_drivers(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+@pytest.mark.failure_case(66)
+def test_a_dry_run_sets_no_limit_of_the_drivers(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     two.offer_limits()
     two.load()
     stage = EnforcementFixture(tmp_path, two, started, settings=Settings(dry_run=True))

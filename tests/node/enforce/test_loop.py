@@ -21,7 +21,8 @@ from tests.support.process_fixtures import DEAF, ProcessPool
 from tests.support.waiting import wait_for
 
 
-def test_48_health_turns_bad_then_the_program_ends_to_be_started_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.failure_case(48)
+def test_health_turns_bad_then_the_program_ends_to_be_started_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.run(1)
     assert (rig.loop.health()[0], rig.loop.readiness()[0]) == (True, True)
     monkeypatch.setattr(rig.stage.driver, "hung_seconds", lambda: {"GPU-0": 31.0})
@@ -37,7 +38,8 @@ def _replace_driver(two: FakeNvml, code: int) -> None:
     two.fail("nvmlDeviceGetComputeRunningProcesses_v3", code)
 
 
-def test_97_a_driver_that_was_replaced_under_our_library_ends_the_program_to_be_started_with_the_new_one(
+@pytest.mark.failure_case(97)
+def test_a_driver_that_was_replaced_under_our_library_ends_the_program_to_be_started_with_the_new_one(
     rig: Rig, two: FakeNvml, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rig.run(1)
@@ -54,14 +56,16 @@ def test_97_a_driver_that_was_replaced_under_our_library_ends_the_program_to_be_
     assert rig.api.said[-1][0] is ConditionReason.DRIVER_MISMATCH
 
 
-def test_97_a_driver_that_is_away_is_waited_for(rig: Rig, two: FakeNvml) -> None:
+@pytest.mark.failure_case(97)
+def test_a_driver_that_is_away_is_waited_for(rig: Rig, two: FakeNvml) -> None:
     rig.run(1)
     _replace_driver(two, 9)
     rig.run(70)
     assert (rig.loop._mismatch_at, rig.api.said[-1][0]) == (None, ConditionReason.WAITING_FOR_DRIVER)
 
 
-def test_97_a_mismatch_that_ends_in_time_ends_nothing(rig: Rig, two: FakeNvml) -> None:
+@pytest.mark.failure_case(97)
+def test_a_mismatch_that_ends_in_time_ends_nothing(rig: Rig, two: FakeNvml) -> None:
     rig.run(1)
     _replace_driver(two, 18)
     rig.run(20)
@@ -132,7 +136,8 @@ def test_asked_to_end_it_finishes_its_victim_and_begins_with_no_other(rig: Rig) 
     assert lives(other)
 
 
-def test_57_70_an_hour_without_the_api_server_kills_on_and_says_it_later(rig: Rig) -> None:
+@pytest.mark.failure_case(57, 70)
+def test_an_hour_without_the_api_server_kills_on_and_says_it_later(rig: Rig) -> None:
     rig.stage.admit(1, "greedy")
     rig.run(1)
     rig.api.is_down, rig.stage.list.age_seconds = True, 3600.0
@@ -178,7 +183,8 @@ def test_a_survey_that_takes_longer_than_any_deadline_is_taken_up_when_it_comes(
     wait_for(is_ended)
 
 
-def test_50_a_lost_gpu_is_an_event_and_no_reason_to_start_anew_and_leave_the_others_alone(
+@pytest.mark.failure_case(50)
+def test_a_lost_gpu_is_an_event_and_no_reason_to_start_anew_and_leave_the_others_alone(
     tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     rig = Rig(tmp_path, two, started)

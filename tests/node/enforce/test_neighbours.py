@@ -28,7 +28,8 @@ def reason(stage: EnforcementFixture) -> ConditionReason:
     return found[0]
 
 
-def test_63_64_the_offender_goes_and_neighbour_platform_mps_server_and_strangers_live_on(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(63, 64)
+def test_the_offender_goes_and_neighbour_platform_mps_server_and_strangers_live_on(stage: EnforcementFixture) -> None:
     stage.admit(1, "greedy")
     stage.admit(2, "neighbour")
     stage.arrive(3, "critical", namespace="kube-system")
@@ -46,7 +47,8 @@ def test_63_64_the_offender_goes_and_neighbour_platform_mps_server_and_strangers
     assert {event.pod.name for event in stage.told.events if event.pod is not None} == {"greedy"}
 
 
-def test_63_a_tenant_that_calls_itself_mps_server_is_a_tenant(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(63)
+def test_a_tenant_that_calls_itself_mps_server_is_a_tenant(stage: EnforcementFixture) -> None:
     stage.admit(1, "poser")
     pid = stage.started.pid(NAMED, SERVER_NAME)
     stage.mirror.show(pid, systemd_path(pod_uid(1), container_id(1)))
@@ -56,8 +58,9 @@ def test_63_a_tenant_that_calls_itself_mps_server_is_a_tenant(stage: Enforcement
     await_end(pid)
 
 
+@pytest.mark.failure_case(44, 45, 47)
 @pytest.mark.parametrize("rows", ROW_FAULTS.values(), ids=ROW_FAULTS)
-def test_44_45_47_one_impossible_row_saves_everybody_on_the_device(
+def test_one_impossible_row_saves_everybody_on_the_device(
     stage: EnforcementFixture, rows: list[tuple[int, int, int, int]]
 ) -> None:
     stage.admit(1, "greedy")
@@ -70,7 +73,8 @@ def test_44_45_47_one_impossible_row_saves_everybody_on_the_device(
     assert stage.metric("process_rows_rejected_total{")
 
 
-def test_46_unknown_memory_is_reported_and_nobody_is_blamed(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(46)
+def test_unknown_memory_is_reported_and_nobody_is_blamed(stage: EnforcementFixture) -> None:
     stage.admit(1, "unknown")
     pid = stage.begin(1, None)
     stage.run(30)
@@ -93,7 +97,8 @@ def test_a_driver_that_scrambles_lists_and_has_no_others_gets_no_kills_and_the_c
     assert reason(stage) is ConditionReason.PROCESS_LIST_UNRELIABLE
 
 
-def test_48_a_gpu_that_hangs_stops_no_other_and_its_offender_lives(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+@pytest.mark.failure_case(48)
+def test_a_gpu_that_hangs_stops_no_other_and_its_offender_lives(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     stage = EnforcementFixture(tmp_path, two, started, deadline=1.0)
     stage.admit(1, "on-0")
     stage.admit(2, "on-1", 1)
@@ -106,7 +111,8 @@ def test_48_a_gpu_that_hangs_stops_no_other_and_its_offender_lives(tmp_path: Pat
     assert reason(stage) is ConditionReason.DRIVER_HUNG
 
 
-def test_50_a_lost_gpu_is_named_and_judged_again_when_it_is_back(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(50)
+def test_a_lost_gpu_is_named_and_judged_again_when_it_is_back(stage: EnforcementFixture) -> None:
     stage.admit(1, "greedy")
     pid = stage.begin(1, 5000)
     stage.run(2)
@@ -119,7 +125,8 @@ def test_50_a_lost_gpu_is_named_and_judged_again_when_it_is_back(stage: Enforcem
     await_end(pid)
 
 
-def test_51_a_driver_without_the_mps_and_graphics_lists_is_watched_by_the_one_it_has(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(51)
+def test_a_driver_without_the_mps_and_graphics_lists_is_watched_by_the_one_it_has(stage: EnforcementFixture) -> None:
     stage.fake_nvml.miss("nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3")
     stage.admit(1, "greedy")
     pid = stage.begin(1, 5000)
@@ -127,7 +134,8 @@ def test_51_a_driver_without_the_mps_and_graphics_lists_is_watched_by_the_one_it
     await_end(pid)
 
 
-def test_51_a_driver_without_any_compute_list_kills_nobody(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(51)
+def test_a_driver_without_any_compute_list_kills_nobody(stage: EnforcementFixture) -> None:
     stage.fake_nvml.miss("nvmlDeviceGetComputeRunningProcesses_v3")
     stage.admit(1, "greedy")
     pid = stage.begin(1, 5000)
@@ -136,7 +144,8 @@ def test_51_a_driver_without_any_compute_list_kills_nobody(stage: EnforcementFix
     assert reason(stage) is ConditionReason.GPU_UNREADABLE
 
 
-def test_52_without_the_hosts_processes_nobody_is_signalled_and_the_condition_says_blind(
+@pytest.mark.failure_case(52)
+def test_without_the_hosts_processes_nobody_is_signalled_and_the_condition_says_blind(
     tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     stage = EnforcementFixture(tmp_path, two, started)
@@ -152,7 +161,8 @@ def test_52_without_the_hosts_processes_nobody_is_signalled_and_the_condition_sa
     assert reason(stage) is ConditionReason.ENFORCEMENT_BLIND
 
 
-def test_53_a_tenant_that_names_a_cgroup_after_its_neighbour_is_charged_itself(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(53)
+def test_a_tenant_that_names_a_cgroup_after_its_neighbour_is_charged_itself(stage: EnforcementFixture) -> None:
     stage.admit(1, "forger")
     stage.admit(2, "neighbour")
     neighbour = stage.begin(2, 3000)
@@ -166,7 +176,8 @@ def test_53_a_tenant_that_names_a_cgroup_after_its_neighbour_is_charged_itself(s
     assert all(line.endswith(" 3145728000") for line in lines)
 
 
-def test_56_57_a_container_that_the_api_shows_late_is_judged_from_then_on(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(56, 57)
+def test_a_container_that_the_api_shows_late_is_judged_from_then_on(stage: EnforcementFixture) -> None:
     stage.admit(1, "late")
     known, stage.list.known = stage.list.known, ()
     pid = stage.begin(1, 5000)
@@ -177,7 +188,8 @@ def test_56_57_a_container_that_the_api_shows_late_is_judged_from_then_on(stage:
     await_end(pid)
 
 
-def test_57_with_a_stale_pod_list_known_containers_are_judged_and_new_ones_are_not(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(57)
+def test_with_a_stale_pod_list_known_containers_are_judged_and_new_ones_are_not(stage: EnforcementFixture) -> None:
     stage.admit(1, "known")
     stage.run(1)
     stage.list.age_seconds = 3600.0
@@ -192,12 +204,13 @@ ELSEWHERE = {"namespace": "elsewhere"}
 OTHER_ADMISSION = [{"admission": mode} for mode in ("warn", "audit", "none")]
 
 
+@pytest.mark.failure_case(59)
 @pytest.mark.parametrize(("tenancy", "pod", "given"), [
     *((changes, {}, True) for changes in OTHER_ADMISSION),
     ({}, ELSEWHERE, False),
     ({}, {"has_claims": True}, True),
 ], ids=["admission warns", "admission audits", "no admission", "no tenant", "a pod with claims"])
-def test_59_a_stray_is_told_once_and_left_alone_where_it_may_be_nobodys_fault(
+def test_a_stray_is_told_once_and_left_alone_where_it_may_be_nobodys_fault(
     tmp_path: Path, two: FakeNvml, started: ProcessPool, tenancy: dict[str, Any], pod: dict[str, Any], *, given: bool
 ) -> None:
     stage = EnforcementFixture(tmp_path, two, started, tenancy=tenancy)
@@ -210,10 +223,11 @@ def test_59_a_stray_is_told_once_and_left_alone_where_it_may_be_nobodys_fault(
     assert stage.metric("gpu_stray_containers{") == [f'gpu_stray_containers{{gpu="{two.uuid(1)}"}} 1']
 
 
+@pytest.mark.failure_case(59)
 @pytest.mark.parametrize(("tenancy", "pod", "given"), [
     ({}, ELSEWHERE, True), ({}, {}, False), ({"scope": "cluster"}, ELSEWHERE, False),
 ], ids=["holds a share", "in a tenants' namespace", "the whole cluster is fenced"])
-def test_59_a_tenant_on_a_gpu_that_it_was_not_given_has_a_cap_of_nothing_there(
+def test_a_tenant_on_a_gpu_that_it_was_not_given_has_a_cap_of_nothing_there(
     tmp_path: Path, two: FakeNvml, started: ProcessPool, tenancy: dict[str, Any], pod: dict[str, Any], *, given: bool
 ) -> None:
     stage = EnforcementFixture(tmp_path, two, started, tenancy=tenancy)
@@ -226,8 +240,9 @@ def test_59_a_tenant_on_a_gpu_that_it_was_not_given_has_a_cap_of_nothing_there(
     assert stage.told.reasons("wanderer")[:2] == ["GPUNotAllocated", "GPUMemoryOverCap"]
 
 
+@pytest.mark.failure_case(59)
 @pytest.mark.parametrize("fault", ["unreadable", "vanished", "stale pods", "a device that nobody knows"])
-def test_59_nobody_is_a_stray_while_it_is_not_known_who_was_given_what(stage: EnforcementFixture, fault: str) -> None:
+def test_nobody_is_a_stray_while_it_is_not_known_who_was_given_what(stage: EnforcementFixture, fault: str) -> None:
     stage.admit(1, "wanderer")
     stage.run(1)
     if fault == "unreadable":
@@ -244,7 +259,8 @@ def test_59_nobody_is_a_stray_while_it_is_not_known_who_was_given_what(stage: En
     assert stage.told.reasons("wanderer") == ["GPUNotAllocated"]
 
 
-def test_59_a_platform_pod_that_holds_a_share_is_no_stray_elsewhere(
+@pytest.mark.failure_case(59)
+def test_a_platform_pod_that_holds_a_share_is_no_stray_elsewhere(
     tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     stage = EnforcementFixture(tmp_path, two, started, tenancy={"scope": "cluster"})
@@ -254,7 +270,8 @@ def test_59_a_platform_pod_that_holds_a_share_is_no_stray_elsewhere(
     assert lives(pid)
 
 
-def test_71_memory_that_no_process_accounts_for_is_a_metric_and_nobodys_fault(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(71)
+def test_memory_that_no_process_accounts_for_is_a_metric_and_nobodys_fault(stage: EnforcementFixture) -> None:
     stage.admit(1, "quiet")
     pid = stage.begin(1, 3000)
     stage.fake_nvml.unattributed(0, 20000)
@@ -263,7 +280,8 @@ def test_71_memory_that_no_process_accounts_for_is_a_metric_and_nobodys_fault(st
     assert stage.metric("gpu_memory_unattributed_bytes{")
 
 
-def test_73_the_series_of_pods_that_are_gone_vanish(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(73)
+def test_the_series_of_pods_that_are_gone_vanish(stage: EnforcementFixture) -> None:
     stage.admit(1, "brief")
     pid = stage.begin(1, 3000)
     stage.run(2)
@@ -298,7 +316,8 @@ def mps_stage(folder: Path, two: FakeNvml, started: ProcessPool, mps: FakeMps) -
     return EnforcementFixture(folder, two, started, mps=mps, mode="mps", profile="mps-01234567")
 
 
-def test_62_an_mps_client_is_asked_then_ended_by_mps_then_killed(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+@pytest.mark.failure_case(62)
+def test_an_mps_client_is_asked_then_ended_by_mps_then_killed(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     mps = FakeMps(obeys=True)
     stage = mps_stage(tmp_path, two, started, mps)
     stage.admit(1, "client")
@@ -311,8 +330,9 @@ def test_62_an_mps_client_is_asked_then_ended_by_mps_then_killed(tmp_path: Path,
     assert stage.metric("mps_limit_mismatch{")[0].endswith(" 0")
 
 
+@pytest.mark.failure_case(62)
 @pytest.mark.parametrize("state", [Mps.REACHABLE, Mps.UNREACHABLE, Mps.OFF])
-def test_62_a_client_that_mps_does_not_end_is_never_killed_but_its_pod_evicted(
+def test_a_client_that_mps_does_not_end_is_never_killed_but_its_pod_evicted(
     tmp_path: Path, two: FakeNvml, started: ProcessPool, state: Mps
 ) -> None:
     mps = FakeMps(obeys=False, state=state)

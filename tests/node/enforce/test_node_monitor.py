@@ -171,7 +171,8 @@ def test_a_label_that_somebody_rewrites_is_put_right_once_a_minute_and_named(rig
     assert rig.stage.metric("label_conflicts_total ") == ["label_conflicts_total 2"]
 
 
-def test_69_an_xid_after_a_kill_of_ours_is_no_fault_and_others_are_told(rig: Rig, two: FakeNvml) -> None:
+@pytest.mark.failure_case(69)
+def test_an_xid_after_a_kill_of_ours_is_no_fault_and_others_are_told(rig: Rig, two: FakeNvml) -> None:
     rig.stage.admit(1, "greedy")
     pid = rig.stage.begin(1, 5000)
     rig.run(6)

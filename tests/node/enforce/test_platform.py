@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.guard.identity import ContainerId
@@ -10,7 +12,8 @@ from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import ProcessPool
 
 
-def test_64_a_system_pods_priority_class_exempts_no_tenant(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(64)
+def test_a_system_pods_priority_class_exempts_no_tenant(stage: EnforcementFixture) -> None:
     """Anybody may write it into a pod."""
     stage.admit(1, "important")
     (known,) = stage.list.known
@@ -27,7 +30,8 @@ def test_64_a_system_pods_priority_class_exempts_no_tenant(stage: EnforcementFix
     await_end(pid)
 
 
-def test_64_a_platform_pod_that_holds_a_share_is_held_to_its_cap_and_the_others_are_let_be(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(64)
+def test_a_platform_pod_that_holds_a_share_is_held_to_its_cap_and_the_others_are_let_be(stage: EnforcementFixture) -> None:
     stage.admit(1, "holder", namespace="kube-system")
     stage.arrive(2, "agent", namespace="kube-system")
     holder, agent = stage.begin(1, 5000), stage.begin(2, 30000)
@@ -38,7 +42,8 @@ def test_64_a_platform_pod_that_holds_a_share_is_held_to_its_cap_and_the_others_
     assert stage.told.reasons("agent") == []
 
 
-def test_64_whether_a_platform_pod_holds_a_share_is_learned_when_kubelet_says_so(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(64)
+def test_whether_a_platform_pod_holds_a_share_is_learned_when_kubelet_says_so(stage: EnforcementFixture) -> None:
     stage.arrive(1, "late", namespace="kube-system")
     pid = stage.begin(1, 5000)
     stage.run(20)
@@ -48,7 +53,8 @@ def test_64_whether_a_platform_pod_holds_a_share_is_learned_when_kubelet_says_so
     await_end(pid)
 
 
-def test_64_the_name_of_a_namespace_alone_exempts_nobody(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+@pytest.mark.failure_case(64)
+def test_the_name_of_a_namespace_alone_exempts_nobody(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     """Who may make a namespace may call it after somebody's operator: the intent says which are the platform's."""
     stage = EnforcementFixture(tmp_path, two, started, tenancy={"platformNamespaces": []})
     stage.admit(1, "poser", namespace="gpu-operator")
@@ -57,7 +63,8 @@ def test_64_the_name_of_a_namespace_alone_exempts_nobody(tmp_path: Path, two: Fa
     await_end(pid)
 
 
-def test_64_a_bundle_that_does_not_say_who_the_platform_is_spares_kube_system_and_us(
+@pytest.mark.failure_case(64)
+def test_a_bundle_that_does_not_say_who_the_platform_is_spares_kube_system_and_us(
     tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     stage = EnforcementFixture(tmp_path, two, started, tenancy={"platformNamespaces": []})
@@ -68,7 +75,8 @@ def test_64_a_bundle_that_does_not_say_who_the_platform_is_spares_kube_system_an
     assert stage.told.events == []
 
 
-def test_54_a_static_pods_annotations_in_a_tenants_pod_hide_no_pod() -> None:
+@pytest.mark.failure_case(54)
+def test_a_static_pods_annotations_in_a_tenants_pod_hide_no_pod() -> None:
     forged = view_pod({
         "metadata": {"uid": "f", "namespace": "team", "name": "forger", "annotations": {
             "kubernetes.io/config.hash": "victim", "kubernetes.io/config.mirror": "x"}},

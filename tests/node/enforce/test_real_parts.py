@@ -129,7 +129,8 @@ def test_the_victims_pod_has_the_events_and_the_node_its_condition(open_house: C
     assert {(event["involvedObject"]["name"], event["involvedObject"]["uid"]) for event in events} == {("greedy", pod_uid(1))}
 
 
-def test_57_70_without_an_api_server_kills_go_on_and_what_happened_is_told_when_it_is_back(
+@pytest.mark.failure_case(57, 70)
+def test_without_an_api_server_kills_go_on_and_what_happened_is_told_when_it_is_back(
     open_house: Callable[..., House], api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inventory, "STALE_SECONDS", 0.3)
@@ -152,7 +153,8 @@ def test_57_70_without_an_api_server_kills_go_on_and_what_happened_is_told_when_
         await_that(lambda: bool(house.metric('api_errors_total{op="node"}')))
 
 
-def test_70_a_missing_right_to_write_events_stops_no_kill_and_is_a_metric(
+@pytest.mark.failure_case(70)
+def test_a_missing_right_to_write_events_stops_no_kill_and_is_a_metric(
     open_house: Callable[..., House], api: ApiServer
 ) -> None:
     api.fail("/events", 403)
@@ -199,7 +201,8 @@ def test_an_eviction_that_a_budget_refuses_is_asked_for_again(open_house: Callab
     assert lives(pid)
 
 
-def test_62_an_mps_client_is_ended_through_the_control_program(
+@pytest.mark.failure_case(62)
+def test_an_mps_client_is_ended_through_the_control_program(
     open_house: Callable[..., House], tmp_path: Path, started: ProcessPool
 ) -> None:
     program = tmp_path / "control"
@@ -306,8 +309,9 @@ def test_sigterm_sees_to_the_victim_within_the_grace_and_ends_well(
     assert not program.told("GPUKillsPaused", "")
 
 
+@pytest.mark.failure_case(68)
 @pytest.mark.slow
-def test_68_a_runtime_that_is_killed_in_the_grace_counts_anew_and_kills_once(
+def test_a_runtime_that_is_killed_in_the_grace_counts_anew_and_kills_once(
     tmp_path: Path, two: FakeNvml, api: ApiServer, groups: Groups, started: ProcessPool
 ) -> None:
     program = Program(tmp_path, two, api, groups)

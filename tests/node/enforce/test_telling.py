@@ -1,5 +1,7 @@
 """What people are told: not too often, nothing false, and the figures."""
 
+import pytest
+
 from gpushare_node.enforce.loop import Loop
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
@@ -20,7 +22,8 @@ def test_a_program_that_ends_does_not_tell_of_a_breaker(stage: EnforcementFixtur
     assert stage.metric("kill_breaker_open ") == ["kill_breaker_open 0"]
 
 
-def test_33_a_container_that_goes_up_and_down_is_told_once_a_minute(stage: EnforcementFixture) -> None:
+@pytest.mark.failure_case(33)
+def test_a_container_that_goes_up_and_down_is_told_once_a_minute(stage: EnforcementFixture) -> None:
     stage.admit(1, "wave")
     pid = stage.begin(1, 5000)
     for _ in range(10):

@@ -58,7 +58,8 @@ def test_a_misspelt_function_is_refused_at_once(fake_nvml):
             inject()
 
 
-def test_48_a_call_that_hangs_blocks_no_other_gpu_and_heals(fake_nvml):
+@pytest.mark.failure_case(48)
+def test_a_call_that_hangs_blocks_no_other_gpu_and_heals(fake_nvml):
     fake_nvml.delay("nvmlDeviceGetName", 60, gpu=1)
     with session():
         hung = threading.Thread(target=pynvml.nvmlDeviceGetName, args=(device(1),), daemon=True)
@@ -80,7 +81,8 @@ def test_a_delay_delays(fake_nvml):
         assert time.monotonic() - begun >= 0.05
 
 
-def test_50_a_lost_gpu_answers_nothing_and_comes_back(fake_nvml):
+@pytest.mark.failure_case(50)
+def test_a_lost_gpu_answers_nothing_and_comes_back(fake_nvml):
     with session():
         handle = device(2)
         fake_nvml.lose(2)
@@ -96,8 +98,9 @@ def test_50_a_lost_gpu_answers_nothing_and_comes_back(fake_nvml):
         assert pynvml.nvmlDeviceGetMigMode(handle) == [0, 0]
 
 
+@pytest.mark.failure_case(21, 22)
 @pytest.mark.parametrize("code", [9, 18])
-def test_21_22_an_unloaded_or_mismatched_driver_refuses_to_begin(fake_nvml, code):
+def test_an_unloaded_or_mismatched_driver_refuses_to_begin(fake_nvml, code):
     fake_nvml.unload(code)
     with refused(code):
         pynvml.nvmlInit()
@@ -106,7 +109,8 @@ def test_21_22_an_unloaded_or_mismatched_driver_refuses_to_begin(fake_nvml, code
         assert pynvml.nvmlDeviceGetCount() == 8
 
 
-def test_51_a_missing_symbol_is_missing_for_who_loads_and_for_who_has_loaded(fake_nvml):
+@pytest.mark.failure_case(51)
+def test_a_missing_symbol_is_missing_for_who_loads_and_for_who_has_loaded(fake_nvml):
     fake_nvml.miss("nvmlDeviceGetMPSComputeRunningProcesses_v3")
     fake_nvml.heal()
     code = (
@@ -121,7 +125,8 @@ def test_51_a_missing_symbol_is_missing_for_who_loads_and_for_who_has_loaded(fak
     assert not hasattr(pynvml.nvmlLib, "nvmlDeviceGetMPSComputeRunningProcesses_v3")
 
 
-def test_12_changes_need_cap_sys_admin_where_the_driver_asks_for_it(fake_nvml):
+@pytest.mark.failure_case(12)
+def test_changes_need_cap_sys_admin_where_the_driver_asks_for_it(fake_nvml):
     fake_nvml.ask_for_privilege()
     fake_nvml.set_mode(1, current=True)
     fake_nvml.add_instance(1, 19, 0)
@@ -139,7 +144,8 @@ def test_12_changes_need_cap_sys_admin_where_the_driver_asks_for_it(fake_nvml):
         assert pynvml.nvmlDeviceSetMigMode(device(), 1) == 0
 
 
-def test_69_xids_reach_who_has_registered_and_only_from_then_on(fake_nvml):
+@pytest.mark.failure_case(69)
+def test_xids_reach_who_has_registered_and_only_from_then_on(fake_nvml):
     fake_nvml.xid(1, 79)
     with session():
         events = pynvml.nvmlEventSetCreate()

@@ -110,7 +110,8 @@ def test_a_list_is_asked_for_its_length_first(fake_nvml):
         assert (few[0].pid, few[1].pid) == (0, 0)
 
 
-def test_49_a_list_can_have_grown_between_its_two_calls(fake_nvml):
+@pytest.mark.failure_case(49)
+def test_a_list_can_have_grown_between_its_two_calls(fake_nvml):
     fake_nvml.put(0, NOBODY, 1)
     fake_nvml.race(0, 1)
     with session():
@@ -119,13 +120,15 @@ def test_49_a_list_can_have_grown_between_its_two_calls(fake_nvml):
         assert compute() == [(NOBODY, 1 << 20)]
 
 
-def test_49_no_more_than_950_processes_are_told(fake_nvml):
+@pytest.mark.failure_case(49)
+def test_no_more_than_950_processes_are_told(fake_nvml):
     fake_nvml.put_raw(0, [(pid, 1, NONE, NONE) for pid in range(NOBODY, NOBODY + 1000)])
     with session():
         assert len(compute()) == 950
 
 
-def test_44_scrambled_rows_are_shown_exactly_as_they_are_and_weigh_nothing(fake_nvml):
+@pytest.mark.failure_case(44)
+def test_scrambled_rows_are_shown_exactly_as_they_are_and_weigh_nothing(fake_nvml):
     rows = [(1184, 0, NONE, NONE), (16040, 0xFFFFFFFF00000000, 0, 1184), (0, 0xFFFFFFFFFFFFFFFF, 5, 6)]
     fake_nvml.put_raw(0, rows)
     with session():
@@ -200,7 +203,8 @@ def test_a_tenant_on_a_mig_device_keeps_its_instance_busy(fake_nvml, tenants):
         assert pynvml.nvmlDeviceSetMigMode(device(1), 0) == 19
 
 
-def test_52_a_tenant_of_another_pid_namespace_has_the_pid_that_the_caller_knows_it_by_or_is_not_seen(fake_nvml, tenants):
+@pytest.mark.failure_case(52)
+def test_a_tenant_of_another_pid_namespace_has_the_pid_that_the_caller_knows_it_by_or_is_not_seen(fake_nvml, tenants):
     inner = tenants("--gpu", "0", "--mib", "5", before=("unshare", "--pid", "--fork", "--kill-child"))
     pid = int(Path(f"/proc/{inner.pid}/task/{inner.pid}/children").read_text())
     fake_nvml.put(0, os.getpid(), 6)

@@ -21,7 +21,8 @@ def node(tmp_path: Path) -> GpuNode:
     return GpuNode(tmp_path)
 
 
-def test_21_a_driver_that_comes_late_is_waited_for(node: GpuNode) -> None:
+@pytest.mark.failure_case(21)
+def test_a_driver_that_comes_late_is_waited_for(node: GpuNode) -> None:
     node.fake_nvml.unload()
     node.clock.at = lambda time: node.fake_nvml.reload() if time >= 30 else None
     said: list[str] = []
@@ -30,6 +31,7 @@ def test_21_a_driver_that_comes_late_is_waited_for(node: GpuNode) -> None:
     assert said[0] == "nvmlInit: driver not loaded (9)"
 
 
+@pytest.mark.failure_case(21, 22)
 @pytest.mark.parametrize(
     ("code", "reason", "waited"),
     [
@@ -38,7 +40,7 @@ def test_21_a_driver_that_comes_late_is_waited_for(node: GpuNode) -> None:
         (4, ConditionReason.NO_PERMISSION, 0),
     ],
 )
-def test_21_22_a_driver_that_never_answers_has_its_reason(
+def test_a_driver_that_never_answers_has_its_reason(
     node: GpuNode, code: int, reason: ConditionReason, waited: int
 ) -> None:
     node.fake_nvml.unload(code)
@@ -46,7 +48,8 @@ def test_21_22_a_driver_that_never_answers_has_its_reason(
     assert node.clock.time == waited
 
 
-def test_26_another_policy_half_way_is_brought_to_its_end(node: GpuNode) -> None:
+@pytest.mark.failure_case(26)
+def test_another_policy_half_way_is_brought_to_its_end(node: GpuNode) -> None:
     node.stand(0, *MIXED)
     node.fake_nvml.kill_after(2)
     assert node.run_to_death(policy(SEVEN))
@@ -64,7 +67,8 @@ def fail_often(node: GpuNode) -> None:
     node.fake_nvml.forget_calls()
 
 
-def test_26_after_three_failures_pauses_come_first_and_they_double(node: GpuNode) -> None:
+@pytest.mark.failure_case(26)
+def test_after_three_failures_pauses_come_first_and_they_double(node: GpuNode) -> None:
     fail_often(node)
     change = node.run(policy(OTHER))
     assert change.reason is ConditionReason.PARTITION_FAILED
@@ -73,7 +77,8 @@ def test_26_after_three_failures_pauses_come_first_and_they_double(node: GpuNode
     assert node.run(policy(MIXED)).reason is None, "what stands is as wanted: nothing is tried"
 
 
-def test_94_attempts_go_on_without_end_at_growing_pauses(node: GpuNode) -> None:
+@pytest.mark.failure_case(94)
+def test_attempts_go_on_without_end_at_growing_pauses(node: GpuNode) -> None:
     fail_often(node)
     begun: list[float] = []
     while len(begun) < 10:
@@ -90,13 +95,15 @@ def test_94_attempts_go_on_without_end_at_growing_pauses(node: GpuNode) -> None:
     assert node.folder.journal() is None
 
 
-def test_26_another_policy_begins_anew(node: GpuNode) -> None:
+@pytest.mark.failure_case(26)
+def test_another_policy_begins_anew(node: GpuNode) -> None:
     fail_often(node)
     node.digest = "digest-2"
     assert node.run(policy(OTHER)).reason is None
 
 
-def test_94_another_driver_begins_anew(node: GpuNode) -> None:
+@pytest.mark.failure_case(94)
+def test_another_driver_begins_anew(node: GpuNode) -> None:
     fail_often(node)
     assert node.run(policy(OTHER)).reason is ConditionReason.PARTITION_FAILED
     journal = node.folder.journal()
@@ -105,8 +112,9 @@ def test_94_another_driver_begins_anew(node: GpuNode) -> None:
     assert node.run(policy(OTHER)).reason is None
 
 
+@pytest.mark.failure_case(94)
 @pytest.mark.parametrize("at", [10**9, 0], ids=["a clock that went back", "long ago"])
-def test_94_a_time_that_cannot_be_stops_no_attempt(node: GpuNode, at: int) -> None:
+def test_a_time_that_cannot_be_stops_no_attempt(node: GpuNode, at: int) -> None:
     fail_often(node)
     node.clock.time = 10_000
     journal = node.folder.journal()
@@ -115,7 +123,8 @@ def test_94_a_time_that_cannot_be_stops_no_attempt(node: GpuNode, at: int) -> No
     assert node.run(policy(OTHER)).reason is None
 
 
-def test_26_a_boot_begins_anew(node: GpuNode) -> None:
+@pytest.mark.failure_case(26)
+def test_a_boot_begins_anew(node: GpuNode) -> None:
     node.folder.write_journal(Journal(policy_digest=node.digest, boot_id="boot-0", attempts=3))
     assert node.run(policy(SEVEN)).reason is None
 

@@ -23,7 +23,8 @@ def node(tmp_path: Path) -> GpuNode:
     return GpuNode(tmp_path)
 
 
-def test_01_a_card_without_mig_that_needs_none_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.failure_case(1)
+def test_a_card_without_mig_that_needs_none_is_left_alone(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, "t4")
     change = node.run(policy((), card="t4"))
     assert (change.reason, change.message) == (None, "")
@@ -32,7 +33,8 @@ def test_01_a_card_without_mig_that_needs_none_is_left_alone(tmp_path: Path) -> 
     assert not node.folder.path.exists()
 
 
-def test_02_mig_on_a_card_without_it_is_refused_and_nothing_is_touched(tmp_path: Path) -> None:
+@pytest.mark.failure_case(2)
+def test_mig_on_a_card_without_it_is_refused_and_nothing_is_touched(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, "t4")
     change = node.run(builders.policy(builders.wanted(("1g.5gb", 0)), card=policy((), card="t4").card))
     assert change.reason is ConditionReason.INVALID_LAYOUT
@@ -50,7 +52,8 @@ def test_an_empty_a100_gets_seven_instances_at_the_places_that_were_asked_for(no
     assert node.folder.journal() is None, "nothing is left to remember"
 
 
-def test_03_the_second_run_changes_nothing(node: GpuNode) -> None:
+@pytest.mark.failure_case(3)
+def test_the_second_run_changes_nothing(node: GpuNode) -> None:
     node.run(policy(SEVEN))
     node.fake_nvml.forget_calls()
     change = node.run(policy(SEVEN))
@@ -59,20 +62,23 @@ def test_03_the_second_run_changes_nothing(node: GpuNode) -> None:
     assert node.fake_nvml.calls() == []
 
 
-def test_04_the_right_instances_at_other_places_are_as_good(node: GpuNode) -> None:
+@pytest.mark.failure_case(4)
+def test_the_right_instances_at_other_places_are_as_good(node: GpuNode) -> None:
     node.stand(0, ("3g.20gb", 4), ("1g.5gb", 2))
     change = node.run(policy((("3g.20gb", 0), ("1g.5gb", 5))))
     assert change.reason is None
     assert node.fake_nvml.calls() == []
 
 
+@pytest.mark.failure_case(5)
 @pytest.mark.parametrize("order", list(permutations((("1g.5gb", 0), ("1g.5gb", 1), ("2g.10gb", 2), ("3g.20gb", 4)))))
-def test_05_every_order_of_the_policy_succeeds_since_places_are_said(node: GpuNode, order) -> None:
+def test_every_order_of_the_policy_succeeds_since_places_are_said(node: GpuNode, order) -> None:
     assert node.run(policy(order)).reason is None
     assert node.stands(0) == set(order)
 
 
-def test_07_what_can_stay_stays_with_its_process(node: GpuNode) -> None:
+@pytest.mark.failure_case(7)
+def test_what_can_stay_stays_with_its_process(node: GpuNode) -> None:
     gi = node.stand(0, ("3g.20gb", 4), ("2g.10gb", 0))
     uuid = node.fake_nvml.mig_uuid(0, gi[4])
     node.fake_nvml.put(0, 4_000_001, 1000, gi=gi[4])
@@ -83,14 +89,16 @@ def test_07_what_can_stay_stays_with_its_process(node: GpuNode) -> None:
     assert node.stands(0) == {("3g.20gb", 4), ("1g.5gb", 0), ("1g.5gb", 1), ("1g.5gb", 2)}
 
 
-def test_17_an_orphan_of_another_tool_is_cleared(node: GpuNode) -> None:
+@pytest.mark.failure_case(17)
+def test_an_orphan_of_another_tool_is_cleared(node: GpuNode) -> None:
     node.fake_nvml.set_mode(0, True)
     node.fake_nvml.add_instance(0, IDS["1g.5gb"], 3, cis=0)
     assert node.run(policy(SEVEN)).reason is None
     assert node.stands(0) == set(SEVEN)
 
 
-def test_18_an_instance_with_several_compute_instances_goes_from_the_inside_out(node: GpuNode) -> None:
+@pytest.mark.failure_case(18)
+def test_an_instance_with_several_compute_instances_goes_from_the_inside_out(node: GpuNode) -> None:
     node.fake_nvml.set_mode(0, True)
     gi = node.fake_nvml.add_instance(0, IDS["3g.20gb"], 0, cis=3)
     assert node.run(policy((("3g.20gb", 0),))).reason is None
@@ -100,7 +108,8 @@ def test_18_an_instance_with_several_compute_instances_goes_from_the_inside_out(
     assert node.fake_nvml.instances(0)[0][4] == 1, f"instance {gi} was not whole"
 
 
-def test_27_where_no_instance_is_wanted_mig_goes_off(node: GpuNode) -> None:
+@pytest.mark.failure_case(27)
+def test_where_no_instance_is_wanted_mig_goes_off(node: GpuNode) -> None:
     node.stand(0, *SEVEN)
     assert node.run(policy(())).reason is None
     assert node.fake_nvml.mode(0) == (False, False)
@@ -110,8 +119,9 @@ def test_27_where_no_instance_is_wanted_mig_goes_off(node: GpuNode) -> None:
     assert node.fake_nvml.mode(0) == (False, False)
 
 
+@pytest.mark.failure_case(13)
 @pytest.mark.parametrize("driver", ["535.183.01", "580.95.05"])
-def test_13_handles_are_fetched_anew_after_a_mode_switch_and_places_asked_for_once_mig_is_on(tmp_path: Path, driver) -> None:
+def test_handles_are_fetched_anew_after_a_mode_switch_and_places_asked_for_once_mig_is_on(tmp_path: Path, driver) -> None:
     node = GpuNode(tmp_path, H100, driver=driver)
     layout = (("3g.40gb", 0), ("1g.10gb", 4), ("1g.10gb+me", 5))
     sight = node.look(policy(layout, card=H100))
@@ -123,14 +133,16 @@ def test_13_handles_are_fetched_anew_after_a_mode_switch_and_places_asked_for_on
     assert node.fake_nvml.calls() == []
 
 
-def test_23_an_a30_whose_driver_counts_instances_wrongly(tmp_path: Path) -> None:
+@pytest.mark.failure_case(23)
+def test_an_a30_whose_driver_counts_instances_wrongly(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, "a30", driver="470.82.01")
     four = tuple(("1g.6gb", start) for start in range(4))
     assert node.run(policy(four, card="a30")).reason is None
     assert [start for _, _, start, _, _ in node.fake_nvml.instances(0)] == [0, 1, 2, 3]
 
 
-def test_30_a_host_without_nvidia_smi_is_a_warning(node: GpuNode) -> None:
+@pytest.mark.failure_case(30)
+def test_a_host_without_nvidia_smi_is_a_warning(node: GpuNode) -> None:
     node.nodes_answer = "there is no nvidia-smi on the host"
     change = node.run(policy(SEVEN))
     assert change.reason is None

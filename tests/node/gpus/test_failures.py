@@ -23,9 +23,10 @@ def node(tmp_path: Path) -> GpuNode:
     return GpuNode(tmp_path)
 
 
+@pytest.mark.failure_case(14)
 @pytest.mark.parametrize("after", range(2))
 @pytest.mark.parametrize("code", [Code.INSUFFICIENT_RESOURCES, Code.UNKNOWN, Code.INVALID_ARGUMENT])
-def test_14_a_creation_that_fails_half_way_brings_the_former_layout_back(node: GpuNode, after: int, code: Code) -> None:
+def test_a_creation_that_fails_half_way_brings_the_former_layout_back(node: GpuNode, after: int, code: Code) -> None:
     gi = node.stand(0, *MIXED)
     node.fake_nvml.put(0, 4_000_001, 100, gi=gi[4])
     node.fake_nvml.fail(CREATE, code, times=1, after=after)
@@ -41,8 +42,9 @@ def test_14_a_creation_that_fails_half_way_brings_the_former_layout_back(node: G
     assert (journal.attempts, journal.former) == (1, ())
 
 
+@pytest.mark.failure_case(14)
 @pytest.mark.parametrize("card", [A100, H100])
-def test_14_where_mig_was_off_it_is_off_again(tmp_path: Path, card: str) -> None:
+def test_where_mig_was_off_it_is_off_again(tmp_path: Path, card: str) -> None:
     node = GpuNode(tmp_path, card)
     name = "1g.5gb" if card == A100 else "1g.10gb"
     node.fake_nvml.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1, after=3)
@@ -52,7 +54,8 @@ def test_14_where_mig_was_off_it_is_off_again(tmp_path: Path, card: str) -> None
     assert node.fake_nvml.instances(0) == []
 
 
-def test_15_a_compute_instance_that_fails_leaves_no_orphan(node: GpuNode) -> None:
+@pytest.mark.failure_case(15)
+def test_a_compute_instance_that_fails_leaves_no_orphan(node: GpuNode) -> None:
     node.stand(0, *MIXED)
     node.fake_nvml.fail("nvmlGpuInstanceCreateComputeInstance", Code.INSUFFICIENT_RESOURCES, times=1)
     assert node.run(policy(OTHER)).reason is ConditionReason.ROLLED_BACK
@@ -60,7 +63,8 @@ def test_15_a_compute_instance_that_fails_leaves_no_orphan(node: GpuNode) -> Non
     assert all(computes == 1 for *_, computes in node.fake_nvml.instances(0))
 
 
-def test_19_a_way_back_that_fails_too_is_said(node: GpuNode) -> None:
+@pytest.mark.failure_case(19)
+def test_a_way_back_that_fails_too_is_said(node: GpuNode) -> None:
     node.stand(0, *MIXED)
     node.fake_nvml.fail(CREATE, Code.INSUFFICIENT_RESOURCES)
     change = node.run(policy(OTHER))
@@ -73,7 +77,8 @@ def test_19_a_way_back_that_fails_too_is_said(node: GpuNode) -> None:
     assert node.folder.journal() is None
 
 
-def test_19_the_run_after_a_failed_way_back_still_knows_the_former_layout(node: GpuNode) -> None:
+@pytest.mark.failure_case(19)
+def test_the_run_after_a_failed_way_back_still_knows_the_former_layout(node: GpuNode) -> None:
     node.stand(0, *MIXED)
     node.fake_nvml.fail(CREATE, Code.INSUFFICIENT_RESOURCES)
     node.run(policy(OTHER))
@@ -83,7 +88,8 @@ def test_19_the_run_after_a_failed_way_back_still_knows_the_former_layout(node: 
     assert node.stands(0) == set(MIXED)
 
 
-def test_20_a_gpu_that_is_lost_in_the_middle_stops_no_other(tmp_path: Path) -> None:
+@pytest.mark.failure_case(20)
+def test_a_gpu_that_is_lost_in_the_middle_stops_no_other(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, *[A100] * 8)
     node.fake_nvml.fail(CREATE, Code.GPU_IS_LOST, gpu=3, after=2)
     change = node.run(policy(*[SEVEN] * 8))
@@ -97,7 +103,8 @@ def test_20_a_gpu_that_is_lost_in_the_middle_stops_no_other(tmp_path: Path) -> N
     assert len(node.said(Status.OK)) == 7
 
 
-def test_28_an_old_driver_that_cannot_be_told_where_fails_cleanly_unless_it_chooses_right(node: GpuNode) -> None:
+@pytest.mark.failure_case(28)
+def test_an_old_driver_that_cannot_be_told_where_fails_cleanly_unless_it_chooses_right(node: GpuNode) -> None:
     node.fake_nvml.set_mode(0, True)
     node.fake_nvml.miss(CREATE)
     node.fake_nvml.load()
@@ -148,7 +155,8 @@ def test_an_instance_of_somebody_else_in_between_fails_the_verification(node: Gp
     assert node.stands(0) == set(OTHER)
 
 
-def test_25_a_folder_that_cannot_be_written_is_known_before_hardware_is_touched(node: GpuNode) -> None:
+@pytest.mark.failure_case(25)
+def test_a_folder_that_cannot_be_written_is_known_before_hardware_is_touched(node: GpuNode) -> None:
     node.folder.path.write_text("a file where the folder should be")
     with pytest.raises(StateDirError, match="cannot be written"):
         node.run(policy(SEVEN))
@@ -157,7 +165,8 @@ def test_25_a_folder_that_cannot_be_written_is_known_before_hardware_is_touched(
     assert node.run(policy(SEVEN)).reason is None, "what is as wanted needs no folder"
 
 
-def test_25_a_journal_that_cannot_be_read_is_as_good_as_none(node: GpuNode) -> None:
+@pytest.mark.failure_case(25)
+def test_a_journal_that_cannot_be_read_is_as_good_as_none(node: GpuNode) -> None:
     node.run(policy(SEVEN))
     (node.folder.path / "journal.json").write_text('{"version": 1, "content"')
     assert node.run(policy(OTHER)).reason is None

@@ -56,7 +56,8 @@ def test_programs_run_in_the_hosts_root(root: Path) -> None:
         "/usr/bin/nvidia-smi --gpu-reset -i 00000000:07:00.0 /usr/bin/nvidia-smi ")
 
 
-def test_30_a_program_that_is_not_there_is_said(tmp_path: Path) -> None:
+@pytest.mark.failure_case(30)
+def test_a_program_that_is_not_there_is_said(tmp_path: Path) -> None:
     machine = devices.this_machine((tmp_path,))
     assert machine.reset("00000000:07:00.0") == machine.make_nodes() == "there is no nvidia-smi on the host"
 

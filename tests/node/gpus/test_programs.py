@@ -41,7 +41,8 @@ def mirror(tmp_path: Path) -> FakeProc:
     return FakeProc(root)
 
 
-def test_76_a_server_is_told_as_enforcement_tells_it(mirror: FakeProc, started: ProcessPool) -> None:
+@pytest.mark.failure_case(76)
+def test_a_server_is_told_as_enforcement_tells_it(mirror: FakeProc, started: ProcessPool) -> None:
     name = b"nvidia-cuda-mps-server".hex()
     mine = mirror.show(started.pid(NAMED, name), systemd_path())
     tenants = mirror.show(started.pid(NAMED, name), systemd_path(POD_B, CONTAINER_B))
@@ -52,7 +53,8 @@ def test_76_a_server_is_told_as_enforcement_tells_it(mirror: FakeProc, started: 
     assert machine(mirror, pod(POD_A, "mps")).find_servers({mine, tenants, other, users}) == {mine}
 
 
-def test_77_who_keeps_a_gpu_open_is_named_with_its_pod(mirror: FakeProc, started: ProcessPool) -> None:
+@pytest.mark.failure_case(77)
+def test_who_keeps_a_gpu_open_is_named_with_its_pod(mirror: FakeProc, started: ProcessPool) -> None:
     dcgm = mirror.show(started.pid(NAMED, b"nv-hostengine".hex()), systemd_path())
     daemon = mirror.show(started.pid(NAMED, b"nvsm".hex()), "/system.slice/nvsm.service")
     mirror.show(started.pid(OBEDIENT), systemd_path(POD_B, CONTAINER_B))
@@ -65,6 +67,7 @@ def test_77_who_keeps_a_gpu_open_is_named_with_its_pod(mirror: FakeProc, started
     }
 
 
+@pytest.mark.failure_case(96)
 @pytest.mark.parametrize(("cgroup", "told"), [
     ("/system.slice/nvidia-dcgm.service", " of the host's nvidia-dcgm.service"),
     ("/../../../system.slice/nvsm.service/worker", " of the host's nvsm.service"),
@@ -73,7 +76,7 @@ def test_77_who_keeps_a_gpu_open_is_named_with_its_pod(mirror: FakeProc, started
     ("/system.slice/a\x1b[2J.service", ""),
     ("/init.scope", ""),
 ])
-def test_96_a_service_of_the_host_is_named_as_systemd_knows_it(
+def test_a_service_of_the_host_is_named_as_systemd_knows_it(
     mirror: FakeProc, started: ProcessPool, cgroup: str, told: str
 ) -> None:
     pid = mirror.show(started.pid(NAMED, b"nv-hostengine".hex()), cgroup)
@@ -81,7 +84,8 @@ def test_96_a_service_of_the_host_is_named_as_systemd_knows_it(
     assert machine(mirror).name_openers() == (f"process {pid} (nv-hostengine){told}",)
 
 
-def test_96_services_of_a_dgx_keep_the_mode_until_somebody_stops_them(tmp_path: Path) -> None:
+@pytest.mark.failure_case(96)
+def test_services_of_a_dgx_keep_the_mode_until_somebody_stops_them(tmp_path: Path) -> None:
     """They are no pods and no label pauses them: nothing is broken, they are named, and the next run goes through."""
     node = GpuNode(tmp_path)
     node.openers = tuple(f"process 812 of the host's {service}" for service in ("nvidia-dcgm.service", "nvsm.service"))
@@ -97,12 +101,13 @@ def test_96_services_of_a_dgx_keep_the_mode_until_somebody_stops_them(tmp_path: 
     assert node.stands(0) == set(SEVEN)
 
 
+@pytest.mark.failure_case(77)
 @pytest.mark.parametrize(("openers", "told"), [
     ((), "/proc lists no process that does"),
     (("process 812 (nvsm)", "process 4711 (dcgm) of pod gpu-operator/dcgm-x"), "(nvsm), process 4711 (dcgm) of pod"),
     (tuple(f"process {pid}" for pid in range(8)), "process 4 and 3 more"),
 ], ids=["nobody", "two", "many"])
-def test_77_clients_that_stay_are_named(tmp_path: Path, openers: tuple[str, ...], told: str) -> None:
+def test_clients_that_stay_are_named(tmp_path: Path, openers: tuple[str, ...], told: str) -> None:
     node = GpuNode(tmp_path)
     node.openers = openers
     node.fake_nvml.reset_blocked(0, 19, -1)

@@ -21,7 +21,8 @@ def node(tmp_path: Path) -> GpuNode:
     return GpuNode(tmp_path)
 
 
-def test_08_tenants_in_the_way_block_their_gpu_and_no_other(tmp_path: Path) -> None:
+@pytest.mark.failure_case(8)
+def test_tenants_in_the_way_block_their_gpu_and_no_other(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, A100, A100, A100)
     gi = node.stand(0, *MIXED)
     node.fake_nvml.put(0, 4_000_001, 100, gi=gi[0])
@@ -34,7 +35,8 @@ def test_08_tenants_in_the_way_block_their_gpu_and_no_other(tmp_path: Path) -> N
     assert node.look(policy(OTHER, OTHER, OTHER), {asleep}).blocked == {node.fake_nvml.uuid(0), node.fake_nvml.uuid(1)}
 
 
-def test_08_a_whole_gpu_that_kubelet_gave_away_takes_no_mode_change(node: GpuNode) -> None:
+@pytest.mark.failure_case(8)
+def test_a_whole_gpu_that_kubelet_gave_away_takes_no_mode_change(node: GpuNode) -> None:
     assert node.run(policy(SEVEN), {node.fake_nvml.uuid(0)}).reason is ConditionReason.GPU_BUSY
     assert node.fake_nvml.calls() == []
 
@@ -50,14 +52,16 @@ def test_a_gpu_that_is_taken_into_use_after_the_plan_was_made_is_left_alone(node
     assert node.folder.journal() is None
 
 
-def test_09_clients_that_let_go_in_time_are_waited_for(node: GpuNode) -> None:
+@pytest.mark.failure_case(9)
+def test_clients_that_let_go_in_time_are_waited_for(node: GpuNode) -> None:
     node.fake_nvml.reset_blocked(0, 19, 3)
     assert node.run(policy(SEVEN)).reason is None
     assert node.clock.slept == [2.0, 4.0, 8.0]
     assert node.stands(0) == set(SEVEN)
 
 
-def test_09_clients_that_stay_end_the_change_and_nothing_waits_for_a_reset(node: GpuNode) -> None:
+@pytest.mark.failure_case(9)
+def test_clients_that_stay_end_the_change_and_nothing_waits_for_a_reset(node: GpuNode) -> None:
     node.fake_nvml.reset_blocked(0, 19, -1)
     change = node.run(policy(SEVEN))
     assert change.reason is ConditionReason.CLIENTS_RUNNING
@@ -66,7 +70,8 @@ def test_09_clients_that_stay_end_the_change_and_nothing_waits_for_a_reset(node:
     assert node.folder.journal() is None, "waiting for clients is no failed attempt"
 
 
-def test_09_clients_that_stay_while_mig_goes_off_get_the_former_instances_back(node: GpuNode) -> None:
+@pytest.mark.failure_case(9)
+def test_clients_that_stay_while_mig_goes_off_get_the_former_instances_back(node: GpuNode) -> None:
     node.stand(0, *MIXED)
     node.fake_nvml.reset_blocked(0, 19, -1)
     change = node.run(policy(()))
@@ -76,7 +81,8 @@ def test_09_clients_that_stay_while_mig_goes_off_get_the_former_instances_back(n
     assert node.stands(0) == set(MIXED)
 
 
-def test_10_a_reset_that_only_a_reboot_brings_is_said_and_survived(node: GpuNode) -> None:
+@pytest.mark.failure_case(10)
+def test_a_reset_that_only_a_reboot_brings_is_said_and_survived(node: GpuNode) -> None:
     node.fake_nvml.reset_blocked(0, 16, -1)
     change = node.run(policy(SEVEN))
     assert change.reason is ConditionReason.RESET_REQUIRED
@@ -95,7 +101,8 @@ def test_10_a_reset_that_only_a_reboot_brings_is_said_and_survived(node: GpuNode
     assert node.folder.journal() is None
 
 
-def test_10_this_gpu_alone_is_reset_where_the_host_can(tmp_path: Path) -> None:
+@pytest.mark.failure_case(10)
+def test_this_gpu_alone_is_reset_where_the_host_can(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, A100, A100)
     node.fake_nvml.reset_blocked(1, 16, 1)
 
@@ -108,7 +115,8 @@ def test_10_this_gpu_alone_is_reset_where_the_host_can(tmp_path: Path) -> None:
     assert [node.stands(gpu) for gpu in range(2)] == [set(SEVEN)] * 2
 
 
-def test_10_a_reset_that_changes_nothing_ends_in_time(node: GpuNode) -> None:
+@pytest.mark.failure_case(10)
+def test_a_reset_that_changes_nothing_ends_in_time(node: GpuNode) -> None:
     node.fake_nvml.reset_blocked(0, 16, -1)
     node.reset_answer = lambda _: None
     change = node.run(policy(SEVEN))
@@ -117,13 +125,15 @@ def test_10_a_reset_that_changes_nothing_ends_in_time(node: GpuNode) -> None:
     assert node.clock.time == 60
 
 
-def test_11_the_mode_that_somebody_else_has_asked_for_stays_theirs(node: GpuNode) -> None:
+@pytest.mark.failure_case(11)
+def test_the_mode_that_somebody_else_has_asked_for_stays_theirs(node: GpuNode) -> None:
     node.fake_nvml.set_mode(0, False, True)
     assert node.run(policy(())).reason is ConditionReason.PENDING_FOREIGN_CHANGE
     assert node.fake_nvml.calls() == []
 
 
-def test_12_no_permission_says_what_the_runtime_needs(node: GpuNode) -> None:
+@pytest.mark.failure_case(12)
+def test_no_permission_says_what_the_runtime_needs(node: GpuNode) -> None:
     node.fake_nvml.fail(SET_MODE, Code.NO_PERMISSION)
     change = node.run(policy(SEVEN))
     assert change.reason is ConditionReason.NO_PERMISSION

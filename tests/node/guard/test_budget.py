@@ -56,8 +56,9 @@ class Decoys:
         return chosen
 
 
+@pytest.mark.failure_case(87)
 @pytest.mark.parametrize("deaf_seconds", [0.5, 7])
-def test_87_decoys_that_come_again_and_again_delay_an_offender_elsewhere_by_no_minute(deaf_seconds: float) -> None:
+def test_decoys_that_come_again_and_again_delay_an_offender_elsewhere_by_no_minute(deaf_seconds: float) -> None:
     node = Node(cap=SMALL)
     decoys = Decoys(node, deaf_seconds)
     for _ in range(120):
@@ -71,7 +72,8 @@ def test_87_decoys_that_come_again_and_again_delay_an_offender_elsewhere_by_no_m
     raise AssertionError("the offender was not asked to end")
 
 
-def test_87_among_offenders_of_one_namespace_the_oldest_offence_comes_first() -> None:
+@pytest.mark.failure_case(87)
+def test_among_offenders_of_one_namespace_the_oldest_offence_comes_first() -> None:
     node = Node(cap=SMALL)
     first = join(node, 500, "old", "team")
     node.cycles(5)
@@ -80,7 +82,8 @@ def test_87_among_offenders_of_one_namespace_the_oldest_offence_comes_first() ->
     assert signalled(node.cycles(20))[0] == first
 
 
-def test_87_a_spent_budget_is_of_one_namespace_on_one_device() -> None:
+@pytest.mark.failure_case(87)
+def test_a_spent_budget_is_of_one_namespace_on_one_device() -> None:
     node = Node(gpus=(GPU, "GPU-1"), cap=replace(SMALL, grace_seconds=0), settings=Settings(kills_per_minute=1))
     gone = join(node, 500, "a", "team")
     node.until(Terminate)
@@ -93,7 +96,8 @@ def test_87_a_spent_budget_is_of_one_namespace_on_one_device() -> None:
     assert {report.unit.container for report in spent if report.unit is not None} == {waiting.container}
 
 
-def test_87_an_owner_that_starts_new_containers_keeps_its_strikes() -> None:
+@pytest.mark.failure_case(87)
+def test_an_owner_that_starts_new_containers_keeps_its_strikes() -> None:
     node = Node(cap=replace(SMALL, grace_seconds=0))
     scopes = []
     for number in range(4):
@@ -131,13 +135,15 @@ def looks(node: Node, scrambled: int, count: int) -> list[Verdict]:
     return [verdict for _ in range(count) for verdict in look(node, scrambled)]
 
 
-def test_87_a_driver_that_scrambles_eight_gpus_kills_nobody() -> None:
+@pytest.mark.failure_case(87)
+def test_a_driver_that_scrambles_eight_gpus_kills_nobody() -> None:
     verdicts = looks(crowded(), 8, 100)
     assert steps(verdicts) == []
     assert AnomalyKind.DISTRUSTED in reasons(verdicts)
 
 
-def test_87_readings_that_accuse_several_namespaces_stop_all_and_the_first_true_one_begins_the_grace_anew() -> None:
+@pytest.mark.failure_case(87)
+def test_readings_that_accuse_several_namespaces_stop_all_and_the_first_true_one_begins_the_grace_anew() -> None:
     node = crowded()
     node.used["GPU-7"][507] = 9 * GIB
     verdicts = looks(node, 3, 60)
@@ -150,7 +156,8 @@ def test_87_readings_that_accuse_several_namespaces_stop_all_and_the_first_true_
     assert AnomalyKind.CONTRADICTED not in reasons(later)
 
 
-def test_87_one_namespace_whose_rows_contradict_their_device_stops_nobody_elsewhere() -> None:
+@pytest.mark.failure_case(87)
+def test_one_namespace_whose_rows_contradict_their_device_stops_nobody_elsewhere() -> None:
     node = crowded()
     node.used["GPU-7"][507] = 9 * GIB
     verdicts = looks(node, 1, 20)
@@ -158,7 +165,8 @@ def test_87_one_namespace_whose_rows_contradict_their_device_stops_nobody_elsewh
     assert set(signalled(verdicts)) == {tenant(507, "t7")}
 
 
-def test_87_single_contradictions_win_no_time_for_anybody() -> None:
+@pytest.mark.failure_case(87)
+def test_single_contradictions_win_no_time_for_anybody() -> None:
     node = crowded()
     node.used["GPU-7"][507] = 9 * GIB
     verdicts: list[Verdict] = []

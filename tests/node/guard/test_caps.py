@@ -10,19 +10,21 @@ from tests.node.guard.guard_fixture import CAP, GIB, GPU, OTHER, Node, container
 TOLERANT = Cap(bytes=4 * GIB, tolerance_bytes=GIB)
 
 
+@pytest.mark.failure_case(32)
 @pytest.mark.parametrize(
     ("cap", "used", "is_over"),
     [(CAP, 4 * GIB - 1, False), (CAP, 4 * GIB, False), (CAP, 4 * GIB + 1, True),
      (TOLERANT, 5 * GIB, False), (TOLERANT, 5 * GIB + 1, True)],
     ids=["under", "at the cap", "over by a byte", "at the tolerance", "over the tolerance"],
 )
-def test_32_the_cap_and_its_tolerance_are_allowed_to_the_byte(cap: Cap, used: int, *, is_over: bool) -> None:
+def test_the_cap_and_its_tolerance_are_allowed_to_the_byte(cap: Cap, used: int, *, is_over: bool) -> None:
     node = Node(cap=cap)
     node.run(tenant(500), used)
     assert (steps(node.cycles(40))[:1] == ["Warn"]) is is_over
 
 
-def test_32_three_intervals_over_the_cap_warn_and_say_what_comes() -> None:
+@pytest.mark.failure_case(32)
+def test_three_intervals_over_the_cap_warn_and_say_what_comes() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     for _ in range(3):
@@ -42,7 +44,8 @@ def test_the_grace_passes_between_the_warning_and_the_first_signal() -> None:
     assert steps(node.cycle()) == ["Terminate"]
 
 
-def test_33_spikes_that_calm_pays_for_are_no_offence() -> None:
+@pytest.mark.failure_case(33)
+def test_spikes_that_calm_pays_for_are_no_offence() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     for _ in range(30):
@@ -53,7 +56,8 @@ def test_33_spikes_that_calm_pays_for_are_no_offence() -> None:
         node.used[GPU][500] = 9 * GIB
 
 
-def test_33_an_offender_that_is_calm_for_a_while_still_owes() -> None:
+@pytest.mark.failure_case(33)
+def test_an_offender_that_is_calm_for_a_while_still_owes() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     node.cycles(5)
@@ -62,7 +66,8 @@ def test_33_an_offender_that_is_calm_for_a_while_still_owes() -> None:
     assert states(node.cycles(20)) == {"a": CapState.OK}
 
 
-def test_33_an_unknown_sample_neither_counts_nor_resets() -> None:
+@pytest.mark.failure_case(33)
+def test_an_unknown_sample_neither_counts_nor_resets() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     node.cycles(3)
@@ -85,7 +90,8 @@ def test_a_hidden_process_of_the_offender_does_not_make_it_calm() -> None:
     assert steps(node.cycles(2)) == ["Warn"]
 
 
-def test_86_time_between_two_looks_counts_for_at_most_two_intervals() -> None:
+@pytest.mark.failure_case(86)
+def test_time_between_two_looks_counts_for_at_most_two_intervals() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     node.cycle()
@@ -95,8 +101,9 @@ def test_86_time_between_two_looks_counts_for_at_most_two_intervals() -> None:
     assert "Terminate" in steps(node.cycle(seconds=3600))
 
 
+@pytest.mark.failure_case(86)
 @pytest.mark.parametrize("change", [{"bytes": 3 * GIB}, {"action": CapAction.EVICT}, {"grace_seconds": 11}])
-def test_86_another_cap_or_action_begins_the_grace_anew_with_a_new_warning(change: dict[str, object]) -> None:
+def test_another_cap_or_action_begins_the_grace_anew_with_a_new_warning(change: dict[str, object]) -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     assert steps(node.cycles(13)) == ["Warn"]
@@ -106,7 +113,8 @@ def test_86_another_cap_or_action_begins_the_grace_anew_with_a_new_warning(chang
     assert steps(node.cycle()) == ["Evict" if cap.action is CapAction.EVICT else "Terminate"]
 
 
-def test_67_a_clock_that_goes_back_or_stands_still_gives_no_samples_and_no_signals() -> None:
+@pytest.mark.failure_case(67)
+def test_a_clock_that_goes_back_or_stands_still_gives_no_samples_and_no_signals() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     node.cycles(13)
@@ -116,7 +124,8 @@ def test_67_a_clock_that_goes_back_or_stands_still_gives_no_samples_and_no_signa
     assert steps(node.cycle()) == ["Terminate"]
 
 
-def test_34_the_sum_of_a_containers_processes_counts_and_the_largest_is_the_victim() -> None:
+@pytest.mark.failure_case(34)
+def test_the_sum_of_a_containers_processes_counts_and_the_largest_is_the_victim() -> None:
     node = Node()
     node.run(tenant(500), 2 * GIB)
     node.run(tenant(501), 3 * GIB)
@@ -124,7 +133,8 @@ def test_34_the_sum_of_a_containers_processes_counts_and_the_largest_is_the_vict
     assert signalled(node.cycles(14)) == [tenant(501)]
 
 
-def test_34_of_equal_processes_the_youngest_is_the_victim() -> None:
+@pytest.mark.failure_case(34)
+def test_of_equal_processes_the_youngest_is_the_victim() -> None:
     node = Node()
     node.run(tenant(500, start_time=1000), 3 * GIB)
     node.run(tenant(501, start_time=3000), 3 * GIB)
@@ -132,7 +142,8 @@ def test_34_of_equal_processes_the_youngest_is_the_victim() -> None:
     assert signalled(node.cycles(14)) == [tenant(501, start_time=3000)]
 
 
-def test_59_each_device_of_a_container_has_its_own_cap() -> None:
+@pytest.mark.failure_case(59)
+def test_each_device_of_a_container_has_its_own_cap() -> None:
     node = Node(gpus=(GPU, OTHER))
     node.run(tenant(500), 3 * GIB)
     node.run(tenant(500), 3 * GIB, gpu=OTHER)
@@ -143,7 +154,8 @@ def test_59_each_device_of_a_container_has_its_own_cap() -> None:
     assert terminate.facts.unit.device == OTHER
 
 
-def test_59_a_container_on_a_device_that_it_was_not_given_is_reported_and_let_be() -> None:
+@pytest.mark.failure_case(59)
+def test_a_container_on_a_device_that_it_was_not_given_is_reported_and_let_be() -> None:
     node = Node()
     node.run(tenant(500), 3 * GIB)
     node.gpus = (GPU, OTHER)
@@ -164,7 +176,8 @@ def stray() -> Node:
     return node
 
 
-def test_59_a_stray_has_cap_zero_where_that_is_said() -> None:
+@pytest.mark.failure_case(59)
+def test_a_stray_has_cap_zero_where_that_is_said() -> None:
     node = stray()
     node.is_allocation_known = True
     terminate = node.until(Terminate, limit=4)
@@ -172,7 +185,8 @@ def test_59_a_stray_has_cap_zero_where_that_is_said() -> None:
     assert (terminate.facts.unit.device, terminate.facts.cap.bytes) == (OTHER, 0)
 
 
-def test_59_while_it_is_not_known_who_was_given_what_nobody_is_a_stray() -> None:
+@pytest.mark.failure_case(59)
+def test_while_it_is_not_known_who_was_given_what_nobody_is_a_stray() -> None:
     node = stray()
     verdicts = node.cycles(60)
     assert steps(verdicts) == []
@@ -183,7 +197,8 @@ def test_59_while_it_is_not_known_who_was_given_what_nobody_is_a_stray() -> None
     assert steps(node.cycles(60)) == []
 
 
-def test_55_56_a_container_that_the_api_does_not_know_is_not_judged() -> None:
+@pytest.mark.failure_case(55, 56)
+def test_a_container_that_the_api_does_not_know_is_not_judged() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     grants, node.grants = node.grants, {}
@@ -194,7 +209,8 @@ def test_55_56_a_container_that_the_api_does_not_know_is_not_judged() -> None:
     assert signalled(node.cycles(14)) == [tenant(500)]
 
 
-def test_57_a_cap_that_is_lost_for_a_while_keeps_the_offence_open_and_sends_nothing() -> None:
+@pytest.mark.failure_case(57)
+def test_a_cap_that_is_lost_for_a_while_keeps_the_offence_open_and_sends_nothing() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     node.cycles(13)
@@ -212,7 +228,8 @@ def test_a_container_keeps_the_cap_of_its_start_beside_one_that_was_started_unde
     assert {process.pid for process in signalled(node.cycles(30))} == {600}
 
 
-def test_75_a_container_with_two_replicas_has_the_sum_of_their_caps() -> None:
+@pytest.mark.failure_case(75)
+def test_a_container_with_two_replicas_has_the_sum_of_their_caps() -> None:
     node = Node()
     node.run(tenant(500), 8 * GIB, cap=replace(CAP, bytes=2 * CAP.bytes))
     assert steps(node.cycles(30)) == []

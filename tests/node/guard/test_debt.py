@@ -70,12 +70,13 @@ def bound(cap: Cap, asked: Settings) -> float:
     return 4 * asked.patience_seconds(cap) + asked.exit_seconds
 
 
+@pytest.mark.failure_case(86)
 @given(
     over=st.floats(3.0, 60.0), share=st.floats(0.5, 1.0), grace=st.sampled_from([0.0, 5.0, 10.0, 45.0]),
     seed=st.integers(0, 1 << 32),
 )
 @UNGUIDED
-def test_86_who_is_over_for_half_of_the_time_is_ended_within_four_times_its_patience(
+def test_who_is_over_for_half_of_the_time_is_ended_within_four_times_its_patience(
     *, over: float, share: float, grace: float, seed: int
 ) -> None:
     cap, asked = replace(CAP, grace_seconds=grace), Settings()
@@ -86,23 +87,26 @@ def test_86_who_is_over_for_half_of_the_time_is_ended_within_four_times_its_pati
     assert ended is not None
 
 
+@pytest.mark.failure_case(86)
 @given(over=st.floats(0.02, 3.0), share=st.floats(0.5, 1.0), seed=st.integers(0, 1 << 32))
 @UNGUIDED
-def test_86_who_goes_up_and_down_faster_is_ended_too_only_later(
+def test_who_goes_up_and_down_faster_is_ended_too_only_later(
     *, over: float, share: float, seed: int
 ) -> None:
     most = 30 * Settings().patience_seconds(CAP) + SIGNAL_SECONDS
     assert Program(curve=wave(over, over * (1 - share) / share), rng=Random(seed)).ended_after(most) is not None
 
 
+@pytest.mark.failure_case(86)
 @given(over=st.floats(0.02, 12.9), share=st.floats(0.01, 0.25), seed=st.integers(0, 1 << 32))
 @UNGUIDED
-def test_86_who_is_over_for_a_quarter_of_the_time_is_never_ended(*, over: float, share: float, seed: int) -> None:
+def test_who_is_over_for_a_quarter_of_the_time_is_never_ended(*, over: float, share: float, seed: int) -> None:
     program = Program(curve=wave(over, over * (1 - share) / share, over / 2), rng=Random(seed))
     assert program.ended_after(1200) is None
 
 
-def test_86_calm_that_nobody_saw_pays_as_little_as_time_over_the_cap_that_nobody_saw_counts() -> None:
+@pytest.mark.failure_case(86)
+def test_calm_that_nobody_saw_pays_as_little_as_time_over_the_cap_that_nobody_saw_counts() -> None:
     """Looks are four seconds apart where the driver is slow; whoever is over for half of the time must not gain by it."""
     node = Node()
     node.run(tenant(500), LOW)
@@ -113,20 +117,23 @@ def test_86_calm_that_nobody_saw_pays_as_little_as_time_over_the_cap_that_nobody
     assert "Terminate" in steps(verdicts)
 
 
+@pytest.mark.failure_case(86)
 @pytest.mark.slow
 @pytest.mark.parametrize("over", [0.05, 0.3, 0.7, 1.0, 2.0, 5.0, 12.9])
-def test_86_a_quarter_is_never_ended_in_two_days(over: float) -> None:
+def test_a_quarter_is_never_ended_in_two_days(over: float) -> None:
     assert Program(curve=wave(over, 3 * over), rng=Random(7)).ended_after(2 * 24 * 3600 / 10) is None
 
 
+@pytest.mark.failure_case(86)
 @pytest.mark.parametrize("pattern", ["oooooooooooo.", "ooooooooooooooooo.", "oo.", "o."])
-def test_86_a_calm_look_in_between_resets_nothing(pattern: str) -> None:
+def test_a_calm_look_in_between_resets_nothing(pattern: str) -> None:
     over, calm = float(pattern.count("o")), float(pattern.count("."))
     ended = Program(curve=wave(over, calm), rng=Random(1)).ended_after(4 * 13 + SIGNAL_SECONDS)
     assert ended is not None
 
 
-def test_86_half_of_the_time_at_one_look_a_second_is_not_seen_in_time() -> None:
+@pytest.mark.failure_case(86)
+def test_half_of_the_time_at_one_look_a_second_is_not_seen_in_time() -> None:
     """Why looks are closer while somebody owes: of five seconds over the cap a look a second sees four."""
     node = Node()
     node.run(tenant(500), LOW)
@@ -137,7 +144,8 @@ def test_86_half_of_the_time_at_one_look_a_second_is_not_seen_in_time() -> None:
     assert signalled(verdicts) == []
 
 
-def test_86_containers_that_are_replaced_just_in_time_owe_for_those_before_them() -> None:
+@pytest.mark.failure_case(86)
+def test_containers_that_are_replaced_just_in_time_owe_for_those_before_them() -> None:
     node = Node()
     told: list[str] = []
     for number in range(5):
@@ -163,9 +171,10 @@ def remove(node: Node, process: Process) -> None:
         del node.grants[process.container]
 
 
+@pytest.mark.failure_case(86)
 @given(owed=st.integers(1, 12), gap=st.integers(1, 40), is_read=st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_86_what_is_inherited_is_paid_back_by_calm_at_half_its_length_and_not_longer(
+def test_what_is_inherited_is_paid_back_by_calm_at_half_its_length_and_not_longer(
     *, owed: int, gap: int, is_read: bool
 ) -> None:
     """Also while the device cannot be read: nobody of the owner's is there who could be over."""
@@ -185,9 +194,10 @@ def test_86_what_is_inherited_is_paid_back_by_calm_at_half_its_length_and_not_lo
     assert node.history.legacies == {}
 
 
+@pytest.mark.failure_case(86)
 @given(life=st.floats(7.0, 60.0), gap=st.floats(0.1, 2.0), seed=st.integers(0, 1 << 32))
 @UNGUIDED
-def test_86_whoever_has_its_containers_started_anew_is_ended_in_the_promised_time(
+def test_whoever_has_its_containers_started_anew_is_ended_in_the_promised_time(
     *, life: float, gap: float, seed: int
 ) -> None:
     """Deaf to SIGTERM, too: what lives long enough for both signals meets both."""
@@ -207,7 +217,8 @@ def test_86_whoever_has_its_containers_started_anew_is_ended_in_the_promised_tim
     raise AssertionError("never killed")
 
 
-def test_86_a_container_that_appears_as_the_last_one_of_its_pod_goes_owes_for_it() -> None:
+@pytest.mark.failure_case(86)
+def test_a_container_that_appears_as_the_last_one_of_its_pod_goes_owes_for_it() -> None:
     """Kubelet tells of both at once: the status of a container that is started again has the new run's id."""
     node = Node()
     for number in range(2):
@@ -217,9 +228,10 @@ def test_86_a_container_that_appears_as_the_last_one_of_its_pod_goes_owes_for_it
     assert "Kill" in told
 
 
+@pytest.mark.failure_case(86)
 @pytest.mark.parametrize(("namespace", "looks"), [("ns-all", 3), ("elsewhere", 14)], ids=["of its namespace", "of another"])
 @pytest.mark.parametrize("used", [HIGH, LOW], ids=["over", "within"])
-def test_86_another_controllers_uid_in_a_pod_ends_nobody_within_its_cap_and_nobody_in_another_namespace(
+def test_another_controllers_uid_in_a_pod_ends_nobody_within_its_cap_and_nobody_in_another_namespace(
     namespace: str, looks: int, used: int
 ) -> None:
     """Anybody who may make a pod may write any controller's uid into it. Within a namespace that trust is shared."""
@@ -236,7 +248,8 @@ def test_86_another_controllers_uid_in_a_pod_ends_nobody_within_its_cap_and_nobo
     assert len(signalled(node.cycle())) == (used == HIGH)
 
 
-def test_86_a_sibling_that_was_there_before_does_not_owe_for_another() -> None:
+@pytest.mark.failure_case(86)
+def test_a_sibling_that_was_there_before_does_not_owe_for_another() -> None:
     node = Node()
     first, sibling = run_of_all(node, 1), run_of_all(node, 2)
     node.used[GPU][sibling.pid] = LOW
@@ -247,7 +260,8 @@ def test_86_a_sibling_that_was_there_before_does_not_owe_for_another() -> None:
     assert steps(node.cycles(3)) == []
 
 
-def test_86_what_containers_that_are_gone_owed_is_forgotten_when_it_would_be_paid() -> None:
+@pytest.mark.failure_case(86)
+def test_what_containers_that_are_gone_owed_is_forgotten_when_it_would_be_paid() -> None:
     node = Node()
     for number in range(200):
         node.run(tenant(500 + number, f"c{number}"), HIGH)

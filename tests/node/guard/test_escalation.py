@@ -29,7 +29,8 @@ def terminated(used: int = 9 * GIB) -> Node:
     return node
 
 
-def test_37_who_ignores_sigterm_is_killed_when_the_time_is_over() -> None:
+@pytest.mark.failure_case(37)
+def test_who_ignores_sigterm_is_killed_when_the_time_is_over() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     verdicts = node.cycles(19)
@@ -40,7 +41,8 @@ def test_37_who_ignores_sigterm_is_killed_when_the_time_is_over() -> None:
     assert terminate.processes == kill.processes == (tenant(500),)
 
 
-def test_36_who_ends_on_sigterm_is_not_killed() -> None:
+@pytest.mark.failure_case(36)
+def test_who_ends_on_sigterm_is_not_killed() -> None:
     node = terminated()
     node.end(500)
     verdicts = node.cycles(30)
@@ -49,7 +51,8 @@ def test_36_who_ends_on_sigterm_is_not_killed() -> None:
     assert (node.history.targets, node.history.violations) == ({}, {})
 
 
-def test_38_who_stays_below_the_cap_after_sigterm_is_spared() -> None:
+@pytest.mark.failure_case(38)
+def test_who_stays_below_the_cap_after_sigterm_is_spared() -> None:
     node = terminated()
     node.used[GPU][500] = 4 * GIB
     verdicts = node.cycles(28)
@@ -59,7 +62,8 @@ def test_38_who_stays_below_the_cap_after_sigterm_is_spared() -> None:
     assert steps(node.cycles(13)) == ["Warn"]
 
 
-def test_86_who_drops_below_the_cap_for_a_look_after_sigterm_is_killed_when_it_is_over_again() -> None:
+@pytest.mark.failure_case(86)
+def test_who_drops_below_the_cap_for_a_look_after_sigterm_is_killed_when_it_is_over_again() -> None:
     node = terminated()
     node.used[GPU][500] = 4 * GIB
     assert steps(node.cycles(20)) == []
@@ -67,7 +71,8 @@ def test_86_who_drops_below_the_cap_for_a_look_after_sigterm_is_killed_when_it_i
     assert steps(node.cycle()) == ["Kill"]
 
 
-def test_86_sigterm_lapses_after_a_minute_of_calm_however_large_the_debt() -> None:
+@pytest.mark.failure_case(86)
+def test_sigterm_lapses_after_a_minute_of_calm_however_large_the_debt() -> None:
     node = Node(cap=replace(CAP, grace_seconds=200))
     node.run(tenant(500), 9 * GIB)
     node.until(Terminate, limit=300)
@@ -78,7 +83,8 @@ def test_86_sigterm_lapses_after_a_minute_of_calm_however_large_the_debt() -> No
     assert steps(node.cycles(100))[0] != "Kill"
 
 
-def test_86_who_owes_much_pays_within_twice_its_patience() -> None:
+@pytest.mark.failure_case(86)
+def test_who_owes_much_pays_within_twice_its_patience() -> None:
     node = Node(cap=replace(CAP, action=CapAction.WARN))
     node.run(tenant(500), 9 * GIB)
     node.cycles(1000)
@@ -89,14 +95,16 @@ def test_86_who_owes_much_pays_within_twice_its_patience() -> None:
     assert node.history.violations == {}
 
 
-def test_86_one_who_waits_calmly_after_sigterm_keeps_no_other_waiting() -> None:
+@pytest.mark.failure_case(86)
+def test_one_who_waits_calmly_after_sigterm_keeps_no_other_waiting() -> None:
     node = terminated()
     node.used[GPU][500] = 4 * GIB
     node.run(tenant(600, "b"), 9 * GIB)
     assert signalled(node.cycles(15)) == [tenant(600, "b")]
 
 
-def test_38_who_drops_below_the_cap_after_the_warning_is_sent_nothing() -> None:
+@pytest.mark.failure_case(38)
+def test_who_drops_below_the_cap_after_the_warning_is_sent_nothing() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     assert steps(node.cycles(13)) == ["Warn"]
@@ -121,7 +129,8 @@ def test_no_signal_while_the_rows_are_implausible() -> None:
     assert steps(node.cycle()) == ["Kill"]
 
 
-def test_39_a_reused_pid_is_not_signalled_and_the_victim_counts_as_gone() -> None:
+@pytest.mark.failure_case(39)
+def test_a_reused_pid_is_not_signalled_and_the_victim_counts_as_gone() -> None:
     node = terminated()
     node.processes[500] = tenant(500, start_time=2000)
     node.used[GPU][500] = 4 * GIB
@@ -130,7 +139,8 @@ def test_39_a_reused_pid_is_not_signalled_and_the_victim_counts_as_gone() -> Non
     assert signalled(verdicts) == []
 
 
-def test_86_a_container_that_is_over_with_its_next_process_owes_what_it_owed() -> None:
+@pytest.mark.failure_case(86)
+def test_a_container_that_is_over_with_its_next_process_owes_what_it_owed() -> None:
     node = terminated()
     node.processes[500] = tenant(500, start_time=2000)
     verdicts = node.cycle()
@@ -138,7 +148,8 @@ def test_86_a_container_that_is_over_with_its_next_process_owes_what_it_owed() -
     assert signalled(verdicts) == [tenant(500, start_time=2000)]
 
 
-def test_39_a_pid_reused_by_a_neighbour_is_not_signalled() -> None:
+@pytest.mark.failure_case(39)
+def test_a_pid_reused_by_a_neighbour_is_not_signalled() -> None:
     node = terminated()
     node.processes[500] = tenant(500, "b", start_time=2000)
     node.used[GPU][500] = 4 * GIB
@@ -153,7 +164,8 @@ def test_a_process_that_moved_to_another_cgroup_is_let_go_and_judged_anew() -> N
     assert signalled(verdicts) == [moved]
 
 
-def test_86_a_process_that_moves_after_each_sigterm_is_ended_with_its_container() -> None:
+@pytest.mark.failure_case(86)
+def test_a_process_that_moves_after_each_sigterm_is_ended_with_its_container() -> None:
     node = terminated()
     for number in range(3):
         node.processes[500] = tenant(500, cgroup=f"/kubepods/poda/a/{number}")
@@ -163,7 +175,8 @@ def test_86_a_process_that_moves_after_each_sigterm_is_ended_with_its_container(
     assert kill.scope is KillScope.CONTAINER
 
 
-def test_40_exec_during_the_ladder_keeps_the_identity_so_the_kill_follows() -> None:
+@pytest.mark.failure_case(40)
+def test_exec_during_the_ladder_keeps_the_identity_so_the_kill_follows() -> None:
     node = terminated()
     node.processes[500] = replace(node.processes[500])
     assert signalled(node.cycles(5)) == [tenant(500)]
@@ -185,14 +198,16 @@ def test_a_victim_that_is_not_recognised_for_too_long_is_let_go() -> None:
     assert node.history.targets == {}
 
 
-def test_41_a_zombie_without_a_row_is_gone() -> None:
+@pytest.mark.failure_case(41)
+def test_a_zombie_without_a_row_is_gone() -> None:
     node = terminated()
     node.cycles(5)
     del node.used[GPU][500]
     assert AnomalyKind.GONE in reasons(node.cycle())
 
 
-def test_42_a_victim_in_d_state_is_stuck_and_has_no_successor_on_its_device() -> None:
+@pytest.mark.failure_case(42)
+def test_a_victim_in_d_state_is_stuck_and_has_no_successor_on_its_device() -> None:
     node = Node(gpus=(GPU, OTHER))
     node.run(tenant(500), 9 * GIB)
     node.until(Kill)
@@ -207,7 +222,8 @@ def test_42_a_victim_in_d_state_is_stuck_and_has_no_successor_on_its_device() ->
     assert [process.pid for process in signalled(verdicts)] == [500, 600]
 
 
-def test_89_sigkill_is_sent_again_while_it_does_not_end_a_process_and_not_to_a_calm_one() -> None:
+@pytest.mark.failure_case(89)
+def test_sigkill_is_sent_again_while_it_does_not_end_a_process_and_not_to_a_calm_one() -> None:
     node = terminated()
     kills = [verdict for verdict in node.cycles(5 + 4 * 30) if isinstance(verdict, Kill)]
     assert [kill.is_repeated for kill in kills] == [False, True, True, True, True]
@@ -215,7 +231,8 @@ def test_89_sigkill_is_sent_again_while_it_does_not_end_a_process_and_not_to_a_c
     assert steps(node.cycles(100)) == []
 
 
-def test_89_a_debt_that_has_been_paid_gives_no_right_to_sigkill_again() -> None:
+@pytest.mark.failure_case(89)
+def test_a_debt_that_has_been_paid_gives_no_right_to_sigkill_again() -> None:
     """It was calm for so long that it owes nothing; then it is an offender like others, with a warning and a grace."""
     node = terminated()
     node.until(Kill)
@@ -229,7 +246,8 @@ def test_89_a_debt_that_has_been_paid_gives_no_right_to_sigkill_again() -> None:
     assert steps(node.cycles(30)) == ["Terminate", "Kill"]
 
 
-def test_89_a_killed_process_that_cannot_be_seen_any_more_keeps_nobody_waiting_either() -> None:
+@pytest.mark.failure_case(89)
+def test_a_killed_process_that_cannot_be_seen_any_more_keeps_nobody_waiting_either() -> None:
     node = terminated()
     node.until(Kill)
     node.processes.pop(500)
@@ -255,7 +273,8 @@ def test_a_process_on_two_devices_is_ended_once() -> None:
     assert steps(node.cycles(20)) == ["Warn", "Warn", "Terminate", "Kill"]
 
 
-def test_35_a_container_that_keeps_forking_is_ended_as_a_whole() -> None:
+@pytest.mark.failure_case(35)
+def test_a_container_that_keeps_forking_is_ended_as_a_whole() -> None:
     node = Node(cap=replace(CAP, grace_seconds=0))
     choices: list[Terminate] = []
     for pid in range(500, 508):
@@ -268,7 +287,8 @@ def test_35_a_container_that_keeps_forking_is_ended_as_a_whole() -> None:
     assert len(choices[-1].processes) > 1
 
 
-def test_35_the_kill_of_a_container_names_those_who_live_then() -> None:
+@pytest.mark.failure_case(35)
+def test_the_kill_of_a_container_names_those_who_live_then() -> None:
     node = Node(cap=replace(CAP, grace_seconds=0), settings=Settings(strikes=0))
     node.run(tenant(500), 9 * GIB)
     node.until(Terminate)
@@ -279,7 +299,8 @@ def test_35_the_kill_of_a_container_names_those_who_live_then() -> None:
     assert (kill.scope, kill.processes) == (KillScope.CONTAINER, (tenant(501),))
 
 
-def test_65_a_namespace_loses_so_many_a_minute_on_a_device_and_no_more() -> None:
+@pytest.mark.failure_case(65)
+def test_a_namespace_loses_so_many_a_minute_on_a_device_and_no_more() -> None:
     node = Node(cap=replace(CAP, grace_seconds=0, bytes=GIB))
     for number in range(8):
         process = tenant(500 + number, f"t{number}")
@@ -300,18 +321,20 @@ def test_65_a_namespace_loses_so_many_a_minute_on_a_device_and_no_more() -> None
     assert len(signalled(later)) > 0
 
 
-def test_65_victims_that_were_chosen_are_still_ended_when_the_budget_is_spent() -> None:
+@pytest.mark.failure_case(65)
+def test_victims_that_were_chosen_are_still_ended_when_the_budget_is_spent() -> None:
     node = Node(settings=Settings(kills_per_minute=1))
     node.run(tenant(500), 9 * GIB)
     assert steps(node.cycles(19)) == ["Warn", "Terminate", "Kill"]
 
 
+@pytest.mark.failure_case(66)
 @pytest.mark.parametrize(
     ("action", "told"),
     [(CapAction.KILL, ["Warn", "Terminate", "Kill"]), (CapAction.EVICT, ["Warn", "Evict"])],
     ids=["kill", "evict"],
 )
-def test_66_a_dry_run_tells_everything_once_and_marks_it(action: CapAction, told: list[str]) -> None:
+def test_a_dry_run_tells_everything_once_and_marks_it(action: CapAction, told: list[str]) -> None:
     node = Node(cap=replace(CAP, action=action), settings=Settings(dry_run=True))
     node.run(tenant(500), 9 * GIB)
     verdicts = node.cycles(200)
@@ -320,14 +343,16 @@ def test_66_a_dry_run_tells_everything_once_and_marks_it(action: CapAction, told
     assert AnomalyKind.STUCK not in reasons(verdicts)
 
 
-def test_66_a_dry_run_goes_on_to_the_next_offender_of_the_device() -> None:
+@pytest.mark.failure_case(66)
+def test_a_dry_run_goes_on_to_the_next_offender_of_the_device() -> None:
     node = Node(settings=Settings(dry_run=True))
     node.run(tenant(500, "a"), 9 * GIB)
     node.run(tenant(600, "b"), 8 * GIB)
     assert [process.pid for process in signalled(node.cycles(60))] == [500, 500, 600, 600]
 
 
-def test_68_an_agent_that_restarts_in_the_ladder_counts_anew_and_kills_once() -> None:
+@pytest.mark.failure_case(68)
+def test_an_agent_that_restarts_in_the_ladder_counts_anew_and_kills_once() -> None:
     node = terminated()
     node.history = GuardState()
     verdicts = node.cycles(45)

@@ -26,8 +26,9 @@ from gpushare_node.guard.verdicts import (
 from tests.node.guard.guard_fixture import CAP, GIB, GPU, Node, container, reasons, signalled, steps, stranger, tenant
 
 
+@pytest.mark.failure_case(64)
 @pytest.mark.parametrize("kind", [ProcessKind.SYSTEM, ProcessKind.MPS_SERVER, ProcessKind.UNKNOWN])
-def test_64_who_is_no_tenant_is_never_signalled(kind: ProcessKind) -> None:
+def test_who_is_no_tenant_is_never_signalled(kind: ProcessKind) -> None:
     node = Node()
     node.run(tenant(500), GIB)
     node.run(stranger(700, kind, container("a")), 20 * GIB)
@@ -35,7 +36,8 @@ def test_64_who_is_no_tenant_is_never_signalled(kind: ProcessKind) -> None:
     assert steps(node.cycles(60)) == []
 
 
-def test_63_only_the_kind_spares_the_mps_server_so_a_tenant_cannot_pose_as_one() -> None:
+@pytest.mark.failure_case(63)
+def test_only_the_kind_spares_the_mps_server_so_a_tenant_cannot_pose_as_one() -> None:
     node = Node()
     node.run(stranger(700, ProcessKind.MPS_SERVER), 20 * GIB)
     node.run(tenant(500), 9 * GIB)
@@ -49,7 +51,8 @@ def test_a_process_without_a_pod_is_reported() -> None:
     assert [report.processes for report in reports] == [(orphan,)]
 
 
-def test_52_when_no_process_is_recognised_that_is_said_and_nobody_is_signalled() -> None:
+@pytest.mark.failure_case(52)
+def test_when_no_process_is_recognised_that_is_said_and_nobody_is_signalled() -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     node.processes.clear()
@@ -82,7 +85,8 @@ def client_node(mps: Mps, **settings: Any) -> Node:
     return node
 
 
-def test_62_an_mps_client_is_asked_then_ended_by_mps_and_killed_only_after_its_yes() -> None:
+@pytest.mark.failure_case(62)
+def test_an_mps_client_is_asked_then_ended_by_mps_and_killed_only_after_its_yes() -> None:
     node = client_node(Mps.REACHABLE)
     verdicts = node.cycles(19)
     assert steps(verdicts) == ["Warn", "Terminate", "TerminateClient"]
@@ -92,23 +96,27 @@ def test_62_an_mps_client_is_asked_then_ended_by_mps_and_killed_only_after_its_y
     assert steps(node.cycle()) == ["Kill"]
 
 
-def test_62_when_mps_does_not_end_its_client_the_pod_is_evicted_and_nobody_killed() -> None:
+@pytest.mark.failure_case(62)
+def test_when_mps_does_not_end_its_client_the_pod_is_evicted_and_nobody_killed() -> None:
     verdicts = client_node(Mps.REACHABLE).cycles(40)
     assert steps(verdicts) == ["Warn", "Terminate", "TerminateClient", "Evict"]
     assert AnomalyKind.MPS_REFUSED in reasons(verdicts)
 
 
-def test_62_without_a_way_to_mps_the_pod_is_evicted_without_any_signal() -> None:
+@pytest.mark.failure_case(62)
+def test_without_a_way_to_mps_the_pod_is_evicted_without_any_signal() -> None:
     verdicts = client_node(Mps.UNREACHABLE).cycles(20)
     assert steps(verdicts) == ["Warn", "Evict"]
     assert AnomalyKind.MPS_REFUSED in reasons(verdicts)
 
 
-def test_62_without_a_way_to_mps_a_warning_may_be_all() -> None:
+@pytest.mark.failure_case(62)
+def test_without_a_way_to_mps_a_warning_may_be_all() -> None:
     assert steps(client_node(Mps.UNREACHABLE, mps_fallback=CapAction.WARN).cycles(60)) == ["Warn"]
 
 
-def test_62_a_client_of_an_mps_server_of_ones_own_ends_with_its_whole_container() -> None:
+@pytest.mark.failure_case(62)
+def test_a_client_of_an_mps_server_of_ones_own_ends_with_its_whole_container() -> None:
     """Outside pools under MPS a row in the MPS list means that a tenant has started a server itself: no reason to spare it."""
     node = Node()
     node.run(tenant(500), 9 * GIB)
@@ -125,8 +133,9 @@ def test_62_a_client_of_an_mps_server_of_ones_own_ends_with_its_whole_container(
     assert set(signalled(verdicts)) == {tenant(500), tenant(501)}
 
 
+@pytest.mark.failure_case(62)
 @pytest.mark.parametrize("mps", [Mps.REACHABLE, Mps.UNREACHABLE, Mps.OFF])
-def test_62_who_cannot_be_evicted_ends_by_signals_under_mps_too(mps: Mps) -> None:
+def test_who_cannot_be_evicted_ends_by_signals_under_mps_too(mps: Mps) -> None:
     node = client_node(mps)
     node.unevictable = frozenset({container("a")})
     verdicts = node.cycles(20)
@@ -134,7 +143,8 @@ def test_62_who_cannot_be_evicted_ends_by_signals_under_mps_too(mps: Mps) -> Non
     assert {verdict.scope for verdict in verdicts if isinstance(verdict, Terminate | Kill)} == {KillScope.CONTAINER}
 
 
-def test_62_action_evict_ends_by_signals_where_the_pod_cannot_be_evicted() -> None:
+@pytest.mark.failure_case(62)
+def test_action_evict_ends_by_signals_where_the_pod_cannot_be_evicted() -> None:
     node = Node(cap=replace(CAP, action=CapAction.EVICT))
     node.run(tenant(500), 9 * GIB)
     assert steps(node.cycles(14)) == ["Warn", "Evict"]
@@ -142,13 +152,15 @@ def test_62_action_evict_ends_by_signals_where_the_pod_cannot_be_evicted() -> No
     assert steps(node.cycles(6)) == ["Terminate", "Kill"]
 
 
-def test_62_an_mps_container_that_keeps_forking_is_evicted_and_not_killed_as_a_whole() -> None:
+@pytest.mark.failure_case(62)
+def test_an_mps_container_that_keeps_forking_is_evicted_and_not_killed_as_a_whole() -> None:
     node = Node(mps=Mps.REACHABLE, cap=replace(CAP, grace_seconds=0), settings=Settings(strikes=0))
     node.run(tenant(500), 9 * GIB)
     assert steps(node.cycles(20)) == ["Warn", "Evict"]
 
 
-def test_62_mps_that_is_lost_after_sigterm_leads_to_eviction() -> None:
+@pytest.mark.failure_case(62)
+def test_mps_that_is_lost_after_sigterm_leads_to_eviction() -> None:
     node = client_node(Mps.REACHABLE)
     node.until(Terminate)
     node.mps = Mps.UNREACHABLE
@@ -162,7 +174,8 @@ def test_a_client_that_becomes_one_after_sigterm_is_not_killed_raw() -> None:
     assert steps(node.cycles(5)) == ["TerminateClient"]
 
 
-def test_62_a_dry_run_shows_the_whole_mps_ladder() -> None:
+@pytest.mark.failure_case(62)
+def test_a_dry_run_shows_the_whole_mps_ladder() -> None:
     assert steps(client_node(Mps.REACHABLE, dry_run=True).cycles(60)) == ["Warn", "Terminate", "TerminateClient", "Kill"]
 
 
@@ -180,8 +193,9 @@ def test_the_same_reading_and_history_give_the_same_verdicts() -> None:
 PURE = sorted(path.stem for path in Path(gpushare_node.guard.__file__).parent.glob("*.py") if path.stem != "__init__")
 
 
+@pytest.mark.failure_case(67)
 @pytest.mark.parametrize("module", PURE)
-def test_67_the_guard_imports_neither_a_clock_nor_the_outside_world(module: str) -> None:
+def test_the_guard_imports_neither_a_clock_nor_the_outside_world(module: str) -> None:
     tree = ast.parse((Path(gpushare_node.guard.__file__).parent / f"{module}.py").read_text())
     names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}

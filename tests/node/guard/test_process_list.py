@@ -75,7 +75,8 @@ def test_nobody_is_signalled_on_a_discredited_gpu_while_others_go_on(rows: tuple
     assert not [verdict for verdict in verdicts if isinstance(verdict, ContainerStatus) and verdict.unit.device == GPU]
 
 
-def test_48_50_a_gpu_that_cannot_be_read_or_is_lost_is_left_alone_until_it_is_back() -> None:
+@pytest.mark.failure_case(48, 50)
+def test_a_gpu_that_cannot_be_read_or_is_lost_is_left_alone_until_it_is_back() -> None:
     node = Node(gpus=(GPU, OTHER))
     node.run(tenant(500), 9 * GIB)
     node.run(tenant(600, "b"), 9 * GIB, gpu=OTHER)
@@ -92,7 +93,8 @@ def test_a_device_whose_memory_is_not_known_is_not_judged() -> None:
     assert validate(gpu(GOOD, total_bytes=None)) is RejectReason.TOTAL_UNKNOWN
 
 
-def test_61_a_process_in_several_lists_counts_once_with_its_largest_value() -> None:
+@pytest.mark.failure_case(61)
+def test_a_process_in_several_lists_counts_once_with_its_largest_value() -> None:
     rows = (
         GOOD,
         ProcessEntry(pid=500, used_bytes=2 * GIB, kind=Kind.GRAPHICS),
@@ -109,8 +111,9 @@ def test_a_process_that_one_list_knows_and_another_does_not_uses_at_least_what_i
             uses={GPU: {500: 9 * GIB}}, partial=frozenset({500}), clients=frozenset({500} if MPS_ROW in rows else ()))
 
 
+@pytest.mark.failure_case(46)
 @pytest.mark.parametrize("unknown", [None, MEMORY_UNKNOWN, 4096], ids=["None", "all ones", "4 KiB"])
-def test_46_unknown_memory_is_neither_zero_nor_over(unknown: int | None) -> None:
+def test_unknown_memory_is_neither_zero_nor_over(unknown: int | None) -> None:
     node = Node()
     node.run(tenant(500), 4 * GIB)
     node.run(tenant(501), unknown)
@@ -120,8 +123,9 @@ def test_46_unknown_memory_is_neither_zero_nor_over(unknown: int | None) -> None
     assert {verdict.used_bytes for verdict in verdicts if isinstance(verdict, ContainerStatus)} == {None}
 
 
+@pytest.mark.failure_case(88)
 @pytest.mark.parametrize("odd", [None, 1, 4096, (1 << 20) - 1])
-def test_88_a_row_that_is_odd_or_unknown_hides_its_own_container_only_and_no_proof(odd: int | None) -> None:
+def test_a_row_that_is_odd_or_unknown_hides_its_own_container_only_and_no_proof(odd: int | None) -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     node.run(tenant(501), odd)
@@ -133,14 +137,16 @@ def test_88_a_row_that_is_odd_or_unknown_hides_its_own_container_only_and_no_pro
     assert states(verdicts)["c"] is CapState.UNKNOWN
 
 
+@pytest.mark.failure_case(88)
 @pytest.mark.parametrize("excess", [0, 1])
-def test_88_a_row_above_what_its_device_says_is_in_use_distrusts_the_device(excess: int) -> None:
+def test_a_row_above_what_its_device_says_is_in_use_distrusts_the_device(excess: int) -> None:
     for before, after in ((9 * GIB - excess, GIB), (GIB, 9 * GIB - excess)):
         sifted = validate(gpu(GOOD, used_bytes=after, used_before_bytes=before))
         assert (sifted is RejectReason.ABOVE_USED) == bool(excess)
 
 
-def test_88_without_a_reading_of_the_memory_in_use_rows_are_held_against_the_total_alone() -> None:
+@pytest.mark.failure_case(88)
+def test_without_a_reading_of_the_memory_in_use_rows_are_held_against_the_total_alone() -> None:
     for changes in ({"used_bytes": GIB}, {"used_before_bytes": GIB}):
         assert isinstance(validate(gpu(GOOD, **changes)), ProcessUsage)
 
@@ -154,7 +160,8 @@ def test_a_zero_byte_row_is_plausible() -> None:
 MIG = {1: MigInstance(uuid="MIG-1", total_bytes=20 * GIB), 2: MigInstance(uuid="MIG-2", total_bytes=20 * GIB)}
 
 
-def test_60_a_container_is_judged_for_each_mig_instance_by_itself() -> None:
+@pytest.mark.failure_case(60)
+def test_a_container_is_judged_for_each_mig_instance_by_itself() -> None:
     node = Node(gpus=("MIG-1", "MIG-2"))
     node.run(tenant(500), 3 * GIB, gpu="MIG-1")
     node.run(tenant(501), 9 * GIB, gpu="MIG-2")
@@ -181,7 +188,8 @@ def test_a_process_larger_than_its_mig_instance_discredits_the_gpu() -> None:
     assert validate(gpu(ProcessEntry(pid=500, used_bytes=21 * GIB, gpu_instance=1), instances=MIG)) is RejectReason.ABOVE_TOTAL
 
 
-def test_71_memory_that_no_process_accounts_for_is_reported_and_nobody_is_blamed() -> None:
+@pytest.mark.failure_case(71)
+def test_memory_that_no_process_accounts_for_is_reported_and_nobody_is_blamed() -> None:
     node = Node()
     node.run(tenant(500), 3 * GIB)
     verdicts = [

@@ -1,7 +1,4 @@
-"""The program may die at any moment: the next plan starts from what stands then, and still nothing more is lost.
-
-Case 16 of the partition's failure cases, as far as plans go.
-"""
+"""The program may die at any moment: the next plan starts from what exists then, and still nothing more is lost."""
 
 import pytest
 
@@ -21,6 +18,7 @@ def operations_from(state, policy):
     return planned.operations
 
 
+@pytest.mark.failure_case(16)
 @pytest.mark.parametrize(("card", "every"), CARDS)
 def test_between_two_operations_the_next_plan_is_the_rest_of_the_first_one(card: str, every: int) -> None:
     for pair in Deck(card).pairs(every):
@@ -32,12 +30,13 @@ def test_between_two_operations_the_next_plan_is_the_rest_of_the_first_one(card:
         assert as_wanted(state, pair.policy)
 
 
+@pytest.mark.failure_case(15, 16)
 @pytest.mark.slow
 @pytest.mark.parametrize(("card", "every"), CARDS)
 def test_within_an_operation_the_next_plan_clears_the_orphan_and_destroys_nothing_else_that_would_have_stayed(
     card: str, every: int
 ) -> None:
-    """Case 15, the orphan of our own: a GPU instance whose compute instance was never made."""
+    """The orphan is a GPU instance of our own whose compute instance was never made."""
     for pair in Deck(card).pairs(every):
         state = pair.state
         operations = operations_from(state, pair.policy)
@@ -56,6 +55,7 @@ def test_within_an_operation_the_next_plan_clears_the_orphan_and_destroys_nothin
             state = simulate(state, operation)
 
 
+@pytest.mark.failure_case(16)
 @pytest.mark.slow
 @pytest.mark.parametrize("card", [card for card, _ in CARDS])
 @pytest.mark.parametrize("is_told_when_off", [True, False])

@@ -1,4 +1,4 @@
-"""Single situations of partitioning. Numbers are those of the partition's failure cases."""
+"""Single situations of partitioning."""
 
 from itertools import permutations
 
@@ -29,48 +29,55 @@ def refusal(state, policy):
     return one
 
 
-def test_case_1_a_gpu_without_mig_that_shall_have_none_is_left_alone() -> None:
+@pytest.mark.failure_case(1)
+def test_a_gpu_without_mig_that_shall_have_none_is_left_alone() -> None:
     one = only(state(gpu(None)), policy(()))
     assert (one.operations, one.needs_idle_gpu, one.is_blocked, one.is_final) == ((), False, False, True)
 
 
-def test_case_2_a_gpu_without_mig_that_shall_have_instances_is_an_invalid_layout() -> None:
+@pytest.mark.failure_case(2)
+def test_a_gpu_without_mig_that_shall_have_instances_is_an_invalid_layout() -> None:
     assert refusal(state(gpu(None)), policy(wanted(("7g.40gb", 0)))).reason is UnfitReason.INVALID_LAYOUT
 
 
-def test_case_3_what_is_there_already_needs_nothing_and_nobody_must_be_idle() -> None:
+@pytest.mark.failure_case(3)
+def test_what_is_there_already_needs_nothing_and_nobody_must_be_idle() -> None:
     standing = [replace(one, is_busy=True) for one in instances(*BALANCED)]
     one = only(state(gpu(mig(*standing), is_busy=True)), policy(wanted(*BALANCED)))
     assert (one.operations, one.needs_idle, one.needs_idle_gpu, one.is_blocked) == ((), (), False, False)
 
 
-def test_case_4_the_right_instances_at_other_places_need_nothing() -> None:
+@pytest.mark.failure_case(4)
+def test_the_right_instances_at_other_places_need_nothing() -> None:
     elsewhere = instances(("1g.5gb", 4), ("1g.5gb", 6), ("2g.10gb", 2))
     here = wanted(("2g.10gb", 0), ("1g.5gb", 2), ("1g.5gb", 3))
     assert only(state(gpu(mig(*elsewhere))), policy(here)).operations == ()
     assert only(state(gpu(mig(*elsewhere))), policy(here[:2])).operations != ()
 
 
+@pytest.mark.failure_case(5)
 @pytest.mark.parametrize("order", list(permutations(BALANCED)), ids=lambda order: "-".join(name[:2] for name, _ in order))
-def test_case_5_the_order_in_which_the_policy_lists_instances_does_not_matter(order) -> None:
+def test_the_order_in_which_the_policy_lists_instances_does_not_matter(order) -> None:
     one = only(state(gpu(mig())), policy(wanted(*order)))
     assert {(step.start, step.size) for step in one.operations} == {(4, 4), (0, 2), (2, 1), (3, 1)}
     assert mig_of(run(state(gpu(mig())), one.operations)).instances
 
 
+@pytest.mark.failure_case(6)
 @pytest.mark.parametrize(
     "layout",
     [[("1g.5gb", 0)] * 8, [("3g.20gb", 0), ("3g.20gb", 4), ("1g.5gb", 0)], [("4g.20gb", 0)] * 2],
     ids=["eight-1g", "two-3g-and-1g", "two-4g"],
 )
 @pytest.mark.parametrize("current", [True, False])
-def test_case_6_a_layout_that_the_driver_cannot_place_is_refused_before_anything_is_touched(layout, current) -> None:
+def test_a_layout_that_the_driver_cannot_place_is_refused_before_anything_is_touched(layout, current) -> None:
     found = refusal(state(gpu(mig(*instances(("7g.40gb", 0)), current=current))), policy(wanted(*layout)))
     assert found.reason is UnfitReason.INVALID_LAYOUT
     assert f"{len(layout) if len(set(layout)) == 1 else 2} {layout[0][0]}" in found.detail
 
 
-def test_case_7_an_instance_in_use_stays_where_it_is_and_others_come_beside_it() -> None:
+@pytest.mark.failure_case(7)
+def test_an_instance_in_use_stays_where_it_is_and_others_come_beside_it() -> None:
     running = instance("3g.20gb", 0, 5, is_busy=True)
     idle = instance("3g.20gb", 4, 6)
     before = state(gpu(mig(idle, running)))
@@ -87,7 +94,8 @@ def test_of_equal_choices_the_one_that_disturbs_the_fewest_tenants_is_taken() ->
     assert not one.is_blocked
 
 
-def test_case_8_a_tenant_in_the_way_blocks_its_own_gpu_only() -> None:
+@pytest.mark.failure_case(8)
+def test_a_tenant_in_the_way_blocks_its_own_gpu_only() -> None:
     whole = replace(instances(("7g.40gb", 0))[0], is_busy=True)
     before = state(gpu(mig(whole), 0), gpu(mig(*instances(("7g.40gb", 0))), 1))
     planned = plan(before, policy(wanted(*BALANCED), wanted(*BALANCED)))
@@ -125,8 +133,9 @@ def test_instances_that_a_driver_still_lists_with_mig_off_are_nothing() -> None:
     assert [type(step) for step in one.operations] == [EnableMig, CreateInstance]
 
 
+@pytest.mark.failure_case(11)
 @pytest.mark.parametrize("layout", [(), wanted(("7g.40gb", 0))], ids=["off", "on"])
-def test_case_11_a_pending_change_to_what_nobody_here_wants_is_somebody_elses(layout) -> None:
+def test_a_pending_change_to_what_nobody_here_wants_is_somebody_elses(layout) -> None:
     own = mig(current=bool(layout), pending=not layout)
     assert refusal(state(gpu(own)), policy(layout)).reason is UnfitReason.PENDING_FOREIGN_CHANGE
     ours = only(state(gpu(replace(own, is_pending_ours=True))), policy(layout))
@@ -134,30 +143,34 @@ def test_case_11_a_pending_change_to_what_nobody_here_wants_is_somebody_elses(la
     assert ours.needs_idle_gpu
 
 
+@pytest.mark.failure_case(11)
 @pytest.mark.parametrize("is_on", [True, False])
-def test_case_11_a_pending_change_to_what_is_wanted_is_carried_through(is_on) -> None:
+def test_a_pending_change_to_what_is_wanted_is_carried_through(is_on) -> None:
     own = mig(current=not is_on, pending=is_on)
     one = only(state(gpu(own)), policy(wanted(("7g.40gb", 0)) if is_on else ()))
     assert isinstance(one.operations[0], EnableMig if is_on else DisableMig)
 
 
-def test_case_17_an_instance_without_compute_instance_goes_even_where_the_same_one_is_wanted() -> None:
+@pytest.mark.failure_case(17)
+def test_an_instance_without_compute_instance_goes_even_where_the_same_one_is_wanted() -> None:
     orphan = instance("3g.20gb", 4, 3, is_whole=False)
     one = only(state(gpu(mig(orphan))), policy(wanted(("3g.20gb", 4))))
     assert [type(step) for step in one.operations] == [DestroyInstance, CreateInstance]
 
 
-def test_case_18_an_instance_that_somebody_split_goes_and_its_tenants_are_waited_for() -> None:
+@pytest.mark.failure_case(18)
+def test_an_instance_that_somebody_split_goes_and_its_tenants_are_waited_for() -> None:
     split = instance("7g.40gb", 0, 2, is_whole=False, is_busy=True)
     one = only(state(gpu(mig(split))), policy(wanted(("7g.40gb", 0))))
     assert one.operations[0] == DestroyInstance(uuid="GPU-0", instance=split)
     assert one.is_blocked
 
 
+@pytest.mark.failure_case(20)
 @pytest.mark.parametrize(
     ("kind", "reason"), [(FaultKind.LOST, UnfitReason.GPU_LOST), (FaultKind.UNREADABLE, UnfitReason.GPU_UNREADABLE)]
 )
-def test_case_20_one_bad_gpu_of_eight_stops_no_other(kind, reason) -> None:
+def test_one_bad_gpu_of_eight_stops_no_other(kind, reason) -> None:
     gpus = [gpu(mig(), index) for index in range(8)]
     gpus[3] = gpu(None, 3, name="", fault=Fault(kind=kind, detail="GetMigMode: GPU is lost"))
     planned = plan(state(*gpus), policy(*[wanted(*BALANCED)] * 8))
@@ -166,14 +179,16 @@ def test_case_20_one_bad_gpu_of_eight_stops_no_other(kind, reason) -> None:
     assert len(planned.operations) == 7 * 4
 
 
-def test_case_23_a_driver_that_knows_fewer_profiles_makes_the_layout_invalid_and_names_the_profile() -> None:
+@pytest.mark.failure_case(23)
+def test_a_driver_that_knows_fewer_profiles_makes_the_layout_invalid_and_names_the_profile() -> None:
     older = tuple(profile for profile in A100 if profile.name != "1g.10gb")
     found = refusal(state(gpu(mig(profiles=older))), policy(wanted(("1g.10gb", 0))))
     assert found.reason is UnfitReason.INVALID_LAYOUT
     assert "1g.10gb" in found.detail
 
 
-def test_case_23_a_driver_without_names_is_asked_by_id() -> None:
+@pytest.mark.failure_case(23)
+def test_a_driver_without_names_is_asked_by_id() -> None:
     nameless = tuple(replace(profile, name=None) for profile in A100)
     one = only(state(gpu(mig(profiles=nameless))), policy(wanted(*BALANCED)))
     assert len(one.operations) == 4
@@ -186,7 +201,8 @@ def test_an_id_under_which_the_driver_has_another_name_is_not_taken() -> None:
     assert refusal(state(gpu(mig(profiles=renamed))), policy(wanted(("7g.40gb", 0)))).reason is UnfitReason.INVALID_LAYOUT
 
 
-def test_case_27_no_instances_wanted_means_mig_off_never_mig_on_and_empty() -> None:
+@pytest.mark.failure_case(27)
+def test_no_instances_wanted_means_mig_off_never_mig_on_and_empty() -> None:
     assert only(state(gpu(mig())), policy(())).operations == (DisableMig(uuid="GPU-0"),)
 
 

@@ -30,9 +30,9 @@ def assert_right(deck: Deck, every: int = 1) -> int:
     return number
 
 
+@pytest.mark.failure_case(3, 4, 5, 7)
 @pytest.mark.slow
 def test_on_an_a100_no_choice_destroys_fewer_and_every_step_is_legal_for_all_pairs() -> None:
-    """Cases 3, 4, 5 and 7 of the partition's failure cases, for every pair that an A100 can come to."""
     assert assert_right(Deck(known_cards.A100)) == A100_PAIRS
 
 
@@ -40,10 +40,11 @@ def test_the_same_for_every_thirtieth_pair_of_an_a100() -> None:
     assert assert_right(Deck(known_cards.A100), every=30) == A100_PAIRS // 30
 
 
+@pytest.mark.failure_case(23)
 @pytest.mark.slow
 @pytest.mark.parametrize(("card", "every"), [("h100-sxm5-80gb", 20), ("rtx-pro-6000-server", 5), ("a30", 1)])
 def test_the_same_with_attributes_where_engines_limit_what_may_stand(card: str, every: int) -> None:
-    """Case 23: NVML's own count of instances is not asked, so that an A30 that reports it wrongly is no case at all."""
+    """The plan does not ask for NVML's own count of instances, which an A30 reports wrongly."""
     assert assert_right(Deck(card, lambda profile: True), every) > 500
 
 

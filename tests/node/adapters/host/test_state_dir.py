@@ -94,7 +94,8 @@ def test_only_root_may_look(folder: StateDir) -> None:
         assert {stat.S_IMODE(one.stat().st_mode) for one in folder.path.iterdir()} == {0o600}
 
 
-def test_24_a_second_runtime_is_told_that_one_is_at_work_until_that_one_dies(folder: StateDir) -> None:
+@pytest.mark.failure_case(24)
+def test_a_second_runtime_is_told_that_one_is_at_work_until_that_one_dies(folder: StateDir) -> None:
     program = (
         "import sys, pathlib; from gpushare_node.adapters.host.state_dir import StateDir\n"
         "with StateDir(pathlib.Path(sys.argv[1])).lock():\n"
@@ -112,6 +113,7 @@ def test_24_a_second_runtime_is_told_that_one_is_at_work_until_that_one_dies(fol
         pass
 
 
+@pytest.mark.failure_case(25)
 @pytest.mark.parametrize("name", ["journal.json", "policy.json", "caps.json", "profile.json", "repair.json"])
 @pytest.mark.parametrize(
     "content",
@@ -122,7 +124,7 @@ def test_24_a_second_runtime_is_told_that_one_is_at_work_until_that_one_dies(fol
      b'{"version": 1, "content": [{}]}', b" " * (5 << 20)],
     ids=range(14),
 )
-def test_25_a_file_that_is_not_what_it_should_be_counts_as_absent(folder: StateDir, name: str, content: bytes) -> None:
+def test_a_file_that_is_not_what_it_should_be_counts_as_absent(folder: StateDir, name: str, content: bytes) -> None:
     folder.path.mkdir()
     (folder.path / name).write_bytes(content)
     assert (*(read() for read in readers(folder)), folder.caps()) == (None,) * 4 + ({},)
@@ -140,7 +142,8 @@ def test_25_a_file_that_is_not_what_it_should_be_counts_as_absent(folder: StateD
     assert folder.problems() == ()
 
 
-def test_25_a_truncated_journal_at_every_length_is_absent_or_whole(folder: StateDir) -> None:
+@pytest.mark.failure_case(25)
+def test_a_truncated_journal_at_every_length_is_absent_or_whole(folder: StateDir) -> None:
     folder.write_journal(JOURNAL)
     path = folder.path / "journal.json"
     whole = path.read_bytes()
@@ -150,8 +153,9 @@ def test_25_a_truncated_journal_at_every_length_is_absent_or_whole(folder: State
         assert len(folder.problems()) == 1
 
 
+@pytest.mark.failure_case(25)
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
-def test_25_what_is_no_file_is_neither_followed_nor_waited_for(folder: StateDir, tmp_path: Path, kind: str) -> None:
+def test_what_is_no_file_is_neither_followed_nor_waited_for(folder: StateDir, tmp_path: Path, kind: str) -> None:
     folder.path.mkdir()
     path = folder.path / "journal.json"
     other = tmp_path / "other"
@@ -174,7 +178,8 @@ def test_25_what_is_no_file_is_neither_followed_nor_waited_for(folder: StateDir,
     assert other.read_text() == "precious"
 
 
-def test_25_a_link_where_the_half_written_file_goes_is_not_written_through(folder: StateDir, tmp_path: Path) -> None:
+@pytest.mark.failure_case(25)
+def test_a_link_where_the_half_written_file_goes_is_not_written_through(folder: StateDir, tmp_path: Path) -> None:
     folder.path.mkdir()
     (folder.path / "journal.json.new").symlink_to(tmp_path / "other")
     folder.write_journal(JOURNAL)
@@ -182,7 +187,8 @@ def test_25_a_link_where_the_half_written_file_goes_is_not_written_through(folde
     assert not (tmp_path / "other").exists()
 
 
-def test_25_a_link_in_the_folders_place_is_refused(folder: StateDir, tmp_path: Path) -> None:
+@pytest.mark.failure_case(25)
+def test_a_link_in_the_folders_place_is_refused(folder: StateDir, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     folder.path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StateDirError):
@@ -190,7 +196,8 @@ def test_25_a_link_in_the_folders_place_is_refused(folder: StateDir, tmp_path: P
     assert names(tmp_path / "elsewhere") == set()
 
 
-def test_25_a_full_disk_keeps_the_former_journal_and_can_still_be_cleared(tiny: Path) -> None:
+@pytest.mark.failure_case(25)
+def test_a_full_disk_keeps_the_former_journal_and_can_still_be_cleared(tiny: Path) -> None:
     folder = StateDir(tiny)
     folder.write_journal(JOURNAL)
     filler = tiny / "filler"
@@ -206,7 +213,8 @@ def test_25_a_full_disk_keeps_the_former_journal_and_can_still_be_cleared(tiny: 
     folder.write_journal(JOURNAL)
 
 
-def test_25_a_read_only_folder_is_read_and_refused(tiny: Path) -> None:
+@pytest.mark.failure_case(25)
+def test_a_read_only_folder_is_read_and_refused(tiny: Path) -> None:
     folder = StateDir(tiny)
     folder.write_journal(JOURNAL)
     subprocess.run(["mount", "-o", "remount,ro", str(tiny)], check=True)

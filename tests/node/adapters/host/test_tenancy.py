@@ -78,8 +78,9 @@ def test_a_name_with_line_feeds_in_the_file_forges_no_line_of_the_log(tmp_path: 
     assert "\n" not in "".join(caplog.messages)
 
 
+@pytest.mark.failure_case(104)
 @BROKEN
-def test_104_a_file_that_breaks_leaves_the_last_known_one_and_is_told(tmp_path: Path, how: str) -> None:
+def test_a_file_that_breaks_leaves_the_last_known_one_and_is_told(tmp_path: Path, how: str) -> None:
     path = tmp_path / "tenancy.json"
     path.write_text(tenancy_text())
     file = TenancyFile(path, "gpushare")
@@ -93,8 +94,9 @@ def test_104_a_file_that_breaks_leaves_the_last_known_one_and_is_told(tmp_path: 
     assert file.problem == ""
 
 
+@pytest.mark.failure_case(104)
 @BROKEN
-def test_104_without_a_file_at_the_start_nobody_is_a_stray_until_there_is_one(
+def test_without_a_file_at_the_start_nobody_is_a_stray_until_there_is_one(
     tmp_path: Path, two: FakeNvml, started: ProcessPool, how: str
 ) -> None:
     stage = EnforcementFixture(tmp_path, two, started)
@@ -114,7 +116,8 @@ def test_104_without_a_file_at_the_start_nobody_is_a_stray_until_there_is_one(
     assert stage.enforcer.reason() is None
 
 
-def test_104_caps_are_held_without_a_file(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
+@pytest.mark.failure_case(104)
+def test_caps_are_held_without_a_file(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     stage = EnforcementFixture(tmp_path, two, started)
     stage.tenancy.unlink()
     stage.admit(1, "offender")

@@ -33,7 +33,8 @@ def test_a_pod_and_a_kubeconfig_reach_the_server(
     wire.close()
 
 
-def test_57_a_token_that_was_replaced_is_used_at_once(one: ApiServer, tmp_path: Path) -> None:
+@pytest.mark.failure_case(57)
+def test_a_token_that_was_replaced_is_used_at_once(one: ApiServer, tmp_path: Path) -> None:
     one.token = "first"
     wire = connection(one, tmp_path)
     wire.get(NODE)
@@ -46,8 +47,9 @@ def test_57_a_token_that_was_replaced_is_used_at_once(one: ApiServer, tmp_path: 
     wire.close()
 
 
+@pytest.mark.failure_case(57)
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_57_what_may_pass_is_asked_again(one: ApiServer, tmp_path: Path, status: int) -> None:
+def test_what_may_pass_is_asked_again(one: ApiServer, tmp_path: Path, status: int) -> None:
     one.fail("GET /api/v1/nodes", status, times=2)
     clock = FakeClock()
     wire = connection(one, tmp_path, clock)
@@ -56,7 +58,8 @@ def test_57_what_may_pass_is_asked_again(one: ApiServer, tmp_path: Path, status:
     wire.close()
 
 
-def test_57_the_pause_that_the_server_asks_for_is_kept(one: ApiServer, tmp_path: Path) -> None:
+@pytest.mark.failure_case(57)
+def test_the_pause_that_the_server_asks_for_is_kept(one: ApiServer, tmp_path: Path) -> None:
     one.fail("GET", 429, times=1, retry_after=4)
     clock = FakeClock()
     wire = connection(one, tmp_path, clock)
@@ -65,7 +68,8 @@ def test_57_the_pause_that_the_server_asks_for_is_kept(one: ApiServer, tmp_path:
     wire.close()
 
 
-def test_57_nobody_waits_longer_for_a_request_than_its_bound(one: ApiServer, tmp_path: Path) -> None:
+@pytest.mark.failure_case(57)
+def test_nobody_waits_longer_for_a_request_than_its_bound(one: ApiServer, tmp_path: Path) -> None:
     one.fail("GET", 429, retry_after=600)
     clock = FakeClock()
     wire = connection(one, tmp_path, clock)
@@ -87,7 +91,8 @@ def test_a_refusal_is_told_with_the_servers_words_and_not_repeated(one: ApiServe
     wire.close()
 
 
-def test_57_silence_ends_as_an_error_without_a_status(one: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.failure_case(57)
+def test_silence_ends_as_an_error_without_a_status(one: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one.hang("GET", times=3)
     wire = connection(one, tmp_path)
     with monkeypatch.context() as hasty:
@@ -99,7 +104,8 @@ def test_57_silence_ends_as_an_error_without_a_status(one: ApiServer, tmp_path: 
     wire.close()
 
 
-def test_29_a_server_that_is_down_is_an_error_and_is_found_again(one: ApiServer, tmp_path: Path) -> None:
+@pytest.mark.failure_case(29)
+def test_a_server_that_is_down_is_an_error_and_is_found_again(one: ApiServer, tmp_path: Path) -> None:
     wire = connection(one, tmp_path)
     wire.get(NODE)
     one.down()

@@ -67,7 +67,8 @@ def test_an_event_that_the_server_has_forgotten_is_made_anew(api: ApiServer, wir
     assert api.events()[0]["count"] == 1
 
 
-def test_70_without_the_right_to_write_events_they_are_counted_and_let_go(api: ApiServer, wire: Connection) -> None:
+@pytest.mark.failure_case(70)
+def test_without_the_right_to_write_events_they_are_counted_and_let_go(api: ApiServer, wire: Connection) -> None:
     api.fail("/events", 403)
     events = make(wire)
     events.add(KILLED)
@@ -77,7 +78,8 @@ def test_70_without_the_right_to_write_events_they_are_counted_and_let_go(api: A
     assert len(api.requests) == 2
 
 
-def test_29_while_the_server_is_down_events_wait_and_pauses_grow(api: ApiServer, wire: Connection) -> None:
+@pytest.mark.failure_case(29)
+def test_while_the_server_is_down_events_wait_and_pauses_grow(api: ApiServer, wire: Connection) -> None:
     clock = FakeClock(limit_seconds=600)
     events = make(wire, clock)
     events.add(KILLED)

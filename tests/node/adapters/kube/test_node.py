@@ -203,7 +203,8 @@ def test_the_condition_goes_and_the_others_stay(api: ApiServer, here: NodeClient
     assert api.writes() == []
 
 
-def test_29_what_could_not_be_written_is_written_when_the_server_is_back(api: ApiServer, here: NodeClient) -> None:
+@pytest.mark.failure_case(29)
+def test_what_could_not_be_written_is_written_when_the_server_is_back(api: ApiServer, here: NodeClient) -> None:
     api.down()
     with pytest.raises(ClusterError):
         here.set_condition(ConditionReason.READY, "")

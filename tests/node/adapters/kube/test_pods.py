@@ -86,7 +86,8 @@ def test_pods_of_the_node_come_and_change_and_go(api: ApiServer, pods: PodInform
     assert pods.find("u1") is None
 
 
-def test_56_a_containers_id_that_comes_late_comes(api: ApiServer, pods: PodInformer) -> None:
+@pytest.mark.failure_case(56)
+def test_a_containers_id_that_comes_late_comes(api: ApiServer, pods: PodInformer) -> None:
     api.add_pod("late", node="n1", uid="u2", containers={"main": ""})
     await_that(lambda: pods.find("u2") is not None)
     assert find(pods, "u2").containers == {}
@@ -106,7 +107,8 @@ def test_when_a_container_was_started_is_told_while_it_runs() -> None:
     assert view_pod({"metadata": metadata, "status": {"containerStatuses": statuses}}).started == {"0": 1795334400.0}
 
 
-def test_54_a_static_pod_is_found_by_both_of_its_uids(api: ApiServer, pods: PodInformer) -> None:
+@pytest.mark.failure_case(54)
+def test_a_static_pod_is_found_by_both_of_its_uids(api: ApiServer, pods: PodInformer) -> None:
     hashed = "0123456789abcdef0123456789abcdef"
     api.add_pod("etcd-n1", namespace="kube-system", node="n1", uid="mirror", annotations={
         "kubernetes.io/config.hash": hashed, "kubernetes.io/config.mirror": hashed})
@@ -119,7 +121,8 @@ def test_54_a_static_pod_is_found_by_both_of_its_uids(api: ApiServer, pods: PodI
     await_that(lambda: pods.find(hashed) is None)
 
 
-def test_54_a_tenant_that_writes_a_neighbours_uid_into_its_annotations_hides_nobody(api: ApiServer, pods: PodInformer) -> None:
+@pytest.mark.failure_case(54)
+def test_a_tenant_that_writes_a_neighbours_uid_into_its_annotations_hides_nobody(api: ApiServer, pods: PodInformer) -> None:
     await_that(lambda: pods.find("u1") is not None)
     forged = {"kubernetes.io/config.hash": "u1"}
     api.add_pod("forger", node="n1", uid="f", annotations=forged)
@@ -129,7 +132,8 @@ def test_54_a_tenant_that_writes_a_neighbours_uid_into_its_annotations_hides_nob
     assert find(pods, "f").uids == ("f",)
 
 
-def test_55_a_pod_that_is_terminating_is_told_so_until_it_is_gone(api: ApiServer, pods: PodInformer) -> None:
+@pytest.mark.failure_case(55)
+def test_a_pod_that_is_terminating_is_told_so_until_it_is_gone(api: ApiServer, pods: PodInformer) -> None:
     await_that(lambda: pods.find("u1") is not None)
     api.patch("pods", "first", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, manager="x", namespace="default")
     await_that(lambda: find(pods, "u1").is_terminating)
@@ -142,8 +146,9 @@ def test_a_pod_is_told_with_its_controller(api: ApiServer, pods: PodInformer) ->
     assert find(pods, "u2").owner == "d"
 
 
+@pytest.mark.failure_case(57)
 @pytest.mark.parametrize("by_event", [True, False])
-def test_57_after_410_the_list_is_read_anew_apart_from_the_others(
+def test_after_410_the_list_is_read_anew_apart_from_the_others(
     api: ApiServer, pods: PodInformer, clock: Quick, by_event: bool,
 ) -> None:
     await_that(lambda: is_open(pods))
@@ -158,7 +163,8 @@ def test_57_after_410_the_list_is_read_anew_apart_from_the_others(
     assert all(pause <= max(RELIST_SECONDS, LONGEST_PAUSE_SECONDS) for pause in clock.pauses)
 
 
-def test_57_a_watch_that_is_cut_goes_on_where_it_was(api: ApiServer, pods: PodInformer) -> None:
+@pytest.mark.failure_case(57)
+def test_a_watch_that_is_cut_goes_on_where_it_was(api: ApiServer, pods: PodInformer) -> None:
     await_that(lambda: is_open(pods))
     api.bookmark()
     api.forget_requests()
@@ -175,8 +181,9 @@ def test_a_bookmark_saves_the_list_when_the_history_before_it_is_gone(api: ApiSe
     await_that(lambda: pods.watching.version == version)
 
 
+@pytest.mark.failure_case(57)
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
-def test_57_what_was_known_is_kept_while_the_server_fails_and_its_age_grows(
+def test_what_was_known_is_kept_while_the_server_fails_and_its_age_grows(
     api: ApiServer, pods: PodInformer, clock: Quick, status: int,
 ) -> None:
     await_that(lambda: is_open(pods))
@@ -189,7 +196,8 @@ def test_57_what_was_known_is_kept_while_the_server_fails_and_its_age_grows(
     await_that(lambda: is_open(pods))
 
 
-def test_57_a_server_that_is_away_is_asked_ever_more_rarely(api: ApiServer, wire: Connection) -> None:
+@pytest.mark.failure_case(57)
+def test_a_server_that_is_away_is_asked_ever_more_rarely(api: ApiServer, wire: Connection) -> None:
     clock = FakeClock(limit_seconds=300)
     api.down()
     pods = PodInformer(wire, "n1", clock)
@@ -263,7 +271,8 @@ def test_the_own_node_is_told_of_when_its_marks_differ_and_only_then(api: ApiSer
     thread.join(PATIENCE)
 
 
-def test_103_a_node_that_is_watched_has_news_once_and_without_a_watch_always_may(api: ApiServer, wire: Connection) -> None:
+@pytest.mark.failure_case(103)
+def test_a_node_that_is_watched_has_news_once_and_without_a_watch_always_may(api: ApiServer, wire: Connection) -> None:
     api.add_node("n1")
     clock = Quick()
     api_of_n1 = SimpleNamespace(connection=wire, identity=SimpleNamespace(node="n1"))

@@ -58,8 +58,9 @@ def test_our_own_label_proves_nothing() -> None:
     assert not is_selected(daemonset(own, {"matchExpressions": [need("team", "In", "a")]}), here)
 
 
+@pytest.mark.failure_case(95)
 @pytest.mark.parametrize("who", ["client", "operator-validator"])
-def test_95_a_node_whose_gpu_clients_are_sent_away_stays_in_its_pool(who: str) -> None:
+def test_a_node_whose_gpu_clients_are_sent_away_stays_in_its_pool(who: str) -> None:
     label = f"nvidia.com/gpu.deploy.{who}"
     terms = {"matchExpressions": [need("team", "In", "a"), need(label, "NotIn", "paused-for-driver-upgrade")]}
     paused = node(team="a", **{label.replace("/", "__").replace(".", "_"): "paused-for-driver-upgrade"})

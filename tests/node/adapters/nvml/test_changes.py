@@ -42,8 +42,9 @@ def test_mig_is_switched_on_and_off(fake_nvml: FakeNvml) -> None:
     assert fake_nvml.mode(2) == (False, False)
 
 
+@pytest.mark.failure_case(9, 10)
 @pytest.mark.parametrize("answer", [Activation.IN_USE, Activation.RESET_REQUIRED])
-def test_9_10_an_activation_that_did_not_happen_is_an_answer_and_no_success(fake_nvml: FakeNvml, answer: Activation) -> None:
+def test_an_activation_that_did_not_happen_is_an_answer_and_no_success(fake_nvml: FakeNvml, answer: Activation) -> None:
     fake_nvml.reset_blocked(0, int(answer))
     session = Session.open()
     assert session.set_mig(fake_nvml.uuid(0), enabled=True) is answer
@@ -57,13 +58,15 @@ def test_an_activation_of_another_kind_is_an_error(fake_nvml: FakeNvml) -> None:
     assert refusal(lambda: Session.open().set_mig(fake_nvml.uuid(0), enabled=True)) == ("nvmlDeviceSetMigMode", Code.UNKNOWN)
 
 
-def test_12_a_mode_change_without_permission_is_told_by_its_code(fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(12)
+def test_a_mode_change_without_permission_is_told_by_its_code(fake_nvml: FakeNvml) -> None:
     fake_nvml.fail("nvmlDeviceSetMigMode", Code.NO_PERMISSION)
     found = refusal(lambda: Session.open().set_mig(fake_nvml.uuid(0), enabled=True))
     assert found == ("nvmlDeviceSetMigMode", Code.NO_PERMISSION)
 
 
-def test_13_handles_are_fetched_anew_after_a_mode_switch(fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(13)
+def test_handles_are_fetched_anew_after_a_mode_switch(fake_nvml: FakeNvml) -> None:
     uuid = fake_nvml.uuid(0)
     session = Session.open()
     assert session.census(uuid).instances is None
@@ -104,14 +107,16 @@ def test_a_place_that_is_taken_or_does_not_exist_is_refused(
     assert fake_nvml.instances(0) == before
 
 
-def test_28_without_placements_an_instance_that_came_to_stand_right_is_taken(session: Session, fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(28)
+def test_without_placements_an_instance_that_came_to_stand_right_is_taken(session: Session, fake_nvml: FakeNvml) -> None:
     fake_nvml.miss("nvmlDeviceCreateGpuInstanceWithPlacement")
     place = chosen(session, fake_nvml)
     gi = session.create_instance(fake_nvml.uuid(0), profile_id=9, start=place, size=4)
     assert [(one[0], one[1], one[2]) for one in fake_nvml.instances(0)] == [(gi, 9, place)]
 
 
-def test_28_without_placements_an_instance_that_came_to_stand_wrong_is_destroyed(session: Session, fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(28)
+def test_without_placements_an_instance_that_came_to_stand_wrong_is_destroyed(session: Session, fake_nvml: FakeNvml) -> None:
     fake_nvml.miss("nvmlDeviceCreateGpuInstanceWithPlacement")
     wrong = 4 - chosen(session, fake_nvml)
     with pytest.raises(DriverError) as caught:
@@ -132,7 +137,8 @@ def chosen(session: Session, fake_nvml: FakeNvml) -> int:
     raise AssertionError("the driver puts it nowhere")
 
 
-def test_15_an_instance_whose_id_cannot_be_read_does_not_stay(session: Session, fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(15)
+def test_an_instance_whose_id_cannot_be_read_does_not_stay(session: Session, fake_nvml: FakeNvml) -> None:
     fake_nvml.fail("nvmlGpuInstanceGetInfo", Code.UNKNOWN, times=1)
     call, _ = refusal(lambda: session.create_instance(fake_nvml.uuid(0), profile_id=9, start=0, size=4))
     assert call == "nvmlGpuInstanceGetInfo"
@@ -147,7 +153,8 @@ def test_an_instance_of_unknown_size_gets_no_compute_instance(session: Session, 
     assert fake_nvml.instances(0)[0][4] == 0
 
 
-def test_18_instances_are_destroyed_from_the_inside_out(session: Session, fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(18)
+def test_instances_are_destroyed_from_the_inside_out(session: Session, fake_nvml: FakeNvml) -> None:
     gi = fake_nvml.add_instance(0, 9, 4, cis=3)
     uuid = fake_nvml.uuid(0)
     assert refusal(lambda: session.destroy_instance(uuid, gi)) == ("nvmlGpuInstanceDestroy", Code.IN_USE)
@@ -165,7 +172,8 @@ def test_what_is_gone_already_is_destroyed_well(session: Session, fake_nvml: Fak
     assert [one[0] for one in fake_nvml.instances(0)] == [gi]
 
 
-def test_8_an_instance_in_use_is_not_destroyed(session: Session, fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(8)
+def test_an_instance_in_use_is_not_destroyed(session: Session, fake_nvml: FakeNvml) -> None:
     gi = fake_nvml.add_instance(0, 9, 4)
     fake_nvml.put(0, 4_300_001, 100, gi=gi)
     assert refusal(lambda: session.destroy_compute(fake_nvml.uuid(0), gi, 0)) == ("nvmlComputeInstanceDestroy", Code.IN_USE)

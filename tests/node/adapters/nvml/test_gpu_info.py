@@ -44,7 +44,8 @@ def test_an_idle_gpu_is_told_whole(session: Session, fake_nvml: FakeNvml) -> Non
     assert 40_000 < first.memory_mib <= 40_960
 
 
-def test_1_a_card_without_mig_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.failure_case(1)
+def test_a_card_without_mig_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node(tmp_path, monkeypatch, "l4", "a100-sxm4-40gb")
     first, second = Session.open().survey()
     assert first.mig is None
@@ -71,7 +72,8 @@ def test_a_driver_without_names_gets_the_same_names_from_us(card: str, tmp_path:
     assert None not in names(named)
 
 
-def test_23_places_come_from_the_list_and_not_from_the_drivers_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.failure_case(23)
+def test_places_come_from_the_list_and_not_from_the_drivers_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_nvml = node(tmp_path, monkeypatch, "a30")
     for profile in fake_nvml._state.gpus[0].profiles:
         profile.told_count = 1
@@ -87,7 +89,8 @@ def test_23_places_come_from_the_list_and_not_from_the_drivers_count(tmp_path: P
     assert [(one.start, one.compute[0].is_whole) for one in mig.instances] == [(0, True), (1, True), (2, True), (3, True)]
 
 
-def test_23_an_older_driver_refuses_the_numbers_that_it_does_not_know(session: Session, fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(23)
+def test_an_older_driver_refuses_the_numbers_that_it_does_not_know(session: Session, fake_nvml: FakeNvml) -> None:
     fake_nvml.fail("nvmlDeviceGetGpuInstanceProfileInfoV", Code.INVALID_ARGUMENT, gpu=0, after=8)
     found = session.survey()
     assert names(found[0]) == ["1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb", "1g.5gb+me"]
@@ -107,7 +110,8 @@ def test_profiles_are_not_asked_for_where_the_driver_does_not_tell_before_mig_is
     assert len(names(second)) == 7
 
 
-def test_11_a_pending_mode_is_told(session: Session, fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(11)
+def test_a_pending_mode_is_told(session: Session, fake_nvml: FakeNvml) -> None:
     fake_nvml.set_mode(0, False, pending=True)
     mig = session.survey()[0].mig
     assert mig is not None
@@ -175,7 +179,8 @@ def test_exclusive_compute_mode_is_told(session: Session, fake_nvml: FakeNvml) -
     assert session.survey()[3].compute_mode is ComputeMode.EXCLUSIVE_PROCESS
 
 
-def test_20_a_lost_gpu_stops_no_other(session: Session, fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(20)
+def test_a_lost_gpu_stops_no_other(session: Session, fake_nvml: FakeNvml) -> None:
     before = session.survey()
     fake_nvml.lose(3)
     after = session.survey()

@@ -72,8 +72,9 @@ def test_a_library_that_is_not_there_is_code_12(monkeypatch: pytest.MonkeyPatch)
     assert refusal(Session.open) == ("nvmlInit", Code.LIBRARY_NOT_FOUND)
 
 
+@pytest.mark.failure_case(22)
 @pytest.mark.parametrize("code", [Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH, Code.NO_PERMISSION])
-def test_22_a_driver_that_is_not_ready_is_told_by_its_code_and_opens_later(fake_nvml: FakeNvml, code: Code) -> None:
+def test_a_driver_that_is_not_ready_is_told_by_its_code_and_opens_later(fake_nvml: FakeNvml, code: Code) -> None:
     fake_nvml.unload(code)
     assert refusal(Session.open) == ("nvmlInit", code)
     fake_nvml.reload()
@@ -90,7 +91,8 @@ def test_what_pynvml_or_the_driver_lacks_is_code_13(fake_nvml: FakeNvml) -> None
     assert library.has("nvmlSystemGetDriverVersion")
 
 
-def test_51_pynvmls_error_of_another_kind_is_code_13_too(fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(51)
+def test_pynvmls_error_of_another_kind_is_code_13_too(fake_nvml: FakeNvml) -> None:
     library = Library()
     library.call("nvmlInit")
     handle = library.call("nvmlDeviceGetHandleByIndex", 0)

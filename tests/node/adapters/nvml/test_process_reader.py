@@ -53,7 +53,8 @@ def test_a_gpu_comes_with_its_rows_and_its_memory(fake_nvml: FakeNvml) -> None:
     assert device.used_bytes == 1870 * MIB, "without the driver's reserve"
 
 
-def test_61_a_process_in_two_lists_is_there_twice_and_told_apart_by_its_list(fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(61)
+def test_a_process_in_two_lists_is_there_twice_and_told_apart_by_its_list(fake_nvml: FakeNvml) -> None:
     fake_nvml.put(0, PID, 1000)
     fake_nvml.put(0, PID, 1000, kind="graphics")
     rows = Session.open().census(fake_nvml.uuid(0)).rows
@@ -61,6 +62,7 @@ def test_61_a_process_in_two_lists_is_there_twice_and_told_apart_by_its_list(fak
     assert [(row.pid, row.kind) for row in rows] == [(PID, Kind.COMPUTE), (PID, Kind.GRAPHICS)]
 
 
+@pytest.mark.failure_case(44, 45)
 @pytest.mark.parametrize(
     "rows",
     [
@@ -71,7 +73,7 @@ def test_61_a_process_in_two_lists_is_there_twice_and_told_apart_by_its_list(fak
         [(PID, 1 << 60, NONE, NONE)],
     ],
 )
-def test_44_45_scrambled_rows_arrive_as_they_are_and_are_not_believed(
+def test_scrambled_rows_arrive_as_they_are_and_are_not_believed(
     fake_nvml: FakeNvml, rows: list[tuple[int, int, int, int]]
 ) -> None:
     fake_nvml.put_raw(0, rows)
@@ -81,7 +83,8 @@ def test_44_45_scrambled_rows_arrive_as_they_are_and_are_not_believed(
     assert isinstance(validate(device), RejectReason)
 
 
-def test_46_unknown_memory_is_neither_zero_nor_much(fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(46)
+def test_unknown_memory_is_neither_zero_nor_much(fake_nvml: FakeNvml) -> None:
     fake_nvml.put(0, PID, None)
     fake_nvml.put_raw(0, [(PID + 1, UNKNOWN, NONE, NONE)])
     rows = Session.open().census(fake_nvml.uuid(0)).rows
@@ -89,7 +92,8 @@ def test_46_unknown_memory_is_neither_zero_nor_much(fake_nvml: FakeNvml) -> None
     assert [row.used_bytes for row in rows] == [None, None]
 
 
-def test_49_a_list_longer_than_the_buffer_is_read_whole(fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(49)
+def test_a_list_longer_than_the_buffer_is_read_whole(fake_nvml: FakeNvml) -> None:
     session = Session.open()
     fake_nvml.put_raw(0, [(PID + number, 2 * MIB, NONE, NONE) for number in range(700)])
     rows = session.census(fake_nvml.uuid(0)).rows
@@ -97,8 +101,9 @@ def test_49_a_list_longer_than_the_buffer_is_read_whole(fake_nvml: FakeNvml) -> 
     assert [row.pid for row in rows] == [PID + number for number in range(700)]
 
 
+@pytest.mark.failure_case(49)
 @pytest.mark.parametrize("driver", ["580.95.05", "535.129.03"])
-def test_49_a_list_that_grows_while_it_is_read_is_read_again_and_not_for_ever(
+def test_a_list_that_grows_while_it_is_read_is_read_again_and_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: str
 ) -> None:
     fake_nvml = old_driver(tmp_path, monkeypatch, driver)
@@ -110,7 +115,8 @@ def test_49_a_list_that_grows_while_it_is_read_is_read_again_and_not_for_ever(
     assert census_code(session, fake_nvml.uuid(0)) == Code.INSUFFICIENT_SIZE
 
 
-def test_49_a_list_that_the_driver_has_cut_is_not_believed(fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(49)
+def test_a_list_that_the_driver_has_cut_is_not_believed(fake_nvml: FakeNvml) -> None:
     fake_nvml.put_raw(0, [(PID + number, 2 * MIB, NONE, NONE) for number in range(1200)])
     device = Session.open().census(fake_nvml.uuid(0))
     assert device.rows is not None
@@ -128,7 +134,8 @@ def test_more_rows_than_there_was_room_for_are_no_success(fake_nvml: FakeNvml, m
     assert census_code(session, fake_nvml.uuid(0)) == Code.INSUFFICIENT_SIZE
 
 
-def test_50_a_gpu_that_is_lost_fails_alone_and_comes_back(fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(50)
+def test_a_gpu_that_is_lost_fails_alone_and_comes_back(fake_nvml: FakeNvml) -> None:
     session = Session.open()
     fake_nvml.put(0, PID, 100)
     before = session.census(fake_nvml.uuid(0))
@@ -139,7 +146,8 @@ def test_50_a_gpu_that_is_lost_fails_alone_and_comes_back(fake_nvml: FakeNvml) -
     assert session.census(fake_nvml.uuid(0)) == before
 
 
-def test_50_a_gpu_that_has_failed_is_looked_up_anew(fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(50)
+def test_a_gpu_that_has_failed_is_looked_up_anew(fake_nvml: FakeNvml) -> None:
     told: list[str] = []
     session = Session.open(lambda name, *_: told.append(name))
     session.census(fake_nvml.uuid(0))
@@ -149,9 +157,10 @@ def test_50_a_gpu_that_has_failed_is_looked_up_anew(fake_nvml: FakeNvml) -> None
     assert "nvmlDeviceGetHandleByUUID" in calls_of(session, fake_nvml.uuid(0), told)
 
 
+@pytest.mark.failure_case(51)
 @pytest.mark.parametrize("code", [Code.FUNCTION_NOT_FOUND, Code.NOT_SUPPORTED])
 @pytest.mark.parametrize("word", ["MPSCompute", "Graphics"])
-def test_51_a_driver_without_one_of_the_lists_gives_the_others(fake_nvml: FakeNvml, word: str, code: Code) -> None:
+def test_a_driver_without_one_of_the_lists_gives_the_others(fake_nvml: FakeNvml, word: str, code: Code) -> None:
     told: list[str] = []
     session = Session.open(lambda name, *_: told.append(name))
     fake_nvml.put(0, PID, 100)
@@ -161,7 +170,8 @@ def test_51_a_driver_without_one_of_the_lists_gives_the_others(fake_nvml: FakeNv
     assert any(word in call for call in calls_of(session, fake_nvml.uuid(0), told)) is (code == Code.NOT_SUPPORTED)
 
 
-def test_51_a_driver_without_the_newest_list_is_asked_for_the_one_before(
+@pytest.mark.failure_case(51)
+def test_a_driver_without_the_newest_list_is_asked_for_the_one_before(
     fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_nvml.put(0, PID, 100)
@@ -171,13 +181,15 @@ def test_51_a_driver_without_the_newest_list_is_asked_for_the_one_before(
     assert Session.open().census(fake_nvml.uuid(0)).rows == (ProcessEntry(pid=PID, used_bytes=100 * MIB),)
 
 
-def test_51_a_driver_without_any_compute_list_cannot_be_read(fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(51)
+def test_a_driver_without_any_compute_list_cannot_be_read(fake_nvml: FakeNvml) -> None:
     fake_nvml.miss("nvmlDeviceGetComputeRunningProcesses_v3")
     fake_nvml.load()
     assert census_code(Session.open(), fake_nvml.uuid(0)) == Code.FUNCTION_NOT_FOUND
 
 
-def test_44_a_driver_that_may_scramble_is_asked_for_the_list_that_tells_its_version(
+@pytest.mark.failure_case(44)
+def test_a_driver_that_may_scramble_is_asked_for_the_list_that_tells_its_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_nvml = old_driver(tmp_path, monkeypatch, "535.129.03")
@@ -194,8 +206,9 @@ def test_44_a_driver_that_may_scramble_is_asked_for_the_list_that_tells_its_vers
     assert session.unreliable() == frozenset()
 
 
+@pytest.mark.failure_case(44)
 @pytest.mark.parametrize("code", [Code.FUNCTION_NOT_FOUND, Code.NOT_SUPPORTED, Code.INVALID_ARGUMENT, 25])
-def test_44_a_driver_that_may_scramble_and_has_no_other_list_is_called_unreliable(
+def test_a_driver_that_may_scramble_and_has_no_other_list_is_called_unreliable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     fake_nvml = old_driver(tmp_path, monkeypatch, "535.54.03")
@@ -249,7 +262,8 @@ def mig_node(fake_nvml: FakeNvml) -> tuple[Session, int, int]:
     return Session.open(), first, second
 
 
-def test_60_instances_are_devices_of_their_own(fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(60)
+def test_instances_are_devices_of_their_own(fake_nvml: FakeNvml) -> None:
     session, first, second = mig_node(fake_nvml)
     fake_nvml.put(0, PID, 100, gi=first)
     fake_nvml.put(0, PID + 1, 200, gi=second)
@@ -268,7 +282,8 @@ def test_60_instances_are_devices_of_their_own(fake_nvml: FakeNvml) -> None:
         assert 0.4 < one.total_bytes / device.total_bytes < 0.55
 
 
-def test_60_lists_that_only_the_privileged_get_for_the_whole_gpu_are_read_by_instance(fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(60)
+def test_lists_that_only_the_privileged_get_for_the_whole_gpu_are_read_by_instance(fake_nvml: FakeNvml) -> None:
     session, first, second = mig_node(fake_nvml)
     fake_nvml.put(0, PID, 100, gi=first)
     fake_nvml.put(0, PID + 1, 200, gi=second)
@@ -278,7 +293,8 @@ def test_60_lists_that_only_the_privileged_get_for_the_whole_gpu_are_read_by_ins
     assert session.census(fake_nvml.uuid(0)) == whole
 
 
-def test_60_memory_that_only_the_privileged_see_does_not_blind_the_instances(fake_nvml: FakeNvml) -> None:
+@pytest.mark.failure_case(60)
+def test_memory_that_only_the_privileged_see_does_not_blind_the_instances(fake_nvml: FakeNvml) -> None:
     session, first, _ = mig_node(fake_nvml)
     session.census(fake_nvml.uuid(0))
     fake_nvml.fail("nvmlDeviceGetMemoryInfo_v2", Code.NO_PERMISSION)

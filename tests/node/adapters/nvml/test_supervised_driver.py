@@ -68,7 +68,8 @@ def test_what_is_watched_is_what_the_driver_says(watched: SupervisedDriver, uuid
     assert (watched.troubles(), watched.hung_seconds(), watched.unreliable()) == ({}, {}, frozenset())
 
 
-def test_48_a_gpu_that_hangs_stops_no_other_and_is_left_alone(
+@pytest.mark.failure_case(48)
+def test_a_gpu_that_hangs_stops_no_other_and_is_left_alone(
     watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours, given_up: list[float]
 ) -> None:
     whole = watched.census(uuids)
@@ -88,7 +89,8 @@ def test_48_a_gpu_that_hangs_stops_no_other_and_is_left_alone(
     assert watched.census(uuids) == whole
 
 
-def test_48_any_number_of_gpus_may_hang_and_the_last_still_answers(
+@pytest.mark.failure_case(48)
+def test_any_number_of_gpus_may_hang_and_the_last_still_answers(
     watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str]
 ) -> None:
     before = threads()
@@ -104,7 +106,8 @@ def test_48_any_number_of_gpus_may_hang_and_the_last_still_answers(
     assert threads() - before == 8
 
 
-def test_48_a_call_that_comes_back_late_does_not_go_on_to_what_others_have_taken_over(clock: Hours) -> None:
+@pytest.mark.failure_case(48)
+def test_a_call_that_comes_back_late_does_not_go_on_to_what_others_have_taken_over(clock: Hours) -> None:
     hang, asked = threading.Event(), []
 
     def ask(uuid: str) -> str:
@@ -121,7 +124,8 @@ def test_48_a_call_that_comes_back_late_does_not_go_on_to_what_others_have_taken
     tours.stop()
 
 
-def test_48_a_session_in_which_a_call_hangs_is_not_ended_under_it(
+@pytest.mark.failure_case(48)
+def test_a_session_in_which_a_call_hangs_is_not_ended_under_it(
     watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     watched.census(uuids)
@@ -146,7 +150,8 @@ def test_a_slow_gpu_is_not_a_hung_one(watched: SupervisedDriver, fake_nvml: Fake
     assert rowless(watched, uuids) == set(), "together they take longer than the deadline of one"
 
 
-def test_48_a_hung_call_for_the_whole_node_is_told_and_not_repeated(
+@pytest.mark.failure_case(48)
+def test_a_hung_call_for_the_whole_node_is_told_and_not_repeated(
     watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     assert watched.ask("versions", lambda driver: driver.versions()).driver == "580.95.05"
@@ -161,7 +166,8 @@ def test_48_a_hung_call_for_the_whole_node_is_told_and_not_repeated(
     assert rowless(watched, uuids) == set()
 
 
-def test_48_an_open_that_hangs_is_taken_up_when_it_comes_back(
+@pytest.mark.failure_case(48)
+def test_an_open_that_hangs_is_taken_up_when_it_comes_back(
     watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     fake_nvml.delay("nvmlInitWithFlags", 600)
@@ -173,7 +179,8 @@ def test_48_an_open_that_hangs_is_taken_up_when_it_comes_back(
     assert rowless(watched, uuids) == set()
 
 
-def test_50_a_lost_gpu_has_no_rows_and_comes_back(watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
+@pytest.mark.failure_case(50)
+def test_a_lost_gpu_has_no_rows_and_comes_back(watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
     whole = watched.census(uuids)
     fake_nvml.lose(5)
     assert rowless(watched, uuids) == {5}
@@ -193,8 +200,9 @@ def test_what_is_known_of_a_gpu_without_rows_is_what_was_seen_last(watched: Supe
     assert after.places() == before.places() == (fake_nvml.mig_uuid(0, gi),)
 
 
+@pytest.mark.failure_case(22)
 @pytest.mark.parametrize("code", [Code.DRIVER_NOT_LOADED, Code.LIB_RM_VERSION_MISMATCH, Code.UNINITIALIZED])
-def test_22_a_session_that_is_over_is_opened_again_with_growing_waits(
+def test_a_session_that_is_over_is_opened_again_with_growing_waits(
     watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours, code: Code
 ) -> None:
     whole = watched.census(uuids)
@@ -219,7 +227,8 @@ def test_22_a_session_that_is_over_is_opened_again_with_growing_waits(
     assert watched.census(uuids) == whole
 
 
-def test_21_a_driver_that_comes_later_is_found(
+@pytest.mark.failure_case(21)
+def test_a_driver_that_comes_later_is_found(
     watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     fake_nvml.unload()
@@ -235,7 +244,8 @@ def test_21_a_driver_that_comes_later_is_found(
     assert rowless(watched, uuids) == set()
 
 
-def test_13_a_mig_mode_that_somebody_switched_is_found_by_a_new_session(
+@pytest.mark.failure_case(13)
+def test_a_mig_mode_that_somebody_switched_is_found_by_a_new_session(
     watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     watched.census(uuids)
@@ -322,7 +332,8 @@ def test_it_ends_with_its_threads_and_its_session(fake_nvml: FakeNvml, clock: Ho
     wait_for(lambda: set(threading.enumerate()) <= before)
 
 
-def test_48_it_ends_although_a_call_hangs_and_leaves_the_session_alone(
+@pytest.mark.failure_case(48)
+def test_it_ends_although_a_call_hangs_and_leaves_the_session_alone(
     fake_nvml: FakeNvml, clock: Hours, uuids: list[str]
 ) -> None:
     watched = SupervisedDriver(Session.open, clock=clock, deadline_seconds=DEADLINE)
@@ -339,7 +350,8 @@ def test_rows_are_those_of_now(watched: SupervisedDriver, fake_nvml: FakeNvml, u
     assert watched.census(uuids)[uuids[0]].rows == (ProcessEntry(pid=PID, used_bytes=777 << 20),)
 
 
-def test_72_a_census_costs_much_less_than_pynvmls_own_lists_and_keeps_nothing(
+@pytest.mark.failure_case(72)
+def test_a_census_costs_much_less_than_pynvmls_own_lists_and_keeps_nothing(
     watched: SupervisedDriver, fake_nvml: FakeNvml
 ) -> None:
     uuids = [fake_nvml.uuid(gpu) for gpu in range(8)]

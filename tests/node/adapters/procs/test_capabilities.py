@@ -27,6 +27,7 @@ def proc(folder: Path, capabilities: str, profile: str | None) -> Path:
     return folder
 
 
+@pytest.mark.failure_case(80)
 @pytest.mark.parametrize(
     ("profile", "shown"),
     [
@@ -36,7 +37,7 @@ def proc(folder: Path, capabilities: str, profile: str | None) -> Path:
         ("system_u:system_r:container_t:s0:c1,c2\0", "system_u:system_r:container_t:s0:c1,c2"),
     ],
 )
-def test_80_a_profile_that_confines_us_is_known_at_the_start(tmp_path: Path, profile: str | None, shown: str | None) -> None:
+def test_a_profile_that_confines_us_is_known_at_the_start(tmp_path: Path, profile: str | None, shown: str | None) -> None:
     assert own_rights(proc(tmp_path, "0000000000080020", profile)) == Capabilities(may_kill=True, profile=shown)
 
 
@@ -56,9 +57,10 @@ def test_the_real_kernel_tells_a_process_without_the_capability() -> None:
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
 
 
+@pytest.mark.failure_case(80)
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
 @pytest.mark.parametrize("pidfd", [True, False])
-def test_80_a_security_modules_refusal_is_told_from_a_missing_capability(
+def test_a_security_modules_refusal_is_told_from_a_missing_capability(
     tmp_path: Path, started: ProcessPool, monkeypatch: pytest.MonkeyPatch, number: int, *, pidfd: bool
 ) -> None:
     def refuse(error: int) -> Callable[..., int]:
@@ -77,7 +79,8 @@ def test_80_a_security_modules_refusal_is_told_from_a_missing_capability(
     assert processes.send(seen, Signal.TERM) is (SignalResult.DENIED if number == errno.EACCES else SignalResult.REFUSED)
 
 
-def test_80_a_missing_capability_and_a_refusing_module_are_reasons_of_their_own(
+@pytest.mark.failure_case(80)
+def test_a_missing_capability_and_a_refusing_module_are_reasons_of_their_own(
     stage: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.enforcer.config = replace(stage.enforcer.config, rights=Capabilities(may_kill=False))

@@ -125,7 +125,8 @@ def pids(sent: Iterable[tuple[int, Signal, SignalResult]]) -> list[tuple[int, st
     return [(pid, signal.name) for pid, signal, outcome in sent if outcome is SignalResult.SENT]
 
 
-def test_36_who_handles_sigterm_ends_in_its_own_way_and_is_not_killed(node: Node, started: ProcessPool) -> None:
+@pytest.mark.failure_case(36)
+def test_who_handles_sigterm_ends_in_its_own_way_and_is_not_killed(node: Node, started: ProcessPool) -> None:
     node.settings = PATIENT
     process = started.start(GRACEFUL)
     assert said(process) == "ready"
@@ -137,15 +138,17 @@ def test_36_who_handles_sigterm_ends_in_its_own_way_and_is_not_killed(node: Node
     assert node.is_alive(neighbour)
 
 
-def test_37_who_ignores_sigterm_is_killed(node: Node, started: ProcessPool) -> None:
+@pytest.mark.failure_case(37)
+def test_who_ignores_sigterm_is_killed(node: Node, started: ProcessPool) -> None:
     pid = node.run(started.pid(DEAF), 9 * GIB)
     node.until(lambda: node.heard(AnomalyKind.GONE))
     assert pids(node.sent) == [(pid, "TERM"), (pid, "KILL")]
     await_exit(pid)
 
 
+@pytest.mark.failure_case(37)
 @needs_root
-def test_37_the_first_process_of_a_namespace_is_killed(node: Node, started: ProcessPool) -> None:
+def test_the_first_process_of_a_namespace_is_killed(node: Node, started: ProcessPool) -> None:
     outer = started.run("unshare", "-pf", "--kill-child", "sleep", "30").pid
     wait_for(lambda: children(outer))
     (inner,) = children(outer)
@@ -154,7 +157,8 @@ def test_37_the_first_process_of_a_namespace_is_killed(node: Node, started: Proc
     assert pids(node.sent) == [(inner, "TERM"), (inner, "KILL")]
 
 
-def test_38_who_frees_memory_after_sigterm_is_spared(node: Node, started: ProcessPool) -> None:
+@pytest.mark.failure_case(38)
+def test_who_frees_memory_after_sigterm_is_spared(node: Node, started: ProcessPool) -> None:
     pid = node.run(started.pid(DEAF), 9 * GIB)
     node.until(lambda: node.sent)
     node.used[pid] = 3 * GIB
@@ -165,7 +169,8 @@ def test_38_who_frees_memory_after_sigterm_is_spared(node: Node, started: Proces
     assert node.is_alive(pid)
 
 
-def test_39_a_pid_that_passes_to_a_neighbour_between_sample_and_signal_is_sent_nothing(
+@pytest.mark.failure_case(39)
+def test_a_pid_that_passes_to_a_neighbour_between_sample_and_signal_is_sent_nothing(
     node: Node, started: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid = node.run(started.pid(OBEDIENT), 9 * GIB)
@@ -180,7 +185,8 @@ def test_39_a_pid_that_passes_to_a_neighbour_between_sample_and_signal_is_sent_n
     assert node.sent == [(pid, Signal.TERM, SignalResult.REUSED)]
 
 
-def test_40_who_execs_within_the_ladder_is_killed_all_the_same(node: Node, started: ProcessPool) -> None:
+@pytest.mark.failure_case(40)
+def test_who_execs_within_the_ladder_is_killed_all_the_same(node: Node, started: ProcessPool) -> None:
     process = started.start("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + CHANGING)
     assert said(process) == "ready"
     node.run(process.pid, 9 * GIB)
@@ -190,7 +196,8 @@ def test_40_who_execs_within_the_ladder_is_killed_all_the_same(node: Node, start
     assert pids(node.sent) == [(process.pid, "TERM"), (process.pid, "KILL")]
 
 
-def test_41_a_victim_that_nobody_reaps_is_gone(node: Node, started: ProcessPool) -> None:
+@pytest.mark.failure_case(41)
+def test_a_victim_that_nobody_reaps_is_gone(node: Node, started: ProcessPool) -> None:
     node.settings = PATIENT
     child = node.run(int(said(started.start(NEGLIGENT))), 9 * GIB)
     node.until(lambda: node.heard(AnomalyKind.GONE))
@@ -198,7 +205,8 @@ def test_41_a_victim_that_nobody_reaps_is_gone(node: Node, started: ProcessPool)
     assert Path(f"/proc/{child}/stat").read_text().split()[2] == "Z"
 
 
-def test_34_of_two_processes_that_are_over_together_the_larger_is_ended(node: Node, started: ProcessPool) -> None:
+@pytest.mark.failure_case(34)
+def test_of_two_processes_that_are_over_together_the_larger_is_ended(node: Node, started: ProcessPool) -> None:
     node.settings = PATIENT
     small, large = (node.run(started.pid(OBEDIENT), used) for used in (2 * GIB, 3 * GIB))
     node.until(lambda: node.heard(AnomalyKind.GONE))
@@ -206,7 +214,8 @@ def test_34_of_two_processes_that_are_over_together_the_larger_is_ended(node: No
     assert node.is_alive(small)
 
 
-def test_35_a_container_that_begins_anew_each_time_is_ended_as_a_whole_with_those_that_have_no_row(
+@pytest.mark.failure_case(35)
+def test_a_container_that_begins_anew_each_time_is_ended_as_a_whole_with_those_that_have_no_row(
     node: Node, started: ProcessPool
 ) -> None:
     node.settings = replace(PATIENT, strikes=2)
@@ -224,7 +233,8 @@ def test_35_a_container_that_begins_anew_each_time_is_ended_as_a_whole_with_thos
     await_exit(idle)
 
 
-def test_66_a_dry_run_is_told_and_not_carried_out(node: Node, started: ProcessPool) -> None:
+@pytest.mark.failure_case(66)
+def test_a_dry_run_is_told_and_not_carried_out(node: Node, started: ProcessPool) -> None:
     """The guard marks the verdicts; who carries them out leaves marked ones alone, as here."""
     node.settings = replace(HASTY, dry_run=True)
     pid = node.run(started.pid(OBEDIENT), 9 * GIB)

@@ -55,7 +55,8 @@ def test_the_process_ids_of_this_machine_are_recognised_as_the_hosts_or_not() ->
     assert LinuxProcesses().sees_host() == (Path("/proc/self/ns/pid").readlink().name == "pid:[4026531836]")
 
 
-def test_52_a_pid_namespace_that_is_not_the_first_is_not_the_hosts(mirror: FakeProc) -> None:
+@pytest.mark.failure_case(52)
+def test_a_pid_namespace_that_is_not_the_first_is_not_the_hosts(mirror: FakeProc) -> None:
     assert LinuxProcesses(mirror.root).sees_host()
     namespace = mirror.root / "self/ns/pid"
     namespace.unlink()
@@ -64,12 +65,14 @@ def test_52_a_pid_namespace_that_is_not_the_first_is_not_the_hosts(mirror: FakeP
     assert not LinuxProcesses(mirror.root).sees_host()
 
 
-def test_52_without_the_hosts_processes_a_row_names_nobody(mirror: FakeProc) -> None:
+@pytest.mark.failure_case(52)
+def test_without_the_hosts_processes_a_row_names_nobody(mirror: FakeProc) -> None:
     assert LinuxProcesses(mirror.root).look([4321, 1 << 22]) == {}
 
 
+@pytest.mark.failure_case(52)
 @needs_root
-def test_52_a_process_in_a_namespace_of_its_own_sees_that_it_is_not_on_the_host() -> None:
+def test_a_process_in_a_namespace_of_its_own_sees_that_it_is_not_on_the_host() -> None:
     program = "from gpushare_node.adapters.procs.linux import LinuxProcesses; print(LinuxProcesses().sees_host())"
     command = ["unshare", "-pf", "--mount-proc", sys.executable, "-c", program]
     told = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -109,7 +112,8 @@ def test_any_stat_line_at_all_raises_nothing(tmp_path_factory: pytest.TempPathFa
     LinuxProcesses(mirror.root).look([500])
 
 
-def test_47_a_kernel_thread_is_told_by_the_kernels_own_flag(mirror: FakeProc) -> None:
+@pytest.mark.failure_case(47)
+def test_a_kernel_thread_is_told_by_the_kernels_own_flag(mirror: FakeProc) -> None:
     mirror.show(500, "/")
     mirror.fake(500, "stat", stat_line(500, comm="kworker/0:1-events", flags=0x00208040))
     assert LinuxProcesses(mirror.root).look([500])[500].is_kernel
@@ -193,14 +197,16 @@ def test_a_gpu_process_is_told_by_what_it_has_mapped(mirror: FakeProc, started: 
     assert processes.uses_gpu(pid) is GpuUse.UNREADABLE
 
 
-def test_78_open_files_that_cannot_be_listed_acquit_nobody(mirror: FakeProc, started: ProcessPool) -> None:
+@pytest.mark.failure_case(78)
+def test_open_files_that_cannot_be_listed_acquit_nobody(mirror: FakeProc, started: ProcessPool) -> None:
     pid = mirror.show(started.pid(OBEDIENT), systemd_path())
     (mirror.root / f"{pid}/fd").unlink()
     assert LinuxProcesses(mirror.root).uses_gpu(pid) is GpuUse.UNREADABLE
 
 
+@pytest.mark.failure_case(78)
 @needs_root
-def test_78_a_process_of_another_user_is_not_acquitted_by_the_rights_that_the_chart_gives() -> None:
+def test_a_process_of_another_user_is_not_acquitted_by_the_rights_that_the_chart_gives() -> None:
     """With KILL and SYS_PTRACE the memory map of another user's process can be read, its open files cannot."""
     target = subprocess.Popen(["sleep", "60"], user=65534, group=65534)
     code = (
@@ -218,8 +224,9 @@ def test_78_a_process_of_another_user_is_not_acquitted_by_the_rights_that_the_ch
     assert answer.strip() == "unreadable"
 
 
+@pytest.mark.failure_case(79)
 @needs_root
-def test_79_a_file_whose_server_does_not_answer_delays_nobody(mirror: FakeProc, tmp_path: Path, started: ProcessPool) -> None:
+def test_a_file_whose_server_does_not_answer_delays_nobody(mirror: FakeProc, tmp_path: Path, started: ProcessPool) -> None:
     """A real FUSE mount: its server lets the folder be opened and never answers again."""
     processes, threads = LinuxProcesses(mirror.root), threading.active_count()
     other = mirror.show(started.pid(OBEDIENT), systemd_path())
@@ -232,6 +239,7 @@ def test_79_a_file_whose_server_does_not_answer_delays_nobody(mirror: FakeProc, 
         assert threading.active_count() - threads <= 4
 
 
+@pytest.mark.failure_case(74)
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
@@ -246,7 +254,7 @@ def test_79_a_file_whose_server_does_not_answer_delays_nobody(mirror: FakeProc, 
         ("a\u2028b\u0085c".encode(), "a?b?c"),
     ],
 )
-def test_74_a_name_that_steers_terminals_or_breaks_lines_is_made_harmless(
+def test_a_name_that_steers_terminals_or_breaks_lines_is_made_harmless(
     started: ProcessPool, name: bytes, shown: str
 ) -> None:
     pid = started.pid(NAMED, name.hex())
@@ -257,7 +265,8 @@ def test_74_a_name_that_steers_terminals_or_breaks_lines_is_made_harmless(
     assert (portrait.uid, portrait.namespace_pids) == (os.getuid(), (pid,))
 
 
-def test_74_a_name_is_cut_and_cannot_forge_a_line_of_the_status(mirror: FakeProc, started: ProcessPool) -> None:
+@pytest.mark.failure_case(74)
+def test_a_name_is_cut_and_cannot_forge_a_line_of_the_status(mirror: FakeProc, started: ProcessPool) -> None:
     pid = started.pid(NAMED, b"\nUid:\t0\t0\t0\t0".hex())
     mirror.show(pid, systemd_path())
     mirror.fake(pid, "comm", "x" * 500 + "\n")
@@ -276,7 +285,8 @@ def test_a_process_in_namespaces_is_told_with_its_pid_in_each(started: ProcessPo
     assert portrait.namespace_pids == (inner, 1)
 
 
-def test_41_a_zombie_has_ended_though_nobody_reaps_it(started: ProcessPool) -> None:
+@pytest.mark.failure_case(41)
+def test_a_zombie_has_ended_though_nobody_reaps_it(started: ProcessPool) -> None:
     processes = LinuxProcesses()
     child = int(said(started.start(NEGLIGENT)))
     seen = processes.look([child])[child]

@@ -122,8 +122,9 @@ def test_the_dialogue_of_a_daemon_that_keeps_to_it(control: ControlProgram, daem
     assert control.clients(100) == (8,)
 
 
+@pytest.mark.failure_case(62)
 @pytest.mark.parametrize("consent", ["success", "Client 7 terminated", "0", ""])
-def test_62_a_client_that_is_no_longer_listed_was_ended_whatever_the_words(
+def test_a_client_that_is_no_longer_listed_was_ended_whatever_the_words(
     control: ControlProgram, daemon: Daemon, consent: str
 ) -> None:
     daemon.serve(100, 7)
@@ -131,33 +132,37 @@ def test_62_a_client_that_is_no_longer_listed_was_ended_whatever_the_words(
     assert control.terminate(100, 7)
 
 
+@pytest.mark.failure_case(62)
 @pytest.mark.parametrize(
     "refusal",
     ["Failed to terminate client", "CUDA_ERROR_MPS_RPC_FAILURE", "client 7 not found", "terminated: no, error 3", "", "0"],
 )
-def test_62_an_exit_code_of_0_is_no_success(control: ControlProgram, daemon: Daemon, refusal: str) -> None:
+def test_an_exit_code_of_0_is_no_success(control: ControlProgram, daemon: Daemon, refusal: str) -> None:
     daemon.serve(100, 7)
     daemon.write("only-said", refusal)
     assert not control.terminate(100, 7)
 
 
-def test_62_a_client_whose_end_was_said_may_still_be_listed(control: ControlProgram, daemon: Daemon) -> None:
+@pytest.mark.failure_case(62)
+def test_a_client_whose_end_was_said_may_still_be_listed(control: ControlProgram, daemon: Daemon) -> None:
     daemon.serve(100, 7)
     daemon.write("only-said", "Successfully terminated client 7")
     assert control.terminate(100, 7)
 
 
-def test_62_an_answer_without_an_end_is_not_gathered(control: ControlProgram, daemon: Daemon) -> None:
+@pytest.mark.failure_case(62)
+def test_an_answer_without_an_end_is_not_gathered(control: ControlProgram, daemon: Daemon) -> None:
     daemon.write("endless", "")
     with pytest.raises(MpsError, match="does not end"):
         control.ask("get_server_list")
 
 
+@pytest.mark.failure_case(62)
 @pytest.mark.parametrize(("fault", "seconds", "words"), [
     ("hang", 0.3, "no answer within 0.3 s"), ("deaf", 0.3, "no answer within 0.3 s"),
     ("endless", PATIENCE, "does not end"), ("exit", PATIENCE, "exit code 3"),
 ])
-def test_62_a_daemon_that_hangs_or_talks_without_end_is_an_error_in_bounded_time(
+def test_a_daemon_that_hangs_or_talks_without_end_is_an_error_in_bounded_time(
     daemon: Daemon, program: str, fault: str, seconds: float, words: str
 ) -> None:
     """Left alone, one that hangs would do so for ten minutes."""
@@ -169,14 +174,16 @@ def test_62_a_daemon_that_hangs_or_talks_without_end_is_an_error_in_bounded_time
     assert not control.answers()
 
 
+@pytest.mark.failure_case(62)
 @pytest.mark.parametrize("answer", ["no servers\n", "12 x\n", "-5\n", "٣\n", "\x00\xff\n", "12;13"])
-def test_62_nonsense_in_place_of_a_list_is_an_error(control: ControlProgram, daemon: Daemon, answer: str) -> None:
+def test_nonsense_in_place_of_a_list_is_an_error(control: ControlProgram, daemon: Daemon, answer: str) -> None:
     daemon.write("servers", answer)
     with pytest.raises(MpsError):
         control.servers()
 
 
-def test_62_a_program_that_is_not_there_or_may_not_be_run_is_an_error(daemon: Daemon, tmp_path: Path) -> None:
+@pytest.mark.failure_case(62)
+def test_a_program_that_is_not_there_or_may_not_be_run_is_an_error(daemon: Daemon, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no program")
     for name in ("missing", "text"):
         control = ControlProgram(daemon.pipe, program=str(tmp_path / name))
@@ -229,7 +236,8 @@ def test_mps_is_reachable_when_every_daemon_answers(mps: HostMpsControl, daemon:
     assert mps.state() is Mps.UNREACHABLE
 
 
-def test_62_a_client_is_ended_at_the_server_that_has_it(
+@pytest.mark.failure_case(62)
+def test_a_client_is_ended_at_the_server_that_has_it(
     mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
 ) -> None:
     target, neighbour = tenant(mirror, started), tenant(mirror, started)
@@ -239,7 +247,8 @@ def test_62_a_client_is_ended_at_the_server_that_has_it(
     assert daemon.terminations() == [f"terminate_client {server} {target.pid}"]
 
 
-def test_62_a_client_of_the_second_daemon_is_found_though_the_first_is_broken(
+@pytest.mark.failure_case(62)
+def test_a_client_of_the_second_daemon_is_found_though_the_first_is_broken(
     mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool, tmp_path: Path
 ) -> None:
     daemon.write("exit", "1")
@@ -250,7 +259,8 @@ def test_62_a_client_of_the_second_daemon_is_found_though_the_first_is_broken(
     assert second.terminations() == [f"terminate_client {server} {target.pid}"]
 
 
-def test_62_whose_end_is_refused_or_who_is_no_client_is_not_confirmed(
+@pytest.mark.failure_case(62)
+def test_whose_end_is_refused_or_who_is_no_client_is_not_confirmed(
     mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
 ) -> None:
     target, stranger = tenant(mirror, started), tenant(mirror, started)
@@ -260,7 +270,8 @@ def test_62_whose_end_is_refused_or_who_is_no_client_is_not_confirmed(
     assert len(daemon.terminations()) == 1
 
 
-def test_39_a_client_whose_pid_was_reused_is_not_ended(
+@pytest.mark.failure_case(39)
+def test_a_client_whose_pid_was_reused_is_not_ended(
     mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
 ) -> None:
     target = tenant(mirror, started)
@@ -278,7 +289,8 @@ def put_in_namespace(mirror: FakeProc, pid: int, inner: int, namespace: str) -> 
     (mirror.root / f"{pid}/ns/pid").symlink_to(f"pid:[{namespace}]")
 
 
-def test_62_in_another_pid_namespace_the_pids_are_the_daemons(
+@pytest.mark.failure_case(62)
+def test_in_another_pid_namespace_the_pids_are_the_daemons(
     mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
 ) -> None:
     server = mirror.show(started.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
@@ -290,7 +302,8 @@ def test_62_in_another_pid_namespace_the_pids_are_the_daemons(
     assert daemon.terminations() == ["terminate_client 12 34"]
 
 
-def test_62_where_two_servers_go_by_one_pid_nobody_is_ended(
+@pytest.mark.failure_case(62)
+def test_where_two_servers_go_by_one_pid_nobody_is_ended(
     mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
 ) -> None:
     target = tenant(mirror, started)
@@ -303,7 +316,8 @@ def test_62_where_two_servers_go_by_one_pid_nobody_is_ended(
     assert daemon.terminations() == []
 
 
-def test_62_a_client_in_a_namespace_beside_the_daemons_is_left_alone_for_its_pid_is_anothers_there(
+@pytest.mark.failure_case(62)
+def test_a_client_in_a_namespace_beside_the_daemons_is_left_alone_for_its_pid_is_anothers_there(
     mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
 ) -> None:
     server = mirror.show(started.pid(NAMED, b"nvidia-cuda-mps-server".hex()), "/system.slice/mps.service")
@@ -315,7 +329,8 @@ def test_62_a_client_in_a_namespace_beside_the_daemons_is_left_alone_for_its_pid
     assert daemon.terminations() == []
 
 
-def test_62_a_server_that_cannot_be_recognised_is_not_spoken_to_about_clients(
+@pytest.mark.failure_case(62)
+def test_a_server_that_cannot_be_recognised_is_not_spoken_to_about_clients(
     mps: HostMpsControl, daemon: Daemon, mirror: FakeProc, started: ProcessPool
 ) -> None:
     """A tenant poses as the server, so that our pid would be taken for the daemon's."""
@@ -325,6 +340,7 @@ def test_62_a_server_that_cannot_be_recognised_is_not_spoken_to_about_clients(
     assert daemon.terminations() == []
 
 
+@pytest.mark.failure_case(63)
 @pytest.mark.parametrize(
     ("comm", "uid", "is_tenant", "expected"),
     [
@@ -337,12 +353,13 @@ def test_62_a_server_that_cannot_be_recognised_is_not_spoken_to_about_clients(
         ("nvidia-cuda-mp", 0, False, False),
     ],
 )
-def test_63_a_server_is_roots_of_that_name_and_no_tenants(comm: str, uid: int | None, is_tenant: bool, expected: bool) -> None:
+def test_a_server_is_roots_of_that_name_and_no_tenants(comm: str, uid: int | None, is_tenant: bool, expected: bool) -> None:
     assert is_server(ProcessDetails(comm=comm, uid=uid, namespace_pids=(500,)), is_tenant=is_tenant) is expected
     assert not is_server(None, is_tenant=is_tenant)
 
 
-def test_63_a_real_process_of_that_name_is_a_server_on_the_host_and_none_in_a_tenants_pod(
+@pytest.mark.failure_case(63)
+def test_a_real_process_of_that_name_is_a_server_on_the_host_and_none_in_a_tenants_pod(
     mirror: FakeProc, started: ProcessPool
 ) -> None:
     processes = LinuxProcesses(mirror.root)

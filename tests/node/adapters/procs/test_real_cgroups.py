@@ -114,7 +114,8 @@ def test_one_that_was_moved_to_another_container_is_sent_nothing(groups: Groups,
     assert not processes.has_ended(seen)
 
 
-def test_35_a_container_that_forks_all_the_time_is_ended_to_the_last(groups: Groups, started: ProcessPool) -> None:
+@pytest.mark.failure_case(35)
+def test_a_container_that_forks_all_the_time_is_ended_to_the_last(groups: Groups, started: ProcessPool) -> None:
     leader, neighbour = started.pid(DEAF), started.pid(OBEDIENT)
     groups.put(leader, kubelet())
     groups.put(neighbour, kubelet(POD_B, CONTAINER_B))

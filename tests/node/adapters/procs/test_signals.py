@@ -82,7 +82,8 @@ def test_a_signal_reaches_the_process_that_was_seen(
     assert processes.send(seen, Signal.KILL) is SignalResult.GONE
 
 
-def test_37_sigkill_ends_one_that_is_deaf_to_sigterm(
+@pytest.mark.failure_case(37)
+def test_sigkill_ends_one_that_is_deaf_to_sigterm(
     way: str, mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
 ) -> None:
     pid = started.pid(DEAF)
@@ -93,8 +94,9 @@ def test_37_sigkill_ends_one_that_is_deaf_to_sigterm(
     await_exit(pid)
 
 
+@pytest.mark.failure_case(37)
 @needs_root
-def test_37_the_first_process_of_a_pid_namespace_needs_sigkill(
+def test_the_first_process_of_a_pid_namespace_needs_sigkill(
     mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
 ) -> None:
     outer = started.run("unshare", "-pf", "--kill-child", "sleep", "30").pid
@@ -109,7 +111,8 @@ def test_37_the_first_process_of_a_pid_namespace_needs_sigkill(
     await_exit(inner)
 
 
-def test_39_a_pid_that_was_reused_is_sent_nothing(
+@pytest.mark.failure_case(39)
+def test_a_pid_that_was_reused_is_sent_nothing(
     way: str, mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
 ) -> None:
     pid = started.pid(OBEDIENT)
@@ -118,7 +121,8 @@ def test_39_a_pid_that_was_reused_is_sent_nothing(
     assert is_alive(pid)
 
 
-def test_39_a_pid_that_is_reused_while_it_is_being_opened_is_sent_nothing(
+@pytest.mark.failure_case(39)
+def test_a_pid_that_is_reused_while_it_is_being_opened_is_sent_nothing(
     mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid = started.pid(OBEDIENT)
@@ -155,7 +159,8 @@ def test_one_that_moves_within_its_container_cannot_escape(
     await_exit(pid)
 
 
-def test_40_exec_changes_nothing_of_who_a_process_is(mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool) -> None:
+@pytest.mark.failure_case(40)
+def test_exec_changes_nothing_of_who_a_process_is(mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool) -> None:
     process = started.start(CHANGING)
     assert said(process) == "ready"
     seen = look(processes, mirror.show(process.pid, systemd_path()))
@@ -168,7 +173,8 @@ def test_40_exec_changes_nothing_of_who_a_process_is(mirror: FakeProc, processes
     await_exit(process.pid)
 
 
-def test_41_a_zombie_is_gone_and_sent_nothing(
+@pytest.mark.failure_case(41)
+def test_a_zombie_is_gone_and_sent_nothing(
     way: str, mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool
 ) -> None:
     child = mirror.show(int(said(started.start(NEGLIGENT))), systemd_path())
@@ -179,9 +185,10 @@ def test_41_a_zombie_is_gone_and_sent_nothing(
     assert processes.has_ended(seen)
 
 
+@pytest.mark.failure_case(43)
 @needs_root
 @pytest.mark.parametrize("drop", ["os.setuid(65534)", "drop(5)"], ids=["another user", "without CAP_KILL"])
-def test_43_who_may_not_signal_is_told_so(mirror: FakeProc, started: ProcessPool, drop: str) -> None:
+def test_who_may_not_signal_is_told_so(mirror: FakeProc, started: ProcessPool, drop: str) -> None:
     """A process apart gives up its rights, CAP_KILL alone (number 5) or all of them, and then tries."""
     pid = started.pid(OBEDIENT)
     mirror.show(pid, systemd_path())
@@ -216,8 +223,9 @@ print(processes.send(seen, Signal.KILL).value)
     assert is_alive(pid)
 
 
+@pytest.mark.failure_case(47)
 @pytest.mark.parametrize("whose", [-1, 0, 1, 2, None])
-def test_47_init_kthreadd_and_ourselves_are_sent_nothing_whoever_asks(
+def test_init_kthreadd_and_ourselves_are_sent_nothing_whoever_asks(
     way: str, mirror: FakeProc, processes: LinuxProcesses, monkeypatch: pytest.MonkeyPatch, whose: int | None
 ) -> None:
     pid = os.getpid() if whose is None else whose
@@ -230,7 +238,8 @@ def test_47_init_kthreadd_and_ourselves_are_sent_nothing_whoever_asks(
     assert sent == []
 
 
-def test_47_nobody_of_our_own_process_group_is_sent_anything(mirror: FakeProc, processes: LinuxProcesses) -> None:
+@pytest.mark.failure_case(47)
+def test_nobody_of_our_own_process_group_is_sent_anything(mirror: FakeProc, processes: LinuxProcesses) -> None:
     with subprocess.Popen(["sleep", "30"]) as child:
         try:
             seen = look(processes, mirror.show(child.pid, systemd_path()))
@@ -240,7 +249,8 @@ def test_47_nobody_of_our_own_process_group_is_sent_anything(mirror: FakeProc, p
             child.kill()
 
 
-def test_47_a_kernel_thread_is_sent_nothing(mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool) -> None:
+@pytest.mark.failure_case(47)
+def test_a_kernel_thread_is_sent_nothing(mirror: FakeProc, processes: LinuxProcesses, started: ProcessPool) -> None:
     pid = mirror.show(started.pid(OBEDIENT), systemd_path())
     mirror.fake(pid, "stat", stat_line(pid, flags=0x00200000))
     assert processes.send(look(processes, pid), Signal.KILL) is SignalResult.REFUSED

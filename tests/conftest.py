@@ -1,0 +1,22 @@
+"""What the whole suite has: the option that selects the tests of a failure case by its number."""
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--case` beside pytest's own ways to select tests."""
+    parser.addoption("--case", type=int, action="append", metavar="NUMBER", dest="failure_cases",
+                     help="run only the tests of this case of docs/failure-cases.md; may be repeated")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselects the tests that prove none of the wanted cases."""
+    wanted = set(config.getoption("failure_cases") or ())
+    if wanted:
+        config.hook.pytest_deselected(items=[item for item in items if wanted.isdisjoint(cases_of(item))])
+        items[:] = [item for item in items if not wanted.isdisjoint(cases_of(item))]
+
+
+def cases_of(item: pytest.Item) -> set[int]:
+    """The numbers of the failure cases that a test proves."""
+    return {number for mark in item.iter_markers("failure_case") for number in mark.args}

@@ -35,10 +35,15 @@ def on(api: ApiServer, tmp_path: Path, clock: FakeClock) -> Iterator[On]:
         yield start
 
 
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a test finds no GPUs of another test."""
+    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what loading the GPUs sets is undone
+
+
 @pytest.fixture
-def fake_nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNvml]:
+def fake_nvml(tmp_path: Path) -> Iterator[FakeNvml]:
     """Eight idle A100, loaded into this process's pynvml."""
-    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what `load` sets is undone
     made = FakeNvml.make(tmp_path)
     made.load()
     yield made
@@ -53,9 +58,9 @@ def started() -> Iterator[ProcessPool]:
 
 
 @pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNvml]:
+def two(tmp_path: Path) -> Iterator[FakeNvml]:
     """Two GPUs, loaded, as the stage has them."""
-    with two_gpus(tmp_path, monkeypatch) as made:
+    with two_gpus(tmp_path) as made:
         yield made
 
 

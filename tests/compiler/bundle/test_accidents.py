@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpushare.bundle import lock, writer
-from gpushare.bundle.writer import OutputError, exchange
+from gpushare.bundle.writer import OutputError
 from gpushare.core.diagnostics import Finding
 from tests.compiler.bundle.bundles import FOREIGN, NEW, OLD, bundle, found, lay, memory, texts
 
@@ -24,17 +24,6 @@ STEPS = ("chmod", "close", "link", "lstat", "mkdir", "open", "rename", "replace"
 GROWING = ("link", "mkdir", "open", "write")
 EVENTS = {"open", "os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "os.chmod", "os.chown", "os.scandir"}
 MOST_STEPS = 2000
-
-
-def cannot_exchange(*_: object) -> None:
-    raise OSError(errno.ENOSYS, "not here")
-
-
-@pytest.fixture(params=["exchange", "in place"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "in place":
-        monkeypatch.setattr(exchange, "_exchange", cannot_exchange)
-    return str(request.param)
 
 
 def fresh(parent: Path, number: int) -> Path:

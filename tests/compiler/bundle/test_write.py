@@ -1,6 +1,5 @@
 """Writing a bundle: what is replaced, what is removed, and what is never touched."""
 
-import errno
 import os
 from pathlib import Path
 
@@ -11,18 +10,6 @@ from gpushare.bundle.artifact import Artifact
 from gpushare.bundle.lock import EMPTY
 from gpushare.bundle.writer import ChangeKind, OutputError, exchange
 from tests.compiler.bundle.bundles import FOREIGN, NEW, OLD, bundle, found, lay, memory, texts
-
-
-def cannot_exchange(*_: object) -> None:
-    raise OSError(errno.ENOSYS, "not here")
-
-
-@pytest.fixture(params=["exchange", "in place"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways of replacing a folder must do the same."""
-    if request.param == "in place":
-        monkeypatch.setattr(exchange, "_exchange", cannot_exchange)
-    return str(request.param)
 
 
 @pytest.fixture

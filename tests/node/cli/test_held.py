@@ -3,11 +3,10 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.node.cli.test_command import Desk, Done
+from tests.node.cli.desk import Desk, Done
 from tests.support.waiting import PATIENCE
 
 PROGRAM = """import functools, pathlib, sys
@@ -15,11 +14,6 @@ from gpushare_node.cli import checkpoint_devices, main
 checkpoint_devices.read_checkpoint = functools.partial(checkpoint_devices.read_checkpoint, pathlib.Path(sys.argv[1]))
 sys.exit(main(sys.argv[2:]))"""
 """The command, with kubelet's folder elsewhere: the real place is not a test's to write to."""
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
 
 
 def run(desk: Desk, *arguments: str) -> Done:

@@ -5,12 +5,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 
 import pytest
 
 from gpushare_node.adapters.host.state_dir import StateDir
-from tests.node.cli.test_command import Desk
+from tests.node.cli.desk import Desk
 from tests.support.fake_api.server import ApiServer
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, wait_for
@@ -20,11 +19,6 @@ from gpushare_node.cli import main, refusal
 refusal._LOOK_SECONDS = 0.2
 sys.exit(main(sys.argv[1:]))"""
 """The command, which looks at its policy more often than a node need."""
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
 
 
 def in_the_next_form(policy: str) -> str:

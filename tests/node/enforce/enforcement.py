@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gpushare_node.adapters.host.kubelet import read_checkpoint
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import TenancyFile
@@ -245,9 +243,8 @@ def await_end(pid: int) -> None:
 
 
 @contextmanager
-def two_gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNvml]:
+def two_gpus(folder: Path) -> Iterator[FakeNvml]:
     """Two idle A100, loaded into this process's pynvml."""
-    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what `load` sets is undone
     made = FakeNvml.make(folder, ("a100-sxm4-40gb",) * 2)
     made.load()
     try:

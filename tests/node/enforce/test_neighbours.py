@@ -83,9 +83,8 @@ def test_unknown_memory_is_reported_and_nobody_is_blamed(stage: EnforcementFixtu
 
 
 def test_a_driver_that_scrambles_lists_and_has_no_others_gets_no_kills_and_the_condition_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: ProcessPool
+    tmp_path: Path, started: ProcessPool
 ) -> None:
-    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")
     made = FakeNvml.make(tmp_path, ("a100-sxm4-40gb",) * 2, driver="535.54.03")
     made.miss("nvmlDeviceGetRunningProcessDetailList")
     made.load()

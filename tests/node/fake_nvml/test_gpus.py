@@ -18,9 +18,8 @@ CARDS = ("a100-sxm4-40gb", "a30", "h100-sxm5-80gb", "b200-180gb", "rtx-pro-6000-
 
 
 @pytest.fixture
-def mixed(tmp_path, monkeypatch):
+def mixed(tmp_path):
     """A node with one GPU of each of CARDS."""
-    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")
     made = FakeNvml.make(tmp_path, CARDS)
     made.load()
     return made

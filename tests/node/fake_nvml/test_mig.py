@@ -14,9 +14,8 @@ GENERATIONS = ("a100-sxm4-40gb", "a30", "h100-sxm5-80gb", "b200-180gb", "rtx-pro
 NO_ROOM, IN_USE, RESET_REQUIRED = 23, 19, 16
 
 
-def node(folder, monkeypatch, *card_ids, driver="580.95.05"):
+def node(folder, *card_ids, driver="580.95.05"):
     """GPUs of these cards with MIG on."""
-    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")
     made = FakeNvml.make(folder, card_ids, driver=driver)
     for index in range(len(card_ids)):
         made.set_mode(index, current=True)
@@ -31,8 +30,8 @@ def mig(fake_nvml):
 
 
 @pytest.mark.parametrize("card", GENERATIONS)
-def test_profiles_and_placements_are_those_of_the_catalogue(tmp_path, monkeypatch, card):
-    node(tmp_path, monkeypatch, card)
+def test_profiles_and_placements_are_those_of_the_catalogue(tmp_path, card):
+    node(tmp_path, card)
     geometry = cards.load(card).mig
     assert geometry is not None
     with session():
@@ -56,9 +55,9 @@ def test_ids_are_the_hardwares_and_not_the_enums(mig):
 
 
 @pytest.mark.parametrize("card", GENERATIONS)
-def test_whatever_pair_of_profiles_stands_apart_can_be_made_and_what_overlaps_cannot(tmp_path, monkeypatch, card):
+def test_whatever_pair_of_profiles_stands_apart_can_be_made_and_what_overlaps_cannot(tmp_path, card):
     """A pair may fail for want of engines too: those the catalogue must explain by its totals or counts."""
-    made = node(tmp_path, monkeypatch, card)
+    made = node(tmp_path, card)
     geometry = cards.load(card).mig
     assert geometry is not None
     with session():
@@ -114,8 +113,8 @@ def test_there_is_one_instance_with_media_extensions(mig):
         create(device(), 19, 1, 1)
 
 
-def test_an_a30_tells_a_wrong_number_of_instances(tmp_path, monkeypatch):
-    node(tmp_path, monkeypatch, "a30")
+def test_an_a30_tells_a_wrong_number_of_instances(tmp_path):
+    node(tmp_path, "a30")
     with session():
         assert profiles(device())["1g.6gb"].instanceCount != 4
         for place in placements(device(), 14):
@@ -225,8 +224,8 @@ def test_without_mig_there_are_no_instances_and_no_mig_devices(fake_nvml):
 
 
 @pytest.mark.parametrize(("driver", "known"), [("460.32.03", 5), ("470.57.02", 6), ("535.104.05", 7), ("580.95.05", 7)])
-def test_an_older_driver_knows_fewer_profiles_and_tells_none_before_mig_is_on(tmp_path, monkeypatch, driver, known):
-    made = node(tmp_path, monkeypatch, "a100-sxm4-40gb", driver=driver)
+def test_an_older_driver_knows_fewer_profiles_and_tells_none_before_mig_is_on(tmp_path, driver, known):
+    made = node(tmp_path, "a100-sxm4-40gb", driver=driver)
     with session():
         assert len(profiles(device())) == known
         if not driver.startswith("580"):
@@ -272,8 +271,8 @@ def test_a_blocked_reset_is_answered_as_often_as_asked_for(fake_nvml):
         assert [pynvml.nvmlDeviceSetMigMode(device(), 1) for _ in range(3)] == [RESET_REQUIRED, RESET_REQUIRED, 0]
 
 
-def test_a_reboot_takes_all_instances_and_on_hopper_the_mode_as_well(tmp_path, monkeypatch):
-    made = node(tmp_path, monkeypatch, "a100-sxm4-40gb", "h100-sxm5-80gb", "a30", "h100-sxm5-80gb")
+def test_a_reboot_takes_all_instances_and_on_hopper_the_mode_as_well(tmp_path):
+    made = node(tmp_path, "a100-sxm4-40gb", "h100-sxm5-80gb", "a30", "h100-sxm5-80gb")
     made.add_instance(0, 19, 0)
     made.put(0, 900001, 5)
     for index, current in ((2, False), (3, False)):

@@ -1,6 +1,5 @@
 """When a run begins and begins again: a driver that is not there yet, attempts that failed, and what begins them anew."""
 
-from pathlib import Path
 
 import pytest
 
@@ -9,16 +8,6 @@ from gpushare_node.adapters.nvml.driver import Code
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import CREATE, MIXED, OTHER, SEVEN, GpuNode, policy
-
-
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what loading the GPUs sets is undone
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> GpuNode:
-    return GpuNode(tmp_path)
 
 
 @pytest.mark.failure_case(21)

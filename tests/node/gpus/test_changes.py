@@ -13,16 +13,6 @@ from tests.node.gpus.gpu_node import H100, IDS, SEVEN, GpuNode, policy
 from tests.node.partition import builders
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what loading the GPUs sets is undone
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> GpuNode:
-    return GpuNode(tmp_path)
-
-
 @pytest.mark.failure_case(1)
 def test_a_card_without_mig_that_needs_none_is_left_alone(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, "t4")

@@ -62,11 +62,6 @@ SCENES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what loading the GPUs sets is undone
-
-
 def die_and_start_again(folder: Path, scene: Scene, number: int, *, is_after: bool) -> None:
     node = GpuNode(folder, *scene.cards)
     stays = scene.prepare(node)

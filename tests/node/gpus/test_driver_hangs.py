@@ -37,8 +37,7 @@ class HangingNode(LoopNode):
 
 
 @pytest.fixture
-def node(tmp_path: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")
+def node(tmp_path: Path, api: ApiServer):
     made = HangingNode(tmp_path, api)
     yield made
     made.fake_nvml.heal()

@@ -13,16 +13,6 @@ from tests.node.gpus.gpu_node import A100, CREATE, H100, IDS, MIXED, OTHER, SEVE
 from tests.node.partition import builders
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what loading the GPUs sets is undone
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> GpuNode:
-    return GpuNode(tmp_path)
-
-
 @pytest.mark.failure_case(14)
 @pytest.mark.parametrize("after", range(2))
 @pytest.mark.parametrize("code", [Code.INSUFFICIENT_RESOURCES, Code.UNKNOWN, Code.INVALID_ARGUMENT])

@@ -24,11 +24,6 @@ FORMER = (("3g.20gb", 4), ("2g.10gb", 0), ("1g.5gb", 2))
 WANTED = (("3g.20gb", 4), ("1g.5gb", 0), ("1g.5gb", 1), ("1g.5gb", 2))
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what loading the GPUs sets is undone
-
-
 def run_with_a_fault(folder: Path, call: str, code: Code, after: int) -> None:
     """Two GPUs, one to be divided anew beside a tenant, one to be made whole; faults strike the first alone."""
     node = GpuNode(folder, A100, A100)

@@ -11,16 +11,6 @@ from tests.node.gpus.gpu_node import A100, MIXED, OTHER, SEVEN, GpuNode, policy
 SET_MODE = "nvmlDeviceSetMigMode"
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")  # so that what loading the GPUs sets is undone
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> GpuNode:
-    return GpuNode(tmp_path)
-
-
 @pytest.mark.failure_case(8)
 def test_tenants_in_the_way_block_their_gpu_and_no_other(tmp_path: Path) -> None:
     node = GpuNode(tmp_path, A100, A100, A100)

@@ -197,8 +197,7 @@ def test_a_driver_without_memory_limits_says_so(fake_nvml: FakeNvml) -> None:
     assert refusal(lambda: session.memory_limit(fake_nvml.uuid(0), CGROUP))[1] == Code.FUNCTION_NOT_FOUND
 
 
-def test_memory_limits_are_set_read_and_lifted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")
+def test_memory_limits_are_set_read_and_lifted(tmp_path: Path) -> None:
     fake_nvml = FakeNvml.make(tmp_path)
     fake_nvml.offer_limits()
     fake_nvml.load()

@@ -87,8 +87,7 @@ def look(fake_nvml: FakeNvml) -> Looks | int:
 
 
 @pytest.fixture(params=["580.95.05", "535.129.03"], ids=["new", "scrambling"])
-def node(request: pytest.FixtureRequest, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
-    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")
+def node(request: pytest.FixtureRequest, tmp_path: Any) -> FakeNvml:
     made = FakeNvml.make(tmp_path, ("a100-sxm4-40gb",) * 2, driver=request.param)
     made.offer_limits()
     made.load()
@@ -160,7 +159,6 @@ def test_the_functions_below_are_all_that_are_called(tmp_path: Any, monkeypatch:
             called.add(name)
             return getattr(self.library, name)
 
-    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")
     for driver in ("580.95.05", "535.129.03"):
         fake_nvml = FakeNvml.make(tmp_path / driver, ("a100-sxm4-40gb",) * 2, driver=driver)
         fake_nvml.offer_limits()

@@ -17,8 +17,7 @@ def session(fake_nvml: FakeNvml) -> Session:
     return Session.open()
 
 
-def node(folder: Path, monkeypatch: pytest.MonkeyPatch, *cards: str, driver: str = "580.95.05") -> FakeNvml:
-    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")
+def node(folder: Path, *cards: str, driver: str = "580.95.05") -> FakeNvml:
     made = FakeNvml.make(folder, cards, driver=driver)
     made.load()
     return made
@@ -45,8 +44,8 @@ def test_an_idle_gpu_is_told_whole(session: Session, fake_nvml: FakeNvml) -> Non
 
 
 @pytest.mark.failure_case(1)
-def test_a_card_without_mig_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    node(tmp_path, monkeypatch, "l4", "a100-sxm4-40gb")
+def test_a_card_without_mig_has_none(tmp_path: Path) -> None:
+    node(tmp_path, "l4", "a100-sxm4-40gb")
     first, second = Session.open().survey()
     assert first.mig is None
     assert first.fault is None
@@ -64,8 +63,8 @@ def test_profiles_have_the_hardwares_ids_and_the_policies_names(session: Session
 
 
 @pytest.mark.parametrize("card", MIG_CARDS)
-def test_a_driver_without_names_gets_the_same_names_from_us(card: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_nvml = node(tmp_path, monkeypatch, card)
+def test_a_driver_without_names_gets_the_same_names_from_us(card: str, tmp_path: Path) -> None:
+    fake_nvml = node(tmp_path, card)
     named = Session.open().survey()[0]
     fake_nvml.miss("nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlGpuInstanceGetComputeInstanceProfileInfoV")
     assert Session.open().survey()[0] == named
@@ -73,8 +72,8 @@ def test_a_driver_without_names_gets_the_same_names_from_us(card: str, tmp_path:
 
 
 @pytest.mark.failure_case(23)
-def test_places_come_from_the_list_and_not_from_the_drivers_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_nvml = node(tmp_path, monkeypatch, "a30")
+def test_places_come_from_the_list_and_not_from_the_drivers_count(tmp_path: Path) -> None:
+    fake_nvml = node(tmp_path, "a30")
     for profile in fake_nvml._state.gpus[0].profiles:
         profile.told_count = 1
     fake_nvml.set_mode(0, True)
@@ -98,9 +97,9 @@ def test_an_older_driver_refuses_the_numbers_that_it_does_not_know(session: Sess
 
 
 def test_profiles_are_not_asked_for_where_the_driver_does_not_tell_before_mig_is_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path
 ) -> None:
-    fake_nvml = node(tmp_path, monkeypatch, "a100-sxm4-40gb", "a100-sxm4-40gb")
+    fake_nvml = node(tmp_path, "a100-sxm4-40gb", "a100-sxm4-40gb")
     fake_nvml._state.tells_profiles_when_off = 0
     fake_nvml.set_mode(1, True)
     fake_nvml.fail("nvmlDeviceGetGpuInstanceProfileInfoV", Code.UNKNOWN, gpu=0)

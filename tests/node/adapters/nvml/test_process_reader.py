@@ -24,8 +24,7 @@ def census_code(session: Session, uuid: str) -> int:
     return caught.value.code
 
 
-def old_driver(folder: Path, monkeypatch: pytest.MonkeyPatch, driver: str) -> FakeNvml:
-    monkeypatch.setenv("GPUSHARE_FAKE_NVML", "")
+def old_driver(folder: Path, driver: str) -> FakeNvml:
     fake_nvml = FakeNvml.make(folder, driver=driver)
     fake_nvml.load()
     return fake_nvml
@@ -104,9 +103,9 @@ def test_a_list_longer_than_the_buffer_is_read_whole(fake_nvml: FakeNvml) -> Non
 @pytest.mark.failure_case(49)
 @pytest.mark.parametrize("driver", ["580.95.05", "535.129.03"])
 def test_a_list_that_grows_while_it_is_read_is_read_again_and_not_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: str
+    tmp_path: Path, driver: str
 ) -> None:
-    fake_nvml = old_driver(tmp_path, monkeypatch, driver)
+    fake_nvml = old_driver(tmp_path, driver)
     session = Session.open()
     fake_nvml.put(0, PID, 100)
     fake_nvml.race(0, 3)
@@ -190,9 +189,9 @@ def test_a_driver_without_any_compute_list_cannot_be_read(fake_nvml: FakeNvml) -
 
 @pytest.mark.failure_case(44)
 def test_a_driver_that_may_scramble_is_asked_for_the_list_that_tells_its_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path
 ) -> None:
-    fake_nvml = old_driver(tmp_path, monkeypatch, "535.129.03")
+    fake_nvml = old_driver(tmp_path, "535.129.03")
     fake_nvml.put(0, PID, 100)
     fake_nvml.put(0, PID + 1, None, kind="mps")
     told: list[str] = []
@@ -209,9 +208,9 @@ def test_a_driver_that_may_scramble_is_asked_for_the_list_that_tells_its_version
 @pytest.mark.failure_case(44)
 @pytest.mark.parametrize("code", [Code.FUNCTION_NOT_FOUND, Code.NOT_SUPPORTED, Code.INVALID_ARGUMENT, 25])
 def test_a_driver_that_may_scramble_and_has_no_other_list_is_called_unreliable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+    tmp_path: Path, code: int
 ) -> None:
-    fake_nvml = old_driver(tmp_path, monkeypatch, "535.54.03")
+    fake_nvml = old_driver(tmp_path, "535.54.03")
     fake_nvml.fail("nvmlDeviceGetRunningProcessDetailList", code, gpu=0)
     fake_nvml.put(0, PID, 100)
     session = Session.open()

@@ -219,6 +219,11 @@ class EnforcementFixture:
         self.has_begun = used_mib is None or used_mib > CAP_MIB
         return pid
 
+    def admit_and_begin(self, number: int, name: str, used_mib: int | None, code: str = OBEDIENT, **changes: Any) -> int:
+        """A pod comes, is given a share of a GPU, and a process of it begins to use the first one; its pid."""
+        self.admit(number, name, **changes)
+        return self.begin(number, used_mib, code)
+
     def run(self, cycles: int = 1, seconds: float = 1.0) -> None:
         """That many cycles, each after this time; one more for who has just begun: time counts between two looks."""
         cycles, self.has_begun = cycles + self.has_begun, False

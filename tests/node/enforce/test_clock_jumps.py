@@ -89,8 +89,7 @@ def test_a_date_that_is_put_right_within_minutes_ends_no_exemption(
     tmp_path: Path, two: FakeNvml, started: ProcessPool, seconds: float, notice: int | None
 ) -> None:
     stage = EnforcementFixture(tmp_path, two, started, enforcement={"noticeSeconds": notice})
-    stage.admit(1, "early", started={container_id(1): OLD})
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "early", 5000, started={container_id(1): OLD})
     stage.run(10)
     stage.ahead = seconds
     stage.run(60)
@@ -102,8 +101,7 @@ def test_a_date_that_is_put_right_within_minutes_ends_no_exemption(
 @pytest.mark.failure_case(107)
 def test_a_date_that_stays_is_believed(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     stage = EnforcementFixture(tmp_path, two, started, enforcement={"noticeSeconds": DAY})
-    stage.admit(1, "early", started={container_id(1): OLD})
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "early", 5000, started={container_id(1): OLD})
     stage.run(10)
     stage.ahead = YEAR
     stage.run(700)
@@ -123,8 +121,7 @@ def test_who_ran_before_a_clock_that_is_behind_at_the_first_cap_is_exempt_and_no
     stage.run(10)
     await_end(late)
     stage.ahead = 0.0
-    stage.admit(3, "later")
-    later = stage.begin(3, 5000)
+    later = stage.admit_and_begin(3, "later", 5000)
     stage.run(700)
     await_end(later)
     assert lives(early)
@@ -141,8 +138,7 @@ def test_a_clock_that_falls_behind_a_cap_exempts_nobody(
     stage.ahead = -YEAR
     if is_rebooted:
         stage.start()
-    stage.admit(1, "new", started={container_id(1): NOON + stage.clock.now() - YEAR})
-    new = stage.begin(1, 5000)
+    new = stage.admit_and_begin(1, "new", 5000, started={container_id(1): NOON + stage.clock.now() - YEAR})
     stage.run(10)
     await_end(new)
 
@@ -154,8 +150,7 @@ def test_a_notice_that_was_given_by_a_clock_that_was_ahead_is_no_longer_than_any
     stage = EnforcementFixture(tmp_path, two, started, enforcement={"noticeSeconds": DAY})
     stage.ahead = YEAR
     stage.start()
-    stage.admit(1, "early", started={container_id(1): OLD})
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "early", 5000, started={container_id(1): OLD})
     stage.run(10)
     stage.ahead = 0.0
     stage.start()

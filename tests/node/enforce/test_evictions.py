@@ -20,8 +20,7 @@ from tests.support.waiting import PATIENCE, wait_for
 
 def test_evictions_are_asked_for_and_failures_are_counted(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     rig = Rig(tmp_path, two, started, enforcement={"action": "evict"})
-    rig.stage.admit(1, "greedy")
-    pid = rig.stage.begin(1, 5000)
+    pid = rig.stage.admit_and_begin(1, "greedy", 5000)
     rig.api.is_down = True
     rig.run(10)
     rig.api.is_down = False
@@ -43,8 +42,7 @@ def test_an_eviction_that_waited_is_not_asked_for_when_the_container_is_calm_by_
             return True
 
     stage = EnforcementFixture(tmp_path, two, started, queue=Late(), enforcement={"action": "evict"})
-    stage.admit(1, "sorry")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "sorry", 5000)
     stage.run(6)
     stage.fake_nvml.put(0, pid, 1000)
     stage.run(2)
@@ -76,8 +74,7 @@ def test_an_api_server_that_hangs_holds_up_no_mps_client_s_end(tmp_path: Path, t
     queue, is_over = WorkQueue(), threading.Event()
     queue.send(lambda: _wait(is_over))
     stage = EnforcementFixture(tmp_path, two, started, mps=Terminator(), queue=queue, mode="mps", profile="mps-01234567")
-    stage.admit(1, "client")
-    pid = stage.begin(1, 5000, DEAF)
+    pid = stage.admit_and_begin(1, "client", 5000, DEAF)
     stage.run(13)
     is_over.set()
     await_end(pid)
@@ -98,8 +95,7 @@ def test_a_budget_is_asked_three_times_and_then_heeded_no_more(
 ) -> None:
     """A tenant may write a budget for its own pods that permits nothing for ever."""
     stage = EnforcementFixture(tmp_path, two, started, enforcement={"action": "evict"}, told=Cluster(answer=answer))
-    stage.admit(1, "protected")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "protected", 5000)
     stage.run(6)
     assert stage.told.reasons("protected") == ["GPUMemoryOverCap", "GPUPodEvictionFailed"]
     stage.run(60)
@@ -123,8 +119,7 @@ def test_a_pod_that_no_request_ends_is_ended_by_signals(
     stage = EnforcementFixture(
         tmp_path, two, started, enforcement={"action": "evict"}, mode=mode, profile=f"{mode}-01234567", told=told
     )
-    stage.admit(1, "stays")
-    pid = stage.begin(1, 5000, DEAF)
+    pid = stage.admit_and_begin(1, "stays", 5000, DEAF)
     stage.run(60)
     assert lives(pid)
     assert ("GPUPodEvicted" in told.reasons("stays")) == (answer is Eviction.EVICTED)
@@ -137,8 +132,7 @@ def test_a_pod_that_no_request_ends_is_ended_by_signals(
 def test_a_server_that_does_not_answer_has_refused_nothing(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     rig = Rig(tmp_path, two, started, mode="mps", profile="mps-01234567", mps=None)
     rig.api.is_down = True
-    rig.stage.admit(1, "client")
-    pid = rig.stage.begin(1, 5000)
+    pid = rig.stage.admit_and_begin(1, "client", 5000)
     rig.run(300)
     assert lives(pid)
     assert "GPUPodEvicted" not in rig.api.reasons()

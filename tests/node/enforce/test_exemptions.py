@@ -62,8 +62,7 @@ def test_whoever_ran_before_the_first_cap_is_warned_as_long_as_it_runs(
     tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     stage, pid = install(tmp_path, two, started)
-    stage.admit(2, "late")
-    late = stage.begin(2, 5000)
+    late = stage.admit_and_begin(2, "late", 5000)
     stage.run(8)
     await_end(late)
     stage.run(400)
@@ -187,8 +186,7 @@ def test_a_policy_rolled_forth_and_back_grants_no_second_exemption(
 @pytest.mark.failure_case(83)
 def test_a_pools_first_cap_exempts_who_was_started_without_one(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     stage = EnforcementFixture(tmp_path, two, started, marks=Marks(), **NONE)
-    stage.admit(1, "early")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "early", 5000)
     stage.run(3)
     give(stage)
     stage.run(30)
@@ -251,8 +249,7 @@ def test_a_dry_run_begins_no_cap(tmp_path: Path, two: FakeNvml, started: Process
     """Whoever tries caps out, and installs them a week later, finds everybody older than they are."""
     stage, pid = install(tmp_path, two, started, settings=Settings(dry_run=True))
     stage.run(10)
-    stage.admit(2, "later", started={container_id(2): 1.5e9 + 2000})
-    later = stage.begin(2, 5000)
+    later = stage.admit_and_begin(2, "later", 5000, started={container_id(2): 1.5e9 + 2000})
     stage.run(10)
     assert list((tmp_path / "state").iterdir()) == []
     assert stage.marks.known == {}

@@ -172,13 +172,11 @@ def test_a_lower_cap_holds_for_containers_that_start_later_also_after_a_restart(
     tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     stage = EnforcementFixture(tmp_path, two, started)
-    stage.admit(1, "early")
-    early = stage.begin(1, 4000)
+    early = stage.admit_and_begin(1, "early", 4000)
     stage.run(2)
     stage.policy = policy(share={"capMiB": 2048})
     stage.start()
-    stage.admit(2, "late")
-    late = stage.begin(2, 4000)
+    late = stage.admit_and_begin(2, "late", 4000)
     stage.run(10)
     await_end(late)
     assert lives(early)
@@ -188,8 +186,7 @@ def test_caps_that_cannot_be_written_hold_all_the_same(tmp_path: Path, two: Fake
     stage = EnforcementFixture(tmp_path, two, started)
     (tmp_path / "state").rmdir()
     (tmp_path / "state").write_text("no folder")
-    stage.admit(1, "greedy")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "greedy", 5000)
     stage.run(6)
     await_end(pid)
 
@@ -212,8 +209,7 @@ def test_a_static_pods_process_is_found_under_the_hash_of_its_file(
 ) -> None:
     stage = EnforcementFixture(tmp_path, two, started)
     hashed = "0123456789abcdef0123456789abcdef"
-    stage.admit(1, "static", uids=(pod_uid(1), hashed))
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "static", 5000, uids=(pod_uid(1), hashed))
     stage.mirror.show(pid, systemd_path(hashed, container_id(1)))
     stage.run(6)
     await_end(pid)

@@ -14,8 +14,7 @@ UNMAPPED = "7f0000000000-7f0000001000 rw-s 00000000 00:06 1 /dev/innocent0\n"
 
 
 def test_a_container_whose_gpu_processes_end_just_in_time_is_ended_with_those_that_wait(stage: EnforcementFixture) -> None:
-    stage.admit(1, "storm")
-    waiting = stage.begin(1, 0)
+    waiting = stage.admit_and_begin(1, "storm", 0)
     stage.fake_nvml.take(0, waiting)
     for _ in range(3):
         pid = stage.begin(1, 5000)
@@ -38,8 +37,7 @@ def test_whoever_renames_the_devices_in_its_container_is_signalled_all_the_same(
     stage: EnforcementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(linux, "NVIDIA_MAJOR", 1)  # /dev/null's, for real devices need a driver
-    stage.admit(1, "renamer")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "renamer", 5000)
     stage.mirror.fake(pid, "maps", UNMAPPED)
     stage.mirror.open_nothing(pid)
     (stage.mirror.root / str(pid) / "fd/7").symlink_to("/dev/null")
@@ -50,8 +48,7 @@ def test_whoever_renames_the_devices_in_its_container_is_signalled_all_the_same(
 @pytest.mark.failure_case(55)
 def test_a_pod_that_deletes_itself_is_held_to_its_cap_until_it_is_gone(stage: EnforcementFixture) -> None:
     """A tenant may delete its own pod, with as much grace as the pod's spec asks for."""
-    stage.admit(1, "undead")
-    pid = stage.begin(1, 1000)
+    pid = stage.admit_and_begin(1, "undead", 1000)
     stage.run(2)
     stage.list.known = (replace(stage.list.known[0], is_terminating=True),)
     stage.fake_nvml.put(0, pid, 5000)
@@ -63,8 +60,7 @@ def test_a_pod_that_deletes_itself_is_held_to_its_cap_until_it_is_gone(stage: En
 @pytest.mark.parametrize("is_idle", [False, True], ids=["at once", "after a pause without a GPU"])
 def test_a_pod_that_is_deleted_by_force_and_runs_on_is_held_to_its_cap(stage: EnforcementFixture, *, is_idle: bool) -> None:
     """The API server forgets it at once; kubelet gives it the time that its spec asks for, which may be a year."""
-    stage.admit(1, "ghost")
-    pid = stage.begin(1, 1000)
+    pid = stage.admit_and_begin(1, "ghost", 1000)
     stage.run(2)
     stage.list.known, stage.entries = (), []
     stage.admit(2, "next")

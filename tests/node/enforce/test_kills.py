@@ -17,8 +17,7 @@ from tests.support.waiting import wait_for
 
 @pytest.mark.failure_case(36)
 def test_who_is_over_its_cap_is_warned_then_asked_to_end_and_the_events_say_it_all(stage: EnforcementFixture) -> None:
-    stage.admit(1, "greedy")
-    pid = stage.begin(1, 5000, GRACEFUL)
+    pid = stage.admit_and_begin(1, "greedy", 5000, GRACEFUL)
     stage.run(3)
     assert stage.told.reasons("greedy") == ["GPUMemoryOverCap"]
     for part in ("5000 MiB of the 4096 MiB", "for 3 s", "SIGTERM", "in 2 s"):
@@ -32,8 +31,7 @@ def test_who_is_over_its_cap_is_warned_then_asked_to_end_and_the_events_say_it_a
 
 @pytest.mark.failure_case(37)
 def test_who_ignores_sigterm_is_killed_after_its_time(stage: EnforcementFixture) -> None:
-    stage.admit(1, "deaf")
-    pid = stage.begin(1, 5000, DEAF)
+    pid = stage.admit_and_begin(1, "deaf", 5000, DEAF)
     stage.run(9)
     assert lives(pid)
     stage.run(1)
@@ -45,8 +43,7 @@ def test_who_ignores_sigterm_is_killed_after_its_time(stage: EnforcementFixture)
 
 @pytest.mark.failure_case(38)
 def test_who_frees_memory_after_sigterm_is_not_killed(stage: EnforcementFixture) -> None:
-    stage.admit(1, "sorry")
-    pid = stage.begin(1, 5000, DEAF)
+    pid = stage.admit_and_begin(1, "sorry", 5000, DEAF)
     stage.run(5)
     stage.fake_nvml.put(0, pid, 1000)
     stage.run(20)
@@ -66,8 +63,7 @@ def test_of_two_processes_that_are_over_together_the_larger_one_goes(stage: Enfo
 
 @pytest.mark.failure_case(35)
 def test_a_container_that_keeps_forking_is_ended_as_a_whole_with_those_that_have_no_gpu(stage: EnforcementFixture) -> None:
-    stage.admit(1, "storm")
-    parent = stage.begin(1, 0, OBEDIENT)
+    parent = stage.admit_and_begin(1, "storm", 0, OBEDIENT)
     stage.fake_nvml.take(0, parent)
     for _ in range(3):
         pid = stage.begin(1, 5000)
@@ -140,8 +136,7 @@ def test_exec_does_not_shed_an_offence(stage: EnforcementFixture) -> None:
 
 @pytest.mark.failure_case(41)
 def test_a_victim_that_nobody_reaps_counts_as_gone(stage: EnforcementFixture) -> None:
-    stage.admit(1, "zombie")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "zombie", 5000)
     stage.run(5)
     await_end(pid)
     assert Path(f"/proc/{pid}").exists()
@@ -187,8 +182,7 @@ def test_a_refused_signal_is_told_and_not_tried_again_for_a_while(
         return SignalResult.REFUSED
 
     monkeypatch.setattr(stage.processes, "send", refuse)
-    stage.admit(1, "untouchable")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "untouchable", 5000)
     stage.run(30)
     assert [one for one, _ in asked] == [pid]
     assert stage.told.reasons("untouchable")[:2] == ["GPUMemoryOverCap", "GPUProcessKillFailed"]
@@ -198,8 +192,7 @@ def test_a_refused_signal_is_told_and_not_tried_again_for_a_while(
 
 @pytest.mark.failure_case(47)
 def test_a_process_without_a_gpu_in_its_memory_is_not_signalled_whatever_the_list_says(stage: EnforcementFixture) -> None:
-    stage.admit(1, "innocent")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "innocent", 5000)
     stage.mirror.fake(pid, "maps", "7f0000000000-7f0000001000 r--p 00000000 08:01 1 /usr/lib/libc.so.6\n")
     stage.run(60)
     assert lives(pid)
@@ -212,8 +205,7 @@ def test_a_dry_run_says_everything_and_does_nothing(
     tmp_path: Path, two: FakeNvml, started: ProcessPool, action: str
 ) -> None:
     stage = EnforcementFixture(tmp_path, two, started, settings=Settings(dry_run=True), enforcement={"action": action})
-    stage.admit(1, "greedy")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "greedy", 5000)
     stage.run(30)
     assert lives(pid)
     assert stage.told.evicted == []
@@ -223,8 +215,7 @@ def test_a_dry_run_says_everything_and_does_nothing(
 
 @pytest.mark.failure_case(68)
 def test_an_agent_that_starts_anew_in_the_grace_counts_anew_and_kills_once(stage: EnforcementFixture) -> None:
-    stage.admit(1, "deaf")
-    pid = stage.begin(1, 5000, DEAF)
+    pid = stage.admit_and_begin(1, "deaf", 5000, DEAF)
     stage.run(6)
     stage.enforcer.close()
     stage.start()
@@ -257,8 +248,7 @@ def test_a_name_with_line_feeds_and_quotes_stays_inside_its_line_of_the_log(
 
 def test_the_record_of_a_kill_has_everything(stage: EnforcementFixture, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "gpushare.enforce")
-    stage.admit(1, "greedy")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "greedy", 5000)
     stage.run(5)
     await_end(pid)
     stage.run(2)

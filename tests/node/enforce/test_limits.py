@@ -20,8 +20,7 @@ def test_the_driver_holds_caps_where_it_can_until_processes_are_gone(
     two.offer_limits()
     two.load()
     rig = Rig(tmp_path, two, started)
-    rig.stage.admit(1, "modest")
-    pid = rig.stage.begin(1, 3000)
+    pid = rig.stage.admit_and_begin(1, "modest", 3000)
     rig.run(2)
     cgroup = rig.stage.processes.look([pid])[pid].cgroup
     assert two.limits(0) == {cgroup: 4096 << 20}
@@ -44,8 +43,7 @@ def test_the_driver_holds_no_cap_that_the_policy_does_not_want_held_so(
     two.offer_limits()
     two.load()
     rig = Rig(tmp_path, two, started, **changes)
-    rig.stage.admit(1, "modest")
-    rig.stage.begin(1, 3000)
+    rig.stage.admit_and_begin(1, "modest", 3000)
     rig.run(3)
     assert two.limits(0) == {}
 
@@ -57,8 +55,7 @@ def test_a_driver_that_refuses_a_limit_leaves_the_cap_to_the_watcher(
     two.load()
     two.fail("nvmlDeviceSetMemoryLimits_v1", 3)
     rig = Rig(tmp_path, two, started)
-    rig.stage.admit(1, "greedy")
-    pid = rig.stage.begin(1, 5000)
+    pid = rig.stage.admit_and_begin(1, "greedy", 5000)
     rig.run(6)
     await_end(pid)
     assert rig.stage.metric("enforcement_tier{") == ['enforcement_tier{tier="watcher"} 1']
@@ -69,8 +66,7 @@ def test_a_dry_run_sets_no_limit_of_the_drivers(tmp_path: Path, two: FakeNvml, s
     two.offer_limits()
     two.load()
     stage = EnforcementFixture(tmp_path, two, started, settings=Settings(dry_run=True))
-    stage.admit(1, "modest")
-    stage.begin(1, 3000)
+    stage.admit_and_begin(1, "modest", 3000)
     stage.run(3)
     assert two.limits(0) == {}
 
@@ -81,8 +77,7 @@ def test_the_drivers_limits_are_lifted_when_the_node_leaves_and_only_then(
     two.offer_limits()
     two.load()
     stage = EnforcementFixture(tmp_path, two, started)
-    stage.admit(1, "modest")
-    stage.begin(1, 3000)
+    stage.admit_and_begin(1, "modest", 3000)
     stage.run(3)
     assert set(two.limits(0).values()) == {4096 << 20}
     stage.enforcer.close()

@@ -173,8 +173,7 @@ def test_a_survey_that_takes_longer_than_any_deadline_is_taken_up_when_it_comes(
     monkeypatch.setattr(inventory, "_SURVEY_WAIT_SECONDS", 0.05)
     stage = EnforcementFixture(tmp_path, two, started, deadline=0.5)
     two.delay("nvmlDeviceGetName", 1.0)
-    stage.admit(1, "greedy")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "greedy", 5000)
 
     def is_ended() -> bool:
         stage.run(1)
@@ -188,8 +187,7 @@ def test_a_lost_gpu_is_an_event_and_no_reason_to_start_anew_and_leave_the_others
     tmp_path: Path, two: FakeNvml, started: ProcessPool
 ) -> None:
     rig = Rig(tmp_path, two, started)
-    rig.stage.admit(1, "greedy")
-    rig.stage.begin(1, 5000)
+    rig.stage.admit_and_begin(1, "greedy", 5000)
     rig.run(2)
     two.lose(0)
     rig.run(100)

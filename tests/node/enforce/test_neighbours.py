@@ -63,8 +63,7 @@ def test_a_tenant_that_calls_itself_mps_server_is_a_tenant(stage: EnforcementFix
 def test_one_impossible_row_saves_everybody_on_the_device(
     stage: EnforcementFixture, rows: list[tuple[int, int, int, int]]
 ) -> None:
-    stage.admit(1, "greedy")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "greedy", 5000)
     stage.fake_nvml.put_raw(0, rows)
     stage.run(90)
     assert lives(pid)
@@ -75,8 +74,7 @@ def test_one_impossible_row_saves_everybody_on_the_device(
 
 @pytest.mark.failure_case(46)
 def test_unknown_memory_is_reported_and_nobody_is_blamed(stage: EnforcementFixture) -> None:
-    stage.admit(1, "unknown")
-    pid = stage.begin(1, None)
+    pid = stage.admit_and_begin(1, "unknown", None)
     stage.run(30)
     assert lives(pid)
     assert stage.metric("gpu_memory_unknown_containers{")
@@ -89,8 +87,7 @@ def test_a_driver_that_scrambles_lists_and_has_no_others_gets_no_kills_and_the_c
     made.miss("nvmlDeviceGetRunningProcessDetailList")
     made.load()
     stage = EnforcementFixture(tmp_path, made, started)
-    stage.admit(1, "greedy")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "greedy", 5000)
     stage.run(30)
     assert lives(pid)
     assert reason(stage) is ConditionReason.PROCESS_LIST_UNRELIABLE
@@ -112,8 +109,7 @@ def test_a_gpu_that_hangs_stops_no_other_and_its_offender_lives(tmp_path: Path, 
 
 @pytest.mark.failure_case(50)
 def test_a_lost_gpu_is_named_and_judged_again_when_it_is_back(stage: EnforcementFixture) -> None:
-    stage.admit(1, "greedy")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "greedy", 5000)
     stage.run(2)
     stage.fake_nvml.lose(0)
     stage.run(30)
@@ -127,8 +123,7 @@ def test_a_lost_gpu_is_named_and_judged_again_when_it_is_back(stage: Enforcement
 @pytest.mark.failure_case(51)
 def test_a_driver_without_the_mps_and_graphics_lists_is_watched_by_the_one_it_has(stage: EnforcementFixture) -> None:
     stage.fake_nvml.miss("nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3")
-    stage.admit(1, "greedy")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "greedy", 5000)
     stage.run(6)
     await_end(pid)
 
@@ -136,8 +131,7 @@ def test_a_driver_without_the_mps_and_graphics_lists_is_watched_by_the_one_it_ha
 @pytest.mark.failure_case(51)
 def test_a_driver_without_any_compute_list_kills_nobody(stage: EnforcementFixture) -> None:
     stage.fake_nvml.miss("nvmlDeviceGetComputeRunningProcesses_v3")
-    stage.admit(1, "greedy")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "greedy", 5000)
     stage.run(90)
     assert lives(pid)
     assert reason(stage) is ConditionReason.GPU_UNREADABLE
@@ -163,8 +157,7 @@ def test_without_the_hosts_processes_nobody_is_signalled_and_the_condition_says_
 @pytest.mark.failure_case(53)
 def test_a_tenant_that_names_a_cgroup_after_its_neighbour_is_charged_itself(stage: EnforcementFixture) -> None:
     stage.admit(1, "forger")
-    stage.admit(2, "neighbour")
-    neighbour = stage.begin(2, 3000)
+    neighbour = stage.admit_and_begin(2, "neighbour", 3000)
     forger = stage.begin(1, 3000)
     inner = f"{systemd_path(pod_uid(1), container_id(1))}{systemd_path(pod_uid(2), container_id(2))}"
     stage.mirror.show(forger, inner)
@@ -271,8 +264,7 @@ def test_a_platform_pod_that_holds_a_share_is_no_stray_elsewhere(
 
 @pytest.mark.failure_case(71)
 def test_memory_that_no_process_accounts_for_is_a_metric_and_nobodys_fault(stage: EnforcementFixture) -> None:
-    stage.admit(1, "quiet")
-    pid = stage.begin(1, 3000)
+    pid = stage.admit_and_begin(1, "quiet", 3000)
     stage.fake_nvml.unattributed(0, 20000)
     stage.run(30)
     assert lives(pid)
@@ -281,8 +273,7 @@ def test_memory_that_no_process_accounts_for_is_a_metric_and_nobodys_fault(stage
 
 @pytest.mark.failure_case(73)
 def test_the_series_of_pods_that_are_gone_vanish(stage: EnforcementFixture) -> None:
-    stage.admit(1, "brief")
-    pid = stage.begin(1, 3000)
+    pid = stage.admit_and_begin(1, "brief", 3000)
     stage.run(2)
     assert 'pod="brief"' in stage.figures.registry.text()
     stage.started.close()
@@ -319,8 +310,7 @@ def mps_stage(folder: Path, two: FakeNvml, started: ProcessPool, mps: FakeMps) -
 def test_an_mps_client_is_asked_then_ended_by_mps_then_killed(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     mps = FakeMps(obeys=True)
     stage = mps_stage(tmp_path, two, started, mps)
-    stage.admit(1, "client")
-    pid = stage.begin(1, 5000, DEAF)
+    pid = stage.admit_and_begin(1, "client", 5000, DEAF)
     stage.run(10)
     assert (mps.asked, lives(pid)) == ([pid], True)
     stage.run(2)
@@ -336,8 +326,7 @@ def test_a_client_that_mps_does_not_end_is_never_killed_but_its_pod_evicted(
 ) -> None:
     mps = FakeMps(obeys=False, state=state)
     stage = mps_stage(tmp_path, two, started, mps)
-    stage.admit(1, "client")
-    pid = stage.begin(1, 5000, DEAF)
+    pid = stage.admit_and_begin(1, "client", 5000, DEAF)
     stage.run(60)
     assert lives(pid)
     assert stage.told.evicted[0].name == "client"

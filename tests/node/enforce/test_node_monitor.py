@@ -173,8 +173,7 @@ def test_a_label_that_somebody_rewrites_is_put_right_once_a_minute_and_named(rig
 
 @pytest.mark.failure_case(69)
 def test_an_xid_after_a_kill_of_ours_is_no_fault_and_others_are_told(rig: Rig, two: FakeNvml) -> None:
-    rig.stage.admit(1, "greedy")
-    pid = rig.stage.begin(1, 5000)
+    pid = rig.stage.admit_and_begin(1, "greedy", 5000)
     rig.run(6)
     await_end(pid)
     _hear(rig, two, [(0, 43), (0, 45), (1, 43), (0, 79)])

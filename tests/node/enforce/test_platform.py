@@ -57,8 +57,7 @@ def test_whether_a_platform_pod_holds_a_share_is_learned_when_kubelet_says_so(st
 def test_the_name_of_a_namespace_alone_exempts_nobody(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     """Who may make a namespace may call it after somebody's operator: the intent says which are the platform's."""
     stage = EnforcementFixture(tmp_path, two, started, tenancy={"platformNamespaces": []})
-    stage.admit(1, "poser", namespace="gpu-operator")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "poser", 5000, namespace="gpu-operator")
     stage.run(6)
     await_end(pid)
 

@@ -24,8 +24,7 @@ def test_a_program_that_ends_does_not_tell_of_a_breaker(stage: EnforcementFixtur
 
 @pytest.mark.failure_case(33)
 def test_a_container_that_goes_up_and_down_is_told_once_a_minute(stage: EnforcementFixture) -> None:
-    stage.admit(1, "wave")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "wave", 5000)
     for _ in range(10):
         stage.run(4)
         stage.fake_nvml.put(0, pid, 1000)

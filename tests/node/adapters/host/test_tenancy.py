@@ -120,8 +120,7 @@ def test_without_a_file_at_the_start_nobody_is_a_stray_until_there_is_one(
 def test_caps_are_held_without_a_file(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
     stage = EnforcementFixture(tmp_path, two, started)
     stage.tenancy.unlink()
-    stage.admit(1, "offender")
-    pid = stage.begin(1, 5000)
+    pid = stage.admit_and_begin(1, "offender", 5000)
     stage.run(12)
     await_end(pid)
 

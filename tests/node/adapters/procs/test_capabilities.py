@@ -92,8 +92,7 @@ def test_a_missing_capability_and_a_refusing_module_are_reasons_of_their_own(
         stage.enforcer.config, rights=Capabilities(may_kill=True, profile="docker-default (enforce)")
     )
     monkeypatch.setattr(stage.processes, "send", lambda *_: SignalResult.DENIED)
-    stage.admit(1, "untouchable")
-    stage.begin(1, 5000)
+    stage.admit_and_begin(1, "untouchable", 5000)
     stage.run(30)
     found = stage.enforcer.reason()
     assert found is not None

@@ -296,16 +296,18 @@ def runs_on(pod: Object, labels: dict[str, str], name: str = "some-node") -> boo
     return any(matches(term, labels, name) for term in terms_of(pod))
 
 
+def assert_every_pod_runs(found: dict[str, Object], paused: dict[str, str], runs: bool) -> None:
+    assert runs_on(found["gpushare-dense"], {"example.org/gpu": "mig", **paused}) is runs
+    assert runs_on(found["gpushare-training"], paused, name="gpu-01") is runs
+    assert runs_on(found["gpushare-release"], {"gpushare.dev/pool": "former", **paused}) is runs
+
+
 @pytest.mark.parametrize(("client", "runs"), [
     (None, True), ("true", True), ("false", False), ("paused-for-driver-upgrade", False),
     ("paused-for-mig-change", False), ("paused-for-mig-change_paused-for-driver-upgrade", False),
 ])
 def test_the_operator_can_send_our_pods_away_from_a_driver_that_it_changes(client: str | None, runs: bool, pods) -> None:
-    paused = {} if client is None else {"nvidia.com/gpu.deploy.client": client}
-    found = pods(MODES)
-    assert runs_on(found["gpushare-dense"], {"example.org/gpu": "mig", **paused}) is runs
-    assert runs_on(found["gpushare-training"], paused, name="gpu-01") is runs
-    assert runs_on(found["gpushare-release"], {"gpushare.dev/pool": "former", **paused}) is runs
+    assert_every_pod_runs(pods(MODES), {} if client is None else {"nvidia.com/gpu.deploy.client": client}, runs)
 
 
 @pytest.mark.failure_case(95)
@@ -316,11 +318,7 @@ def test_a_driver_manager_that_knows_no_clients_sends_our_pods_away_with_its_val
     value: str | None, runs: bool, pods,
 ) -> None:
     """Operators before 26.7. An administrator who does without the validator keeps us."""
-    paused = {} if value is None else {"nvidia.com/gpu.deploy.operator-validator": value}
-    found = pods(MODES)
-    assert runs_on(found["gpushare-dense"], {"example.org/gpu": "mig", **paused}) is runs
-    assert runs_on(found["gpushare-training"], paused, name="gpu-01") is runs
-    assert runs_on(found["gpushare-release"], {"gpushare.dev/pool": "former", **paused}) is runs
+    assert_every_pod_runs(pods(MODES), {} if value is None else {"nvidia.com/gpu.deploy.operator-validator": value}, runs)
 
 
 def test_a_stack_without_the_operator_keeps_the_pools_terms_as_they_are(pods) -> None:

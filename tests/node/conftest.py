@@ -12,7 +12,7 @@ from tests.node.enforce.enforcement import EnforcementFixture, two_gpus
 from tests.node.enforce.rig import Rig
 from tests.support.fake_api.server import ApiServer
 from tests.support.fake_nvml import FakeNvml
-from tests.support.process_fixtures import ProcessPool, process_pool
+from tests.support.process_fixtures import FakeProc, ProcessPool, process_pool
 
 
 @pytest.fixture
@@ -55,6 +55,14 @@ def started() -> Iterator[ProcessPool]:
     """Real processes that a test starts; none of them outlives it."""
     with process_pool() as everyone:
         yield everyone
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> FakeProc:
+    """The processes of a host, most of them made up."""
+    root = tmp_path / "proc"
+    root.mkdir()
+    return FakeProc(root)
 
 
 @pytest.fixture

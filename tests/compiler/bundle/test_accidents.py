@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +157,19 @@ def test_an_error_at_any_step_leaves_the_old_bundle_or_the_new_one(
     assert first > 10
 
 
+def exit_codes(jobs: Iterable[Callable[[], None]]) -> list[int]:
+    """Of children that do these at the same time."""
+    children = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for job in jobs:
+            child = os.fork()
+            if child == 0:
+                os._exit(in_child(job))
+            children.append(child)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
 def test_four_compiles_at_once_leave_one_whole_bundle(tmp_path: Path, way: str) -> None:
     folder = fresh(tmp_path, 0)
     versions = [NEW | {"README.md": f"version {number}\n", f"only-{number}.txt": "x\n"} for number in range(4)]
@@ -173,15 +186,7 @@ def test_four_compiles_at_once_leave_one_whole_bundle(tmp_path: Path, way: str) 
 
         return job
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        children = []
-        for number in range(4):
-            child = os.fork()
-            if child == 0:
-                os._exit(in_child(compiling(number)))
-            children.append(child)
-    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0, 0, 0]
+    assert exit_codes(compiling(number) for number in range(4)) == [0, 0, 0, 0]
     assert found(folder) in [texts(version) | FOREIGN for version in versions]
     assert [entry.name for entry in folder.parent.iterdir()] == ["bundle"]
 
@@ -192,15 +197,7 @@ def test_the_same_compile_four_times_at_once_succeeds_four_times(tmp_path: Path)
     def job() -> None:
         writer.write(bundle(NEW), folder, memory(OLD))
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        children = []
-        for _ in range(4):
-            child = os.fork()
-            if child == 0:
-                os._exit(in_child(job))
-            children.append(child)
-    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0, 0, 0]
+    assert exit_codes([job] * 4) == [0, 0, 0, 0]
     assert found(folder) == AFTER
 
 

@@ -49,11 +49,8 @@ def test_a_first_compile_has_lost_nothing(compiled: Path) -> None:
     assert gpushare("compile", "-o", "empty", "intent.yaml", cwd=compiled).stderr == ""
 
 
-def test_the_next_command_takes_no_folder_for_a_flag(compiled: Path) -> None:
-    done = gpushare("compile", "-o", "./-y", "intent.yaml", cwd=compiled)
-    assert "helm upgrade --install gpushare ./-y/chart --namespace gpu-system" in done.stdout
-
-
-def test_the_next_command_can_be_copied_from_a_folder_with_a_space(compiled: Path) -> None:
-    done = gpushare("compile", "-o", "my bundle", "intent.yaml", cwd=compiled)
-    assert "helm upgrade --install gpushare 'my bundle/chart' --namespace gpu-system" in done.stdout
+@pytest.mark.parametrize(("folder", "chart"), [("./-y", "./-y/chart"), ("my bundle", "'my bundle/chart'")],
+                         ids=["like a flag", "with a space"])
+def test_the_next_command_can_be_copied_whatever_the_folders_name(compiled: Path, folder: str, chart: str) -> None:
+    done = gpushare("compile", "-o", folder, "intent.yaml", cwd=compiled)
+    assert f"helm upgrade --install gpushare {chart} --namespace gpu-system" in done.stdout

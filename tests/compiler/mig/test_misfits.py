@@ -97,11 +97,6 @@ def is_true(geometry: Geometry, layout, sentence: str, legal: set[reference_solv
     return is_only_place and is_asked and beside in legal and more not in legal
 
 
-@pytest.fixture(scope="module")
-def a100():
-    return known_cards.geometry(known_cards.A100)
-
-
 @pytest.mark.parametrize(
     ("card", "layout", "sentence"),
     [

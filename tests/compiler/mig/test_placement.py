@@ -12,11 +12,6 @@ from tests.compiler.mig import known_cards, reference_solver
 from tests.compiler.mig.random_cards import geometries
 
 
-@pytest.fixture(scope="module")
-def a100():
-    return known_cards.geometry(known_cards.A100)
-
-
 def ways_of(every) -> dict[reference_solver.Multiset, list[reference_solver.Placed]]:
     """Every layout → every way to place it."""
     found = defaultdict(list)

@@ -13,7 +13,6 @@ from tests.compiler.plan.builders import enforcement, findings, judged, memory, 
 RULES = (*memory_rules.RULES, *enforcement_rules.RULES)
 T4_SLICED = TimeSlicing(replicas=4)
 SEVEN = Mig(wanted=(("1g.5gb", 7),))
-SEVEN_TWICE = Mig(wanted=(("1g.5gb", 7),), replicas=2)
 MIXED = Mig(wanted=(("2g.10gb", 2), ("1g.5gb", 3)), replicas=(("1g.5gb", 2),))
 CAP = "/memory/cap"
 

@@ -54,7 +54,6 @@ class ClusterFixture:
         self.cluster = Cluster(name, nodes)
         self.release = Release(self.cluster)
         self.bundle: Path | None = None
-        self._bundles = 0
 
     def up(self) -> None:
         """Cluster, images and plugins."""

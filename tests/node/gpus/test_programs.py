@@ -34,13 +34,6 @@ def machine(mirror: FakeProc, *pods: PodView) -> Machine:
     return with_programs(plain, LinuxProcesses(mirror.root), pods=lambda: pods, is_system=is_system)
 
 
-@pytest.fixture
-def mirror(tmp_path: Path) -> FakeProc:
-    root = tmp_path / "proc"
-    root.mkdir()
-    return FakeProc(root)
-
-
 @pytest.mark.failure_case(76)
 def test_a_server_is_told_as_enforcement_tells_it(mirror: FakeProc, started: ProcessPool) -> None:
     name = b"nvidia-cuda-mps-server".hex()

@@ -1,7 +1,5 @@
 """What is told: once, counted, in the right namespace, never in anybody's way."""
 
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -9,20 +7,13 @@ from gpushare_node.adapters.kube.cluster import Event, EventType, PodView
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.events import MOST_AT_ONCE, MOST_WAITING, EventRecorder
 from gpushare_node.core.structs import replace
-from tests.node.adapters.kube.kube_fixture import FakeClock, connection, place
+from tests.node.adapters.kube.kube_fixture import FakeClock, place
 from tests.support.fake_api.server import ApiServer
 
 POD = PodView(uids=("uid-p",), namespace="team-a", name="notebook", labels={}, phase="Running", is_terminating=False,
               owner="", containers={})
 KILLED = Event(type=EventType.WARNING, reason="GPUProcessKilled", message="used 9000 of 8192 MiB", pod=POD)
 DONE = Event(type=EventType.NORMAL, reason="Partitioned", message="7 instances")
-
-
-@pytest.fixture
-def wire(api: ApiServer, tmp_path: Path) -> Iterator[Connection]:
-    made = connection(api, tmp_path)
-    yield made
-    made.close()
 
 
 def make(wire: Connection, clock: FakeClock | None = None) -> EventRecorder:

@@ -1,7 +1,5 @@
 """Evictions: the budget is asked by a dry run, the pod deleted by its uid; what each answer of the API server means."""
 
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -10,17 +8,10 @@ from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.evictions import RECOUNT_SECONDS, EvictionClient
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.core.structs import replace
-from tests.node.adapters.kube.kube_fixture import FakeClock, connection
+from tests.node.adapters.kube.kube_fixture import FakeClock
 from tests.support.fake_api.server import ApiServer
 
 EVICTION, POD = "/api/v1/namespaces/default/pods/p/eviction", "/api/v1/namespaces/default/pods/p"
-
-
-@pytest.fixture
-def wire(api: ApiServer, tmp_path: Path, clock: FakeClock) -> Iterator[Connection]:
-    made = connection(api, tmp_path, clock)
-    yield made
-    made.close()
 
 
 @pytest.fixture

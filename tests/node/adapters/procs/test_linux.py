@@ -15,7 +15,6 @@ from gpushare_node.adapters.procs.processes import GpuUse, Processes
 from gpushare_node.guard.identity import ContainerId
 from tests.support.hung_mount import unanswering
 from tests.support.process_fixtures import (
-    CONTAINER_A,
     CONTAINER_B,
     HOPPING,
     NAMED,
@@ -33,13 +32,6 @@ from tests.support.process_fixtures import (
     systemd_path,
 )
 from tests.support.waiting import wait_for
-
-A = ContainerId(pod_uid=POD_A, container=CONTAINER_A)
-
-
-@pytest.fixture
-def mirror(tmp_path: Path) -> FakeProc:
-    return FakeProc(tmp_path)
 
 
 def test_a_real_process_is_seen_with_its_start_time_and_cgroup(started: ProcessPool) -> None:

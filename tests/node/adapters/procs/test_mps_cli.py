@@ -81,13 +81,6 @@ def control(daemon: Daemon, program: str) -> ControlProgram:
 
 
 @pytest.fixture
-def mirror(tmp_path: Path) -> FakeProc:
-    root = tmp_path / "proc"
-    root.mkdir()
-    return FakeProc(root)
-
-
-@pytest.fixture
 def mps(tmp_path: Path, program: str, mirror: FakeProc) -> HostMpsControl:
     """Tenants are the processes in pods; whoever is outside is the host's own."""
     return HostMpsControl(

@@ -38,11 +38,6 @@ from tests.support.waiting import PATIENCE, wait_for
 
 
 @pytest.fixture
-def mirror(tmp_path: Path) -> FakeProc:
-    return FakeProc(tmp_path)
-
-
-@pytest.fixture
 def processes(mirror: FakeProc) -> LinuxProcesses:
     return LinuxProcesses(mirror.root)
 

@@ -33,6 +33,7 @@ def busy_now(node: LoopNode, **more) -> str:
     return uuid
 
 
+@pytest.mark.failure_case(8)
 def test_08_a_sleeping_pod_is_waited_for_and_what_stood_is_kept(node: LoopNode) -> None:
     busy(node)
     node.fake_nvml.forget_calls()
@@ -125,6 +126,7 @@ def test_instances_that_stay_disturb_nobody(node: LoopNode) -> None:
     assert outcome.reason is ConditionReason.READY
 
 
+@pytest.mark.failure_case(8)
 def test_08_on_a_node_that_offers_nothing_the_other_gpus_are_done(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, "a100-sxm4-40gb", "a100-sxm4-40gb")
     api.edit("nodes", NAME, lambda one: one["status"]["allocatable"].clear())
@@ -155,6 +157,7 @@ def test_a_first_install_that_takes_away_what_the_node_offers_waits_for_its_tena
     assert node.run(rollout(whole(replicas=4), drain_timeout_seconds=10)).reason is ConditionReason.GPU_BUSY
 
 
+@pytest.mark.failure_case(90)
 def test_90_a_busy_node_gives_way_then_drains_once_and_then_waits_without_a_taint(node: LoopNode) -> None:
     """No turn and no taint for as long as the drain may take; then both; and after that, in vain, neither."""
     busy(node)
@@ -175,6 +178,7 @@ def test_90_a_busy_node_gives_way_then_drains_once_and_then_waits_without_a_tain
     assert sum(line.startswith("cycle") for line in node.watched) > 390, "the former caps are held all the time"
 
 
+@pytest.mark.failure_case(90)
 def test_90_a_busy_node_is_changed_as_soon_as_its_tenants_have_gone(node: LoopNode) -> None:
     busy(node)
 
@@ -188,6 +192,7 @@ def test_90_a_busy_node_is_changed_as_soon_as_its_tenants_have_gone(node: LoopNo
     assert node.clock.now() < 150
 
 
+@pytest.mark.failure_case(111)
 @pytest.mark.parametrize("leaves", ["ends", "is deleted"])
 def test_111_hours_after_a_drain_in_vain_it_starts_as_soon_as_the_tenants_have_gone(node: LoopNode, leaves: str) -> None:
     """Kubelet goes on to list what it gave to pods that have ended: the file is no news of it."""
@@ -205,6 +210,7 @@ def test_111_hours_after_a_drain_in_vain_it_starts_as_soon_as_the_tenants_have_g
     assert node.clock.now() - start < 7030
 
 
+@pytest.mark.failure_case(111)
 def test_111_one_tenant_after_the_other_costs_no_attempt_as_long_as_one_is_there(node: LoopNode) -> None:
     """Each comes before the one before it has ended."""
     uuid = busy(node)
@@ -227,6 +233,7 @@ def test_111_one_tenant_after_the_other_costs_no_attempt_as_long_as_one_is_there
     assert len([path for _, path in node.api.requests if "leases" not in path]) <= 0.02 * 3000
 
 
+@pytest.mark.failure_case(111)
 def test_111_pods_that_are_followed_wrongly_cost_ever_fewer_attempts(node: LoopNode) -> None:
     """A watch that shows nobody, and looks alive, while the API server itself shows the tenant."""
     busy(node)
@@ -244,6 +251,7 @@ def test_111_pods_that_are_followed_wrongly_cost_ever_fewer_attempts(node: LoopN
     assert len(node.api.requests) <= 0.02 * 3 * 3600
 
 
+@pytest.mark.failure_case(117)
 def test_117_where_pods_cannot_be_followed_it_makes_attempts_as_after_any_other_trouble(node: LoopNode) -> None:
     """Requests are answered, and somebody between ends every watch at once."""
     busy(node)
@@ -255,6 +263,7 @@ def test_117_where_pods_cannot_be_followed_it_makes_attempts_as_after_any_other_
     assert node.clock.now() - start < 350
 
 
+@pytest.mark.failure_case(90)
 def test_90_tenants_that_come_while_a_node_waits_for_its_turn_cost_the_others_nothing(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     take_turn(node)
@@ -272,6 +281,7 @@ def test_90_tenants_that_come_while_a_node_waits_for_its_turn_cost_the_others_no
     assert (node.holds_turn(), node.taints(), node.condition()) == (False, set(), "GPUBusy")
 
 
+@pytest.mark.failure_case(90)
 @pytest.mark.parametrize(("more", "drains"), [({}, True), ({"namespace": "kube-system"}, False)])
 def test_90_what_can_be_moved_is_moved_at_once_and_what_cannot_is_given_way(node: LoopNode, more, drains: bool) -> None:
     busy(node, **more)
@@ -285,6 +295,7 @@ def test_90_what_can_be_moved_is_moved_at_once_and_what_cannot_is_given_way(node
     assert (node.api.writes("eviction"), node.holds_turn(), node.taints()) == ([], False, set())
 
 
+@pytest.mark.failure_case(90)
 def test_90_a_drain_that_was_cut_off_goes_on(node: LoopNode) -> None:
     busy(node)
     wanted = rollout(mig(TWO), drain_timeout_seconds=600)
@@ -306,6 +317,7 @@ def test_90_a_drain_that_was_cut_off_goes_on(node: LoopNode) -> None:
     assert all(seen[:300]), "no second time of giving way"
 
 
+@pytest.mark.failure_case(93)
 def test_93_a_pod_that_its_controller_brings_back_is_evicted_once(node: LoopNode) -> None:
     uuid = busy(node, owner=EXPORTER)
     asked: list[int] = []
@@ -324,6 +336,7 @@ def test_93_a_pod_that_its_controller_brings_back_is_evicted_once(node: LoopNode
     assert len(node.api.writes("eviction")) == 1
 
 
+@pytest.mark.failure_case(93)
 def test_93_every_pod_of_a_controller_that_was_there_is_evicted(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     for start in range(3):

@@ -17,6 +17,7 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
     return LoopNode(tmp_path, api)
 
 
+@pytest.mark.failure_case(98)
 @pytest.mark.parametrize("seconds", [70, 200, 900])
 def test_98_a_label_that_outruns_the_configmap_ends_ready_and_no_pod_comes_before(node: LoopNode, seconds: int) -> None:
     """config-manager exits until kubelet has projected the profile; then it applies its default first, and the label's last."""
@@ -39,6 +40,7 @@ def test_98_a_label_that_outruns_the_configmap_ends_ready_and_no_pod_comes_befor
     assert seen[-1][1] in {"WaitingForPlugin", "WrongResources", "Partitioning"}
 
 
+@pytest.mark.failure_case(99)
 def test_99_a_budget_that_never_allows_leaves_the_tenant_its_layout_and_others_the_turn(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     uuid = node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0))
@@ -55,6 +57,7 @@ def test_99_a_budget_that_never_allows_leaves_the_tenant_its_layout_and_others_t
     assert not [method for method, path in node.api.writes("pods") if method == "DELETE"]
 
 
+@pytest.mark.failure_case(100)
 def test_100_a_reimaged_node_whose_hardware_is_right_is_only_verified(node: LoopNode) -> None:
     """The folder is empty, the instances stand, and a tenant works on one."""
     node.run(mig(SEVEN))
@@ -67,6 +70,7 @@ def test_100_a_reimaged_node_whose_hardware_is_right_is_only_verified(node: Loop
     assert (node.fake_nvml.calls(), node.taints(), node.folder.policy()) == ([], set(), text_of(mig(SEVEN)))
 
 
+@pytest.mark.failure_case(100)
 def test_100_a_reimaged_node_with_another_layout_waits_for_who_works_on_it(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     uuid = node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0))
@@ -82,6 +86,7 @@ def test_100_a_reimaged_node_with_another_layout_waits_for_who_works_on_it(node:
     assert (node.gpus.stands(0), node.taints()) == (set(TWO), set())
 
 
+@pytest.mark.failure_case(100)
 def test_100_the_folder_of_another_node_decides_nothing_about_this_ones_hardware(node: LoopNode) -> None:
     """An image taken from a node in the middle of a change: its policy, its journal, its turn."""
     node.folder.keep_policy(text_of(mig(TWO, pool="other", key="mig-00000009")))
@@ -96,6 +101,7 @@ def test_100_the_folder_of_another_node_decides_nothing_about_this_ones_hardware
     assert node.labels()[DEPLOY] == "true"
 
 
+@pytest.mark.failure_case(100)
 def test_100_a_node_that_is_renamed_amid_its_turn_waits_for_nobody_that_is_gone(node: LoopNode) -> None:
     """Folder and hardware are the same; Node object, labels and taints are new. The turn is that of the former name."""
     node.run(mig(SEVEN))
@@ -109,6 +115,7 @@ def test_100_a_node_that_is_renamed_amid_its_turn_waits_for_nobody_that_is_gone(
     assert (node.gpus.stands(0), node.taints(), node.holds_turn()) == (set(TWO), set(), False)
 
 
+@pytest.mark.failure_case(108)
 @pytest.mark.parametrize("text", ["", "x", "/", "./x", "../x", "a/b/c", "a b/c", "a?b/c", "%/c", "ä/c", "A" * 5000 + "/c"],
                          ids=range(11))
 def test_108_what_somebody_wrote_where_releases_are_asked_for_is_no_request(node: LoopNode, text: str) -> None:

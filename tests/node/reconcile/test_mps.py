@@ -32,6 +32,7 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
     return node
 
 
+@pytest.mark.failure_case(76)
 @pytest.mark.parametrize("policy", [whole(replicas=4), whole(), mig(SEVEN), bare(whole(replicas=4)), bare(mig(SEVEN))],
                          ids=["time-slicing", "exclusive", "mig", "time-slicing, bare", "mig, bare"])
 def test_76_after_its_first_tenant_a_node_under_mps_changes_its_mode(node: LoopNode, policy: Policy) -> None:
@@ -41,6 +42,7 @@ def test_76_after_its_first_tenant_a_node_under_mps_changes_its_mode(node: LoopN
     assert node.folder.journal() is None
 
 
+@pytest.mark.failure_case(76)
 def test_76_the_label_goes_first_and_the_compute_mode_follows_the_servers_end(node: LoopNode) -> None:
     seen = []
 
@@ -57,6 +59,7 @@ def test_76_the_label_goes_first_and_the_compute_mode_follows_the_servers_end(no
 BY_TURNS = bare(whole(replicas=4))
 
 
+@pytest.mark.failure_case(114)
 @pytest.mark.parametrize(("former", "then"), [(BY_TURNS, MPS), (MPS, BY_TURNS)], ids=["to", "from"])
 def test_114_the_offer_of_the_former_config_is_not_taken_for_that_of_the_new_one(
     tmp_path: Path, api: ApiServer, former: Policy, then: Policy
@@ -71,6 +74,7 @@ def test_114_the_offer_of_the_former_config_is_not_taken_for_that_of_the_new_one
     assert seen == [True], "the plugin had begun anew when pods were let in"
 
 
+@pytest.mark.failure_case(115)
 def test_115_while_the_plugin_waits_for_the_mps_daemon_it_is_not_told_to_begin_anew(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, A100)
     assert node.run(bare(mig(SEVEN))).reason is ConditionReason.READY
@@ -80,12 +84,14 @@ def test_115_while_the_plugin_waits_for_the_mps_daemon_it_is_not_told_to_begin_a
     assert node.labels()[PLUGIN_LABEL] == f"{MPS.profile}-a"
 
 
+@pytest.mark.failure_case(114)
 def test_114_a_plugin_that_never_begins_anew_is_believed_in_the_end(node: LoopNode) -> None:
     node.stop_mps()
     node.is_plugin_deaf = True
     assert node.run(whole(replicas=4)).reason is ConditionReason.READY
 
 
+@pytest.mark.failure_case(114)
 def test_114_a_label_of_which_the_plugin_hears_nothing_is_waited_for_by_nobody(node: LoopNode) -> None:
     assert node.run(MPS).reason is ConditionReason.READY
     node.label(**{PROFILE_LABEL: None})
@@ -94,6 +100,7 @@ def test_114_a_label_of_which_the_plugin_hears_nothing_is_waited_for_by_nobody(n
     assert node.clock.now() - begun < 10
 
 
+@pytest.mark.failure_case(76)
 @pytest.mark.parametrize("is_asked", [True, False])
 def test_76_after_its_first_tenant_a_node_under_mps_is_released(node: LoopNode, is_asked: bool) -> None:
     if is_asked:
@@ -105,6 +112,7 @@ def test_76_after_its_first_tenant_a_node_under_mps_is_released(node: LoopNode, 
     assert PLUGIN_LABEL not in node.labels()
 
 
+@pytest.mark.failure_case(76)
 def test_76_a_server_that_stays_is_named_and_the_node_stays_closed(node: LoopNode) -> None:
     node.is_mps_deaf = True
     outcome = node.run(whole())
@@ -115,6 +123,7 @@ def test_76_a_server_that_stays_is_named_and_the_node_stays_closed(node: LoopNod
     assert (node.taints(), node.fake_nvml.compute_mode(0)) == (set(), 0)
 
 
+@pytest.mark.failure_case(76)
 def test_76_a_run_that_is_stopped_after_the_label_offers_nothing_of_before(node: LoopNode) -> None:
     node.is_mps_deaf = True
     node.on_tick = lambda _: setattr(node.clock, "is_stopped", REPARTITIONING_TAINT in node.taints())
@@ -127,6 +136,7 @@ def test_76_a_run_that_is_stopped_after_the_label_offers_nothing_of_before(node:
     assert node.taints() == set()
 
 
+@pytest.mark.failure_case(76)
 def test_76_a_tenant_and_any_other_process_beside_the_server_are_waited_for(node: LoopNode) -> None:
     node.fake_nvml.put(0, 4712, 100)
     outcome = node.run(rollout(whole(), drain_timeout_seconds=10))

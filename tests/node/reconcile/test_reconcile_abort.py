@@ -31,6 +31,7 @@ def taint(node: LoopNode) -> None:
     node.api.edit("nodes", NAME, lambda one: one["spec"].update(taints=list(TAINT)))
 
 
+@pytest.mark.failure_case(16)
 def test_16_the_taint_of_a_killed_run_goes_though_the_next_will_not_wait_for_tenants(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     add_tenant(node)
@@ -103,6 +104,7 @@ def fail_often(node: LoopNode) -> None:
     node.api.forget_requests()
 
 
+@pytest.mark.failure_case(94)
 def test_94_a_node_that_failed_tries_again_by_itself_and_tells_of_it_once(node: LoopNode) -> None:
     fail_often(node)
     start = node.clock.now()
@@ -111,6 +113,7 @@ def test_94_a_node_that_failed_tries_again_by_itself_and_tells_of_it_once(node: 
     assert node.taints() == set()
 
 
+@pytest.mark.failure_case(94)
 def test_94_an_annotation_begins_anew_at_once_and_is_taken_away(node: LoopNode) -> None:
     fail_often(node)
     start = node.clock.now()
@@ -127,6 +130,7 @@ def test_94_an_annotation_begins_anew_at_once_and_is_taken_away(node: LoopNode) 
     assert "gpushare.dev/retry" not in node.annotations()
 
 
+@pytest.mark.failure_case(94)
 def test_94_an_annotation_ends_the_patience_of_a_busy_node(node: LoopNode) -> None:
     """It drains once more, though it has waited in vain before."""
     node.run(mig(SEVEN))
@@ -147,6 +151,7 @@ def test_94_an_annotation_ends_the_patience_of_a_busy_node(node: LoopNode) -> No
     assert {REPARTITIONING_TAINT} in seen
 
 
+@pytest.mark.failure_case(94)
 def test_94_a_failed_node_whose_pod_starts_anew_finds_its_turn(node: LoopNode) -> None:
     """It offers its former layout and has no taint. Without its turn the bad change would go on to the next node."""
     fail_often(node)

@@ -90,6 +90,7 @@ def test_a_change_that_only_creates_pauses_nobody(node: LoopNode) -> None:
 # The API server.
 
 
+@pytest.mark.failure_case(29)
 def test_29_without_an_api_server_the_layout_in_force_is_made_again_and_labels_follow(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
@@ -102,6 +103,7 @@ def test_29_without_an_api_server_the_layout_in_force_is_made_again_and_labels_f
     assert node.labels()[PLUGIN_LABEL] == "mig-00000001-b"
 
 
+@pytest.mark.failure_case(29)
 def test_29_a_node_that_is_right_needs_no_api_server(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.api.down()
@@ -109,6 +111,7 @@ def test_29_a_node_that_is_right_needs_no_api_server(node: LoopNode) -> None:
     assert (outcome.reason, outcome.is_usable) == (ConditionReason.READY, True)
 
 
+@pytest.mark.failure_case(29)
 def test_29_without_an_api_server_allocations_in_the_checkpoint_are_respected(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
@@ -119,6 +122,7 @@ def test_29_without_an_api_server_allocations_in_the_checkpoint_are_respected(no
     assert node.fake_nvml.calls() == []
 
 
+@pytest.mark.failure_case(29)
 def test_29_without_an_api_server_a_new_policy_waits(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.fake_nvml.forget_calls()
@@ -212,6 +216,7 @@ def test_a_writer_of_our_label_is_named_and_not_fought(node: LoopNode) -> None:
 # GPUs.
 
 
+@pytest.mark.failure_case(20)
 def test_20_a_node_without_one_of_its_gpus_is_used_without_it(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, "a100-sxm4-40gb", "a100-sxm4-40gb")
     node.run(mig(SEVEN, SEVEN))
@@ -232,6 +237,7 @@ def test_a_node_of_another_card_is_left_untouched(tmp_path: Path, api: ApiServer
     assert (node.taints(), node.labels().get(POOL_LABEL)) == (set(), None)
 
 
+@pytest.mark.failure_case(21)
 def test_21_a_driver_that_never_comes_is_said_after_ten_minutes(node: LoopNode) -> None:
     node.fake_nvml.unload()
     assert node.run(mig(SEVEN)).reason is ConditionReason.WAITING_FOR_DRIVER
@@ -242,6 +248,7 @@ def test_21_a_driver_that_never_comes_is_said_after_ten_minutes(node: LoopNode) 
 # Signals.
 
 
+@pytest.mark.failure_case(26)
 def test_26_another_policy_after_a_stop_half_way_wins(node: LoopNode) -> None:
     node.run(mig(SEVEN))
 
@@ -272,6 +279,7 @@ def test_a_stop_while_tenants_are_waited_for_takes_the_taint_along(node: LoopNod
     assert node.watched[-1].startswith("close")
 
 
+@pytest.mark.failure_case(16)
 @pytest.mark.slow
 def test_16_killed_at_any_write_to_the_api_server_the_next_run_converges(tmp_path: Path) -> None:
     for number in range(40):
@@ -289,6 +297,7 @@ def test_16_killed_at_any_write_to_the_api_server_the_next_run_converges(tmp_pat
     pytest.fail("the run never came to its end")
 
 
+@pytest.mark.failure_case(97)
 def test_97_with_a_library_that_is_not_the_drivers_a_run_that_holds_ends_to_be_started_with_another(node: LoopNode) -> None:
     node.fake_nvml.unload(18)
     assert node.run(mig(SEVEN), hold=True).reason is ConditionReason.DRIVER_MISMATCH

@@ -107,6 +107,7 @@ def test_a_rolled_back_node_offers_its_former_layout_again_and_takes_pods(node: 
     assert node.holds_turn()
 
 
+@pytest.mark.failure_case(31)
 def test_31_a_mig_manager_pod_is_a_refusal(node: LoopNode) -> None:
     node.api.add_pod("mig-manager-x", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-mig-manager"})
     outcome = node.run(mig(SEVEN))
@@ -116,6 +117,7 @@ def test_31_a_mig_manager_pod_is_a_refusal(node: LoopNode) -> None:
     assert node.taints() == set()
 
 
+@pytest.mark.failure_case(31)
 def test_31_its_label_alone_is_no_reason(node: LoopNode) -> None:
     node.label(**{"nvidia.com/mig.config": "all-disabled"})
     node.api.add_pod("gone", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-mig-manager"}, phase="Succeeded")
@@ -154,6 +156,7 @@ def test_a_turn_is_renewed_while_tenants_are_waited_for(node: LoopNode) -> None:
     assert [method for method, _ in node.api.writes("leases")] == ["POST", "PUT", "PUT", "DELETE"]
 
 
+@pytest.mark.failure_case(91)
 def test_91_what_a_reboot_took_is_made_again_behind_nobody(node: LoopNode) -> None:
     """Hopper loses the mode as well. What the plugin would offer meanwhile is whole GPUs."""
     node.run(mig(SEVEN))
@@ -165,6 +168,7 @@ def test_91_what_a_reboot_took_is_made_again_behind_nobody(node: LoopNode) -> No
     assert (node.gpus.stands(0), node.taints()) == (set(SEVEN), set())
 
 
+@pytest.mark.failure_case(91)
 def test_91_a_repair_queues_behind_nobody_though_caps_have_changed_since(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
@@ -174,6 +178,7 @@ def test_91_a_repair_queues_behind_nobody_though_caps_have_changed_since(node: L
     assert node.run(rollout(mig(SEVEN), max_unavailable=2)).reason is ConditionReason.READY
 
 
+@pytest.mark.failure_case(91)
 @pytest.mark.parametrize("is_busy", [True, False])
 def test_91_a_node_whose_layout_is_gone_takes_no_pods_while_it_queues_for_another(node: LoopNode, is_busy: bool) -> None:
     node.run(mig(SEVEN))
@@ -188,6 +193,7 @@ def test_91_a_node_whose_layout_is_gone_takes_no_pods_while_it_queues_for_anothe
     assert node.taints() == {REPARTITIONING_TAINT}
 
 
+@pytest.mark.failure_case(91)
 def test_91_a_repair_that_fails_keeps_pods_away_and_stops_nobody(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
@@ -198,6 +204,7 @@ def test_91_a_repair_that_fails_keeps_pods_away_and_stops_nobody(node: LoopNode)
     assert (node.taints(), node.holds_turn()) == ({REPARTITIONING_TAINT}, False)
 
 
+@pytest.mark.failure_case(92)
 def test_92_a_turn_is_renewed_while_the_driver_loads(node: LoopNode) -> None:
     """A driver's container compiles for minutes; the turn of a run that was killed expires after fifteen."""
     node.run(mig(SEVEN))

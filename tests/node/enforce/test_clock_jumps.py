@@ -110,9 +110,8 @@ def test_a_date_that_stays_is_believed(tmp_path: Path, two: FakeNvml, started: P
 
 @pytest.mark.failure_case(113)
 def test_who_ran_before_a_clock_that_is_behind_at_the_first_cap_is_exempt_and_nobody_else(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool
+    stage: EnforcementFixture,
 ) -> None:
-    stage = EnforcementFixture(tmp_path, two, started)
     stage.ahead = -YEAR
     stage.start()
     stage.admit(1, "early", started={container_id(1): NOON})
@@ -130,10 +129,9 @@ def test_who_ran_before_a_clock_that_is_behind_at_the_first_cap_is_exempt_and_no
 @pytest.mark.failure_case(113)
 @pytest.mark.parametrize("is_rebooted", [True, False], ids=["at a boot", "while it runs"])
 def test_a_clock_that_falls_behind_a_cap_exempts_nobody(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool, *, is_rebooted: bool
+    stage: EnforcementFixture, *, is_rebooted: bool
 ) -> None:
     """Dead batteries: the date is that of long ago until the network has told it."""
-    stage = EnforcementFixture(tmp_path, two, started)
     stage.run(5)
     stage.ahead = -YEAR
     if is_rebooted:

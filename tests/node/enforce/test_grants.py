@@ -168,10 +168,7 @@ def test_without_mig_the_gpu_is_the_device_and_one_with_a_fault_is_none() -> Non
     assert profiles([survey(fault=Fault(kind=FaultKind.LOST, detail="gone"))], policy()) == {}
 
 
-def test_a_lower_cap_holds_for_containers_that_start_later_also_after_a_restart(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool
-) -> None:
-    stage = EnforcementFixture(tmp_path, two, started)
+def test_a_lower_cap_holds_for_containers_that_start_later_also_after_a_restart(stage: EnforcementFixture) -> None:
     early = stage.admit_and_begin(1, "early", 4000)
     stage.run(2)
     stage.policy = policy(share={"capMiB": 2048})
@@ -182,8 +179,7 @@ def test_a_lower_cap_holds_for_containers_that_start_later_also_after_a_restart(
     assert lives(early)
 
 
-def test_caps_that_cannot_be_written_hold_all_the_same(tmp_path: Path, two: FakeNvml, started: ProcessPool) -> None:
-    stage = EnforcementFixture(tmp_path, two, started)
+def test_caps_that_cannot_be_written_hold_all_the_same(stage: EnforcementFixture, tmp_path: Path) -> None:
     (tmp_path / "state").rmdir()
     (tmp_path / "state").write_text("no folder")
     pid = stage.admit_and_begin(1, "greedy", 5000)
@@ -191,10 +187,7 @@ def test_caps_that_cannot_be_written_hold_all_the_same(tmp_path: Path, two: Fake
     await_end(pid)
 
 
-def test_a_checkpoint_that_cannot_be_read_changes_nothing_for_those_who_are_known(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool
-) -> None:
-    stage = EnforcementFixture(tmp_path, two, started)
+def test_a_checkpoint_that_cannot_be_read_changes_nothing_for_those_who_are_known(stage: EnforcementFixture) -> None:
     stage.admit(1, "known")
     stage.run(1)
     stage.checkpoint.write_text(json.dumps({"Data": 3}))
@@ -204,10 +197,7 @@ def test_a_checkpoint_that_cannot_be_read_changes_nothing_for_those_who_are_know
 
 
 @pytest.mark.failure_case(54)
-def test_a_static_pods_process_is_found_under_the_hash_of_its_file(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool
-) -> None:
-    stage = EnforcementFixture(tmp_path, two, started)
+def test_a_static_pods_process_is_found_under_the_hash_of_its_file(stage: EnforcementFixture) -> None:
     hashed = "0123456789abcdef0123456789abcdef"
     pid = stage.admit_and_begin(1, "static", 5000, uids=(pod_uid(1), hashed))
     stage.mirror.show(pid, systemd_path(hashed, container_id(1)))

@@ -138,10 +138,7 @@ def test_a_driver_without_any_compute_list_kills_nobody(stage: EnforcementFixtur
 
 
 @pytest.mark.failure_case(52)
-def test_without_the_hosts_processes_nobody_is_signalled_and_the_condition_says_blind(
-    tmp_path: Path, two: FakeNvml, started: ProcessPool
-) -> None:
-    stage = EnforcementFixture(tmp_path, two, started)
+def test_without_the_hosts_processes_nobody_is_signalled_and_the_condition_says_blind(stage: EnforcementFixture) -> None:
     namespace = stage.mirror.root / "self/ns/pid"
     namespace.unlink()
     namespace.symlink_to("pid:[4026532999]")

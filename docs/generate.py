@@ -109,16 +109,22 @@ def cases_of(test: ast.FunctionDef) -> set[int]:
 
 
 def ownership_page() -> str:
-    """Return the page with every package, the first sentence of its docstring, and its tests' folder: its own or a parent's."""
-    rows = []
+    """Return the page with every package, its tests' folder (its own or a parent's), and its modules with what they own."""
+    lines = []
     for house, tests in ((COMPILER, TESTS / "compiler"), (NODE, TESTS / "node")):
         for init in sorted(house.glob("*/**/__init__.py")):
-            room = init.parent.relative_to(house)
-            owns = re.split(r"(?<=\.)\s", ast.get_docstring(ast.parse(init.read_text())) or "")[0]
-            tested = next(folder for folder in (tests / room, *(tests / room).parents) if folder.is_dir())
-            rows.append(f"| `{init.parent.relative_to(DOCS.parent)}` | {owns} | `{tested.relative_to(DOCS.parent)}` |")
-    head = "What each package owns, by its own docstring, and where its tests are. Imports: [architecture.md](architecture.md)."
-    return "\n".join([NOTE, "", "# Who owns what", "", head, "", "| package | owns | tests |", "|---|---|---|", *rows, ""])
+            package = init.parent.relative_to(house)
+            tested = next(folder for folder in (tests / package, *(tests / package).parents) if folder.is_dir())
+            where = f"Tests: `{tested.relative_to(DOCS.parent)}`."
+            lines += [f"## {init.parent.relative_to(DOCS.parent)}", "", f"{_first_sentence(init)} {where}"]
+            modules = [path for path in sorted(init.parent.glob("*.py")) if path != init]
+            lines += ["", *(f"- `{path.name}`: {_first_sentence(path)}" for path in modules), ""] if modules else [""]
+    head = "What each package and module owns, by its own docstring. Search this page for the word of your change. Imports: "
+    return "\n".join([NOTE, "", "# Who owns what", "", f"{head}[architecture.md](architecture.md).", "", *lines])
+
+
+def _first_sentence(module: Path) -> str:
+    return re.split(r"(?<=\.)\s", ast.get_docstring(ast.parse(module.read_text())) or "")[0]
 
 
 def facts_table() -> str:
@@ -128,8 +134,8 @@ def facts_table() -> str:
 
 PAGES = {
     "docs/findings.md": findings_page, "docs/cards.md": cards_page, "docs/reasons.md": reasons_page,
-    "docs/metrics.md": metrics_page,
-    "docs/ownership.md": ownership_page, "docs/failure-cases.md": failures_page, "profiles/facts.jsonl": facts_table,
+    "docs/metrics.md": metrics_page, "docs/ownership.md": ownership_page, "docs/failure-cases.md": failures_page,
+    "profiles/facts.jsonl": facts_table,
 }
 
 

@@ -1,4 +1,4 @@
-"""Held: the devices that kubelet has allocated to pods, for commands that change nothing. Reads only kubelet's checkpoint."""
+"""The devices that kubelet has allocated to pods, for commands that change nothing. Reads only kubelet's checkpoint."""
 
 
 from gpushare_node.adapters.host.kubelet import NO_CHECKPOINT, CheckpointError, read_checkpoint

@@ -101,20 +101,20 @@ class Cgroup:
     def processes(self) -> set[int]:
         """Everything that runs in it and below."""
         found = set()
-        for folder in self._folders():
-            for file in folder.rglob("cgroup.procs") if folder.is_dir() else ():
-                with contextlib.suppress(OSError):
-                    found |= {int(line) for line in file.read_text().split()}
+        for cgroup in self._below():
+            with contextlib.suppress(OSError):
+                found |= {int(line) for line in (cgroup / "cgroup.procs").read_text().split()}
         return found
+
+    def _below(self) -> list[Path]:
+        """All cgroups of the machine, parents first. One that kubelet removes meanwhile is left out, as `os.walk` does."""
+        return [Path(path) for folder in self._folders() for path, _, _ in os.walk(folder)]
 
     def remove(self) -> None:
         """Deepest first, as cgroups want it."""
-        for folder in self._folders():
-            if folder.is_dir():
-                below = sorted((path for path in folder.rglob("*") if path.is_dir()), key=lambda path: -len(path.parts))
-                for path in (*below, folder):
-                    with contextlib.suppress(FileNotFoundError):
-                        path.rmdir()
+        for cgroup in reversed(self._below()):
+            with contextlib.suppress(FileNotFoundError):
+                cgroup.rmdir()
 
 
 def start(command: Sequence[str | Path], log: Path, environment: dict[str, str] | None = None) -> int:

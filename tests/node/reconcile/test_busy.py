@@ -34,7 +34,7 @@ def busy_now(node: LoopNode, **more) -> str:
 
 
 @pytest.mark.failure_case(8)
-def test_08_a_sleeping_pod_is_waited_for_and_what_stood_is_kept(node: LoopNode) -> None:
+def test_a_sleeping_pod_is_waited_for_and_what_stood_is_kept(node: LoopNode) -> None:
     busy(node)
     node.fake_nvml.forget_calls()
     outcome = node.run(rollout(mig(TWO), drain_timeout_seconds=30))
@@ -127,7 +127,7 @@ def test_instances_that_stay_disturb_nobody(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(8)
-def test_08_on_a_node_that_offers_nothing_the_other_gpus_are_done(tmp_path: Path, api: ApiServer) -> None:
+def test_on_a_node_that_offers_nothing_the_other_gpus_are_done(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, "a100-sxm4-40gb", "a100-sxm4-40gb")
     api.edit("nodes", NAME, lambda one: one["status"]["allocatable"].clear())
     node.fake_nvml.put(0, 4711, 100)
@@ -158,7 +158,7 @@ def test_a_first_install_that_takes_away_what_the_node_offers_waits_for_its_tena
 
 
 @pytest.mark.failure_case(90)
-def test_90_a_busy_node_gives_way_then_drains_once_and_then_waits_without_a_taint(node: LoopNode) -> None:
+def test_a_busy_node_gives_way_then_drains_once_and_then_waits_without_a_taint(node: LoopNode) -> None:
     """No turn and no taint for as long as the drain may take; then both; and after that, in vain, neither."""
     busy(node)
     seen: dict[float, tuple[bool, bool]] = {}
@@ -179,7 +179,7 @@ def test_90_a_busy_node_gives_way_then_drains_once_and_then_waits_without_a_tain
 
 
 @pytest.mark.failure_case(90)
-def test_90_a_busy_node_is_changed_as_soon_as_its_tenants_have_gone(node: LoopNode) -> None:
+def test_a_busy_node_is_changed_as_soon_as_its_tenants_have_gone(node: LoopNode) -> None:
     busy(node)
 
     def leave(time: float) -> None:
@@ -194,7 +194,7 @@ def test_90_a_busy_node_is_changed_as_soon_as_its_tenants_have_gone(node: LoopNo
 
 @pytest.mark.failure_case(111)
 @pytest.mark.parametrize("leaves", ["ends", "is deleted"])
-def test_111_hours_after_a_drain_in_vain_it_starts_as_soon_as_the_tenants_have_gone(node: LoopNode, leaves: str) -> None:
+def test_hours_after_a_drain_in_vain_it_starts_as_soon_as_the_tenants_have_gone(node: LoopNode, leaves: str) -> None:
     """Kubelet goes on to list what it gave to pods that have ended: the file is no news of it."""
     busy(node)
     start = node.clock.now()
@@ -211,7 +211,7 @@ def test_111_hours_after_a_drain_in_vain_it_starts_as_soon_as_the_tenants_have_g
 
 
 @pytest.mark.failure_case(111)
-def test_111_one_tenant_after_the_other_costs_no_attempt_as_long_as_one_is_there(node: LoopNode) -> None:
+def test_one_tenant_after_the_other_costs_no_attempt_as_long_as_one_is_there(node: LoopNode) -> None:
     """Each comes before the one before it has ended."""
     uuid = busy(node)
     start, number = node.clock.now(), 0
@@ -234,7 +234,7 @@ def test_111_one_tenant_after_the_other_costs_no_attempt_as_long_as_one_is_there
 
 
 @pytest.mark.failure_case(111)
-def test_111_pods_that_are_followed_wrongly_cost_ever_fewer_attempts(node: LoopNode) -> None:
+def test_pods_that_are_followed_wrongly_cost_ever_fewer_attempts(node: LoopNode) -> None:
     """A watch that shows nobody, and looks alive, while the API server itself shows the tenant."""
     busy(node)
     node.followed = list
@@ -252,7 +252,7 @@ def test_111_pods_that_are_followed_wrongly_cost_ever_fewer_attempts(node: LoopN
 
 
 @pytest.mark.failure_case(117)
-def test_117_where_pods_cannot_be_followed_it_makes_attempts_as_after_any_other_trouble(node: LoopNode) -> None:
+def test_where_pods_cannot_be_followed_it_makes_attempts_as_after_any_other_trouble(node: LoopNode) -> None:
     """Requests are answered, and somebody between ends every watch at once."""
     busy(node)
     node.followed = lambda: None
@@ -264,7 +264,7 @@ def test_117_where_pods_cannot_be_followed_it_makes_attempts_as_after_any_other_
 
 
 @pytest.mark.failure_case(90)
-def test_90_tenants_that_come_while_a_node_waits_for_its_turn_cost_the_others_nothing(node: LoopNode) -> None:
+def test_tenants_that_come_while_a_node_waits_for_its_turn_cost_the_others_nothing(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     take_turn(node)
     node.api.forget_requests()
@@ -283,7 +283,7 @@ def test_90_tenants_that_come_while_a_node_waits_for_its_turn_cost_the_others_no
 
 @pytest.mark.failure_case(90)
 @pytest.mark.parametrize(("more", "drains"), [({}, True), ({"namespace": "kube-system"}, False)])
-def test_90_what_can_be_moved_is_moved_at_once_and_what_cannot_is_given_way(node: LoopNode, more, drains: bool) -> None:
+def test_what_can_be_moved_is_moved_at_once_and_what_cannot_is_given_way(node: LoopNode, more, drains: bool) -> None:
     busy(node, **more)
     node.on_tick = lambda time: setattr(node.clock, "is_stopped", time > 300)
     wanted = rollout(mig(TWO), on_busy=OnBusy.EVICT)
@@ -296,7 +296,7 @@ def test_90_what_can_be_moved_is_moved_at_once_and_what_cannot_is_given_way(node
 
 
 @pytest.mark.failure_case(90)
-def test_90_a_drain_that_was_cut_off_goes_on(node: LoopNode) -> None:
+def test_a_drain_that_was_cut_off_goes_on(node: LoopNode) -> None:
     busy(node)
     wanted = rollout(mig(TWO), drain_timeout_seconds=600)
     node.on_tick = lambda time: setattr(node.clock, "is_stopped", REPARTITIONING_TAINT in node.taints() and time > 900)
@@ -318,7 +318,7 @@ def test_90_a_drain_that_was_cut_off_goes_on(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(93)
-def test_93_a_pod_that_its_controller_brings_back_is_evicted_once(node: LoopNode) -> None:
+def test_a_pod_that_its_controller_brings_back_is_evicted_once(node: LoopNode) -> None:
     uuid = busy(node, owner=EXPORTER)
     asked: list[int] = []
 
@@ -337,7 +337,7 @@ def test_93_a_pod_that_its_controller_brings_back_is_evicted_once(node: LoopNode
 
 
 @pytest.mark.failure_case(93)
-def test_93_every_pod_of_a_controller_that_was_there_is_evicted(node: LoopNode) -> None:
+def test_every_pod_of_a_controller_that_was_there_is_evicted(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     for start in range(3):
         uuid = node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, start))

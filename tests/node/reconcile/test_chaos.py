@@ -63,7 +63,7 @@ def die_and_recover(folder: Path, api: ApiServer, number: int) -> bool:
 
 @pytest.mark.failure_case(16)
 @pytest.mark.parametrize("number", Random(16).sample(range(30), 6))
-def test_16_really_killed_at_any_effect_the_next_run_converges_and_the_tenant_lives(
+def test_really_killed_at_any_effect_the_next_run_converges_and_the_tenant_lives(
     tmp_path: Path, api: ApiServer, number: int
 ) -> None:
     assert die_and_recover(tmp_path, api, number)
@@ -71,7 +71,7 @@ def test_16_really_killed_at_any_effect_the_next_run_converges_and_the_tenant_li
 
 @pytest.mark.failure_case(16)
 @pytest.mark.slow
-def test_16_really_killed_at_every_effect(tmp_path: Path) -> None:
+def test_really_killed_at_every_effect(tmp_path: Path) -> None:
     for number in range(100):
         with ApiServer() as api:
             if not die_and_recover(tmp_path / str(number), api, number):

@@ -24,7 +24,7 @@ def forget(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(101)
-def test_101_without_a_checkpoint_a_pod_that_asks_for_gpus_may_hold_any(node: LoopNode) -> None:
+def test_without_a_checkpoint_a_pod_that_asks_for_gpus_may_hold_any(node: LoopNode) -> None:
     """The pod sleeps: the driver shows no process of it."""
     node.run(mig(SEVEN))
     node.api.add_pod("sleeper", namespace="science", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
@@ -35,7 +35,7 @@ def test_101_without_a_checkpoint_a_pod_that_asks_for_gpus_may_hold_any(node: Lo
 
 
 @pytest.mark.failure_case(118)
-def test_118_a_pod_that_runs_and_is_not_in_the_checkpoint_may_hold_any(node: LoopNode) -> None:
+def test_a_pod_that_runs_and_is_not_in_the_checkpoint_may_hold_any(node: LoopNode) -> None:
     """Kubelet has lost its file and written another with the plugin's next registration; the pod sleeps."""
     node.run(mig(SEVEN))
     node.api.add_pod("sleeper", namespace="science", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
@@ -47,14 +47,14 @@ def test_118_a_pod_that_runs_and_is_not_in_the_checkpoint_may_hold_any(node: Loo
 
 
 @pytest.mark.failure_case(118)
-def test_118_a_pod_that_does_not_run_yet_holds_nothing_that_the_checkpoint_does_not_say(node: LoopNode) -> None:
+def test_a_pod_that_does_not_run_yet_holds_nothing_that_the_checkpoint_does_not_say(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.api.add_pod("next", namespace="science", node=NAME, phase="Pending", limits={"nvidia.com/mig-1g.5gb": 1})
     assert node.run(WANTED).reason is ConditionReason.READY
 
 
 @pytest.mark.failure_case(101)
-def test_101_it_goes_on_as_soon_as_that_pod_has_ended(node: LoopNode) -> None:
+def test_it_goes_on_as_soon_as_that_pod_has_ended(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.api.add_pod("sleeper", namespace="science", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
     forget(node)
@@ -70,14 +70,14 @@ def test_101_it_goes_on_as_soon_as_that_pod_has_ended(node: LoopNode) -> None:
 
 @pytest.mark.failure_case(101)
 @pytest.mark.parametrize("limits", [{}, {"nvidia.com/gpu": 0}, {"nvidia.com/hostdev": 1}], ids=["none", "zero", "a nic"])
-def test_101_a_node_that_is_new_has_no_checkpoint_and_nobody_who_asks_for_gpus(node: LoopNode, limits: dict[str, int]) -> None:
+def test_a_node_that_is_new_has_no_checkpoint_and_nobody_who_asks_for_gpus(node: LoopNode, limits: dict[str, int]) -> None:
     node.api.add_pod("agent", namespace="kube-system", node=NAME, limits=limits)
     forget(node)
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
 
 
 @pytest.mark.failure_case(101)
-def test_101_a_process_on_a_gpu_is_in_the_way_as_ever(node: LoopNode) -> None:
+def test_a_process_on_a_gpu_is_in_the_way_as_ever(node: LoopNode) -> None:
     node.fake_nvml.put(0, 4711, 100)
     forget(node)
     assert node.run(rollout(mig(SEVEN), on_busy=OnBusy.FAIL)).reason is ConditionReason.GPU_BUSY
@@ -85,7 +85,7 @@ def test_101_a_process_on_a_gpu_is_in_the_way_as_ever(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(101)
-def test_101_without_a_checkpoint_and_without_the_api_server_nothing_is_destroyed(node: LoopNode) -> None:
+def test_without_a_checkpoint_and_without_the_api_server_nothing_is_destroyed(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.folder.keep_policy(text_of(mig(TWO)))
     forget(node)
@@ -103,7 +103,7 @@ def never_registered(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(110)
-def test_110_a_pod_that_asks_where_no_plugin_has_registered_is_evicted_like_a_tenant(node: LoopNode) -> None:
+def test_a_pod_that_asks_where_no_plugin_has_registered_is_evicted_like_a_tenant(node: LoopNode) -> None:
     never_registered(node)
     assert node.run(rollout(mig(SEVEN), on_busy=OnBusy.EVICT)).reason is ConditionReason.READY
     assert [path.split("/")[-2] for _, path in node.api.writes("eviction")] == ["early"]
@@ -111,7 +111,7 @@ def test_110_a_pod_that_asks_where_no_plugin_has_registered_is_evicted_like_a_te
 
 
 @pytest.mark.failure_case(110)
-def test_110_under_wait_it_is_waited_for_and_named_with_the_reason(node: LoopNode) -> None:
+def test_under_wait_it_is_waited_for_and_named_with_the_reason(node: LoopNode) -> None:
     never_registered(node)
     outcome = node.run(rollout(mig(SEVEN), drain_timeout_seconds=60))
     assert outcome.reason is ConditionReason.GPU_BUSY
@@ -120,14 +120,14 @@ def test_110_under_wait_it_is_waited_for_and_named_with_the_reason(node: LoopNod
 
 
 @pytest.mark.failure_case(110)
-def test_110_where_nothing_of_its_is_destroyed_nobody_is_waited_for(node: LoopNode) -> None:
+def test_where_nothing_of_its_is_destroyed_nobody_is_waited_for(node: LoopNode) -> None:
     node.run(mig((("3g.20gb", 0),)))
     never_registered(node)
     assert node.run(rollout(mig((("3g.20gb", 0), ("3g.20gb", 4))), on_busy=OnBusy.FAIL)).reason is ConditionReason.READY
 
 
 @pytest.mark.failure_case(110)
-def test_110_the_platforms_pod_is_waited_for_and_not_evicted(node: LoopNode) -> None:
+def test_the_platforms_pod_is_waited_for_and_not_evicted(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.api.add_pod("exporter", namespace="kube-system", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
     forget(node)
@@ -136,7 +136,7 @@ def test_110_the_platforms_pod_is_waited_for_and_not_evicted(node: LoopNode) -> 
 
 
 @pytest.mark.failure_case(112)
-def test_112_by_hand_a_lost_checkpoint_is_not_nobody(node: LoopNode) -> None:
+def test_by_hand_a_lost_checkpoint_is_not_nobody(node: LoopNode) -> None:
     """Without an API server nobody can say who asks for GPUs."""
     node.run(mig(SEVEN))
     forget(node)
@@ -146,6 +146,6 @@ def test_112_by_hand_a_lost_checkpoint_is_not_nobody(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(112)
-def test_112_by_hand_where_no_kubelet_runs_nobody_holds_a_gpu(node: LoopNode, tmp_path: Path) -> None:
+def test_by_hand_where_no_kubelet_runs_nobody_holds_a_gpu(node: LoopNode, tmp_path: Path) -> None:
     node.checkpoint = tmp_path / "device-plugins" / "kubelet_internal_checkpoint"
     assert node.run(mig(SEVEN), cluster=False).reason is ConditionReason.READY

@@ -43,7 +43,7 @@ def pool(tmp_path: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Poo
 
 
 @pytest.mark.failure_case(105)
-def test_105_a_whole_pool_recovers_in_the_time_of_one_node(pool: Pool) -> None:
+def test_a_whole_pool_recovers_in_the_time_of_one_node(pool: Pool) -> None:
     """The mode is lost with the instances, as on Hopper. A node that had the only turn is gone; the API server is late."""
     for node in pool:
         node.gpus.reboot()

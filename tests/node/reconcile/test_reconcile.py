@@ -32,7 +32,7 @@ def test_a_new_node_becomes_what_its_pool_promises(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(3)
-def test_03_the_second_run_writes_nothing_at_all(node: LoopNode) -> None:
+def test_the_second_run_writes_nothing_at_all(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.api.forget_requests()
     node.fake_nvml.forget_calls()

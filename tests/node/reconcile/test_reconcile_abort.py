@@ -32,7 +32,7 @@ def taint(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(16)
-def test_16_the_taint_of_a_killed_run_goes_though_the_next_will_not_wait_for_tenants(node: LoopNode) -> None:
+def test_the_taint_of_a_killed_run_goes_though_the_next_will_not_wait_for_tenants(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     add_tenant(node)
     taint(node)
@@ -105,7 +105,7 @@ def fail_often(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(94)
-def test_94_a_node_that_failed_tries_again_by_itself_and_tells_of_it_once(node: LoopNode) -> None:
+def test_a_node_that_failed_tries_again_by_itself_and_tells_of_it_once(node: LoopNode) -> None:
     fail_often(node)
     start = node.clock.now()
     assert node.run(mig(TWO, key=OTHER), hold=True).reason is ConditionReason.READY
@@ -114,7 +114,7 @@ def test_94_a_node_that_failed_tries_again_by_itself_and_tells_of_it_once(node: 
 
 
 @pytest.mark.failure_case(94)
-def test_94_an_annotation_begins_anew_at_once_and_is_taken_away(node: LoopNode) -> None:
+def test_an_annotation_begins_anew_at_once_and_is_taken_away(node: LoopNode) -> None:
     fail_often(node)
     start = node.clock.now()
     asked: list[float] = []
@@ -131,7 +131,7 @@ def test_94_an_annotation_begins_anew_at_once_and_is_taken_away(node: LoopNode) 
 
 
 @pytest.mark.failure_case(94)
-def test_94_an_annotation_ends_the_patience_of_a_busy_node(node: LoopNode) -> None:
+def test_an_annotation_ends_the_patience_of_a_busy_node(node: LoopNode) -> None:
     """It drains once more, though it has waited in vain before."""
     node.run(mig(SEVEN))
     add_tenant(node)
@@ -152,7 +152,7 @@ def test_94_an_annotation_ends_the_patience_of_a_busy_node(node: LoopNode) -> No
 
 
 @pytest.mark.failure_case(94)
-def test_94_a_failed_node_whose_pod_starts_anew_finds_its_turn(node: LoopNode) -> None:
+def test_a_failed_node_whose_pod_starts_anew_finds_its_turn(node: LoopNode) -> None:
     """It offers its former layout and has no taint. Without its turn the bad change would go on to the next node."""
     fail_often(node)
     assert node.holds_turn()

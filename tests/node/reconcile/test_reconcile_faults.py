@@ -28,7 +28,7 @@ def add_plugin_pod(node: LoopNode) -> None:
     node.api.add_pod(PLUGIN_POD, namespace="gpu-operator", node=NAME, labels=labels)
 
 
-def test_25_a_folder_that_cannot_be_written_is_a_reason_and_no_gpu_is_changed(node: LoopNode) -> None:
+def test_a_folder_that_cannot_be_written_is_a_reason_and_no_gpu_is_changed(node: LoopNode) -> None:
     # A folder where the journal goes: root, too, cannot put a file in its place.
     (node.folder.path / "journal.json").mkdir(parents=True)
     outcome = node.run(mig(SEVEN))
@@ -91,7 +91,7 @@ def test_a_change_that_only_creates_pauses_nobody(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(29)
-def test_29_without_an_api_server_the_layout_in_force_is_made_again_and_labels_follow(node: LoopNode) -> None:
+def test_without_an_api_server_the_layout_in_force_is_made_again_and_labels_follow(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
     node.api.down()
@@ -104,7 +104,7 @@ def test_29_without_an_api_server_the_layout_in_force_is_made_again_and_labels_f
 
 
 @pytest.mark.failure_case(29)
-def test_29_a_node_that_is_right_needs_no_api_server(node: LoopNode) -> None:
+def test_a_node_that_is_right_needs_no_api_server(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.api.down()
     outcome = node.run(mig(SEVEN))
@@ -112,7 +112,7 @@ def test_29_a_node_that_is_right_needs_no_api_server(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(29)
-def test_29_without_an_api_server_allocations_in_the_checkpoint_are_respected(node: LoopNode) -> None:
+def test_without_an_api_server_allocations_in_the_checkpoint_are_respected(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     node.folder.keep_policy(text_of(mig(TWO)))
@@ -123,7 +123,7 @@ def test_29_without_an_api_server_allocations_in_the_checkpoint_are_respected(no
 
 
 @pytest.mark.failure_case(29)
-def test_29_without_an_api_server_a_new_policy_waits(node: LoopNode) -> None:
+def test_without_an_api_server_a_new_policy_waits(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.fake_nvml.forget_calls()
     node.api.down()
@@ -217,7 +217,7 @@ def test_a_writer_of_our_label_is_named_and_not_fought(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(20)
-def test_20_a_node_without_one_of_its_gpus_is_used_without_it(tmp_path: Path, api: ApiServer) -> None:
+def test_a_node_without_one_of_its_gpus_is_used_without_it(tmp_path: Path, api: ApiServer) -> None:
     node = LoopNode(tmp_path, api, "a100-sxm4-40gb", "a100-sxm4-40gb")
     node.run(mig(SEVEN, SEVEN))
     node.fake_nvml.lose(1)
@@ -238,7 +238,7 @@ def test_a_node_of_another_card_is_left_untouched(tmp_path: Path, api: ApiServer
 
 
 @pytest.mark.failure_case(21)
-def test_21_a_driver_that_never_comes_is_said_after_ten_minutes(node: LoopNode) -> None:
+def test_a_driver_that_never_comes_is_said_after_ten_minutes(node: LoopNode) -> None:
     node.fake_nvml.unload()
     assert node.run(mig(SEVEN)).reason is ConditionReason.WAITING_FOR_DRIVER
     assert 600 <= node.clock.now() < 700
@@ -249,7 +249,7 @@ def test_21_a_driver_that_never_comes_is_said_after_ten_minutes(node: LoopNode) 
 
 
 @pytest.mark.failure_case(26)
-def test_26_another_policy_after_a_stop_half_way_wins(node: LoopNode) -> None:
+def test_another_policy_after_a_stop_half_way_wins(node: LoopNode) -> None:
     node.run(mig(SEVEN))
 
     def stop(result) -> None:
@@ -281,7 +281,7 @@ def test_a_stop_while_tenants_are_waited_for_takes_the_taint_along(node: LoopNod
 
 @pytest.mark.failure_case(16)
 @pytest.mark.slow
-def test_16_killed_at_any_write_to_the_api_server_the_next_run_converges(tmp_path: Path) -> None:
+def test_killed_at_any_write_to_the_api_server_the_next_run_converges(tmp_path: Path) -> None:
     for number in range(40):
         with ApiServer() as api:
             node = LoopNode(tmp_path / str(number), api)
@@ -298,7 +298,7 @@ def test_16_killed_at_any_write_to_the_api_server_the_next_run_converges(tmp_pat
 
 
 @pytest.mark.failure_case(97)
-def test_97_with_a_library_that_is_not_the_drivers_a_run_that_holds_ends_to_be_started_with_another(node: LoopNode) -> None:
+def test_with_a_library_that_is_not_the_drivers_a_run_that_holds_ends_to_be_started_with_another(node: LoopNode) -> None:
     node.fake_nvml.unload(18)
     assert node.run(mig(SEVEN), hold=True).reason is ConditionReason.DRIVER_MISMATCH
     assert node.fake_nvml.calls() == []

@@ -161,7 +161,7 @@ def test_a_run_that_holds_stays_released_until_the_request_is_taken_back(node: L
 
 @pytest.mark.failure_case(81)
 @pytest.mark.parametrize("end", ["it failed", "it is gone", "it is ending", "another of its name", "by hand"])
-def test_81_a_request_that_was_broken_off_is_none_and_is_taken_away(node: LoopNode, end: str) -> None:
+def test_a_request_that_was_broken_off_is_none_and_is_taken_away(node: LoopNode, end: str) -> None:
     request = node.api.asking()
     name, _, uid = request.partition("/")
     job = {"namespace": "gpushare"}
@@ -183,7 +183,7 @@ def test_81_a_request_that_was_broken_off_is_none_and_is_taken_away(node: LoopNo
 
 
 @pytest.mark.failure_case(81)
-def test_81_a_node_that_was_released_comes_back_when_the_job_dies(node: LoopNode) -> None:
+def test_a_node_that_was_released_comes_back_when_the_job_dies(node: LoopNode) -> None:
     request = node.api.asking()
     node.annotate(RELEASE_ANNOTATION, request)
     seen: list[set[tuple[str, int]]] = []
@@ -202,7 +202,7 @@ def test_81_a_node_that_was_released_comes_back_when_the_job_dies(node: LoopNode
 
 
 @pytest.mark.failure_case(81)
-def test_81_a_request_of_the_next_job_is_not_taken_away_with_the_former(node: LoopNode) -> None:
+def test_a_request_of_the_next_job_is_not_taken_away_with_the_former(node: LoopNode) -> None:
     node.annotate(RELEASE_ANNOTATION, "gpushare-uninstall-y/uid-of-a-former-job")
     request = node.api.asking()
     node.api.before(f"PATCH /api/v1/nodes/{NAME}", lambda: node.annotate(RELEASE_ANNOTATION, request))
@@ -223,7 +223,7 @@ def test_a_request_interrupts_the_wait_for_tenants(node: LoopNode) -> None:
 
 @pytest.mark.failure_case(81)
 @pytest.mark.parametrize("taken_back", ["the request", "the label"])
-def test_81_a_release_that_is_taken_back_while_tenants_are_waited_for_is_called_off(node: LoopNode, taken_back: str) -> None:
+def test_a_release_that_is_taken_back_while_tenants_are_waited_for_is_called_off(node: LoopNode, taken_back: str) -> None:
     node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     request, role, start = node.api.asking(), node.labels()["role"], node.clock.now()
     if taken_back == "the request":
@@ -284,7 +284,7 @@ def test_by_hand_hardware_and_folder_are_released(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(19)
-def test_19_hardware_that_cannot_be_released_keeps_its_taint_and_its_pool(node: LoopNode) -> None:
+def test_hardware_that_cannot_be_released_keeps_its_taint_and_its_pool(node: LoopNode) -> None:
     node.fake_nvml.fail("nvmlGpuInstanceDestroy", 999)
     node.label(role="cpu")
     outcome = node.run(mig(SEVEN))

@@ -108,7 +108,7 @@ def test_a_rolled_back_node_offers_its_former_layout_again_and_takes_pods(node: 
 
 
 @pytest.mark.failure_case(31)
-def test_31_a_mig_manager_pod_is_a_refusal(node: LoopNode) -> None:
+def test_a_mig_manager_pod_is_a_refusal(node: LoopNode) -> None:
     node.api.add_pod("mig-manager-x", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-mig-manager"})
     outcome = node.run(mig(SEVEN))
     assert outcome.reason is ConditionReason.MIG_MANAGER_PRESENT
@@ -118,7 +118,7 @@ def test_31_a_mig_manager_pod_is_a_refusal(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(31)
-def test_31_its_label_alone_is_no_reason(node: LoopNode) -> None:
+def test_its_label_alone_is_no_reason(node: LoopNode) -> None:
     node.label(**{"nvidia.com/mig.config": "all-disabled"})
     node.api.add_pod("gone", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-mig-manager"}, phase="Succeeded")
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
@@ -157,7 +157,7 @@ def test_a_turn_is_renewed_while_tenants_are_waited_for(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(91)
-def test_91_what_a_reboot_took_is_made_again_behind_nobody(node: LoopNode) -> None:
+def test_what_a_reboot_took_is_made_again_behind_nobody(node: LoopNode) -> None:
     """Hopper loses the mode as well. What the plugin would offer meanwhile is whole GPUs."""
     node.run(mig(SEVEN))
     node.gpus.reboot()
@@ -169,7 +169,7 @@ def test_91_what_a_reboot_took_is_made_again_behind_nobody(node: LoopNode) -> No
 
 
 @pytest.mark.failure_case(91)
-def test_91_a_repair_queues_behind_nobody_though_caps_have_changed_since(node: LoopNode) -> None:
+def test_a_repair_queues_behind_nobody_though_caps_have_changed_since(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
     node.fake_nvml.set_mode(0, False)
@@ -180,7 +180,7 @@ def test_91_a_repair_queues_behind_nobody_though_caps_have_changed_since(node: L
 
 @pytest.mark.failure_case(91)
 @pytest.mark.parametrize("is_busy", [True, False])
-def test_91_a_node_whose_layout_is_gone_takes_no_pods_while_it_queues_for_another(node: LoopNode, is_busy: bool) -> None:
+def test_a_node_whose_layout_is_gone_takes_no_pods_while_it_queues_for_another(node: LoopNode, is_busy: bool) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
     node.fake_nvml.set_mode(0, False)
@@ -194,7 +194,7 @@ def test_91_a_node_whose_layout_is_gone_takes_no_pods_while_it_queues_for_anothe
 
 
 @pytest.mark.failure_case(91)
-def test_91_a_repair_that_fails_keeps_pods_away_and_stops_nobody(node: LoopNode) -> None:
+def test_a_repair_that_fails_keeps_pods_away_and_stops_nobody(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.gpus.reboot()
     node.fake_nvml.set_mode(0, False)
@@ -205,7 +205,7 @@ def test_91_a_repair_that_fails_keeps_pods_away_and_stops_nobody(node: LoopNode)
 
 
 @pytest.mark.failure_case(92)
-def test_92_a_turn_is_renewed_while_the_driver_loads(node: LoopNode) -> None:
+def test_a_turn_is_renewed_while_the_driver_loads(node: LoopNode) -> None:
     """A driver's container compiles for minutes; the turn of a run that was killed expires after fifteen."""
     node.run(mig(SEVEN))
     take_turn(node, NAME)

@@ -21,10 +21,10 @@ PAGE = ROOT / "docs" / "token.md"
 def token(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The token of a runtime's pod on node-1, under that configuration."""
     folder = tmp_path_factory.mktemp("authorizer")
-    write_kubeconfig(folder / "nobody.kubeconfig", "https://127.0.0.1:1", "nobody")
+    write_kubeconfig(folder / "unreachable.kubeconfig", "https://127.0.0.1:1", "nobody")
     [shown] = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     configuration = folder / "authorization.yaml"
-    configuration.write_text(shown.replace("/etc/kubernetes/nobody.kubeconfig", str(folder / "nobody.kubeconfig")))
+    configuration.write_text(shown.replace("/etc/kubernetes/unreachable.kubeconfig", str(folder / "unreachable.kubeconfig")))
     namespace(cluster, NAMESPACE, **{"pod-security.kubernetes.io/enforce": "privileged"})
     namespace(cluster, "physics")
     objects = rendered(compiled(INTENT, folder / "bundle"))

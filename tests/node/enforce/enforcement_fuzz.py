@@ -60,6 +60,7 @@ DEFIANT = 44
 HOST, KERNEL, SERVER = "host", "kernel", "server"
 PLACES: tuple[Any, ...] = (*TENANTS, *TENANTS, *TENANTS, *UNKNOWN, *SYSTEM, HOST, KERNEL, SERVER)
 USES = (0, 300, 500, 900, 1500, 2500, 4500)
+_ENDING = frozenset({CapState.TERM_SENT, CapState.CLIENT_SENT, CapState.KILL_SENT})
 SETTINGS = Settings(exit_seconds=2, stuck_seconds=5, kills_per_minute=100_000, strikes=3)
 
 
@@ -137,8 +138,13 @@ class EnforcementFuzz:
     confirmed: frozenset[Process] = frozenset()
     defied: list[float] = field(default_factory=list)
     waited: float = 0.0
+    trace: list[str] = field(default_factory=list)
+    longest_trace: list[str] = field(default_factory=list)
 
-    """`waited`: how long the defiant one has been over its cap while its GPU was free. `defied`: that, whenever it ended."""
+    """`waited`: how long the defiant one has been over its cap while its GPU was free. `defied`: that, whenever it ended.
+
+    `trace` has a line for each cycle since it began, `longest_trace` those of the longest wait that has ended.
+    """
 
     def __post_init__(self) -> None:
         (self.folder / "proc").mkdir()
@@ -202,7 +208,7 @@ class EnforcementFuzz:
         self.mirror.fake(pid, "comm", "python3\n")
         self.mirror.fake(pid, "maps", MAPPED)
         self.mirror.open_nothing(pid)
-        self.waited = 0.0
+        self.waited, self.trace = 0.0, []
 
     def path(self, home: Any) -> str:
         if isinstance(home, str):
@@ -316,6 +322,8 @@ class EnforcementFuzz:
         self.check(pid, name)
         if pid == self.pids[0]:
             if number == 9:
+                if self.waited > max(self.defied, default=0.0):
+                    self.longest_trace = self.trace
                 self.defied.append(self.waited)
                 self.defy()
         elif self.rng.random() < (0.9 if number == 9 else 0.3):
@@ -358,12 +366,16 @@ class EnforcementFuzz:
         self.clock.time += 1
         self.last_shown.update((one.uids[0], one) for one in self.list.known)
         self.enforcer.cycle()
-        self.waited += is_over and not self.is_taken(min(self.given[DEFIANT]))
-
-    def is_taken(self, gpu: str) -> bool:
-        """Whether another than the defiant one is being ended on this GPU: one at a time, the oldest offence first."""
-        ending = (CapState.TERM_SENT, CapState.CLIENT_SENT, CapState.KILL_SENT)
-        return any(
-            status.unit.device == gpu and status.state in ending and status.unit.container.container != container_id(DEFIANT)
-            for status in self.figures.snapshot.observe()
+        gpu = min(self.given[DEFIANT])
+        states = {
+            one.unit.container.container: one.state for one in self.figures.snapshot.observe() if one.unit.device == gpu
+        }
+        mine = states.pop(container_id(DEFIANT), None)
+        # Another is being ended on this GPU: one at a time, the oldest offence first.
+        is_taken = not _ENDING.isdisjoint(states.values())
+        self.waited += is_over and not is_taken
+        listed = [row.used_bytes for row in self.shown[gpu] if row.pid == self.pids[0]]
+        self.trace.append(
+            f"{self.clock.time:.0f} s: over {is_over}, listed {listed}, lying {gpu in self.lying}, {mine};"
+            f" waited {self.waited:.0f}; others {sorted(str(state) for state in states.values())}"
         )

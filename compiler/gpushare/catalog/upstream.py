@@ -13,6 +13,7 @@ from gpushare.catalog import facts
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.record import Record
+from gpushare.core.wording import nearest
 from gpushare.reading import schema
 
 FILES = {"gpu-operator": "gpu-operator", "device-plugin": "nvidia-device-plugin"}
@@ -152,7 +153,7 @@ class Unknown(Record):
     @property
     def nearest(self) -> tuple[str, ...]:
         """Similar paths that the user may have meant, best first."""
-        return _nearest(self.path, self.known)
+        return nearest(self.path, self.known)
 
 
 @cache
@@ -272,7 +273,3 @@ def dropped(name: str) -> Mapping[str, Dropped]:
     }
 
 
-def _nearest(dotted: str, known: Mapping[str, ValueFact]) -> tuple[str, ...]:
-    from difflib import get_close_matches  # noqa: PLC0415 - only an error needs it
-
-    return tuple(get_close_matches(dotted, known, n=3, cutoff=0.6))

@@ -68,13 +68,3 @@ def _profile(profile: MigProfile) -> dict[str, Any]:
         "sm": profile.sm,
         "unconfirmed": list(profile.unconfirmed),
     }
-
-
-def layout_text(layout: Layout) -> str:
-    """Return the layout as written in an intent."""
-    return "{" + ", ".join(f"{name}: {count}" for name, count in layout) + "}" if layout else "none"
-
-
-def mib(size_mib: int | None) -> str:
-    """Return a size such as `40192Mi`, `?` if unknown."""
-    return "?" if size_mib is None else f"{size_mib}Mi"

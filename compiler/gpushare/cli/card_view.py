@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from gpushare import mig
 from gpushare.catalog.cards import Card, Geometry, MigProfile
 from gpushare.cli import card_facts, memory_map
-from gpushare.cli.card_facts import layout_text, mib
-from gpushare.cli.terminal import BOLD, Style, counted, table, visible, wrapped
+from gpushare.cli.terminal import BOLD, Style, table, visible, wrapped
+from gpushare.core.wording import counted, layout_text, mib
 from gpushare.intent.types import Layout
 
 

@@ -33,7 +33,8 @@ class Commands(options.Command, click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve a command like click, and suggest the nearest name if there is no such command."""
         if args and args[0] not in NAMES and not args[0].startswith("-"):
-            ctx.fail(f"no command {args[0]!r}; {options.nearest(args[0], NAMES) or 'the commands are ' + ', '.join(NAMES)}")
+            hint = options.did_you_mean(args[0], NAMES) or f"the commands are {', '.join(NAMES)}"
+            ctx.fail(f"no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 
 

@@ -4,8 +4,9 @@ from collections import Counter
 
 from gpushare.cli import comparison_words as words
 from gpushare.cli.plan_view import known
-from gpushare.cli.terminal import BOLD, CYAN, GREEN, RED, YELLOW, Style, counted, table, visible, wrapped
+from gpushare.cli.terminal import BOLD, CYAN, GREEN, RED, YELLOW, Style, table, visible, wrapped
 from gpushare.compare.changes import Change, Comparison, Move, PoolChange, Problem, QuotaChange
+from gpushare.core.wording import counted
 
 _SIGNS = {
     Change.NEW: ("+", GREEN),

@@ -7,10 +7,10 @@ from itertools import takewhile
 from typing import Any, assert_never
 
 from gpushare.cli.plan_view import ranges
-from gpushare.cli.terminal import counted
 from gpushare.compare.changes import Change, Comparison, GpuChange, Outage, PoolChange
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileChange, FileKind, SettingChange
+from gpushare.core.wording import counted
 
 _LONGEST = 60
 _CONTEXT = 15

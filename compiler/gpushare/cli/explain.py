@@ -37,7 +37,7 @@ def command(code: str | None) -> ExitCode:
         streams.say(terminal.table(("CODE", "SEVERITY", "WHAT IS WRONG"), rows, look))
         return ExitCode.DONE
     if code.upper() not in finding_texts.codes():
-        hint = options.nearest(code.upper(), finding_texts.codes()) or "`gpushare explain` lists all codes"
+        hint = options.did_you_mean(code.upper(), finding_texts.codes()) or "`gpushare explain` lists all codes"
         raise CouldNotRunError(f"no finding has the code {code!r}", hint)
     streams.say(_rendered(finding_texts.load(code.upper()).markdown, look))
     return ExitCode.DONE

@@ -7,6 +7,7 @@ import click
 
 from gpushare.cli import cards, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.core.wording import layout_text
 
 if TYPE_CHECKING:
     from gpushare.catalog.cards import Card
@@ -55,7 +56,7 @@ def _card(card_id: str, mode: str) -> "Card":
     from gpushare.catalog import cards  # noqa: PLC0415 - as above
 
     if card_id not in cards.ids():
-        hint = options.nearest(card_id, cards.ids()) or "`gpushare cards` lists all"
+        hint = options.did_you_mean(card_id, cards.ids()) or "`gpushare cards` lists all"
         raise CouldNotRunError(f"the catalogue has no card {card_id!r}", hint)
     card = cards.load(card_id)
     if mode == "mig" and card.mig is None:
@@ -83,7 +84,6 @@ def _text(name: str, mode: str, card: "Card") -> str:
 def _layout(card: "Card") -> str:
     """Return the layout with the most instances, as written in an intent; empty for a card without MIG."""
     from gpushare import mig  # noqa: PLC0415 - as above
-    from gpushare.cli.card_facts import layout_text  # noqa: PLC0415 - as above
     from gpushare.intent.types import MostInstances  # noqa: PLC0415 - as above
 
     layout = None if card.mig is None else mig.resolve_goal(card.mig, MostInstances(), lambda profile: profile.memory_mib)

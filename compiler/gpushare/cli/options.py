@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from gpushare.cli import daily
+from gpushare.core.wording import nearest
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 Decorator = Callable[[_Function], _Function]
@@ -50,10 +51,8 @@ def strict() -> Decorator[Any]:
     return click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 
 
-def nearest(name: str, known: tuple[str, ...]) -> str:
+def did_you_mean(name: str, known: tuple[str, ...]) -> str:
     """Return a hint with the known words most similar to `name`: those that begin with it, else similar ones; or empty."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only a mistyped word needs it
-
     longer = [word for word in known if name and word.startswith(name)]
-    close = longer or get_close_matches(name, known, n=3, cutoff=0.6)
+    close = longer or nearest(name, known)
     return f"did you mean {', '.join(close)}?" if close else ""

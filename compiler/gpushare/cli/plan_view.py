@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from gpushare.cli import memory_map
-from gpushare.cli.card_facts import layout_text, mib
 from gpushare.cli.card_view import left_over
-from gpushare.cli.terminal import BOLD, DIM, Style, counted, table
+from gpushare.cli.terminal import BOLD, DIM, Style, table
+from gpushare.core.wording import counted, layout_text, mib
 from gpushare.plan.plan import DevicePlan, GpuPlan, Plan, PoolPlan
 
 WHOLE = 8

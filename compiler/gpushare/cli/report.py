@@ -8,8 +8,9 @@ from typing import Protocol
 
 from gpushare.cli import streams, terminal
 from gpushare.cli.exits import ExitCode
-from gpushare.cli.terminal import BOLD, CYAN, RED, YELLOW, Style, counted, visible, width
+from gpushare.cli.terminal import BOLD, CYAN, RED, YELLOW, Style, visible, width
 from gpushare.core.diagnostics import Accepted, Finding, Severity, Span, in_order, is_error
+from gpushare.core.wording import counted
 
 TAB = "    "
 

@@ -37,7 +37,7 @@ def command(name: str) -> ExitCode:
       2  there is no such schema
     """
     if name not in names():
-        hint = options.nearest(name, names()) or f"there are {', '.join(names())}"
+        hint = options.did_you_mean(name, names()) or f"there are {', '.join(names())}"
         raise CouldNotRunError(f"there is no schema {name!r}", hint)
     streams.product(resources.schema(f"{name}.v1").read_text(encoding="utf-8"))
     return ExitCode.DONE

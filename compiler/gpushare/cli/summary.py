@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpushare.bundle.writer import Change, ChangeKind
-from gpushare.cli.card_facts import layout_text
 from gpushare.cli.inputs import LoadedIntent
-from gpushare.cli.terminal import counted, visible
+from gpushare.cli.terminal import visible
+from gpushare.core.wording import counted, layout_text
 from gpushare.plan.plan import Plan
 
 LISTED = 20

@@ -122,11 +122,6 @@ def table(
     return "\n".join([look.paint(line(headers), BOLD), *map(line, body)]) + "\n"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a text such as `1 error` or `2 errors`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def wrapped(text: str, look: Style, *, indent: int = 0) -> str:
     """Return the text in lines that fit the terminal, broken at spaces; lines after the first are indented."""
     lines: list[str] = []

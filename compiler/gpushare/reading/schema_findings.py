@@ -10,6 +10,7 @@ from typing import Any
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.patterns import pattern
 from gpushare.core.record import Record, replace
+from gpushare.core.wording import clip, nearest
 from gpushare.reading.scalars import resolve
 
 MAX_RAW = 400
@@ -181,7 +182,7 @@ class _Wording:
                 hint = f"did you mean {near}?" if near else self._elsewhere(key, known) or f"known here: {', '.join(known)}"
                 if given:
                     hint = f"the field is called {given}, and is given already: leave this one out"
-                message = f"unknown field {_clip(key)} in {self._subject(judgement.path)}"
+                message = f"unknown field {clip(key)} in {self._subject(judgement.path)}"
                 yield Finding(code="GS102", message=message, hints=(hint,), path=(*judgement.path, key), on_key=True)
 
     def _elsewhere(self, key: str, known: Mapping[str, Any]) -> str:
@@ -233,13 +234,13 @@ class _Wording:
         hints: tuple[str, ...] = ()
         text = self.written(judgement.path) or _shown(value)
         if types == ["string"] and isinstance(value, bool):
-            hints = (f'write it in quotes: "{_clip(text)}"',)
+            hints = (f'write it in quotes: "{clip(text)}"',)
         elif types == ["boolean"] and value in ("true", "false"):
             hints = (f"write it without quotes: {value}",)
         elif types == ["string"] and isinstance(value, int | float) and re.search(judgement.schema.get("pattern", ""), text):
-            hints = (f'write it in quotes: "{_clip(text)}"',)
+            hints = (f'write it in quotes: "{clip(text)}"',)
         elif "integer" in types and isinstance(value, str) and value.strip().isdecimal():
-            hints = (f"write it without quotes: {_clip(value.strip())}",)
+            hints = (f"write it without quotes: {clip(value.strip())}",)
         elif "array" in types and isinstance(value, str | int):
             hints = (_list_of(value, judgement.schema),)
         elif "object" in types and value in _GOALS:
@@ -297,12 +298,10 @@ def _words(allowed: list[Any], value: object) -> tuple[str, str, tuple[str, ...]
 
 
 def _nearest(word: str, known: list[str]) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415  # only a misspelt document needs it
-
     if len(word) > _LONGEST_GUESS:
         return ""
     plain = {name.lower(): name for name in known}
-    near = get_close_matches(word.lower().replace("_", "").replace(" ", "-"), plain, n=1, cutoff=0.7)
+    near = nearest(word.lower().replace("_", "").replace(" ", "-"), plain, 1)
     return plain[near[0]] if near else ""
 
 
@@ -313,7 +312,7 @@ def _subject(path: Path) -> str:
     last = path[-1]
     if isinstance(last, int):
         return f"{_subject(path[:-1])}[{last}]"
-    return f"pool {_clip(last)}" if path[:-1] == ("spec", "pools") else _clip(last)
+    return f"pool {clip(last)}" if path[:-1] == ("spec", "pools") else clip(last)
 
 
 def _either(words: list[str]) -> str:
@@ -355,20 +354,15 @@ def _as_written(value: object) -> str:
 def _kind(value: object) -> str:
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
-    return f'the text "{_clip(value)}"' if isinstance(value, str) else _shown(value)
+    return f'the text "{clip(value)}"' if isinstance(value, str) else _shown(value)
 
 
 def _shown(value: object) -> str:
     """Return a value in a form that its author recognises."""
     if isinstance(value, str):
-        return _clip(value) or "empty text"
+        return clip(value) or "empty text"
     if value is None:
         return "nothing"
     if isinstance(value, bool):
         return str(value).lower()
-    return _clip(value) if isinstance(value, int | float) else _kind(value)
-
-
-def _clip(text: object) -> str:
-    line = str(text).split("\n", 1)[0]
-    return line if len(line) <= 40 else line[:39] + "…"
+    return clip(value) if isinstance(value, int | float) else _kind(value)

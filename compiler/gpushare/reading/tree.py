@@ -10,6 +10,7 @@ from typing import Any
 from gpushare.core.diagnostics import Path
 from gpushare.core.patterns import pattern
 from gpushare.core.record import Record
+from gpushare.core.wording import clip
 from gpushare.reading.scalars import resolve
 
 MAX_DEPTH = 64
@@ -174,12 +175,12 @@ class Builder:
             hint = ("write the fields out, or give the whole value an anchor and repeat it with an alias",)
             self._say("GS009", "merge keys are not read: << belongs to YAML 1.1", node, hint)
         elif not isinstance(key, str):
-            written = _clip(self._text[node.start : node.end])
+            written = clip(self._text[node.start : node.end])
             quoted = (f'write "{written}" in quotes',) if written else ()
             self._say("GS010", f"a key must be text, not {written or 'nothing'}", node, quoted)
         elif key in taken:
             line = self._line_of(taken[key][0]) if self.has_room else 0
-            said = f"{_clip(key)} is given twice in this mapping: it stands in line {line} already"
+            said = f"{clip(key)} is given twice in this mapping: it stands in line {line} already"
             self._say("GS004", said, node, ("keep one of the two",))
         else:
             frame.key, frame.dropped = key, False
@@ -199,7 +200,7 @@ class Builder:
             if found[1].startswith("!"):
                 written = found.span(1)
         if tag:
-            message = f"the tag {_clip(self._text[slice(*written)])} is not read: plain YAML needs none"
+            message = f"the tag {clip(self._text[slice(*written)])} is not read: plain YAML needs none"
             self._say("GS010", message, Node(None, *written), ("leave the tag out; quotes make text of anything",))
         return behind if behind > start else end
 
@@ -211,7 +212,7 @@ class Builder:
             self._stop("GS008", f"the document has more than {self._most} values", node)
 
     def _doubt(self, text: str, doubt: str, node: Node) -> None:
-        word = _clip(text)
+        word = clip(text)
         hints = [f'write "{word}" in quotes if it is text']
         if doubt.endswith(("true", "false")):
             hints.append("for a truth value write true or false, for nothing write none")
@@ -242,8 +243,3 @@ class Builder:
             else:
                 break
         return tuple(steps)
-
-
-def _clip(text: str) -> str:
-    line = text.split("\n", 1)[0]
-    return line if len(line) <= 40 else line[:39] + "…"

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.core.diagnostics import Finding, Severity
+from gpushare.core.wording import few
 from gpushare.intent.types import AdmissionMode, AdmissionScope, Pool, Stack
-from gpushare.rules.choices import few
 from gpushare.rules.rule import Context, Rule, pool_path, warn_of_pool
 from gpushare.sharing import shares
 from gpushare.sharing.shares import Offer

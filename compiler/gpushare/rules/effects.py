@@ -6,6 +6,7 @@ from typing import Any
 from gpushare.catalog import upstream
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, show_bytes
+from gpushare.core.wording import counted
 from gpushare.intent.types import (
     Action,
     AdmissionMode,
@@ -22,7 +23,7 @@ from gpushare.intent.types import (
     Pool,
     Stack,
 )
-from gpushare.rules.phrases import a_card, counted
+from gpushare.rules.phrases import a_card
 from gpushare.rules.rule import Context, Rule, pool_path, warn_of_pool
 from gpushare.sharing import caps
 from gpushare.sharing.shares import DeviceClass

@@ -5,8 +5,8 @@ from typing import Any
 
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_label, is_label_key, is_label_value
+from gpushare.core.wording import listing
 from gpushare.intent.types import Pool
-from gpushare.rules.phrases import listing
 from gpushare.rules.rule import Context, Rule, pool_path
 
 _LABEL = "write letters, digits and inner -, _ and ., at most 63 of them"

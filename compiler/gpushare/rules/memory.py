@@ -9,8 +9,9 @@ from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import Record
 from gpushare.core.units import MIB, show_bytes
+from gpushare.core.wording import counted
 from gpushare.intent.types import CapWord, Mig, Mode, Pool
-from gpushare.rules.phrases import a_card, counted, product
+from gpushare.rules.phrases import a_card, product
 from gpushare.rules.rule import Context, Rule, pool_path
 from gpushare.sharing import caps
 from gpushare.sharing.shares import DeviceClass, profiles_by_name, replicas_of

@@ -11,9 +11,10 @@ from gpushare import mig
 from gpushare.catalog.cards import Card, Geometry
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import MIB, show_bytes
+from gpushare.core.wording import layout_text, listing
 from gpushare.intent.types import Balanced, Goal, Instances, Layout, MemoryEach, Mig, MigStrategy, MostInstances, Pool
 from gpushare.rules.layouts import layout_groups, mig_pools, written_layouts
-from gpushare.rules.phrases import a_card, listing, product, show_layout
+from gpushare.rules.phrases import a_card, product
 from gpushare.rules.rule import Context, Rule, pool_path
 from gpushare.sharing import caps
 from gpushare.sharing.shares import profiles_by_name
@@ -53,10 +54,10 @@ def check_fit(context: Context) -> Iterator[Finding]:
 
 
 def _misfit(card: Card, geometry: Geometry, layout: Layout, path: Path) -> Finding:
-    nearest = ", ".join(show_layout(near) for near in mig.nearest(geometry, layout))
+    nearest = ", ".join(layout_text(near) for near in mig.nearest(geometry, layout))
     return Finding(
         code="GS402",
-        message=f"layout {show_layout(layout)} does not fit {a_card(card)}",
+        message=f"layout {layout_text(layout)} does not fit {a_card(card)}",
         hints=(mig.why_not(geometry, layout), *((f"legal and nearest: {nearest}",) if nearest else ())),
         path=path,
     )
@@ -127,16 +128,16 @@ def check_single(context: Context) -> Iterator[Finding]:
 def _unlike(layout: Layout, first: Layout) -> str:
     """Return why `single` does not allow a layout beside the first one; empty if it does."""
     if len(layout) > 1:
-        return f"layout {show_layout(layout)} has {len(layout)} profiles"
+        return f"layout {layout_text(layout)} has {len(layout)} profiles"
     if not layout and first:
         return "layout none leaves whole GPUs beside MIG"
-    return f"layout {show_layout(layout)} differs from {show_layout(first)}" if dict(layout) != dict(first) else ""
+    return f"layout {layout_text(layout)} differs from {layout_text(first)}" if dict(layout) != dict(first) else ""
 
 
 def _goal_of_single(context: Context, pool: Pool) -> Iterator[Finding]:
     layouts = context.layouts(pool)
     if layouts and len(layouts[0]) > 1:
-        yield _not_single(f"the goal gives {show_layout(layouts[0])}", pool_path(pool, "sharing", "goal"))
+        yield _not_single(f"the goal gives {layout_text(layouts[0])}", pool_path(pool, "sharing", "goal"))
 
 
 def _not_single(reason: str, path: Path) -> Finding:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from gpushare.catalog.cards import Card, MigProfile
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.patterns import pattern
+from gpushare.core.wording import listing
 from gpushare.intent.types import Pool
 from gpushare.rules.layouts import mig_pools, written_layouts
-from gpushare.rules.phrases import a_card, listing
+from gpushare.rules.phrases import a_card
 from gpushare.rules.rule import Context, Rule, pool_path
 from gpushare.sharing.shares import profiles_by_name
 

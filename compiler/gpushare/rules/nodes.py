@@ -6,11 +6,10 @@ from itertools import groupby
 
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_subdomain, show_bytes
+from gpushare.core.wording import counted, few, listing
 from gpushare.intent.types import Expression, NodeSelector, Pool
 from gpushare.nodes import labels, selectors
 from gpushare.nodes.selectors import MAX_ALTERNATIVES, region
-from gpushare.rules.choices import few
-from gpushare.rules.phrases import counted, listing
 from gpushare.rules.rule import Context, Rule, pool_path
 
 REWRITTEN = ("nvidia.com", "amd.com", "gpushare.dev")

@@ -1,9 +1,6 @@
-"""How findings name cards, layouts and sizes. Makes no findings."""
-
-from collections.abc import Iterable
+"""How findings name cards. Makes no findings."""
 
 from gpushare.catalog.cards import Card
-from gpushare.intent.types import Layout
 
 _READ_WITH_A_VOWEL = set("AEFHILMNORSX8")
 
@@ -19,19 +16,3 @@ def a_card(card: Card) -> str:
     spelled_out = not name[1:2].islower()
     vowel = name[:1].upper() in (_READ_WITH_A_VOWEL if spelled_out else set("AEIO"))
     return f"{'an' if vowel else 'a'} {name}"
-
-
-def show_layout(layout: Layout) -> str:
-    """Return a layout as it is written in an intent."""
-    return "{" + ", ".join(f"{name}: {count}" for name, count in layout) + "}" if layout else "none"
-
-
-def listing(words: Iterable[object], last: str = "and") -> str:
-    """`a, b and c`."""
-    *first, end = [str(word) for word in words] or [""]
-    return f"{', '.join(first)} {last} {end}" if first else end
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 replica`, `3 replicas`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

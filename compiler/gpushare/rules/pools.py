@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from gpushare.catalog.cards import Card, NvLink
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_label, show_bytes
+from gpushare.core.wording import few, listing, nearest
 from gpushare.intent.types import CapWord, Mps, Pool
-from gpushare.rules.choices import few, nearest
-from gpushare.rules.phrases import a_card, listing, product
+from gpushare.rules.phrases import a_card, product
 from gpushare.rules.rule import Context, Rule, pool_path
 from gpushare.sharing import caps
 from gpushare.sharing.shares import DeviceClass, profiles_by_name

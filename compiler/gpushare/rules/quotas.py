@@ -7,9 +7,8 @@ from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import Record
 from gpushare.core.units import is_dns_label, show_bytes
+from gpushare.core.wording import few, listing, nearest
 from gpushare.intent.types import CapWord, Pool, Quota
-from gpushare.rules.choices import few, nearest
-from gpushare.rules.phrases import listing
 from gpushare.rules.rule import Context, Rule
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import DeviceClass

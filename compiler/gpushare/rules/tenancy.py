@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.wording import few
 from gpushare.intent.types import AdmissionMode, Quota
-from gpushare.rules.choices import few
 from gpushare.rules.quotas import Asked, asked_of, quota_path
 from gpushare.rules.rule import Context, Rule, pool_path
 

@@ -8,9 +8,9 @@ from gpushare.catalog.managed_values import ARGUMENTS, ENVIRONMENT, owned
 from gpushare.catalog.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.record import replace
+from gpushare.core.wording import listing
 from gpushare.intent.types import Partitioner, Platform, Stack
 from gpushare.rules import contradictions
-from gpushare.rules.phrases import listing
 from gpushare.rules.rule import Context, Rule
 
 HERE = ("spec", "platform", "values")

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 
 from gpushare.catalog import upstream
 from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.wording import listing
 from gpushare.intent.types import Exclusive, Mig, Mps, Pool, SharePlacement, Stack
-from gpushare.rules.phrases import a_card, listing
+from gpushare.rules.phrases import a_card
 from gpushare.rules.rule import Context, Rule, pool_path
 
 HERE = ("spec", "platform")

@@ -8,6 +8,7 @@ go in and come out.
 """
 
 import dataclasses
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
@@ -67,7 +68,7 @@ class GuardModel:
     gpus: int = 4
     each: int = 60
     now: float = 0.0
-    clock: float = 0.0
+    clock: float = -math.inf
     starts: int = 0
     rows: int = 0
     lives: dict[int, Life] = field(default_factory=dict)

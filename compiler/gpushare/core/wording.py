@@ -1,0 +1,47 @@
+"""Wording that findings, reports and pages share: lists, counts, clipped text, layouts, and the nearest known words."""
+
+from collections.abc import Iterable, Sequence
+
+_LONGEST_CLIP = 40
+
+
+def clip(text: object) -> str:
+    """Return the first line of the text, at most 40 characters of it."""
+    line = str(text).split("\n", 1)[0]
+    return line if len(line) <= _LONGEST_CLIP else line[: _LONGEST_CLIP - 1] + "…"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 replica` or `3 replicas`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def listing(words: Iterable[object], last: str = "and") -> str:
+    """Return `a, b and c`."""
+    *first, end = [str(word) for word in words] or [""]
+    return f"{', '.join(first)} {last} {end}" if first else end
+
+
+def few(words: Sequence[object], limit: int = 3) -> str:
+    """Return `a, b and c`, or `a, b, c and 7 more` if there are more than `limit`."""
+    if len(words) <= limit:
+        return listing(words)
+    return listing((*words[:limit], f"{len(words) - limit} more"))
+
+
+def layout_text(layout: Iterable[tuple[str, int]]) -> str:
+    """Return a MIG layout as it is written in an intent: `{3g.20gb: 1, 1g.5gb: 4}`, or `none`."""
+    entries = ", ".join(f"{name}: {count}" for name, count in layout)
+    return f"{{{entries}}}" if entries else "none"
+
+
+def nearest(word: str, known: Iterable[str], limit: int = 3) -> tuple[str, ...]:
+    """Return the known words that look like `word`, the most similar first."""
+    from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and needed only when something is wrong
+
+    return tuple(get_close_matches(word, sorted(known), n=limit, cutoff=0.6))
+
+
+def mib(size_mib: int | None) -> str:
+    """Return a size such as `40192Mi`, `?` if unknown."""
+    return "?" if size_mib is None else f"{size_mib}Mi"

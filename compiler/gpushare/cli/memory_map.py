@@ -63,12 +63,6 @@ def unit_cells(units: int, look: Style, indent: int) -> int:
     return max(2, (min(look.columns, 100) - indent - 1) // units)
 
 
-def ruler(units: int, look: Style, *, indent: int = 2) -> str:
-    """Return the slices' numbers, to be printed above a bar."""
-    per_unit = unit_cells(units, look, indent)
-    return " " * (indent + 1) + "".join(pad(str(unit), per_unit) for unit in range(units)).rstrip() + "\n"
-
-
 def _edge(rooms: Sequence[int], corners: str, across: str) -> str:
     left, cross, right = tuple(corners)
     return left + cross.join(across * room for room in rooms) + right

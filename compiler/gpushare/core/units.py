@@ -28,7 +28,6 @@ _PERCENT = pattern(r"([0-9]{1,6})(?:\.([0-9]{1,4}))?%\Z")
 DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _DNS_LABEL = pattern(DNS_LABEL + r"\Z")
 _DNS_SUBDOMAIN = pattern(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
-_HOST_PATH = pattern(r"(?=.{1,1024}\Z)(/|(/[A-Za-z0-9._+@-]+)+/?)\Z")
 _LABEL_NAME = pattern(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 
 
@@ -128,8 +127,3 @@ def is_label_key(text: str) -> bool:
 def is_label_value(text: str) -> bool:
     """Whether the text is a label value: empty, or like the name part of a key."""
     return text == "" or bool(_LABEL_NAME.match(text))
-
-
-def is_host_path(text: str) -> bool:
-    """Whether it is an absolute path that Kubernetes can mount: without `..` and characters that a shell or YAML changes."""
-    return bool(_HOST_PATH.match(text)) and ".." not in text.split("/")

@@ -47,13 +47,7 @@ def open_driver(figures: "EnforcementMetrics | None" = None) -> Driver:
     from gpushare_node.adapters.nvml.library import ignore  # noqa: PLC0415 - pynvml is 8,000 lines, and `--help` needs none
     from gpushare_node.adapters.nvml.session import Session  # noqa: PLC0415 - the same
 
-    def observe(call: str, seconds: float, code: int | None) -> None:
-        if figures is not None:
-            figures.nvml_seconds.observe(seconds, call)
-            if code:
-                figures.nvml_errors.add(call, str(code))
-
-    return Session.open(ignore if figures is None else observe, pid_max=LinuxProcesses().pid_max())
+    return Session.open(ignore if figures is None else figures.observe_call, pid_max=LinuxProcesses().pid_max())
 
 
 def bounded_driver(run: Run) -> Callable[[], Driver]:

@@ -10,6 +10,11 @@ def wall_seconds() -> float:
     return time.time()
 
 
+def timestamp() -> str:
+    """Return the wall time as the Kubernetes API writes it: `2026-11-23T05:30:00Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 class Stopped(Exception):  # noqa: N818 - not an error: the pod is being stopped
     """The program received a stop signal; raised at its next sleep, so that every step is finished first."""
 

@@ -73,10 +73,13 @@ class _Convergence(Struct, frozen=False):
         is_backing_off = hardware.is_backing_off(view)
         if needs_drain and not is_backing_off:
             view = drain.run(view)
+            # The GPUs may need another change by now.
+            is_backing_off = hardware.is_backing_off(view)
         self._devices = hardware.devices(view)
         if is_backing_off:
-            # The plan is not tried now: no pod is evicted and no client paused. What the hardware has is offered.
-            change = hardware.change(policy, view, frozenset(), context.record_result)
+            # The plan is not tried now: no pod is evicted and no client paused. What the hardware has is offered. Should the
+            # backoff end at this very moment, only GPUs that no pod holds are changed.
+            change = hardware.change(policy, view, drain.find_allocated, context.record_result)
             self._publish(drain)
         else:
             change = HardwareChange(
@@ -129,7 +132,7 @@ class _Convergence(Struct, frozen=False):
             self._layout, policy = _Layout.FORMER, self.former
         elif self.hardware.devices(self._view) == self._devices:
             policy = None
-        if policy is not None:
+        if policy is not None and self.context.cluster.has_server:
             view = self.hardware.look(policy, drain.allocated)
             wanted = expected(policy, missing_gpus(view))
             self._publication = self._publication_of(policy, self.hardware.devices(view), wanted)

@@ -123,8 +123,10 @@ class Pauses(Struct, frozen=False):
         return context.have_blockers_gone()
 
     def _marks(self) -> _Marks | None:
-        """Return None if the API server does not answer: when it answers again, that is a change."""
+        """Return None without an answer of the API server: when it answers again, that is a change."""
         cluster = self.context.cluster
+        if not cluster.has_server:
+            return None
         try:
             node = cluster.node()
             is_selected = cluster.selects(node)

@@ -82,7 +82,7 @@ class _Reconciler(Struct):
             # An earlier run was stopped, or failed: what it waited for is waited for, and its slot given back at the end.
             context.drains_at = context.deps.clock.now()
         if is_leaving(node, is_selected=context.cluster.selects(node)):
-            return self._leave(node)
+            return self._leave()
         if is_ours:
             _refuse_mig_manager(pods)
         _refuse_owned(node, pods, policy.pool)
@@ -96,12 +96,13 @@ class _Reconciler(Struct):
         has_failed = journal is not None and journal.attempts > 0
         return has_failed or any(taint.key == REPARTITIONING_TAINT for taint in node.taints)
 
-    def _leave(self, node: NodeView) -> Outcome:
+    def _leave(self) -> Outcome:
         """Release the node. Its layout is that of the former policy; how tenants are treated is what the pool says today."""
         policy = self.desired.policy
         former = self.context.former() or policy
         return Release(
-            context=self.context, former=replace(former, rollout=policy.rollout), pool=policy.pool, node=node,
+            context=self.context, former=replace(former, rollout=policy.rollout), pool=policy.pool,
+            node=self.context.cluster.node(),
             kept_pool=former.pool if former.pool != policy.pool else None, may_stay=True,
         ).run()
 
@@ -166,7 +167,7 @@ def _release_orphan(context: RunContext) -> Outcome:
     _refuse_owned(node, pods, "")
     if is_ours:
         resume(context)
-    return Release(context=context, former=former, pool=pool, node=node).run()
+    return Release(context=context, former=former, pool=pool, node=context.cluster.node()).run()
 
 
 def _handle_retry_request(context: RunContext, node: NodeView) -> None:

@@ -38,7 +38,7 @@ _RELEASED = "exclusive"
 
 
 class Release(Struct):
-    """The release of one node, found as `node`, by the pool `pool`.
+    """The release of one node by the pool `pool`. `node` must have been read just now: another pool's label stays.
 
     `former` is the policy in force, None if it is unknown. `kept_pool` is the pool of that policy, where that is not the one
     that leaves. With `may_stay` the pool still exists: if it selects the node again while tenants are waited for, the release

@@ -18,10 +18,7 @@ from tests.support.process_fixtures import ProcessPool
 LABELS = {POOL_LABEL: "pool", PLUGIN_LABEL: "time-slicing-01234567-a"}
 
 
-VIEW = NodeView(
-    name="node-1", uid="u", resource_version="1", labels=LABELS, annotations={}, taints=(), allocatable={},
-    is_unschedulable=False,
-)
+VIEW = NodeView(name="node-1", uid="u", labels=LABELS, annotations={}, taints=(), allocatable={})
 
 
 @dataclass(kw_only=True)

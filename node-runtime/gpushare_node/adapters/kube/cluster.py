@@ -57,12 +57,10 @@ class NodeView(Struct):
 
     name: str
     uid: str
-    resource_version: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     taints: tuple[Taint, ...]
     allocatable: Mapping[str, int]
-    is_unschedulable: bool
     owners: Mapping[str, str] = field(default_factory=dict)
 
     def taken(self, labels: Mapping[str, str]) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from our pod: a restarted container continues the count, and a retry after a los
 creates new ones: to continue the count of the previous pod's takes three writes instead of one.
 """
 
-import datetime
 import hashlib
 import threading
 from collections import Counter
@@ -14,7 +13,7 @@ from gpushare_node.adapters.kube.api_endpoint import spread
 from gpushare_node.adapters.kube.cluster import ClusterError, Event, EventCounts
 from gpushare_node.adapters.kube.connection import MERGE_PATCH, Connection, Json, Request
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
-from gpushare_node.core.clock import Clock, Stopped
+from gpushare_node.core.clock import Clock, Stopped, timestamp
 from gpushare_node.core.structs import Struct, replace
 
 MOST_WAITING = 200
@@ -54,7 +53,7 @@ class EventRecorder:
 
     def add(self, event: Event) -> None:
         """Queue it. If the queue is full, the oldest event of the object that has the most is dropped."""
-        name, now = self._name(event), _now()
+        name, now = self._name(event), timestamp()
         with self._lock:
             same = self._waiting.get(name)
             if same is not None:
@@ -205,7 +204,3 @@ def _namespace(event: Event) -> str:
 
 def _path(event: Event) -> str:
     return f"/api/v1/namespaces/{_namespace(event)}/events"
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

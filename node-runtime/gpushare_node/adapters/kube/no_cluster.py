@@ -5,9 +5,7 @@ from collections.abc import Mapping, Sequence
 from gpushare_node.adapters.kube.cluster import Event, EventCounts, Eviction, NodeView, PodView, QueuePosition, Taint
 from gpushare_node.reporting.reasons import ConditionReason
 
-_NODE = NodeView(
-    name="", uid="", resource_version="", labels={}, annotations={}, taints=(), allocatable={}, is_unschedulable=False
-)
+_NODE = NodeView(name="", uid="", labels={}, annotations={}, taints=(), allocatable={})
 
 
 class NoCluster:

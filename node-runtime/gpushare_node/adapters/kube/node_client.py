@@ -4,7 +4,6 @@ A write by the runtime is exactly one of: server-side apply of its own labels, a
 JSON patch of taints, a strategic merge patch of its own condition, a write of its Leases. Reads come before writes.
 """
 
-import datetime
 from collections.abc import Mapping, Sequence
 
 from gpushare_node.adapters.kube.api_endpoint import spread
@@ -36,7 +35,7 @@ from gpushare_node.adapters.kube.requests import is_standing
 from gpushare_node.adapters.kube.rollout_queue import Memory, NoMemory, RolloutQueue
 from gpushare_node.adapters.kube.views import FIELD_MANAGER, view_node, view_pod
 from gpushare_node.adapters.kube.watch_spec import is_selected
-from gpushare_node.core.clock import Clock
+from gpushare_node.core.clock import Clock, timestamp
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.events import EventReason
 from gpushare_node.reporting.reasons import CONDITION, ConditionReason
@@ -259,8 +258,5 @@ def _taint(taint: Taint) -> Json:
 
 def _condition_of(said: tuple[ConditionReason, str], is_ready: bool) -> Json:
     reason, message = said
-    return {"type": CONDITION, "status": str(is_ready), "reason": reason.word, "message": message, "lastHeartbeatTime": _now()}
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    status = {"type": CONDITION, "status": str(is_ready), "reason": reason.word, "message": message}
+    return {**status, "lastHeartbeatTime": timestamp()}

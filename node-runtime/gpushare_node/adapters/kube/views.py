@@ -26,12 +26,10 @@ def view_node(node: Json) -> NodeView:
     return NodeView(
         name=metadata["name"],
         uid=metadata["uid"],
-        resource_version=metadata["resourceVersion"],
         labels=metadata.get("labels") or {},
         annotations=metadata.get("annotations") or {},
         taints=tuple(view_taint(one) for one in spec.get("taints") or ()),
         allocatable=dict(_resources(status.get("allocatable") or {})),
-        is_unschedulable=bool(spec.get("unschedulable")),
         owners=_owners(metadata.get("managedFields") or ()),
     )
 

@@ -32,7 +32,6 @@ def test_the_node_is_seen_as_it_is(api: ApiServer, here: NodeClient) -> None:
     assert node.allocatable == {"nvidia.com/gpu": 8}
     assert node.taints == (Taint(key="maintenance", effect="NoExecute"),)
     assert node.labels["team"] == "a"
-    assert not node.is_unschedulable
 
 
 def test_labels_are_owned_exactly(api: ApiServer, here: NodeClient) -> None:

@@ -10,8 +10,7 @@ from gpushare_node.adapters.kube.watch_spec import is_selected, matches
 
 def node(**labels: str) -> NodeView:
     named = {key.replace("__", "/").replace("_", "."): value for key, value in labels.items()}
-    return NodeView(name="n1", uid="u", resource_version="1", labels=named, annotations={}, taints=(), allocatable={},
-                    is_unschedulable=False)
+    return NodeView(name="n1", uid="u", labels=named, annotations={}, taints=(), allocatable={})
 
 
 def need(key: str, operator: str, *values: str) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def reasons_page() -> str:
         f"| {reason.word} | {reason.value.is_ready} | {reason.value.means} | {reason.value.remedy} |"
         for reason in ConditionReason
     ]
-    head = f"The node condition `{CONDITION}` has one of these reasons; its message says which GPUs, pods or programs it is."
+    head = f"The node condition `{CONDITION}` has one of these reasons; its message names the GPUs, pods or programs concerned."
     hint = "`kubectl describe node NODE` shows it, and `kubectl get events` what led to it. The list is closed."
     table = ["| reason | status | it means | what to do |", "|---|---|---|---|"]
     return "\n".join([NOTE, "", f"# Reasons of {CONDITION}", "", head, "", hint, "", *table, *rows, ""])

@@ -16,7 +16,7 @@ def command(intent: str, style: str, strict: bool) -> ExitCode:
     That is: pools, nodes, resources with their counts and caps, and the memory
     map of each GPU.
 
-    A `?` is a number that nobody knows: a pool without `expected` and without
+    A `?` is an unknown number: a pool without `expected` and without
     node names has no total. Goals are resolved as the lock file of the bundle
     beside INTENT remembers them.
 

@@ -113,7 +113,7 @@ class Evaluator:
         )
 
     def _find_calm(self, inputs: GuardInput, now: float) -> dict[str, Within]:
-        """Return the GPUs whose verdicts are known without the guard: none if the clock stands still or the guard is paused."""
+        """Return the GPUs whose verdicts are known without the guard: none if the clock has stopped or the guard is paused."""
         former, history = self._reading, self.history
         if former is None or inputs.identities is not former.identities or inputs.grants is not former.grants:
             self._calm, self._unlearned = FastPath(), None

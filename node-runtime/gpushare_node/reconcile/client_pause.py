@@ -91,7 +91,7 @@ def to_pause(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def to_resume(labels: Mapping[str, str], paused: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels to write back: those that are still "paused". A value that somebody has written since stays.
+    """Return the labels to write back: those that are still "paused". A value that another client has written since stays.
 
     A label that is paused although the journal has no value for it was paused by a run whose journal is lost: where no
     mig-manager runs, nothing else pauses clients. Only one value is ever paused, so it is the value to write back.

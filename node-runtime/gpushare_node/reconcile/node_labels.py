@@ -1,7 +1,7 @@
 """The labels of a node: which pool it belongs to, and what the labels of a pool's node must be. Pure.
 
 Only a changed value of its label makes the device plugin enumerate again, so every profile has two names of the same content,
-`-a` and `-b`. A name stands for the devices that it was published for; if the devices change, the other name is published.
+`-a` and `-b`. A name identifies the devices that it was published for; if the devices change, the other name is published.
 """
 
 from collections.abc import Iterable, Mapping

@@ -21,7 +21,7 @@ BETTER = {
 }
 TEXTS = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md")),
-    *(ROOT / "docs" / name for name in ("architecture.md", "bundle.md", "token.md", "decisions.md")),
+    *(ROOT / "docs" / name for name in ("architecture.md", "bundle.md", "token.md", "decisions.md", "node.md", "intent.md")),
     *sorted((ROOT / "compiler/gpushare/findings").glob("*.md")),
     *(ROOT / "node-runtime/gpushare_node/reporting" / name for name in ("reasons.py", "messages.py")),
 ]

@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md have five steps each, and every path, test and class of files that the page names exists."""
+"""The recipes of CONTRIBUTING.md have five steps each, and every path and every test that the page names exists."""
 
 import re
 from collections.abc import Iterator

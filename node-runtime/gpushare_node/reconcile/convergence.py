@@ -3,7 +3,6 @@
 If the node is as the policy wants it, that is only verified: no slot, no taint, no pause, no write.
 """
 
-from collections.abc import Mapping
 from enum import Enum
 
 from gpushare_node.adapters.kube.cluster import NOT_READY_TAINT, PLUGIN_LABEL, REPARTITIONING_TAINT, NodeView
@@ -45,7 +44,11 @@ def converge(context: RunContext, desired: DesiredPolicy, node: NodeView) -> Out
 
 
 class _Convergence(Struct, frozen=False):
-    """One attempt. `former` is the policy that was in force last, `view` and `devices` what the GPUs were before the change."""
+    """One attempt. `former` is the policy that was in force last.
+
+    `_devices` are the devices before the change; `_view` and `_layout` what the GPUs have after it; `_publication` what the
+    plugin must offer then, None if nothing was published.
+    """
 
     context: RunContext
     desired: DesiredPolicy
@@ -110,17 +113,11 @@ class _Convergence(Struct, frozen=False):
             return False
         return self.node.labels.get(PLUGIN_LABEL, "")[:-2] != policy.profile
 
-    def _publication_of(self, policy: Policy, devices: frozenset[str], wanted: Mapping[str, int]) -> ProfilePublication | None:
-        """Publish the policy's labels for these devices. None without an API server."""
-        if not self.context.cluster.has_server:
-            return None
-        publication = ProfilePublication(context=self.context, policy=policy, devices=devices, wanted=wanted)
-        publication.publish()
-        return publication
-
     def _announce(self) -> None:
         """Publish the goal before the hardware has it, for the node's other programs. The taint keeps pods away."""
-        self._publication_of(self.desired.policy, self._devices, {})
+        if self.context.cluster.has_server:
+            policy, devices = self.desired.policy, self._devices
+            ProfilePublication(context=self.context, policy=policy, devices=devices, wanted={}).publish()
 
     def _publish(self, drain: Drain) -> None:
         """Look what the hardware has now, and have the plugin offer it. If nothing has changed and nothing is right, do not."""
@@ -134,8 +131,9 @@ class _Convergence(Struct, frozen=False):
             policy = None
         if policy is not None and self.context.cluster.has_server:
             view = self.hardware.look(policy, drain.allocated)
-            wanted = expected(policy, missing_gpus(view))
-            self._publication = self._publication_of(policy, self.hardware.devices(view), wanted)
+            devices, wanted = self.hardware.devices(view), expected(policy, missing_gpus(view))
+            self._publication = ProfilePublication(context=self.context, policy=policy, devices=devices, wanted=wanted)
+            self._publication.publish()
 
     def _verify(self, drain: Drain, change: PartitionResult) -> Outcome:
         if self._view is None:

@@ -8,9 +8,11 @@ import pytest
 from gpushare_node.adapters.host.state_dir import Journal
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
 from gpushare_node.core.clock import Stopped
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Stack
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.reporting.results import StepResult
 from tests.node.gpus.gpu_node import H100
 from tests.node.reconcile.loop_node import DEPLOY, NAME, PLUGIN_POD, SEVEN, TWO, LoopNode, mig, rollout, text_of, whole
 from tests.support.fake_api.server import ApiServer
@@ -304,3 +306,26 @@ def test_with_a_library_that_is_not_the_drivers_a_run_that_holds_ends_to_be_star
     assert node.fake_nvml.calls() == []
     node.fake_nvml.reload()
     assert node.run(mig(SEVEN), hold=True).reason is ConditionReason.READY
+
+
+def test_a_change_that_appears_during_the_drain_is_not_tried_while_attempts_back_off(node: LoopNode) -> None:
+    one, extra = ("1g.5gb", 0), ("1g.5gb", 4)
+    add_plugin_pod(node)
+    node.run(mig((one,)))
+    relabelled = mig((one,), key="mig-00000009")
+    digest = DesiredPolicy(policy=relabelled, text=text_of(relabelled)).digest
+    node.folder.write_journal(Journal(
+        policy_digest=digest, boot_id=node.gpus.boot_id, attempts=3, driver="580.95.05",
+        failed_at_seconds=int(node.clock.now()),
+    ))
+
+    def come(result: StepResult) -> None:
+        if result.step == "taint" and not result.detail.endswith("removed"):
+            node.gpus.stand(0, extra)
+
+    node.before_step = come
+    node.run(relabelled)
+    steps = [result.step for result in node.results]
+    assert "taint" in steps
+    assert "pause GPU clients" not in steps
+    assert node.gpus.stands(0) == {one, extra}

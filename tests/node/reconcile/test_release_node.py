@@ -11,6 +11,7 @@ from gpushare_node.adapters.kube.cluster import (
     RELEASE_ANNOTATION,
     RELEASED_ANNOTATION,
     REPARTITIONING_TAINT,
+    RETRY_ANNOTATION,
 )
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import DEPLOY, NAME, SEVEN, TWO, LoopNode, mig, rollout, whole
@@ -292,3 +293,13 @@ def test_hardware_that_cannot_be_released_keeps_its_taint_and_its_pool(node: Loo
     assert "cannot leave" in outcome.message
     assert node.labels()[POOL_LABEL] == "training"
     assert REPARTITIONING_TAINT in node.taints()
+
+
+def test_a_pool_label_that_was_rewritten_after_the_attempt_began_stays(node: LoopNode) -> None:
+    node.label(role="cpu")
+    node.annotate(RETRY_ANNOTATION, "now")
+    node.before_step = lambda result: node.label(**{POOL_LABEL: "another"}) if result.step == "retry" else None
+    outcome = node.run(mig(SEVEN))
+    assert (outcome.reason, outcome.message) == (ConditionReason.RELEASED, "the node already belongs to pool another")
+    assert node.labels()[POOL_LABEL] == "another"
+    assert node.gpus.stands(0) == set(SEVEN)

@@ -4,6 +4,7 @@ The image is identical, byte for byte, if bases and sources are the same: nothin
 """
 
 import argparse
+import fcntl
 import json
 import os
 import platform
@@ -12,7 +13,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,9 +42,22 @@ def main() -> None:
     arguments = _parse()
     arguments.output.mkdir(parents=True, exist_ok=True)
     for architecture in arguments.architecture:
-        image = build(architecture, arguments.base, arguments.build_base, arguments.output)
+        with _only_build():
+            image = build(architecture, arguments.base, arguments.build_base, arguments.output)
         megabytes = image.size_bytes / 1e6
         print(f"{image.reference} {image.architecture} {image.digest} {megabytes:.1f} MB")
+
+
+@contextmanager
+def _only_build() -> Iterator[None]:
+    """Wait for the user's other builds: all have the same names in buildah's storage, and one would remove another's base."""
+    path = Path(tempfile.gettempdir()) / f"gpushare-image-{os.getuid()}.lock"
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def build(architecture: str, runtime_base: str | None, build_base: str | None, output: Path) -> Image:

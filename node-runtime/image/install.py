@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 PACKAGES = Path("opt/gpushare")
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
-# Of the Kubernetes client only the HTTP client is used. Its API classes are 60 of 80 MB; it loads them only when they are used.
+# Of the Kubernetes client only the HTTP client is used. Its API classes, twice with `aio`, are 73 of 74 MB of source.
 _UNUSED = (
     "kubernetes/aio", "kubernetes/client/api/*", "kubernetes/client/models/*",
     "kubernetes/**/*_test.py", "kubernetes/**/test_*.py", "bin", "*.dist-info/RECORD", "*.dist-info/INSTALLER",

@@ -7,7 +7,7 @@ import pytest
 
 from gpushare_node.core.worker import Future
 from tests.node.adapters.kube.kube_fixture import FakeClock
-from tests.node.adapters.kube.turns import On, runtimes
+from tests.node.adapters.kube.slots import On, runtimes
 from tests.node.enforce.enforcement import EnforcementFixture, two_gpus
 from tests.node.enforce.rig import Rig
 from tests.support.fake_api.server import ApiServer
@@ -30,7 +30,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def on(api: ApiServer, tmp_path: Path, clock: FakeClock) -> Iterator[On]:
-    """Starts the runtime of a node that wants a turn."""
+    """Starts the runtime of a node that wants a position."""
     with runtimes(api, tmp_path, clock) as start:
         yield start
 

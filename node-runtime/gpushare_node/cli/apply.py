@@ -10,7 +10,7 @@ from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.refusal import describe_ignored, read_or_hold, read_or_report
 from gpushare_node.cli.run import Run
-from gpushare_node.cli.wiring import Api, News, Watches, as_cluster, bounded_driver, folder, machine, tenancy_file
+from gpushare_node.cli.wiring import Api, EnforcerFactory, News, as_cluster, bounded_driver, folder, machine, tenancy_file
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import GpuView, Hardware
 from gpushare_node.reconcile.dependencies import DRIVER_SECONDS, Dependencies
@@ -28,15 +28,20 @@ def apply(run: Run) -> int:
     arguments = run.arguments
     may_hold = arguments.hold and not (arguments.standalone or arguments.check)
     if may_hold:
-        run.heed_signals()
+        run.install_signal_handlers()
     given = read_or_hold(run) if may_hold else read_or_report(run)
     printer = to_stdout(as_json=arguments.format == "json", with_diff=arguments.diff)
     if given.policy.ignored:
         printer.step(StepResult(step="policy", target="node", status=Status.SKIPPED, detail=describe_ignored(given)))
     if arguments.check:
         return _check(run, given, printer)
+    if given.policy.observes:
+        from gpushare_node.cli import observing  # noqa: PLC0415 - no other run needs it
+
+        run.install_signal_handlers()
+        return observing.apply(run, given.policy, printer)
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
-    run.heed_signals()
+    run.install_signal_handlers()
     outcome = reconcile(make_dependencies(run, api, printer), given, hold=arguments.hold)
     return finish(run, api, printer, outcome)
 
@@ -46,7 +51,7 @@ def make_dependencies(run: Run, api: Api | None, printer: Printer) -> Dependenci
     if api is not None:
         api.start()
     tenants = tenancy_file(run)
-    watches = Watches(run=run, api=api, tenants=tenants)
+    enforcers = EnforcerFactory(run=run, api=api, tenants=tenants)
     open_driver, host = bounded_driver(run), machine(api, tenants)
     return Dependencies(
         open_hardware=lambda digest: Hardware(
@@ -55,10 +60,10 @@ def make_dependencies(run: Run, api: Api | None, printer: Printer) -> Dependenci
         cluster=as_cluster(api), folder=folder(run), clock=run.clock, report=printer.step, read_checkpoint=read_checkpoint,
         plugin_sockets=find_sockets, boot_id=boot_id(),
         # Without an API server it is unknown which process belongs to which pod.
-        open_enforcer=None if api is None else lambda policy: watches.open(policy, "former"),
+        open_enforcer=None if api is None else lambda policy: enforcers.open(policy, "former"),
         driver_seconds=getattr(run.arguments, "driver_timeout", DRIVER_SECONDS),
         has_news=(lambda: True) if api is None else News(api=api, clock=run.clock).has_come,
-        followed=watches.followed, platform=tenants.platform,
+        followed=enforcers.followed, platform=tenants.platform,
     )
 
 

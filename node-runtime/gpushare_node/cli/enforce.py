@@ -10,16 +10,17 @@ from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.pod_informer import NodeInformer
 from gpushare_node.adapters.nvml.driver import GpuInfo
+from gpushare_node.cli import observing
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.policy_file import PolicyFileError
 from gpushare_node.cli.refusal import Refused, describe_ignored, find_former, read_or_report
 from gpushare_node.cli.run import Run
-from gpushare_node.cli.wiring import Api, OwnMarks, Watches, folder, tenancy_file
+from gpushare_node.cli.wiring import Api, EnforcerFactory, OwnMarks, folder, tenancy_file
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Policy
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.http import HttpServer
-from gpushare_node.enforce.loop import Loop
+from gpushare_node.enforce.loop import Loop, Monitor
 from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.gpus.view import build_view
 from gpushare_node.partition.plan import PartitionPlan
@@ -34,34 +35,40 @@ def enforce(run: Run) -> int:
     arguments = run.arguments
     given, refusal = _read(run)
     api = None if arguments.standalone else Api.find(run, given.policy.pool)
-    run.heed_signals()
-    marks = None if api is None or arguments.once else OwnMarks(server=api.server)
-    watches = Watches(
+    run.install_signal_handlers()
+    observes = given.policy.observes
+    marks = None if api is None or arguments.once or observes else OwnMarks(server=api.server)
+    enforcers = EnforcerFactory(
         run=run, api=api, tenants=tenancy_file(run), dry_run=arguments.dry_run, interval_seconds=arguments.interval
     )
-    enforcer = watches.open(given.policy, given.digest, marks)
+    enforcer = enforcers.open(given.policy, given.digest, marks)
     enforcer.figures.build.set(1, __version__, "", "")
     if enforcer.config.rights.profile is not None:
         _LOG.warning("the profile %s confines the runtime: signals may be blocked", enforcer.config.rights.profile)
-    monitor = None if api is None or arguments.once else _upkeep(run, given, enforcer, api, refusal)
+    monitor: Monitor | None = None
+    if api is not None and not arguments.once:
+        if observes:
+            monitor = observing.observer(enforcer, given.policy, api, enforcers)
+        else:
+            monitor = _upkeep(run, given, enforcer, api, refusal)
     loop = Loop(enforcer=enforcer, monitor=monitor, clock=run.clock)
     if refusal:
         loop.is_outdated = partial(_is_outdated, Refused(run), api)
-    if api is not None:
+    if api is not None and not observes:
         api.start()
-    if api is not None and monitor is not None and marks is not None:
+    if api is not None and isinstance(monitor, NodeMonitor) and marks is not None:
         marks.node = NodeInformer(api.connection, api.identity.node, run.clock, monitor.trigger)
         marks.node.start()
     if arguments.once:
         return _look_once(loop)
     pages = HttpServer(loop.pages(), port=arguments.port)
     pages.start()
-    _LOG.info("enforcing the caps of pool %s", given.policy.pool)
+    _LOG.info("%s the caps of pool %s", "comparing usage with" if observes else "enforcing", given.policy.pool)
     try:
         return loop.run()
     finally:
         pages.shutdown()
-        if api is not None:
+        if api is not None and not observes:
             api.events.drain(_LAST_WORDS_SECONDS)
 
 

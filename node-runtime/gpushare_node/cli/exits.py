@@ -6,7 +6,7 @@ MEANINGS = """\
 exit status:
   0    done; the node matches the policy
   1    a step failed, or the node does not match the policy
-  2    the policy or the command line is wrong, or (assert) nobody can tell; nothing was touched
+  2    the policy or the command line is wrong, or (assert) the state cannot be read; nothing was changed
   69   the driver does not answer
   70   internal error; the log has it
   75   another gpushare-node is at work here; try again later

@@ -10,6 +10,14 @@ from gpushare_node.cli.exits import MEANINGS
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 STATE_FOLDER = "/var/lib/gpushare"
+_EXAMPLES = {
+    "": ("assert --policy policy.yaml --diff", "export --format json"),
+    "apply": ("apply --policy policy.yaml --check --diff", "apply --policy policy.yaml", "apply --policy - --standalone"),
+    "assert": ("assert --policy policy.yaml", "assert --policy policy.yaml --diff --format json"),
+    "export": ("export", "export --format json"),
+    "enforce": ("enforce --policy policy.yaml --dry-run --once", "enforce --policy policy.yaml --interval 500ms"),
+    "release": ("release --standalone", "release --all-nodes --timeout 3m"),
+}
 PORT = 9408
 
 
@@ -41,7 +49,7 @@ def _port(text: str) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="gpushare-node", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=MEANINGS,
+        prog="gpushare-node", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_epilog(""),
         description="Applies the pool's policy to this node's GPUs, and enforces the memory caps of containers.",
     )
     parser.add_argument("--version", action="version", version=f"gpushare-node {__version__}")
@@ -54,9 +62,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _epilog(command: str) -> str:
+    """Return what follows the options: examples of the command, and what its exit codes mean."""
+    examples = "".join(f"  gpushare-node {example}\n" for example in _EXAMPLES[command])
+    return f"for example:\n{examples}\n{MEANINGS}"
+
+
 def _add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str) -> argparse.ArgumentParser:
     return commands.add_parser(
-        name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=MEANINGS, allow_abbrev=False,
+        name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=_epilog(name), allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
@@ -92,6 +106,7 @@ def _add_release(parser: argparse.ArgumentParser) -> None:
     _add_standalone(parser)
     parser.add_argument("--all-nodes", action="store_true", help="request every node's release and wait; for the uninstall Job")
     parser.add_argument("--timeout", type=duration, default=180.0, metavar="TIME", help="of --all-nodes (3m)")
+    parser.add_argument("--observed", action="store_true", help="with --all-nodes: nothing was changed, only forget the nodes")
     parser.add_argument("--go-on", action="store_true", help="with --all-nodes: uninstall even if nodes do not answer")
     _add_common(parser)
 

@@ -9,7 +9,7 @@ from gpushare_node.core.strict_document import PolicyError
 from gpushare_node.reporting.log import escape
 
 STDIN = "-"
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """The size limit of a ConfigMap."""
 
 
@@ -30,20 +30,20 @@ def read_policy(name: str) -> DesiredPolicy:
     except OSError as error:
         message = f"cannot be read: {error.strerror}"
     except _TooLargeError:
-        message = f"is larger than {MOST_BYTES >> 20} MiB, the limit of a policy"
+        message = f"is larger than {MAX_BYTES >> 20} MiB, the limit of a policy"
     raise PolicyFileError(f"{shown}: {escape(message)}")
 
 
 class _TooLargeError(Exception):
-    """More than MOST_BYTES."""
+    """More than MAX_BYTES."""
 
 
 def _read(name: str) -> bytes:
     if name == STDIN:
-        content = sys.stdin.buffer.read(MOST_BYTES + 1)
+        content = sys.stdin.buffer.read(MAX_BYTES + 1)
     else:
         with Path(name).open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
+            content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
         raise _TooLargeError
     return content

@@ -9,7 +9,7 @@ from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.nvml.driver import DriverError
 from gpushare_node.cli.policy_file import PolicyFileError, read_policy
 from gpushare_node.cli.run import Run
-from gpushare_node.cli.wiring import Api, Watches, folder, tenancy_file
+from gpushare_node.cli.wiring import Api, EnforcerFactory, folder, tenancy_file
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import read
 from gpushare_node.core.strict_document import PolicyError
@@ -58,7 +58,7 @@ def read_or_hold(run: Run) -> DesiredPolicy:
     enforcer: Enforcer | None = None
     api = Api.find(run, former.policy.pool)
     api.start()
-    watches = Watches(run=run, api=api, tenants=tenancy_file(run))
+    enforcers = EnforcerFactory(run=run, api=api, tenants=tenancy_file(run))
     refused, asked_at = Refused(run), float("-inf")
     try:
         while not refused.is_over():
@@ -67,7 +67,7 @@ def read_or_hold(run: Run) -> DesiredPolicy:
                 if _must_leave(api):
                     return former
             with suppress(DriverError):
-                enforcer = enforcer or watches.open(former.policy, former.digest)
+                enforcer = enforcer or enforcers.open(former.policy, former.digest)
             if enforcer is not None:
                 enforcer.cycle()
             run.clock.sleep(1.0)

@@ -19,7 +19,7 @@ def release(run: Run) -> int:
     """Return 0 if everything is released, else 1."""
     arguments = run.arguments
     printer = to_stdout(as_json=arguments.format == "json")
-    run.heed_signals()
+    run.install_signal_handlers()
     if arguments.all_nodes:
         return _release_all(run, printer)
     api = None if arguments.standalone else Api.find(run, "")
@@ -40,12 +40,18 @@ def _release_all(run: Run, printer: Printer) -> int:
         sys.stderr.write(f"{escape(text)}\n")
 
     uninstall = Uninstall(api.connection, api.identity.namespace, request_of(api.identity), run.clock, say)
-    report = uninstall.run(timeout_seconds=arguments.timeout, goes_on=arguments.go_on)
+    if arguments.observed:
+        report = uninstall.forget()
+    else:
+        report = uninstall.run(timeout_seconds=arguments.timeout, goes_on=arguments.go_on)
+    step = "remove the condition and the annotation" if arguments.observed else "release"
+    detail = "the API server refuses it" if arguments.observed else "did not answer in time"
     for node in report.released:
-        printer.step(StepResult(step="release", target=node, status=Status.CHANGED))
+        printer.step(StepResult(step=step, target=node, status=Status.CHANGED))
     for node in report.silent:
-        printer.step(StepResult(step="release", target=node, status=Status.FAILED, detail="did not answer in time"))
-    printer.end(run.node, "release", {"message": _summary(report), "remaining": list(report.remaining)})
+        printer.step(StepResult(step=step, target=node, status=Status.FAILED, detail=detail))
+    message = "Nothing else was written on the nodes." if arguments.observed else _summary(report)
+    printer.end(run.node, "release", {"message": message, "remaining": list(report.remaining)})
     return Exit.DONE if report.is_done else Exit.FAILED
 
 

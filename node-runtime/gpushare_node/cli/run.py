@@ -21,7 +21,7 @@ class Run:
         self.log = begin(sys.stderr, node=self.node, is_terminal=sys.stderr.isatty())
         self.stopped_by = signal.SIGTERM
 
-    def heed_signals(self) -> None:
+    def install_signal_handlers(self) -> None:
         """Let SIGTERM and SIGINT end the run at its next wait, so that no step is interrupted."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)

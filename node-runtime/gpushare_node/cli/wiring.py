@@ -42,12 +42,16 @@ _POLICY = "/etc/gpushare/policy.yaml"
 """Where the chart mounts the policy: `release`, which takes no policy, reads the tenancy file next to it."""
 
 
-def open_driver(figures: "EnforcementMetrics | None" = None) -> Driver:
-    """Open a new session with the driver, with its calls counted in the metrics. DriverError while there is no driver."""
+def open_driver(figures: "EnforcementMetrics | None" = None, *, reads_only: bool = False) -> Driver:
+    """Open a new session with the driver, with its calls counted in the metrics. DriverError while there is no driver.
+
+    `reads_only`: the session makes no call that may change a GPU.
+    """
     from gpushare_node.adapters.nvml.library import ignore  # noqa: PLC0415 - pynvml is 8,000 lines, and `--help` needs none
     from gpushare_node.adapters.nvml.session import Session  # noqa: PLC0415 - the same
 
-    return Session.open(ignore if figures is None else figures.observe_call, pid_max=LinuxProcesses().pid_max())
+    observe = ignore if figures is None else figures.observe_call
+    return Session.open(observe, pid_max=LinuxProcesses().pid_max(), reads_only=reads_only)
 
 
 def bounded_driver(run: Run) -> Callable[[], Driver]:
@@ -136,7 +140,7 @@ class News(Struct, frozen=False):
         return True
 
 
-class Watches(Struct, frozen=False):
+class EnforcerFactory(Struct, frozen=False):
     """Opens enforcers for one run. The first one starts the pod informer."""
 
     run: Run
@@ -158,12 +162,14 @@ class Watches(Struct, frozen=False):
         processes = LinuxProcesses()
         pods = self._follow_pods()
         adapters = Adapters(
-            driver=SupervisedDriver(lambda: open_driver(figures), clock=run.clock), processes=processes, pods=pods,
-            cluster=as_cluster(self.api),
+            driver=SupervisedDriver(lambda: open_driver(figures, reads_only=policy.observes), clock=run.clock),
+            processes=processes, pods=pods,
+            # Tenants' pods get no Event from a runtime that only observes.
+            cluster=NoCluster() if policy.observes else as_cluster(self.api),
             folder=folder(run), clock=run.clock, tenants=self.tenants, marks=marks,
-            mps=_mps(pods, self.tenants) if policy.mode is Mode.MPS else None,
+            mps=_mps(pods, self.tenants) if policy.mode is Mode.MPS and not policy.observes else None,
         )
-        settings = replace(DEFAULTS, dry_run=self.dry_run, interval_seconds=self.interval_seconds)
+        settings = replace(DEFAULTS, dry_run=self.dry_run or policy.observes, interval_seconds=self.interval_seconds)
         config = EnforcerConfig(
             policy=policy, policy_digest=digest, node=run.node, settings=settings, rights=own_rights()
         )

@@ -14,11 +14,11 @@ import yaml
 from gpushare_node.core.strict_document import Field, PolicyError
 from gpushare_node.core.structs import Struct, field, replace
 
-__all__ = ["Action", "Card", "Enforcement", "Mechanism", "Mode", "OnBusy", "Partitioner", "Policy", "PolicyError", "Rollout",
-           "Share", "Stack", "WantedGpu", "WantedInstance", "read"]
+__all__ = ["Action", "Card", "Enforcement", "Mechanism", "Mode", "OnBusy", "Partitioner", "Policy", "PolicyError",
+           "RepartitioningTaint", "Rollout", "Share", "Stack", "WantedGpu", "WantedInstance", "read"]
 
-_MOST_GPUS = 16
-_MOST_REPLICAS = 1024
+_MAX_GPUS = 16
+_MAX_REPLICAS = 1024
 
 _POOL = re.compile(r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -111,6 +111,23 @@ class OnBusy(StrEnum):
     FAIL = "fail"
 
 
+class RepartitioningTaint(StrEnum):
+    """The key of the taint while the GPUs are changed.
+
+    Cluster Autoscaler simulates the nodes that it would add: it copies the taints of a node of the group, but not the second.
+    """
+
+    DEFAULT = "gpushare.dev/repartitioning"
+    CLUSTER_AUTOSCALER = "status-taint.cluster-autoscaler.kubernetes.io/gpushare-repartitioning"
+
+
+class Adoption(StrEnum):
+    """Whether the runtime acts, or changes nothing and says what it would do."""
+
+    ENFORCE = "enforce"
+    OBSERVE = "observe"
+
+
 class Card(Struct):
     """The only card model that the node may have. `memory_mib` is the smallest known total, None if it is unknown."""
 
@@ -187,7 +204,14 @@ class Policy(Struct):
     enforcement: Enforcement
     rollout: Rollout
     namespaces: tuple[str, ...]
+    repartitioning_taint: RepartitioningTaint = RepartitioningTaint.DEFAULT
+    adoption: Adoption = Adoption.ENFORCE
     ignored: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def observes(self) -> bool:
+        """Whether nothing on the node may be changed."""
+        return self.adoption is Adoption.OBSERVE
 
     def is_alike(self, other: "Policy") -> bool:
         """Whether both give a node the same layout and resources, even if they differ otherwise: caps, rollout, names."""
@@ -214,7 +238,7 @@ def read(text: str) -> Policy:
     metadata = whole["metadata"].fields("name", "cluster")
     spec = whole["spec"].fields(
         "card", "gpusPerNode", "mode", "stack", "partitioner", "profile", "migConfig", "gpus", "resources", "shares",
-        "enforcement", "rollout", "namespaces",
+        "enforcement", "rollout", "namespaces", optional=("repartitioningTaint", "adoption"),
     )
     policy = Policy(
         pool=metadata["name"].text(_POOL),
@@ -225,12 +249,15 @@ def read(text: str) -> Policy:
         partitioner=spec["partitioner"].word(Partitioner),
         profile=spec["profile"].text(_PROFILE_KEY),
         mig_config=spec["migConfig"].optional(lambda value: value.text(at_most=63)),
-        gpus=_gpus(spec["gpus"], spec["gpusPerNode"].whole(at_least=1, at_most=_MOST_GPUS)),
+        gpus=_gpus(spec["gpus"], spec["gpusPerNode"].whole(at_least=1, at_most=_MAX_GPUS)),
         resources=tuple((name, value.whole(at_least=1)) for name, value in spec["resources"].entries(at_least=1)),
         shares=tuple(_share(value) for value in spec["shares"].items(at_least=1)),
         enforcement=_enforcement(spec["enforcement"]),
         rollout=_rollout(spec["rollout"]),
         namespaces=tuple(value.text(_LABEL) for value in spec["namespaces"].items()),
+        repartitioning_taint=spec["repartitioningTaint"].optional(lambda value: value.word(RepartitioningTaint))
+        or RepartitioningTaint.DEFAULT,
+        adoption=spec["adoption"].optional(lambda value: value.word(Adoption)) or Adoption.ENFORCE,
     )
     return replace(policy, ignored=tuple(ignored))
 
@@ -267,7 +294,7 @@ def _group(value: Field) -> Iterator[tuple[Field, WantedGpu]]:
     if fields["mig"].flag() != bool(instances):
         raise fields["mig"].refusal("must be true exactly where instances are listed")
     for index in fields["indexes"].items(at_least=1):
-        yield index, WantedGpu(index=index.whole(at_least=0, at_most=_MOST_GPUS - 1), instances=instances)
+        yield index, WantedGpu(index=index.whole(at_least=0, at_most=_MAX_GPUS - 1), instances=instances)
 
 
 def _instance(value: Field) -> WantedInstance:
@@ -285,7 +312,7 @@ def _share(value: Field) -> Share:
     return Share(
         resource=fields["resource"].text(_RESOURCE),
         profile=fields["profile"].optional(lambda one: one.text()),
-        replicas=fields["replicas"].whole(at_least=1, at_most=_MOST_REPLICAS),
+        replicas=fields["replicas"].whole(at_least=1, at_most=_MAX_REPLICAS),
         memory_mib=fields["memoryMiB"].optional(_positive),
         cap_mib=fields["capMiB"].optional(_positive),
         tolerance_mib=fields["toleranceMiB"].whole(at_least=0),

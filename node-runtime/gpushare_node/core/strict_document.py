@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 _Word = TypeVar("_Word", bound=StrEnum)
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MOST_SHOWN = 60
+_MAX_SHOWN = 60
 
 
 class PolicyError(ValueError):
@@ -142,8 +142,8 @@ def _shown(value: object) -> str:
         case list():
             return f"a list of {len(value)} items"
         case str():
-            return repr(value if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]}…")
-        case int() if abs(value) >= 10**_MOST_SHOWN:
+            return repr(value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]}…")
+        case int() if abs(value) >= 10**_MAX_SHOWN:
             return "a number of this size"
         case int() | float():
             return str(value)

@@ -80,6 +80,8 @@ class Actions(Struct, frozen=False):
 
     _told: dict[tuple[EventReason, Unit, Cap], float] = field(default_factory=dict)
     _roster: PodIndex = field(default_factory=PodIndex)
+    _mentioned: set[tuple[EventReason, Unit]] = field(default_factory=set)
+    """What a dry run has logged of violations that last."""
     _confirmed: SimpleQueue[Process] = field(default_factory=SimpleQueue)
     _terminated: frozenset[Process] = frozenset()
 
@@ -93,9 +95,12 @@ class Actions(Struct, frozen=False):
         """
         self._roster = pod_index
         self._told = {key: at for key, at in self._told.items() if now - at < _QUIET_SECONDS[key[0]]}
+        if self._mentioned:
+            self._mentioned = {one for one in self._mentioned if one[1] in self.records.history.violations}
         self._hear_evictions(now)
         out_of_reach: set[Unit] = set()
         for verdict in verdicts:
+            self._count_dry_run(verdict)
             match verdict:
                 case Warn():
                     self.figures.over_cap.add()
@@ -129,7 +134,13 @@ class Actions(Struct, frozen=False):
     def _offends(self, facts: ViolationDetails) -> bool:
         """Whether the container was last seen over its cap. From any thread: the guard's state is replaced as a whole."""
         violation = self.records.history.violations.get(facts.unit)
-        return violation is not None and not violation.is_calm
+        return violation is not None and not violation.is_within
+
+    def _count_dry_run(self, verdict: Verdict) -> None:
+        """Count a step that is only counted. SIGTERM and SIGKILL are one step: enforce would end the container once."""
+        step = _COUNTED.get(type(verdict))
+        if step is not None and not isinstance(verdict, ContainerStatus | Anomaly) and verdict.facts.dry_run:
+            self.figures.would_act.add(step, "over-cap" if verdict.facts.cap.bytes else "not-allocated")
 
     def _remind(
         self, about: EventReason, facts: ViolationDetails, sentence: Callable[[ViolationDetails, str], str], now: float
@@ -224,7 +235,11 @@ class Actions(Struct, frozen=False):
                 self._remind(EventReason.EVICTION_FAILED, facts, partial(messages.not_evicted, why=_REFUSALS[answer]), now)
 
     def _tell(self, about: EventReason, facts: ViolationDetails, text: str) -> None:
-        """Log it, and send it to the tenant as an Event on its pod, if the pod is known."""
+        """Log it, and send it to the tenant as an Event on its pod, if the pod is known. A dry run does so once a violation."""
+        if facts.dry_run:
+            if (about, facts.unit) in self._mentioned:
+                return
+            self._mentioned.add((about, facts.unit))
         self.records.say(about.value, facts, text, self._roster)
         pod = self._roster.find(facts.unit.container)
         if pod is not None:
@@ -233,6 +248,9 @@ class Actions(Struct, frozen=False):
     def _name(self, facts: ViolationDetails) -> str:
         return self._roster.name(facts.unit.container) or facts.unit.container.container
 
+
+_COUNTED: Mapping[type[Verdict], str] = {Warn: "warn", Kill: "kill", Evict: "evict"}
+"""The steps of a dry run that are counted. A dry run takes no other step after one of the last two."""
 
 _REFUSALS = {
     Eviction.REFUSED: "its PodDisruptionBudget allows no eviction now",

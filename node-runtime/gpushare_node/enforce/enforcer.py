@@ -87,7 +87,8 @@ class Enforcer(Struct, frozen=False):
             driver=adapters.driver, pods=adapters.pods, read_checkpoint=adapters.checkpoint, folder=adapters.folder,
             policy=config.policy, tenants=adapters.tenants,
             first_caps=FirstCaps(
-                adapters.folder, adapters.marks, self.queue, wall=adapters.wall, dry_run=config.settings.dry_run),
+                adapters.folder, adapters.marks, self.queue, wall=adapters.wall, dry_run=config.settings.dry_run,
+                observes=config.policy.observes),
             dry_run=config.settings.dry_run,
             dates=dates,
         )
@@ -127,7 +128,7 @@ class Enforcer(Struct, frozen=False):
             terminated_clients=self._actions.confirm(identities.values()),
             unevictable=self._actions.unevictable(), is_allocation_known=self.inventory.is_allocation_known,
         )
-        verdicts = self._evaluator.judge(inputs, now)
+        verdicts = self._evaluator.evaluate(inputs, now)
         self._records.history = self._evaluator.history
         pod_index = self.inventory.pod_index
         steps = [verdict for verdict in verdicts if type(verdict) is not ContainerStatus]
@@ -166,7 +167,7 @@ class Enforcer(Struct, frozen=False):
         self._evaluator.stop_selecting()
 
     @property
-    def has_victims(self) -> bool:
+    def has_targets(self) -> bool:
         """Whether a target is being terminated; stuck ones do not count."""
         return any(target.step.value != "stuck" for target in self._evaluator.history.targets.values())
 
@@ -187,7 +188,7 @@ class Enforcer(Struct, frozen=False):
             )
         if not self._spans_node:
             return ConditionReason.ENFORCEMENT_BLIND, "The host's processes are not visible to the runtime."
-        if self.config.rights.may_kill is False:
+        if self.config.rights.may_kill is False and not self.config.settings.dry_run:
             return ConditionReason.CAPABILITY_MISSING, "The runtime's process does not have the capability KILL."
         denied_at = self._actions.denied_at
         if denied_at is not None and self.adapters.clock.now() - denied_at < _DENIED_SECONDS:

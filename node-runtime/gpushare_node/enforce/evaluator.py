@@ -17,7 +17,7 @@ from gpushare_node.guard.inputs import GuardInput, Settings
 from gpushare_node.guard.state import GuardState
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, ContainerStatus, Verdict
 
-_LET_GO_SECONDS = 300
+_SUSPENDED_SECONDS = 300
 """How long an offender whose processes cannot be signalled is suspended: the next signal would not reach them either."""
 
 
@@ -29,7 +29,7 @@ class Evaluator:
         self.settings = settings
         self._reading: GuardInput | None = None
         self._verdicts: tuple[Verdict, ...] = ()
-        self._calm = FastPath()
+        self._fast_path = FastPath()
         self._unlearned: Collection[str] | None = None
         self._has_strays = False
         self._is_lasting = False
@@ -38,7 +38,7 @@ class Evaluator:
         self._suspended: dict[Unit, float] = {}
         self._is_ending = False
 
-    def judge(self, inputs: GuardInput, now: float) -> tuple[Verdict, ...]:
+    def evaluate(self, inputs: GuardInput, now: float) -> tuple[Verdict, ...]:
         """Return the guard's verdicts on this input; GPUs on the fast path have no ContainerStatus: `observe` returns all.
 
         Identities and grants that have not changed must be the same objects as before.
@@ -51,14 +51,14 @@ class Evaluator:
         if is_idle and self._is_lasting and former is not None and self._is_equal(inputs, former):
             self._advance(now)
         else:
-            calm = self._find_calm(inputs, now)
-            is_known = len(calm) == len(inputs.devices) and former is not None and _gpus(inputs) == _gpus(former)
+            within = self._add_up(inputs, now)
+            is_known = len(within) == len(inputs.devices) and former is not None and _gpus(inputs) == _gpus(former)
             if is_idle and is_known:
-                self._verdicts = tuple(report for within in calm.values() for report in within.frame.reports)
-                self.observe = partial(observe, inputs, (), calm)
+                self._verdicts = tuple(report for gpu in within.values() for report in gpu.frame.reports)
+                self.observe = partial(observe, inputs, (), within)
                 self._advance(now)
             else:
-                self._judge(inputs, now, calm)
+                self._evaluate(inputs, now, within)
             # While the clock does not advance, no GPU is known to be within its caps; and a target's end is reported only once.
             self._is_lasting = has_moved and not history.targets
         self._reading = inputs
@@ -91,7 +91,7 @@ class Evaluator:
 
     def _take_up(self, now: float) -> None:
         """Resume offenders whose suspension has expired."""
-        due = [unit for unit, at in self._suspended.items() if now - at >= _LET_GO_SECONDS]
+        due = [unit for unit, at in self._suspended.items() if now - at >= _SUSPENDED_SECONDS]
         for unit in due:
             del self._suspended[unit]
         if due:
@@ -112,30 +112,30 @@ class Evaluator:
             and inputs.devices == former.devices
         )
 
-    def _find_calm(self, inputs: GuardInput, now: float) -> dict[str, Within]:
+    def _add_up(self, inputs: GuardInput, now: float) -> dict[str, Within]:
         """Return the GPUs whose verdicts are known without the guard: none if the clock has stopped or the guard is paused."""
         former, history = self._reading, self.history
         if former is None or inputs.identities is not former.identities or inputs.grants is not former.grants:
-            self._calm, self._unlearned = FastPath(), None
+            self._fast_path, self._unlearned = FastPath(), None
             return {}
         if self._unlearned is not None:
-            self._calm.learn(former, self._verdicts, self._unlearned)
+            self._fast_path.learn(former, self._verdicts, self._unlearned)
             self._unlearned = None
         is_odd = history.paused_since is not None or history.now is None or now <= history.now
-        return {} if is_odd else self._calm.add_up(inputs, self.settings)
+        return {} if is_odd else self._fast_path.add_up(inputs, self.settings)
 
-    def _judge(self, inputs: GuardInput, now: float, calm: dict[str, Within]) -> None:
+    def _evaluate(self, inputs: GuardInput, now: float, within: dict[str, Within]) -> None:
         """Have the guard evaluate all GPUs except those within their caps that have no violation, target or anomaly."""
         history = self.history
         busy = {unit.device for unit in (*history.violations, *history.targets)}
-        calm = {
-            gpu: one for gpu, one in calm.items()
+        within = {
+            gpu: one for gpu, one in within.items()
             if not one.frame.reports and busy.isdisjoint(one.frame.places) and history.seen.issuperset(one.frame.places)
         }
-        self._verdicts, self.history = evaluate(inputs, history, now, self.settings, calm)
+        self._verdicts, self.history = evaluate(inputs, history, now, self.settings, within)
         self._has_strays = any(isinstance(one, Anomaly) and one.reason is AnomalyKind.STRAY for one in self._verdicts)
-        self._unlearned = calm.keys()
-        self.observe = partial(observe, inputs, self._verdicts, calm)
+        self._unlearned = within.keys()
+        self.observe = partial(observe, inputs, self._verdicts, within)
 
     def _advance(self, now: float) -> None:
         self.history = replace(self.history, now=max(now, self.history.now or now))

@@ -1,4 +1,6 @@
-"""EvictionRequests: evicts offenders' pods on the work queue's thread; the cycle reads the answers, and reports none before.
+"""EvictionRequests: how often an offender's pod is evicted, and from which request on its disruption budget is overridden.
+
+Requests are sent on the work queue's thread; the cycle reads the answers, and reports none before.
 
 After TRIES answers the pod is deleted regardless of its PodDisruptionBudget, because its tenant may have written the budget.
 After as many more, or if the API server forbids the eviction (RBAC), only signals remain. An API server that does not answer

@@ -33,11 +33,14 @@ class FirstCaps:
     """Finds and stores the dates. For the cycle's thread.
 
     `marks` None: there is no Node object to write to. A dry run writes nothing, because no cap begins.
+    `observes`: containers are compared with the cap as if they had been started under it, so no date is of interest.
     """
 
-    def __init__(
-        self, folder: StateDir, marks: NodeMarks | None, queue: WorkQueue, *, wall: Callable[[], float], dry_run: bool
+    def __init__(  # noqa: PLR0913 - the parts that it works on, and the mode
+        self, folder: StateDir, marks: NodeMarks | None, queue: WorkQueue, *, wall: Callable[[], float], dry_run: bool,
+        observes: bool = False,
     ) -> None:
+        self._observes = observes
         self._dry_run = dry_run
         self._folder = folder
         self._marks = marks
@@ -48,6 +51,8 @@ class FirstCaps:
 
     def find(self, resources: Collection[str], now: float) -> Mapping[str, int] | None:
         """Return since when these have a cap, in seconds since 1970; None until the Node object, which may have it, is read."""
+        if self._observes:
+            return {}
         annotations = {} if self._marks is None else self._marks.annotations()
         if annotations is None:
             return self._known

@@ -20,7 +20,7 @@ PORT = 9408
 _LOG = logging.getLogger(__name__)
 _DEADLINE_SECONDS = 10.0
 _IDLE_SECONDS = 5.0
-_MOST_CONNECTIONS = 32
+_MAX_CONNECTIONS = 32
 _PLAIN = "text/plain; charset=utf-8"
 
 Answer = tuple[bool, str]
@@ -101,7 +101,7 @@ class HttpServer(ThreadingHTTPServer):
         """Disconnect the oldest connection if too many are open, then serve."""
         with self._lock:
             self._open[request] = time.monotonic()
-            oldest = next(iter(self._open)) if len(self._open) > _MOST_CONNECTIONS else None
+            oldest = next(iter(self._open)) if len(self._open) > _MAX_CONNECTIONS else None
         if oldest is not None:
             _hang_up(oldest)
         super().process_request(request, client_address)

@@ -22,7 +22,7 @@ from gpushare_node.guard.process_list import Device, Mps
 
 _MPS_SECONDS = 10
 _RETRY_SECONDS = 300
-_MOST_CALLS = 8
+_MAX_CALLS = 8
 """Limits set or lifted in one cycle: a node full of new containers must not delay enforcement."""
 
 _LIMIT_TOLERANCE = 0.05
@@ -93,7 +93,7 @@ class LimitTiers(Struct, frozen=False):
         wanted = self._wanted(inputs)
         calls = 0
         for hold in [*(self._held.keys() - wanted.keys()), *wanted]:
-            if calls >= _MOST_CALLS:
+            if calls >= _MAX_CALLS:
                 break
             calls += self._renew(hold, wanted, now)
 
@@ -144,7 +144,7 @@ class LimitTiers(Struct, frozen=False):
             self._held[hold] = wanted[hold]
         else:
             self._refused[hold.device] = now
-            _LOG.warning("the driver holds no limit on %s: %s; the watcher does", hold.device, problem)
+            _LOG.warning("the driver did not set a limit on %s: %s; the watcher enforces it", hold.device, problem)
         return 1
 
     def _call(self, hold: CgroupLimit, limit_bytes: int | None) -> str | None:

@@ -12,12 +12,12 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from gpushare_node.core.clock import Clock, Stopped
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.http import Answer, Pages
-from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.reporting.reasons import ConditionReason
 
 EXIT_HUNG = 70
@@ -34,7 +34,7 @@ _BAD_SECONDS = 30.0
 _DUTY = 10
 """The interval is at least this many times the time to read the process lists: the driver holds a lock meanwhile."""
 
-_LONGEST_SECONDS = 15.0
+_MAX_SECONDS = 15.0
 _CLOSE = 0.25
 """The fraction of the interval between two cycles while a container has an open violation."""
 
@@ -47,6 +47,19 @@ _FAREWELL_SECONDS = 15.0
 _LOG = logging.getLogger(__name__)
 
 
+class Monitor(Protocol):
+    """What looks after the node besides caps: `NodeMonitor`, or `Observer` where nothing may be changed."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the node leaves the pool, so that limits of the driver must be lifted."""
+        ...
+
+    def look(self, now: float) -> None:
+        """Run the checks that are due. `now` is monotonic seconds."""
+        ...
+
+
 class Loop(Struct, frozen=False):
     """One run of enforcement. `pause` waits after the clock has been stopped; `spread` returns the factor of the next interval.
 
@@ -54,7 +67,7 @@ class Loop(Struct, frozen=False):
     """
 
     enforcer: Enforcer
-    monitor: NodeMonitor | None
+    monitor: Monitor | None
     clock: Clock
     spread: Callable[[], float] = lambda: random.SystemRandom().uniform(*_SPREAD)
     pause: Callable[[float], None] = time.sleep
@@ -115,7 +128,7 @@ class Loop(Struct, frozen=False):
         nominal = self.enforcer.config.settings.interval_seconds
         slow = _DUTY * statistics.median(self._list_seconds) if self._list_seconds else 0.0
         wanted = nominal * _CLOSE if self.enforcer.is_counting else nominal
-        return min(max(slow, wanted), max(_LONGEST_SECONDS, nominal))
+        return min(max(slow, wanted), max(_MAX_SECONDS, nominal))
 
     def pages(self) -> Pages:
         """Return the pages that the HTTP server serves."""
@@ -149,7 +162,7 @@ class Loop(Struct, frozen=False):
         """Terminate the present targets, within a time limit; select no others."""
         self.enforcer.stop_selecting()
         deadline = self.clock.now() + _FAREWELL_SECONDS
-        while self.enforcer.has_victims and self.clock.now() < deadline:
+        while self.enforcer.has_targets and self.clock.now() < deadline:
             self.pause(self.enforcer.config.settings.interval_seconds)
             self.step()
         self.enforcer.close(is_leaving=self.monitor is not None and self.monitor.is_leaving)

@@ -89,6 +89,8 @@ class EnforcementMetrics:
         self.evictions = make.counter("evictions_total", "Evictions requested.", "outcome")
         self.suppressed = make.counter(
             "kills_suppressed_total", "Steps against containers over their cap that were not taken.", "reason")
+        self.would_act = make.counter(
+            "would_act_total", "Steps only counted, because the runtime observes or makes a dry run.", "step", "reason")
         self.breaker = make.gauge("kill_breaker_open", "1 while no further container is terminated.")
         self.stuck = make.gauge("stuck_processes", "Killed processes that still hold a device.")
 
@@ -108,6 +110,7 @@ class EnforcementMetrics:
 
     def _make_containers(self) -> None:
         make = self.registry
+        make.gathered("containers_over_cap", "Containers over their cap on a device now.", gather=self._over_now)
         names = ("namespace", "pod", "container", "gpu")
         make.gathered("container_gpu_memory_used_bytes", "Memory used on a device.", *names, gather=self._used)
         make.gathered("container_gpu_memory_cap_bytes", "Memory cap on a device.", *names, gather=self._caps)
@@ -141,6 +144,9 @@ class EnforcementMetrics:
 
     def _over(self) -> Iterable[Sample]:
         return ((labels, one.state not in (CapState.OK, CapState.UNKNOWN)) for labels, one in self._named())
+
+    def _over_now(self) -> Iterable[Sample]:
+        yield (), sum(one.state not in (CapState.OK, CapState.UNKNOWN) for one in self.snapshot.observe())
 
     def _totals(self) -> Iterable[Sample]:
         for device in self.snapshot.devices:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from gpushare_node.adapters.host.state_dir import RepairMark, StateDirError
-from gpushare_node.adapters.kube.api_endpoint import spread
+from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import (
     POOL_LABEL,
     RELEASE_ANNOTATION,
@@ -168,7 +168,7 @@ class NodeMonitor(Struct, frozen=False):
                 self.cluster.delete_own_pod()
                 self._is_deleting = True
             elif not self.labels or self._keep_labels(view, now):
-                self._check_at = now + spread(_NODE_SECONDS)
+                self._check_at = now + jitter(_NODE_SECONDS)
         except ClusterError:
             self.enforcer.figures.api_errors.add("node")
 

@@ -9,14 +9,14 @@ import threading
 from collections.abc import Callable
 
 _LOG = logging.getLogger(__name__)
-_MOST_WAITING = 64
+_MAX_WAITING = 64
 
 
 class WorkQueue:
     """The queue, and its thread, which starts with the first job. Only one thread may call `send`."""
 
     def __init__(self) -> None:
-        self._queue: queue.Queue[Callable[[], None]] = queue.Queue(_MOST_WAITING)
+        self._queue: queue.Queue[Callable[[], None]] = queue.Queue(_MAX_WAITING)
         self._thread: threading.Thread | None = None
 
     def send(self, job: Callable[[], None]) -> bool:
@@ -37,4 +37,4 @@ class WorkQueue:
                 job()
             except Exception:
                 # A job handles the errors it expects. Any other must not end the thread, which the following jobs need.
-                _LOG.exception("an errand failed")
+                _LOG.exception("a job failed")

@@ -9,7 +9,7 @@ from gpushare_node.adapters.nvml.driver import Code, Driver, DriverError, GpuInf
 from gpushare_node.core.clock import Clock
 from gpushare_node.reporting.reasons import ConditionReason
 
-_LONGEST_PAUSE_SECONDS = 30.0
+_MAX_PAUSE_SECONDS = 30.0
 
 
 class DriverHandle:
@@ -61,6 +61,6 @@ class DriverHandle:
                     return ConditionReason.DRIVER_MISMATCH if is_mismatch else ConditionReason.WAITING_FOR_DRIVER
                 on_wait(str(error))
                 sleep(min(pause, left))
-                pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+                pause = min(pause * 2, _MAX_PAUSE_SECONDS)
             else:
                 return None

@@ -148,7 +148,7 @@ class Hardware:
             survey = view.survey(gpu.uuid)
             if gpu.uuid in view.blocked:
                 pids = sorted({pid for _, pid in survey.pids}) if survey else []
-                who = f"processes {', '.join(map(str, pids))}" if pids else "a pod to which kubelet gave it"
+                who = f"processes {', '.join(map(str, pids))}" if pids else "a pod to which kubelet allocated it"
                 report(StepResult(step="layout", target=f"GPU {gpu.index}", status=Status.SKIPPED, detail=f"in use by {who}"))
                 outcomes.append(GpuOutcome(index=gpu.index, reason=ConditionReason.GPU_BUSY, message=f"in use by {who}"))
             elif gpu.operations or gpu.uuid in view.compute_modes or self._record.unfinished(gpu.uuid):
@@ -176,13 +176,18 @@ class Hardware:
 
 
 def _sum_up(outcomes: list[GpuOutcome], results: list[StepResult]) -> PartitionResult:
-    reasons = {one.reason for one in outcomes}
+    reasons = {one.reason for one in outcomes if one.reason is not None}
     bad = sorted((one for one in outcomes if one.reason is not None), key=lambda one: one.index)
     return PartitionResult(
         results=tuple(results),
-        reason=next((reason for reason in _WORST_FIRST if reason in reasons), None),
+        reason=min(reasons, key=_rank, default=None),
         message="; ".join(f"GPU {one.index}: {one.message}" for one in bad),
     )
+
+
+def _rank(reason: ConditionReason) -> tuple[int, str]:
+    """Return the reason's place in the order; one that is not in it comes last, but counts as a failure too."""
+    return _WORST_FIRST.index(reason) if reason in _WORST_FIRST else len(_WORST_FIRST), reason.name
 
 
 def _predict(gpu: GpuPlan, view: GpuView, policy: Policy, report: Callable[[StepResult], None]) -> None:
@@ -202,7 +207,7 @@ def _predict(gpu: GpuPlan, view: GpuView, policy: Policy, report: Callable[[Step
 def _leave(gpu: GpuPlan, backoff: tuple[int, int], report: Callable[[StepResult], None]) -> GpuOutcome:
     """Skip the GPU because of the backoff. The message is equal until the next attempt, so that it is reported once."""
     attempts, seconds = backoff
-    when = f"the next begins {seconds // 60} minutes after the last, or at once with the annotation {RETRY_ANNOTATION}=now"
+    when = f"the next starts {seconds // 60} minutes after the last, or immediately with the annotation {RETRY_ANNOTATION}=now"
     detail = f"{attempts} attempts have failed under this policy and driver; {when}"
     report(StepResult(step="layout", target=f"GPU {gpu.index}", status=Status.SKIPPED, detail=detail))
     return GpuOutcome(index=gpu.index, reason=ConditionReason.PARTITION_FAILED, message=detail)

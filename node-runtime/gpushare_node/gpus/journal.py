@@ -1,7 +1,8 @@
-"""JournalWriter: the journal of one run of the partitioner, updated with each change. Owns when each entry is written.
+"""JournalWriter: the journal of a run, and how long a node waits before it retries a failed change (the backoff).
 
-Written before the first change to a GPU, so that a full disk is noticed before anything is touched. After a crash the hardware
-determines what to do; the journal has the former layout, the requested modes, and the number of failed attempts.
+Owns when each entry is written: before the first change to a GPU, so that a full disk is noticed before anything is touched.
+After a crash the hardware determines what to do; the journal has the former layout, the requested modes, and the number of
+failed attempts.
 """
 
 from contextlib import suppress

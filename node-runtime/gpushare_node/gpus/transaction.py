@@ -21,7 +21,7 @@ from gpushare_node.partition.operations import CreateInstance, DestroyInstance, 
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status, StepResult
 
-_MOST_ROUNDS = 3
+_MAX_ROUNDS = 3
 """If the driver lists no placements before MIG is on, a GPU needs two plans; a third round checks the result."""
 
 
@@ -61,7 +61,7 @@ class GpuTransaction:
         former = self._record.unfinished(self._uuid)
         is_recovering = former is not None
         try:
-            for _ in range(_MOST_ROUNDS):
+            for _ in range(_MAX_ROUNDS):
                 view = self._look_again()
                 survey, gpu = self._find(view)
                 if not gpu.operations and self._uuid not in view.compute_modes:

@@ -60,7 +60,7 @@ class Level(Enum):
     """Whether a container is over its cap; UNKNOWN if the cycle's data cannot decide it."""
 
     OVER = "over"
-    WITHIN = "calm"
+    WITHIN = "within"
     UNKNOWN = "unknown"
 
 

@@ -15,7 +15,7 @@ from gpushare_node.guard.device_view import DeviceView, Sample, Unit
 from gpushare_node.guard.identity import Owner, Process
 from gpushare_node.guard.inputs import Cap, GuardInput
 from gpushare_node.guard.process_list import Mps
-from gpushare_node.guard.state import CycleState, Room, Step, Target
+from gpushare_node.guard.state import BudgetKey, CycleState, Step, Target
 from gpushare_node.guard.verdicts import (
     Anomaly,
     AnomalyKind,
@@ -46,7 +46,7 @@ class Offender(NamedTuple):
     is_unevictable: bool = False
 
     @property
-    def room(self) -> Room:
+    def budget_key(self) -> BudgetKey:
         """The namespace and the device: the unit that has a budget, and that takes turns with others."""
         return self.owner.namespace, self.unit.device
 
@@ -102,7 +102,7 @@ def may_choose(offender: Offender, state: CycleState) -> bool:
     reason = None
     if state.paused_since is not None:
         reason = AnomalyKind.CONTRADICTED
-    elif state.is_spent(offender.room):
+    elif state.is_spent(offender.budget_key):
         reason = AnomalyKind.BUDGET_SPENT
     if reason is not None:
         state.verdicts.append(Anomaly(reason=reason, device=offender.unit.device, unit=offender.unit))
@@ -162,10 +162,10 @@ def _after_sigterm(
     """Continue with a target that was sent SIGTERM, or drop it."""
     violation = state.violations.get(target.unit)
     if violation is None or not target.is_for(violation):
-        is_calm = violation is None and view is not None and target.unit.container in view.samples
-        _end(target, AnomalyKind.SPARED if is_calm else AnomalyKind.LOST, state)
+        is_within = violation is None and view is not None and target.unit.container in view.samples
+        _end(target, AnomalyKind.SPARED if is_within else AnomalyKind.LOST, state)
         return
-    if violation.calm_seconds >= state.settings.calm_seconds:
+    if violation.within_seconds >= state.settings.within_seconds:
         _end(target, AnomalyKind.SPARED, state)
         return
     if state.now - violation.known_at > state.settings.stale_seconds:

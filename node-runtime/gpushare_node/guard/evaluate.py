@@ -33,19 +33,19 @@ _ACCUSED_NAMESPACES = 2
 
 
 def evaluate(
-    inputs: GuardInput, history: GuardState, now: float, settings: Settings = DEFAULTS, calm: Collection[str] = ()
+    inputs: GuardInput, history: GuardState, now: float, settings: Settings = DEFAULTS, within: Collection[str] = ()
 ) -> tuple[tuple[Verdict, ...], GuardState]:
     """Return the verdicts of one cycle, and the state for the next one. `now` is monotonic seconds; wall time is never used.
 
     Steps against offenders come first, in the order in which the caller must carry them out; statuses and anomalies follow.
-    The GPUs in `calm` get no verdict: all of their devices have shown a process, no container there has a debt or is being
+    The GPUs in `within` get no verdict: all of their devices have shown a process, no container there has a debt or is being
     ended, and `guard.fast_path` found every container within its cap.
     """
     state = CycleState(history, now, settings)
-    looks = [(device, view_device(device, inputs.identities)) for device in inputs.devices if device.uuid not in calm]
+    looks = [(device, view_device(device, inputs.identities)) for device in inputs.devices if device.uuid not in within]
     views = {view.device: view for _, seen in looks if not isinstance(seen, RejectReason) for view in seen}
     _pause(inputs, [device for device, seen in looks if seen is RejectReason.ABOVE_USED], state)
-    _bequeath(views, inputs, state)
+    _pass_on_debts(views, inputs, state)
     offenders: dict[Unit, Offender] = {}
     observed: list[tuple[Unit, Cap | None, Sample, Level]] = []
     for view in views.values():
@@ -64,7 +64,7 @@ def evaluate(
     _count_others(observed, views, state)
     places = {place for device in inputs.devices for place in device.places()} if state.targets or state.violations else set()
     _advance_all(inputs, views, offenders, places, state)
-    for offender in sorted(offenders.values(), key=lambda offender: _turn(offender, state)):
+    for offender in sorted(offenders.values(), key=lambda offender: _priority(offender, state)):
         _act(offender, state)
     state.verdicts.extend([_observe(unit, cap, sample, answer, state) for unit, cap, sample, answer in observed])
     for device, seen in looks:
@@ -107,14 +107,14 @@ def _pause(inputs: GuardInput, contradicted: list[Device], state: CycleState) ->
         state.paused_since = None
 
 
-def _bequeath(views: dict[str, DeviceView], inputs: GuardInput, state: CycleState) -> None:
+def _pass_on_debts(views: dict[str, DeviceView], inputs: GuardInput, state: CycleState) -> None:
     """Pass on the debts of containers that are gone, before counting: a pod's next container appears as the last one ends."""
     if not state.has_moved:
         return
     for unit, violation in tuple(state.violations.items()):
         view, grant = views.get(unit.device), inputs.grants.get(unit.container)
         if (grant is None or grant.is_gone) and view is not None and _is_absent(unit, violation, view):
-            state.bequeath(unit)
+            state.pass_on_debt(unit)
 
 
 def _is_absent(unit: Unit, violation: Violation, view: DeviceView) -> bool:
@@ -124,7 +124,7 @@ def _is_absent(unit: Unit, violation: Violation, view: DeviceView) -> bool:
 def _count_others(
     observed: list[tuple[Unit, Cap | None, Sample, Level]], views: dict[str, DeviceView], state: CycleState
 ) -> None:
-    """Update the violations of containers that are not over now: calm, unknown, or absent from a device that is trusted."""
+    """Update the violations of containers that are not over now: within, unknown, or absent from a device that is trusted."""
     if not state.violations or not state.has_moved:
         return
     present = {unit: answer for unit, _, _, answer in observed}
@@ -150,9 +150,9 @@ def _advance_all(
             del state.targets[unit]
 
 
-def _turn(offender: Offender, state: CycleState) -> tuple[float, float, int]:
+def _priority(offender: Offender, state: CycleState) -> tuple[float, float, int]:
     """Return the sort key of an offender: namespaces take turns on a device; then the oldest violation, the largest excess."""
-    return state.served_at(offender.room), offender.violation.since, -offender.excess_bytes
+    return state.served_at(offender.budget_key), offender.violation.since, -offender.excess_bytes
 
 
 def _act(offender: Offender, state: CycleState) -> None:

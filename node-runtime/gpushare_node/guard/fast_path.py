@@ -52,8 +52,8 @@ class FastPath:
     def __init__(self) -> None:
         self._frames: dict[str, _Frame] = {}
 
-    def learn(self, inputs: GuardInput, verdicts: Iterable[Verdict], calm: Collection[str]) -> None:
-        """Store the results of `evaluate` for all GPUs but those in `calm`."""
+    def learn(self, inputs: GuardInput, verdicts: Iterable[Verdict], within: Collection[str]) -> None:
+        """Store the results of `evaluate` for all GPUs but those in `within`."""
         observed: dict[str, list[ContainerStatus]] = {}
         reports: dict[str, list[Anomaly]] = {}
         for one in verdicts:
@@ -63,7 +63,7 @@ class FastPath:
             elif isinstance(one, Anomaly):
                 reports.setdefault(one.device, []).append(one)
         for device in inputs.devices:
-            if device.uuid not in calm:
+            if device.uuid not in within:
                 self._frames.pop(device.uuid, None)
                 names = dict.fromkeys((device.uuid, *device.places()))
                 seen = [one for name in names for one in observed.get(name, ())]
@@ -82,16 +82,16 @@ class FastPath:
         return found
 
 
-def observe(inputs: GuardInput, verdicts: Iterable[Verdict], calm: Mapping[str, Within]) -> list[ContainerStatus]:
-    """Return the statuses of all GPUs in order: from `verdicts`, which `evaluate` returned for all but `calm`, and `calm`."""
+def observe(inputs: GuardInput, verdicts: Iterable[Verdict], within: Mapping[str, Within]) -> list[ContainerStatus]:
+    """Return the statuses of all GPUs in order: from `verdicts`, the results of `evaluate`, or else from `within`."""
     judged: dict[str, list[ContainerStatus]] = {}
     for one in verdicts:
         if isinstance(one, ContainerStatus):
             judged.setdefault(one.unit.device, []).append(one)
     found: list[ContainerStatus] = []
     for device in inputs.devices:
-        within = calm.get(device.uuid)
-        found += [one for place in device.places() for one in judged.get(place, ())] if within is None else within.observe()
+        sums = within.get(device.uuid)
+        found += [one for place in device.places() for one in judged.get(place, ())] if sums is None else sums.observe()
     return found
 
 

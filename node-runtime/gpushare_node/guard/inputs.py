@@ -76,8 +76,8 @@ class Settings(Struct):
 
     `interval_seconds` is the average time between two samples. A container that owes `samples` of these is warned; with the
     cap's grace on top it is sent SIGTERM, and SIGKILL `exit_seconds` later, with `client_seconds` for MPS in between. SIGTERM
-    lapses if the container was calm for `calm_seconds`. SIGKILL is repeated every `stuck_seconds`; after two the process is
-    stuck. If an owner had `strikes` targets within `strike_seconds`, the next ends its whole container. At most
+    lapses if the container was within its cap for `within_seconds`. SIGKILL is repeated every `stuck_seconds`; after two the
+    process is stuck. If an owner had `strikes` targets within `strike_seconds`, the next ends its whole container. At most
     `kills_per_minute` targets of one namespace are chosen on a device. A violation that cannot be seen on its device, or whose
     container is gone, is dropped after `stale_seconds`. `mps_fallback` (EVICT or WARN) is for MPS clients that cannot be
     terminated through MPS.
@@ -87,7 +87,7 @@ class Settings(Struct):
     samples: int = 3
     exit_seconds: float = 5
     client_seconds: float = 5
-    calm_seconds: float = 60
+    within_seconds: float = 60
     stuck_seconds: float = 30
     stale_seconds: float = 60
     remind_seconds: float = 300

@@ -15,7 +15,7 @@ from gpushare_node.core.structs import Struct
 PID_MAX = 1 << 22
 """The largest pid of a 64-bit Linux: `PID_MAX_LIMIT`."""
 
-LONGEST_LIST = 940
+MAX_ROWS = 940
 """The driver lists at most 950 pids and drops the others silently; a list of this length may be cut."""
 
 SMALLEST_USE_BYTES = 1 << 20
@@ -119,7 +119,7 @@ def validate(device: Device) -> ProcessUsage | RejectReason:
     """Return every process once for each device, or why the whole GPU cannot be trusted now."""
     if device.rows is None:
         return RejectReason.UNREAD
-    if len(device.rows) >= LONGEST_LIST:
+    if len(device.rows) >= MAX_ROWS:
         return RejectReason.TOO_MANY
     placed = _by_place(device, device.rows)
     if placed is None:

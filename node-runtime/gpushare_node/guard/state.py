@@ -18,7 +18,7 @@ from gpushare_node.guard.verdicts import KillScope, Verdict
 MINUTE_SECONDS = 60
 
 _Key = TypeVar("_Key")
-Room = tuple[str, str]
+BudgetKey = tuple[str, str]
 """A namespace and a device: the unit that has a budget of targets."""
 
 
@@ -64,7 +64,7 @@ class GuardState(Struct):
     now: float | None = None
     violations: Mapping[Unit, Violation] = field(default_factory=dict)
     targets: Mapping[Unit, Target] = field(default_factory=dict)
-    choices: Mapping[Room, tuple[float, ...]] = field(default_factory=dict)
+    choices: Mapping[BudgetKey, tuple[float, ...]] = field(default_factory=dict)
     strikes: Mapping[Owner, tuple[float, ...]] = field(default_factory=dict)
     legacies: Mapping[tuple[Owner, str], Legacy] = field(default_factory=dict)
     paused_since: float | None = None
@@ -120,7 +120,7 @@ class CycleState:
 
     def pay(self, unit: Unit) -> None:
         """Count a sample at which an offender is within its cap."""
-        violation = self.violations[unit].calm(self.now, self.settings)
+        violation = self.violations[unit].within(self.now, self.settings)
         if violation is None:
             del self.violations[unit]
         else:
@@ -132,32 +132,32 @@ class CycleState:
             unit: violation.forgive(self.now, violation.cap, self.settings) for unit, violation in self.violations.items()
         }
 
-    def bequeath(self, unit: Unit) -> None:
+    def pass_on_debt(self, unit: Unit) -> None:
         """Pass the debt of a container that is gone on to its owner."""
         violation = self.violations.pop(unit)
         key = (violation.owner, unit.device)
         self.legacies[key] = find_legacy(violation, self.legacies.get(key), self.now)
 
     def is_taken(self, device: str) -> bool:
-        """Whether a target on the device blocks others: one that is calm while it waits, or that is stuck, does not."""
+        """Whether a target on the device blocks others: one that waits within its cap, or that is stuck, does not."""
         return any(target.unit.device == device and self._is_pending(target) for target in self.targets.values())
 
     def _is_pending(self, target: Target) -> bool:
         violation = self.violations.get(target.unit)
-        return target.step is not Step.STUCK and (target.step is Step.KILL_SENT or violation is None or not violation.is_calm)
+        return target.step is not Step.STUCK and (target.step is Step.KILL_SENT or violation is None or not violation.is_within)
 
-    def is_spent(self, room: Room) -> bool:
+    def is_spent(self, budget_key: BudgetKey) -> bool:
         """Whether the namespace's budget for the device is spent for now."""
-        return len(self.choices.get(room, ())) >= self.settings.kills_per_minute
+        return len(self.choices.get(budget_key, ())) >= self.settings.kills_per_minute
 
-    def served_at(self, room: Room) -> float:
+    def served_at(self, budget_key: BudgetKey) -> float:
         """Return when a target was last chosen there, within the last minute; 0 if none was."""
-        return max(self.choices.get(room, ()), default=0.0)
+        return max(self.choices.get(budget_key, ()), default=0.0)
 
     def choose(self, unit: Unit, owner: Owner) -> None:
         """Record that a target is chosen in this container."""
-        room = (owner.namespace, unit.device)
-        self.choices[room] = (*self.choices.get(room, ()), self.now)
+        budget_key = (owner.namespace, unit.device)
+        self.choices[budget_key] = (*self.choices.get(budget_key, ()), self.now)
         self.strikes[owner] = (*self.strikes.get(owner, ()), self.now)
 
     def close(self, grants: Mapping[ContainerId, Grant], places: Iterable[str]) -> GuardState:

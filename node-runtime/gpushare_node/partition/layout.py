@@ -1,7 +1,6 @@
 """Layout: what a policy wants of one GPU, in the driver's own numbers. Pure.
 
-Owns the lookup of the policy's profiles in the driver's table. The table decides; if the policy disagrees, that is a
-Difference, which is worth a report but blocks nothing.
+Owns the lookup of the policy's profiles in the driver's table. The table decides, even if the policy disagrees.
 """
 
 from collections.abc import Sequence
@@ -9,26 +8,7 @@ from collections.abc import Sequence
 from gpushare_node.core.policy import WantedInstance
 from gpushare_node.core.structs import Struct
 from gpushare_node.partition.placement import Place
-from gpushare_node.partition.state import Placement, Profile
-
-
-class ProfileIdDifference(Struct):
-    """The driver has the profile under another id than the policy."""
-
-    profile: str
-    policy: int
-    driver: int
-
-
-class PlacementDifference(Struct):
-    """The policy wants the profile at a placement that the driver does not list for it."""
-
-    profile: str
-    policy: Placement
-    driver: tuple[Placement, ...]
-
-
-Difference = ProfileIdDifference | PlacementDifference
+from gpushare_node.partition.state import Profile
 
 
 class LayoutError(ValueError):
@@ -41,7 +21,6 @@ class Layout(Struct):
     profile_ids: tuple[int, ...]
     places: frozenset[Place]
     preferred: frozenset[Place]
-    differences: tuple[Difference, ...]
 
 
 def resolve(wanted: Sequence[WantedInstance], table: Sequence[Profile]) -> Layout:
@@ -49,12 +28,10 @@ def resolve(wanted: Sequence[WantedInstance], table: Sequence[Profile]) -> Layou
     profiles = [_find(instance, table) for instance in wanted]
     places = {(at.start, at.size, one.id) for one in profiles for at in one.placements if at.start >= 0 and at.size > 0}
     named = {(instance.start, instance.size, one.id) for instance, one in zip(wanted, profiles, strict=True)}
-    differences = [found for instance, one in zip(wanted, profiles, strict=True) for found in _differences(instance, one)]
     return Layout(
         profile_ids=tuple(profile.id for profile in profiles),
         places=frozenset(places),
         preferred=frozenset(named),
-        differences=tuple(dict.fromkeys(differences)),
     )
 
 
@@ -67,13 +44,3 @@ def _find(instance: WantedInstance, table: Sequence[Profile]) -> Profile:
         if profile.name is None and profile.id == instance.profile_id:
             return profile
     raise LayoutError(f"the driver does not know the profile {instance.profile} on this GPU")
-
-
-def _differences(instance: WantedInstance, profile: Profile) -> list[Difference]:
-    found: list[Difference] = []
-    if instance.profile_id not in (None, profile.id):
-        found.append(ProfileIdDifference(profile=instance.profile, policy=instance.profile_id, driver=profile.id))
-    at = Placement(start=instance.start, size=instance.size)
-    if at not in profile.placements:
-        found.append(PlacementDifference(profile=instance.profile, policy=at, driver=profile.placements))
-    return found

@@ -30,7 +30,7 @@ class PlacementProblem(Struct):
     preferred: frozenset[Place]
 
 
-def choose(board: PlacementProblem, wanted: Iterable[int]) -> tuple[Place, ...] | None:
+def choose(problem: PlacementProblem, wanted: Iterable[int]) -> tuple[Place, ...] | None:
     """Return places for all wanted profile ids, sorted; None if they do not fit together.
 
     Of all ways to place them this is the one that keeps the most existing instances; of those, the most that are in use; of
@@ -42,7 +42,7 @@ def choose(board: PlacementProblem, wanted: Iterable[int]) -> tuple[Place, ...] 
     """
     counts = Counter(wanted)
     profiles = sorted(counts)
-    places = sorted(place for place in board.places if place[2] in counts)
+    places = sorted(place for place in problem.places if place[2] in counts)
     least = [min((size for _, size, profile in places if profile == own), default=0) for own in profiles]
     end = max((start + size for start, size, _ in places), default=0)
     ways: dict[_Key, tuple[_Worth, tuple[Place, ...]]] = {(0, tuple(counts[own] for own in profiles)): ((0, 0, 0), ())}
@@ -57,13 +57,14 @@ def choose(board: PlacementProblem, wanted: Iterable[int]) -> tuple[Place, ...] 
             if free > start or not left[column]:
                 continue
             key = (start + size, (*left[:column], left[column] - 1, *left[column + 1 :]))
-            way = (_with(worth, place, board), (*chosen, place))
+            way = (_with(worth, place, problem), (*chosen, place))
             if key not in ways or way < ways[key]:
                 ways[key] = way
     complete = [way for (_, left), way in ways.items() if not any(left)]
     return min(complete)[1] if complete else None
 
 
-def _with(worth: _Worth, place: Place, board: PlacementProblem) -> _Worth:
+def _with(worth: _Worth, place: Place, problem: PlacementProblem) -> _Worth:
     kept, busy, preferred = worth
-    return kept - (place in board.standing), busy - board.standing.get(place, False), preferred - (place in board.preferred)
+    standing = problem.standing
+    return kept - (place in standing), busy - standing.get(place, False), preferred - (place in problem.preferred)

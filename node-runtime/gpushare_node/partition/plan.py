@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from gpushare_node.core.policy import Card, Policy, WantedGpu, WantedInstance
 from gpushare_node.core.structs import Struct, replace
 from gpushare_node.partition.fitness import UnfitError, UnfitReason, check_card, check_fault, find_target, needs_switch
-from gpushare_node.partition.layout import Difference, Layout, LayoutError, resolve
+from gpushare_node.partition.layout import Layout, LayoutError, resolve
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
 from gpushare_node.partition.placement import Place, PlacementProblem, choose
 from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus
@@ -38,7 +38,6 @@ class GpuPlan(Struct):
     needs_idle_gpu: bool = False
     is_blocked: bool = False
     is_final: bool = True
-    differences: tuple[Difference, ...] = ()
 
 
 class PartitionPlan(Struct):
@@ -101,7 +100,7 @@ def _plan_mig(gpu: Gpu, mig: Mig, wanted: tuple[WantedInstance, ...]) -> GpuPlan
     # All destroys come before any create: slices, engines and counts are then free, whatever their limits.
     gone = _destroy(gpu, [instance for instance in standing if instance not in kept])
     new = [CreateInstance(uuid=gpu.uuid, profile_id=profile_id, start=start, size=size) for start, size, profile_id in places]
-    return replace(_gpu_plan(gpu, (*on, *gone, *new)), differences=layout.differences)
+    return _gpu_plan(gpu, (*on, *gone, *new))
 
 
 def _destroy(gpu: Gpu, instances: Sequence[Instance]) -> list[DestroyInstance]:
@@ -147,12 +146,12 @@ def _choose(
         for instance in standing
         if instance.is_whole and instance.profile_id in layout.profile_ids and instance.start >= 0 and instance.size > 0
     }
-    board = PlacementProblem(
+    problem = PlacementProblem(
         places=layout.places | able.keys(),
         standing={place: instance.is_busy for place, instance in able.items()},
         preferred=layout.preferred,
     )
-    places = choose(board, layout.profile_ids)
+    places = choose(problem, layout.profile_ids)
     if places is None:
         asked = ", ".join(f"{count} {profile}" for profile, count in Counter(one.profile for one in wanted).items())
         raise UnfitError(UnfitReason.INVALID_LAYOUT, f"the driver cannot place all of these together: {asked}")

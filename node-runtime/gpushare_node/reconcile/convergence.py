@@ -5,7 +5,7 @@ If the node is as the policy wants it, that is only verified: no slot, no taint,
 
 from enum import Enum
 
-from gpushare_node.adapters.kube.cluster import NOT_READY_TAINT, PLUGIN_LABEL, REPARTITIONING_TAINT, NodeView
+from gpushare_node.adapters.kube.cluster import NOT_READY_TAINTS, PLUGIN_LABEL, REPARTITIONING_TAINTS, NodeView
 from gpushare_node.core.clock import wall_seconds
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.core.policy import Policy
@@ -149,7 +149,7 @@ class _Convergence(Struct, frozen=False):
             journal = self.context.deps.folder.journal()
             if journal is not None and journal.is_changing:
                 self.context.deps.folder.write_journal(replace(journal, is_changing=False))
-            self.context.remove_taints(REPARTITIONING_TAINT)
+            self.context.remove_taints(*REPARTITIONING_TAINTS)
         return _failure(self._view, change, drain)
 
     def _finish(self, view: GpuView, unmet: Unmet | None) -> Outcome:
@@ -165,7 +165,7 @@ class _Convergence(Struct, frozen=False):
                 folder.keep_policy(self.desired.text)
             if folder.journal() is not None:
                 folder.clear_journal()
-        context.remove_taints(NOT_READY_TAINT, REPARTITIONING_TAINT)
+        context.remove_taints(*NOT_READY_TAINTS, *REPARTITIONING_TAINTS)
         context.enforced = self.desired.policy
         context.slot.give_back()
         if view.plan.unfit:

@@ -125,7 +125,9 @@ class Drain(Struct, frozen=False):
 
     def _add_taint(self) -> None:
         if not self._is_tainted:
-            self.context.add_taint(self.node, None if self.request.is_leaving else self.request.policy.pool)
+            policy = self.request.policy
+            pool = None if self.request.is_leaving else policy.pool
+            self.context.add_taint(self.node, policy.repartitioning_taint.value, pool)
             self._is_tainted = True
 
     def _await(self, seconds: float, *, is_last: bool) -> GpuView:

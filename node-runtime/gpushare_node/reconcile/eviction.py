@@ -1,4 +1,4 @@
-"""DrainEvictions: which pods an eviction can move, the requests for it, and the pods that their controller recreates."""
+"""DrainEvictions: which pods a drain evicts, and which it does not evict again because their controller recreates them."""
 
 from collections.abc import Iterable
 

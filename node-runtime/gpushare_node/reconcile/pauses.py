@@ -1,4 +1,7 @@
-"""Pauses: the wait between two attempts; it ends early when the node, its slot or its tenants have changed."""
+"""Pauses: the wait between two attempts, which ends early if node, slot or tenants change; not the backoff of a failed change.
+
+That backoff is counted in the journal (`gpus/journal.py`), because it must outlive the program.
+"""
 
 import math
 from typing import NamedTuple
@@ -12,7 +15,7 @@ from gpushare_node.reporting.reasons import ConditionReason
 _FIRST_PAUSE_SECONDS = 60.0
 _FIRST_POOL_SECONDS = 15.0
 """The first pause of a node that another pool has: mostly it is being handed over, and its label shows when."""
-_LONGEST_PAUSE_SECONDS = 600.0
+_MAX_PAUSE_SECONDS = 600.0
 """An attempt makes up to ten requests to the API server; a waiting node must cost it next to nothing."""
 _LOOK_SECONDS = 15.0
 """How often a pause checks whether the node has changed: by its watch, or without one by a request."""
@@ -81,12 +84,12 @@ class Pauses(Struct, frozen=False):
             # A change was cancelled: the next attempt releases the node.
             return 0.0
         first = _FIRST_POOL_SECONDS if reason is ConditionReason.WAITING_FOR_POOL else _FIRST_PAUSE_SECONDS
-        length = float(min(_LONGEST_PAUSE_SECONDS, first * 2 ** min(repeats, 16)))
+        length = float(min(_MAX_PAUSE_SECONDS, first * 2 ** min(repeats, 16)))
         if reason is not ConditionReason.GPU_BUSY:
             return length
         if context.blocker is not None and context.blocker.holders and context.deps.followed() is not None:
             # The pause sees that the tenants have gone, without an attempt.
-            length = _LONGEST_PAUSE_SECONDS
+            length = _MAX_PAUSE_SECONDS
         to_drain = 0.0 if context.drains_at is None else context.drains_at - context.deps.clock.now()
         return min(length, to_drain) if to_drain > 0 else length
 

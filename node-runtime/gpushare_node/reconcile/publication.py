@@ -24,7 +24,7 @@ _MPS_GRACE_SECONDS = 120.0
 """The plugin checks every half minute whether its MPS daemon answers; the daemon starts after the feature labels are set.
 A flip ends both."""
 
-_MOST_FLIPS = 3
+_MAX_FLIPS = 3
 _CONFLICT_SECONDS = 60.0
 """A label that another writer changes is set again at most this often: each change restarts the plugin."""
 
@@ -108,7 +108,7 @@ class ProfilePublication(Struct, frozen=False):
         if self._applied_at is None:
             self._applied_at = now
         grace = _MPS_GRACE_SECONDS if self.policy.mode is Mode.MPS else _GRACE_SECONDS
-        if self._published is None or self._flips >= _MOST_FLIPS or now - self._applied_at < grace * 2**self._flips:
+        if self._published is None or self._flips >= _MAX_FLIPS or now - self._applied_at < grace * 2**self._flips:
             return
         self._flips += 1
         other = node_labels.flip(self._published)

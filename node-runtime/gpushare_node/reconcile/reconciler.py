@@ -8,8 +8,9 @@ from gpushare_node.adapters.host.kubelet import CheckpointError
 from gpushare_node.adapters.kube.cluster import (
     POOL_LABEL,
     RELEASED_ANNOTATION,
-    REPARTITIONING_TAINT,
+    REPARTITIONING_TAINTS,
     RETRY_ANNOTATION,
+    WOULD_ANNOTATION,
     ClusterError,
     NodeView,
     PodView,
@@ -74,6 +75,9 @@ class _Reconciler(Struct):
         except ClusterError as error:
             return self._converge_offline(error)
         _handle_retry_request(context, node)
+        if WOULD_ANNOTATION in node.annotations:
+            # The node was only observed until now.
+            context.cluster.annotate({WOULD_ANNOTATION: None})
         pods = context.cluster.pods()
         is_ours = policy.partitioner is Partitioner.GPUSHARE
         if is_ours and not mig_managers(pods):
@@ -94,7 +98,7 @@ class _Reconciler(Struct):
         """Return whether an earlier run can have left a slot. A failed one keeps it, even if the former layout is offered."""
         journal = self.context.deps.folder.journal()
         has_failed = journal is not None and journal.attempts > 0
-        return has_failed or any(taint.key == REPARTITIONING_TAINT for taint in node.taints)
+        return has_failed or any(taint.key in REPARTITIONING_TAINTS for taint in node.taints)
 
     def _leave(self) -> Outcome:
         """Release the node. Its layout is that of the former policy; how tenants are treated is what the pool says today."""
@@ -173,7 +177,8 @@ def _release_orphan(context: RunContext) -> Outcome:
 def _handle_retry_request(context: RunContext, node: NodeView) -> None:
     """Forget failed attempts and tenants that were waited for in vain, if a person requests a retry.
 
-    The annotation is removed last: if the run is killed before that, the next one handles the request.
+    A run that no tenant has blocked yet keeps its patience: the request can be one for an earlier change, which succeeded
+    before it was read. The annotation is removed last: if the run is killed before that, the next one handles the request.
     """
     if RETRY_ANNOTATION not in node.annotations:
         return
@@ -181,7 +186,9 @@ def _handle_retry_request(context: RunContext, node: NodeView) -> None:
     journal = folder.journal()
     if journal is not None and journal.attempts:
         folder.write_journal(replace(journal, attempts=0))
-    context.may_wait_for_tenants, context.drains_at, context.evictions = True, context.deps.clock.now(), DrainEvictions()
+    context.may_wait_for_tenants, context.evictions = True, DrainEvictions()
+    if context.drains_at is not None:
+        context.drains_at = context.deps.clock.now()
     context.cluster.annotate({RETRY_ANNOTATION: None})
     context.record_step("retry", "node", Status.CHANGED, f"{RETRY_ANNOTATION} was set")
 

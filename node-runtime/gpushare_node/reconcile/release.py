@@ -1,18 +1,19 @@
-"""Release: a node leaves its pool. Its GPUs become exclusive again, or another pool takes them as they are.
+"""Release: a node leaves its pool: which taints, labels, annotations and condition are removed, and how its GPUs are left.
 
-Our marks are removed, the pool label last: without it the DaemonSet's pod ends, so nothing may remain to be done.
+They become exclusive, or another pool takes them as they are. The pool label is removed last: without it the DaemonSet's pod
+ends, so nothing may remain to be done.
 """
 
 from gpushare_node.adapters.host.kubelet import CheckpointError
 from gpushare_node.adapters.kube.cluster import (
     FIRST_CAPS_ANNOTATION,
     MIG_LABEL,
-    NOT_READY_TAINT,
+    NOT_READY_TAINTS,
     PLUGIN_LABEL,
     POOL_LABEL,
     PROFILE_LABEL,
     RELEASED_ANNOTATION,
-    REPARTITIONING_TAINT,
+    REPARTITIONING_TAINTS,
     NodeView,
 )
 from gpushare_node.core.policy import Policy
@@ -143,7 +144,7 @@ class Release(Struct):
         context = self.context
         remove_labels(context, keeps=frozenset({POOL_LABEL}))
         context.wait(lambda: self._find_stale(devices), _FORGET_SECONDS)
-        context.remove_taints(NOT_READY_TAINT, REPARTITIONING_TAINT)
+        context.remove_taints(*NOT_READY_TAINTS, *REPARTITIONING_TAINTS)
         context.cluster.clear_condition()
         annotations = context.cluster.node().annotations
         changed: dict[str, str | None] = {}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from gpushare_node.adapters.host.state_dir import StateDirError, StateDirLockedError
-from gpushare_node.adapters.kube.cluster import REPARTITIONING_TAINT, ClusterError
+from gpushare_node.adapters.kube.cluster import REPARTITIONING_TAINTS, ClusterError
 from gpushare_node.adapters.nvml.driver import Code, DriverError
 from gpushare_node.core.clock import Stopped
 from gpushare_node.core.structs import Struct, replace
@@ -96,7 +96,7 @@ class Retry(Struct):
         context = self.context
         if context.is_touched or not context.may_untaint_on_abort or context.is_half_done():
             return False
-        context.remove_taints(REPARTITIONING_TAINT)
+        context.remove_taints(*REPARTITIONING_TAINTS)
         # From here on the taint may be another pool's.
         context.may_untaint_on_abort = False
         return True

@@ -26,7 +26,7 @@ class RolloutSlot:
     def take(self, limit: int | str) -> bool:
         """Take a slot, or find that this node has one; False: the node must wait. ClusterError."""
         self._limit = limit
-        position = self._cluster.take_turn(limit)
+        position = self._cluster.take_slot(limit)
         self.patience, self._is_held = position.pause_seconds, position.is_held
         self._renewed_at = self._clock.now()
         return self._is_held
@@ -39,7 +39,7 @@ class RolloutSlot:
 
     def find(self) -> bool:
         """Return whether an earlier run has left a slot, to be renewed and given back. Takes none. ClusterError."""
-        self._is_held = self._cluster.find_turn()
+        self._is_held = self._cluster.find_slot()
         return self._is_held
 
     def renew(self) -> None:
@@ -48,7 +48,7 @@ class RolloutSlot:
             return
         self._renewed_at = self._clock.now()
         with suppress(ClusterError):
-            self._cluster.renew_turn()
+            self._cluster.renew_slot()
 
     def give_back(self) -> None:
         """Let another node be changed. A slot that an earlier run kept, because it failed, is also given back.
@@ -56,5 +56,5 @@ class RolloutSlot:
         ClusterError: the slot stays until it expires.
         """
         had, self._is_held = self._is_held, False
-        if had or self._cluster.find_turn():
-            self._cluster.end_turn()
+        if had or self._cluster.find_slot():
+            self._cluster.release_slot()

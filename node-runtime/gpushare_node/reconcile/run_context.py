@@ -10,7 +10,6 @@ from gpushare_node.adapters.host.kubelet import NO_CHECKPOINT, CheckpointError, 
 from gpushare_node.adapters.host.state_dir import Journal
 from gpushare_node.adapters.kube.cluster import (
     POOL_LABEL,
-    REPARTITIONING_TAINT,
     Cluster,
     ClusterError,
     Event,
@@ -174,17 +173,17 @@ class RunContext(Struct, frozen=False):
 
     # Taints.
 
-    def add_taint(self, node: NodeView, pool: str | None) -> None:
-        """Keep new pods away from the node.
+    def add_taint(self, node: NodeView, key: str, pool: str | None) -> None:
+        """Keep new pods away from the node, by the taint of this key.
 
         A node without a pool label also gets that of `pool`: if the pool is deleted, its nodes are found by that label.
         """
         if not self.cluster.has_server:
             return
         claim = {POOL_LABEL: pool} if pool and POOL_LABEL not in node.labels else {}
-        if claim or not any(taint.key == REPARTITIONING_TAINT for taint in node.taints):
-            self.cluster.change_taints(add=(Taint(key=REPARTITIONING_TAINT, effect="NoSchedule"),), labels=claim)
-            self.record_step("taint", "node", Status.CHANGED, f"{REPARTITIONING_TAINT} is set")
+        if claim or not any(taint.key == key for taint in node.taints):
+            self.cluster.change_taints(add=(Taint(key=key, effect="NoSchedule"),), labels=claim)
+            self.record_step("taint", "node", Status.CHANGED, f"{key} is set")
 
     def remove_taints(self, *keys: str) -> None:
         """Remove those of these taints that the node has."""

@@ -15,7 +15,7 @@ from gpushare_node.gpus.advertised import UUIDS, advertised
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition.plan import GpuPlan
 
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 _ANY, _UNTOLD = "any", "untold"
 _UNKNOWN = {
     _ANY: f"{NO_CHECKPOINT}, so any pod that requests GPUs may hold any of them",
@@ -140,8 +140,8 @@ def _pids(gpu: GpuPlan, survey: GpuInfo | None) -> list[int]:
 
 
 def _listing(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(names[:_MAX_NAMED]) + more
 
 
 def find_affected(

@@ -33,6 +33,13 @@ class ConditionReason(Enum):
 
     READY = _ready("Ready", "The GPUs have the pool's layout, and the node offers exactly what the plan says.")
 
+    OBSERVING = _not(
+        "Observing",
+        "The pool's intent says `adoption: observe`: nothing is changed here, and caps are compared and not enforced. The "
+        "annotation gpushare.dev/would lists what `enforce` would do.",
+        "No action required. Write `adoption: enforce` in the intent to apply it.",
+    )
+
     # Before any change.
     POLICY_INVALID = _not(
         "PolicyInvalid",

@@ -253,7 +253,7 @@ def test_version_loads_neither_driver_nor_http_nor_the_api_s_client() -> None:
     assert not {"'pynvml'", "'kubernetes'", "'urllib3'", "'http.server'"} & set(done.stderr.strip("[]\n").split(", "))
 
 
-def test_colour_is_for_terminals_and_no_color_turns_it_off(desk: Desk) -> None:
+def test_colour_is_for_terminals_and_no_color_slots_it_off(desk: Desk) -> None:
     arguments = ["assert", "--policy", str(desk.policy), "--standalone"]
     assert "\x1b[33mchanged" in _on_a_terminal([*COMMAND, *arguments], desk.environment)
     assert "\x1b" not in _on_a_terminal([*COMMAND, *arguments], desk.environment | {"NO_COLOR": "1"})

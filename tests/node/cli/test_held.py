@@ -31,7 +31,7 @@ def give(desk: Desk, *ids: str) -> None:
 def test_a_check_leaves_a_gpu_alone_that_kubelet_gave_away_and_says_what_it_does_not_know(desk: Desk) -> None:
     give(desk, desk.fake_nvml.uuid(0))
     done = run(desk, "apply", "--check")
-    assert "skipped GPU 0   layout: in use by a pod to which kubelet gave it" in done.stdout
+    assert "skipped GPU 0   layout: in use by a pod to which kubelet allocated it" in done.stdout
     assert "create" not in done.stdout
     assert "no API server was used" in done.stdout
     compared = run(desk, "assert")

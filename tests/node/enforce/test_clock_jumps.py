@@ -10,7 +10,7 @@ from gpushare_node.adapters.kube import slots
 from gpushare_node.core.policy import OnBusy
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import NOON, OLD, EnforcementFixture, await_end, container_id, lives
-from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig, rollout, take_turn
+from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig, rollout, take_slot
 from tests.support.fake_api.server import ApiServer
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import ProcessPool
@@ -40,9 +40,9 @@ def jump(monkeypatch: pytest.MonkeyPatch) -> Jump:
     return put
 
 
-def waiting_for_a_turn(node: LoopNode) -> tuple[float, float]:
+def waiting_for_a_slot(node: LoopNode) -> tuple[float, float]:
     """The node that holds it died; its Lease expires after fifteen minutes."""
-    take_turn(node, "n2")
+    take_slot(node, "n2")
     return 880, 960
 
 
@@ -62,7 +62,7 @@ def backing_off(node: LoopNode) -> tuple[float, float]:
 
 @pytest.mark.failure_case(106)
 @pytest.mark.parametrize("seconds", [YEAR, -YEAR], ids=["forward", "back"])
-@pytest.mark.parametrize("stage", [waiting_for_a_turn, draining, backing_off], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("stage", [waiting_for_a_slot, draining, backing_off], ids=lambda one: one.__name__)
 def test_no_wait_is_timed_by_the_date(node: LoopNode, jump: Jump, stage: Callable[[LoopNode], tuple[float, float]],
                                       seconds: float) -> None:
     jump(0)
@@ -79,7 +79,7 @@ def test_no_wait_is_timed_by_the_date(node: LoopNode, jump: Jump, stage: Callabl
     node.on_tick = pass_by
     assert node.run(WANTED, hold=True).reason is ConditionReason.READY
     assert earliest <= node.clock.now() - start <= latest
-    assert (node.gpus.stands(0), node.taints(), node.holds_turn()) == (set(TWO), set(), False)
+    assert (node.gpus.stands(0), node.taints(), node.holds_slot()) == (set(TWO), set(), False)
 
 
 @pytest.mark.failure_case(107)

@@ -19,7 +19,7 @@ from tests.node.guard.guard_fixture import GIB, GPU, OTHER, Node, container, own
 
 MIB = 1 << 20
 TOTAL = 40 * GIB
-SETTINGS = Settings(calm_seconds=5)
+SETTINGS = Settings(within_seconds=5)
 PIDS = {GPU: (500, 501, 502, 600, 700, 900), OTHER: (510, 610, 710, 950)}
 """Of containers with several processes, of one without a cap, of the platform, and of nobody."""
 
@@ -110,7 +110,7 @@ class Twins:
         inputs = GuardInput(devices=devices, identities=self.identities, grants=self.grants)
         expected, self.history = evaluate(inputs, self.history, self.now, self.settings)
         steps = tuple(one for one in expected if not isinstance(one, ContainerStatus))
-        assert tuple(one for one in self.court.judge(inputs, self.now) if not isinstance(one, ContainerStatus)) == steps
+        assert tuple(one for one in self.court.evaluate(inputs, self.now) if not isinstance(one, ContainerStatus)) == steps
         assert self.court.observe() == [one for one in expected if isinstance(one, ContainerStatus)]
         for name in ("now", "violations", "targets", "seen", "empty", "paused_since"):
             assert getattr(self.court.history, name) == getattr(self.history, name)
@@ -136,7 +136,7 @@ def test_other_processes_or_grants_are_judged_by_the_guard(asked: list[GuardInpu
         replace(first, grants=dict(first.grants)), replace(first, is_allocation_known=True), replace(first, devices=()),
     )
     for now, inputs in enumerate(others):
-        held.judge(inputs, float(now))
+        held.evaluate(inputs, float(now))
     assert asked == [first, *others[2:]]
 
 

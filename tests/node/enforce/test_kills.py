@@ -142,7 +142,7 @@ def test_a_victim_that_nobody_reaps_counts_as_gone(stage: EnforcementFixture) ->
     assert Path(f"/proc/{pid}").exists()
     stage.run(2)
     assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="exited_term"} 1']
-    assert not stage.enforcer.has_victims
+    assert not stage.enforcer.has_targets
 
 
 @pytest.mark.failure_case(42)

@@ -159,7 +159,7 @@ def test_a_reading_that_is_as_before_has_the_verdicts_that_the_guard_would_give(
     for second in range(60):
         inputs = reading_of(over if 10 <= second < 20 or second >= 40 else calm)
         expected, history = evaluate(inputs, history, float(second), Settings())
-        assert court.judge(inputs, float(second)) == expected
+        assert court.evaluate(inputs, float(second)) == expected
 
 
 def reading_of(node: guard_fixture.Node) -> GuardInput:

@@ -61,7 +61,7 @@ def test_after_three_failures_pauses_come_first_and_they_double(node: GpuNode) -
     fail_often(node)
     change = node.run(policy(OTHER))
     assert change.reason is ConditionReason.PARTITION_FAILED
-    assert "3 attempts have failed under this policy and driver; the next begins 5 minutes after the last" in change.message
+    assert "3 attempts have failed under this policy and driver; the next starts 5 minutes after the last" in change.message
     assert node.fake_nvml.calls() == []
     assert node.run(policy(MIXED)).reason is None, "what stands is as wanted: nothing is tried"
 

@@ -7,6 +7,7 @@ import pytest
 from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.nvml.driver import Code
 from gpushare_node.core.clock import Stopped
+from gpushare_node.gpus import hardware
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
 from tests.node.gpus.gpu_node import A100, CREATE, H100, IDS, MIXED, OTHER, SEVEN, GpuNode, policy
@@ -30,6 +31,13 @@ def test_a_creation_that_fails_half_way_brings_the_former_layout_back(node: GpuN
     journal = node.folder.journal()
     assert journal is not None
     assert (journal.attempts, journal.former) == (1, ())
+
+
+def test_a_failure_whose_reason_has_no_rank_is_a_failure_too(node: GpuNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "_WORST_FIRST", ())
+    node.stand(0, *MIXED)
+    node.fake_nvml.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1)
+    assert node.run(policy(OTHER)).reason is ConditionReason.ROLLED_BACK
 
 
 @pytest.mark.failure_case(14)

@@ -25,7 +25,7 @@ MIB = 1 << 20
 TOTAL = 80 << 30
 CAP = Cap(bytes=2048 * MIB, tolerance_bytes=64 * MIB, grace_seconds=4)
 PATIENCE_SECONDS = 3 + 4
-MOST_OWED_SECONDS = 2 * PATIENCE_SECONDS
+MAX_OWED_SECONDS = 2 * PATIENCE_SECONDS
 PAID_PER_SECOND = 0.5
 BREATH_SECONDS = 0.5
 """What is promised: nobody owes more than this, and calm pays back half of its length but for its first half of a second."""
@@ -55,7 +55,7 @@ class Run:
     calm: float = 0.0
     is_over: bool = False
     was_over: bool = False
-    is_calm: bool = False
+    is_within: bool = False
     pids: frozenset[int] = frozenset()
 
 
@@ -217,21 +217,21 @@ class GuardModel:
         counted = min(seconds, 2 * self.settings.interval_seconds)
         for unit, run in tuple(self.runs.items()):
             run.was_over, run.is_over = run.is_over, False
-            was_calm, run.is_calm = run.is_calm, False
+            was_calm, run.is_within = run.is_within, False
             if any(pid in self.hidden and pid in self.lives and self.lives[pid].device == unit[1] for pid in run.pids):
                 continue
             if unit[0] not in self.grants and unit[1] in clean:
                 self.leave(unit, run)
             elif unit[1] in clean and unit not in unclear and shown.get(unit, 0) <= CAP.limit_bytes:
                 # Like the time over the cap, calm counts between two looks that both tell of it.
-                run.is_calm = True
+                run.is_within = True
                 self.pay(unit, run, counted if was_calm else 0.0)
         for unit, used in shown.items():
             if used > CAP.limit_bytes and unit[0] in known:
                 run = self.runs.setdefault(unit, Run())
                 run.owed += counted if run.was_over else 0
-                run.owed = min(run.owed, MOST_OWED_SECONDS) + self.inherit(unit)
-                run.is_over, run.was_over, run.is_calm, run.calm = True, False, False, 0.0
+                run.owed = min(run.owed, MAX_OWED_SECONDS) + self.inherit(unit)
+                run.is_over, run.was_over, run.is_within, run.calm = True, False, False, 0.0
                 run.pids = frozenset(members[unit] - self.hidden.keys())
 
     def pay(self, unit: tuple[ContainerId, int], run: Run, seconds: float) -> None:

@@ -381,4 +381,4 @@ def test_a_pid_reused_by_a_stranger_does_not_hide_that_the_offender_is_calm() ->
     node.cycles(12)
     node.processes[501] = stranger(501, ProcessKind.UNKNOWN, start_time=2000)
     node.cycle()
-    assert [violation.is_calm for violation in node.history.violations.values()] == [True]
+    assert [violation.is_within for violation in node.history.violations.values()] == [True]

@@ -6,7 +6,7 @@ import pytest
 
 from gpushare_node.guard.inputs import Cap, Grant
 from gpushare_node.guard.process_list import (
-    LONGEST_LIST,
+    MAX_ROWS,
     MEMORY_UNKNOWN,
     Device,
     Kind,
@@ -50,7 +50,7 @@ BAD = {
     "one process twice with different values": ((ProcessEntry(pid=500, used_bytes=GIB),), RejectReason.CONFLICTING),
     "a GPU instance without MIG": ((ProcessEntry(pid=501, used_bytes=GIB, gpu_instance=1),), RejectReason.BAD_INSTANCE),
     "49 as many rows as the driver lists at most": (
-        tuple(ProcessEntry(pid=1000 + n, used_bytes=0) for n in range(LONGEST_LIST)),
+        tuple(ProcessEntry(pid=1000 + n, used_bytes=0) for n in range(MAX_ROWS)),
         RejectReason.TOO_MANY,
     ),
 }

@@ -6,7 +6,6 @@ import pytest
 
 from gpushare_node.core.structs import replace
 from gpushare_node.partition import UnfitReason, plan
-from gpushare_node.partition.layout import PlacementDifference, ProfileIdDifference
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig
 from gpushare_node.partition.state import Fault, FaultKind, Placement, Profile
 from tests.node.partition.builders import A100, CARD, gpu, instance, instances, mig, mig_of, policy, state, wanted
@@ -211,31 +210,24 @@ def test_mig_that_is_on_without_any_profile_is_unreadable() -> None:
     assert found.reason is UnfitReason.GPU_UNREADABLE
 
 
-def test_the_drivers_table_wins_over_the_policys_and_each_difference_is_told_once() -> None:
+def test_the_drivers_table_wins_over_the_policys() -> None:
     moved = tuple(
         replace(one, id=77, placements=(Placement(start=2, size=3),)) if one.name == "3g.20gb" else one for one in A100
     )
     one = only(state(gpu(mig(profiles=moved))), policy(wanted(("3g.20gb", 4), ("1g.5gb", 2), ("1g.5gb", 6))))
     made = [(step.profile_id, step.start, step.size) for step in one.operations]
     assert made == [(19, 0, 1), (77, 2, 3), (19, 6, 1)], "what the policy says holds where it can: 1g.5gb at 6"
-    assert one.differences == (
-        ProfileIdDifference(profile="3g.20gb", policy=9, driver=77),
-        PlacementDifference(
-            profile="3g.20gb", policy=Placement(start=4, size=4), driver=(Placement(start=2, size=3),)
-        ),
-    )
 
 
-def test_a_profile_without_id_in_the_policy_is_no_difference() -> None:
+def test_a_profile_without_id_in_the_policy_is_found_by_its_name() -> None:
     unknown = tuple(replace(one, profile_id=None) for one in wanted(*BALANCED))
-    assert only(state(gpu(mig())), policy(unknown)).differences == ()
+    assert only(state(gpu(mig())), policy(unknown)) == only(state(gpu(mig())), policy(wanted(*BALANCED)))
 
 
 def test_what_stands_may_stay_even_where_the_table_has_no_such_place() -> None:
     table = tuple(Profile(id=one.id, name=one.name, placements=one.placements[-1:]) for one in A100)
     one = only(state(gpu(mig(*instances(("3g.20gb", 0)), profiles=table))), policy(wanted(("3g.20gb", 0))))
     assert one.operations == ()
-    assert len(one.differences) == 1
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ def assert_right(deck: Deck, every: int = 1) -> int:
     number = 0
     for number, pair in enumerate(deck.pairs(every), 1):
         (planned,) = plan(pair.state, pair.policy).gpus
-        assert not planned.differences
         assert planned.is_final
         assert sum(isinstance(operation, DestroyInstance) for operation in planned.operations) == pair.fewest
         state = pair.state

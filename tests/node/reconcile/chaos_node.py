@@ -29,7 +29,7 @@ from tests.support.fake_api.refusals import Refusal
 from tests.support.fake_api.server import ApiServer
 
 DCGM = "nvidia.com/gpu.deploy.dcgm"
-TURN = "gpushare-training.0"
+SLOT = "gpushare-training.0"
 _FIRST_PID = 4_000_001
 """Above every pid that Linux gives."""
 
@@ -54,7 +54,7 @@ class ChaosNode(LoopNode):
         self.is_excused = False
         """The server refused something in this run: what is on the node may be of before."""
         self.was_asked = False
-        """Somebody asked for a release in this run: it takes no turn."""
+        """Somebody asked for a release in this run: it takes no slot."""
         self.disk_writes = 0
         self._births = 0
         super().__init__(folder, ApiServer(), *gpus)
@@ -170,7 +170,7 @@ class ChaosNode(LoopNode):
         return known == {uuid for gpu in range(self.count) for _, uuid in self._devices(gpu)}
 
     def holders(self) -> list[str]:
-        """Who has the one turn."""
+        """Who has the one slot."""
         return [lease["spec"]["holderIdentity"] for lease in self.api.leases("gpushare")]
 
     def _offers(self) -> bool:

@@ -13,7 +13,7 @@ from gpushare_node.core.structs import replace
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100, H100
-from tests.node.reconcile.chaos_node import TURN, ChaosNode, is_clean
+from tests.node.reconcile.chaos_node import SLOT, ChaosNode, is_clean
 from tests.node.reconcile.loop_node import mig, rollout, whole
 from tests.support.fake_api.refusals import Refusal
 
@@ -111,7 +111,7 @@ class Life:
             self.tenant_comes: 6, self.tenant_goes: 4, self.tenant_wakes: 2, self.server_goes: 1, self.server_comes: 2,
             self.server_refuses: 3, self.driver_refuses: 3, self.mode_waits: 1, self.somebody_asks_for_a_mode: 1,
             self.label_is_written: 1, self.plugin_changes: 1, self.client_stays: 1, self.client_goes: 1,
-            self.neighbour_has_the_turn: 1, self.disk_changes: 1, self.gpu_falls_off: 1, self.gpu_is_back: 1,
+            self.neighbour_has_the_slot: 1, self.disk_changes: 1, self.gpu_falls_off: 1, self.gpu_is_back: 1,
             self.release_is_asked: 1, self.selection_changes: 1, self.another_pool: 1,
         }
         self.node.seen = None
@@ -174,13 +174,13 @@ class Life:
         with suppress(Refusal):
             self.node.api.remove("pods", "dcgm-x", namespace="gpu-operator")
 
-    def neighbour_has_the_turn(self) -> None:
+    def neighbour_has_the_slot(self) -> None:
         spec = {"holderIdentity": "n2", "leaseDurationSeconds": 900}
         labels = {"gpushare.dev/pool": "training"}
         with suppress(Refusal):
             self.node.api.add_node("n2")
         with suppress(Refusal):
-            self.node.api.add("leases", TURN, {"metadata": {"labels": labels}, "spec": spec}, namespace="gpushare")
+            self.node.api.add("leases", SLOT, {"metadata": {"labels": labels}, "spec": spec}, namespace="gpushare")
 
     def disk_changes(self) -> None:
         self.node.is_disk_full = self.random.random() < 0.3
@@ -237,7 +237,7 @@ class Life:
             node.leave(name)
         node.annotate(RELEASE_ANNOTATION, None)
         node.label(role="gpu")
-        for kind, name, namespace in (("pods", "gpushare-inference-x", "gpushare"), ("leases", TURN, "gpushare")):
+        for kind, name, namespace in (("pods", "gpushare-inference-x", "gpushare"), ("leases", SLOT, "gpushare")):
             with suppress(Refusal):
                 node.api.remove(kind, name, namespace=namespace)
         node.is_plugin_dead = node.is_plugin_deaf = False

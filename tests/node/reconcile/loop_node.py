@@ -91,23 +91,23 @@ def text_of(policy: Policy) -> str:
             "enforcement": {"action": "kill", "graceSeconds": 10, "mechanism": "auto"},
             "rollout": {"maxUnavailable": one.rollout.max_unavailable, "onBusy": str(one.rollout.on_busy),
                         "drainTimeoutSeconds": one.rollout.drain_timeout_seconds},
-            "namespaces": [],
+            "namespaces": [], "repartitioningTaint": str(one.repartitioning_taint),
         },
     })
 
 
-TURN = "gpushare-training.0"
-"""The pool's only turn."""
+SLOT = "gpushare-training.0"
+"""The pool's only slot."""
 
 
-def take_turn(node: "LoopNode", name: str = "n2") -> None:
-    """Another node of the pool has the only turn; or this one, since a run before."""
+def take_slot(node: "LoopNode", name: str = "n2") -> None:
+    """Another node of the pool has the only slot; or this one, since a run before."""
     if name == NAME:
-        node.folder.keep_turn(TURN)
+        node.folder.keep_slot(SLOT)
     else:
         node.api.add_node(name)
     spec = {"holderIdentity": name, "leaseDurationSeconds": 900}
-    node.api.add("leases", TURN, {"metadata": {"labels": {POOL_LABEL: "training"}}, "spec": spec}, namespace="gpushare")
+    node.api.add("leases", SLOT, {"metadata": {"labels": {POOL_LABEL: "training"}}, "spec": spec}, namespace="gpushare")
 
 
 class Watch:
@@ -326,7 +326,7 @@ class LoopNode:
         found = self.api.condition(NAME)
         return None if found is None else found["reason"]
 
-    def holds_turn(self) -> bool:
+    def holds_slot(self) -> bool:
         return any(lease["spec"].get("holderIdentity") == NAME for lease in self.api.leases("gpushare"))
 
     def changed(self) -> list[str]:

@@ -9,7 +9,7 @@ from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAI
 from gpushare_node.core.clock import Stopped
 from gpushare_node.core.policy import Mode, OnBusy
 from gpushare_node.reporting.reasons import ConditionReason
-from tests.node.reconcile.loop_node import NAME, SEVEN, TURN, TWO, LoopNode, mig, rollout, take_turn, text_of, whole
+from tests.node.reconcile.loop_node import NAME, SEVEN, SLOT, TWO, LoopNode, mig, rollout, take_slot, text_of, whole
 from tests.support.fake_api.server import ApiServer
 
 EXPORTER = {"kind": "DaemonSet", "name": "exporter", "controller": True}
@@ -45,14 +45,14 @@ def test_a_sleeping_pod_is_waited_for_and_what_stood_is_kept(node: LoopNode) -> 
     assert node.labels()[PLUGIN_LABEL] == "mig-00000001-a"
     assert node.folder.policy() == text_of(mig(SEVEN))
     assert node.condition() == "GPUBusy"
-    assert not node.holds_turn()
+    assert not node.holds_slot()
 
 
 @pytest.mark.parametrize("arrival", [0.0, 0.095])
 def test_while_it_waits_the_former_policy_is_enforced_once_a_second(
     node: LoopNode, monkeypatch: pytest.MonkeyPatch, arrival: float
 ) -> None:
-    monkeypatch.setattr(rollout_queue, "spread", lambda *_: arrival)
+    monkeypatch.setattr(rollout_queue, "jitter", lambda *_: arrival)
     busy(node)
     seen = []
     node.on_tick = lambda _: seen.append(REPARTITIONING_TAINT in node.taints())
@@ -60,7 +60,7 @@ def test_while_it_waits_the_former_policy_is_enforced_once_a_second(
     assert node.watched[0] == "open mig-00000001"
     assert node.watched.count("cycle mig-00000001") == 30
     assert node.watched[-1] == "close mig-00000001"
-    assert all(seen[1:]), "after it took its turn"
+    assert all(seen[1:]), "after it took its slot"
 
 
 def test_a_pod_that_goes_in_time_lets_the_change_happen(node: LoopNode) -> None:
@@ -79,7 +79,7 @@ def test_a_pod_that_has_ended_or_is_gone_is_in_nobodys_way(node: LoopNode) -> No
     assert node.run(mig(TWO)).reason is ConditionReason.READY
 
 
-def test_fail_says_so_at_once_without_a_taint_or_a_turn(node: LoopNode) -> None:
+def test_fail_says_so_at_once_without_a_taint_or_a_slot(node: LoopNode) -> None:
     busy(node)
     node.api.forget_requests()
     before = node.clock.now()
@@ -159,13 +159,13 @@ def test_a_first_install_that_takes_away_what_the_node_offers_waits_for_its_tena
 
 @pytest.mark.failure_case(90)
 def test_a_busy_node_gives_way_then_drains_once_and_then_waits_without_a_taint(node: LoopNode) -> None:
-    """No turn and no taint for as long as the drain may take; then both; and after that, in vain, neither."""
+    """No slot and no taint for as long as the drain may take; then both; and after that, in vain, neither."""
     busy(node)
     seen: dict[float, tuple[bool, bool]] = {}
     start = node.clock.now()
 
     def watch(time: float) -> None:
-        seen[time - start] = (REPARTITIONING_TAINT in node.taints(), node.holds_turn())
+        seen[time - start] = (REPARTITIONING_TAINT in node.taints(), node.holds_slot())
         if time > start + 400 and node.entries:
             node.entries.clear()
             node.publish()
@@ -264,21 +264,21 @@ def test_where_pods_cannot_be_followed_it_makes_attempts_as_after_any_other_trou
 
 
 @pytest.mark.failure_case(90)
-def test_tenants_that_come_while_a_node_waits_for_its_turn_cost_the_others_nothing(node: LoopNode) -> None:
+def test_tenants_that_come_while_a_node_waits_for_its_slot_cost_the_others_nothing(node: LoopNode) -> None:
     node.run(mig(SEVEN))
-    take_turn(node)
+    take_slot(node)
     node.api.forget_requests()
 
     def come(time: float) -> None:
         if time > 20 and not node.entries:
             busy_now(node)
-            node.api.remove("leases", TURN, namespace="gpushare")
+            node.api.remove("leases", SLOT, namespace="gpushare")
         node.clock.is_stopped = time > 600
 
     node.on_tick = come
     with pytest.raises(Stopped):
         node.run(mig(TWO), hold=True)
-    assert (node.holds_turn(), node.taints(), node.condition()) == (False, set(), "GPUBusy")
+    assert (node.holds_slot(), node.taints(), node.condition()) == (False, set(), "GPUBusy")
 
 
 @pytest.mark.failure_case(90)
@@ -292,7 +292,7 @@ def test_what_can_be_moved_is_moved_at_once_and_what_cannot_is_given_way(node: L
         return
     with pytest.raises(Stopped):
         node.run(wanted, hold=True)
-    assert (node.api.writes("eviction"), node.holds_turn(), node.taints()) == ([], False, set())
+    assert (node.api.writes("eviction"), node.holds_slot(), node.taints()) == ([], False, set())
 
 
 @pytest.mark.failure_case(90)
@@ -304,11 +304,11 @@ def test_a_drain_that_was_cut_off_goes_on(node: LoopNode) -> None:
         node.run(wanted, hold=True)
     node.clock.is_stopped = False
     node.api.edit("nodes", NAME, lambda one: one["spec"].update(taints=[{"key": REPARTITIONING_TAINT, "effect": "NoSchedule"}]))
-    take_turn(node, NAME)
+    take_slot(node, NAME)
     start, seen = node.clock.now(), []
 
     def look(time: float) -> None:
-        seen.append(node.holds_turn())
+        seen.append(node.holds_slot())
         node.clock.is_stopped = time > start + 300
 
     node.on_tick = look

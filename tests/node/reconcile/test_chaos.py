@@ -53,7 +53,7 @@ def die_and_recover(folder: Path, api: ApiServer, number: int) -> bool:
     outcome = node.run(wanted)
     assert outcome.reason is ConditionReason.READY, (number, outcome.message)
     assert node.fake_nvml.mig_uuid(0, gi) == uuid, number
-    assert (node.taints(), node.labels()[DEPLOY], node.holds_turn(), node.folder.journal()) == (set(), "true", False, None)
+    assert (node.taints(), node.labels()[DEPLOY], node.holds_slot(), node.folder.journal()) == (set(), "true", False, None)
     node.fake_nvml.forget_calls()
     api.forget_requests()
     assert node.run(wanted).reason is ConditionReason.READY

@@ -8,7 +8,7 @@ from gpushare_node.adapters.host.state_dir import Journal
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
 from gpushare_node.core.policy import OnBusy
 from gpushare_node.reporting.reasons import ConditionReason
-from tests.node.reconcile.loop_node import DEPLOY, SEVEN, TURN, TWO, LoopNode, mig, rollout, text_of
+from tests.node.reconcile.loop_node import DEPLOY, SEVEN, SLOT, TWO, LoopNode, mig, rollout, text_of
 from tests.support.fake_api.server import ApiServer
 
 
@@ -41,7 +41,7 @@ def test_a_label_that_outruns_the_configmap_ends_ready_and_no_pod_comes_before(n
 
 
 @pytest.mark.failure_case(99)
-def test_a_budget_that_never_allows_leaves_the_tenant_its_layout_and_others_the_turn(node: LoopNode) -> None:
+def test_a_budget_that_never_allows_leaves_the_tenant_its_layout_and_others_the_slot(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     uuid = node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0))
     node.tenant("guarded", uuid, "nvidia.com/mig-1g.5gb")
@@ -52,7 +52,7 @@ def test_a_budget_that_never_allows_leaves_the_tenant_its_layout_and_others_the_
     outcome = node.run(wanted)
     assert (outcome.reason, "science/guarded" in outcome.message) == (ConditionReason.GPU_BUSY, True)
     assert node.fake_nvml.calls() == []
-    assert (node.taints(), node.holds_turn(), node.labels()[PLUGIN_LABEL]) == (set(), False, "mig-00000001-a")
+    assert (node.taints(), node.holds_slot(), node.labels()[PLUGIN_LABEL]) == (set(), False, "mig-00000001-a")
     assert len(node.api.writes("eviction")) <= 600 / 5 + 10, "asked no faster than the node is looked at"
     assert not [method for method, path in node.api.writes("pods") if method == "DELETE"]
 
@@ -88,31 +88,31 @@ def test_a_reimaged_node_with_another_layout_waits_for_who_works_on_it(node: Loo
 
 @pytest.mark.failure_case(100)
 def test_the_folder_of_another_node_decides_nothing_about_this_ones_hardware(node: LoopNode) -> None:
-    """An image taken from a node in the middle of a change: its policy, its journal, its turn."""
+    """An image taken from a node in the middle of a change: its policy, its journal, its slot."""
     node.folder.keep_policy(text_of(mig(TWO, pool="other", key="mig-00000009")))
     node.folder.keep_profile("mig-00000009-b", frozenset({"MIG-of-another-node"}))
-    node.folder.keep_turn("gpushare-other.0")
+    node.folder.keep_slot("gpushare-other.0")
     node.folder.write_journal(Journal(
         policy_digest="another", boot_id="another", attempts=3, is_changing=True, paused={DEPLOY: "true"},
     ))
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
-    assert (node.gpus.stands(0), node.taints(), node.holds_turn()) == (set(SEVEN), set(), False)
+    assert (node.gpus.stands(0), node.taints(), node.holds_slot()) == (set(SEVEN), set(), False)
     assert (node.folder.policy(), node.folder.journal()) == (text_of(mig(SEVEN)), None)
     assert node.labels()[DEPLOY] == "true"
 
 
 @pytest.mark.failure_case(100)
-def test_a_node_that_is_renamed_amid_its_turn_waits_for_nobody_that_is_gone(node: LoopNode) -> None:
-    """Folder and hardware are the same; Node object, labels and taints are new. The turn is that of the former name."""
+def test_a_node_that_is_renamed_amid_its_slot_waits_for_nobody_that_is_gone(node: LoopNode) -> None:
+    """Folder and hardware are the same; Node object, labels and taints are new. The slot is that of the former name."""
     node.run(mig(SEVEN))
     spec = {"holderIdentity": "former-name", "leaseDurationSeconds": 900}
-    node.api.add("leases", TURN, {"metadata": {"labels": {POOL_LABEL: "training"}}, "spec": spec}, namespace="gpushare")
-    node.folder.keep_turn(TURN)
+    node.api.add("leases", SLOT, {"metadata": {"labels": {POOL_LABEL: "training"}}, "spec": spec}, namespace="gpushare")
+    node.folder.keep_slot(SLOT)
     node.label(**{POOL_LABEL: None, PLUGIN_LABEL: None})
     start = node.clock.now()
     assert node.run(mig(TWO, key="mig-00000002"), hold=True).reason is ConditionReason.READY
-    assert node.clock.now() - start < 300, "whose node is not there any more has no turn"
-    assert (node.gpus.stands(0), node.taints(), node.holds_turn()) == (set(TWO), set(), False)
+    assert node.clock.now() - start < 300, "whose node is not there any more has no slot"
+    assert (node.gpus.stands(0), node.taints(), node.holds_slot()) == (set(TWO), set(), False)
 
 
 @pytest.mark.failure_case(108)

@@ -38,7 +38,7 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
 def test_after_its_first_tenant_a_node_under_mps_changes_its_mode(node: LoopNode, policy: Policy) -> None:
     assert node.run(policy).reason is ConditionReason.READY
     assert node.fake_nvml.compute_mode(0) == 0
-    assert (node.taints(), node.holds_turn()) == (set(), False)
+    assert (node.taints(), node.holds_slot()) == (set(), False)
     assert node.folder.journal() is None
 
 

@@ -1,4 +1,4 @@
-"""The power of a whole pool goes and comes back: every node recovers by itself, at once, behind nobody's turn."""
+"""The power of a whole pool goes and comes back: every node recovers by itself, at once, behind nobody's slot."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile import loop_node
-from tests.node.reconcile.loop_node import SEVEN, LoopNode, mig, rollout, take_turn
+from tests.node.reconcile.loop_node import SEVEN, LoopNode, mig, rollout, take_slot
 from tests.support.fake_api.server import ApiServer
 
 NODES = 12
@@ -44,12 +44,12 @@ def pool(tmp_path: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Poo
 
 @pytest.mark.failure_case(105)
 def test_a_whole_pool_recovers_in_the_time_of_one_node(pool: Pool) -> None:
-    """The mode is lost with the instances, as on Hopper. A node that had the only turn is gone; the API server is late."""
+    """The mode is lost with the instances, as on Hopper. A node that had the only slot is gone; the API server is late."""
     for node in pool:
         node.gpus.reboot()
         node.fake_nvml.set_mode(0, False)
         node.enumerate()
-    take_turn(node, "lost")
+    take_slot(node, "lost")
     pool.api.forget_requests()
     seconds = []
     for node in pool:

@@ -28,7 +28,7 @@ def test_a_new_node_becomes_what_its_pool_promises(node: LoopNode) -> None:
     assert node.condition() == "Ready"
     assert node.folder.policy() == text_of(policy)
     assert node.folder.journal() is None
-    assert not node.holds_turn()
+    assert not node.holds_slot()
 
 
 @pytest.mark.failure_case(3)

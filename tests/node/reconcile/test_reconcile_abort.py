@@ -1,4 +1,4 @@
-"""What a run leaves behind that does not come to its end: taints, turns, tenants and GPU clients, as the hardware deserves."""
+"""What a run leaves behind that does not come to its end: taints, slots, tenants and GPU clients, as the hardware deserves."""
 
 from pathlib import Path
 
@@ -152,25 +152,45 @@ def test_an_annotation_ends_the_patience_of_a_busy_node(node: LoopNode) -> None:
 
 
 @pytest.mark.failure_case(94)
-def test_a_failed_node_whose_pod_starts_anew_finds_its_turn(node: LoopNode) -> None:
-    """It offers its former layout and has no taint. Without its turn the bad change would go on to the next node."""
+def test_an_annotation_that_an_earlier_change_left_does_not_end_the_patience(node: LoopNode) -> None:
+    node.run(mig(SEVEN))
+    add_tenant(node)
+    node.annotate("gpushare.dev/retry", "now")
+    seen: list[set[str]] = []
+    start = node.clock.now()
+
+    def watch(time: float) -> None:
+        seen.append(node.taints())
+        node.clock.is_stopped = time > start + 30
+
+    node.on_tick = watch
+    with pytest.raises(Stopped):
+        node.run(rollout(mig(TWO, key=OTHER), drain_timeout_seconds=40), hold=True)
+    assert seen
+    assert set().union(*seen) == set()
+    assert "gpushare.dev/retry" not in node.annotations()
+
+
+@pytest.mark.failure_case(94)
+def test_a_failed_node_whose_pod_starts_anew_finds_its_slot(node: LoopNode) -> None:
+    """It offers its former layout and has no taint. Without its slot the bad change would go on to the next node."""
     fail_often(node)
-    assert node.holds_turn()
+    assert node.holds_slot()
     node.on_tick = lambda time: setattr(node.clock, "is_stopped", time > 200)
     with pytest.raises(Stopped):
         node.run(mig(TWO, key=OTHER), hold=True)
-    assert node.holds_turn()
+    assert node.holds_slot()
     assert "PUT" in [method for method, _ in node.api.writes("leases")]
 
 
-def test_the_turn_of_a_killed_run_is_given_back_by_the_one_that_finds_all_well(node: LoopNode) -> None:
+def test_the_slot_of_a_killed_run_is_given_back_by_the_one_that_finds_all_well(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     lease = {"metadata": {"labels": {POOL_LABEL: "training"}}, "spec": {"holderIdentity": NAME, "leaseDurationSeconds": 900}}
     node.api.add("leases", "gpushare-training.0", lease, namespace="gpushare")
-    node.folder.keep_turn("gpushare-training.0")
-    assert node.holds_turn()
+    node.folder.keep_slot("gpushare-training.0")
+    assert node.holds_slot()
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
-    assert not node.holds_turn()
+    assert not node.holds_slot()
 
 
 def test_a_gpu_that_cannot_follow_keeps_the_others_where_they_are(tmp_path: Path, api: ApiServer) -> None:

@@ -60,7 +60,7 @@ def test_clients_that_do_not_go_are_named_and_brought_back(node: LoopNode) -> No
     assert node.labels()[DEPLOY] == "true"
     assert node.fake_nvml.calls() == []
     assert node.taints() == set()
-    assert node.holds_turn()
+    assert node.holds_slot()
 
 
 @pytest.mark.parametrize("has_note", [True, False], ids=["with its note", "with its note lost"])

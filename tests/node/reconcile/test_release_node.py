@@ -219,7 +219,7 @@ def test_a_request_interrupts_the_wait_for_tenants(node: LoopNode) -> None:
     assert outcome.reason is ConditionReason.RELEASING
     assert node.clock.now() - start < 90
     assert node.taints() == set()
-    assert not node.holds_turn()
+    assert not node.holds_slot()
 
 
 @pytest.mark.failure_case(81)

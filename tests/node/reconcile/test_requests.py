@@ -56,7 +56,7 @@ def anothers(node: LoopNode) -> None:
 def test_a_node_that_waits_for_hours_asks_next_to_nothing(node: LoopNode, prepare: Callable[[LoopNode], None]) -> None:
     prepare(node)
     hold(node, lambda time: node.api.forget_requests() if time < CALM else None)
-    # A turn that a failed node keeps is renewed besides: so many nodes as `maxUnavailable` says.
+    # A slot that a failed node keeps is renewed besides: so many nodes as `maxUnavailable` says.
     asked = [path for method, path in node.api.requests if "leases" not in path]
     assert len(asked) <= 0.02 * (END - CALM)
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 import pytest
 
 from gpushare_node.enforce.metrics import EnforcementMetrics
+from gpushare_node.gpus import gpu_faults
+from gpushare_node.partition.fitness import UnfitReason
 from gpushare_node.reporting.metrics import Counter, Gauge, Histogram, Registry
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.support.paths import ROOT
@@ -28,6 +30,12 @@ def test_every_reason_is_set_somewhere(reason: ConditionReason) -> None:
 @pytest.mark.parametrize("reason", ConditionReason, ids=lambda reason: reason.word)
 def test_every_reason_is_expected_by_a_test(reason: ConditionReason) -> None:
     assert is_in(TESTS, rf"Reason\.{reason.name}\b|\b{reason.word}\b"), f"no test expects {reason.word}"
+
+
+@pytest.mark.parametrize("unfit", UnfitReason, ids=lambda unfit: unfit.value)
+def test_every_reason_of_an_unfit_gpu_has_a_rank_and_is_a_reason_of_the_condition(unfit: UnfitReason) -> None:
+    assert unfit in gpu_faults._WORST_FIRST
+    assert ConditionReason[unfit.name].word == unfit.value
 
 
 @pytest.mark.parametrize("name", METRICS)

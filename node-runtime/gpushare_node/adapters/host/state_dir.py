@@ -48,7 +48,7 @@ __all__ = [
 
 DEFAULT = "/var/lib/gpushare"
 
-_LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _TURN = (
+_LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT = (
     "lock", "journal.json", "policy.json", "caps.json", "first-caps.json", "profile.json", "repair.json",
     "turn.json",
 )
@@ -151,23 +151,23 @@ class StateDir:
         """Record the repair that is requested next. Write this before the request, or it would be repeated without end."""
         self._write(_REPAIR, mark)
 
-    def turn(self) -> str | None:
+    def slot(self) -> str | None:
         """Return the name of the Lease that holds the node's rollout slot, or was about to."""
-        return self._read(_TURN, Field.text)
+        return self._read(_SLOT, Field.text)
 
-    def keep_turn(self, name: str | None) -> None:
+    def keep_slot(self, name: str | None) -> None:
         """Store its name; None: the node has none any more. Write this before the Lease."""
         if name is None:
-            self._writing(_TURN, lambda: self._files.delete(_TURN))
+            self._writing(_SLOT, lambda: self._files.delete(_SLOT))
         else:
-            self._write(_TURN, name)
+            self._write(_SLOT, name)
 
     def remove(self) -> None:
         """Delete everything. The directory itself stays if it is a mount point, or if it contains files of others."""
         if not self.path.is_dir():
             return
         self._writing(_LOCK, self._files.sweep)
-        for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _TURN, _LOCK):
+        for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _LOCK):
             self._writing(name, partial(self._files.delete, name))
         try:
             self.path.rmdir()

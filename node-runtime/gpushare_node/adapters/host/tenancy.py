@@ -16,7 +16,7 @@ from gpushare_node.reporting.log import escape
 
 NAME = "tenancy.json"
 
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 """The size limit of a ConfigMap."""
 
 _LOG = logging.getLogger(__name__)
@@ -68,10 +68,10 @@ class TenancyFile:
             stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
             if stamp == self._stamp:
                 return
-            content = file.read(_MOST_BYTES + 1)
+            content = file.read(_MAX_BYTES + 1)
         self._stamp = stamp
-        if len(content) > _MOST_BYTES:
-            raise PolicyError("", f"is larger than {_MOST_BYTES >> 20} MiB, the limit of a tenancy")
+        if len(content) > _MAX_BYTES:
+            raise PolicyError("", f"is larger than {_MAX_BYTES >> 20} MiB, the limit of a tenancy")
         found = read(content.decode("utf-8"))
         self._known = replace(found, platform_namespaces=found.platform_namespaces | self._own)
         self.problem, self._is_known = "", True

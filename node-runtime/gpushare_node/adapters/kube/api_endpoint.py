@@ -81,7 +81,7 @@ def from_kubeconfig(files: str) -> ApiEndpoint:
     return ApiEndpoint(url=settings.host, headers=headers, open_pool=open_pool)
 
 
-def spread(seconds: float, share: float = 0.5) -> float:
+def jitter(seconds: float, share: float = 0.5) -> float:
     """Return `seconds` reduced by a random part of up to `share`, so that nodes do not act at the same time."""
     return seconds * random.uniform(1 - share, 1)  # noqa: S311 - spreads load, guards nothing
 

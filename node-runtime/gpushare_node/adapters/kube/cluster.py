@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, StrEnum
 from typing import Protocol
 
+from gpushare_node.core.policy import RepartitioningTaint
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.reporting.reasons import ConditionReason
 
@@ -24,8 +25,13 @@ RELEASED_ANNOTATION = "gpushare.dev/released"
 FIRST_CAPS_ANNOTATION = "gpushare.dev/first-caps"
 RETRY_ANNOTATION = "gpushare.dev/retry"
 """Set by an administrator, to any value: a run that waits for its next attempt starts immediately. The node removes it."""
+WOULD_ANNOTATION = "gpushare.dev/would"
+"""Set under `adoption: observe`: JSON with what `enforce` would do to the node."""
 NOT_READY_TAINT = "gpushare.dev/not-ready"
-REPARTITIONING_TAINT = "gpushare.dev/repartitioning"
+REPARTITIONING_TAINT = RepartitioningTaint.DEFAULT.value
+NOT_READY_TAINTS = (NOT_READY_TAINT, "startup-taint.cluster-autoscaler.kubernetes.io/gpushare-not-ready")
+REPARTITIONING_TAINTS = tuple(taint.value for taint in RepartitioningTaint)
+"""Only the policy's key is added, but all are removed: a node may still have the one that its pool had before."""
 
 
 class ClusterError(Exception):
@@ -226,19 +232,19 @@ class Cluster(EventSink, Protocol):
         """Return the counts of Events. Sends no request."""
         ...
 
-    def take_turn(self, limit: int | str) -> QueuePosition:
+    def take_slot(self, limit: int | str) -> QueuePosition:
         """Acquire a rollout slot of the pool, if one is free, or keep the one that this node has. `limit` is maxUnavailable."""
         ...
 
-    def find_turn(self) -> bool:
+    def find_slot(self) -> bool:
         """Whether this node has a slot already. Writes nothing."""
         ...
 
-    def renew_turn(self) -> None:
+    def renew_slot(self) -> None:
         """Renew the slot, which expires otherwise. ClusterError with status 404: it has expired."""
         ...
 
-    def end_turn(self) -> None:
+    def release_slot(self) -> None:
         """Release the slot: another node may acquire it."""
         ...
 

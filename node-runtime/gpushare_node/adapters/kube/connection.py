@@ -38,7 +38,7 @@ _PAGE = "250"
 _ATTEMPTS = 3
 _FIRST_PAUSE_SECONDS = 0.2
 _PASSING = frozenset({429, 500, 502, 503, 504})
-_LONGEST_REASON = 300
+_MAX_REASON = 300
 
 
 class Request(Struct):
@@ -214,7 +214,7 @@ def _failure(answer: _Answer) -> _FailureError:
         said, causes = answer.raw.reason or "no reason given", frozenset()
     after = answer.raw.headers.get("Retry-After") or ""
     return _FailureError(
-        ClusterError(answer.request.name, status, said[:_LONGEST_REASON], causes),
+        ClusterError(answer.request.name, status, said[:_MAX_REASON], causes),
         is_passing=status in _PASSING,
         retry_after=float(after) if after.isdecimal() else None,
     )

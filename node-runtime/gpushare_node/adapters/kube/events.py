@@ -9,22 +9,22 @@ import hashlib
 import threading
 from collections import Counter
 
-from gpushare_node.adapters.kube.api_endpoint import spread
+from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import ClusterError, Event, EventCounts
 from gpushare_node.adapters.kube.connection import MERGE_PATCH, Connection, Json, Request
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.core.clock import Clock, Stopped, timestamp
 from gpushare_node.core.structs import Struct, replace
 
-MOST_WAITING = 200
-MOST_AT_ONCE = 10
+MAX_WAITING = 200
+MAX_AT_ONCE = 10
 """The burst: this many are sent without a pause; in the long run, one a second."""
-MOST_REMEMBERED = 500
+MAX_REMEMBERED = 500
 
 _COMPONENT = "gpushare-node"
-_LONGEST_MESSAGE = 1024
-_LONGEST_NAME = 230
-_LONGEST_PAUSE_SECONDS = 60.0
+_MAX_MESSAGE = 1024
+_MAX_NAME = 230
+_MAX_PAUSE_SECONDS = 60.0
 
 
 class _Waiting(Struct):
@@ -48,7 +48,7 @@ class EventRecorder:
         self._waiting: dict[str, _Waiting] = {}
         self._counts: dict[str, int] = {}
         self._told = Counter[str]()
-        self._tokens = MOST_AT_ONCE
+        self._tokens = MAX_AT_ONCE
         self._pause = 0.0
 
     def add(self, event: Event) -> None:
@@ -59,7 +59,7 @@ class EventRecorder:
             if same is not None:
                 self._waiting[name] = replace(same, times=same.times + 1, last=now)
                 return
-            if len(self._waiting) >= MOST_WAITING:
+            if len(self._waiting) >= MAX_WAITING:
                 self._drop_one()
             self._waiting[name] = _Waiting(event=event, times=1, first=now, last=now)
 
@@ -74,7 +74,7 @@ class EventRecorder:
             while True:
                 self.deliver()
                 self._clock.sleep(max(1.0, self._pause))
-                self._tokens = min(MOST_AT_ONCE, self._tokens + 1)
+                self._tokens = min(MAX_AT_ONCE, self._tokens + 1)
         except Stopped:
             return
 
@@ -82,7 +82,7 @@ class EventRecorder:
         """Send the rest of the queue before the program ends, for at most this many seconds. Whether all is sent."""
         deadline = self._clock.now() + seconds
         while True:
-            self._tokens = MOST_AT_ONCE
+            self._tokens = MAX_AT_ONCE
             self.deliver()
             with self._lock:
                 is_empty = not self._waiting
@@ -109,7 +109,7 @@ class EventRecorder:
                 count = self._write(name, waiting)
             except ClusterError as error:
                 if not _is_for_good(error):
-                    self._pause = spread(min(_LONGEST_PAUSE_SECONDS, max(1.0, self._pause) * 2))
+                    self._pause = jitter(min(_MAX_PAUSE_SECONDS, max(1.0, self._pause) * 2))
                     return
                 self._done(name, waiting, "refused", None)
             else:
@@ -146,7 +146,7 @@ class EventRecorder:
         body = {
             "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": _namespace(event)},
             "involvedObject": self._involved(event), "type": event.type.value, "reason": event.reason,
-            "message": event.message[:_LONGEST_MESSAGE], "count": waiting.times,
+            "message": event.message[:_MAX_MESSAGE], "count": waiting.times,
             "firstTimestamp": waiting.first, "lastTimestamp": waiting.last,
             "source": {"component": _COMPONENT, "host": self._place.node},
             "reportingComponent": _COMPONENT, "reportingInstance": self._place.node,
@@ -167,7 +167,7 @@ class EventRecorder:
             if count is not None:
                 self._counts.pop(name, None)
                 self._counts[name] = count
-                if len(self._counts) > MOST_REMEMBERED:
+                if len(self._counts) > MAX_REMEMBERED:
                     del self._counts[next(iter(self._counts))]
 
     def _drop_one(self) -> None:
@@ -187,7 +187,7 @@ class EventRecorder:
         ours = (self._place.node, self._place.pod_uid)
         whole = "\0".join((*ours, *_about(event), event.type.value, event.reason, event.message))
         name = event.pod.name if event.pod is not None else self._place.node
-        return f"{name[:_LONGEST_NAME].rstrip('.-')}.{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
+        return f"{name[:_MAX_NAME].rstrip('.-')}.{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
 
 
 def _is_for_good(error: ClusterError) -> bool:

@@ -6,7 +6,7 @@ If a thousand nodes start together, or lose one API server, they must not reconn
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from gpushare_node.adapters.kube.api_endpoint import spread
+from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import JSON, METADATA, METADATA_LIST, Connection, Json
 from gpushare_node.core.clock import Clock, Stopped
@@ -56,7 +56,7 @@ class Informer:
     def run(self) -> None:
         """List and watch repeatedly, until the clock is stopped."""
         try:
-            self._clock.sleep(spread(START_SECONDS, 1.0))
+            self._clock.sleep(jitter(START_SECONDS, 1.0))
             while True:
                 self.step()
         except Stopped:
@@ -93,7 +93,7 @@ class Informer:
     def _follow(self) -> None:
         query = {**self._selection.query, "resourceVersion": self.version or ""}
         form = METADATA if self._selection.is_bare else JSON
-        events = self._connection.watch(self._selection.path, query, seconds=spread(WATCH_SECONDS), accept=form)
+        events = self._connection.watch(self._selection.path, query, seconds=jitter(WATCH_SECONDS), accept=form)
         self._is_open = True
         try:
             self._take(events)
@@ -114,13 +114,13 @@ class Informer:
     def _recover(self, error: ClusterError) -> None:
         if error.status == _GONE:
             self.version = None
-            self._clock.sleep(spread(RELIST_SECONDS, 1.0))
+            self._clock.sleep(jitter(RELIST_SECONDS, 1.0))
         else:
             self._wait()
 
     def _wait(self) -> None:
         self._pause = min(LONGEST_PAUSE_SECONDS, self._pause * 2 or 1.0)
-        self._clock.sleep(spread(self._pause))
+        self._clock.sleep(jitter(self._pause))
 
     def _calm(self) -> None:
         self._pause = 0.0

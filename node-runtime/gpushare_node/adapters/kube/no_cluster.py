@@ -56,18 +56,18 @@ class NoCluster:
         """Return zeros."""
         return EventCounts()
 
-    def take_turn(self, limit: int | str) -> QueuePosition:  # noqa: ARG002 - the Protocol's signature
+    def take_slot(self, limit: int | str) -> QueuePosition:  # noqa: ARG002 - the Protocol's signature
         """Return a slot that is held: no other node shares the limit."""
         return QueuePosition(is_held=True)
 
-    def find_turn(self) -> bool:
+    def find_slot(self) -> bool:
         """Return False: no Lease exists."""
         return False
 
-    def renew_turn(self) -> None:
+    def renew_slot(self) -> None:
         """Do nothing."""
 
-    def end_turn(self) -> None:
+    def release_slot(self) -> None:
         """Do nothing."""
 
     def delete_own_pod(self) -> None:

@@ -6,7 +6,7 @@ JSON patch of taints, a strategic merge patch of its own condition, a write of i
 
 from collections.abc import Mapping, Sequence
 
-from gpushare_node.adapters.kube.api_endpoint import spread
+from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import (
     RELEASE_ANNOTATION,
     ClusterError,
@@ -46,7 +46,8 @@ HEARTBEAT_SECONDS = 600.0
 
 _CHANGED_MEANWHILE = frozenset({409, 422})
 _ATTEMPTS = 5
-_LONGEST_MESSAGE = 1024
+MAX_MESSAGE = 1024
+"""How much of a condition's message is written, in characters."""
 
 
 class NodeClient:
@@ -132,24 +133,24 @@ class NodeClient:
                 is_same = _taints(self._connection.get(self._place.node_path)) == before
                 if error.status not in _CHANGED_MEANWHILE or attempt == _ATTEMPTS or is_same:
                     raise
-                self._clock.sleep(spread(0.2 * attempt))
+                self._clock.sleep(jitter(0.2 * attempt))
             else:
                 return
 
     def set_condition(self, reason: ConditionReason, message: str) -> None:
         """Set GPUShareReady. Repeating it sends no request for ten minutes, and then a heartbeat: one write, no read."""
-        said = (reason, message[:_LONGEST_MESSAGE])
+        said = (reason, message[:MAX_MESSAGE])
         if self._said != said:
             self._since = self._say(said, reason.value.is_ready)
         elif self._clock.now() - self._said_at < HEARTBEAT_SECONDS:
             return
         else:
-            self._write_condition({**_condition_of(said, reason.value.is_ready), "lastTransitionTime": self._since})
+            self._write_condition({**condition_of(said, reason.value.is_ready), "lastTransitionTime": self._since})
         self._said, self._said_at = said, self._clock.now()
 
     def _say(self, said: tuple[ConditionReason, str], is_ready: bool) -> str:
         """Write the condition if the node does not have it already. Return its lastTransitionTime."""
-        before, after = self._condition(), _condition_of(said, is_ready)
+        before, after = self._condition(), condition_of(said, is_ready)
         is_as_before = before.get("status") == after["status"]
         since = (before.get("lastTransitionTime") if is_as_before else None) or after["lastHeartbeatTime"]
         if any(before.get(key) != value for key, value in after.items() if key != "lastHeartbeatTime"):
@@ -170,23 +171,23 @@ class NodeClient:
         """Return the counts of Events."""
         return self._events.told()
 
-    def take_turn(self, limit: int | str) -> QueuePosition:
+    def take_slot(self, limit: int | str) -> QueuePosition:
         """Acquire a rollout slot of the pool, if one is free. Sends an Event if another node lost that slot."""
-        turn = self._leases.take(limit)
-        if turn.former:
-            text = f"Node {turn.former} stopped renewing its Lease, and this node took it over: check {turn.former}."
+        position = self._leases.take(limit)
+        if position.former:
+            text = f"Node {position.former} stopped renewing its Lease, and this node took it over: check {position.former}."
             self.tell(Event(type=EventType.WARNING, reason=EventReason.TURN_EXPIRED.value, message=text))
-        return turn
+        return position
 
-    def find_turn(self) -> bool:
+    def find_slot(self) -> bool:
         """Whether this node has a slot already."""
         return self._leases.find()
 
-    def renew_turn(self) -> None:
+    def renew_slot(self) -> None:
         """Renew the slot. ClusterError with status 404: another node has taken it over."""
         self._leases.renew()
 
-    def end_turn(self) -> None:
+    def release_slot(self) -> None:
         """Release the slot."""
         self._leases.end()
 
@@ -224,8 +225,7 @@ class NodeClient:
 
     def _condition(self) -> Json:
         """Read the current condition; empty if the node has none."""
-        status = self._connection.get(self._place.node_path).get("status") or {}
-        return next((one for one in status.get("conditions") or () if one["type"] == CONDITION), {})
+        return find_condition(self._connection.get(self._place.node_path))
 
     def _write_condition(self, condition: Json) -> None:
         body = {"status": {"conditions": [condition]}}
@@ -256,7 +256,14 @@ def _taint(taint: Taint) -> Json:
     return {"key": taint.key, "effect": taint.effect, **({"value": taint.value} if taint.value else {})}
 
 
-def _condition_of(said: tuple[ConditionReason, str], is_ready: bool) -> Json:
+def find_condition(node: Json) -> Json:
+    """Return the node's GPUShareReady; empty if it has none."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one["type"] == CONDITION), {})
+
+
+def condition_of(said: tuple[ConditionReason, str], is_ready: bool) -> Json:
+    """Return GPUShareReady as it is written, with a heartbeat of now."""
     reason, message = said
     status = {"type": CONDITION, "status": str(is_ready), "reason": reason.word, "message": message}
     return {**status, "lastHeartbeatTime": timestamp()}

@@ -11,7 +11,7 @@ own monotonic clock. The times in it are for people who read it; the nodes' cloc
 import random
 from typing import Protocol
 
-from gpushare_node.adapters.kube.api_endpoint import spread
+from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import ClusterError, QueuePosition
 from gpushare_node.adapters.kube.connection import Connection, Json
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
@@ -38,11 +38,11 @@ _NOT_FOUND = 404
 class Memory(Protocol):
     """Stores the name of the node's Lease for the next pod."""
 
-    def turn(self) -> str | None:
+    def slot(self) -> str | None:
         """Return the last stored name."""
         ...
 
-    def keep_turn(self, name: str | None) -> None:
+    def keep_slot(self, name: str | None) -> None:
         """Store it; None: the node has none any more."""
         ...
 
@@ -50,11 +50,11 @@ class Memory(Protocol):
 class NoMemory:
     """For programs that acquire no slot."""
 
-    def turn(self) -> str | None:
+    def slot(self) -> str | None:
         """Return None."""
         return None
 
-    def keep_turn(self, name: str | None) -> None:
+    def keep_slot(self, name: str | None) -> None:
         """Store nothing."""
 
 
@@ -96,7 +96,7 @@ class RolloutQueue:
 
     def find(self) -> bool:
         """Whether this node has a slot, perhaps from an earlier run that crashed. ClusterError."""
-        name = self._memory.turn()
+        name = self._memory.slot()
         if self._held is None and name is not None and name.startswith(self._slots.name("")):
             self._keep(self._own(name))
             # Forces a write first: it may be about to expire.
@@ -142,17 +142,17 @@ class RolloutQueue:
         """Acquire a slot that no node holds. False: another node was faster."""
         now = now_text()
         spec = {"holderIdentity": self._holder, "leaseDurationSeconds": DURATION_SECONDS, "acquireTime": now, "renewTime": now}
-        self._memory.keep_turn(name)
+        self._memory.keep_slot(name)
         self._keep(self._slots.create(name, spec) if lease is None else self._slots.update(lease, spec))
         return self._held is not None
 
     def _keep(self, lease: Json | None) -> None:
         self._held, self._held_at = lease, self._clock.now()
         if lease is None:
-            self._memory.keep_turn(None)
+            self._memory.keep_slot(None)
 
     def _wait(self) -> QueuePosition:
-        return QueuePosition(is_held=False, pause_seconds=spread(min(MAX_POLL_SECONDS, POLL_SECONDS * 2.0**self._lost), 0.25))
+        return QueuePosition(is_held=False, pause_seconds=jitter(min(MAX_POLL_SECONDS, POLL_SECONDS * 2.0**self._lost), 0.25))
 
     def _is_anothers(self, lease: Json) -> bool:
         """Whether another node holds the Lease: it has not expired, and that node was not deleted meanwhile."""
@@ -170,7 +170,7 @@ class RolloutQueue:
 
     def _arrive(self) -> None:
         if self._is_arriving and (nodes := self._size()):
-            self._clock.sleep(spread(min(_MAX_ARRIVAL_SECONDS, nodes * _ARRIVAL_SECONDS), 1.0))
+            self._clock.sleep(jitter(min(_MAX_ARRIVAL_SECONDS, nodes * _ARRIVAL_SECONDS), 1.0))
         self._is_arriving = False
 
     def _count(self, limit: int | str) -> int:

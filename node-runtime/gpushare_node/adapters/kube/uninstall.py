@@ -9,14 +9,15 @@ only one page of it is in memory.
 from collections.abc import Callable, Iterator, Mapping
 
 from gpushare_node.adapters.kube.cluster import (
-    NOT_READY_TAINT,
+    NOT_READY_TAINTS,
     POOL_LABEL,
     RELEASE_ANNOTATION,
     RELEASED_ANNOTATION,
-    REPARTITIONING_TAINT,
+    REPARTITIONING_TAINTS,
     ClusterError,
 )
 from gpushare_node.adapters.kube.connection import MERGE_PATCH, METADATA, METADATA_LIST, Connection, Json, Request
+from gpushare_node.adapters.kube.observed_node import forget
 from gpushare_node.adapters.kube.views import view_node
 from gpushare_node.core.clock import Clock
 from gpushare_node.core.structs import Struct
@@ -28,7 +29,7 @@ ENDING_SECONDS = 90.0
 _OURS = "app.kubernetes.io/name=gpushare"
 _COMPONENT = "app.kubernetes.io/component"
 _COMPONENTS = frozenset({"node", "release"})
-_TAINTS = frozenset({NOT_READY_TAINT, REPARTITIONING_TAINT})
+_TAINTS = frozenset({*NOT_READY_TAINTS, *REPARTITIONING_TAINTS})
 _NO_RIGHT = frozenset({401, 403})
 """Helm has given up, and has deleted the Job's permissions. They do not come back."""
 
@@ -83,6 +84,29 @@ class Uninstall:
             return self._farewell(silent, is_done=True, remaining=remaining)
         finally:
             self._clear(is_leaving=is_leaving)
+
+    def forget(self) -> UninstallReport:
+        """Delete the DaemonSets, then remove what a runtime that only observed has written on nodes. ClusterError.
+
+        A node that refuses, or that goes meanwhile, does not keep the others from being cleaned.
+        """
+        self._daemonsets = self._find_daemonsets()
+        self._delete_daemonsets()
+        remaining = self._wait_for_pods(self._clock.now() + ENDING_SECONDS)
+        cleaned, failed = [], []
+        for node in self._connection.pages("/api/v1/nodes", {}):
+            name = str(node["metadata"]["name"])
+            try:
+                if forget(self._connection, node):
+                    cleaned.append(name)
+            except ClusterError as error:
+                if error.status in _NO_RIGHT:
+                    raise
+                if error.status != 404:
+                    failed.append(name)
+        return UninstallReport(
+            is_done=not failed, released=tuple(sorted(cleaned)), silent=tuple(sorted(failed)), remaining=remaining
+        )
 
     def _farewell(
         self, silent: tuple[str, ...], *, is_done: bool, remaining: tuple[str, ...] = (), is_replaced: bool = False,

@@ -14,7 +14,7 @@ from gpushare_node.core.worker import Future, Worker
 T = TypeVar("T")
 
 
-class _Tour(Generic[T]):
+class _Sweep(Generic[T]):
     """One pass over some GPUs. It ends early if the poller leaves it: another pass has taken over the rest."""
 
     def __init__(self, ask: Callable[[str], T], uuids: Sequence[str]) -> None:
@@ -77,23 +77,23 @@ class GpuPoller(Generic[T]):
         for worker in self._workers:
             worker.stop()
 
-    def _start(self, ask: Callable[[str], T], uuids: Sequence[str]) -> tuple[_Tour[T], Worker, Future[None]]:
-        tour = _Tour(ask, uuids)
+    def _start(self, ask: Callable[[str], T], uuids: Sequence[str]) -> tuple[_Sweep[T], Worker, Future[None]]:
+        sweep = _Sweep(ask, uuids)
         for worker in self._workers:
-            future = worker.start(tour.run)
+            future = worker.start(sweep.run)
             if future is not None:
-                return tour, worker, future
+                return sweep, worker, future
         self._workers.append(Worker("gpus", self._clock))
         return self._start(ask, uuids)
 
-    def _await(self, tours: Iterable[tuple[_Tour[T], Worker, Future[None]]]) -> dict[str, T]:
+    def _await(self, sweeps: Iterable[tuple[_Sweep[T], Worker, Future[None]]]) -> dict[str, T]:
         found: dict[str, T] = {}
-        for tour, worker, future in tours:
-            steps = tour.steps
+        for sweep, worker, future in sweeps:
+            steps = sweep.steps
             while not future.wait(self._deadline_seconds):
-                if tour.leave(steps):
-                    self._hung[tour.at] = worker
+                if sweep.leave(steps):
+                    self._hung[sweep.at] = worker
                     break
-                steps = tour.steps
-            found |= dict(tour.found)
+                steps = sweep.steps
+            found |= dict(sweep.found)
         return found

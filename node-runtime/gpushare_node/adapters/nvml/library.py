@@ -4,6 +4,7 @@ Owns the translation of pynvml's several kinds of errors and the timing of calls
 error: if the library hangs, the call would not return.
 """
 
+import re
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -23,19 +24,29 @@ SESSION_OVER = frozenset({Code.UNINITIALIZED, Code.DRIVER_NOT_LOADED, Code.LIB_R
 """The codes after which no call works until a new session is opened: the driver is being replaced."""
 
 
+_READS = re.compile(
+    r"nvml(Init|Shutdown|EventSet[A-Z]\w*|DeviceRegisterEvents|(System|Device|GpuInstance|ComputeInstance)Get\w+)"
+)
+"""The calls that change no GPU: a list of what is allowed, so that a call that is added later is refused."""
+
+
 def ignore(_call: str, _seconds: float, _code: int | None) -> None:
     """Observe nothing: the default of `Observe`."""
 
 
 class Library:
-    """Calls NVML functions by name. `names` is pynvml itself, for its structures and constants."""
+    """Calls NVML functions by name. `names` is pynvml itself, for its structures and constants.
 
-    def __init__(self, observe: Observe = ignore) -> None:
+    `reads_only`: a call that may change a GPU is not made, and fails with NO_PERMISSION.
+    """
+
+    def __init__(self, observe: Observe = ignore, *, reads_only: bool = False) -> None:
         # Not at the top: an import of 8,000 lines, which commands that do not use the driver need not pay for.
         import pynvml  # noqa: PLC0415
 
         self.names: Any = pynvml
         self._observe = observe
+        self._reads_only = reads_only
 
     def call(self, name: str, *args: object) -> Any:
         """Return the result of pynvml's function. DriverError for every error, also if pynvml or the driver lacks it."""
@@ -60,6 +71,7 @@ class Library:
 
     def ask(self, name: str, *args: object) -> Any:
         """Like `call`, but without `observe`: for calls whose purpose is to wait."""
+        self._refuse_writes(name)
         wrapper = getattr(self.names, name, None)
         if wrapper is None:
             raise DriverError(name, Code.FUNCTION_NOT_FOUND)
@@ -75,11 +87,16 @@ class Library:
 
     def raw(self, symbol: str, *args: object) -> int:
         """Return the C function's return code. For functions that are called so often that pynvml's objects cost too much."""
+        self._refuse_writes(symbol)
         started = perf_counter()
         function = getattr(self.names.nvmlLib, symbol, None)
         code = int(Code.FUNCTION_NOT_FOUND) if function is None else int(function(*args))
         self._observe(symbol, perf_counter() - started, code or None)
         return code
+
+    def _refuse_writes(self, name: str) -> None:
+        if self._reads_only and not _READS.fullmatch(name):
+            raise DriverError(name, Code.NO_PERMISSION)
 
     def has(self, name: str) -> bool:
         """Whether pynvml and the driver both have a call whose name equals its symbol."""

@@ -16,7 +16,7 @@ from gpushare_node.partition.state import Placement, Profile
 _UNKNOWN_HERE = frozenset({Code.NOT_SUPPORTED, Code.INVALID_ARGUMENT})
 """The card does not have this profile; or the driver is older than the number with which it was queried."""
 
-_MOST_PLACEMENTS = 256
+_MAX_PLACEMENTS = 256
 """Far above any card. A larger count means that the driver returns garbage, and must not be allocated."""
 
 _SUFFIXES = {
@@ -104,7 +104,7 @@ def _read_placements(library: Library, handle: Handle, profile_id: int) -> tuple
     count = ctypes.c_uint()
     library.call(call, handle, profile_id, None, ctypes.byref(count))
     room = count.value
-    if room > _MOST_PLACEMENTS:
+    if room > _MAX_PLACEMENTS:
         raise DriverError(call, Code.UNKNOWN)
     places = (library.names.c_nvmlGpuInstancePlacement_t * room)()
     library.call(call, handle, profile_id, places, ctypes.byref(count))

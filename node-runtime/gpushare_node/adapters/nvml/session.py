@@ -32,12 +32,12 @@ class Session:
         self._prefers_detail: bool | None = None
 
     @classmethod
-    def open(cls, observe: Observe = ignore, *, pid_max: int = PID_MAX) -> "Session":
+    def open(cls, observe: Observe = ignore, *, pid_max: int = PID_MAX, reads_only: bool = False) -> "Session":
         """Open a session. DriverError while the driver, or its library, is missing or is being replaced.
 
-        `pid_max`: the largest pid of this host.
+        `pid_max`: the largest pid of this host; `reads_only`: calls that may change a GPU fail with NO_PERMISSION.
         """
-        library = Library(observe)
+        library = Library(observe, reads_only=reads_only)
         library.call("nvmlInit")
         return cls(library, pid_max=pid_max)
 

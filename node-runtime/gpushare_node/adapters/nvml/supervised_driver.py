@@ -20,14 +20,14 @@ from gpushare_node.guard.process_list import Device
 NODE = "node"
 """The name for calls that do not concern a single GPU."""
 
-_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 30.0
+_FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 1.0, 30.0
 _RENEWAL_SECONDS = 60.0
 """The minimum time between two sessions that end because one GPU rejects its handle: another program may have switched its MIG
 mode, and only a new session certainly has new handles; or the GPU is faulty, and the others must not lose every second cycle to
 it."""
 
 _LISTEN_MS = 1000
-_MOST_XIDS = 64
+_MAX_XIDS = 64
 """The limit for one cycle: a GPU that falls off its bus must not keep the listener busy forever."""
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class SupervisedDriver:
         self._wait_seconds = _FIRST_WAIT_SECONDS
         self._next_renewal = clock.now()
         self._is_over = False
-        self._tours: GpuPoller[Device | DriverError] = GpuPoller(clock, deadline_seconds=deadline_seconds)
+        self._poller: GpuPoller[Device | DriverError] = GpuPoller(clock, deadline_seconds=deadline_seconds)
         self._whole = Worker(NODE, clock)
         self._late: Future[Any] | None = None
         self._listener = Worker("xids", clock)
@@ -66,7 +66,7 @@ class SupervisedDriver:
         if driver is None:
             self._troubles = dict.fromkeys(wanted, self._problem)
         else:
-            found = self._tours.take(wanted, lambda uuid: _try(lambda driver: driver.census(uuid), driver))
+            found = self._poller.take(wanted, lambda uuid: _try(lambda driver: driver.census(uuid), driver))
             self._note({uuid: found.get(uuid) or DriverError("census", Code.TIMEOUT) for uuid in wanted})
             self._listen(driver)
         return {uuid: self._show(uuid) for uuid in wanted}
@@ -107,7 +107,7 @@ class SupervisedDriver:
     def hung_seconds(self) -> Mapping[str, float]:
         """Return how long overdue calls have been running: by UUID, and `NODE`."""
         seconds = self._whole.busy_seconds()
-        return self._tours.hung_seconds() | ({NODE: seconds} if seconds > self._deadline_seconds else {})
+        return self._poller.hung_seconds() | ({NODE: seconds} if seconds > self._deadline_seconds else {})
 
     def troubles(self) -> Mapping[str, DriverError]:
         """Return why GPUs of the last census have no rows."""
@@ -137,7 +137,7 @@ class SupervisedDriver:
         if self._heard is not None:
             self._heard.wait(self._deadline_seconds)
         self._end_session()
-        self._tours.stop()
+        self._poller.stop()
         self._whole.stop()
         self._listener.stop()
 
@@ -195,7 +195,7 @@ class SupervisedDriver:
 
     def _end_session(self) -> None:
         """Close the session that is over, once no thread is in one of its calls."""
-        if self._driver is None or self._tours.is_busy or self._whole.is_busy or self._listener.is_busy:
+        if self._driver is None or self._poller.is_busy or self._whole.is_busy or self._listener.is_busy:
             return
         driver, self._driver = self._driver, None
         self._heard = self._late = None
@@ -213,7 +213,7 @@ class SupervisedDriver:
 
     def _back_off(self) -> None:
         self._next_open = self._clock.now() + self._wait_seconds
-        self._wait_seconds = min(2 * self._wait_seconds, _LONGEST_WAIT_SECONDS)
+        self._wait_seconds = min(2 * self._wait_seconds, _MAX_WAIT_SECONDS)
 
     def _run_whole(self, job: Callable[[], None]) -> None:
         future = self._whole.start(job)
@@ -232,7 +232,7 @@ def _try(question: Callable[[Driver], T], driver: Driver) -> T | DriverError:
 def _hear(driver: Driver) -> tuple[Xid, ...]:
     heard: list[Xid] = []
     found = driver.next_xid(_LISTEN_MS)
-    while found is not None and len(heard) < _MOST_XIDS:
+    while found is not None and len(heard) < _MAX_XIDS:
         heard.append(found)
         found = driver.next_xid(0)
     return tuple(heard)

@@ -78,9 +78,9 @@ class HostMpsControl:
         known = [limit for limit in limits if limit is not None]
         return max(known) if known and len(known) == len(limits) else None
 
-    def terminate(self, victims: Iterable[Process]) -> frozenset[Process]:
+    def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
         """Terminate these clients, and return those that the daemon confirmed, for `GuardInput.terminated_clients`."""
-        return frozenset(victim for victim in victims if self._terminate(victim))
+        return frozenset(target for target in targets if self._terminate(target))
 
     def _daemons(self) -> tuple[ControlProgram, ...]:
         pipes = sorted({*self._root.glob("*/pipe"), *self._root.glob("*/*/pipe")})
@@ -89,19 +89,19 @@ class HostMpsControl:
             for pipe in pipes if pipe.is_dir()
         )
 
-    def _terminate(self, victim: Process) -> bool:
+    def _terminate(self, target: Process) -> bool:
         for daemon in self._daemons():
             try:
-                for server, client in self._servings(daemon, victim):
-                    return self._is_same(victim) and daemon.terminate(server, client)
+                for server, client in self._servings(daemon, target):
+                    return self._is_same(target) and daemon.terminate(server, client)
             except MpsError:
                 continue
         return False
 
-    def _servings(self, daemon: ControlProgram, victim: Process) -> Iterator[tuple[int, int]]:
+    def _servings(self, daemon: ControlProgram, target: Process) -> Iterator[tuple[int, int]]:
         """Yield the daemon's servers that have the process as a client, and its pid in the daemon's namespace. MpsError."""
         for server in daemon.servers():
-            client = self._translate(victim.pid, server)
+            client = self._translate(target.pid, server)
             if client is not None and client in daemon.clients(server):
                 yield server, client
 
@@ -111,15 +111,15 @@ class HostMpsControl:
         A daemon uses its servers' pid namespace, so the server is searched among our processes: a daemon of the host has ours.
         """
         found = self._find_server(server)
-        victim = self._processes.portrait(pid)
-        if found is None or victim is None:
+        target = self._processes.portrait(pid)
+        if found is None or target is None:
             return None
         pid_of_server, portrait = found
         if len(portrait.namespace_pids) == 1:
             return pid
         namespace = self._processes.namespace(pid_of_server)
         is_shared = namespace is not None and namespace == self._processes.namespace(pid)
-        return victim.namespace_pids[-1] if is_shared and victim.namespace_pids else None
+        return target.namespace_pids[-1] if is_shared and target.namespace_pids else None
 
     def _find_server(self, server: int) -> tuple[int, ProcessDetails] | None:
         """Return the MPS server that has this pid in its own namespace; None if there is none, or if there are several."""
@@ -127,7 +127,7 @@ class HostMpsControl:
         found = [(pid, portrait) for pid, portrait in servers.items() if portrait.namespace_pids[-1:] == (server,)]
         return found[0] if len(found) == 1 else None
 
-    def _is_same(self, victim: Process) -> bool:
+    def _is_same(self, target: Process) -> bool:
         """Whether the pid still belongs to this process."""
-        seen = self._processes.look((victim.pid,)).get(victim.pid)
-        return seen is not None and (seen.start_time, seen.cgroup) == (victim.start_time, victim.cgroup)
+        seen = self._processes.look((target.pid,)).get(target.pid)
+        return seen is not None and (seen.start_time, seen.cgroup) == (target.start_time, target.cgroup)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 PROGRAM = "nvidia-cuda-mps-control"
 
-_LONGEST_ANSWER_BYTES = 1 << 16
+_MAX_ANSWER_BYTES = 1 << 16
 _LIMIT = re.compile(r"(?<![\w.-])(\d+(?:\.\d+)?) ?([KMGT])(?:i?B)?(?!\w)", re.IGNORECASE)
 _UNITS_MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 
@@ -97,9 +97,9 @@ class ControlProgram:
         while (left := deadline - time.monotonic()) > 0:
             if not select.select([process.stdout], [], [], left)[0]:
                 break
-            chunk = os.read(process.stdout.fileno(), _LONGEST_ANSWER_BYTES)
+            chunk = os.read(process.stdout.fileno(), _MAX_ANSWER_BYTES)
             answer += chunk
-            if len(answer) > _LONGEST_ANSWER_BYTES:
+            if len(answer) > _MAX_ANSWER_BYTES:
                 raise MpsError(f"{command}: the answer does not end")
             if not chunk:
                 with contextlib.suppress(subprocess.TimeoutExpired):

@@ -13,7 +13,7 @@ from gpushare_node.core.worker import Worker
 SCAN_SECONDS = 0.1
 """A scan of a process with a thousand open files and ten thousand mappings takes a twentieth of that."""
 
-_MOST_HANGING = 4
+_MAX_HANGING = 4
 """How many scans may hang at once. While all do, every result is UNREADABLE, which protects no process from a signal."""
 
 
@@ -35,7 +35,7 @@ class Scans:
         for worker in self._workers:
             if not worker.is_busy:
                 return worker
-        if len(self._workers) == _MOST_HANGING:
+        if len(self._workers) == _MAX_HANGING:
             return None
         self._workers.append(Worker("scan", SystemClock()))
         return self._workers[-1]

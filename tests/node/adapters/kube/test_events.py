@@ -5,7 +5,7 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import Event, EventType, PodView
 from gpushare_node.adapters.kube.connection import Connection
-from gpushare_node.adapters.kube.events import MOST_AT_ONCE, MOST_WAITING, EventRecorder
+from gpushare_node.adapters.kube.events import MAX_AT_ONCE, MAX_WAITING, EventRecorder
 from gpushare_node.core.structs import replace
 from tests.node.adapters.kube.kube_fixture import FakeClock, place
 from tests.support.fake_api.server import ApiServer
@@ -98,13 +98,13 @@ def test_too_many_cost_the_chattiest_its_oldest_and_nobody_else_anything(api: Ap
     events.add(DONE)
     events.add(KILLED)
     noisy = replace(POD, uids=("uid-noisy",), name="noisy")
-    for number in range(MOST_WAITING + 50):
+    for number in range(MAX_WAITING + 50):
         events.add(replace(KILLED, pod=noisy, message=f"{number}"))
     assert events.told().dropped == 52
     assert events.drain(5)
-    assert len(api.events()) == MOST_WAITING
+    assert len(api.events()) == MAX_WAITING
     messages = {event["message"] for event in api.events()}
-    assert {DONE.message, KILLED.message, f"{MOST_WAITING + 49}"} <= messages
+    assert {DONE.message, KILLED.message, f"{MAX_WAITING + 49}"} <= messages
     assert "0" not in messages
 
 
@@ -114,7 +114,7 @@ def test_in_the_long_run_one_event_a_second_is_told(api: ApiServer, wire: Connec
     for number in range(100):
         events.add(replace(DONE, message=f"{number}"))
     events.run()
-    assert MOST_AT_ONCE + 18 <= len(api.events()) <= MOST_AT_ONCE + 22
+    assert MAX_AT_ONCE + 18 <= len(api.events()) <= MAX_AT_ONCE + 22
 
 
 def test_adding_never_waits_for_the_server(api: ApiServer, wire: Connection) -> None:

@@ -239,13 +239,13 @@ def test_an_error_of_the_server_is_not_taken_for_a_missing_daemonset(api: ApiSer
 
 
 def test_a_rollout_of_one_node_takes_eight_writes(api: ApiServer, here: NodeClient) -> None:
-    assert here.take_turn(1).is_held
+    assert here.take_slot(1).is_held
     here.change_taints(add=[OURS])
     here.set_condition(ConditionReason.PARTITIONING, "")
     here.apply_labels(LABELS)
     here.set_condition(ConditionReason.WAITING_FOR_PLUGIN, "")
     here.change_taints(remove=[OURS.key, "gpushare.dev/not-ready"])
     here.set_condition(ConditionReason.READY, "")
-    here.renew_turn()
-    here.end_turn()
+    here.renew_slot()
+    here.release_slot()
     assert len(api.writes()) == 8

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.adapters.kube.cluster import NOT_READY_TAINTS, REPARTITIONING_TAINTS, ClusterError
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.uninstall import Uninstall
 from tests.node.adapters.kube.kube_fixture import FakeClock, connection
@@ -86,10 +86,11 @@ def test_an_answer_of_another_day_does_not_count(api: ApiServer, wire: Connectio
     assert uninstall.run(timeout_seconds=60, goes_on=False).silent == ("n1",)
 
 
+@pytest.mark.parametrize("key", [*NOT_READY_TAINTS, *REPARTITIONING_TAINTS])
 def test_a_node_that_is_being_brought_to_its_layout_for_the_first_time_is_asked(
-    api: ApiServer, wire: Connection, clock: FakeClock,
+    api: ApiServer, wire: Connection, clock: FakeClock, key: str,
 ) -> None:
-    api.add_node("new", taints=[{"key": "gpushare.dev/repartitioning", "effect": "NoSchedule"}])
+    api.add_node("new", taints=[{"key": key, "effect": "NoSchedule"}])
     api.add_pod("gpushare-train-new", namespace="gpushare", node="new", labels=LABELS)
     clock.on_sleep = lambda: answer(api, "n1", "n2", "n3")
     uninstall, _ = run(wire, clock)
@@ -187,3 +188,47 @@ def test_nodes_are_read_in_pages_and_without_what_is_in_them(api: ApiServer, wir
              if method == "GET" and path.partition("?")[0] in {"/api/v1/nodes", "/apis/apps/v1/namespaces/gpushare/daemonsets"}]
     assert len(lists) > 3
     assert all("as=PartialObjectMetadataList" in form for form in lists)
+
+
+@pytest.fixture
+def observed(api: ApiServer, wire: Connection) -> Connection:
+    """Nodes on which a runtime that only observes has written; n3 was of a pool before that."""
+    told = {"type": "GPUShareReady", "status": "False", "reason": "Observing", "message": ""}
+    for name in ("n1", "n2", "n3"):
+        api.edit("nodes", name, lambda node: node["status"]["conditions"].append(dict(told)))
+        api.edit("nodes", name, lambda node: node["metadata"]["annotations"].update({"gpushare.dev/would": "{}", "other": "1"}))
+    return wire
+
+
+def test_from_observe_the_condition_and_the_annotation_go_and_nothing_else(
+    api: ApiServer, observed: Connection, clock: FakeClock
+) -> None:
+    before = {name: api.node(name) for name in ("n1", "n2", "n3", "cpu")}
+    uninstall, _ = run(observed, clock)
+    done = uninstall.forget()
+    assert (done.is_done, done.released, api.all("daemonsets"), api.all("pods", namespace="gpushare")) == (
+        True, ("n1", "n2", "n3"), [], [])
+    for name, node in before.items():
+        now = api.node(name)
+        assert annotations(api, name) == ({} if name == "cpu" else {"other": "1"})
+        assert now["metadata"]["labels"] == node["metadata"]["labels"]
+        assert now["status"]["conditions"] == [one for one in node["status"]["conditions"] if one["type"] == "Ready"]
+        assert now["spec"] == node["spec"]
+    assert ("PATCH", "/api/v1/nodes/cpu/status") not in api.requests
+    assert all(path.endswith("/status") for method, path in api.requests if method == "PATCH")
+
+
+def test_from_observe_a_node_that_refuses_is_named_and_the_others_are_cleaned(
+    api: ApiServer, observed: Connection, clock: FakeClock
+) -> None:
+    api.fail("PATCH /api/v1/nodes/n2", 500)
+    uninstall, _ = run(observed, clock)
+    done = uninstall.forget()
+    assert (done.is_done, done.released, done.silent) == (False, ("n1", "n3"), ("n2",))
+
+
+def test_from_observe_without_the_right_it_fails(api: ApiServer, observed: Connection, clock: FakeClock) -> None:
+    api.fail("/status", 403)
+    uninstall, _ = run(observed, clock)
+    with pytest.raises(ClusterError):
+        uninstall.forget()

@@ -3,6 +3,7 @@
 import ctypes
 import struct
 from collections.abc import Callable
+from pathlib import Path
 
 import pynvml
 import pytest
@@ -159,3 +160,30 @@ def test_closing_does_not_fail_even_if_the_driver_refuses(fake_nvml: FakeNvml) -
     session.close()
     fake_nvml.heal()
     assert Session.open().versions().driver == "580.95.05"
+
+
+def test_a_session_that_only_reads_makes_no_call_that_changes_a_gpu(tmp_path: Path) -> None:
+    fake_nvml = FakeNvml.make(tmp_path, ("a100-sxm4-40gb",))
+    fake_nvml.load()
+    fake_nvml.offer_limits()
+    fake_nvml.set_mode(0, current=True)
+    instance = fake_nvml.add_instance(0, 9, 4)
+    session, uuid, before = Session.open(reads_only=True), fake_nvml.uuid(0), fake_nvml.show()
+    session.survey()
+    session.census(uuid)
+    writes: list[Callable[[], object]] = [
+        lambda: session.set_mig(uuid, enabled=False),
+        lambda: session.create_instance(uuid, profile_id=19, start=0, size=1),
+        lambda: session.create_compute(uuid, instance),
+        lambda: session.destroy_compute(uuid, instance, 0),
+        lambda: session.destroy_instance(uuid, instance),
+        lambda: session.reset_compute_mode(uuid),
+        lambda: session.set_memory_limit(uuid, "/kubepods", 1 << 30),
+    ]
+    for write in writes:
+        with pytest.raises(DriverError) as refused:
+            write()
+        assert refused.value.code == Code.NO_PERMISSION
+    session.close()
+    assert fake_nvml.show() == before
+    assert not any(name.startswith(("nvmlDeviceSet", "nvmlDeviceCreate")) or "Destroy" in name for name in fake_nvml.calls())

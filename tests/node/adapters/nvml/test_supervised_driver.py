@@ -116,12 +116,12 @@ def test_a_call_that_comes_back_late_does_not_go_on_to_what_others_have_taken_ov
             hang.wait(PATIENCE)
         return uuid
 
-    tours: GpuPoller[str] = GpuPoller(clock, deadline_seconds=DEADLINE)
-    assert tours.take(["first", "hung", "last"], ask) == {"first": "first", "last": "last"}
+    poller: GpuPoller[str] = GpuPoller(clock, deadline_seconds=DEADLINE)
+    assert poller.take(["first", "hung", "last"], ask) == {"first": "first", "last": "last"}
     hang.set()
-    wait_for(lambda: not tours.is_busy)
+    wait_for(lambda: not poller.is_busy)
     assert asked == ["first", "hung", "last"]
-    tours.stop()
+    poller.stop()
 
 
 @pytest.mark.failure_case(48)

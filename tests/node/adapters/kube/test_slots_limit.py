@@ -1,4 +1,4 @@
-"""How many turns there are: as many as the limit says, whatever nodes do at once, and however it changes."""
+"""How many slots there are: as many as the limit says, whatever nodes do at once, and however it changes."""
 
 import threading
 from pathlib import Path
@@ -9,22 +9,22 @@ import pytest
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.rollout_queue import DURATION_SECONDS
 from tests.node.adapters.kube.kube_fixture import FakeClock, server
-from tests.node.adapters.kube.turns import On, has_turn, holders, takes
+from tests.node.adapters.kube.slots import On, has_slot, holders, takes
 from tests.support.fake_api.server import ApiServer
 
 
 @pytest.mark.parametrize(
-    ("limit", "nodes", "turns"), [("10%", 200, 20), ("10%", 19, 1), ("10%", 5, 1), ("50%", 0, 1), (3, 2, 3)])
+    ("limit", "nodes", "slots"), [("10%", 200, 20), ("10%", 19, 1), ("10%", 5, 1), ("50%", 0, 1), (3, 2, 3)])
 def test_a_percentage_is_of_the_nodes_that_the_pool_has(
-    api: ApiServer, on: On, limit: int | str, nodes: int, turns: int,
+    api: ApiServer, on: On, limit: int | str, nodes: int, slots: int,
 ) -> None:
     api.add_daemonset("gpushare-train", desired=nodes)
-    got = [takes(on(f"n{number}"), limit) for number in range(turns + 1)]
-    assert got == [True] * turns + [False]
+    got = [takes(on(f"n{number}"), limit) for number in range(slots + 1)]
+    assert got == [True] * slots + [False]
 
 
 @pytest.mark.usefixtures("on")  # so that slots are looked at in order
-def test_of_many_that_come_at_once_as_many_as_the_limit_have_a_turn(api: ApiServer, tmp_path: Path) -> None:
+def test_of_many_that_come_at_once_as_many_as_the_limit_have_a_slot(api: ApiServer, tmp_path: Path) -> None:
     got: list[bool] = []
 
     def race(node: str) -> None:
@@ -44,7 +44,7 @@ def test_of_many_that_come_at_once_as_many_as_the_limit_have_a_turn(api: ApiServ
 
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_nodes_do_no_more_than_the_limit_are_changed_at_once(on: On, clock: FakeClock, seed: int) -> None:
-    """Nodes come, are changed, die and come back in any order. A turn lives as long as its Lease is renewed."""
+    """Nodes come, are changed, die and come back in any order. A slot lives as long as its Lease is renewed."""
     random, limit = Random(seed), 3
     alive = {f"n{number}": on(f"n{number}") for number in range(9)}
     changing: set[str] = set()
@@ -53,16 +53,16 @@ def test_whatever_nodes_do_no_more_than_the_limit_are_changed_at_once(on: On, cl
         clock.seconds += random.uniform(0, 60)
         node = random.choice(sorted(alive))
         for holder in changing:
-            alive[holder].renew_turn()
+            alive[holder].renew_slot()
         if node in changing and random.random() < 0.4:
-            alive[node].end_turn()
+            alive[node].release_slot()
             changing.remove(node)
             changed += 1
         elif random.random() < 0.05:
-            # Its new pod does not go on with the change before it has found the turn again.
+            # Its new pod does not go on with the change before it has found the slot again.
             alive[node] = on(node)
             changing.discard(node)
-        elif has_turn(alive[node], limit):
+        elif has_slot(alive[node], limit):
             changing.add(node)
         else:
             assert node not in changing
@@ -71,14 +71,14 @@ def test_whatever_nodes_do_no_more_than_the_limit_are_changed_at_once(on: On, cl
 
 
 @pytest.mark.parametrize("smaller", [1, 2, 5])
-def test_a_smaller_limit_counts_the_turns_that_are_out(api: ApiServer, on: On, smaller: int) -> None:
+def test_a_smaller_limit_counts_the_slots_that_are_out(api: ApiServer, on: On, smaller: int) -> None:
     nodes = [on(f"n{number}") for number in range(12)]
     assert [takes(one, 12) for one in nodes] == [True] * 12
     numbers = {name.rpartition(".")[2]: node for name, node in holders(api).items()}
     late = on("late")
     for slot in (*range(11), 11):
         assert not takes(late, smaller), slot
-        nodes[int(numbers[str(slot)].removeprefix("n"))].end_turn()
+        nodes[int(numbers[str(slot)].removeprefix("n"))].release_slot()
     assert takes(late, smaller)
     assert [takes(on(f"later{number}"), smaller) for number in range(smaller)] == [True] * (smaller - 1) + [False]
 
@@ -91,17 +91,17 @@ def test_a_larger_limit_is_in_force_at_once(api: ApiServer, on: On) -> None:
 def test_a_smaller_limit_costs_few_requests_at_one_look(api: ApiServer, on: On) -> None:
     """From 500 to 5: it is looked at bit by bit."""
     for number in range(20):
-        has_turn(on(f"n{number}"), 500)
+        has_slot(on(f"n{number}"), 500)
     late = on("late")
-    has_turn(late, 5)
+    has_slot(late, 5)
     api.forget_requests()
     for _ in range(10):
         before = len(api.requests)
-        has_turn(late, 5)
+        has_slot(late, 5)
         assert len(api.requests) - before <= 6
 
 
-def test_an_expired_turn_beyond_a_smaller_limit_does_not_count(on: On, clock: FakeClock) -> None:
+def test_an_expired_slot_beyond_a_smaller_limit_does_not_count(on: On, clock: FakeClock) -> None:
     dead = [on(f"n{number}") for number in range(4)]
     assert all(takes(one, 4) for one in dead)
     late = on("late")
@@ -118,10 +118,10 @@ def test_an_expired_turn_beyond_a_smaller_limit_does_not_count(on: On, clock: Fa
     assert any(takes_or_waits() for _ in range(4))
 
 
-def test_the_turns_of_another_pool_are_not_counted(api: ApiServer, on: On) -> None:
+def test_the_slots_of_another_pool_are_not_counted(api: ApiServer, on: On) -> None:
     api.add("leases", "gpushare-train-b.0", {
         "metadata": {"labels": {"gpushare.dev/pool": "train-b"}}, "spec": {"holderIdentity": "x"}}, namespace="gpushare")
-    assert has_turn(on("n1"))
+    assert has_slot(on("n1"))
 
 
 @pytest.mark.parametrize("text", ["", "x", "-3", "9" * 400, "²"])

@@ -1,4 +1,4 @@
-"""Who may be changed, and when: turns, other pools, mig-manager, and the ways out of each."""
+"""Who may be changed, and when: slots, other pools, mig-manager, and the ways out of each."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
 from gpushare_node.core.policy import OnBusy
 from gpushare_node.reporting.reasons import ConditionReason
-from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, take_turn, text_of, whole
+from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, take_slot, text_of, whole
 from tests.support.fake_api.server import ApiServer
 
 
@@ -16,48 +16,48 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
     return LoopNode(tmp_path, api)
 
 
-def test_without_a_turn_nothing_is_tainted_and_nothing_changed(node: LoopNode) -> None:
-    take_turn(node)
+def test_without_a_slot_nothing_is_tainted_and_nothing_changed(node: LoopNode) -> None:
+    take_slot(node)
     outcome = node.run(mig(SEVEN))
     assert outcome.reason is ConditionReason.WAITING_FOR_TURN
     assert node.fake_nvml.calls() == []
     assert node.taints() == set()
 
 
-def test_a_node_that_offers_nothing_takes_no_turn(node: LoopNode) -> None:
-    take_turn(node)
+def test_a_node_that_offers_nothing_takes_no_slot(node: LoopNode) -> None:
+    take_slot(node)
     node.api.edit("nodes", NAME, lambda one: one["status"]["allocatable"].clear())
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
 
 
-def test_what_only_has_to_be_verified_takes_no_turn(node: LoopNode) -> None:
+def test_what_only_has_to_be_verified_takes_no_slot(node: LoopNode) -> None:
     node.run(whole())
     node.api.forget_requests()
-    take_turn(node)
+    take_slot(node)
     assert node.run(whole()).reason is ConditionReason.READY
 
 
-def test_a_new_config_of_the_plugin_takes_a_turn_though_it_disturbs_nobody(node: LoopNode) -> None:
+def test_a_new_config_of_the_plugin_takes_a_slot_though_it_disturbs_nobody(node: LoopNode) -> None:
     """While the plugin starts anew the node offers nothing: not all nodes of a pool at once."""
     node.run(whole(replicas=2))
-    take_turn(node)
+    take_slot(node)
     before = node.labels()[PLUGIN_LABEL]
     assert node.run(whole(replicas=4)).reason is ConditionReason.WAITING_FOR_TURN
     assert node.labels()[PLUGIN_LABEL] == before
     node.api.remove("leases", "gpushare-training.0", namespace="gpushare")
     assert node.run(whole(replicas=4)).reason is ConditionReason.READY
-    assert (node.taints(), node.holds_turn()) == (set(), False)
+    assert (node.taints(), node.holds_slot()) == (set(), False)
 
 
-def test_a_label_that_somebody_took_is_put_right_without_a_turn(node: LoopNode) -> None:
+def test_a_label_that_somebody_took_is_put_right_without_a_slot(node: LoopNode) -> None:
     node.run(whole(replicas=2))
-    take_turn(node)
+    take_slot(node)
     node.label(**{PLUGIN_LABEL: None})
     assert node.run(whole(replicas=2)).reason is ConditionReason.READY
 
 
-def test_a_turn_that_becomes_free_is_taken(node: LoopNode) -> None:
-    take_turn(node)
+def test_a_slot_that_becomes_free_is_taken(node: LoopNode) -> None:
+    take_slot(node)
 
     def give_back(time: float) -> None:
         if time > 100 and [one["spec"]["holderIdentity"] for one in node.api.leases()] == ["n2"]:
@@ -69,16 +69,16 @@ def test_a_turn_that_becomes_free_is_taken(node: LoopNode) -> None:
 
 
 @pytest.mark.parametrize(("free_at", "says_so"), [(5, False), (100, True)])
-def test_that_a_node_waits_for_its_turn_is_told_once_it_has_lasted(node: LoopNode, free_at: float, says_so: bool) -> None:
-    """A pool of hundreds of nodes: whose turn comes at once writes nothing of it."""
+def test_that_a_node_waits_for_its_slot_is_told_once_it_has_lasted(node: LoopNode, free_at: float, says_so: bool) -> None:
+    """A pool of hundreds of nodes: whose slot comes at once writes nothing of it."""
     node.run(whole(replicas=2))
-    take_turn(node)
+    take_slot(node)
     said: list[tuple[float, str | None]] = []
     begun = node.clock.now()
 
     def look(time: float) -> None:
         said.append((time - begun, node.condition()))
-        if time - begun > free_at and node.api.leases() and not node.holds_turn():
+        if time - begun > free_at and node.api.leases() and not node.holds_slot():
             node.api.remove("leases", "gpushare-training.0", namespace="gpushare")
 
     node.on_tick = look
@@ -88,11 +88,11 @@ def test_that_a_node_waits_for_its_turn_is_told_once_it_has_lasted(node: LoopNod
     assert not told_at or 20 <= told_at[0] <= 23
 
 
-def test_a_node_that_fails_keeps_its_turn(node: LoopNode) -> None:
+def test_a_node_that_fails_keeps_its_slot(node: LoopNode) -> None:
     node.fake_nvml.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999)
     outcome = node.run(mig(SEVEN))
     assert outcome.reason in (ConditionReason.ROLLED_BACK, ConditionReason.PARTITION_FAILED)
-    assert node.holds_turn()
+    assert node.holds_slot()
 
 
 def test_a_rolled_back_node_offers_its_former_layout_again_and_takes_pods(node: LoopNode) -> None:
@@ -104,7 +104,7 @@ def test_a_rolled_back_node_offers_its_former_layout_again_and_takes_pods(node: 
     assert node.labels()[PLUGIN_LABEL] == "mig-00000001-b"
     assert node.folder.policy() == text_of(mig(SEVEN))
     assert node.taints() == set()
-    assert node.holds_turn()
+    assert node.holds_slot()
 
 
 @pytest.mark.failure_case(31)
@@ -148,7 +148,7 @@ def test_a_label_without_a_pod_is_taken_over(node: LoopNode) -> None:
     assert node.labels()[POOL_LABEL] == "training"
 
 
-def test_a_turn_is_renewed_while_tenants_are_waited_for(node: LoopNode) -> None:
+def test_a_slot_is_renewed_while_tenants_are_waited_for(node: LoopNode) -> None:
     node.run(mig(SEVEN))
     node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
     node.api.forget_requests()
@@ -163,7 +163,7 @@ def test_what_a_reboot_took_is_made_again_behind_nobody(node: LoopNode) -> None:
     node.gpus.reboot()
     node.fake_nvml.set_mode(0, False)
     node.enumerate()
-    take_turn(node)
+    take_slot(node)
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
     assert (node.gpus.stands(0), node.taints()) == (set(SEVEN), set())
 
@@ -174,7 +174,7 @@ def test_a_repair_queues_behind_nobody_though_caps_have_changed_since(node: Loop
     node.gpus.reboot()
     node.fake_nvml.set_mode(0, False)
     node.enumerate()
-    take_turn(node)
+    take_slot(node)
     assert node.run(rollout(mig(SEVEN), max_unavailable=2)).reason is ConditionReason.READY
 
 
@@ -185,7 +185,7 @@ def test_a_node_whose_layout_is_gone_takes_no_pods_while_it_queues_for_another(n
     node.gpus.reboot()
     node.fake_nvml.set_mode(0, False)
     node.enumerate()
-    take_turn(node)
+    take_slot(node)
     if is_busy:
         node.tenant("sleeper", node.fake_nvml.uuid(0))
     outcome = node.run(rollout(mig(TWO, key="mig-00000002"), on_busy=OnBusy.FAIL))
@@ -201,14 +201,14 @@ def test_a_repair_that_fails_keeps_pods_away_and_stops_nobody(node: LoopNode) ->
     node.enumerate()
     node.fake_nvml.fail("nvmlDeviceCreateGpuInstanceWithPlacement", 999)
     assert node.run(mig(SEVEN)).reason is ConditionReason.ROLLED_BACK
-    assert (node.taints(), node.holds_turn()) == ({REPARTITIONING_TAINT}, False)
+    assert (node.taints(), node.holds_slot()) == ({REPARTITIONING_TAINT}, False)
 
 
 @pytest.mark.failure_case(92)
-def test_a_turn_is_renewed_while_the_driver_loads(node: LoopNode) -> None:
-    """A driver's container compiles for minutes; the turn of a run that was killed expires after fifteen."""
+def test_a_slot_is_renewed_while_the_driver_loads(node: LoopNode) -> None:
+    """A driver's container compiles for minutes; the slot of a run that was killed expires after fifteen."""
     node.run(mig(SEVEN))
-    take_turn(node, NAME)
+    take_slot(node, NAME)
     node.api.edit("nodes", NAME, lambda one: one["spec"].update(taints=[{"key": REPARTITIONING_TAINT, "effect": "NoSchedule"}]))
     node.fake_nvml.unload()
     node.api.forget_requests()

@@ -1,4 +1,4 @@
-"""What the tests of the pool's turns share: runtimes of nodes that want one, and who has which."""
+"""What the tests of the pool's slots share: runtimes of nodes that want one, and who has which."""
 
 import itertools
 import random
@@ -39,14 +39,14 @@ def runtimes(api: ApiServer, folder: Path, clock: FakeClock) -> Iterator[On]:
         one.close()
 
 
-def has_turn(one: NodeClient, limit: int | str = 1) -> bool:
-    return one.take_turn(limit).is_held
+def has_slot(one: NodeClient, limit: int | str = 1) -> bool:
+    return one.take_slot(limit).is_held
 
 
 def takes(one: NodeClient, limit: int | str) -> bool:
     """Whether it finds a free slot, if it looks at every slot a few times."""
     tries = 3 * limit if isinstance(limit, int) else 60
-    return any(has_turn(one, limit) for _ in range(tries))
+    return any(has_slot(one, limit) for _ in range(tries))
 
 
 def verbs(api: ApiServer) -> list[str]:

@@ -1,4 +1,4 @@
-"""The pool's turns: who has one, who waits, and what a node that waits or is changed costs the API server."""
+"""The pool's slots: who has one, who waits, and what a node that waits or is changed costs the API server."""
 
 import itertools
 from pathlib import Path
@@ -15,23 +15,23 @@ from gpushare_node.adapters.kube.rollout_queue import (
     RENEW_SECONDS,
 )
 from tests.node.adapters.kube.kube_fixture import FakeClock
-from tests.node.adapters.kube.turns import On, has_turn, holders, takes, verbs
+from tests.node.adapters.kube.slots import On, has_slot, holders, takes, verbs
 from tests.support.fake_api.server import ApiServer
 
 
-def test_as_many_nodes_have_a_turn_as_the_limit_says(api: ApiServer, on: On) -> None:
+def test_as_many_nodes_have_a_slot_as_the_limit_says(api: ApiServer, on: On) -> None:
     assert [takes(on(f"n{number}"), 3) for number in range(5)] == [True, True, True, False, False]
     assert sorted(holders(api)) == ["gpushare-train.0", "gpushare-train.1", "gpushare-train.2"]
     assert sorted(holders(api).values()) == ["n0", "n1", "n2"]
 
 
-def test_a_turn_that_is_given_back_is_free(api: ApiServer, on: On) -> None:
+def test_a_slot_that_is_given_back_is_free(api: ApiServer, on: On) -> None:
     first, second = on("n1"), on("n2")
-    assert has_turn(first)
-    assert not has_turn(second)
-    first.end_turn()
+    assert has_slot(first)
+    assert not has_slot(second)
+    first.release_slot()
     assert api.leases() == []
-    assert has_turn(second)
+    assert has_slot(second)
 
 
 @pytest.mark.parametrize("waiting", [1, 200])
@@ -44,12 +44,12 @@ def test_what_a_waiting_node_costs_does_not_grow_with_the_number_of_those_that_w
         takes(on(f"holder{number}"), "10%")
     others = [on(f"n{number}") for number in range(waiting)]
     for one in others:
-        assert not has_turn(one, "10%")
+        assert not has_slot(one, "10%")
     api.forget_requests()
     for _ in range(10):
-        turn = others[0].take_turn("10%")
-        assert not turn.is_held
-        assert 0.75 * POLL_SECONDS <= turn.pause_seconds <= POLL_SECONDS
+        position = others[0].take_slot("10%")
+        assert not position.is_held
+        assert 0.75 * POLL_SECONDS <= position.pause_seconds <= POLL_SECONDS
     asked = [(method, path.partition("?")[0].rpartition("/")[2]) for method, path in api.requests]
     assert len(asked) == 10
     assert all(method == "GET" and name.startswith("gpushare-train.") for method, name in asked), "one Lease, by its name"
@@ -57,16 +57,16 @@ def test_what_a_waiting_node_costs_does_not_grow_with_the_number_of_those_that_w
 
 def test_a_node_waits_and_is_changed_for_two_writes(api: ApiServer, on: On, clock: FakeClock) -> None:
     first, second = on("n1"), on("n2")
-    first.take_turn(1)
+    first.take_slot(1)
     api.forget_requests()
     for _ in range(1000):
         clock.seconds += 100
-        first.renew_turn()
-        assert not has_turn(second)
-    first.end_turn()
-    assert has_turn(second)
-    second.renew_turn()
-    second.end_turn()
+        first.renew_slot()
+        assert not has_slot(second)
+    first.release_slot()
+    assert has_slot(second)
+    second.renew_slot()
+    second.release_slot()
     assert verbs(api).count("PUT") == 1000 * 100 // RENEW_SECONDS, "of the first, and no other"
     assert [verb for verb in verbs(api) if verb != "PUT"] == ["DELETE", "POST", "DELETE"]
 
@@ -76,9 +76,9 @@ def test_who_loses_the_race_for_a_slot_waits_twice_as_long_each_time(api: ApiSer
     one, pauses = on("n1"), []
     for number in range(8):
         rival = on(f"rival{number}")
-        api.before("POST", lambda rival=rival: has_turn(rival))
-        pauses.append(one.take_turn(1).pause_seconds)
-        rival.end_turn()
+        api.before("POST", lambda rival=rival: has_slot(rival))
+        pauses.append(one.take_slot(1).pause_seconds)
+        rival.release_slot()
     assert all(0.75 * POLL_SECONDS * 2 ** min(lost, 4) <= pause for lost, pause in enumerate(pauses, start=1))
     assert max(pauses) <= MAX_POLL_SECONDS
     assert takes(one, 1)
@@ -89,8 +89,8 @@ def test_a_slot_that_another_node_has_just_taken_costs_no_write(api: ApiServer, 
     one, rival = on("n1"), on("n2")
     api.add_daemonset("gpushare-train")
     looks = itertools.count()
-    api.before("daemonsets", lambda: next(looks) == 1 and has_turn(rival), times=9)  # when its owner is read
-    assert not has_turn(one)
+    api.before("daemonsets", lambda: next(looks) == 1 and has_slot(rival), times=9)  # when its owner is read
+    assert not has_slot(one)
     assert list(holders(api).values()) == ["n2"]
     assert verbs(api).count("POST") == 1
 
@@ -98,60 +98,60 @@ def test_a_slot_that_another_node_has_just_taken_costs_no_write(api: ApiServer, 
 def test_nodes_that_start_together_look_apart(api: ApiServer, on: On, clock: FakeClock) -> None:
     api.add_daemonset("gpushare-train", desired=1000)
     for number in range(20):
-        has_turn(on(f"n{number}"), "10%")
+        has_slot(on(f"n{number}"), "10%")
     assert len({round(pause, 3) for pause in clock.pauses}) >= 10
     assert max(clock.pauses) <= 10
 
 
-def test_a_new_pod_finds_the_turn_that_its_node_has(api: ApiServer, on: On) -> None:
+def test_a_new_pod_finds_the_slot_that_its_node_has(api: ApiServer, on: On) -> None:
     assert takes(on("n1"), 50)
-    assert on("n1").find_turn()
-    assert has_turn(on("n1"), 50)
-    assert not on("n3").find_turn()
+    assert on("n1").find_slot()
+    assert has_slot(on("n1"), 50)
+    assert not on("n3").find_slot()
     assert len(holders(api)) == 1
 
 
-def test_a_pod_that_died_before_it_took_its_turn_finds_none(api: ApiServer, on: On, tmp_path: Path) -> None:
-    StateDir(tmp_path / "n1").keep_turn("gpushare-train.0")
-    has_turn(on("n2"))
-    assert not on("n1").find_turn()
-    assert StateDir(tmp_path / "n1").turn() is None
+def test_a_pod_that_died_before_it_took_its_slot_finds_none(api: ApiServer, on: On, tmp_path: Path) -> None:
+    StateDir(tmp_path / "n1").keep_slot("gpushare-train.0")
+    has_slot(on("n2"))
+    assert not on("n1").find_slot()
+    assert StateDir(tmp_path / "n1").slot() is None
 
 
-def test_the_turn_of_another_pool_is_not_this_ones(api: ApiServer, on: On, tmp_path: Path) -> None:
-    StateDir(tmp_path / "n1").keep_turn("gpushare-train-b.0")
+def test_the_slot_of_another_pool_is_not_this_ones(api: ApiServer, on: On, tmp_path: Path) -> None:
+    StateDir(tmp_path / "n1").keep_slot("gpushare-train-b.0")
     api.forget_requests()
-    assert not on("n1").find_turn()
+    assert not on("n1").find_slot()
     assert api.requests == []
 
 
-def test_who_finds_its_turn_again_says_at_once_that_it_lives(api: ApiServer, on: On, clock: FakeClock) -> None:
-    on("n1").take_turn(1)
+def test_who_finds_its_slot_again_says_at_once_that_it_lives(api: ApiServer, on: On, clock: FakeClock) -> None:
+    on("n1").take_slot(1)
     second = on("n2")
-    second.take_turn(1)
+    second.take_slot(1)
     clock.seconds += DURATION_SECONDS - 1
-    assert has_turn(on("n1"))
+    assert has_slot(on("n1"))
     clock.seconds += 2
-    assert not has_turn(second)
+    assert not has_slot(second)
 
 
 def test_who_slept_says_that_it_lives_before_it_goes_on(api: ApiServer, on: On, clock: FakeClock) -> None:
     first, second = on("n1"), on("n2")
-    first.take_turn(1)
-    second.take_turn(1)
+    first.take_slot(1)
+    second.take_slot(1)
     clock.seconds += DURATION_SECONDS - 1
     api.forget_requests()
-    assert has_turn(first)
+    assert has_slot(first)
     assert verbs(api) == ["PUT"]
     clock.seconds += 2
-    assert not has_turn(second)
+    assert not has_slot(second)
 
 
-def test_a_lost_answer_makes_no_second_turn(api: ApiServer, on: On) -> None:
+def test_a_lost_answer_makes_no_second_slot(api: ApiServer, on: On) -> None:
     first = on("n1")
     api.lose("POST")
     with pytest.raises(ClusterError):
-        first.take_turn(1)
+        first.take_slot(1)
     assert takes(first, 5)
     assert list(holders(api)) == ["gpushare-train.0"]
 
@@ -159,7 +159,7 @@ def test_a_lost_answer_makes_no_second_turn(api: ApiServer, on: On) -> None:
 @pytest.mark.parametrize("content", [{}, {"spec": {}}, {"spec": None}, {"spec": {"holderIdentity": ""}}])
 def test_a_lease_that_stands_for_no_node_is_a_free_slot(api: ApiServer, on: On, content: dict[str, object]) -> None:
     api.add("leases", "gpushare-train.0", {"metadata": {}, **content}, namespace="gpushare")
-    assert has_turn(on("n1"))
+    assert has_slot(on("n1"))
     assert holders(api) == {"gpushare-train.0": "n1"}
 
 
@@ -172,11 +172,11 @@ def test_a_lease_goes_with_its_daemonset(api: ApiServer, on: On) -> None:
                          "uid": daemonset["metadata"]["uid"], "blockOwnerDeletion": False}
 
 
-def test_without_an_answer_there_is_no_turn(api: ApiServer, on: On) -> None:
+def test_without_an_answer_there_is_no_slot(api: ApiServer, on: On) -> None:
     first = on("n1")
     api.fail("leases", 403)
     with pytest.raises(ClusterError):
-        first.take_turn(1)
+        first.take_slot(1)
 
 
 def test_the_pauses_of_the_protocol_fit_each_other() -> None:

@@ -1,0 +1,102 @@
+"""Wiring of a policy that only observes: what `apply` does then, and what publishes for `enforce`."""
+
+import json
+import logging
+from contextlib import suppress
+from functools import partial
+
+from gpushare_node.adapters.host.kubelet import Checkpoint, CheckpointError, read_checkpoint
+from gpushare_node.adapters.kube.cluster import ClusterError, PodView
+from gpushare_node.adapters.kube.observed_node import ObservedNode
+from gpushare_node.adapters.nvml.driver import DriverError, GpuInfo
+from gpushare_node.adapters.nvml.timeouts import Bounded
+from gpushare_node.cli.exits import Exit
+from gpushare_node.cli.recap import Printer
+from gpushare_node.cli.run import Run
+from gpushare_node.cli.wiring import Api, EnforcerFactory, open_driver
+from gpushare_node.core.policy import Policy
+from gpushare_node.enforce.enforcer import Enforcer
+from gpushare_node.enforce.observer import Observer, Trouble
+from gpushare_node.gpus.driver_handle import DriverHandle
+from gpushare_node.reconcile.observation import Observation, observe, unreadable
+from gpushare_node.reporting.reasons import ConditionReason
+
+_LOOK_SECONDS = 10.0
+"""How long the init container waits for a driver that hangs: it must not keep the pod from starting."""
+
+_LOG = logging.getLogger("gpushare")
+
+
+def apply(run: Run, policy: Policy, printer: Printer) -> int:
+    """Look once, publish what `enforce` would do, and return 0: also if the driver or the API server does not answer."""
+    surveys, trouble = _survey(run)
+    try:
+        api = None if run.arguments.standalone else Api.find(run, policy.pool)
+        found = _publish(policy, api, None, surveys, trouble) if api else _without_node(policy, surveys, trouble)
+    except ClusterError as error:
+        _LOG.warning("the node was not told: %s", error)
+        found = _without_node(policy, surveys, trouble)
+    reason = trouble[0] if trouble else ConditionReason.OBSERVING
+    printer.end(run.node, "apply", {
+        "reason": reason.word, "usable": True, "would": json.loads(found.would), "message": f"{reason.word}: {found.message}",
+    })
+    return Exit.DONE
+
+
+def observer(enforcer: Enforcer, policy: Policy, api: Api, enforcers: EnforcerFactory) -> Observer:
+    """Return what takes the place of the monitor."""
+
+    def publish(surveys: tuple[GpuInfo, ...], trouble: Trouble) -> None:
+        _publish(policy, api, enforcers, surveys, trouble)
+
+    return Observer(enforcer=enforcer, publish=publish)
+
+
+def _survey(run: Run) -> tuple[tuple[GpuInfo, ...], Trouble]:
+    """Return the GPUs, or why they cannot be read now. Does not wait for a driver that is not there yet."""
+    bounded = Bounded(partial(open_driver, reads_only=True), run.clock, look_seconds=_LOOK_SECONDS)
+    handle = DriverHandle(bounded.open, run.clock)
+    try:
+        reason = handle.wait(0.0, lambda _: None, run.clock.sleep)
+        if reason is None:
+            return handle.driver.survey(), None
+    except DriverError as error:
+        return (), (ConditionReason.WAITING_FOR_DRIVER, str(error))
+    finally:
+        handle.close()
+    return (), (reason, reason.value.means)
+
+
+def _publish(
+    policy: Policy, api: Api, enforcers: EnforcerFactory | None, surveys: tuple[GpuInfo, ...], trouble: Trouble
+) -> Observation:
+    """Write the condition and the annotation, and return them. ClusterError."""
+    own = ObservedNode(connection=api.connection, identity=api.identity)
+    node = own.node()
+    pods: tuple[PodView, ...] | None = None
+    with suppress(ClusterError):
+        followed = None if enforcers is None else enforcers.followed()
+        pods = own.pods() if followed is None else followed
+    found = observe(policy, surveys, node, pods, _checkpoint()) if surveys else unreadable(policy, _describe(trouble))
+    message = f"{trouble[1]} {found.message}" if trouble and surveys else found.message
+    own.publish(trouble[0] if trouble else ConditionReason.OBSERVING, message, found.would)
+    return found
+
+
+def _without_node(policy: Policy, surveys: tuple[GpuInfo, ...], trouble: Trouble) -> Observation:
+    from gpushare_node.adapters.kube.no_cluster import NoCluster  # noqa: PLC0415 - only if no API server answers
+
+    return (
+        observe(policy, surveys, NoCluster().node(), None, _checkpoint()) if surveys else unreadable(policy, _describe(trouble))
+    )
+
+
+def _describe(trouble: Trouble) -> str:
+    return trouble[1] if trouble else "The driver lists no GPU."
+
+
+def _checkpoint() -> Checkpoint | str:
+    try:
+        return read_checkpoint()
+    except CheckpointError as error:
+        return str(error)

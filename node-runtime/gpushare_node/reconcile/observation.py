@@ -1,0 +1,111 @@
+"""What `enforce` would do to a node that is only observed: the annotation `gpushare.dev/would` and the message. Pure.
+
+The annotation is bounded: at most sixteen steps of each GPU and twenty pods are listed, and the rest is counted.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gpushare_node.adapters.host.kubelet import Checkpoint
+from gpushare_node.adapters.kube.cluster import NOT_READY_TAINTS, PLUGIN_LABEL, REPARTITIONING_TAINTS, NodeView, PodView
+from gpushare_node.adapters.nvml.driver import GpuInfo
+from gpushare_node.core.policy import Policy
+from gpushare_node.core.structs import Struct
+from gpushare_node.gpus.advertised import advertised, expected
+from gpushare_node.gpus.gpu_faults import missing_gpus
+from gpushare_node.gpus.step_messages import names_of, postponed_result, step_result
+from gpushare_node.gpus.view import GpuView, build_view
+from gpushare_node.partition import GpuPlan
+from gpushare_node.reconcile.node_labels import publish, wanted
+from gpushare_node.reconcile.usage import Holder, find_affected, find_allocated, find_blocker, find_holders
+from gpushare_node.reporting.results import Status
+
+MAX_STEPS = 16
+MAX_PODS = 20
+_MAX_DETAIL = 300
+
+
+class Observation(Struct):
+    """`message` is for the node's condition, `would` the annotation's JSON."""
+
+    message: str
+    would: str
+
+
+def unreadable(policy: Policy, problem: str) -> Observation:
+    """Return the observation of a node whose GPUs cannot be read: what would change is unknown."""
+    return Observation(message=problem, would=_text({"pool": policy.pool, "unknown": problem[:_MAX_DETAIL]}))
+
+
+def observe(
+    policy: Policy, surveys: tuple[GpuInfo, ...], node: NodeView, pods: Sequence[PodView] | None, checkpoint: Checkpoint | str,
+) -> Observation:
+    """Return what would change. `pods` None: not known; `checkpoint`: kubelet's, or why it cannot be read."""
+    holders = () if isinstance(checkpoint, str) else find_holders(checkpoint, pods)
+    view = build_view(surveys, policy, allocated=find_allocated(holders), pending_modes={})
+    affected = find_affected(None, policy, node.labels, node.allocatable)
+    labels = _labels(policy, node)
+    blocker = find_blocker(view, holders, affected)
+    using = sorted({_name(holder) for holder in blocker.holders}) if blocker else []
+    gpus = {str(gpu.index): steps for gpu in view.plan.gpus if (steps := _steps(gpu, view, policy))}
+    resources = expected(policy, missing_gpus(view))
+    drains = bool(advertised(node.allocatable)) and bool(gpus or affected or PLUGIN_LABEL in labels)
+    found: dict[str, Any] = {
+        "pool": policy.pool,
+        "gpus": {index: _bounded(steps, MAX_STEPS) for index, steps in gpus.items()},
+        "leftAlone": {str(one.index): one.detail[:_MAX_DETAIL] for one in view.plan.unfit},
+        "labels": labels,
+        "taints": [policy.repartitioning_taint.value] if drains else [],
+        "removedTaints": sorted({one.key for one in node.taints if one.key in (*NOT_READY_TAINTS, *REPARTITIONING_TAINTS)}),
+        "resources": {} if resources == advertised(node.allocatable) else resources,
+        "pods": _bounded(using, MAX_PODS),
+        "unknown": checkpoint[:_MAX_DETAIL] if isinstance(checkpoint, str) else "",
+    }
+    told = {key: value for key, value in found.items() if value}
+    return Observation(message=_message(view, told, len(labels), blocker.message if blocker else ""), would=_text(told))
+
+
+def _labels(policy: Policy, node: NodeView) -> dict[str, str]:
+    """Return the labels that the node lacks. Which devices the profile is published for does not change its first name."""
+    published = publish(None, node.labels.get(PLUGIN_LABEL, ""), policy.profile, frozenset())
+    return {name: value for name, value in wanted(policy, published).items() if node.labels.get(name) != value}
+
+
+def _steps(gpu: GpuPlan, view: GpuView, policy: Policy) -> list[str]:
+    survey = view.survey(gpu.uuid)
+    names = {} if survey is None else names_of(survey)
+    steps = ["reset the compute mode"] if gpu.uuid in view.compute_modes else []
+    steps += [step_result(operation, gpu.index, Status.CHANGED, names).step for operation in gpu.operations]
+    if not gpu.is_final:
+        instances = next(one.instances for one in policy.gpus if one.index == gpu.index)
+        steps += [f"create {place}" for place in postponed_result(gpu, instances).after]
+    return steps
+
+
+def _message(view: GpuView, told: dict[str, Any], labels: int, in_the_way: str) -> str:
+    parts = []
+    if "gpus" in told:
+        parts.append(f"change GPU {', '.join(told['gpus'])}")
+    if labels:
+        parts.append(f"set {labels} label{'' if labels == 1 else 's'}")
+    if "removedTaints" in told:
+        parts.append(f"remove the taint {' and '.join(told['removedTaints'])}")
+    text = f"Nothing is changed here; enforce would {', '.join(parts) or 'change nothing'}."
+    if in_the_way:
+        text += f" In use by {in_the_way}."
+    text += "".join(f" GPU {one.index} would be left alone: {one.detail}." for one in view.plan.unfit)
+    return text + (f" It is not known which pods hold GPUs: {told['unknown']}." if "unknown" in told else "")
+
+
+def _name(holder: Holder) -> str:
+    return holder.name.removeprefix("pod ")
+
+
+def _bounded(texts: Iterable[str], most: int) -> list[str]:
+    found = list(texts)
+    return found if len(found) <= most else [*found[:most], f"and {len(found) - most} more"]
+
+
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, ensure_ascii=True, sort_keys=True, separators=(",", ":"))

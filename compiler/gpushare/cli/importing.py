@@ -1,0 +1,116 @@
+"""`gpushare import`: an intent from what a cluster has. Named differently, because `import` is a word of Python."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpushare.cli import options
+from gpushare.cli.cluster import Cluster, cluster_options
+from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.core.printable import visible
+
+if TYPE_CHECKING:
+    from gpushare.importing import Input
+
+_FILE = click.Path(exists=False, allow_dash=True)
+
+
+@click.command(cls=options.Command, short_help="Write an intent from ConfigMaps, Helm values and Nodes.")
+@click.argument("files", nargs=-1, type=_FILE)
+@click.option("--live", is_flag=True, help="Also read the running cluster.")
+@click.option("--operator-namespace", "namespaces", multiple=True, metavar="NAMESPACE",
+              help="With --live: where configs of the plugin are; repeatable. Default: the usual ones of NVIDIA's charts.")
+@click.option("--helm-values", "values", is_flag=True, help="With --live: also the values of NVIDIA's Helm releases (Secrets).")
+@click.option("--name", default="", help="The cluster's name, a DNS label. Default: imported.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Default: stdout.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@options.findings_format()
+@options.strict()
+@cluster_options
+def command(  # noqa: PLR0913 - one for each argument of the command line
+    *, files: tuple[str, ...], live: bool, namespaces: tuple[str, ...], values: bool, name: str, output: Path | None,
+    force: bool, style: str | None, strict: bool, cluster: Cluster
+) -> ExitCode:
+    """Write an intent that means what FILES say of a cluster.
+
+    FILES are YAML or JSON, with any number of objects each; `-` is stdin:
+      ConfigMaps or files with configs of the device plugin or of mig-parted
+      values of gpu-operator or nvidia-device-plugin, and the ClusterPolicy
+      Nodes with their labels: kubectl get nodes -o yaml
+      ResourceQuotas on nvidia.com/*
+      nodes/pools.yaml and other files of a bundle
+
+    With --live, Nodes, ResourceQuotas, the ClusterPolicy and ConfigMaps that
+    look like such configs are read from the running cluster too. Only GET
+    requests are sent; what cannot be read is said.
+
+    The intent goes to stdout, with comments that say where each value is from
+    and what is assumed. Findings go to stderr: what an intent cannot express,
+    and what NVIDIA's programs ignore or refuse. Nodes make the pools: without
+    them only configs that are named after a card become pools. With errors
+    the intent is written as well, and lacks what they concern.
+
+    For example:
+      kubectl get nodes -o yaml > nodes.yaml
+      gpushare import nodes.yaml configmap.yaml values.yaml -o intent.yaml
+      kubectl get nodes,configmaps,resourcequotas -A -o json | gpushare import -
+      gpushare import --live --operator-namespace gpu-operator -o intent.yaml
+
+    Exit codes:
+      0  done (with --strict: without warnings)
+      1  something could not be imported, and no intent means the same
+      2  a file could not be read, or FILE exists or cannot be written,
+         or no cluster can be asked
+    """
+    from gpushare.core import units  # noqa: PLC0415 - `--help` does not need it
+
+    if name and not units.is_dns_label(name):
+        raise CouldNotRunError(f"{name!r} is no name for a cluster", "a DNS label: a-z, 0-9 and -, at most 63 characters")
+    if files.count("-") > 1:
+        raise click.UsageError("standard input can be given once")
+    if output is not None and output.exists() and not force:
+        raise CouldNotRunError(f"{output} exists", "--force overwrites it")
+    if not files and not live:
+        raise click.UsageError("name FILES, or --live")
+    if (namespaces or values) and not live:
+        raise click.UsageError("--operator-namespace and --helm-values need --live")
+    for namespace in namespaces:
+        if not units.is_dns_label(namespace):
+            raise click.UsageError(f"{visible(namespace)!r} is not the name of a namespace")
+    objects = _of_cluster(cluster, namespaces, values=values) if live else []
+    return _run(files, objects, name, output, force=force, style=style, strict=strict)
+
+
+def _of_cluster(cluster: Cluster, namespaces: tuple[str, ...], *, values: bool) -> list["Input"]:
+    from gpushare.cli.cluster import connected, tell_unseen  # noqa: PLC0415 - `--help` does not need them
+    from gpushare.importing import Input  # noqa: PLC0415 - as above
+    from gpushare.live import inventory  # noqa: PLC0415 - as above
+
+    with connected(cluster) as server:
+        found = inventory.read(server, namespaces or inventory.NAMESPACES, values=values)
+    tell_unseen(found.unseen)
+    return [Input(name=called, document=document) for called, document in found.objects]
+
+
+def _run(  # noqa: PLR0913 - as above
+    files: tuple[str, ...], objects: list["Input"], name: str, output: Path | None, *, force: bool, style: str | None,
+    strict: bool
+) -> ExitCode:
+    from gpushare import importing, pipeline  # noqa: PLC0415 - `--help` does not need them
+    from gpushare.cli import report, streams  # noqa: PLC0415 - as above
+    from gpushare.importing.documents import MAX_BYTES  # noqa: PLC0415 - as above
+
+    inputs = objects
+    for file in dict.fromkeys(files):
+        data, called = streams.read(file, MAX_BYTES)
+        inputs.append(importing.Input(name=called, data=data))
+    found = importing.build(inputs, name)
+    if found.text:
+        found = found.judged(pipeline.check(found.text.encode(), "").findings)
+    report.report(found.findings, found.lines, report.chosen(style), as_product=False)
+    if found.text and output is not None:
+        streams.create(output, found.text, overwrite=force)
+    elif found.text:
+        streams.product(found.text)
+    return report.verdict(found.findings, strict=strict)

@@ -1,0 +1,153 @@
+"""A bundle that gpushare wrote, back to its intent: from nodes/pools.yaml, and what its other files add.
+
+Which files say more: a pool's profile (chart/files/profiles) its placement, a policy (chart/files/policies) stack and
+partitioner, namespace.yaml the namespace. No file says: goals (their layouts do), the reserve, `require`, `accept`,
+admission, default pools, and upstream values that differ from the generated ones.
+"""
+
+from typing import Any
+
+from gpushare.catalog import cards
+from gpushare.core.wording import clip
+from gpushare.importing.draft import Draft
+from gpushare.importing.facts import GPU, SHARED, Facts, Quota
+from gpushare.importing.parts import Notes, Part
+
+_MEMORY_RESERVE_PERCENT, _LEAST_RESERVE_MIB = 3, 256
+
+
+def is_pools(part: Part) -> bool:
+    """Whether a document is a bundle's nodes/pools.yaml."""
+    return part.at("kind").value == "Pools" and part.at("apiVersion").text.startswith("gpushare.dev/")
+
+
+def add(facts: Facts, draft: Draft, notes: Notes) -> None:
+    """Add the pools of the bundle, and its cluster-wide settings."""
+    for document in facts.bundle:
+        for name, pool in document.at("pools").items():
+            if not draft.has_room(pool, notes):
+                break
+            _pool(name, pool, facts, draft, notes)
+    for policy in facts.policies[:1]:
+        for field in ("stack", "partitioner"):
+            if policy.at("spec", field).text:
+                word = policy.at("spec", field)
+                draft.put(("platform", field), word.text, word, "from the bundle's policies")
+    if len(facts.namespaces) == 1:
+        draft.put(("namespace",), min(facts.namespaces), None, "from the bundle's namespace.yaml")
+
+
+def quotas(facts: Facts) -> list[Quota]:
+    """Return the bundle's quotas as those of ResourceQuotas."""
+    found = []
+    for document in facts.bundle:
+        for namespace, hard in document.at("quotas").items():
+            for key, count in hard.items():
+                if count.count is not None:
+                    found.append(Quota(namespace=namespace, resource=key.removeprefix("requests."), count=count.count,
+                                       told="the bundle's nodes/pools.yaml", part=count))
+    return found
+
+
+def _pool(name: str, pool: Part, facts: Facts, draft: Draft, notes: Notes) -> None:
+    gpus, devices = pool.at("gpusPerNode").count or 0, list(pool.at("devices").entries())
+    if pool.at("card").text not in cards.ids() or not 0 < gpus <= 64 or not devices:
+        notes.error("GS862", pool, f"pool {clip(name)} is not one that `gpushare compile` writes for a card of the catalogue",
+                    "import the bundle as it was written; add cards of spec.cards to the intent by hand", on_key=True)
+        return
+    profiles = {config.name: config for config in facts.configs}
+    sharing = _sharing(pool, devices, gpus)
+    config = profiles.get(pool.at("profile").text)
+    if config and config.packed and "replicas" in sharing:
+        sharing["placement"] = "pack"
+    document: dict[str, Any] = {"card": pool.at("card").text, "nodes": _nodes(pool), "gpusPerNode": gpus, "sharing": sharing}
+    document |= _optional(pool, devices)
+    path = draft.add(name, document, pool)
+    draft.note((*path, "card"), pool.at("card"), f"from the bundle's nodes/pools.yaml, pool {clip(name)}")
+    for device in devices:
+        by_profile = sharing["mode"] == "mig" and "strategy" not in sharing
+        draft.offer(device.at("resource").text, path, (device.at("profile").text or GPU) if by_profile else None)
+
+
+def _nodes(pool: Part) -> dict[str, Any]:
+    selector = pool.at("selector")
+    found = {key: selector.at(key).value for key in ("matchLabels", "matchExpressions", "names") if selector.at(key).value}
+    if "names" not in found and pool.at("nodes").count is not None:
+        found["expected"] = pool.at("nodes").count
+    if pool.at("autoscaler").value:
+        found["autoscaler"] = pool.at("autoscaler").value
+    return found
+
+
+def _sharing(pool: Part, devices: list[Part], gpus: int) -> dict[str, Any]:
+    mode = pool.at("mode").text
+    shared = {device.at("profile").value: device for device in devices if (device.at("replicas").count or 1) > 1}
+    rename: dict[str, Any] = {}
+    if shared and not all(device.at("resource").text.endswith(SHARED) for device in shared.values()):
+        rename["rename"] = False
+    if mode != "mig":
+        return {"mode": mode} | ({"replicas": next(iter(shared.values())).at("replicas").count} | rename if shared else {})
+    found: dict[str, Any] = {"mode": "mig"}
+    single = all(device.at("resource").text in (GPU, GPU + SHARED) for device in devices)
+    found |= ({"strategy": "single"} if single else {}) | _layouts(devices, gpus)
+    if shared:
+        found["replicas"] = {str(profile): device.at("replicas").count for profile, device in sorted(shared.items(), key=str)}
+    return found | rename
+
+
+def _layouts(devices: list[Part], gpus: int) -> dict[str, Any]:
+    by_gpu: list[dict[str, int]] = [{} for _ in range(gpus)]
+    for device in devices:
+        index, profile = device.at("gpu").count, device.at("profile").text
+        if profile and index is not None and 0 <= index < gpus:
+            by_gpu[index][profile] = by_gpu[index].get(profile, 0) + 1
+    groups: list[tuple[list[int], dict[str, int]]] = []
+    for index, layout in enumerate(by_gpu):
+        same = next((indexes for indexes, other in groups if other == layout), None)
+        if same is None:
+            groups.append(([index], layout))
+        else:
+            same.append(index)
+    if len(groups) == 1:
+        return {"layout": groups[0][1]}
+    return {"layouts": [{"gpus": indexes, "layout": layout or "none"} for indexes, layout in groups]}
+
+
+def _optional(pool: Part, devices: list[Part]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if pool.at("priority").count:
+        found["priority"] = pool.at("priority").count
+    memory = _memory(devices)
+    if memory:
+        found["memory"] = memory
+    enforcement, rollout = pool.at("enforcement"), pool.at("rollout")
+    tolerances = [size.count for size in enforcement.at("toleranceMiB").entries() if size.count]
+    notice = enforcement.at("noticeSeconds").count
+    found["enforcement"] = {
+        "action": enforcement.at("action").value, "grace": f"{enforcement.at('graceSeconds').count}s",
+        "mechanism": enforcement.at("mechanism").value,
+    } | ({"tolerance": f"{max(tolerances)}Mi"} if tolerances else {}) | ({"notice": f"{notice}s"} if notice is not None else {})
+    found["rollout"] = {"maxUnavailable": rollout.at("maxUnavailable").value, "onBusy": rollout.at("onBusy").value,
+                        "drainTimeout": f"{rollout.at('drainTimeoutSeconds').count}s"}
+    found |= {key: pool.at(key).value for key in ("tolerations", "namespaces") if pool.at(key).value}
+    return found
+
+
+def _memory(devices: list[Part]) -> dict[str, Any]:
+    """Return the caps of devices that are shared, and how far they exceed the usable memory, if they do."""
+    caps: dict[str, Any] = {}
+    most = 100
+    for device in devices:
+        replicas, cap, size = device.at("replicas").count or 1, device.at("capMiB").count, device.at("memoryMiB").count
+        if replicas < 2:
+            if cap is not None:
+                caps[device.at("profile").text] = f"{cap}Mi"
+            continue
+        caps[device.at("profile").text] = "none" if cap is None else f"{cap}Mi"
+        if cap is not None and size:
+            usable = max(1, size - max(size * _MEMORY_RESERVE_PERCENT // 100, _LEAST_RESERVE_MIB))
+            most = max(most, -(-cap * replicas * 100 // usable))
+    if not caps:
+        return {}
+    found: dict[str, Any] = {"cap": caps.get("", caps)}
+    return found | ({"oversubscribe": f"{most}%"} if most > 100 else {})

@@ -1,0 +1,116 @@
+"""What inputs say about a cluster, before pools are made of it: configs, nodes, settings, quotas.
+
+Owns the types. Each has the part of the input that it is from, for findings, and the words that name this in comments.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from gpushare.core.record import NOTHING, Record
+from gpushare.importing.parts import Part
+
+GPU = "nvidia.com/gpu"
+MIG = "nvidia.com/mig-"
+SHARED = ".shared"
+
+
+class Strategy(StrEnum):
+    """How the device plugin shares: GFD's words in `nvidia.com/gpu.sharing-strategy`."""
+
+    NONE = "none"
+    TIME_SLICING = "time-slicing"
+    MPS = "mps"
+
+
+class PluginConfig(Record):
+    """One config of the device plugin. `replicas` has resources that are shared; `group` names the ConfigMap."""
+
+    name: str
+    group: str
+    told: str
+    part: Part
+    strategy: Strategy = Strategy.NONE
+    replicas: Mapping[str, Part] = NOTHING
+    rename: bool = False
+    mig_strategy: str | None = None
+    packed: bool = False
+    works: bool = True
+
+
+class MigEntry(Record):
+    """One entry of a mig-parted config. `gpus` None: all. `filters` empty: every card."""
+
+    part: Part
+    filters: tuple[str, ...]
+    gpus: tuple[int, ...] | None
+    enabled: bool
+    layout: tuple[tuple[str, int], ...]
+
+
+class MigConfig(Record):
+    """One config of mig-parted."""
+
+    name: str
+    group: str
+    told: str
+    part: Part
+    entries: tuple[MigEntry, ...] = ()
+    works: bool = True
+
+
+class Node(Record):
+    """One Node object."""
+
+    name: str
+    part: Part
+    labels: Mapping[str, str]
+
+
+class Settings(Record):
+    """Values of an upstream chart, or a ClusterPolicy. Parts whose value is None were not given.
+
+    `config_group` is the ConfigMap that the chart names, "" for none; `mig_group` mig-manager's.
+    """
+
+    stack: str
+    told: str
+    part: Part
+    mig_strategy: str | None = None
+    default: Part | None = None
+    config_group: str = ""
+    mig_group: str = ""
+    fallbacks: tuple[str, ...] = ()
+
+
+class Quota(Record):
+    """One line of a ResourceQuota: `hard` holds the number."""
+
+    namespace: str
+    resource: str
+    count: int
+    told: str
+    part: Part
+
+
+class Facts:
+    """Everything that the inputs say. Collected by the readers of the kinds; `bundle` is a bundle's own pools."""
+
+    def __init__(self) -> None:
+        self.configs: list[PluginConfig] = []
+        self.mig_configs: list[MigConfig] = []
+        self.nodes: list[Node] = []
+        self.settings: list[Settings] = []
+        self.quotas: list[Quota] = []
+        self.bundle: list[Part] = []
+        self.policies: list[Part] = []
+        self.namespaces: set[str] = set()
+        self.files_read: set[str] = set()
+
+    def sort(self) -> None:
+        """Put everything into an order that does not depend on that of the inputs."""
+        self.configs.sort(key=lambda one: (one.name, one.group, one.told))
+        self.mig_configs.sort(key=lambda one: (one.name, one.group, one.told))
+        self.nodes.sort(key=lambda one: one.name)
+        self.settings.sort(key=lambda one: one.told)
+        self.quotas.sort(key=lambda one: (one.namespace, one.resource, one.told))
+        self.bundle.sort(key=lambda one: one.at("cluster").text)

@@ -1,0 +1,128 @@
+"""Node objects: what their labels say about the GPUs, their sharing and their partitions.
+
+Facts: GFD's labels (k8s-device-plugin v0.20.0, internal/lm), and the documented labels of GKE, EKS, Karpenter and AKS.
+`gpu.count` is the number of GPUs, but under MIG strategy `single` that of the instances. Nothing here reports findings.
+"""
+
+from collections.abc import Mapping
+
+from gpushare.core.patterns import pattern
+from gpushare.importing import card_names
+from gpushare.importing.facts import GPU, MIG, SHARED, Node, Strategy
+from gpushare.importing.parts import Part
+
+_GKE = "cloud.google.com/gke-"
+_GPU_KEYS = ("nvidia.com/gpu.product", "nvidia.com/gpu.present", "nvidia.com/gpu.count", f"{_GKE}accelerator",
+             "nvidia.com/mig.config", "k8s.amazonaws.com/accelerator", "karpenter.k8s.aws/instance-gpu-name",
+             "kubernetes.azure.com/accelerator", "nvidia.com/device-plugin.config")
+_MIG_COUNT = pattern(r"nvidia\.com/mig-([0-9]+g\.[0-9]+gb[a-z.-]*)\.(count|replicas|sharing-strategy|product)\Z")
+_POOL_LABELS = ("cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "karpenter.sh/nodepool",
+                "kubernetes.azure.com/agentpool", "k8s.scaleway.com/pool-name", "agentpool")
+_OURS = ("node.kubernetes.io/", "gpushare.dev/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler")
+
+
+def read(part: Part) -> Node | None:
+    """Return the node; None if it has no name."""
+    name = part.at("metadata", "name").text
+    return Node(name=name, part=part, labels=part.at("metadata", "labels").labels()) if name else None
+
+
+def has_gpus(node: Node) -> bool:
+    """Whether a label or a resource says that the node has NVIDIA GPUs."""
+    labels = node.labels
+    if labels.get("nvidia.com/gpu.present") == "false":
+        return False
+    named = any(key in labels for key in _GPU_KEYS) or labels.get("accelerator") == "nvidia"
+    return named or any(name.startswith((GPU, MIG)) and number for name, number in capacity(node).items())
+
+
+def capacity(node: Node) -> dict[str, int]:
+    """Return how many of NVIDIA's resources the node offers."""
+    found = {}
+    for name, value in node.part.at("status", "capacity").items():
+        if name.startswith("nvidia.com/") and value.count is not None:
+            found[name] = value.count
+    return found
+
+
+def number(labels: Mapping[str, str], *keys: str) -> int | None:
+    """Return the first of the labels that is a number."""
+    for key in keys:
+        value = labels.get(key, "")
+        if value.isascii() and value.isdigit() and len(value) < 9:
+            return int(value)
+    return None
+
+
+def memory_mib(labels: Mapping[str, str]) -> int | None:
+    """Return the memory of a whole GPU; under `single` GFD's label is that of an instance, which does not count."""
+    if card_names.instance_of(labels.get("nvidia.com/gpu.product", "")):
+        return None
+    return number(labels, "nvidia.com/gpu.memory", "karpenter.k8s.aws/instance-gpu-memory")
+
+
+def strategy(labels: Mapping[str, str]) -> tuple[Strategy, int, bool]:
+    """Return how the labels say that whole GPUs are shared, how often, and whether under a name of their own."""
+    word, replicas = labels.get("nvidia.com/gpu.sharing-strategy", "none"), number(labels, "nvidia.com/gpu.replicas") or 1
+    if word in ("time-slicing", "mps") and replicas > 1:
+        return Strategy(word), replicas, not labels.get("nvidia.com/gpu.product", "").endswith("-SHARED")
+    word = labels.get(f"{_GKE}gpu-sharing-strategy", "")
+    clients = number(labels, f"{_GKE}max-shared-clients-per-gpu", f"{_GKE}gpu-max-shared-clients") or 1
+    known = {"time-sharing": Strategy.TIME_SLICING, "mps": Strategy.MPS}.get(word)
+    return (known, clients, False) if known and clients > 1 else (Strategy.NONE, 1, False)
+
+
+def partition_size(labels: Mapping[str, str]) -> str:
+    """Return GKE's size of MIG partitions: every GPU has as many of it as fit."""
+    return labels.get(f"{_GKE}gpu-partition-size", "")
+
+
+def instances(labels: Mapping[str, str]) -> dict[str, tuple[int, int, bool]]:
+    """Return, by profile in resource form, how many instances a node has under `mixed`, their replicas, whether renamed."""
+    found: dict[str, dict[str, str]] = {}
+    for key, value in labels.items():
+        match = _MIG_COUNT.match(key)
+        if match:
+            found.setdefault(match[1], {})[match[2]] = value
+    return {
+        profile: (number(said, "count") or 0, number(said, "replicas") or 1, not said.get("product", "").endswith("-SHARED"))
+        for profile, said in sorted(found.items())
+    }
+
+
+MAX_GPUS = 64
+"""The most GPUs of a node that are believed."""
+
+
+def gpus(node: Node) -> int | None:
+    """Return the number of GPUs where a label or resource says it outright; None for nodes whose label counts instances."""
+    count = _gpus(node)
+    return count if count and count <= MAX_GPUS else None
+
+
+def _gpus(node: Node) -> int | None:
+    labels = node.labels
+    if card_names.instance_of(labels.get("nvidia.com/gpu.product", "")):
+        return number(labels, "karpenter.k8s.aws/instance-gpu-count", f"{_GKE}accelerator-count")
+    known = number(labels, "nvidia.com/gpu.count", "karpenter.k8s.aws/instance-gpu-count", f"{_GKE}accelerator-count")
+    if known or partition_size(labels):
+        return known or None
+    offered, (_, replicas, _) = capacity(node), strategy(labels)
+    plain, shared = offered.get(GPU, 0), offered.get(GPU + SHARED, 0)
+    return plain // replicas if plain and plain % replicas == 0 and not shared else None
+
+
+def pool_labels(node: Node) -> list[tuple[str, str]]:
+    """Return the labels that clouds set on all nodes of a node pool."""
+    return [(key, node.labels[key]) for key in _POOL_LABELS if node.labels.get(key)]
+
+
+def taints(node: Node) -> list[tuple[tuple[str, str], ...]]:
+    """Return what tolerates the node's lasting taints."""
+    found = []
+    for taint in node.part.at("spec", "taints").entries():
+        key, value, effect = (taint.at(field).text for field in ("key", "value", "effect"))
+        if key and effect and not key.startswith(_OURS):
+            operator = (("operator", "Equal"), ("value", value)) if value else (("operator", "Exists"),)
+            found.append((("key", key), *operator, ("effect", effect)))
+    return found

@@ -1,0 +1,37 @@
+"""ResourceQuotas to the intent's quotas: a resource's quota becomes one of a pool that offers the resource.
+
+The compiler adds up the quotas of all pools with one resource, so that a budget given to one of them is the same as before.
+"""
+
+from collections.abc import Iterable
+
+from gpushare.core.wording import clip, few
+from gpushare.importing.draft import Draft
+from gpushare.importing.facts import Quota
+from gpushare.importing.parts import Notes
+
+
+def add(quotas: Iterable[Quota], draft: Draft, notes: Notes) -> None:
+    """Add the quotas; several on one resource of a namespace count as the smallest, as in Kubernetes."""
+    least: dict[tuple[str, str], Quota] = {}
+    for quota in quotas:
+        known = least.get((quota.namespace, quota.resource))
+        if known is None or quota.count < known.count:
+            least[quota.namespace, quota.resource] = quota
+    for (namespace, resource), quota in sorted(least.items()):
+        offers = sorted(draft.resources.get(resource, ()), key=lambda offer: (offer[0], offer[1] or ""))
+        if not offers:
+            notes.warn("GS863", quota.part, f"no pool offers {clip(resource)}: the quota of {clip(namespace)} is left out",
+                       "give the Nodes and configs that offer it", on_key=True)
+            continue
+        pool, profile = offers[0]
+        if len(offers) > 1:
+            others = few([name for name, _ in offers[1:]])
+            notes.warn("GS860", quota.part, f"assumed: the quota is written for pool {pool}; it holds in {others} as well",
+                       "the pools offer the same resource, and Kubernetes has one quota for it", on_key=True)
+        path = ("quotas", namespace, pool)
+        if profile is None:
+            draft.put(path, quota.count, quota.part, f"from {quota.told}")
+        else:
+            draft.put((*path, profile), quota.count, quota.part)
+            draft.note(path, quota.part, f"from {quota.told}")

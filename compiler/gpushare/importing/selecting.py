@@ -1,0 +1,102 @@
+"""Which config of the device plugin a node has: by its label, the default of a chart, or the chart's fallbacks.
+
+Facts: config-manager of k8s-device-plugin v0.20.0: the label, then the default, then the fallbacks in order; a name that does
+not exist stops the plugin.
+"""
+
+from collections.abc import Sequence
+
+from gpushare.core.record import Record
+from gpushare.core.wording import clip, few
+from gpushare.importing import node_objects
+from gpushare.importing.facts import GPU, Facts, Node, PluginConfig, Settings, Strategy
+from gpushare.importing.parts import Notes, Part
+
+LABEL = "nvidia.com/device-plugin.config"
+
+
+class Selected(Record):
+    """The config of a node; `config` None: whole GPUs, or, with `by_labels`, what the node's own labels say."""
+
+    config: PluginConfig | None = None
+    told: str = ""
+    by_labels: bool = False
+
+
+class Selector:
+    """Selects the configs of nodes; `used` collects those that a node has, `offered` their nodes' resources."""
+
+    def __init__(self, facts: Facts, notes: Notes) -> None:
+        self._notes = notes
+        self._settings = facts.settings
+        groups = {one.config_group for one in facts.settings if one.config_group}
+        named = [config for config in facts.configs if config.group.rpartition("/")[2] in groups]
+        self.configs: Sequence[PluginConfig] = named or facts.configs
+        self.used: set[int] = set()
+        self.offered: dict[int, set[str]] = {}
+
+    def of_node(self, node: Node) -> Selected | None:
+        """Return the node's config; None if it names one that does not exist or does not work."""
+        wanted = node.labels.get(LABEL, "")
+        part = node.part.at("metadata", "labels", LABEL)
+        if wanted:
+            if not self.configs:
+                self._notes.warn("GS860", part, f"the config {clip(wanted)} was not given: sharing is read from the labels",
+                                 "give the device plugin's ConfigMap to be sure")
+                return Selected(by_labels=True, told="labels of the nodes")
+            return self._named(wanted, part, f"label {LABEL}: {clip(wanted)}")
+        for one in self._settings:
+            if one.default is not None:
+                return self._named(one.default.text, one.default, f"default of {one.told}")
+        if self._settings and self.configs:
+            return self._fallback(self._settings[0])
+        return self._without_settings(node)
+
+    def _named(self, name: str, part: Part, told: str) -> Selected | None:
+        found = [config for config in self.configs if config.name == name]
+        if not found:
+            known = sorted({config.name for config in self.configs})
+            hint = f"there are {few(list(map(clip, known)))}" if known else "give the device plugin's ConfigMap, too"
+            self._notes.error("GS857", part, f"there is no config {clip(name)}: the device plugin does not start", hint)
+            return None
+        if any(_content(other) != _content(found[0]) for other in found):
+            self._notes.error("GS864", found[1].part, f"the config {clip(name)} is given twice, and differently",
+                              "give only the ConfigMap that the plugin reads, or the chart's values that name it")
+            return None
+        self.used |= {id(config) for config in found}
+        return Selected(config=found[0], told=told) if found[0].works else None
+
+    def _fallback(self, settings: Settings) -> Selected | None:
+        names = sorted({config.name for config in self.configs})
+        for word in settings.fallbacks:
+            if word == "named" and "default" in names:
+                return self._named("default", settings.part, "fallback to the config `default`")
+            if word == "single" and len(names) == 1:
+                return self._named(names[0], settings.part, "fallback to the only config")
+            if word == "empty":
+                break
+        return Selected(told=f"{settings.told}: no default config, so whole GPUs")
+
+    def _without_settings(self, node: Node) -> Selected | None:
+        """Return what the labels say, or the config that any chart would fall back to, if that agrees or nothing is said."""
+        names = sorted({config.name for config in self.configs})
+        likely = "default" if "default" in names else names[0] if len(names) == 1 else None
+        labels = node.part.at("metadata", "labels")
+        known = "nvidia.com/gpu.sharing-strategy" in node.labels
+        if likely is None or (known and not self._agrees(likely, node)):
+            return Selected(by_labels=True, told="labels of the nodes")
+        if not known:
+            self._notes.warn("GS860", labels, f"assumed: nodes without the label {LABEL} have the config {clip(likely)}",
+                             "give the values of NVIDIA's chart, which name the default", on_key=True)
+        return self._named(likely, labels, "with which the labels of the nodes agree" if known else "assumed")
+
+    def _agrees(self, name: str, node: Node) -> bool:
+        strategy, replicas, _ = node_objects.strategy(node.labels)
+        config = next(one for one in self.configs if one.name == name)
+        count = config.replicas.get(GPU)
+        return config.strategy is strategy and (strategy is Strategy.NONE or (count is not None and count.count == replicas))
+
+
+def _content(config: PluginConfig) -> tuple[object, ...]:
+    replicas = tuple((name, count.count) for name, count in sorted(config.replicas.items()))
+    return config.strategy, replicas, config.rename, config.mig_strategy, config.packed, config.works

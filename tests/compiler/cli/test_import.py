@@ -1,0 +1,47 @@
+"""`gpushare import` as a process: streams, exit codes, a file that exists."""
+
+import json
+from pathlib import Path
+
+from tests.compiler.cli.process import gpushare
+from tests.compiler.importing.imports import config_map, node, selected, sharing
+
+WARNED = "---\n".join([config_map(sharing().replace("replicas: 4", "replicas: 4\n      renam: x")), selected()])
+
+
+def test_the_intent_goes_to_stdout_and_the_findings_to_stderr() -> None:
+    done = gpushare("import", "-", "--name", "physics", stdin=WARNED.encode())
+    assert done.returncode == 0
+    assert "name: physics\n" in done.stdout
+    assert "<stdin>:14:11: warning GS851" in done.stderr
+    assert "   14 |           renam: x\n      |           ^^^^^\n" in done.stderr
+    assert gpushare("check", "-", stdin=done.stdout.encode()).returncode == 0
+    assert gpushare("import", "-", "--strict", stdin=WARNED.encode()).returncode == 1
+
+
+def test_findings_for_programs_are_one_document() -> None:
+    done = gpushare("import", "-", "--format", "json", stdin=WARNED.encode())
+    assert [finding["code"] for finding in json.loads(done.stderr)["findings"]] == ["GS851"]
+
+
+def test_with_an_error_the_rest_is_written_and_the_exit_code_is_1() -> None:
+    done = gpushare("import", "-", stdin=(node() + "---\n" + node("nvidia.com/gpu.product: Z9", "gpu-02")).encode())
+    assert done.returncode == 1
+    assert done.stdout.startswith("# NOT COMPLETE: 1 error;")
+    assert "t4-exclusive" in done.stdout
+
+
+def test_a_file_is_overwritten_with_force_only(tmp_path: Path) -> None:
+    (tmp_path / "nodes.yaml").write_text(node())
+    (tmp_path / "intent.yaml").write_text("mine")
+    refused = gpushare("import", "nodes.yaml", "-o", "intent.yaml", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert (tmp_path / "intent.yaml").read_text() == "mine"
+    assert gpushare("import", "nodes.yaml", "-o", "intent.yaml", "--force", cwd=tmp_path).returncode == 0
+    assert gpushare("check", "intent.yaml", cwd=tmp_path).returncode == 0
+
+
+def test_what_cannot_be_read_or_is_no_name_ends_with_2() -> None:
+    assert gpushare("import", "no-such-file").returncode == 2
+    assert gpushare("import", "-", "--name", "No Name").returncode == 2
+    assert gpushare("import").returncode == 2

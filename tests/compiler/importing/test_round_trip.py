@@ -1,0 +1,33 @@
+"""An intent compiled, its bundle imported: the same pools, as far as the bundle's files say."""
+
+from pathlib import Path
+
+import pytest
+
+from gpushare import importing, pipeline
+from gpushare.bundle import lock
+from gpushare.core.diagnostics import is_error
+from gpushare.importing import Input
+from gpushare.render import pools
+from tests.support.paths import ROOT
+
+EXAMPLES = sorted(ROOT.glob("examples/*/intent.yaml"))
+READ = ("nodes/", "namespace.yaml", "chart/files/", "gpu-operator/", "device-plugin/")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
+def test_the_bundle_of_an_example_is_imported_as_the_same_pools(path: Path) -> None:
+    first = pipeline.compile_intent(path.read_bytes(), "intent.yaml", lock.EMPTY)
+    files = [(file.path, file.text) for file in first.artifacts if file.path.startswith(READ) and file.path.endswith(".yaml")]
+    found = importing.build([Input(name=name, data=text.encode()) for name, text in files])
+    assert not [finding.message for finding in found.findings if is_error(finding)]
+    again = pipeline.compile_intent(found.text.encode(), "imported.yaml", lock.EMPTY)
+    assert first.plan is not None
+    assert again.plan is not None, [finding.message for finding in again.findings]
+    assert pools.pools_document(again.plan) == pools.pools_document(first.plan)
+    ours, theirs = again.plan.intent, first.plan.intent
+    assert (ours.namespace, ours.platform.stack, ours.platform.partitioner) == (
+        theirs.namespace, theirs.platform.stack, theirs.platform.partitioner)
+    profiles = [{file.path: file.text for file in one.artifacts if "/files/profiles/" in file.path or "mig-parted" in file.path}
+                for one in (first, again)]
+    assert profiles[0] == profiles[1]

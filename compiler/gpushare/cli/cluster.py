@@ -1,0 +1,117 @@
+"""Options of the commands that ask a running cluster, and opening it: what kubectl calls the same means the same here."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpushare.cli import streams
+from gpushare.cli.exits import CouldNotRunError
+from gpushare.core.printable import visible
+from gpushare.core.record import Record
+from gpushare.core.units import is_dns_label, parse_duration
+
+if TYPE_CHECKING:
+    from gpushare.live.connection import Server
+    from gpushare.live.kubeconfig import Access
+    from gpushare.live.reader import Scope
+    from gpushare.live.snapshot import Snapshot, Unseen
+
+RELEASE = "gpu-system"
+"""The intent's default for `spec.namespace`."""
+
+_OPTIONS = (
+    click.option("--kubeconfig", default="", metavar="FILE", help="Default: KUBECONFIG, ~/.kube/config, or the pod's own."),
+    click.option("--context", "context_name", default="", metavar="NAME", help="Default: the kubeconfig's current context."),
+    click.option("-n", "--namespace", default="", help="Look at this namespace's pods and quotas only."),
+    click.option("--release-namespace", default="", help=f"Where gpushare is installed. Default: {RELEASE}."),
+    click.option("--request-timeout", default="30s", metavar="TIME", help="For one request, such as 30s; 0: no limit."),
+    click.option("--as", "user", default="", metavar="USER", help="Impersonate this user."),
+    click.option("--as-group", "groups", multiple=True, metavar="GROUP", help="Impersonate this group too; repeatable."),
+)
+
+
+class Cluster(Record):
+    """The cluster that a call names. `namespace` and `release` are empty if the call does not name them."""
+
+    kubeconfig: str
+    context_name: str
+    namespace: str
+    release_namespace: str
+    timeout_seconds: int
+    user: str
+    groups: tuple[str, ...]
+
+    @property
+    def release(self) -> str:
+        """Return gpushare's namespace."""
+        return self.release_namespace or RELEASE
+
+    def access(self) -> "Access":
+        """Return what `live` wants to know."""
+        from gpushare.live.kubeconfig import Access  # noqa: PLC0415 - `--help` does not need it
+
+        return Access(
+            kubeconfig=self.kubeconfig, context=self.context_name, user=self.user, groups=self.groups,
+            timeout_seconds=self.timeout_seconds,
+        )
+
+
+def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options, and pass them to the command as one argument, `cluster`."""
+
+    @wraps(function)
+    def called(*, request_timeout: str, groups: Sequence[str], **given: Any) -> Any:
+        words = {name: given.pop(name) for name in ("kubeconfig", "context_name", "namespace", "release_namespace", "user")}
+        for name in (words["namespace"], words["release_namespace"]):
+            if name and not is_dns_label(name):
+                raise click.UsageError(f"{visible(name)!r} is not the name of a namespace")
+        cluster = Cluster(timeout_seconds=_seconds(request_timeout), groups=tuple(groups), **words)
+        return function(cluster=cluster, **given)
+
+    decorated: Callable[..., Any] = called
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+def _seconds(text: str) -> int:
+    """Return the seconds; a number without a unit is seconds, as kubectl reads it."""
+    if re.fullmatch(r"[0-9]{1,6}", text):
+        return int(text)
+    seconds = parse_duration(text)
+    if seconds is None:
+        raise click.UsageError(f"--request-timeout {visible(text)!r} is not a time such as 30s or 1m")
+    return seconds
+
+
+@contextmanager
+def connected(cluster: Cluster) -> Iterator["Server"]:
+    """Yield the cluster's API server. CouldNotRunError, with a way out, if it cannot be asked."""
+    from gpushare.live import connection  # noqa: PLC0415 - `--help` does not need it
+    from gpushare.live.errors import NoClusterError, RequestError  # noqa: PLC0415 - as above
+
+    try:
+        with connection.connected(cluster.access()) as server:
+            yield server
+    except NoClusterError as problem:
+        raise CouldNotRunError(str(problem), problem.hint) from problem
+    except RequestError as problem:
+        raise CouldNotRunError(f"the cluster refused: {problem}") from problem
+
+
+def read(cluster: Cluster, scope: "Scope") -> "Snapshot":
+    """Return what the scope asks for. CouldNotRunError as `connected`."""
+    from gpushare.live import reader  # noqa: PLC0415 - as above
+
+    with connected(cluster) as server:
+        return reader.read(server, scope)
+
+
+def tell_unseen(unseen: "Sequence[Unseen]") -> None:
+    """Write to stderr what was not seen: what the output does not say is then not taken for absent."""
+    for one in dict.fromkeys(unseen):
+        streams.tell(f"not seen: {one.what}: {one.why}\n" + (f"   = {one.hint}\n" if one.hint else ""))

@@ -1,0 +1,103 @@
+"""`gpushare drift`: how a running cluster differs from a bundle or an intent."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpushare.cli import options
+from gpushare.cli.cluster import Cluster, cluster_options
+from gpushare.cli.exits import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpushare.cli.inputs import LoadedIntent
+    from gpushare.live.drift import Difference
+    from gpushare.live.snapshot import Snapshot
+
+
+@click.command(cls=options.Command, short_help="Tell how a running cluster differs from a bundle.")
+@click.argument("bundle", type=options.INTENT, metavar="BUNDLE_OR_INTENT")
+@options.product_format("text", "json")
+@options.strict()
+@cluster_options
+def command(*, bundle: str, style: str, strict: bool, cluster: Cluster) -> ExitCode:
+    """Tell how a running cluster differs from BUNDLE_OR_INTENT, and what to do.
+
+    That is: DaemonSets, ConfigMaps, quotas, Helm's values, labels of nodes,
+    what the node runtime reports of the hardware, and what the nodes offer. A
+    change that is still being rolled out is a difference, too. What cannot be
+    read is not compared, and is listed as not seen.
+
+    For example:
+      gpushare drift bundle
+      gpushare drift intent.yaml --format json
+
+    Exit codes:
+      0  no difference was seen
+      1  BUNDLE_OR_INTENT has errors
+      2  it could not be read, no cluster can be asked, or nothing was compared
+      3  the cluster differs
+    """
+    from gpushare.cli import inputs, report, streams, terminal  # noqa: PLC0415 - `--help` does not need it
+    from gpushare.cli.cluster import read, tell_unseen  # noqa: PLC0415 - as above
+    from gpushare.cli.exits import CouldNotRunError  # noqa: PLC0415 - as above
+    from gpushare.core import emit  # noqa: PLC0415 - as above
+    from gpushare.live import drift  # noqa: PLC0415 - as above
+    from gpushare.live.reader import Scope  # noqa: PLC0415 - as above
+
+    side = inputs.load_side(bundle)
+    report.report(side.findings, side.text, report.chosen(None), as_product=False)
+    code = report.verdict(side.findings, strict=strict)
+    if code is not ExitCode.DONE or side.document is None:
+        return code
+    snapshot = read(cluster, Scope(release=cluster.release_namespace or _release(side, cluster), values=True))
+    found = drift.differences(side.files, side.document, snapshot)
+    if style == "json":
+        streams.product(emit.json_text(_document(found, snapshot)))
+    else:
+        streams.say(_sheet(found, snapshot, terminal.look(sys.stdout)))
+        tell_unseen(snapshot.unseen)
+    if not found and not any(map(snapshot.has_seen, ("nodes", "daemonsets", "configmaps"))):
+        raise CouldNotRunError("nothing was compared: neither nodes nor objects of gpushare can be read",
+                               "`gpushare rbac` prints the rights that the command needs")
+    return ExitCode.CHANGES if found else ExitCode.DONE
+
+
+def _release(side: "LoadedIntent", cluster: Cluster) -> str:
+    """Return the namespace that the bundle is for."""
+    from gpushare.compare.files import parsed  # noqa: PLC0415 - as above
+
+    namespace = parsed("namespace.yaml", side.files.get("namespace.yaml", ""))
+    metadata = namespace.get("metadata") if isinstance(namespace, dict) else None
+    return str(metadata["name"]) if isinstance(metadata, dict) and metadata.get("name") else cluster.release
+
+
+def _document(found: "Sequence[Difference]", snapshot: "Snapshot") -> dict[str, Any]:
+    from gpushare.cli.status_document import unseen  # noqa: PLC0415 - as above
+
+    return {
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "Drift",
+        "differs": bool(found),
+        "differences": [
+            {"kind": one.kind.value, "subject": one.subject, "wanted": one.wanted, "actual": one.actual, "remedy": one.remedy}
+            for one in found
+        ],
+        "unseen": unseen(snapshot.unseen),
+    }
+
+
+def _sheet(found: "Sequence[Difference]", snapshot: "Snapshot", look: Any) -> str:
+    from gpushare.cli.terminal import BOLD, wrapped  # noqa: PLC0415 - as above
+    from gpushare.core.wording import counted  # noqa: PLC0415 - as above
+
+    if not found:
+        return "no difference was seen\n" if snapshot.unseen else "no difference\n"
+    shown = ""
+    for one in found:
+        shown += look.paint(f"{one.kind}: {one.subject}", BOLD) + "\n"
+        shown += wrapped(f"  wanted {one.wanted}", look, indent=4) + wrapped(f"  actual {one.actual}", look, indent=4)
+        shown += wrapped(f"  = {one.remedy}", look, indent=4)
+    return shown + f"\n{counted(len(found), 'difference')}\n"

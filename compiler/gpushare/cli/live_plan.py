@@ -1,0 +1,102 @@
+"""`gpushare plan --live`: what installing a bundle does to the pods, quotas and nodes of a running cluster."""
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from gpushare.cli import inputs, report, streams, terminal
+from gpushare.cli.cluster import Cluster, read, tell_unseen
+from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.cli.status_document import unseen
+from gpushare.cli.terminal import BOLD, Style, table, wrapped
+from gpushare.core import emit
+from gpushare.core.printable import visible
+from gpushare.core.wording import counted
+from gpushare.live import disturbance
+from gpushare.live.disturbance import Disturbance, NodeChange
+from gpushare.live.reader import Scope
+
+if TYPE_CHECKING:
+    from gpushare.live.snapshot import Pod
+
+_MOST = 100
+_BUSY = {"wait": "the node waits for them", "evict": "they are evicted", "fail": "the change fails while they run"}
+
+
+def run(*, new: str, style: str, exit_code: bool, strict: bool, cluster: Cluster) -> ExitCode:
+    """Write the plan; the exit codes are those of `plan`."""
+    side = inputs.load_side(new)
+    report.report(side.findings, side.text, report.chosen(None), as_product=False)
+    code = report.verdict(side.findings, strict=strict)
+    if code is not ExitCode.DONE or side.document is None:
+        return code
+    snapshot = read(cluster, Scope(release=cluster.release))
+    if not snapshot.has_seen("nodes"):
+        tell_unseen(snapshot.unseen)
+        raise CouldNotRunError("the nodes cannot be read, so nothing is known", "`gpushare rbac` prints the rights")
+    found = disturbance.assess(side.files, side.document, snapshot, inputs.geometries(side))
+    if style == "json":
+        streams.product(emit.json_text(document(found)))
+    else:
+        streams.say(sheet(found, terminal.look(sys.stdout), has_pods=snapshot.has_seen("pods")))
+        tell_unseen(found.unseen)
+    return ExitCode.CHANGES if exit_code and not found.is_empty else ExitCode.DONE
+
+
+def sheet(found: Disturbance, look: Style, *, has_pods: bool) -> str:
+    """Return the plan for people."""
+    shown = f"{counted(len(found.nodes), 'node')} would change\n" if found.nodes else "no node would change\n"
+    for node in found.nodes[:_MOST]:
+        shown += "\n" + look.paint(f"{node.name}: {node.before or 'no pool'} -> {node.after or 'no pool'}", BOLD)
+        shown += "" if node.is_ready else f"  ({node.state})"
+        shown += "\n" + wrapped(f"  {_effect(node, has_pods=has_pods)}", look, indent=4)
+        shown += table(("POD", "OWNER", "REQUESTS"), map(_row, node.pods), look, indent=4) if node.pods else ""
+    shown += f"and {len(found.nodes) - _MOST} more nodes\n" if len(found.nodes) > _MOST else ""
+    if found.quotas:
+        rows = [(one.namespace, one.resource, str(one.used), "resource is removed" if one.limit is None else str(one.limit))
+                for one in found.quotas]
+        shown += "\n" + table(("NAMESPACE", "RESOURCE", "IN USE", "NEW QUOTA"), rows, look, numbers=("IN USE",))
+    if found.unready:
+        shown += "\nnot ready now, and not changed:\n" + table(("NODE", "STATE"), found.unready[:_MOST], look, indent=2)
+    return shown
+
+
+def _effect(node: NodeChange, *, has_pods: bool) -> str:
+    if node.disturbed == 0:
+        return "no pod is disturbed"
+    most = "an unknown number of shares is" if node.disturbed is None else f"at most {counted(node.disturbed, 'share')} are"
+    if not has_pods:
+        return f"{most} removed; its pods were not seen"
+    if not node.pods:
+        return f"{most} removed; no pod holds any now"
+    return f"{most} removed; {_BUSY.get(node.on_busy, visible(node.on_busy))}"
+
+
+def _row(pod: "Pod") -> tuple[str, str, str]:
+    return pod.full_name, pod.owner or "-", ", ".join(f"{name}: {number}" for name, number in sorted(pod.requests.items()))
+
+
+def document(found: Disturbance) -> dict[str, Any]:
+    """Return the `LivePlan` document (schemas/live-plan.v1.json)."""
+    return {
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "LivePlan",
+        "nodes": [
+            {
+                "name": node.name, "from": node.before or None, "to": node.after or None, "onBusy": node.on_busy or None,
+                "sharesRemoved": node.disturbed, "ready": node.is_ready, "state": node.state, "pods": list(_pods(node.pods)),
+            }
+            for node in found.nodes
+        ],
+        "notReady": [{"name": name, "state": state} for name, state in found.unready],
+        "quotas": [
+            {"namespace": one.namespace, "resource": one.resource, "used": one.used, "limit": one.limit}
+            for one in found.quotas
+        ],
+        "unseen": unseen(found.unseen),
+    }
+
+
+def _pods(pods: "Iterable[Pod]") -> Iterable[dict[str, Any]]:
+    for pod in pods:
+        yield {"namespace": pod.namespace, "name": pod.name, "owner": pod.owner or None, "requests": dict(pod.requests)}

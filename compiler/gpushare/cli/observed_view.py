@@ -1,0 +1,46 @@
+"""What `enforce` would do to observed nodes, for people."""
+
+from collections.abc import Iterator
+
+from gpushare.cli.terminal import Style, wrapped
+from gpushare.core.wording import counted, few
+from gpushare.live.observing import Observed, Would
+
+_MOST_NODES = 20
+
+
+def sheet(observed: Observed, look: Style) -> str:
+    """Return one line for each thing that `enforce` would do, and one for each node that it would change."""
+    nodes = observed.nodes
+    shown = f"{counted(len(nodes), 'node')} observed: nothing is changed there. With enforce:\n"
+    changed = [node for node in nodes if not node.is_nothing]
+    lines = [*_of_pods(observed), *map(_of_node, changed[:_MOST_NODES])]
+    if len(changed) > _MOST_NODES:
+        lines.append(f"and {len(changed) - _MOST_NODES} more nodes would be changed")
+    if len(changed) < len(nodes):
+        lines.append(f"{counted(len(nodes) - len(changed), 'node')} would not be changed")
+    return shown + "".join(wrapped(f"  {line}", look, indent=4) for line in lines)
+
+
+def _of_pods(observed: Observed) -> Iterator[str]:
+    if observed.over is None and observed.refused is None:
+        yield "containers over their caps and refused pods are counted with --kills"
+    if observed.over is not None:
+        actions = counted(observed.actions or 0, "action")
+        yield f"{counted(observed.over, 'container')} over their cap now; {actions} since the start of the runtimes"
+    if observed.refused is not None:
+        yield f"{counted(observed.refused, 'pod')} would have been refused since the start of the API server"
+
+
+def _of_node(would: Would) -> str:
+    if would.unknown and not (would.gpus or would.labels or would.resources):
+        return f"{would.node}: not known: {would.unknown}"
+    parts = [f"be repartitioned (GPU {few(would.gpus, 8)})"] if would.gpus else []
+    if would.labels:
+        parts.append(f"get {counted(len(would.labels), 'label')}")
+    if would.resources:
+        parts.append("offer " + few([f"{name}: {number}" for name, number in sorted(would.resources.items())], 8))
+    text = f"node {would.node} would {', '.join(parts)}"
+    if would.pods:
+        text += f"; in use by {few(would.pods, 8)}" + (f" ({would.held} pods)" if would.held > len(would.pods) else "")
+    return text + (f"; not known: {would.unknown}" if would.unknown else "")

@@ -1,0 +1,118 @@
+"""`gpushare status`: what the pools and nodes of a running cluster offer, use and lack."""
+
+import gc
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from gpushare.cli import options
+from gpushare.cli.cluster import Cluster, cluster_options
+from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.core.printable import visible
+
+if TYPE_CHECKING:
+    from gpushare.live.reader import Scope
+    from gpushare.live.status import Status
+
+_WATCH_SECONDS = 5
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+@click.command(cls=options.Command, short_help="Tell what the pools of a running cluster offer and use.")
+@click.argument("name", required=False, metavar="[POOL|NODE]")
+@options.product_format("text", "json")
+@click.option("-o", "--output", type=click.Choice(("wide",)), help="wide: every node, with the condition's message.")
+@click.option("--kills", is_flag=True, help="Also containers over their caps: Events and the runtime's counters.")
+@click.option("--watch", "-w", is_flag=True, help=f"Look again every {_WATCH_SECONDS} seconds, until interrupted.")
+@cluster_options
+def command(  # noqa: PLR0913 - one for each argument of the command line
+    *, name: str | None, style: str, output: str | None, kills: bool, watch: bool, cluster: Cluster
+) -> ExitCode:
+    """Tell what each pool of a running cluster should offer, offers and has in use.
+
+    Also why a node does not match its pool, and since when. Nothing is
+    written to the cluster. What cannot be read is listed as not seen, and its
+    numbers are `?`.
+
+    For example:
+      gpushare status
+      gpushare status training -o wide
+      gpushare status gpu-a100-01 --kills
+      gpushare status -n physics                with the rights of one namespace
+      gpushare status --format json
+
+    Exit codes:
+      0  done
+      2  no cluster can be asked, nothing of it can be read, or it has no such
+         pool or node
+    130  interrupted, which is how --watch ends
+    """
+    if watch and style == "json":
+        raise click.UsageError("--watch writes text only")
+    from gpushare.live.reader import Scope  # noqa: PLC0415 - `--help` does not need it
+
+    scope = Scope(release=cluster.release, namespace=cluster.namespace, metrics=kills, kills=kills)
+    if not watch:
+        seen = _seen(cluster, scope, name)
+        _write(seen, style, is_wide=output == "wide", with_kills=kills)
+        if all(any(one.what == what for one in seen.unseen) for what in ("nodes", "daemonsets", "pods")):
+            raise CouldNotRunError("nothing was seen: neither nodes nor pods nor objects of gpushare can be read",
+                                   "`gpushare rbac` prints the rights that the command needs")
+        return ExitCode.DONE
+    gc.enable()  # every other run ends before garbage collection pays
+    _show(_seen(cluster, scope, name), is_wide=output == "wide", with_kills=kills)  # a wrong call does not repair itself
+    while True:
+        time.sleep(_WATCH_SECONDS)
+        _look_again(cluster, scope, name, is_wide=output == "wide", with_kills=kills)
+
+
+def _seen(cluster: Cluster, scope: "Scope", name: str | None) -> "Status":
+    from gpushare.cli.cluster import read, tell_unseen  # noqa: PLC0415 - as above
+    from gpushare.core.wording import few  # noqa: PLC0415 - as above
+    from gpushare.live import status  # noqa: PLC0415 - as above
+
+    whole = status.assess(read(cluster, scope))
+    if name is None:
+        return whole
+    found = status.only(whole, name)
+    if found is None:
+        if whole.unseen:
+            tell_unseen(whole.unseen)
+        known = few([pool.name for pool in whole.pools], 8)
+        where = "what was seen of the cluster" if whole.unseen else "the cluster"
+        raise CouldNotRunError(f"{where} has neither a pool nor a node with GPUs named {name!r}",
+                               f"its pools are {known}" if whole.pools else "it has no pools that can be seen")
+    return found
+
+
+def _write(seen: "Status", style: str, *, is_wide: bool, with_kills: bool) -> None:
+    from gpushare.cli import status_document, status_view, streams, terminal  # noqa: PLC0415 - as above
+    from gpushare.cli.cluster import tell_unseen  # noqa: PLC0415 - as above
+    from gpushare.core import emit  # noqa: PLC0415 - as above
+
+    if style == "json":
+        streams.product(emit.json_text(status_document.document(seen)))
+        return
+    streams.say(status_view.sheet(seen, terminal.look(sys.stdout), is_wide=is_wide, with_kills=with_kills))
+    tell_unseen(seen.unseen)
+
+
+def _look_again(cluster: Cluster, scope: "Scope", name: str | None, *, is_wide: bool, with_kills: bool) -> None:
+    from gpushare.cli import streams  # noqa: PLC0415 - as above
+
+    try:
+        seen = _seen(cluster, scope, name)
+    except CouldNotRunError as problem:  # the server restarts, the network returns
+        streams.say(f"{time.strftime('%H:%M:%S')} {visible(str(problem))}\n" +
+                    (f"   = {visible(problem.hint)}\n" if problem.hint else ""))
+        return
+    _show(seen, is_wide=is_wide, with_kills=with_kills)
+
+
+def _show(seen: "Status", *, is_wide: bool, with_kills: bool) -> None:
+    from gpushare.cli import streams  # noqa: PLC0415 - as above
+
+    streams.say(_CLEAR if sys.stdout.isatty() else f"{time.strftime('%H:%M:%S')}\n")
+    _write(seen, "text", is_wide=is_wide, with_kills=with_kills)

@@ -1,0 +1,118 @@
+"""A cluster's status for people: tables of pools, of nodes that are not as wanted, and of containers over their caps."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from gpushare.cli import observed_view
+from gpushare.cli.plan_view import known
+from gpushare.cli.terminal import BOLD, Style, table
+from gpushare.core.units import show_bytes
+from gpushare.live.snapshot import Event, RuntimeMetrics
+from gpushare.live.status import NodeStatus, PoolStatus, Shares, Status
+
+_MOST_NODES = 20
+_MOST_KILLS = 50
+
+
+def sheet(seen: Status, look: Style, *, is_wide: bool, with_kills: bool) -> str:
+    """Return all tables. `is_wide`: every node, with the message of its condition, however wide the terminal is."""
+    nodes = [node for pool in seen.pools for node in pool.nodes] + list(seen.others)
+    shown = _pools(seen.pools, look) if seen.pools else "no pools were seen\n"
+    if seen.observed is not None:
+        shown += "\n" + observed_view.sheet(seen.observed, look)
+    if is_wide:
+        wide = Style(columns=10_000, coloured=look.coloured, boxes=look.boxes)
+        shown += "\n" + _nodes(nodes, wide, messages=True) if nodes else ""
+    else:
+        shown += _unready(nodes, look)
+    if seen.pending:
+        rows = [(pod.full_name, _asked(pod.requests.items()), next(iter(pod.problems), "")) for pod in seen.pending]
+        shown += "\n" + table(("PENDING POD", "REQUESTS", "WHY"), rows[:_MOST_NODES], look) + _more(rows, _MOST_NODES)
+    return shown + (_kills(seen, [node.metrics for node in nodes if node.metrics], look) if with_kills else "")
+
+
+def _pools(pools: Iterable[PoolStatus], look: Style) -> str:
+    rows: list[tuple[str, ...]] = []
+    for pool in pools:
+        observed = f", {pool.observed} observed" if pool.observed else ""
+        head = (pool.name, pool.mode or "?", f"{pool.ready}/{len(pool.nodes)}{observed}")
+        for number, one in enumerate(pool.shares or (None,)):
+            rows.append((*(head if number == 0 else ("", "", "")), *_numbers(one)))
+    headers = ("POOL", "MODE", "READY", "RESOURCE", "WANTED", "OFFERED", "USED", "FREE")
+    return table(headers, rows, look, numbers=headers[4:])
+
+
+def _numbers(one: Shares | None) -> tuple[str, ...]:
+    if one is None:
+        return ("-", "", "", "", "")
+    return one.resource, known(one.wanted), str(one.offered), known(one.used), known(one.free)
+
+
+def _unready(nodes: Sequence[NodeStatus], look: Style) -> str:
+    """Return the nodes of pools that are neither ready nor observed, those of no pool only if they have a condition of ours."""
+    found = [node for node in nodes if not (node.is_ready or node.is_observed) and (node.pool or node.condition.since)]
+    if not found:
+        return ""
+    shown = "\n" + _nodes(found[:_MOST_NODES], look, messages=False) + _more(found, _MOST_NODES)
+    for node in found[:3]:
+        shown += f"\n{look.paint(node.name, BOLD)}: {node.condition.message or node.condition.reason}\n"
+    return shown + f"\n`gpushare explain {found[0].name}` says what to do.\n"
+
+
+def _nodes(nodes: Iterable[NodeStatus], look: Style, *, messages: bool) -> str:
+    headers = ("NODE", "POOL", "STATE", "REASON", "SINCE", "OFFERED", "USED", *(("MESSAGE",) if messages else ()))
+    rows = [
+        (
+            node.name, node.pool or "-", ", ".join(_state(node)), node.condition.reason, node.condition.since or "-",
+            _asked((one.resource, one.offered) for one in node.shares),
+            _asked((one.resource, one.used) for one in node.shares if one.used is None or one.used),
+            *((node.condition.message,) if messages else ()),
+        )
+        for node in nodes
+    ]
+    return table(headers, rows, look)
+
+
+def _state(node: NodeStatus) -> Iterator[str]:
+    if not node.is_up:
+        yield "NotReady"
+    if node.is_cordoned:
+        yield "cordoned"
+    yield from (taint.split(":")[0].removeprefix("gpushare.dev/") for taint in node.taints if taint.startswith("gpushare.dev/"))
+    if node.is_ready:
+        yield "ready"
+    elif node.is_observed:
+        yield "observed"
+    elif node.is_up and not node.condition.is_true:
+        yield "not as wanted"
+
+
+def _asked(numbers: Iterable[tuple[str, int | None]]) -> str:
+    return ", ".join(f"{name.removeprefix('nvidia.com/')}: {known(number)}" for name, number in numbers) or "-"
+
+
+def _kills(seen: Status, metrics: Sequence[RuntimeMetrics], look: Style) -> str:
+    shown = "\n" + (_events(seen.kills, look) if seen.kills else "no Event about a cap; Kubernetes keeps Events for an hour\n")
+    counted = [(one.node, str(one.kills), str(one.evictions), str(one.warnings), "yes" if one.is_paused else "no")
+               for one in metrics if one.kills or one.evictions or one.warnings or one.is_paused]
+    if counted:
+        headers = ("NODE", "KILLS", "EVICTIONS", "WARNINGS", "PAUSED")
+        shown += "\n" + table(headers, counted, look, numbers=headers[1:4]) + "Counters since the start of each runtime.\n"
+    over = [(f"{one.namespace}/{one.pod}", one.container, one.node, _size(one.used), _size(one.cap))
+            for each in metrics for one in each.usages if one.is_over]
+    if over:
+        shown += "\n" + table(("OVER ITS CAP NOW", "CONTAINER", "NODE", "USED", "CAP"), over, look, numbers=("USED", "CAP"))
+    return shown
+
+
+def _events(events: Sequence[Event], look: Style) -> str:
+    rows = [(one.time or "?", one.reason, f"{one.namespace}/{one.name}", str(one.count), one.message) for one in events]
+    headers = ("TIME", "REASON", "POD", "COUNT", "MESSAGE")
+    return table(headers, rows[:_MOST_KILLS], look, numbers=("COUNT",)) + _more(rows, _MOST_KILLS)
+
+
+def _more(rows: Sequence[object], most: int) -> str:
+    return f"and {len(rows) - most} more\n" if len(rows) > most else ""
+
+
+def _size(number: int | None) -> str:
+    return "?" if number is None else show_bytes(number)

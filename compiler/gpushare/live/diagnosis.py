@@ -1,0 +1,164 @@
+"""Why a node is not ready, and why a pod waits, was refused or was killed: causes, each with what to do. Pure.
+
+Meanings of the condition's reasons are data that `make docs` writes from the node runtime's own list.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from gpushare.core import resources
+from gpushare.core.record import Record
+from gpushare.core.wording import few, listing
+from gpushare.live import pools, status
+from gpushare.live.pools import LivePools
+from gpushare.live.snapshot import Event, Node, Pod, Snapshot
+
+_ABOUT_CAPS = {"GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUMemoryCapNotice", "GPUProcessKillFailed"}
+_CAP_REMEDY = "Reduce the memory that the container uses, or have the pool's `memory.cap` raised; `gpushare show` lists caps."
+_REFUSED = {
+    "exceeded quota": "Delete pods of the namespace that hold shares, or have `quotas` in the intent raised.",
+    "ValidatingAdmissionPolicy": "Change the pod as the message says: the pool's rules for pods are in the bundle's README.",
+}
+_LOOK = "Read the message above; `kubectl describe` shows more."
+
+
+class Cause(Record):
+    """One thing that is wrong, and what to do about it."""
+
+    what: str
+    remedy: str = ""
+
+
+class Diagnosis(Record):
+    """What was found about `subject`; no causes: nothing is wrong as far as was seen."""
+
+    subject: str
+    facts: tuple[str, ...]
+    causes: tuple[Cause, ...]
+
+
+@cache
+def reasons() -> Mapping[str, Mapping[str, Any]]:
+    """Return the reasons of GPUShareReady: reason → ready, means, remedy."""
+    loaded: dict[str, dict[str, Any]] = json.loads(resources.reasons().read_text(encoding="utf-8"))
+    return loaded
+
+
+def of_node(snapshot: Snapshot, name: str) -> Diagnosis | None:
+    """Return what is wrong with a node; None if there is no such node."""
+    node = next((one for one in snapshot.nodes if one.name == name), None)
+    if node is None:
+        return None
+    live = pools.find(snapshot)
+    pool = live.of_node.get(name, "")
+    offers = ", ".join(f"{key}: {number}" for key, number in sorted(node.allocatable.items())) or "no GPU resource"
+    facts = [f"pool {pool}" if pool else "no pool", f"offers {offers}"]
+    if node.condition is not None:
+        facts.append(f"{node.condition.reason} since {node.condition.since or '?'}")
+    return Diagnosis(subject=f"node {name}", facts=tuple(facts), causes=tuple(_of_node(node, live, snapshot)))
+
+
+def _of_node(node: Node, live: LivePools, snapshot: Snapshot) -> Iterator[Cause]:
+    pool = live.pools.get(live.of_node.get(node.name, ""))
+    if not node.is_up:
+        yield Cause(what="kubelet does not report the node as Ready.", remedy=f"Run `kubectl describe node {node.name}`.")
+    if node.is_cordoned:
+        yield Cause(what="The node is cordoned: it takes no new pods.", remedy=f"Run `kubectl uncordon {node.name}`.")
+    if pool is None:
+        known = few(list(live.pools), 8) if live.pools else "none that can be seen"
+        yield Cause(what=f"No pool selects the node; the pools are {known}.",
+                    remedy="Give it the labels of a pool, or name it in the intent, unless it should have no pool.")
+        return
+    if node.condition is None:
+        selector = f"app.kubernetes.io/name=gpushare,gpushare.dev/pool={pool.name}"
+        command = f"kubectl get pods --namespace {snapshot.namespace} --selector {selector} --output wide"
+        remedy = f"Find out why its pod does not run: `{command}`."
+        yield Cause(what="The node runtime has not reported on this node.", remedy=remedy)
+    elif not node.condition.is_true:
+        yield _of_reason(node.condition.reason, node.condition.message)
+        yield from _holders(node, snapshot)
+    elif pool.side is not None and dict(node.allocatable) != dict(pool.resources):
+        wanted = listing(f"{number} {name}" for name, number in sorted(pool.resources.items()))
+        yield Cause(what=f"The pool wants {wanted}; the node offers something else.", remedy="Wait for the next cycle of the "
+                    f"runtime; if this persists, read its log in namespace {snapshot.namespace}.")
+
+
+def _of_reason(reason: str, message: str) -> Cause:
+    known = reasons().get(reason)
+    told = f": {message}" if message else "."
+    if known is None:
+        remedy = "This gpushare does not know the reason: use the release that the cluster has."
+        return Cause(what=f"{reason}{told}", remedy=remedy)
+    return Cause(what=f"{reason}{told} {known['means']}", remedy=known["remedy"])
+
+
+def _holders(node: Node, snapshot: Snapshot) -> Iterator[Cause]:
+    held = [pod for pod in snapshot.pods if pod.node == node.name and pod.holds]
+    if held:
+        names = few([f"{pod.full_name} ({pod.owner})" if pod.owner else pod.full_name for pod in held], 8)
+        yield Cause(what=f"These pods hold its GPUs: {names}.")
+
+
+def of_pod(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:
+    """Return what is wrong with a pod; None if neither it nor a trace of it is there."""
+    pod = next((one for one in snapshot.pods if (one.namespace, one.name) == (namespace, name)), None)
+    causes = list(_of_events(snapshot.events, namespace, name, pod))
+    if pod is None:
+        subject = f"pod {namespace}/{name}"
+        return Diagnosis(subject=subject, facts=("it does not exist",), causes=tuple(causes)) if causes else None
+    facts = [pod.phase, f"on node {pod.node}" if pod.node else "on no node yet"]
+    if pod.requests:
+        facts.append("requests " + listing(f"{number} {resource}" for resource, number in sorted(pod.requests.items())))
+    causes += [Cause(what=one, remedy=_remedy(one)) for one in pod.problems]
+    if not pod.requests:
+        remedy = "Write one of the pool's resources into its limits."
+        causes.append(Cause(what="The pod requests no GPU resource.", remedy=remedy))
+    elif not pod.node:
+        causes += _capacity(snapshot, pod)
+    elif pod.holds:
+        node = of_node(snapshot, pod.node)
+        causes += [Cause(what=f"{pod.node}: {one.what}", remedy=one.remedy) for one in (node.causes if node else ())]
+    return Diagnosis(subject=f"pod {pod.full_name}", facts=tuple(facts), causes=tuple(causes))
+
+
+def _of_events(events: tuple[Event, ...], namespace: str, name: str, pod: Pod | None) -> Iterator[Cause]:
+    for event in sorted(set(events), key=lambda one: one.time, reverse=True):
+        when = f"{event.time or '?'} {event.reason}"
+        if event.namespace != namespace:
+            continue
+        if event.kind == "Pod" and event.name == name and event.reason in _ABOUT_CAPS:
+            yield Cause(what=f"{when}: {event.message}", remedy=_CAP_REMEDY)
+        elif event.reason == "FailedCreate" and pod is None and name.startswith(event.name):
+            yield Cause(what=f"{when}: {event.kind} {event.name}: {event.message}", remedy=_remedy(event.message))
+
+
+def _remedy(text: str) -> str:
+    if "UnexpectedAdmissionError" in text:
+        return "Request one share per container: more are refused, and would be neither more memory nor more speed."
+    return next((remedy for mark, remedy in _REFUSED.items() if mark in text), _LOOK)
+
+
+def _capacity(snapshot: Snapshot, pod: Pod) -> Iterator[Cause]:
+    """Yield, for each resource that the pod waits for, whether any node offers it and has it free."""
+    if not snapshot.has_seen("nodes"):
+        return
+    seen = status.assess(snapshot)
+    every = [node for one in seen.pools for node in one.nodes] + list(seen.others)
+    for resource, number in sorted(pod.requests.items()):
+        shares = [(node, one) for node in every for one in node.shares if one.resource == resource]
+        if not shares:
+            offered = sorted({one.resource for node in every for one in node.shares})
+            yield Cause(what=f"No node offers {resource}; offered are {few(offered, 8) if offered else 'no GPU resources'}.",
+                        remedy="Request a resource that a pool offers; `gpushare status` lists them.")
+            continue
+        free = [one.free for _, one in shares]
+        away = [node.name for node, one in shares if not node.is_ready and (one.wanted or one.offered)]
+        if None not in free and max(one or 0 for one in free) < number:
+            total = sum(one.offered for _, one in shares)
+            yield Cause(what=f"No node has {number} {resource} free: {total} are offered on {len(shares)} nodes.",
+                        remedy="Wait until pods end; if none does, the pool needs more nodes or more replicas.")
+        if away:
+            yield Cause(what=f"Nodes that should offer {resource} are not ready: {few(away)}.",
+                        remedy=f"`gpushare explain {away[0]}` says why.")

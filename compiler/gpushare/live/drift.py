@@ -1,0 +1,219 @@
+"""How a running cluster differs from a bundle: objects, Helm values, nodes' labels, hardware, allocatable. Pure.
+
+What was not seen is not compared: `Snapshot.unseen` says so, and a difference is never guessed.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any
+
+from gpushare.bundle.admission import observes
+from gpushare.compare.bundles import POLICIES, VALUES
+from gpushare.compare.files import Files, parsed
+from gpushare.core.record import Record
+from gpushare.core.wording import few
+from gpushare.live import pools
+from gpushare.live.observing import is_observed
+from gpushare.live.pools import policy_text
+from gpushare.live.selection import pool_of
+from gpushare.live.snapshot import PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, Node, Snapshot
+from gpushare.live.views import clean, document
+
+_PROFILES = "chart/files/profiles/"
+_INSTALL = "install the bundle: its README lists the commands"
+_HARDWARE = {"CardMismatch", "GpuCountMismatch", "InvalidLayout", "GpuLost", "GpuUnreadable", "Drifted"}
+"""Reasons by which the runtime reports that the hardware is not what the policy says."""
+
+
+class Kind(StrEnum):
+    """What differs."""
+
+    OBJECT = "object"
+    VALUES = "values"
+    QUOTA = "quota"
+    NODE = "node"
+    HARDWARE = "hardware"
+    ALLOCATABLE = "allocatable"
+
+
+class Difference(Record):
+    """One difference: of what, what the bundle wants, what the cluster has, and what to do. Texts are safe to print."""
+
+    kind: Kind
+    subject: str
+    wanted: str
+    actual: str
+    remedy: str
+
+
+def differences(bundle: Files, pools_document: Mapping[str, Any], snapshot: Snapshot) -> tuple[Difference, ...]:
+    """Return every difference. `pools_document` is the bundle's nodes/pools.yaml."""
+    chart = parsed(VALUES, bundle[VALUES])  # as they are installed: `values` turns what observes into what it does
+    wanted = pools_document["pools"]
+    found = [
+        *_objects(bundle, chart, snapshot),
+        *_helm(chart, snapshot),
+        *_quotas(chart, snapshot),
+        *_nodes(wanted, chart, snapshot),
+    ]
+    return tuple(found)
+
+
+def _objects(bundle: Files, chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference]:
+    entries = chart.get("pools") or {}
+    if snapshot.has_seen("daemonsets"):
+        yield from _daemonsets(entries, snapshot)
+    if not snapshot.has_seen("configmaps"):
+        return
+    for pool, entry in sorted(entries.items()):
+        text = policy_text(snapshot, pool, entry["policy"])
+        name = f"ConfigMap gpushare-{pool}-policy-{entry['policy']}"
+        if text is None or parsed(POLICIES, text) != parsed(POLICIES, bundle[f"{POLICIES}{pool}.yaml"]):
+            yield _object(name, "the bundle's policy", "missing" if text is None else "another policy")
+    yield from _profiles(bundle, snapshot)
+    config = snapshot.configs.get("gpushare-tenancy")
+    actual = document(config.data.get("tenancy.json", "")) if config else None
+    spec = _tenancy(chart, snapshot.namespace)
+    if entries and actual != {"apiVersion": "gpushare.dev/v1", "kind": "Tenancy", "spec": spec}:
+        unlike = _unlike(spec, actual.get("spec") if isinstance(actual, dict) else None)
+        yield _object("ConfigMap gpushare-tenancy", "the bundle's namespaces", "missing" if config is None else unlike)
+
+
+def _daemonsets(entries: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference]:
+    running = {one.pool: one for one in snapshot.daemonsets}
+    for pool, entry in sorted(entries.items()):
+        one = running.get(pool)
+        if one is None:
+            yield _object(f"DaemonSet gpushare-{pool}", f"policy {entry['policy']}", "missing")
+        elif one.policy != entry["policy"]:
+            yield _object(f"DaemonSet {one.name}", f"policy {entry['policy']}", f"policy {one.policy or '?'}")
+    for pool in sorted(running.keys() - entries.keys()):
+        yield _object(f"DaemonSet {running[pool].name}", "no such pool", f"policy {running[pool].policy or '?'}")
+
+
+def _profiles(bundle: Files, snapshot: Snapshot) -> Iterator[Difference]:
+    texts = {path.removeprefix(_PROFILES): text for path, text in bundle.items() if path.startswith(_PROFILES)}
+    wanted = {f"{path.removesuffix('.yaml')}-{half}": text for path, text in texts.items() for half in ("a", "b")}
+    config = snapshot.configs.get("gpushare-profiles")
+    if config is None:
+        if wanted:
+            yield _object("ConfigMap gpushare-profiles", f"{len(wanted)} profiles", "missing")
+        return
+    for key in sorted(wanted.keys() | config.data.keys()):
+        if wanted.get(key, "").strip() != config.data.get(key, "").strip():
+            had = "missing" if key not in config.data else "another text"
+            want = "no such profile" if key not in wanted else "the bundle's text"
+            yield _object(f"ConfigMap gpushare-profiles, key {clean(key)}", want, had if key in wanted else "present")
+
+
+def _tenancy(chart: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+    """Return what the chart's template config/tenancy.yaml renders."""
+    admission = chart.get("admission") or {}
+    owners = (pool.get("namespaces") or () for pool in (chart.get("pools") or {}).values())
+    return {
+        "scope": admission.get("scope"),
+        "admission": admission.get("enforce"),
+        "platformNamespaces": sorted({"kube-system", namespace, *(admission.get("platformNamespaces") or ())}),
+        "tenantNamespaces": sorted({*(admission.get("tenants") or ()), *(name for each in owners for name in each)}),
+    }
+
+
+def _unlike(wanted: Mapping[str, Any], actual: object) -> str:
+    if not isinstance(actual, dict):
+        return "another document"
+    return few([f"{clean(key)}: {_text(actual.get(key))}" for key in sorted({*wanted, *map(str, actual)})
+                if wanted.get(key) != actual.get(key)])
+
+
+def _helm(chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference]:
+    """Yield the values that the installed release has otherwise: another bundle, or `helm --set`."""
+    if snapshot.values is not None:
+        for path, wanted, actual in _leaves(chart, snapshot.values, ()):
+            yield Difference(kind=Kind.VALUES, subject=f"Helm value {clean('.'.join(path))}", wanted=_text(wanted),
+                             actual=_text(actual), remedy="put it into the intent, or install the bundle without it")
+
+
+def _leaves(wanted: Any, actual: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    if isinstance(wanted, dict) and isinstance(actual, dict):
+        for key in sorted({*wanted, *actual}):
+            yield from _leaves(wanted.get(key), actual.get(key), (*path, str(key)))
+    elif wanted != actual and (wanted or actual):
+        yield path, wanted, actual
+
+
+def _quotas(chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference]:
+    if not snapshot.has_seen("resourcequotas"):
+        return
+    actual = {one.namespace: dict(one.hard) for one in snapshot.quotas if one.name == "gpushare"}
+    wanted = {
+        namespace: {str(key).removeprefix("requests."): number for key, number in hard.items()}
+        for namespace, hard in (chart.get("quotas") or {}).items()
+    }
+    for namespace in sorted(wanted.keys() | actual.keys()):
+        one, other = wanted.get(namespace), actual.get(namespace)
+        if one != other:
+            yield Difference(kind=Kind.QUOTA, subject=f"ResourceQuota {namespace}/gpushare", wanted=_numbers(one),
+                             actual=_numbers(other), remedy=_INSTALL)
+
+
+def _nodes(wanted: Mapping[str, Any], chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference]:
+    if not snapshot.has_seen("nodes"):
+        return
+    terms = {pool: entry.get("terms") for pool, entry in (chart.get("pools") or {}).items()}
+    chosen = {node.name: pool_of(node, terms) for node in snapshot.nodes}
+    names = {node.name for node in snapshot.nodes}
+    live, is_mode = pools.find(snapshot), observes(chart)
+    for pool, entry in sorted(wanted.items()):
+        expected, there = entry["nodes"], sum(one == pool for one in chosen.values())
+        for name in entry["selector"]["names"]:
+            if name not in names:
+                yield _node(Kind.NODE, name, f"in pool {pool}", "no such node", "join it to the cluster, or correct the intent")
+        if expected is not None and expected != there and not entry["selector"]["names"]:
+            yield _node(Kind.NODE, f"pool {pool}", f"{expected} nodes", f"{there} nodes", "correct `expected`, or the labels")
+    for node in sorted(snapshot.nodes, key=lambda node: node.name):
+        if chosen[node.name] in wanted:
+            yield from _observed(node) if is_mode else _one_node(node, chosen[node.name], wanted[chosen[node.name]])
+        elif live.of_node.get(node.name):
+            yield _node(Kind.NODE, node.name, "in no pool", f"in pool {live.of_node[node.name]}", _INSTALL)
+
+
+def _observed(node: Node) -> Iterator[Difference]:
+    """Yield that a node is not observed. What it offers, its labels and hardware are its own until `enforce`."""
+    if node.condition is None or not is_observed(node):
+        reason = "no report" if node.condition is None else f"{node.condition.reason}: {node.condition.message}"
+        yield _node(Kind.NODE, node.name, "observed", reason, f"`gpushare explain {node.name}` says what to do")
+
+
+def _one_node(node: Node, pool: str, entry: Mapping[str, Any]) -> Iterator[Difference]:
+    why = f"`gpushare explain {node.name}` says what to do"
+    condition = node.condition
+    if condition is None or not condition.is_true:
+        reason = "no report" if condition is None else f"{condition.reason}: {condition.message}"
+        kind = Kind.HARDWARE if condition is not None and condition.reason in _HARDWARE else Kind.NODE
+        yield _node(kind, node.name, f"Ready in pool {pool}", reason, why)
+    for label in (POOL_LABEL, PROFILE_LABEL, PLUGIN_LABEL):
+        allowed, value = entry["labels"].get(label, ()), node.labels.get(label)
+        if allowed and value not in allowed:
+            actual = "missing" if value is None else value
+            yield _node(Kind.NODE, f"{node.name}, label {label}", " or ".join(allowed), actual, why)
+    resources = {name: number["perNode"] for name, number in entry["resources"].items()}
+    if dict(node.allocatable) != resources:
+        yield _node(Kind.ALLOCATABLE, node.name, _numbers(resources), _numbers(node.allocatable), why)
+
+
+def _node(kind: Kind, name: str, wanted: str, actual: str, remedy: str) -> Difference:
+    subject = name if name.startswith("pool ") else f"node {name}"
+    return Difference(kind=kind, subject=subject, wanted=wanted, actual=actual, remedy=remedy)
+
+
+def _object(subject: str, wanted: str, actual: str) -> Difference:
+    return Difference(kind=Kind.OBJECT, subject=subject, wanted=wanted, actual=actual, remedy=_INSTALL)
+
+
+def _numbers(numbers: Mapping[str, int] | None) -> str:
+    return ", ".join(f"{name}: {number}" for name, number in sorted((numbers or {}).items())) or "none"
+
+
+def _text(value: object) -> str:
+    return "none" if value is None else clean(json.dumps(value, sort_keys=True, default=str), 200)

@@ -1,0 +1,93 @@
+"""What `gpushare import --live` reads: the objects from which an intent is made, as the API server has them. Reads only.
+
+An object that is in no list that could be read is missing from the intent: `Inventory.unseen` says which lists those are.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote as quoted
+
+from gpushare.core.patterns import pattern
+from gpushare.core.record import Record
+from gpushare.live import helm_release
+from gpushare.live.pages import Api, Json, Lists
+from gpushare.live.snapshot import Unseen
+from gpushare.live.views import clean
+
+NAMESPACES = ("gpu-operator", "nvidia-gpu-operator", "nvidia-device-plugin", "nvidia", "kube-system")
+"""Where NVIDIA's operator and device plugin are usually installed."""
+_CHARTS = ("gpu-operator", "nvidia-device-plugin")
+_LIKE_CONFIG = pattern(r"^[ \t]*(?:version|sharing|flags|mig-configs)[ \t]*:", re.MULTILINE)
+_OURS = "app.kubernetes.io/name!=gpushare"
+
+
+class Inventory(Record):
+    """The objects, each with a name for findings, and what could not be read."""
+
+    objects: tuple[tuple[str, Json], ...]
+    unseen: tuple[Unseen, ...]
+
+
+def read(api: Api, namespaces: Iterable[str], *, values: bool) -> Inventory:
+    """Return the objects. `values`: of the Helm releases too. NoClusterError if the server cannot be asked at all."""
+    lists = Lists(api)
+    found = [*lists.read("nodes", "/api/v1/nodes", _node, bool, {})]
+    found += lists.read("resourcequotas", "/api/v1/resourcequotas", _quota, bool, {})
+    policies = [*_policies(lists)]
+    found += policies
+    for namespace in dict.fromkeys(namespaces):
+        place = f"/api/v1/namespaces/{quoted(namespace, safe='')}"
+        found += lists.read(f"configmaps of {namespace}", f"{place}/configmaps", _config_map, bool, {"labelSelector": _OURS})
+        if values and not policies:
+            chart_values = helm_release.read(lists, namespace, _CHARTS)
+            found += [] if chart_values is None else [dict(chart_values)]
+    return Inventory(objects=tuple((_name(one), one) for one in found), unseen=tuple(lists.unseen))
+
+
+def _policies(lists: Lists) -> Iterator[Json]:
+    """Yield the ClusterPolicies; a cluster without NVIDIA's operator does not know the kind."""
+    path, unseen = "/apis/nvidia.com/v1/clusterpolicies", len(lists.unseen)
+    yield from lists.read("clusterpolicies", path, _policy, bool, {})
+    if any(one.why.startswith("404") for one in lists.unseen[unseen:]):
+        del lists.unseen[unseen:]
+
+
+def _node(item: Json) -> Json:
+    metadata, status = _map(item, "metadata"), _map(item, "status")
+    kept = {key: _map(status, key) for key in ("capacity", "allocatable")}
+    return _object("v1", "Node", metadata) | {"status": kept}
+
+
+def _quota(item: Json) -> Json:
+    hard = _map(_map(item, "spec"), "hard")
+    gpus = {key: number for key, number in hard.items() if "nvidia.com/" in key}
+    return _object("v1", "ResourceQuota", _map(item, "metadata")) | {"spec": {"hard": gpus}} if gpus else {}
+
+
+def _config_map(item: Json) -> Json:
+    data = _map(item, "data")
+    if not any(isinstance(text, str) and _LIKE_CONFIG.search(text) for text in data.values()):
+        return {}
+    return _object("v1", "ConfigMap", _map(item, "metadata")) | {"data": data}
+
+
+def _policy(item: Json) -> Json:
+    return _object("nvidia.com/v1", "ClusterPolicy", _map(item, "metadata")) | {"spec": _map(item, "spec")}
+
+
+def _object(version: str, kind: str, metadata: Json) -> Json:
+    """Return the object with what identifies it: entries of a list have no kind."""
+    kept = {key: metadata[key] for key in ("name", "namespace", "labels") if key in metadata}
+    return {"apiVersion": version, "kind": kind, "metadata": kept}
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    metadata = _map(item, "metadata")
+    where = f"{clean(metadata.get('namespace'))}/" if metadata.get("namespace") else ""
+    return f"{item['kind']} {where}{clean(metadata.get('name'))}" if metadata else "values of the Helm release"
+
+
+def _map(item: Mapping[str, Any], name: str) -> Json:
+    found = item.get(name)
+    return found if isinstance(found, dict) else {}

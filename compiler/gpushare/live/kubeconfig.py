@@ -1,0 +1,67 @@
+"""Finding the cluster as kubectl does: what the call, KUBECONFIG and ~/.kube/config name. Pure; reads no file itself."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpushare.core.record import NOTHING, Record
+from gpushare.core.wording import listing, nearest
+from gpushare.live.errors import NoClusterError
+
+
+class Access(Record):
+    """What the call says about the cluster, as kubectl's options do; empty text: not given. `timeout_seconds` 0: no limit."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    timeout_seconds: int = 30
+
+
+class Context(Record):
+    """One context of a kubeconfig: its default namespace, and the entry of its user."""
+
+    namespace: str = ""
+    user: Mapping[str, Any] = NOTHING
+
+
+def files(access: Access, environ: Mapping[str, str], home: Path) -> str:
+    """Return the kubeconfig's path or paths, as in KUBECONFIG."""
+    return access.kubeconfig or environ.get("KUBECONFIG", "") or str(home / ".kube" / "config")
+
+
+def find_context(config: Mapping[str, Any], wanted: str, where: str) -> tuple[str, Context]:
+    """Return the name and content of the wanted context, or of the current one. NoClusterError if there is none."""
+    contexts = _named(config, "contexts", "context")
+    name = wanted or str(config.get("current-context") or "")
+    if not name:
+        known = listing(sorted(contexts), "or") if contexts else "none is defined"
+        raise NoClusterError(f"{where} has no current context", f"name one with --context: {known}")
+    if name not in contexts:
+        like = nearest(name, contexts) or sorted(contexts)
+        hint = f"did you mean {listing(like, 'or')}?" if like else "the file defines no context"
+        raise NoClusterError(f"{where} has no context {name!r}", hint)
+    context = contexts[name]
+    user = _named(config, "users", "user").get(str(context.get("user")), {})
+    return name, Context(namespace=str(context.get("namespace") or ""), user=user)
+
+
+def impersonated(access: Access, user: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the headers that impersonate: --as and --as-group, or else what the kubeconfig's user entry says."""
+    name, groups = access.user, list(access.groups)
+    if not name:
+        entry = user.get("as-groups")
+        name, groups = str(user.get("as") or ""), groups or [str(one) for one in (entry if isinstance(entry, list) else ())]
+    if groups and not name:
+        raise NoClusterError("--as-group needs --as", "name the user with --as")
+    return [("Impersonate-User", name), *(("Impersonate-Group", group) for group in groups)] if name else []
+
+
+def _named(config: Mapping[str, Any], section: str, part: str) -> dict[str, Mapping[str, Any]]:
+    entries = config.get(section)
+    found = {}
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get(part) or {}, dict):
+            found[str(entry.get("name"))] = entry.get(part) or {}
+    return found

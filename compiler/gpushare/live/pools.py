@@ -1,0 +1,107 @@
+"""The pools that a cluster has: each DaemonSet with the policy in its ConfigMap. Pure.
+
+A policy that is missing or malformed leaves the pool without the facts that it would have given; nothing is guessed.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpushare.compare.snapshots import Device, PoolSide
+from gpushare.core.record import NOTHING, Record
+from gpushare.live.selection import pool_of
+from gpushare.live.snapshot import POOL_LABEL, DaemonSet, Node, Snapshot
+from gpushare.live.views import clean
+from gpushare.reading import source
+
+
+class LivePool(Record):
+    """One pool of the cluster. `side` is what a node of it becomes, None if its policy could not be read."""
+
+    name: str
+    daemonset: DaemonSet | None = None
+    side: PoolSide | None = None
+    gpus_per_node: int | None = None
+    max_unavailable: str = ""
+    on_busy: str = ""
+
+    @property
+    def resources(self) -> Mapping[str, int]:
+        """What each node must offer."""
+        return NOTHING if self.side is None else self.side.resources
+
+
+class LivePools(Record):
+    """All pools by name, and the pool of every node by its name; empty for a node without a pool."""
+
+    pools: Mapping[str, LivePool]
+    of_node: Mapping[str, str]
+
+    def nodes(self, pool: str, nodes: Iterable[Node]) -> list[Node]:
+        """Return the nodes of one pool, by name."""
+        return sorted((node for node in nodes if self.of_node.get(node.name) == pool), key=lambda node: node.name)
+
+
+def find(snapshot: Snapshot) -> LivePools:
+    """Return the pools of the cluster. A pool that only a node's label names has neither DaemonSet nor policy."""
+    pools = {one.pool: _pool(one, snapshot) for one in snapshot.daemonsets}
+    terms = {one.pool: one.terms for one in snapshot.daemonsets}
+    of_node = {node.name: pool_of(node, terms) for node in snapshot.nodes}
+    labelled = {node.labels.get(POOL_LABEL, "") for node in snapshot.nodes} | set(of_node.values())
+    for name in sorted(labelled - pools.keys() - {""}):
+        pools[name] = LivePool(name=name)
+    return LivePools(pools=dict(sorted(pools.items())), of_node=of_node)
+
+
+def policy_text(snapshot: Snapshot, pool: str, digest: str) -> str | None:
+    """Return the policy in the pool's ConfigMap, None without one."""
+    config = snapshot.configs.get(f"gpushare-{pool}-policy-{digest}")
+    return None if config is None else config.data.get("policy.yaml")
+
+
+def _pool(daemonset: DaemonSet, snapshot: Snapshot) -> LivePool:
+    text = policy_text(snapshot, daemonset.pool, daemonset.policy)
+    document = source.read(text.encode(errors="replace"), "policy.yaml", own=True).data if text else None
+    spec = document.get("spec") if isinstance(document, dict) else None
+    try:
+        return _read(daemonset, spec) if isinstance(spec, dict) else LivePool(name=daemonset.pool, daemonset=daemonset)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
+        return LivePool(name=daemonset.pool, daemonset=daemonset)
+
+
+def _read(daemonset: DaemonSet, spec: Mapping[str, Any]) -> LivePool:
+    shares = {share["profile"]: (clean(share["resource"]), int(share["replicas"])) for share in spec["shares"]}
+    resources = {clean(name): int(number) for name, number in spec["resources"].items()}
+    side = PoolSide(
+        card=clean(spec["card"]["id"]),
+        mode=clean(spec["mode"]),
+        profile=clean(spec["profile"]),
+        priority=0,
+        count=None,
+        names=frozenset(),
+        selector="",
+        labels=NOTHING,
+        gpus=_gpus(spec, shares),
+        resources=resources,
+        policy=None,
+    )
+    rollout = spec["rollout"]
+    return LivePool(
+        name=daemonset.pool,
+        daemonset=daemonset,
+        side=side,
+        gpus_per_node=int(spec["gpusPerNode"]),
+        max_unavailable=clean(str(rollout["maxUnavailable"])),
+        on_busy=clean(rollout["onBusy"]),
+    )
+
+
+def _gpus(spec: Mapping[str, Any], shares: Mapping[str | None, tuple[str, int]]) -> tuple[tuple[Device, ...], ...]:
+    gpus: dict[int, tuple[Device, ...]] = {}
+    for group in spec["gpus"]:
+        placed = [(clean(one["profile"]), int(one["start"])) for one in group["instances"]] if group["mig"] else [(None, 0)]
+        devices = tuple(
+            Device(resource=shares[profile][0], profile=profile, start=start, replicas=shares[profile][1])
+            for profile, start in placed
+        )
+        gpus |= dict.fromkeys(group["indexes"], devices)
+    return tuple(gpus[index] for index in sorted(gpus))

@@ -1,0 +1,143 @@
+"""From an API server to a Snapshot: which lists a question needs, and with which selectors. Reads only."""
+
+from urllib.parse import quote as quoted
+
+from gpushare.core.record import Record
+from gpushare.live import helm_release, observing, runtime_metrics, views
+from gpushare.live.pages import Api, Lists
+from gpushare.live.snapshot import OTHER_PODS, ConfigMap, Event, Node, Pod, Quota, RuntimeMetrics, Snapshot, Unseen
+
+_OURS = "app.kubernetes.io/name=gpushare"
+_RUNTIME = f"{_OURS},app.kubernetes.io/component=node"
+_ACTIVE = "status.phase!=Succeeded,status.phase!=Failed"
+KILLS = ("GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUProcessKillFailed")
+"""Reasons of the runtime's Events about containers over their caps."""
+
+
+class Scope(Record):
+    """What to read. `release` is gpushare's namespace; empty `node` and `namespace`: of all nodes and namespaces."""
+
+    release: str
+    node: str = ""
+    namespace: str = ""
+    metrics: bool = False
+    kills: bool = False
+    values: bool = False
+    about: tuple[str, str] | None = None
+    """(namespace, name): the Events of this pod or, without a namespace, of this node; and this pod in any phase."""
+
+
+def read(api: Api, scope: Scope) -> Snapshot:
+    """Return what the scope asks for. NoClusterError if the server cannot be asked at all."""
+    lists = Lists(api)
+    if scope.namespace:
+        why = f"-n {scope.namespace} restricts the view: USED is what pods of this namespace request, and FREE is not known"
+        lists.unseen.append(Unseen(what=OTHER_PODS, why=why, hint="without -n all pods are counted"))
+    nodes = _nodes(lists, scope)
+    ours = f"/namespaces/{quoted(scope.release)}"
+    labelled = {"labelSelector": _OURS}
+    configs = lists.read("configmaps", f"/api/v1{ours}/configmaps", views.config_map, _any, labelled)
+    path = f"/apis/apps/v1{ours}/daemonsets"
+    daemonsets = lists.read("daemonsets", path, views.daemonset, lambda one: bool(one.pool), labelled)
+    refused = _refused(lists) if scope.metrics and any(map(observing.is_observed, nodes)) else None
+    snapshot = Snapshot(
+        namespace=scope.release,
+        nodes=nodes,
+        pods=_pods(lists, scope),
+        quotas=_quotas(lists, scope),
+        configs={one.name: one for one in configs},
+        daemonsets=daemonsets,
+        events=_events(lists, scope),
+        values=helm_release.read(lists, scope.release) if scope.values else None,
+        metrics=_metrics(lists, scope) if scope.metrics else (),
+        refused=refused,
+        unseen=tuple(lists.unseen),
+    )
+    return _checked(snapshot)
+
+
+def _checked(snapshot: Snapshot) -> Snapshot:
+    """Note an installation that is not in this namespace: what it would say about itself was not seen."""
+    found = snapshot.daemonsets or snapshot.configs
+    if found or not snapshot.has_seen("daemonsets"):
+        return snapshot
+    from gpushare.core.record import replace  # noqa: PLC0415 - rare
+
+    missing = Unseen(what="gpushare", why=f"namespace {snapshot.namespace} has no pool of gpushare",
+                     hint="--release-namespace names the namespace in which it is installed")
+    return replace(snapshot, unseen=(*snapshot.unseen, missing))
+
+
+def _any(_: ConfigMap) -> bool:
+    return True
+
+
+def _nodes(lists: Lists, scope: Scope) -> tuple[Node, ...]:
+    query = {"fieldSelector": f"metadata.name={scope.node}"} if scope.node else {}
+    return lists.read("nodes", "/api/v1/nodes", views.node, lambda one: bool(one.name), query)
+
+
+def _pods(lists: Lists, scope: Scope) -> tuple[Pod, ...]:
+    """Return the pods that request GPUs. A Role may allow one namespace where no ClusterRole allows all."""
+    selected = f"{_ACTIVE},spec.nodeName={scope.node}" if scope.node else _ACTIVE
+    found = lists.read("pods", _namespaced("pods", scope.namespace), views.pod, _asks, {"fieldSelector": selected})
+    if scope.about is None or not scope.about[0]:
+        return found
+    namespace, name = scope.about
+    if any((pod.namespace, pod.name) == scope.about for pod in found):
+        return found
+    item = lists.one("pods", f"{_namespaced('pods', namespace)}/{quoted(name, safe='')}")
+    return found if item is None else (*found, views.pod(item))
+
+
+def _asks(pod: Pod) -> bool:
+    return bool(pod.requests)
+
+
+def _quotas(lists: Lists, scope: Scope) -> tuple[Quota, ...]:
+    path = _namespaced("resourcequotas", scope.namespace)
+    return lists.read("resourcequotas", path, views.quota, lambda one: bool(one.hard), {})
+
+
+def _namespaced(plural: str, namespace: str) -> str:
+    return f"/api/v1/namespaces/{quoted(namespace, safe='')}/{plural}" if namespace else f"/api/v1/{plural}"
+
+
+def _events(lists: Lists, scope: Scope) -> tuple[Event, ...]:
+    found: tuple[Event, ...] = ()
+    if scope.kills:
+        for reason in KILLS:
+            query = {"fieldSelector": f"reason={reason}"}
+            found += lists.read("events", _namespaced("events", scope.namespace), views.event, _named, query)
+            if not all(one.what != "events" for one in lists.unseen):
+                break
+    if scope.about is not None:
+        namespace, name = scope.about
+        kind = "Pod" if namespace else "Node"
+        query = {"fieldSelector": f"involvedObject.name={name},involvedObject.kind={kind}"}
+        found += lists.read("events", _namespaced("events", namespace), views.event, _named, query)
+        if namespace:  # of a pod that was refused only its controller knows
+            query = {"fieldSelector": "reason=FailedCreate"}
+            found += lists.read("events", _namespaced("events", namespace), views.event, _named, query)
+    return found
+
+
+def _named(event: Event) -> bool:
+    return bool(event.name)
+
+
+def _metrics(lists: Lists, scope: Scope) -> tuple[RuntimeMetrics, ...]:
+    query = {"labelSelector": _RUNTIME}
+    if scope.node:
+        query["fieldSelector"] = f"spec.nodeName={scope.node}"
+    path = _namespaced("pods", scope.release)
+    pods = lists.read("pods of the runtime", path, views.pod, lambda one: bool(one.node) and one.phase == "Running", query)
+    found, missed = runtime_metrics.read(lists.api, pods)
+    lists.unseen += missed
+    return found
+
+
+def _refused(lists: Lists) -> int | None:
+    number, missed = runtime_metrics.refused(lists.api)
+    lists.unseen += missed
+    return number

@@ -1,0 +1,80 @@
+"""The least rights that the commands on a running cluster need, as Kubernetes objects. Pure; writes nothing to a cluster.
+
+Every request of `reader` is one of these rules. All are reads; `pods/proxy` and Secrets are large rights, and separate.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpushare.core.record import Record
+
+NAME = "gpushare-viewer"
+_GROUP = "rbac.authorization.k8s.io"
+_VERSION = f"{_GROUP}/v1"
+
+
+class Subject(Record):
+    """Who gets the rights. `namespace` is a service account's."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+
+def objects(
+    release: str, subject: Subject, *, metrics: bool = False, values: bool = False, imports: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Return roles and bindings. `metrics`: for `status --kills`; `values`: `drift` compares the Helm release's values too.
+
+    `imports`: the namespaces of which `import --live` reads ConfigMaps, and with `values` the Helm releases.
+    """
+    own = [_rule("configmaps", ["list"]), _rule("daemonsets", ["list"], group="apps")]
+    if metrics:
+        own.append(_rule("pods/proxy", ["get"]))
+    if values:
+        own.append(_rule("secrets", ["list"]))
+    everywhere = [
+        _rule("nodes", ["list"]),
+        _rule("pods", ["get", "list"]),
+        _rule("resourcequotas", ["list"]),
+        _rule("events", ["list"]),
+    ]
+    if metrics:
+        everywhere.append({"nonResourceURLs": ["/metrics"], "verbs": ["get"]})
+    if imports:
+        everywhere.append(_rule("clusterpolicies", ["list"], group="nvidia.com"))
+    configs = [_rule("configmaps", ["list"]), *([_rule("secrets", ["list"])] if values else [])]
+    return [
+        *_account(subject),
+        {"apiVersion": _VERSION, "kind": "ClusterRole", "metadata": {"name": NAME}, "rules": everywhere},
+        _binding("ClusterRole", subject, {"name": NAME}),
+        {"apiVersion": _VERSION, "kind": "Role", "metadata": {"name": NAME, "namespace": release}, "rules": own},
+        _binding("Role", subject, {"name": NAME, "namespace": release}),
+        *(one for namespace in dict.fromkeys(imports) if namespace != release for one in _role(namespace, configs, subject)),
+    ]
+
+
+def _role(namespace: str, rules: Sequence[dict[str, Any]], subject: Subject) -> Sequence[dict[str, Any]]:
+    metadata = {"name": NAME, "namespace": namespace}
+    return (
+        {"apiVersion": _VERSION, "kind": "Role", "metadata": metadata, "rules": list(rules)},
+        _binding("Role", subject, dict(metadata)),
+    )
+
+
+def _account(subject: Subject) -> Sequence[dict[str, Any]]:
+    if subject.kind != "ServiceAccount":
+        return ()
+    metadata = {"name": subject.name, "namespace": subject.namespace}
+    return ({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},)
+
+
+def _rule(resource: str, verbs: list[str], group: str = "") -> dict[str, Any]:
+    return {"apiGroups": [group], "resources": [resource], "verbs": verbs}
+
+
+def _binding(role: str, subject: Subject, metadata: dict[str, Any]) -> dict[str, Any]:
+    who = {"kind": subject.kind, "name": subject.name}
+    who |= {"namespace": subject.namespace} if subject.namespace else {"apiGroup": _GROUP}
+    reference = {"apiGroup": _GROUP, "kind": role, "name": NAME}
+    return {"apiVersion": _VERSION, "kind": f"{role}Binding", "metadata": metadata, "roleRef": reference, "subjects": [who]}

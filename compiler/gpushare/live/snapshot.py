@@ -1,0 +1,176 @@
+"""Snapshot: what was read of a running cluster, as values, and what could not be read. Pure.
+
+All texts are safe to print: `views` has made them so. Resources are those of nvidia.com/ that are GPUs.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpushare.core.record import NOTHING, Record
+
+POOL_LABEL = "gpushare.dev/pool"
+PROFILE_LABEL = "gpushare.dev/profile"
+PLUGIN_LABEL = "nvidia.com/device-plugin.config"
+CONDITION = "GPUShareReady"
+"""These are names of the node runtime: docs/bundle.md."""
+
+
+OTHER_PODS = "pods of other namespaces"
+"""`Unseen.what` of a Snapshot that was restricted to one namespace."""
+
+
+class Unseen(Record):
+    """Something that was not read: what, why, and what would allow it."""
+
+    what: str
+    why: str
+    hint: str = ""
+
+
+class Condition(Record):
+    """A node's condition. `since` is an RFC 3339 time, as text."""
+
+    status: str
+    reason: str
+    message: str
+    since: str
+
+    @property
+    def is_true(self) -> bool:
+        """Whether the status is True."""
+        return self.status == "True"
+
+
+class Node(Record):
+    """One node. `condition` is GPUShareReady, None without one; `is_up` is kubelet's Ready. `annotations` are ours only.
+
+    `would` is the document of the annotation `gpushare.dev/would`, None without a readable one; its texts are clean.
+    """
+
+    name: str
+    labels: Mapping[str, str] = NOTHING
+    annotations: Mapping[str, str] = NOTHING
+    taints: tuple[str, ...] = ()
+    allocatable: Mapping[str, int] = NOTHING
+    capacity: Mapping[str, int] = NOTHING
+    condition: Condition | None = None
+    is_up: bool = False
+    is_cordoned: bool = False
+    would: Mapping[str, Any] | None = None
+
+
+class Pod(Record):
+    """One pod. `requests` are its GPU resources, `owner` its controller as `Kind/name`, empty without one.
+
+    `node` is empty until the scheduler has bound it; `problems` say why it does not run, as conditions and states do.
+    """
+
+    namespace: str
+    name: str
+    phase: str
+    node: str = ""
+    owner: str = ""
+    requests: Mapping[str, int] = NOTHING
+    containers: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    is_terminating: bool = False
+    labels: Mapping[str, str] = NOTHING
+
+    @property
+    def full_name(self) -> str:
+        """Return `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def holds(self) -> bool:
+        """Whether it may have devices: it is bound to a node and has not ended."""
+        return bool(self.node) and bool(self.requests) and self.phase not in {"Succeeded", "Failed"}
+
+
+class Quota(Record):
+    """One ResourceQuota: what of it is about GPUs, as resource → number, without the prefix `requests.`."""
+
+    namespace: str
+    name: str
+    hard: Mapping[str, int]
+    used: Mapping[str, int]
+
+
+class ConfigMap(Record):
+    """One of our ConfigMaps, with its texts as they are: they are compared, and printed only through `views.clean`."""
+
+    name: str
+    data: Mapping[str, str]
+
+
+class DaemonSet(Record):
+    """The DaemonSet of one pool: the terms by which it selects nodes, the policy's digest, the runtime's environment."""
+
+    name: str
+    pool: str
+    policy: str = ""
+    terms: tuple[Mapping[str, Any], ...] | None = None
+    image: str = ""
+    env: Mapping[str, str] = NOTHING
+    desired: int = 0
+    ready: int = 0
+
+
+class Event(Record):
+    """One Event of the node runtime, the scheduler or kubelet. `time` is RFC 3339 as text, empty if unknown."""
+
+    namespace: str
+    kind: str
+    name: str
+    reason: str
+    message: str
+    time: str = ""
+    count: int = 1
+
+
+class Usage(Record):
+    """One container's memory on one device, in bytes, from the runtime's metrics. `cap` None: no cap."""
+
+    node: str
+    namespace: str
+    pod: str
+    container: str
+    gpu: str
+    used: int | None = None
+    cap: int | None = None
+    is_over: bool = False
+
+
+class RuntimeMetrics(Record):
+    """What the runtime of one node reports; counters since that runtime's start."""
+
+    node: str
+    usages: tuple[Usage, ...] = ()
+    kills: int = 0
+    evictions: int = 0
+    warnings: int = 0
+    is_paused: bool = False
+    would_act: int = 0
+
+
+class Snapshot(Record):
+    """Everything that was read. A list that could not be read is empty, and `unseen` has it.
+
+    `refused`: how many requests the API server would have refused if our policies denied; None: not asked.
+    """
+
+    namespace: str
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    quotas: tuple[Quota, ...] = ()
+    configs: Mapping[str, ConfigMap] = NOTHING
+    daemonsets: tuple[DaemonSet, ...] = ()
+    events: tuple[Event, ...] = ()
+    values: Mapping[str, Any] | None = None
+    metrics: tuple[RuntimeMetrics, ...] = ()
+    refused: int | None = None
+    unseen: tuple[Unseen, ...] = ()
+
+    def has_seen(self, what: str) -> bool:
+        """Whether a list such as `pods` was read."""
+        return all(one.what != what for one in self.unseen)

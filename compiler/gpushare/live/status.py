@@ -1,0 +1,198 @@
+"""What each pool and node should offer, offers, and has in use; why a node does not match, and since when. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from gpushare.core.record import Record
+from gpushare.live import observing, pools
+from gpushare.live.observing import OBSERVING, Observed
+from gpushare.live.pools import LivePool, LivePools
+from gpushare.live.snapshot import OTHER_PODS, Condition, Event, Node, Pod, RuntimeMetrics, Snapshot, Unseen
+
+_TAINTS = "gpushare.dev/"
+_NOT_SEEN = Condition(status="", reason="NotReported", message="the node runtime has not reported on this node", since="")
+
+
+class Shares(Record):
+    """One resource: how many are wanted, offered and in use, and free for new pods; None: not known.
+
+    If one namespace was asked for, `used` counts its pods only, and `free` is not known.
+    """
+
+    resource: str
+    wanted: int | None
+    offered: int
+    used: int | None
+    free: int | None
+
+
+class NodeStatus(Record):
+    """One node with GPUs. `pool` is empty for a node of no pool; `condition` is GPUShareReady, or says that there is none."""
+
+    name: str
+    pool: str
+    is_up: bool
+    is_cordoned: bool
+    condition: Condition
+    taints: tuple[str, ...]
+    shares: tuple[Shares, ...]
+    metrics: RuntimeMetrics | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether new pods can use the node's shares as planned."""
+        return self.is_up and not self.is_cordoned and self.condition.is_true
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether nothing is wrong with the node but that the runtime only observes."""
+        return self.is_up and not self.is_cordoned and self.condition.reason == OBSERVING
+
+
+class PoolStatus(Record):
+    """One pool: its nodes, and the sums over them. `mode` and `card` are empty if its policy could not be read."""
+
+    name: str
+    card: str
+    mode: str
+    nodes: tuple[NodeStatus, ...]
+    shares: tuple[Shares, ...]
+
+    @property
+    def ready(self) -> int:
+        """How many nodes are ready."""
+        return sum(node.is_ready for node in self.nodes)
+
+    @property
+    def observed(self) -> int:
+        """How many nodes are only observed."""
+        return sum(node.is_observed for node in self.nodes)
+
+
+class Status(Record):
+    """The cluster's GPUs. `others` are nodes with GPUs that belong to no pool; `kills` are the runtime's recent Events.
+
+    `observed` is what `enforce` would do, None if no node is observed.
+    """
+
+    pools: tuple[PoolStatus, ...]
+    others: tuple[NodeStatus, ...]
+    kills: tuple[Event, ...]
+    pending: tuple[Pod, ...]
+    unseen: tuple[Unseen, ...]
+    observed: Observed | None = None
+
+
+def assess(snapshot: Snapshot) -> Status:
+    """Return the status of everything in the snapshot."""
+    live = pools.find(snapshot)
+    used = _used(snapshot.pods) if snapshot.has_seen("pods") else None
+    others = snapshot.has_seen(OTHER_PODS)
+    metrics = {one.node: one for one in snapshot.metrics}
+    nodes = [
+        _node(node, live, used, metrics.get(node.name), has_others=others) for node in snapshot.nodes if _concerns(node, live)
+    ]
+    by_pool: dict[str, list[NodeStatus]] = {}
+    for node in sorted(nodes, key=lambda node: node.name):
+        by_pool.setdefault(node.pool, []).append(node)
+    return Status(
+        pools=tuple(_pool(pool, by_pool.get(name, ())) for name, pool in live.pools.items()),
+        others=tuple(by_pool.get("", ())),
+        kills=tuple(sorted(snapshot.events, key=lambda event: (event.time, event.namespace, event.name), reverse=True)),
+        pending=tuple(pod for pod in snapshot.pods if not pod.node and pod.phase == "Pending"),
+        unseen=snapshot.unseen,
+        observed=observing.assess(snapshot.nodes, snapshot.metrics, snapshot.refused),
+    )
+
+
+def only(status: Status, name: str) -> Status | None:
+    """Return the status of one pool or one node; None if there is neither of that name."""
+    chosen = [pool for pool in status.pools if pool.name == name]
+    if chosen:
+        return _narrowed(status, chosen, [])
+    chosen = [_reduced(pool, name) for pool in status.pools if any(node.name == name for node in pool.nodes)]
+    others = [node for node in status.others if node.name == name]
+    return _narrowed(status, chosen, others) if chosen or others else None
+
+
+def _narrowed(status: Status, chosen: Sequence[PoolStatus], others: Sequence[NodeStatus]) -> Status:
+    names = {node.name for pool in chosen for node in pool.nodes} | {node.name for node in others}
+    return Status(pools=tuple(chosen), others=tuple(others), kills=status.kills, pending=(), unseen=status.unseen,
+                  observed=status.observed and observing.only(status.observed, names))
+
+
+def _reduced(pool: PoolStatus, node: str) -> PoolStatus:
+    kept = tuple(one for one in pool.nodes if one.name == node)
+    return PoolStatus(name=pool.name, card=pool.card, mode=pool.mode, nodes=kept, shares=_sums(kept))
+
+
+def _concerns(node: Node, live: LivePools) -> bool:
+    return bool(live.of_node.get(node.name) or node.capacity or node.allocatable or node.condition)
+
+
+def _used(pods: Iterable[Pod]) -> Mapping[str, Counter[str]]:
+    """Return how many of each resource pods hold, by node."""
+    used: dict[str, Counter[str]] = {}
+    for pod in pods:
+        if pod.holds:
+            used.setdefault(pod.node, Counter()).update(dict(pod.requests))
+    return used
+
+
+def _node(
+    node: Node, live: LivePools, used: Mapping[str, Counter[str]] | None, metrics: RuntimeMetrics | None, *, has_others: bool
+) -> NodeStatus:
+    pool = live.of_node.get(node.name, "")
+    known = live.pools[pool].side if pool else None
+    wanted = None if known is None else known.resources
+    held = None if used is None else used.get(node.name, Counter())
+    is_open = node.is_up and not node.is_cordoned and not any(taint.startswith(_TAINTS) for taint in node.taints)
+    names = sorted({*node.allocatable, *(wanted or ()), *(held or ())})
+    shares = (
+        Shares(
+            resource=name,
+            wanted=None if wanted is None else wanted.get(name, 0),
+            offered=node.allocatable.get(name, 0),
+            used=None if held is None else held[name],
+            free=0 if not is_open else max(0, node.allocatable.get(name, 0) - held[name]) if held is not None and has_others
+            else None,
+        )
+        for name in names
+    )
+    return NodeStatus(
+        name=node.name,
+        pool=pool,
+        is_up=node.is_up,
+        is_cordoned=node.is_cordoned,
+        condition=node.condition or _NOT_SEEN,
+        taints=node.taints,
+        shares=tuple(one for one in shares if one.wanted or one.offered or one.used),
+        metrics=metrics,
+    )
+
+
+def _pool(pool: LivePool, nodes: Sequence[NodeStatus]) -> PoolStatus:
+    card, mode = ("", "") if pool.side is None else (pool.side.card, pool.side.mode)
+    return PoolStatus(name=pool.name, card=card, mode=mode, nodes=tuple(nodes), shares=_sums(nodes))
+
+
+def _sums(nodes: Sequence[NodeStatus]) -> tuple[Shares, ...]:
+    by_name: dict[str, list[Shares]] = {}
+    for node in nodes:
+        for one in node.shares:
+            by_name.setdefault(one.resource, []).append(one)
+    return tuple(
+        Shares(
+            resource=name,
+            wanted=_sum(one.wanted for one in each),
+            offered=sum(one.offered for one in each),
+            used=_sum(one.used for one in each),
+            free=_sum(one.free for one in each),
+        )
+        for name, each in sorted(by_name.items())
+    )
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    known = list(numbers)
+    return None if any(number is None for number in known) else sum(number or 0 for number in known)

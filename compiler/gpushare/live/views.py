@@ -1,0 +1,220 @@
+"""Objects of the API server, as JSON, to the values of a Snapshot: only the fields that we use. Pure; never raises.
+
+An object may lack any field, have another type there, or contain control characters: what is not as expected counts as missing.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpushare.core.printable import visible
+from gpushare.core.record import NOTHING
+from gpushare.core.units import parse_amount
+from gpushare.live.snapshot import CONDITION, Condition, ConfigMap, DaemonSet, Event, Node, Pod, Quota
+
+Json = Mapping[str, Any]
+
+_OURS = "gpushare.dev/"
+_GPUS = ("nvidia.com/gpu", "nvidia.com/mig-")
+_WOULD = "gpushare.dev/would"
+_LONGEST = 1_000
+_UNIT = 10**9
+
+
+def clean(value: object, limit: int = _LONGEST) -> str:
+    """Return text of the cluster as it may be printed: no control characters, at most `limit` characters. Not text: empty."""
+    if not isinstance(value, str):
+        return ""
+    return visible(value if len(value) <= limit else value[: limit - 1] + "…")
+
+
+def node(item: Json) -> Node:
+    """Return the node of this object."""
+    metadata, spec, status = (_map(item, part) for part in ("metadata", "spec", "status"))
+    conditions = {clean(one.get("type")): one for one in _maps(status, "conditions")}
+    labels = {sys.intern(clean(key)): clean(value) for key, value in _map(metadata, "labels").items()}
+    marks = {key: value for key, value in _map(metadata, "annotations").items() if str(key).startswith(_OURS)}
+    would = marks.pop(_WOULD, None)
+    notes = {clean(key): clean(value) for key, value in marks.items()}
+    return Node(
+        name=clean(metadata.get("name")),
+        labels=labels,
+        annotations=notes or NOTHING,
+        taints=tuple(f"{clean(one.get('key'))}:{clean(one.get('effect'))}" for one in _maps(spec, "taints")),
+        allocatable=gpus(_map(status, "allocatable")),
+        capacity=gpus(_map(status, "capacity")),
+        condition=_condition(conditions[CONDITION]) if CONDITION in conditions else None,
+        is_up=conditions.get("Ready", {}).get("status") == "True",
+        is_cordoned=spec.get("unschedulable") is True,
+        would=_clean_document(would) if isinstance(would, str) else None,
+    )
+
+
+def _clean_document(text: str) -> Json | None:
+    """Return a JSON document that is a mapping, with texts that may be printed; None if it is not one."""
+    found = document(text)
+    return _clean_tree(found) if isinstance(found, dict) else None
+
+
+def _clean_tree(value: Any, depth: int = 4) -> Any:
+    """Return the value with clean texts; what lies deeper than any document of ours becomes None."""
+    if isinstance(value, str):
+        return clean(value)
+    if not isinstance(value, dict | list):
+        return value
+    if depth == 0:
+        return None
+    if isinstance(value, dict):
+        return {clean(key): _clean_tree(one, depth - 1) for key, one in value.items()}
+    return [_clean_tree(one, depth - 1) for one in value]
+
+
+def _condition(item: Json) -> Condition:
+    words = {"status": "status", "reason": "reason", "message": "message", "since": "lastTransitionTime"}
+    return Condition(**{name: clean(item.get(field)) for name, field in words.items()})
+
+
+def pod(item: Json) -> Pod:
+    """Return the pod of this object."""
+    metadata, spec, status = (_map(item, part) for part in ("metadata", "spec", "status"))
+    owner = next((one for one in _maps(metadata, "ownerReferences") if one.get("controller") is True), {})
+    return Pod(
+        namespace=clean(metadata.get("namespace")),
+        name=clean(metadata.get("name")),
+        phase=clean(status.get("phase")) or "Unknown",
+        node=clean(spec.get("nodeName")),
+        owner=f"{clean(owner.get('kind'))}/{clean(owner.get('name'))}" if owner else "",
+        requests=_requests(spec),
+        containers=tuple(clean(one.get("name")) for one in _maps(spec, "containers")),
+        problems=tuple(_problems(status)),
+        is_terminating=bool(metadata.get("deletionTimestamp")),
+        labels={clean(key): clean(value) for key, value in _map(metadata, "labels").items() if str(key).startswith(_OURS)},
+    )
+
+
+def _requests(spec: Json) -> Mapping[str, int]:
+    """Return what the scheduler counts: the containers' sum, and no less than any one init container."""
+    total: dict[str, int] = {}
+    for container in _maps(spec, "containers"):
+        for name, number in _limits(container).items():
+            total[name] = total.get(name, 0) + number
+    for container in _maps(spec, "initContainers"):
+        for name, number in _limits(container).items():
+            total[name] = max(total.get(name, 0), number)
+    return {name: number for name, number in total.items() if number} or NOTHING
+
+
+def _limits(container: Json) -> dict[str, int]:
+    resources = _map(container, "resources")
+    return {**gpus(_map(resources, "limits")), **gpus(_map(resources, "requests"))}
+
+
+def _problems(status: Json) -> Iterable[str]:
+    for one in _maps(status, "conditions"):
+        if one.get("type") == "PodScheduled" and one.get("status") == "False":
+            yield f"{clean(one.get('reason'))}: {clean(one.get('message'))}"
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for one in _maps(status, kind):
+            state = _map(one, "state")
+            stopped = _map(state, "waiting") or _map(state, "terminated") or _map(_map(one, "lastState"), "terminated")
+            if stopped and clean(stopped.get("reason")) not in {"Completed", "ContainerCreating", "PodInitializing"}:
+                told = f": {clean(stopped['message'])}" if stopped.get("message") else ""
+                yield f"container {clean(one.get('name'))}: {clean(stopped.get('reason'))}{told}"
+    if status.get("reason") or status.get("message"):
+        yield f"{clean(status.get('reason'))}: {clean(status.get('message'))}"
+
+
+def quota(item: Json) -> Quota:
+    """Return the quota of this object, with its limits on GPUs only."""
+    metadata, status = _map(item, "metadata"), _map(item, "status")
+    hard = _quota_gpus(_map(_map(item, "spec"), "hard"))
+    used = _quota_gpus(_map(status, "used"))
+    return Quota(namespace=clean(metadata.get("namespace")), name=clean(metadata.get("name")), hard=hard, used=used)
+
+
+def _quota_gpus(numbers: Json) -> Mapping[str, int]:
+    return gpus({str(key).removeprefix("requests."): value for key, value in numbers.items()})
+
+
+def config_map(item: Json) -> ConfigMap:
+    """Return the ConfigMap of this object; its texts are not for printing."""
+    data = {str(key): value for key, value in _map(item, "data").items() if isinstance(value, str)}
+    return ConfigMap(name=clean(_map(item, "metadata").get("name")), data=data)
+
+
+def daemonset(item: Json) -> DaemonSet:
+    """Return the DaemonSet of this object."""
+    metadata, status = _map(item, "metadata"), _map(item, "status")
+    template = _map(_map(item, "spec"), "template")
+    spec, marks = _map(template, "spec"), _map(_map(template, "metadata"), "annotations")
+    affinity = _map(_map(spec, "affinity"), "nodeAffinity")
+    required = _map(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
+    containers = [*_maps(spec, "containers")]
+    return DaemonSet(
+        name=clean(metadata.get("name")),
+        pool=clean(_map(metadata, "labels").get("gpushare.dev/pool")),
+        policy=clean(marks.get("gpushare.dev/policy")),
+        terms=tuple(map(_term, _maps(required, "nodeSelectorTerms"))) if required else None,
+        image=clean(containers[0].get("image")) if containers else "",
+        env={clean(one.get("name")): clean(one.get("value")) for container in containers for one in _maps(container, "env")},
+        desired=_number(status.get("desiredNumberScheduled")),
+        ready=_number(status.get("numberReady")),
+    )
+
+
+def _term(item: Json) -> Json:
+    parts = ("matchExpressions", "matchFields")
+    return {part: [{**one, "values": _words(one.get("values"))} for one in _maps(item, part)] for part in parts}
+
+
+def _words(value: object) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def event(item: Json) -> Event:
+    """Return the Event of this object."""
+    about, series = _map(item, "involvedObject"), _map(item, "series")
+    times = (series.get("lastObservedTime"), item.get("lastTimestamp"), item.get("eventTime"), item.get("firstTimestamp"))
+    return Event(
+        namespace=clean(about.get("namespace")),
+        kind=clean(about.get("kind")),
+        name=clean(about.get("name")),
+        reason=clean(item.get("reason")),
+        message=clean(item.get("message")),
+        time=next((clean(time) for time in times if time), ""),
+        count=max(_number(series.get("count")), _number(item.get("count")), 1),
+    )
+
+
+def gpus(numbers: Json) -> Mapping[str, int]:
+    """Return the GPU resources of NVIDIA among these quantities; a fraction is rounded up."""
+    found = {}
+    for name, quantity in numbers.items():
+        if name.startswith(_GPUS):
+            amount = parse_amount(quantity)
+            if amount is not None:
+                found[clean(name)] = -(-amount // _UNIT)
+    return found or NOTHING
+
+
+def document(text: str) -> Any:
+    """Return a JSON document of a ConfigMap, None if it is not one."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _map(item: Json, name: str) -> Json:
+    found = item.get(name)
+    return found if isinstance(found, dict) else NOTHING
+
+
+def _maps(item: Json, name: str) -> Iterable[Json]:
+    found = item.get(name)
+    return (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
+
+
+def _number(value: object) -> int:
+    return 0 if isinstance(value, bool) or not isinstance(value, int) else value

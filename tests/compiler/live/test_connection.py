@@ -1,0 +1,187 @@
+"""Finding and asking the API server: as kubectl does, with a way out of every failure."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpushare.live import connection, kubeconfig
+from gpushare.live.errors import NoClusterError
+from gpushare.live.kubeconfig import Access
+from tests.compiler.cli.process import gpushare
+from tests.compiler.live.clusters import LiveCluster
+from tests.compiler.live.conftest import Ask
+from tests.support.fake_api.server import ApiServer
+
+
+def config(path: Path, *, server: str = "https://127.0.0.1:1", user: object = None, **more: object) -> Path:
+    path.write_text(json.dumps({
+        "apiVersion": "v1", "kind": "Config", "current-context": "here",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": user or {}}], **more}))
+    return path
+
+
+def refused(*arguments: object, cwd: Path, **environment: str) -> str:
+    done = gpushare("status", *arguments, cwd=cwd, environment={"HOME": str(cwd), "KUBECONFIG": "", **environment})
+    assert done.returncode == 2, done.stdout
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_without_a_kubeconfig_it_says_where_it_looked(tmp_path: Path) -> None:
+    told = refused(cwd=tmp_path)
+    assert f"there is no kubeconfig at {tmp_path}/.kube/config" in told
+    assert "--kubeconfig" in told
+    assert "there is no kubeconfig nowhere" in refused("--kubeconfig", "nowhere", cwd=tmp_path)
+
+
+def test_an_unknown_context_is_answered_with_the_known_ones(tmp_path: Path) -> None:
+    path = config(tmp_path / "config")
+    told = refused("--kubeconfig", path, "--context", "her", cwd=tmp_path)
+    assert "has no context 'her'" in told
+    assert "did you mean here?" in told
+
+
+@pytest.mark.parametrize("text", ["", "]", "[]", "7", "a: b", "contexts: 7", "users: [1]\ncontexts: [{name: x, context: 3}]"])
+def test_what_is_no_kubeconfig_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config").write_text(text)
+    refused("--kubeconfig", tmp_path / "config", cwd=tmp_path)
+
+
+def test_a_server_that_is_away(tmp_path: Path) -> None:
+    told = refused("--kubeconfig", config(tmp_path / "config"), cwd=tmp_path)
+    assert "cannot reach context 'here' at https://127.0.0.1:1" in told
+    assert "check the server's address" in told
+
+
+def test_a_token_that_has_expired(api: ApiServer, tmp_path: Path) -> None:
+    path = config(tmp_path / "config", server=api.url, user={"token": "old"})
+    told = refused("--kubeconfig", path, cwd=tmp_path)
+    assert "does not accept the credentials (401)" in told
+    assert "log in again" in told
+    assert "old" not in told.replace("--kubeconfig", "")
+
+
+def test_a_certificate_of_an_unknown_authority(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=x"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    with ApiServer(certificate=(certificate, key)) as api:
+        told = refused("--kubeconfig", config(tmp_path / "config", server=api.url), cwd=tmp_path)
+    assert "TLS failed" in told
+    assert "certificate-authority" in told
+
+
+def test_in_a_pod_its_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "ca.crt"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=x", "-addext",
+               "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    (tmp_path / "token").write_text("mounted")
+    (tmp_path / "namespace").write_text("team")
+    monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_CERT_FILENAME", str(certificate))
+    monkeypatch.setattr(connection, "SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    with ApiServer(certificate=(certificate, key), token="mounted") as api:
+        api.add_node("n")
+        host, port = api.url.removeprefix("https://").split(":")
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+        with connection.connected(Access()) as server:
+            assert server.namespace == "team"
+            assert [item["metadata"]["name"] for item in server.get("/api/v1/nodes")["items"]] == ["n"]
+        (tmp_path / "token").unlink()
+        with pytest.raises(NoClusterError, match="service account"), connection.connected(Access()):
+            pass
+
+
+def test_an_exec_plugin_that_is_not_installed(tmp_path: Path) -> None:
+    plugin = {"exec": {"apiVersion": "client.authentication.k8s.io/v1",
+                       "command": "no-such-login", "installHint": "get it at x"}}
+    told = refused("--kubeconfig", config(tmp_path / "config", user=plugin), cwd=tmp_path)
+    assert "plugin no-such-login is not installed" in told
+    assert "get it at x" in told
+
+
+def test_an_exec_plugin_that_fails_says_why(tmp_path: Path) -> None:
+    script = tmp_path / "login"
+    script.write_text("#!/bin/sh\necho 'session has ended' >&2\nexit 1\n")
+    script.chmod(0o755)
+    plugin = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script)}}
+    told = refused("--kubeconfig", config(tmp_path / "config", user=plugin), cwd=tmp_path)
+    assert "gave no credentials" in told
+    assert "session has ended" in told
+
+
+def test_an_exec_plugin_gives_the_token(live: LiveCluster, api: ApiServer, tmp_path: Path) -> None:
+    answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "secret"}}
+    script = tmp_path / "login"
+    script.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
+    script.chmod(0o755)
+    plugin = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script)}}
+    path = config(tmp_path / "config", server=api.url, user=plugin)
+    assert gpushare("status", "--kubeconfig", path, cwd=tmp_path).returncode == 0
+
+
+def test_keys_of_the_kubeconfig_are_not_left_in_files(api: ApiServer, tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    user = {"client-certificate-data": "eA==", "client-key-data": "eA=="}
+    path = config(tmp_path / "config", server="https://127.0.0.1:1", user=user)
+    refused("--kubeconfig", path, cwd=tmp_path, TMPDIR=str(tmp_path / "tmp"))
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+    block = "import sys; sys.modules['kubernetes'] = None; sys.argv = ['gpushare', 'status']\n"
+    block += "from gpushare.cli import call; sys.exit(call())"
+    done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'gpushare[live]'" in done.stderr
+
+
+def test_a_redirect_gets_no_credentials(live: LiveCluster, api: ApiServer, ask: Ask) -> None:
+    api.fail("/nodes", 302)
+    assert "not seen: nodes: 302" in ask("status").stderr
+
+
+def test_a_page_that_cannot_be_named_in_a_url_is_not_seen(live: LiveCluster, api: ApiServer, ask: Ask) -> None:
+    api.garble("/nodes?", json.dumps({"items": [], "metadata": {"continue": "\ud800"}}).encode(), times=1)
+    assert ask("status").returncode == 0
+
+
+def test_a_refusal_of_a_megabyte_is_cut(api: ApiServer, tmp_path: Path) -> None:
+    refusal = connection._reason(json.dumps({"message": "x" * (1 << 20)}).encode())
+    assert len(refusal) < 1000
+
+
+def test_only_reading_requests_are_sent(live: LiveCluster, api: ApiServer, ask: Ask) -> None:
+    ask("status", "--kills")
+    assert api.requests
+    assert not api.writes()
+
+
+def test_an_answer_that_does_not_come_is_not_seen(live: LiveCluster, api: ApiServer, ask: Ask) -> None:
+    api.hang("/resourcequotas", 60)
+    assert "not seen: resourcequotas: no answer within 1 s" in ask("status", "--request-timeout", "1").stderr
+
+
+@pytest.mark.parametrize("option", [("--request-timeout", "soon"), ("-n", "Not_A_Name"), ("--release-namespace", "../x")])
+def test_options_that_make_no_sense_are_refused(tmp_path: Path, option: tuple[str, str]) -> None:
+    assert "Usage" in refused(*option, cwd=tmp_path)
+
+
+def test_impersonation_is_that_of_the_call_or_of_the_kubeconfig() -> None:
+    user = {"as": "ann", "as-groups": ["ops"]}
+    assert kubeconfig.impersonated(Access(), user) == [("Impersonate-User", "ann"), ("Impersonate-Group", "ops")]
+    assert kubeconfig.impersonated(Access(user="bob"), user) == [("Impersonate-User", "bob")]
+    assert kubeconfig.impersonated(Access(), {}) == []
+    for wrong in (7, "ops", {"ops": 1}, None):
+        assert kubeconfig.impersonated(Access(), {"as": "ann", "as-groups": wrong}) == [("Impersonate-User", "ann")]
+    with pytest.raises(NoClusterError, match="--as"):
+        kubeconfig.impersonated(Access(groups=("ops",)), {})

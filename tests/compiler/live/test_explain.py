@@ -1,0 +1,105 @@
+"""`gpushare explain`: reasons without a cluster; nodes and pods of a running one."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpushare.core import resources
+from tests.compiler.cli.process import gpushare
+from tests.compiler.live.clusters import SHARED, LiveCluster
+from tests.compiler.live.conftest import Ask
+
+
+def test_a_reason_needs_no_cluster(tmp_path: Path) -> None:
+    for word in ("GPUBusy", "gpubusy"):
+        done = gpushare("explain", word, cwd=tmp_path, environment={"KUBECONFIG": "/nowhere"})
+        assert done.returncode == 0
+        assert "GPUBusy: GPUShareReady is False" in done.stdout
+        assert "What to do: Drain the node" in done.stdout
+
+
+@pytest.mark.parametrize("word", sorted(json.loads(resources.reasons().read_text())))
+def test_every_reason_has_a_meaning_and_a_remedy(word: str) -> None:
+    reason = json.loads(resources.reasons().read_text())[word]
+    assert reason["means"]
+    assert reason["remedy"]
+
+
+def test_what_is_neither_is_refused_without_asking_a_cluster(tmp_path: Path) -> None:
+    done = gpushare("explain", "GPUBuzy", cwd=tmp_path, environment={"KUBECONFIG": "/nowhere"})
+    assert done.returncode == 2
+    assert "did you mean GPUBusy" in done.stderr
+
+
+def test_a_node_that_is_not_ready(live: LiveCluster, ask: Ask) -> None:
+    live.api.add_pod("old", namespace="team", node="t4-2", limits={SHARED: 1}, owner={
+        "kind": "Job", "name": "old", "uid": "2", "controller": True})
+    told = ask("explain", "t4-2").stdout.replace("\n  ", " ")
+    assert "node t4-2: pool notebooks" in told
+    assert "GPUBusy: GPU 0: pod team/old uses it Tenants use the GPUs that must" in " ".join(told.split())
+    assert "team/old (Job/old)" in told
+    assert "What to do:" in told
+
+
+def test_a_node_of_no_pool_and_one_without_a_report(live: LiveCluster, ask: Ask) -> None:
+    assert "No pool selects the node; the pools are notebooks and training" in ask("explain", "cpu-1").stdout
+    live.add_node("t4-9", labels={"example.org/gpu": "t4"})
+    assert "has not reported on this node" in ask("explain", "node/t4-9").stdout
+
+
+def test_a_node_where_nothing_is_wrong(live: LiveCluster, ask: Ask) -> None:
+    assert "Nothing that can be seen is wrong." in ask("explain", "t4-1").stdout
+
+
+def test_a_reason_of_another_release_is_shown_as_it_is(live: LiveCluster, ask: Ask) -> None:
+    live.add_node("t4-9", "notebooks", reason="Novel", message="something new")
+    told = ask("explain", "t4-9").stdout
+    assert "Novel: something new" in told
+    assert "does not know the reason" in told
+
+
+def test_a_pod_that_waits_for_what_nobody_offers(live: LiveCluster, ask: Ask) -> None:
+    live.api.add_pod("waits", namespace="team", limits={"nvidia.com/gpu": 1}, phase="Pending")
+    told = ask("explain", "team/waits").stdout
+    assert "No node offers nvidia.com/gpu; offered are" in told
+
+
+def test_a_pod_that_waits_for_what_is_in_use(live: LiveCluster, ask: Ask) -> None:
+    for number in range(3):
+        live.api.add_pod(f"more-{number}", namespace="team", node="t4-1", limits={SHARED: 1})
+    live.api.add_pod("waits", namespace="team", limits={SHARED: 1}, phase="Pending")
+    told = ask("explain", "pod/waits", "-n", "team").stdout
+    assert f"No node has 1 {SHARED} free" in told
+    assert "are not ready: t4-2" in told
+
+
+def test_a_pod_that_was_killed(live: LiveCluster, ask: Ask) -> None:
+    live.api.add("events", "e", {"involvedObject": {"kind": "Pod", "namespace": "team", "name": "lab-0"},
+                                 "reason": "GPUProcessKilled", "message": "used 4000 of 3724 MiB"}, namespace="team")
+    told = ask("explain", "team/lab-0").stdout
+    assert "GPUProcessKilled: used 4000 of 3724 MiB" in told
+    assert "memory.cap" in told
+
+
+def test_a_pod_that_was_refused_is_known_from_its_controller(live: LiveCluster, ask: Ask) -> None:
+    live.api.add("events", "e", {"involvedObject": {"kind": "StatefulSet", "namespace": "team", "name": "lab"},
+                                 "reason": "FailedCreate", "message": 'pods "lab-1" is forbidden: exceeded quota: gpushare'},
+                 namespace="team")
+    told = ask("explain", "team/lab-1").stdout
+    assert "exceeded quota" in told
+    assert "raised" in told
+    missing = ask("explain", "team/other-1")
+    assert missing.returncode == 2
+    assert "no pod in namespace team" in missing.stderr
+
+
+def test_a_pod_without_gpus(live: LiveCluster, ask: Ask) -> None:
+    assert "requests no GPU resource" in ask("explain", "team/web").stdout
+
+
+def test_what_cannot_be_read_is_said_before_the_answer(live: LiveCluster, ask: Ask) -> None:
+    live.api.allows = lambda _, path: "/events" not in path
+    done = ask("explain", "t4-2")
+    assert done.returncode == 0
+    assert "not seen: events: 403" in done.stderr

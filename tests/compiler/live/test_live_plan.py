@@ -1,0 +1,86 @@
+"""`gpushare plan --live`: the pods that a change disturbs by name, quotas in use, nodes that are not ready."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpushare.reading import schema
+from tests.compiler.live.clusters import INTENT, SHARED, LiveCluster
+from tests.compiler.live.conftest import Ask
+
+
+@pytest.fixture
+def write(tmp_path: Path, live: LiveCluster) -> Path:
+    """An intent beside the installed one."""
+    live.api.edit("resourcequotas", "gpushare", lambda one: one.update(status={"used": {f"requests.{SHARED}": "3"}}),
+                  namespace="team")
+    return tmp_path / "new.yaml"
+
+
+def test_what_is_installed_changes_nothing(write: Path, ask: Ask) -> None:
+    write.write_text(INTENT)
+    done = ask("plan", "--live", "--exit-code", write)
+    assert done.returncode == 0, done.stderr
+    assert "no node would change" in done.stdout
+    assert "t4-2  GPUBusy" in done.stdout
+
+
+def test_pods_are_named_with_their_owners(write: Path, ask: Ask) -> None:
+    write.write_text(INTENT.replace("replicas: 4", "replicas: 2"))
+    done = ask("plan", "--live", "--exit-code", write)
+    assert done.returncode == 3, done.stderr
+    assert "2 nodes would change" in done.stdout
+    assert "team/lab-0  StatefulSet/lab" in done.stdout
+    assert "at most" in done.stdout
+    assert "train-0" not in done.stdout
+
+
+def test_a_layout_that_keeps_the_instances_disturbs_nobody(write: Path, ask: Ask) -> None:
+    write.write_text(INTENT.replace("{2g.10gb: 2, 1g.5gb: 3}", "{2g.10gb: 2, 1g.5gb: 2}"))
+    done = ask("plan", "--live", write, "--format", "json")
+    document = json.loads(done.stdout)
+    assert schema.accepts(schema.load("live-plan.v1"), document)
+    (node,) = document["nodes"]
+    assert (node["name"], node["from"], node["to"], node["sharesRemoved"]) == ("a100-1", "training", "training", 1)
+    assert [pod["name"] for pod in node["pods"]] == ["train-0"]
+
+
+def test_quotas_in_use_that_do_not_fit(write: Path, ask: Ask) -> None:
+    write.write_text(INTENT.replace("{notebooks: 6}", "{notebooks: 2}"))
+    assert ["team", SHARED, "3", "2"] in [line.split() for line in ask("plan", "--live", write).stdout.splitlines()]
+
+
+def test_a_pool_that_is_removed_releases_its_nodes(write: Path, ask: Ask) -> None:
+    write.write_text(INTENT.partition("    training:")[0])
+    done = ask("plan", "--live", write)
+    assert "a100-1: training -> no pool" in done.stdout
+    assert "physics/train-0" in done.stdout
+
+
+def test_a_bundle_that_observes_changes_no_node_whatever_it_plans(write: Path, ask: Ask) -> None:
+    write.write_text(INTENT.replace("replicas: 4", "replicas: 2").partition("    training:")[0] + "  adoption: observe\n")
+    done = ask("plan", "--live", "--exit-code", write)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no node would change" in done.stdout
+
+
+def test_without_pods_the_plan_says_so(write: Path, live: LiveCluster, ask: Ask) -> None:
+    live.api.allows = lambda _, path: "/pods" not in path
+    write.write_text(INTENT.replace("replicas: 4", "replicas: 2"))
+    done = ask("plan", "--live", write)
+    assert "its pods were not seen" in done.stdout
+    assert "not seen: pods" in done.stderr
+
+
+def test_without_nodes_there_is_no_plan(write: Path, live: LiveCluster, ask: Ask) -> None:
+    live.api.allows = lambda _, path: "/nodes" not in path
+    write.write_text(INTENT)
+    done = ask("plan", "--live", write)
+    assert done.returncode == 2
+    assert "nothing is known" in done.stderr
+
+
+@pytest.mark.parametrize("wrong", [("a",), ("--live", "a", "b"), ("--live", "a", "--format", "markdown"), ()])
+def test_calls_that_make_no_sense(ask: Ask, wrong: tuple[str, ...]) -> None:
+    assert ask("plan", *wrong).returncode == 2

@@ -1,0 +1,124 @@
+"""`gpushare status`: what is wanted, offered, used and free, and what could not be seen."""
+
+import json
+
+from gpushare.reading import schema
+from tests.compiler.live.clusters import RELEASE, SHARED, LiveCluster
+from tests.compiler.live.conftest import Ask
+
+
+def test_pools_and_their_shares_are_counted(live: LiveCluster, ask: Ask) -> None:
+    done = ask("status")
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["notebooks", "time-slicing", "1/2", SHARED, "8", "4", "1", "3"] in rows
+    assert ["training", "mig", "1/1", "nvidia.com/mig-1g.5gb", "3", "3", "0", "3"] in rows
+    assert "t4-2: GPU 0: pod team/old uses it" in done.stdout.replace("\x1b", "")
+    assert "`gpushare explain t4-2` says what to do." in done.stdout
+    assert "cpu-1" not in done.stdout
+
+
+def test_the_document_is_what_its_schema_says(live: LiveCluster, ask: Ask) -> None:
+    done = ask("status", "--format", "json", "--kills")
+    document = json.loads(done.stdout)
+    assert schema.accepts(schema.load("status.v1"), document)
+    assert document["pools"]["notebooks"]["shares"][SHARED] == {"wanted": 8, "offered": 4, "used": 1, "free": 3}
+    busy = next(node for node in document["pools"]["notebooks"]["nodes"] if node["name"] == "t4-2")
+    assert (busy["reason"], busy["since"], busy["ready"]) == ("GPUBusy", "2026-11-23T07:00:00Z", False)
+
+
+def test_one_pool_or_one_node_is_shown(live: LiveCluster, ask: Ask) -> None:
+    assert "training" not in ask("status", "notebooks").stdout
+    shown = ask("status", "t4-1", "-o", "wide").stdout
+    assert "t4-1" in shown
+    assert "t4-2" not in shown
+    missing = ask("status", "nowhere")
+    assert missing.returncode == 2
+    assert "neither a pool nor a node" in missing.stderr
+    assert "notebooks" in missing.stderr
+
+
+def test_a_node_that_is_cordoned_or_tainted_has_nothing_free(live: LiveCluster, ask: Ask) -> None:
+    live.api.edit("nodes", "t4-1", lambda node: node["spec"].update(unschedulable=True))
+    document = json.loads(ask("status", "--format", "json").stdout)
+    assert document["pools"]["notebooks"]["shares"][SHARED]["free"] == 0
+
+
+def test_what_is_forbidden_is_unknown_not_zero(live: LiveCluster, ask: Ask) -> None:
+    live.api.allows = lambda _, path: "/pods" not in path
+    done = ask("status")
+    assert done.returncode == 0
+    assert "not seen: pods: 403" in done.stderr
+    assert "`gpushare rbac`" in done.stderr
+    row = next(line.split() for line in done.stdout.splitlines() if line.startswith("notebooks"))
+    assert row[-2:] == ["?", "?"]
+
+
+def test_one_namespace_does_not_say_what_others_leave_free(live: LiveCluster, ask: Ask) -> None:
+    live.api.add_pod("other", namespace="physics", node="t4-1", limits={SHARED: 3})
+    done = ask("status", "-n", "team")
+    row = next(line.split() for line in done.stdout.splitlines() if line.startswith("notebooks"))
+    assert row[-2:] == ["1", "?"]
+    assert "not seen: pods of other namespaces: -n team" in done.stderr
+    shares = json.loads(ask("status", "-n", "team", "--format", "json").stdout)["pools"]["notebooks"]["shares"][SHARED]
+    assert shares == {"wanted": 8, "offered": 4, "used": 1, "free": None}
+
+
+def test_a_name_that_cannot_be_looked_up_is_not_said_to_be_absent(live: LiveCluster, ask: Ask) -> None:
+    live.api.allows = lambda _, path: "/nodes" not in path
+    done = ask("status", "t4-1")
+    assert done.returncode == 2
+    assert "not seen: nodes: 403" in done.stderr
+    assert "what was seen of the cluster has neither" in done.stderr
+
+
+def test_a_pod_that_waits_is_listed_with_the_schedulers_reason(live: LiveCluster, ask: Ask) -> None:
+    live.api.add_pod("waits", namespace="team", limits={SHARED: 1}, phase="Pending")
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/4 nodes are available"}
+    live.api.edit("pods", "waits", lambda pod: pod["status"].update(conditions=[told]), namespace="team")
+    assert "Unschedulable: 0/4 nodes are available" in ask("status").stdout
+
+
+def test_pods_that_have_ended_hold_nothing(live: LiveCluster, ask: Ask) -> None:
+    live.api.add_pod("done", namespace="team", node="t4-1", limits={SHARED: 1}, phase="Succeeded")
+    assert json.loads(ask("status", "--format", "json").stdout)["pools"]["notebooks"]["shares"][SHARED]["used"] == 1
+
+
+def test_kills_come_from_events_and_the_runtimes_counters(live: LiveCluster, ask: Ask) -> None:
+    live.api.add("events", "lab-0.1", {
+        "involvedObject": {"kind": "Pod", "namespace": "team", "name": "lab-0"}, "reason": "GPUProcessKilled",
+        "message": "used 4000 of 3724 MiB", "lastTimestamp": "2026-11-23T07:10:00Z", "count": 2}, namespace="team")
+    live.api.add_pod("gpushare-notebooks-x", namespace=RELEASE, node="t4-1", labels={
+        "app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"})
+    live.api.proxied[f"/api/v1/namespaces/{RELEASE}/pods/gpushare-notebooks-x:9408/proxy/metrics"] = (
+        b"# TYPE gpushare_kills_total counter\n"
+        b'gpushare_kills_total{signal="SIGKILL",outcome="ended"} 3\n'
+        b'gpushare_container_gpu_memory_used_bytes{namespace="team",pod="lab-0",container="a\\"b",gpu="0"} 4194304000\n'
+        b'gpushare_container_gpu_memory_cap_bytes{namespace="team",pod="lab-0",container="a\\"b",gpu="0"} 3904897024\n'
+        b'gpushare_container_over_cap{namespace="team",pod="lab-0",container="a\\"b",gpu="0"} 1\n')
+    done = ask("status", "--kills")
+    assert "used 4000 of 3724 MiB" in done.stdout
+    assert ["t4-1", "3", "0", "0", "no"] in [line.split() for line in done.stdout.splitlines()]
+    assert 'team/lab-0' in done.stdout.split("OVER ITS CAP NOW")[1]
+    assert "4000Mi" in done.stdout
+
+
+def test_a_runtime_that_does_not_answer_is_not_seen(live: LiveCluster, ask: Ask) -> None:
+    live.api.add_pod("gpushare-notebooks-x", namespace=RELEASE, node="t4-1", labels={
+        "app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"})
+    assert "not seen: metrics: 1 runtime did not answer: 404" in ask("status", "--kills").stderr
+
+
+def test_an_installation_elsewhere_is_said_to_be_unseen(live: LiveCluster, ask: Ask) -> None:
+    done = ask("status", "--release-namespace", "elsewhere")
+    assert "not seen: gpushare: namespace elsewhere has no pool" in done.stderr
+    assert "notebooks" in done.stdout  # from the nodes' labels
+
+
+def test_terminal_escapes_of_the_cluster_do_not_reach_the_terminal(live: LiveCluster, ask: Ask) -> None:
+    live.add_node("t4-3", "notebooks", reason="Odd\x1b[2J", message="\x1b]0;title\x07 \u202e\nline")
+    done = ask("status", "-o", "wide")
+    assert "\\x1b]0;title\\x07" in done.stdout
+    assert not {"\x1b", "\x07", "\u202e"} & set(done.stdout + done.stderr)
+    live.api.garble("/pods?", json.dumps({"kind": "\x1b[31m", "items": 7}).encode())
+    assert "\x1b" not in ask("status").stderr

@@ -1,0 +1,97 @@
+"""A sizing for people: a table of the options, the best one in detail, what cannot serve, and the best one's intent."""
+
+from gpushare.cli.terminal import BOLD, DIM, Style, table, wrapped
+from gpushare.core import emit
+from gpushare.core.printable import visible
+from gpushare.core.units import MIB, show_bytes
+from gpushare.core.wording import counted, layout_text, listing, mib
+from gpushare.intent.types import Mig
+from gpushare.sizing.demand import Option, Sizing, Variant
+from gpushare.sizing.document import intent
+
+MOST_LAYOUTS = 3
+"""How many options of one mode are in the table: a card has dozens of layouts."""
+
+_NUMBERS = ("PER NODE", "NODES", "WASTED")
+
+
+def sheet(found: Sizing, look: Style) -> str:
+    """Return everything about the sizing."""
+    shown = look.paint(found.demand.card.id, BOLD) + f"  {_question(found)}\n\n"
+    listed = [one for variant in Variant for one in _listed(found, variant)]
+    if listed:
+        headers = ("", "MODE", "PER NODE", "CAP", "MEMORY", "FAULTS", "WASTED", "NODES", "FITS")
+        head, *rows = table(headers, [_row(one, found) for one in listed], look, numbers=_NUMBERS).splitlines()
+        shown += head + "\n" + "".join(row + "\n" + _layout(one, look) for row, one in zip(rows, listed, strict=True))
+    more = len(found.options) - len(listed)
+    if more:
+        shown += look.paint(f"{counted(more, 'further layout')} in --format json", DIM) + "\n"
+    shown += "".join(wrapped(f"   {one.variant.value}: {one.reason}", look, indent=3) for one in found.unfit)
+    if found.best is None:
+        return shown + "\n" + wrapped(f"nothing fits: {found.reason}", look)
+    return shown + "\n" + _best(found.best, found.reason, look) + "\n" + emit.yaml_text(intent(found.best))
+
+
+def _question(found: Sizing) -> str:
+    demand = found.demand
+    each = [
+        f"{'users' if need.users is None else counted(need.users, 'user')} of {show_bytes(need.memory_bytes)}"
+        for need in demand.needs
+    ]
+    nodes = "nodes" if demand.nodes is None else counted(demand.nodes, "node")
+    return f"{listing(each)}, {nodes} with {counted(demand.gpus_per_node, 'GPU')} each"
+
+
+def _listed(found: Sizing, variant: Variant) -> list[Option]:
+    return [one for one in found.options if one.variant is variant][:MOST_LAYOUTS]
+
+
+def _row(one: Option, found: Sizing) -> tuple[str, ...]:
+    caps = [grant.cap_mib for grant in one.grants if grant.cap_mib is not None]
+    replicas = one.grants[0].kind.replicas
+    times = f" x{replicas}" if replicas > 1 and not isinstance(one.pool.sharing, Mig) else ""
+    return (
+        "*" if one is found.best else "",
+        one.variant.value + times + ("?" if one.unconfirmed else ""),
+        str(sum(grant.kind.per_node for grant in one.grants)),
+        mib(min(caps)) if caps else "-",
+        one.memory_isolation.value,
+        one.fault_isolation.value,
+        _percent(one),
+        str(one.nodes_needed),
+        {None: str(one.users) if found.demand.nodes else "-", True: "yes", False: "no"}[one.suffices],
+    )
+
+
+def _layout(one: Option, look: Style) -> str:
+    """Return the line under an option of MIG: its layout, with the replicas of each profile."""
+    if not isinstance(one.pool.sharing, Mig):
+        return ""
+    times = {grant.kind.profile.name: grant.kind.replicas for grant in one.grants if grant.kind.profile}
+    words = (f"{count} {name}" + (f" x{times[name]}" if times[name] > 1 else "") for name, count in _entries(one))
+    return look.paint(f"     {', '.join(words)}", DIM) + "\n"
+
+
+def _entries(one: Option) -> list[tuple[str, int]]:
+    gpus = one.pool.gpus_per_node
+    return [(grant.kind.profile.name, grant.kind.devices // gpus) for grant in one.grants if grant.kind.profile]
+
+
+def _percent(one: Option) -> str:
+    return "?" if one.wasted_mib is None or not one.total_mib else f"{100 * one.wasted_mib // one.total_mib}%"
+
+
+def _best(one: Option, reason: str, look: Style) -> str:
+    asked = one.pool.sharing
+    layout = f" {layout_text(_entries(one))}" if isinstance(asked, Mig) else ""
+    shown = wrapped(f"{look.paint('best', BOLD)}: {one.variant.value}{layout}: {reason}", look, indent=2)
+    for grant in one.grants:
+        usable = mib(grant.provides_bytes // MIB)
+        limit = "usable" if grant.cap_mib is None else "at most"
+        shown += f"  {grant.kind.resource}: {grant.kind.per_node} per node, {limit} {usable}\n"
+    if one.wasted_mib is not None:
+        where = counted(one.nodes_needed, "node")
+        shown += wrapped(f"  no user asked for {mib(one.wasted_mib)} of the {mib(one.total_mib)} of {where}", look, indent=2)
+    if one.unconfirmed:
+        shown += wrapped(f"  no source confirms: {', '.join(one.unconfirmed)}", look, indent=2)
+    return shown + "".join(wrapped(f"  {visible(note)}", look, indent=2) for note in one.notes)

@@ -1,0 +1,84 @@
+"""An option as an intent, and a sizing as the `Size` document (schemas/size.v1.json). Pure."""
+
+from typing import Any
+
+from gpushare.intent.types import Exclusive, Mig, Mode, Mps, Sharing
+from gpushare.sharing.shares import replicas_of
+from gpushare.sizing.demand import Grant, Option, Sizing, layout_of
+
+
+def intent(option: Option) -> dict[str, Any]:
+    """Return the intent of an option: one pool; its label and the cluster's name are examples for the user to replace."""
+    pool = option.pool
+    described = {
+        "card": pool.card,
+        "nodes": {"matchLabels": dict(pool.nodes.match_labels), "expected": pool.nodes.expected},
+        "gpusPerNode": pool.gpus_per_node,
+        "sharing": sharing(pool.sharing),
+    }
+    return {
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "ClusterIntent",
+        "metadata": {"name": "my-cluster"},
+        "spec": {"pools": {pool.name: described}},
+    }
+
+
+def sharing(asked: Sharing) -> dict[str, Any]:
+    """Return the `sharing` section of an intent."""
+    if isinstance(asked, Exclusive):
+        return {"mode": "exclusive"}
+    if not isinstance(asked, Mig):
+        mode = Mode.MPS if isinstance(asked, Mps) else Mode.TIME_SLICING
+        return {"mode": mode.value, "replicas": replicas_of(asked, None)}
+    found: dict[str, Any] = {"mode": Mode.MIG.value, "layout": dict(layout_of(asked))}
+    if asked.replicas != ():
+        found["replicas"] = dict(asked.replicas) if isinstance(asked.replicas, tuple) else asked.replicas
+    return found
+
+
+def document(sizing: Sizing) -> dict[str, Any]:
+    """Return the `Size` document."""
+    demand = sizing.demand
+    return {
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "Size",
+        "card": demand.card.id,
+        "gpusPerNode": demand.gpus_per_node,
+        "nodes": demand.nodes,
+        "isolation": "memory" if demand.in_hardware else "none",
+        "needs": [{"memoryBytes": need.memory_bytes, "users": need.users} for need in demand.needs],
+        "options": [_option(one, is_best=one is sizing.best) for one in sizing.options],
+        "unfit": [{"mode": one.variant.value, "reason": one.reason} for one in sizing.unfit],
+        "reason": sizing.reason,
+        "intent": None if sizing.best is None else intent(sizing.best),
+    }
+
+
+def _option(one: Option, *, is_best: bool) -> dict[str, Any]:
+    return {
+        "mode": one.variant.value,
+        "best": is_best,
+        "sharing": sharing(one.pool.sharing),
+        "resources": [_grant(grant) for grant in one.grants],
+        "nodesNeeded": one.nodes_needed,
+        "users": one.users,
+        "suffices": one.suffices,
+        "memoryIsolation": one.memory_isolation.value,
+        "faultIsolation": one.fault_isolation.value,
+        "totalMiB": one.total_mib,
+        "wastedMiB": one.wasted_mib,
+        "unconfirmed": list(one.unconfirmed),
+        "notes": list(one.notes),
+    }
+
+
+def _grant(grant: Grant) -> dict[str, Any]:
+    return {
+        "resource": grant.kind.resource,
+        "profile": grant.kind.profile.name if grant.kind.profile else None,
+        "replicas": grant.kind.replicas,
+        "perNode": grant.kind.per_node,
+        "capMiB": grant.cap_mib,
+        "usableBytes": grant.provides_bytes,
+    }

@@ -1,0 +1,145 @@
+"""What `size` says is what a compile of its intent gives, and what it counts is what brute force counts."""
+
+from itertools import product
+
+import pytest
+
+from gpushare import pipeline
+from gpushare.catalog import cards
+from gpushare.core import emit
+from gpushare.core.units import MIB
+from gpushare.sizing import fit
+from gpushare.sizing.demand import Demand, Need, Option, Variant
+from gpushare.sizing.document import intent
+from gpushare.sizing.sizing import size
+
+GIB = 1024 * MIB
+UNAVOIDABLE = {"GS209", "GS725"}
+"""Warnings that no other intent for the option avoids: an unconfirmed fact of the card, and an image that is not published."""
+
+
+def demanded(card: str, *needs: tuple[int | None, int], gpus: int = 1, nodes: int | None = None, hard: bool = False) -> Demand:
+    """Users and GiB pairs, the largest size first."""
+    asked = tuple(Need(memory_bytes=size_gib * GIB, users=users) for users, size_gib in needs)
+    return Demand(card=cards.load(card), needs=asked, gpus_per_node=gpus, nodes=nodes, in_hardware=hard)
+
+
+def compiled(option: Option) -> tuple[dict[str, int], dict[tuple[str | None, int], int | None]]:
+    """What a compile of the option's intent gives: shares of each resource per node, and the cap of each kind of device."""
+    found = pipeline.check(emit.yaml_text(intent(option)).encode(), "intent.yaml")
+    assert {finding.code for finding in found.findings} <= UNAVOIDABLE
+    assert found.plan is not None
+    pool = found.plan.pools[0]
+    return {one.name: one.per_node for one in pool.resources}, {
+        (one.profile, one.replicas): one.cap_mib for one in pool.devices
+    }
+
+
+@pytest.mark.parametrize("card", cards.ids())
+def test_a_compile_of_an_options_intent_gives_its_shares_and_caps(card: str) -> None:
+    for needs, gpus, nodes in product((((7, 3),), ((9, 11),), ((None, 20),), ((2, 30), (9, 5))), (1, 3), (None, 4)):
+        if nodes is None and needs[0][0] is None:
+            continue
+        found = size(demanded(card, *needs, gpus=gpus, nodes=nodes))
+        for option in [one for variant in Variant for one in found.options if one.variant is variant][:2]:
+            resources, caps = compiled(option)
+            offered: dict[str, int] = {}
+            for grant in option.grants:
+                offered[grant.kind.resource] = offered.get(grant.kind.resource, 0) + grant.kind.per_node
+            assert resources == offered
+            assert caps == {
+                (one.kind.profile.name if one.kind.profile else None, one.kind.replicas): one.cap_mib for one in option.grants
+            }
+
+
+@pytest.mark.parametrize("card", cards.ids())
+def test_every_share_of_one_size_is_large_enough_and_the_nodes_suffice(card: str) -> None:
+    for option in size(demanded(card, (50, 6), gpus=2)).options:
+        enough = sum(grant.kind.per_node for grant in option.grants if grant.provides_bytes >= 6 * GIB)
+        assert option.nodes_needed * enough >= 50 > (option.nodes_needed - 1) * enough
+
+
+def test_nodes_for_users_of_several_sizes_are_what_placing_them_one_by_one_needs() -> None:
+    needs = (Need(memory_bytes=8, users=3), Need(memory_bytes=5, users=4), Need(memory_bytes=2, users=9))
+    for shares in product([(2, 0), (2, 3)], [(5, 1), (6, 4)], [(8, 1), (9, 2)]):
+        assert fit.nodes_for(shares, needs) == _placed(shares, needs)
+
+
+def _placed(shares: fit.Shares, needs: tuple[Need, ...]) -> int:
+    for nodes in range(1, 100):
+        free = sorted(provided for provided, number in shares for _ in range(number * nodes))
+        for wanted in (need.memory_bytes for need in needs for _ in range(need.users or 0)):
+            seat = next((provided for provided in free if provided >= wanted), None)
+            if seat is None:
+                break
+            free.remove(seat)
+        else:
+            return nodes
+    raise AssertionError("no number of nodes")
+
+
+def test_no_share_is_large_enough() -> None:
+    assert fit.nodes_for(((4, 3),), (Need(memory_bytes=5, users=1),)) is None
+
+
+def test_enough_nodes_get_the_strongest_isolation_and_few_the_densest_sharing() -> None:
+    roomy = size(demanded("t4", (4, 4), nodes=5)).best
+    tight = size(demanded("t4", (15, 4), nodes=5)).best
+    short = size(demanded("t4", (40, 4), nodes=5)).best
+    assert roomy is not None
+    assert (roomy.variant, roomy.suffices) == (Variant.EXCLUSIVE, True)
+    assert tight is not None
+    assert (tight.variant, tight.suffices, tight.nodes_needed) == (Variant.TIME_SLICING, True, 5)
+    assert short is not None
+    assert (short.suffices, short.nodes_needed, short.wasted_mib) == (False, 14, 14 * 15360 - 40 * 4096)
+
+
+def test_a_tie_of_nodes_goes_to_memory_that_nobody_shares() -> None:
+    best = size(demanded("a100-sxm4-80gb", (3, 35), (40, 8), gpus=8)).best
+    assert best is not None
+    assert best.variant is Variant.MIG
+
+
+def test_without_users_the_most_of_them_are_counted() -> None:
+    found = size(demanded("a100-sxm4-40gb", (None, 4), nodes=2, gpus=8))
+    assert found.best is not None
+    assert found.best.users == max(option.users or 0 for option in found.options)
+    assert found.best.suffices is None
+
+
+def test_isolation_of_memory_leaves_out_every_mode_that_shares_a_device() -> None:
+    found = size(demanded("h100-sxm5-80gb", (14, 9), hard=True))
+    assert {option.variant for option in found.options} == {Variant.EXCLUSIVE, Variant.MIG}
+    assert {one.variant for one in found.unfit} == {Variant.MIG_REPLICAS, Variant.TIME_SLICING, Variant.MPS}
+
+
+def test_the_mode_that_the_user_prefers_is_the_best_of_its_kind() -> None:
+    best = size(demanded("h100-sxm5-80gb", (14, 9)), Variant.MPS).best
+    assert best is not None
+    assert best.variant is Variant.MPS
+    none = size(demanded("t4", (14, 9)), Variant.MIG)
+    assert none.best is None
+    assert none.reason == "mig: the card has no MIG"
+
+
+def test_limits_of_mps_and_replicas_are_met_and_named() -> None:
+    found = size(demanded("h200-sxm5-141gb", (100, 1)))
+    mps = next(one for one in found.options if one.variant is Variant.MPS)
+    assert mps.grants[0].kind.replicas == 48
+    assert mps.notes == ("the device plugin admits 48 MPS clients on this card",)
+    tiny = Demand(card=cards.load("h200-sxm5-141gb"), needs=(Need(memory_bytes=MIB, users=5),))
+    slicing = next(one for one in size(tiny).options if one.variant is Variant.TIME_SLICING)
+    assert slicing.grants[0].kind.replicas == 1024
+    assert slicing.notes == ("an intent has at most 1024 replicas",)
+
+
+def test_facts_that_no_source_confirms_are_named() -> None:
+    found = size(demanded("b200-180gb", (3, 20)), Variant.MIG)
+    assert found.best is not None
+    assert any(text.startswith("placements of ") for text in found.best.unconfirmed)
+
+
+def test_a_card_of_unknown_memory_serves_nobody() -> None:
+    found = size(demanded("rtx-pro-4000", (3, 20)))
+    assert found.options == ()
+    assert "the memory of the card is not known" in found.reason

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpushare.core import resources
-from gpushare.core.record import Record
+from gpushare.core.record import Record, replace
 from gpushare.reading import source
 
 Object = dict[str, Any]
@@ -24,7 +24,7 @@ EXPRESSION_CHARACTERS = 100_000
 """The longest expression that the API server accepts."""
 
 _ACTIONS = {"deny": ["Deny"], "warn": ["Warn"], "audit": ["Audit"]}
-_ELSEWHERE = {"deny": ["Warn", "Audit"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
+_TOLD = {"deny": ["Warn", "Audit"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
 
 
 class Policy(Record):
@@ -71,6 +71,11 @@ def _of_pool(name: str, pool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"default.{resource}", name
 
 
+def observes(values: Mapping[str, Any]) -> bool:
+    """Whether the bundle refuses nothing, whatever `admission.enforce` is."""
+    return values.get("adoption") == "observe"
+
+
 def tenant_namespaces(values: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the namespaces of tenants: one list for admission and enforcement."""
     named = {namespace for pool in values["pools"].values() for namespace in pool["namespaces"]}
@@ -113,13 +118,15 @@ def _variable(name: str, value: Any) -> Object:
     return {"name": name, "expression": json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)}
 
 
-def fence(namespace: str, platform: Sequence[str], *, evicts: bool) -> Policy:
+def fence(namespace: str, platform: Sequence[str], *, evicts: bool, observes: bool) -> Policy:
     """Return the policy on what the node runtime's token may write.
 
-    `platform` are the platform's namespaces; `evicts`: some pool may evict pods.
+    `platform` are the platform's namespaces; `evicts`: some pool may evict pods; `observes`: no pool may change anything.
     """
     user = f"request.userInfo.username == 'system:serviceaccount:{namespace}:gpushare-node'"
-    spec = _given(text("fence"), _variable("evicts", evicts), _variable("platform", list(platform)))
+    spec = _given(
+        text("fence"), _variable("evicts", evicts), _variable("observes", observes), _variable("platform", list(platform))
+    )
     spec["matchConditions"] = [{"name": "node-runtime", "expression": user}]
     return _validating("gpushare-fence", spec, ["Deny"], {})
 
@@ -130,16 +137,26 @@ def _given(policy: Object, *variables: Object) -> Object:
 
 def policies(values: Mapping[str, Any], platform: Sequence[str]) -> Iterator[Policy]:
     """Yield the policies on what pods may request, on other access to devices, on exemptions, and on the default pool."""
+    for policy in _policies(values, platform):
+        if observes(values):
+            # The API server denies what it cannot match against a policy that fails, whatever the binding's actions are.
+            yield replace(policy, spec=policy.spec | {"failurePolicy": "Ignore"})
+        else:
+            yield policy
+
+
+def _policies(values: Mapping[str, Any], platform: Sequence[str]) -> Iterator[Policy]:
     wanted = values["admission"]
-    actions, looked_up = _ACTIONS[wanted["enforce"]], tuple(_variables("lookups", lookups(values)))
+    told, looked_up = _TOLD[wanted["enforce"]], tuple(_variables("lookups", lookups(values)))
+    actions = told if observes(values) else _ACTIONS[wanted["enforce"]]
     where = _where(platform)
     yield _validating("gpushare-pods", _given(text("pods"), *looked_up), actions, where)
     yield _validating("gpushare-devices", _devices(values, tenants=True, others=wanted["scope"] == "cluster"), actions, where)
     if wanted["scope"] == "cluster":
-        yield _validating("gpushare-exemptions", text("exemptions"), ["Deny"], {})
+        yield _validating("gpushare-exemptions", text("exemptions"), told if observes(values) else ["Deny"], {})
     else:
         elsewhere = _devices(values, tenants=False, others=True)
-        yield _validating("gpushare-devices-elsewhere", elsewhere, _ELSEWHERE[wanted["enforce"]], where)
+        yield _validating("gpushare-devices-elsewhere", elsewhere, told, where)
     if wanted["mutate"]:
         name, spec = "gpushare-default-pool", _given(text("default-pool"), *looked_up)
         yield Policy(kind="Mutating", name=name, spec=spec, binding={"policyName": name, **where})

@@ -59,7 +59,10 @@ def intent_digest(intent: Intent) -> str:
 
     Tuples are sets, or maps as pairs (such as layouts), whose order has no meaning either.
     """
-    return digest(emit.canonical_json(_plain(intent)))
+    plain = _plain(intent)
+    if not intent.observes:
+        del plain["adoption"]  # an intent without the field keeps the digest that it had before the field existed
+    return digest(emit.canonical_json(plain))
 
 
 def _plain(value: Any) -> Any:

@@ -63,7 +63,7 @@ def _outside(problem: CouldNotRunError | ReaderGoneError | OSError) -> ExitCode:
         problem = CouldNotRunError(f"{os.fsdecode(problem.filename)}: {streams.reason(problem)}")
     if isinstance(problem, ReaderGoneError):
         return ExitCode.READER_GONE
-    from gpushare.cli.terminal import visible  # noqa: PLC0415 - a name in a message may contain any character
+    from gpushare.core.printable import visible  # noqa: PLC0415 - a name in a message may contain any character
 
     streams.tell(f"gpushare: {visible(str(problem))}\n" + (f"   = {visible(problem.hint)}\n" if problem.hint else ""))
     return ExitCode.COULD_NOT_RUN

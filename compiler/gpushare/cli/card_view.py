@@ -1,24 +1,37 @@
 """Cards for people: the catalogue as a table, one card as a sheet of facts, profiles and drawn layouts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpushare import mig
 from gpushare.catalog.cards import Card, Geometry, MigProfile
 from gpushare.cli import card_facts, memory_map
-from gpushare.cli.terminal import BOLD, Style, table, visible, wrapped
+from gpushare.cli.terminal import BOLD, Style, table, wrapped
+from gpushare.core.printable import visible
+from gpushare.core.record import replace
 from gpushare.core.wording import counted, layout_text, mib
 from gpushare.intent.types import Layout
 
 
 def overview(cards: Iterable[Card], look: Style) -> str:
     """Return all cards in a table."""
-    rows = [
+    entries = [
         (card.id, card.name + _doubt(card, "name").strip(), _memory(card), _mig(card), _mps(card))
         for card in cards
     ]
+    rows = list(_folded(entries, look))
     shown = table(("ID", "NAME", "MEMORY", "MIG", "MPS"), rows, look, numbers=("MEMORY", "MIG", "MPS"))
-    shown += f"\n{counted(len(rows), 'card')}; MIG: instances at most; MPS: replicas at most; ?: not confirmed\n"
+    shown += f"\n{counted(len(entries), 'card')}; MIG: instances at most; MPS: replicas at most; ?: not confirmed\n"
     return shown + "`gpushare cards ID` tells all about one, with every legal MIG layout\n"
+
+
+def _folded(rows: Sequence[tuple[str, ...]], look: Style) -> Iterator[tuple[str, ...]]:
+    """Yield the rows; a name that is too wide for the terminal continues in the row below, instead of being cut."""
+    others = sum(max(3, *(len(row[column]) for row in rows)) for column in (0, 2, 3, 4)) + 2 * 4
+    narrow = replace(look, columns=max(look.columns - others, 12))
+    for card_id, name, *facts in rows:
+        first, *more = wrapped(name, narrow).splitlines()
+        yield card_id, first, *facts
+        yield from (("", part, "", "", "") for part in more)
 
 
 def sheet(card: Card, look: Style) -> str:

@@ -11,7 +11,11 @@ from gpushare import __version__
 from gpushare.cli import options
 from gpushare.cli.exits import EXIT_CODES, ExitCode
 
-NAMES = ("init", "check", "compile", "show", "plan", "cards", "explain", "schema", "completion")
+NAMES = (
+    "init", "import", "check", "compile", "show", "plan", "size", "status", "drift", "rbac", "cards", "explain", "schema",
+    "completion",
+)
+_MODULES = {"import": "importing"}
 
 
 class Commands(options.Command, click.Group):
@@ -25,7 +29,7 @@ class Commands(options.Command, click.Group):
         """Return the command of that name, None if there is none."""
         if cmd_name not in NAMES:
             return None
-        command: click.Command = import_module(f"gpushare.cli.{cmd_name}").command
+        command: click.Command = import_module(f"gpushare.cli.{_MODULES.get(cmd_name, cmd_name)}").command
         return command
 
     def resolve_command(
@@ -47,6 +51,7 @@ def commands() -> None:
     that Kubernetes needs.
 
     gpushare init -o intent.yaml      start here
+    gpushare import FILES...          or from what the cluster has
     gpushare check intent.yaml        what is wrong, and what to write instead
     gpushare show intent.yaml         what every GPU becomes
     gpushare compile intent.yaml      write the bundle for Helm and GitOps

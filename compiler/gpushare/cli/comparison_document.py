@@ -1,4 +1,4 @@
-"""The `Plan` document (schemas/plan.v1.json): a comparison as plain data. Pure."""
+"""The `Plan` document (schemas/plan.v1.json): a comparison, as `plan --format json` prints it. Pure."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -75,6 +75,10 @@ def _pool(pool: PoolChange) -> dict[str, Any]:
             for resource in pool.resources
         },
         "gpus": [_gpu(gpu) for gpu in pool.gpus],
+        "caps": [
+            {"resource": cap.resource, "profile": cap.profile, "capMiB": _amount(cap.cap_mib)} for cap in pool.caps
+        ],
+        "action": dict(zip(("before", "after"), pool.actions, strict=True)),
     }
 
 

@@ -4,8 +4,9 @@ from collections import Counter
 
 from gpushare.cli import comparison_words as words
 from gpushare.cli.plan_view import known
-from gpushare.cli.terminal import BOLD, CYAN, GREEN, RED, YELLOW, Style, table, visible, wrapped
+from gpushare.cli.terminal import BOLD, CYAN, GREEN, RED, YELLOW, Style, table, wrapped
 from gpushare.compare.changes import Change, Comparison, Move, PoolChange, Problem, QuotaChange
+from gpushare.core.printable import visible
 from gpushare.core.wording import counted
 
 _SIGNS = {
@@ -79,7 +80,8 @@ def _disturbance(pool: PoolChange) -> str:
         return "no GPU and no label of a node changes"
     nodes = "an unknown number of nodes" if pool.touched is None else counted(pool.touched, "node")
     if pool.change is Change.NEW:
-        return "" if pool.touched == 0 else f"{nodes} set up"
+        pods = f", {_pods(None)}" if pool.disturbed is None else ""
+        return "" if pool.touched == 0 else f"{nodes} set up{pods}"
     return f"{nodes} touched, {_pods(pool.disturbed)}" + _per_node(pool)
 
 

@@ -33,9 +33,11 @@ _EFFECTS = {
     EffectKind.UPSTREAM: "NVIDIA's components that read it start anew, on every node",
     EffectKind.DRIVER: "the driver starts anew node by node: whatever uses a GPU there has to leave",
     EffectKind.ROUTED: "new pods that name no pool may be sent to other nodes, or be refused; running pods go on",
+    EffectKind.ADOPTED: "this is the first change of hardware: every pool's nodes are changed, labelled and held to their caps",
     EffectKind.UNPLACED: "new pods that select the pool by its former name find no node; running pods go on",
 }
 _ALSO = {
+    EffectKind.ADOPTED: "the adoption changes",
     EffectKind.ENDED: "containers may be ended",
     EffectKind.ENFORCED: "caps are held otherwise",
     EffectKind.REFUSED: "pods may be refused",
@@ -46,6 +48,7 @@ _ALSO = {
     EffectKind.DRIVER: "the driver starts anew",
     EffectKind.REINSTALLED: "the installed release has to go first",
 }
+_OBSERVED = "every node stays as it is, its layout and labels included, and nothing repairs it or holds a cap"
 _STRAYS = "running containers of tenants may be ended where they use a GPU that they were not given"
 
 
@@ -53,6 +56,8 @@ def effect(one: Effect, arrow: str) -> str:
     """Return what happens, and to what."""
     if one.kind is EffectKind.RESTARTS and one.subject == "policy":
         return "the runtime's pods of the pool start anew and check the layout; running pods go on"
+    if one.kind is EffectKind.ADOPTED and one.after == "observe":
+        return f"{one.subject} {_before_and_after(one, arrow)}: {_OBSERVED}"
     what = _STRAYS if one.kind is EffectKind.ENDED and one.pool is None else _EFFECTS[one.kind]
     return f"{one.subject} {_before_and_after(one, arrow)}: {what}"
 

@@ -58,7 +58,7 @@ def understood(arguments: list[str]) -> Callable[[], ExitCode] | None:
 def _left_out(flags: Mapping[str, str], options: Mapping[str, tuple[str, ...] | None]) -> dict[str, object]:
     default: dict[str, object] = {**dict.fromkeys(flags.values(), False), "style": None}
     if options["--format"] is PRODUCT_FORMATS:
-        default["style"] = "text"
+        default |= {"style": "text", "pools": ()}
     return {**default, "output": None} if "-o" in options else default
 
 

@@ -15,7 +15,9 @@ class ExitCode(IntEnum):
     READER_GONE = 141
 
 
-EXIT_CODES = "Exit codes: 0 done, 1 findings with errors, 2 could not run, 70 a bug in gpushare."
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 findings with errors, 2 could not run, 3 changes (of --check, --exit-code), 70 a bug in gpushare."
+)
 
 
 class CouldNotRunError(Exception):

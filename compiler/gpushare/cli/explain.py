@@ -1,14 +1,22 @@
-"""`gpushare explain`: what a finding's code means, with a bad and a good example."""
+"""`gpushare explain`: what a finding's code or a condition's reason means, and why a node or a pod is not as wanted."""
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 from gpushare.cli import options, streams, terminal
+from gpushare.cli.cluster import Cluster, cluster_options
 from gpushare.cli.exits import CouldNotRunError, ExitCode
-from gpushare.cli.terminal import BOLD, CYAN, Style, visible
+from gpushare.cli.terminal import BOLD, CYAN, Style, wrapped
 from gpushare.core import finding_texts
+from gpushare.core.printable import visible
+from gpushare.core.units import is_dns_subdomain
+
+if TYPE_CHECKING:
+    from gpushare.live.diagnosis import Diagnosis
+    from gpushare.live.snapshot import Snapshot
 
 
 def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -16,35 +24,106 @@ def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: 
     return [CompletionItem(code, help=finding_texts.load(code).title) for code in codes]
 
 
-@click.command(cls=options.Command, short_help="Explain a finding's code, with examples.")
-@click.argument("code", required=False, shell_complete=_complete)
-def command(code: str | None) -> ExitCode:
-    """Explain the finding CODE, or list all codes.
+@click.command(cls=options.Command, short_help="Explain a finding's code, a reason, a node or a pod.")
+@click.argument("what", required=False, shell_complete=_complete, metavar="[CODE|REASON|NODE|POD]")
+@cluster_options
+def command(*, what: str | None, cluster: Cluster) -> ExitCode:
+    """Explain a finding's CODE, a REASON of a node's condition, a NODE or a POD.
 
-    What it means, why it matters, a bad and a good example.
+    A code or a reason needs no cluster; without an argument all codes are
+    listed. A node or a pod is looked up in the running cluster: why it is not
+    ready, waits, was refused or was killed, and what to do. A name is a node's,
+    or else a pod's in the namespace of -n or of the context.
 
     For example:
       gpushare explain GS402
+      gpushare explain GPUBusy
+      gpushare explain gpu-a100-01
+      gpushare explain physics/train-0          also: pod/train-0 -n physics
 
     Exit codes:
       0  done
-      2  there is no such code
+      2  there is no such code, reason, node or pod, or no cluster can be asked
     """
     look = terminal.look(sys.stdout)
-    if code is None:
+    if what is None:
         texts = [finding_texts.load(each) for each in finding_texts.codes()]
         rows = [(text.code, text.severity, text.title) for text in texts]
         streams.say(terminal.table(("CODE", "SEVERITY", "WHAT IS WRONG"), rows, look))
-        return ExitCode.DONE
-    if code.upper() not in finding_texts.codes():
-        hint = options.did_you_mean(code.upper(), finding_texts.codes()) or "`gpushare explain` lists all codes"
-        raise CouldNotRunError(f"no finding has the code {code!r}", hint)
-    streams.say(_rendered(finding_texts.load(code.upper()).markdown, look))
+    elif what.upper() in finding_texts.codes():
+        streams.say(_rendered(finding_texts.load(what.upper()).markdown, look))
+    else:
+        streams.say(_reason(what, look) or _object(what, cluster, look))
     return ExitCode.DONE
 
 
+def _reason(word: str, look: Style) -> str:
+    """Return the text on a condition's reason, empty if there is none of that name."""
+    from gpushare.live import diagnosis  # noqa: PLC0415 - codes do not need it
+
+    name = {known.lower(): known for known in diagnosis.reasons()}.get(word.lower())
+    if name is None:
+        return ""
+    reason = diagnosis.reasons()[name]
+    state = "True" if reason["ready"] else "False"
+    shown = look.paint(f"{name}: GPUShareReady is {state}", BOLD) + "\n"
+    return shown + "\n" + wrapped(reason["means"], look) + "\n" + wrapped(f"What to do: {reason['remedy']}", look, indent=2)
+
+
+def _object(what: str, cluster: Cluster, look: Style) -> str:
+    """Return the diagnosis of a node or a pod. CouldNotRunError if there is none of that name."""
+    kind, _, name = what.rpartition("/")
+    is_code = len(what) == 5 and what[:2].upper() == "GS"
+    if is_code or not is_dns_subdomain(name) or (kind and not is_dns_subdomain(kind)):
+        raise _unknown(what)
+    from gpushare.cli.cluster import connected, tell_unseen  # noqa: PLC0415 - codes need no cluster
+    from gpushare.live import reader  # noqa: PLC0415 - as above
+    from gpushare.live.reader import Scope  # noqa: PLC0415 - as above
+
+    with connected(cluster) as server:
+        namespace = kind if kind not in ("", "node", "pod") else cluster.namespace or server.namespace
+        about = ("", name) if kind == "node" else (namespace, name)
+        snapshot = reader.read(server, Scope(release=cluster.release, about=about))
+    tell_unseen(snapshot.unseen)
+    found = _diagnosed(snapshot, kind, namespace, name)
+    if found is None:
+        raise _unknown(what, namespace)
+    return _sheet(found, look)
+
+
+def _diagnosed(snapshot: "Snapshot", kind: str, namespace: str, name: str) -> "Diagnosis | None":
+    from gpushare.live import diagnosis  # noqa: PLC0415 - as above
+
+    if kind in ("", "node"):
+        found = diagnosis.of_node(snapshot, name)
+        if found is not None or kind == "node":
+            return found
+    return diagnosis.of_pod(snapshot, namespace, name)
+
+
+def _unknown(what: str, namespace: str = "") -> CouldNotRunError:
+    if namespace:
+        return CouldNotRunError(f"no node is named {what!r}, and no pod in namespace {namespace} that can be seen",
+                                "write NAMESPACE/POD for a pod of another namespace")
+    from gpushare.live import diagnosis  # noqa: PLC0415 - as above
+
+    hint = options.did_you_mean(what.upper(), finding_texts.codes()) or options.did_you_mean(what, tuple(diagnosis.reasons()))
+    return CouldNotRunError(f"no finding has the code {what!r}, no condition that reason",
+                            hint or "`gpushare explain` lists all codes")
+
+
+def _sheet(found: "Diagnosis", look: Style) -> str:
+    shown = wrapped(f"{look.paint(found.subject, BOLD)}: {', '.join(found.facts)}", look, indent=2)
+    if not found.causes:
+        return shown + "\nNothing that can be seen is wrong.\n"
+    for cause in found.causes:
+        shown += "\n" + wrapped(f"- {cause.what}", look, indent=2)
+        shown += wrapped(f"  What to do: {cause.remedy}", look, indent=4) if cause.remedy else ""
+    return shown
+
+
 def _rendered(markdown: str, look: Style) -> str:
-    """Return Markdown for a terminal: headings are highlighted, fenced examples are indented, the rest is unchanged."""
+    """Return Markdown for a terminal: headings are highlighted, examples indented, paragraphs fitted to its width."""
     shown: list[str] = []
     fenced = False
     for line in map(visible, markdown.splitlines()):
@@ -55,5 +134,5 @@ def _rendered(markdown: str, look: Style) -> str:
         elif line.startswith("#"):
             shown.append(look.paint(line.lstrip("#").strip(), BOLD))
         else:
-            shown.append(line)
+            shown.append(terminal.wrapped(line, look).rstrip("\n"))
     return "\n".join(shown).strip() + "\n"

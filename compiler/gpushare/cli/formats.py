@@ -13,8 +13,10 @@ from gpushare.core.diagnostics import Accepted, Finding, is_error, pointer
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-def json_text(findings: Sequence[Finding], accepted: Sequence[Accepted] = ()) -> str:
-    """Return the `Findings` document (schemas/findings.v1.json)."""
+def json_text(
+    findings: Sequence[Finding], accepted: Sequence[Accepted] = (), files: Sequence[str] | None = None
+) -> str:
+    """Return the `Findings` document (schemas/findings.v1.json); of a compile with the bundle's `files`."""
     errors = sum(map(is_error, findings))
     return emit.json_text(
         {
@@ -25,6 +27,7 @@ def json_text(findings: Sequence[Finding], accepted: Sequence[Accepted] = ()) ->
             "warnings": len(findings) - errors,
             "accepted": [_entry(one.finding) | {"reason": one.reason} for one in accepted],
         }
+        | ({} if files is None else {"files": list(files)})
     )
 
 

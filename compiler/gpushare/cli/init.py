@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from gpushare.catalog.cards import Card
 
 MODES = ("exclusive", "time-slicing", "mps", "mig")
+SCHEMA_FILE = "intent.v1.json"
+_ID = b'"$id": "https://gpushare.dev/schemas/intent.v1.json"'
 _POOLS = {"exclusive": "whole", "time-slicing": "shared", "mps": "serving", "mig": "partitions"}
 _CARDS = {"exclusive": "h100-sxm5-80gb", "time-slicing": "t4", "mps": "l40s", "mig": "a100-sxm4-40gb"}
 
@@ -28,7 +30,9 @@ _CARDS = {"exclusive": "h100-sxm5-80gb", "time-slicing": "t4", "mps": "l40s", "m
 def command(name: str, mode: str, card_id: str | None, output: Path | None, force: bool) -> ExitCode:
     """Write a commented starter intent.
 
-    It has one pool, explains every usual field and compiles as it is.
+    It has one pool, explains every usual field and compiles as it is. With -o
+    the intent's JSON Schema is written beside it, as intent.v1.json: editors
+    complete and check the intent by it.
 
     For example:
       gpushare init -o intent.yaml
@@ -36,19 +40,33 @@ def command(name: str, mode: str, card_id: str | None, output: Path | None, forc
 
     Exit codes:
       0  done
-      2  FILE exists or cannot be written, or CARD cannot do MODE
+      2  FILE or another intent.v1.json exists, FILE cannot be written, or CARD cannot do MODE
     """
     from gpushare.core import units  # noqa: PLC0415 - `--help` does not need it
 
     if not units.is_dns_label(name):
         raise CouldNotRunError(f"{name!r} is no name for a cluster", "a DNS label: a-z, 0-9 and -, at most 63 characters")
-    text = _text(name, mode, _card(card_id or _CARDS[mode], mode))
+    text = _text(name, mode, _card(card_id or _CARDS[mode], mode), beside=output is not None)
     if output is None:
         streams.product(text)
     else:
-        streams.create(output, text, overwrite=force)
-        streams.say(f"{output} written; next: gpushare check {output}\n")
+        _write(output, text, overwrite=force)
     return ExitCode.DONE
+
+
+def _write(output: Path, text: str, *, overwrite: bool) -> None:
+    """Write the intent, and beside it the schema that its first line names; a file of others with that name stays."""
+    from gpushare.core import resources  # noqa: PLC0415 - as above
+
+    path, schema = output.parent / SCHEMA_FILE, resources.schema("intent.v1").read_text(encoding="utf-8")
+    if path.name == output.name:
+        raise CouldNotRunError(f"{output} is the name of the schema beside the intent", "name the intent intent.yaml")
+    is_ours = not path.exists() or _ID in path.read_bytes()
+    if not is_ours and not overwrite:
+        raise CouldNotRunError(f"{path} exists, and is not gpushare's schema", "--force overwrites it")
+    streams.create(output, text, overwrite=overwrite)
+    streams.create(path, schema, overwrite=True)
+    streams.say(f"{output} written, and {path} for editors; next: gpushare check {output}\n")
 
 
 def _card(card_id: str, mode: str) -> "Card":
@@ -67,7 +85,7 @@ def _card(card_id: str, mode: str) -> "Card":
     return card
 
 
-def _text(name: str, mode: str, card: "Card") -> str:
+def _text(name: str, mode: str, card: "Card", *, beside: bool) -> str:
     """Return the starter intent. The template gets only checked words, so nothing needs quoting."""
     import jinja2  # noqa: PLC0415 - expensive, and only needed here
 
@@ -77,7 +95,7 @@ def _text(name: str, mode: str, card: "Card") -> str:
     environment = jinja2.Environment(  # noqa: S701 - YAML, not HTML
         loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
-    facts = {"name": name, "mode": mode, "card": card, "pool": _POOLS[mode], "layout": _layout(card)}
+    facts = {"beside": beside, "name": name, "mode": mode, "card": card, "pool": _POOLS[mode], "layout": _layout(card)}
     return environment.get_template("intent.yaml.j2").render(facts)
 
 

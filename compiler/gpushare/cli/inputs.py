@@ -14,6 +14,7 @@ from gpushare.cli import streams
 from gpushare.cli.exits import CouldNotRunError
 from gpushare.core.diagnostics import Accepted, Finding
 from gpushare.core.record import NOTHING, Record, replace
+from gpushare.core.wording import few, nearest
 from gpushare.pipeline import Compilation
 from gpushare.plan.plan import Plan
 from gpushare.reading import source
@@ -47,6 +48,20 @@ class LoadedIntent(Record):
     def artifacts(self) -> tuple[Artifact, ...]:
         """The bundle's files; empty for an intent with errors."""
         return self.compilation.artifacts if self.compilation else ()
+
+
+def only(plan: Plan, names: tuple[str, ...]) -> Plan:
+    """Return the plan with the named pools alone, and the quotas on their resources. Raises CouldNotRunError."""
+    have = [pool.name for pool in plan.pools]
+    unknown = [name for name in names if name not in have]
+    if unknown:
+        close = nearest(unknown[0], have)
+        hint = f"did you mean {few(close)}?" if close else f"its pools are {few(have)}"
+        raise CouldNotRunError(f"the intent has no pool {unknown[0]!r}", hint)
+    kept = tuple(pool for pool in plan.pools if pool.name in names)
+    offered = {f"requests.{resource.name}" for pool in kept for resource in pool.resources}
+    hard = ((one, tuple(entry for entry in one.hard if entry[0] in offered)) for one in plan.quotas)
+    return replace(plan, pools=kept, quotas=tuple(replace(one, hard=entries) for one, entries in hard if entries))
 
 
 def bundle_of(intent: str) -> Path:

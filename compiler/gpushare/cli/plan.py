@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpushare.cli import options
+from gpushare.cli.cluster import Cluster, cluster_options
 from gpushare.cli.exits import ExitCode
 
 if TYPE_CHECKING:
@@ -13,12 +14,15 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=options.Command, short_help="Tell what changes from one intent to another.")
-@click.argument("old", type=options.INTENT)
-@click.argument("new", type=options.INTENT)
+@click.argument("sides", type=options.INTENT, nargs=-1, required=True, metavar="[OLD] NEW")
 @options.product_format("text", "json", "markdown")
 @click.option("--exit-code", is_flag=True, help="Exit 3 when there are changes.")
+@click.option("--live", is_flag=True, help="Compare NEW with the running cluster instead of OLD.")
 @options.strict()
-def command(old: str, new: str, style: str, exit_code: bool, strict: bool) -> ExitCode:
+@cluster_options
+def command(  # noqa: PLR0913 - one for each argument of the command line
+    *, sides: tuple[str, ...], style: str, exit_code: bool, live: bool, strict: bool, cluster: Cluster
+) -> ExitCode:
     """Tell what changes when NEW replaces OLD.
 
     That is: capacity, nodes, GPUs, pods disturbed or refused, quotas that no
@@ -29,11 +33,16 @@ def command(old: str, new: str, style: str, exit_code: bool, strict: bool) -> Ex
     counted as all the shares that a change takes away: at most so many. No
     cluster is asked.
 
+    With --live, NEW is compared with the running cluster: which pods would be
+    disturbed, by name and owner, which quotas in use would not fit any more,
+    and which nodes are not ready. Only then are the cluster's options used.
+
     For example:
       gpushare plan bundle intent.yaml          before the next compile
       git show main:intent.yaml | gpushare plan - intent.yaml
       gpushare plan --exit-code --format json old.yaml new.yaml
       gpushare plan --format markdown bundle intent.yaml     for a merge request
+      gpushare plan --live intent.yaml                       before an upgrade
 
     Exit codes:
       0  done (with --exit-code: nothing changes)
@@ -41,6 +50,15 @@ def command(old: str, new: str, style: str, exit_code: bool, strict: bool) -> Ex
       2  OLD or NEW could not be read
       3  --exit-code: something changes
     """
+    if len(sides) != (1 if live else 2):
+        raise click.UsageError("--live takes NEW alone" if live else "name OLD and NEW, or NEW alone with --live")
+    if live:
+        if style == "markdown":
+            raise click.UsageError("--live writes text or json")
+        from gpushare.cli import live_plan  # noqa: PLC0415 - `--help` does not need it
+
+        return live_plan.run(new=sides[0], style=style, exit_code=exit_code, strict=strict, cluster=cluster)
+    old, new = sides
     if old == new == "-":
         raise click.UsageError("only one of OLD and NEW can be standard input")
     from gpushare.cli import comparison_view, inputs, streams, terminal  # noqa: PLC0415 - `--help` needs none of it

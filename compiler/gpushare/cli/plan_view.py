@@ -17,7 +17,10 @@ def sheet(plan: Plan, look: Style) -> str:
     """Return the whole plan."""
     platform = plan.intent.platform
     shown = look.paint(plan.intent.name, BOLD) + f"  {counted(len(plan.pools), 'pool')}, stack {platform.stack.value}, "
-    shown += f"namespace {plan.intent.namespace}\n\n" + _pools(plan.pools, look)
+    shown += f"namespace {plan.intent.namespace}\n\n"
+    if plan.intent.observes:
+        shown += "adoption: observe. This is what enforce would do; the bundle changes no node and no pod.\n\n"
+    shown += _pools(plan.pools, look)
     shown += "".join(_pool(pool, look) for pool in plan.pools)
     return shown + (_quotas(plan, look) if plan.quotas else "")
 

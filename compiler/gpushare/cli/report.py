@@ -2,14 +2,15 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
 from gpushare.cli import streams, terminal
 from gpushare.cli.exits import ExitCode
-from gpushare.cli.terminal import BOLD, CYAN, RED, YELLOW, Style, visible, width
+from gpushare.cli.terminal import BOLD, CYAN, RED, YELLOW, Style, width
 from gpushare.core.diagnostics import Accepted, Finding, Severity, Span, in_order, is_error
+from gpushare.core.printable import visible
 from gpushare.core.wording import counted
 
 TAB = "    "
@@ -31,6 +32,10 @@ class Lines(Protocol):
         """Return the line of that number, from 1."""
 
 
+Texts = Lines | Mapping[str, Lines]
+"""The text of all findings, or that of each file: a finding on a file that is not in it has no excerpt."""
+
+
 def chosen(name: str | None) -> Format:
     """Return the requested format; by default GitHub's on GitHub Actions, else text."""
     if name:
@@ -43,10 +48,14 @@ def verdict(findings: Sequence[Finding], *, strict: bool) -> ExitCode:
     return ExitCode.FINDINGS if any(strict or is_error(finding) for finding in findings) else ExitCode.DONE
 
 
-def report(
-    findings: Sequence[Finding], lines: Lines, style: Format, *, as_product: bool, accepted: Sequence[Accepted] = ()
+def report(  # noqa: PLR0913 - the parts of one report
+    findings: Sequence[Finding], lines: Texts, style: Format, *, as_product: bool, accepted: Sequence[Accepted] = (),
+    files: Sequence[str] | None = None,
 ) -> None:
-    """Write the findings to stdout if they are the command's output, else to stderr, and there nothing if there are none."""
+    """Write the findings to stdout if they are the command's output, else to stderr, and there nothing if there are none.
+
+    `files` are the bundle's, for the Findings document of a compile.
+    """
     ordered = in_order(list(findings))
     if style is Format.TEXT:
         if as_product:
@@ -56,14 +65,17 @@ def report(
         return
     from gpushare.cli import formats  # noqa: PLC0415 - most runs are read by a person
 
-    machine = {Format.JSON: formats.json_text, Format.GITHUB: formats.github_text, Format.SARIF: formats.sarif_text}[style]
-    if as_product:
-        streams.product(machine(ordered, accepted))
+    if style is Format.JSON:
+        written = formats.json_text(ordered, accepted, files)
     else:
-        streams.tell(machine(ordered, accepted))
+        written = (formats.github_text if style is Format.GITHUB else formats.sarif_text)(ordered, accepted)
+    if as_product:
+        streams.product(written)
+    else:
+        streams.tell(written)
 
 
-def text(findings: Sequence[Finding], lines: Lines, look: Style, accepted: Sequence[Accepted] = ()) -> str:
+def text(findings: Sequence[Finding], lines: Texts, look: Style, accepted: Sequence[Accepted] = ()) -> str:
     """Return all findings and a line that counts them, with the codes of those that the intent accepts."""
     codes = ", ".join(sorted({one.finding.code for one in accepted}))
     counted_too = f", {len(accepted)} accepted ({codes})" if accepted else ""
@@ -78,13 +90,14 @@ def summary(findings: Sequence[Finding]) -> str:
     return ", ".join(parts) or "no errors, no warnings"
 
 
-def _one(finding: Finding, lines: Lines, look: Style) -> str:
+def _one(finding: Finding, texts: Texts, look: Style) -> str:
+    lines = texts.get(finding.file) if isinstance(texts, Mapping) else texts
     colour = RED if is_error(finding) else YELLOW
     at = finding.span
     place = finding.file + (f":{at.line}:{at.column}" if at else "")
     severity = look.paint(f"{finding.severity} {finding.code}", BOLD, colour)
     shown = [f"{look.paint(visible(place), BOLD)}: {severity}: {visible(finding.message)}"]
-    if at:
+    if at and lines:
         shown += _excerpt(lines.line(at.line), at, look, RED if finding.severity is Severity.ERROR else YELLOW)
     shown += [f"   = {visible(hint)}" for hint in finding.hints]
     return "\n".join(shown) + "\n"

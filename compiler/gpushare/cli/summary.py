@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpushare.bundle.writer import Change, ChangeKind
 from gpushare.cli.inputs import LoadedIntent
-from gpushare.cli.terminal import visible
+from gpushare.core.printable import visible
 from gpushare.core.wording import counted, layout_text
 from gpushare.plan.plan import Plan
 

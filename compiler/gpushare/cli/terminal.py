@@ -1,15 +1,13 @@
 """What a terminal can show: width, colour, box characters; aligned text. Knows nothing of GPUs."""
 
 import os
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TextIO
 
+from gpushare.core.printable import visible
 from gpushare.core.record import Record
-
-_UNSAFE = "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 
 RED, YELLOW, GREEN, CYAN, BOLD, DIM = "31", "33", "32", "36", "1", "2"
 
@@ -56,11 +54,6 @@ def _has_boxes(stream: TextIO) -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
-
-
-def visible(text: str) -> str:
-    """Return the text with control and direction characters escaped: no input may control the terminal."""
-    return text if text.isprintable() else re.sub(_UNSAFE, lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def width(text: str) -> int:

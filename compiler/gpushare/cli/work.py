@@ -24,8 +24,8 @@ def check(*, intent: str, style: str | None, strict: bool) -> ExitCode:
     return report.verdict(compilation.findings, strict=strict)
 
 
-def show(*, intent: str, style: str, strict: bool) -> ExitCode:
-    """Write tables and maps, or the Offer document."""
+def show(*, intent: str, style: str, strict: bool, pools: tuple[str, ...]) -> ExitCode:
+    """Write tables and maps, or the Offer document: of all pools, or of the named ones."""
     import sys  # noqa: PLC0415 - as above
 
     from gpushare.cli import inputs, report, streams, terminal  # noqa: PLC0415 - as above
@@ -35,15 +35,16 @@ def show(*, intent: str, style: str, strict: bool) -> ExitCode:
     code = report.verdict(read.findings, strict=strict)
     if code is not ExitCode.DONE:
         return code
+    plan = inputs.only(read.plan, pools) if pools else read.plan
     if style == "json":
         from gpushare.core import emit  # noqa: PLC0415 - as above
         from gpushare.render import offer  # noqa: PLC0415 - as above
 
-        streams.product(emit.json_text(offer.offer(read.plan)))
+        streams.product(emit.json_text(offer.offer(plan)))
     else:
         from gpushare.cli import plan_view  # noqa: PLC0415 - as above
 
-        streams.say(plan_view.sheet(read.plan, terminal.look(sys.stdout)))
+        streams.say(plan_view.sheet(plan, terminal.look(sys.stdout)))
     return ExitCode.DONE
 
 
@@ -57,7 +58,8 @@ def compile_bundle(  # noqa: PLR0913 - one for each argument of the command line
     read = inputs.compiled(intent, directory)
     form = report.chosen(style)
     for_programs = form in {report.Format.JSON, report.Format.SARIF} and not manifests
-    report.report(read.findings, read.text, form, as_product=for_programs, accepted=read.accepted)
+    files = [artifact.path for artifact in read.artifacts]
+    report.report(read.findings, read.text, form, as_product=for_programs, accepted=read.accepted, files=files)
     code = report.verdict(read.findings, strict=strict)
     if code is not ExitCode.DONE:
         return code

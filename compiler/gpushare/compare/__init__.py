@@ -8,7 +8,7 @@ may be in use. Pods on nodes that no former pool had are not counted.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpushare.compare import affected, bundles, capacity, files, gpus, nodes, snapshots
+from gpushare.compare import affected, bundles, capacity, caps, files, gpus, nodes, snapshots
 from gpushare.compare.changes import Amount, Change, Comparison, Move, PoolChange, total
 from gpushare.compare.files import Files
 from gpushare.compare.nodes import Cluster, GeometryOf
@@ -23,10 +23,11 @@ def compare(
 ) -> Comparison:
     """Return what happens if `new` replaces `old`, both `nodes/pools.yaml` documents; `texts` are all files of both bundles."""
     changed = files.changes(*texts)
-    before, after = snapshots.pools(old), snapshots.pools(new)
+    before, after = snapshots.acting(old, new)
     terms = [bundles.terms(side) for side in texts]
     same = frozenset(name for name, term in terms[0].items() if terms[1].get(name) == term)
-    cluster = Cluster(before=before, after=after, geometry_of=geometry_of, same_terms=same)
+    is_adopted = snapshots.observes(old) and not snapshots.observes(new)
+    cluster = Cluster(before=before, after=after, geometry_of=geometry_of, same_terms=same, is_adopted=is_adopted)
     moves = cluster.moves()
     changes = tuple(_pool(name, cluster, moves) for name in sorted(before.keys() | after.keys()))
     spec = {one.name: bundles.policy(texts[1], one.name) or bundles.policy(texts[0], one.name) for one in changes}
@@ -74,6 +75,8 @@ def _stays(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
         disturbed=total([_times(worst, staying), *moving]),
         touched=None if selector_changes else total([_times(int(acts), staying), _settled(name, moves)]),
         selector_changes=selector_changes,
+        caps=caps.caps(old, new),
+        actions=caps.actions(old, new),
     )
 
 
@@ -82,7 +85,7 @@ def _arrives(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
     new = cluster.after[name]
     inherits = name in cluster.successors.values()
     joining = [move.disturbed for move in moves if move.target == name and move.source is None]
-    taken = 0 if inherits else _times(cluster.worst(new, cluster.outranked(name)), new.count)
+    taken = 0 if inherits else None if cluster.is_adopted else _times(cluster.worst(new, cluster.outranked(name)), new.count)
     return PoolChange(
         name=name,
         change=Change.NEW,
@@ -92,6 +95,8 @@ def _arrives(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
         gpus=gpus.changes((), new.gpus, None),
         disturbed=total([taken, *joining]),
         touched=0 if inherits else new.count,
+        caps=caps.caps(None, new),
+        actions=caps.actions(None, new),
     )
 
 
@@ -113,6 +118,8 @@ def _goes(name: str, cluster: Cluster, moves: Sequence[Move]) -> PoolChange:
         disturbed=sum(leaving) if leaving else _times(per_node, old.count),
         touched=_settled(name, moves) if leaving else old.count,
         successor=successor,
+        caps=caps.caps(old, None),
+        actions=caps.actions(old, None),
     )
 
 

@@ -9,10 +9,18 @@ POLICIES = "chart/files/policies/"
 VALUES = "chart/values.yaml"
 
 
+OBSERVE = "observe"
+
+
 def values(files: Files) -> Mapping[str, Any]:
-    """Return the chart's values; empty if the bundle has none."""
+    """Return the chart's values; empty if the bundle has none. Admission of a bundle that observes is as it acts: it warns."""
     found = parsed(VALUES, files[VALUES]) if VALUES in files else None
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        return {}
+    admission = found.get("admission") or {}
+    if found.get("adoption") == OBSERVE and admission.get("enforce") == "deny":
+        return found | {"admission": admission | {"enforce": "warn"}}
+    return found
 
 
 def terms(files: Files) -> dict[str, Any]:
@@ -21,8 +29,12 @@ def terms(files: Files) -> dict[str, Any]:
 
 
 def policy(files: Files, pool: str) -> Mapping[str, Any]:
-    """Return the spec of a pool's policy; empty if the bundle has none."""
+    """Return the spec of a pool's policy; empty if the bundle has none. A policy that observes has the action `none`."""
     path = f"{POLICIES}{pool}.yaml"
     document = parsed(path, files[path]) if path in files else None
     spec = document.get("spec") if isinstance(document, dict) else None
-    return spec if isinstance(spec, dict) else {}
+    if not isinstance(spec, dict):
+        return {}
+    if spec.get("adoption") == OBSERVE:
+        return spec | {"enforcement": (spec.get("enforcement") or {}) | {"action": "none"}}
+    return spec

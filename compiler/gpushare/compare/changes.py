@@ -45,6 +45,14 @@ class ResourceChange(Record):
     total: Amount
 
 
+class CapChange(Record):
+    """What one container may use of a share, in MiB; None for no cap, or where the side does not offer the share."""
+
+    resource: str
+    profile: str | None
+    cap_mib: Amount
+
+
 class GpuChange(Record):
     """The instances of one GPU of a node, as (profile, start): kept, destroyed and created ones."""
 
@@ -67,7 +75,7 @@ class PoolChange(Record):
     """One pool. `disturbed`: how many shares are lost at most; `touched`: nodes whose GPUs or labels change; None: unknown.
 
     `successor` is the new pool that selects exactly the nodes of a removed pool; `selector_changes` is true if other nodes may
-    belong to the pool from now on.
+    belong to the pool from now on. `actions` are what happens above a cap, before and after.
     """
 
     name: str
@@ -81,6 +89,8 @@ class PoolChange(Record):
     touched: int | None = 0
     successor: str | None = None
     selector_changes: bool = False
+    caps: tuple[CapChange, ...] = ()
+    actions: tuple[str | None, str | None] = (None, None)
 
 
 class Outage(Record):

@@ -15,6 +15,7 @@ class EffectKind(StrEnum):
     runtime's pods restart, tenants keep running. REINSTALLED: the installed release must be uninstalled first. ROLLOUT: the
     pace of changes. UPSTREAM: NVIDIA's components restart. DRIVER: the driver restarts, so tenants leave its nodes. ROUTED:
     pods that name no pool, and are created from now on, go to other nodes. UNPLACED: those that name a removed pool go to none.
+    ADOPTED: the bundle begins to act on the cluster, or stops.
     """
 
     KEEPS_CAP = "keeps-cap"
@@ -30,6 +31,7 @@ class EffectKind(StrEnum):
     DRIVER = "driver"
     ROUTED = "routed"
     UNPLACED = "unplaced"
+    ADOPTED = "adopted"
 
 
 class Effect(Record):

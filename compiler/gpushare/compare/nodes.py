@@ -21,6 +21,8 @@ class Cluster(Record):
     geometry_of: GeometryOf
     same_terms: frozenset[str] = frozenset()
     """Pools whose DaemonSets are known to select the same nodes as before."""
+    is_adopted: bool = False
+    """The former bundle only observed these nodes: what runs there, and on which layout, is not known."""
 
     def disturbed(self, old: PoolSide, new: PoolSide) -> int:
         """Return how many shares of one node the change from `old` to `new` removes."""
@@ -67,7 +69,9 @@ class Cluster(Record):
         return {(other, one.selector) for other, one in staying if not one.names and one.priority > pools[name].priority}
 
     def moves(self) -> tuple[Move, ...]:
-        """Return the named nodes that change pools, sorted."""
+        """Return the named nodes that change pools, sorted. Nodes that were only observed had none."""
+        if self.is_adopted:
+            return ()
         was = {node: name for name, pool in self.before.items() for node in pool.names}
         will = {node: name for name, pool in self.after.items() for node in pool.names}
         nodes = sorted(node for node in was.keys() | will.keys() if was.get(node) != will.get(node))

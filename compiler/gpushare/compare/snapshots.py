@@ -67,6 +67,17 @@ def pools(document: Mapping[str, Any]) -> Pools:
     return {name: _pool(entry) for name, entry in sorted(document["pools"].items())}
 
 
+def observes(document: Mapping[str, Any]) -> bool:
+    """Whether the bundle changes no node."""
+    return document.get("adoption") == "observe"
+
+
+def acting(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Pools, Pools]:
+    """Return the pools that both bundles' nodes have: a bundle that observes leaves them as they were before it."""
+    before = {} if observes(old) else pools(old)
+    return before, before if observes(new) else pools(new)
+
+
 def quotas(document: Mapping[str, Any]) -> dict[tuple[str, str], int]:
     """Return the document's quotas: (namespace, resource) → number."""
     return {

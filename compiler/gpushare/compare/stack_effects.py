@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from gpushare.catalog.image_registry import reference
+from gpushare.compare import bundles
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileChange, Files, parsed
 
@@ -9,7 +11,6 @@ _OPERATOR = "gpu-operator/values.yaml"
 _UPSTREAM = (_OPERATOR, "device-plugin/values.yaml")
 _OF_DRIVER = ("driver", "daemonsets")
 """The sections of the values that the driver's DaemonSet is rendered from."""
-_OURS = "gpushare/node-runtime"
 _IMAGES = "images.txt"
 
 
@@ -24,7 +25,7 @@ def of_upstream(old: Files, new: Files, changed: tuple[FileChange, ...]) -> Iter
                 kind = EffectKind.DRIVER if driver and one.path[0] in _OF_DRIVER else EffectKind.UPSTREAM
                 yield Effect(kind=kind, pool=None, subject=".".join(one.path), before=one.before, after=one.after)
         elif change.path == _IMAGES:
-            before, after = (set(_images(side.get(_IMAGES, ""))) for side in (old, new))
+            before, after = (set(_images(side)) for side in (old, new))
             if before != after:
                 both = {"before": sorted(before - after), "after": sorted(after - before)}
                 yield Effect(kind=EffectKind.DRIVER if driver else EffectKind.UPSTREAM, pool=None, subject="images", **both)
@@ -36,9 +37,12 @@ def _runs_driver(files: Files) -> bool:
     return isinstance(found, dict) and (found.get("driver") or {}).get("enabled") is not False
 
 
-def _images(text: str) -> Iterator[str]:
+def _images(files: Files) -> Iterator[str]:
     """Return NVIDIA's images; ours is a value of the chart too."""
-    return (line for line in text.splitlines() if line and not line.startswith("#") and _OURS not in line)
+    image = bundles.values(files).get("image")
+    known = {key: one for key, one in image.items() if isinstance(one, str)} if isinstance(image, dict) else {}
+    ours = reference(known) if {"repository", "tag"} <= known.keys() else ""
+    return (line for line in files.get(_IMAGES, "").splitlines() if line and not line.startswith("#") and line != ours)
 
 
 def of_namespace(old: Files, new: Files) -> Iterator[Effect]:

@@ -12,7 +12,10 @@ _STRICTNESS = ("none", "audit", "warn", "deny")
 
 
 def of_values(old: Mapping[str, Any], new: Mapping[str, Any], successors: Mapping[str, str]) -> Iterator[Effect]:
-    """Yield the effects of other values, those of pools first. `successors`: removed pool → its nodes' new pool."""
+    """Yield the effects of other values, adoption and pools first. `successors`: removed pool → its nodes' new pool."""
+    adoption = [side.get("adoption", "enforce") for side in (old, new)]
+    if adoption[0] != adoption[1]:
+        yield Effect(kind=EffectKind.ADOPTED, pool=None, subject="adoption", before=adoption[0], after=adoption[1])
     yield from _pools(old.get("pools") or {}, new.get("pools") or {}, successors, _mutates(old) or _mutates(new))
     yield from _cluster(old, new)
 

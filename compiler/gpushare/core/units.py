@@ -25,6 +25,8 @@ _LONGEST_SECONDS = (1 << 63) // 10**9
 """Go counts nanoseconds in 63 bits."""
 _PERCENT = pattern(r"([0-9]{1,6})(?:\.([0-9]{1,4}))?%\Z")
 
+_FOREIGN_SIZE = pattern(r"\s*([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*([kKmMgGtT])(i?)[bB]?\s*\Z")
+
 DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _DNS_LABEL = pattern(DNS_LABEL + r"\Z")
 _DNS_SUBDOMAIN = pattern(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
@@ -57,6 +59,19 @@ def parse_quantity(value: object) -> int | None:
     match = _QUANTITY.match(value) if isinstance(value, str) else None
     number = _rounded_up(match.groups(), _SUFFIXES) if match else 0
     return number if 0 < number < 1 << 63 else None
+
+
+def meant_sizes(text: str) -> tuple[str, ...]:
+    """Return a size in the form of other programs (`4GiB`, `512 MB`) as quantities; empty if it is not in such a form.
+
+    Without an `i` two are meant: GPUs are sold in GB and measured in GiB.
+    """
+    found = _FOREIGN_SIZE.match(text)
+    if found is None:
+        return ()
+    number, letter = found[1], found[2].upper()
+    decimal = f"{number}{letter.replace('K', 'k')}"
+    return (f"{number}{letter}i",) if found[3] else (f"{number}{letter}i", decimal)
 
 
 def parse_amount(value: object) -> int | None:

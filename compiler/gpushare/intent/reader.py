@@ -13,6 +13,8 @@ from gpushare.intent.types import (
     Admission,
     AdmissionMode,
     AdmissionScope,
+    Adoption,
+    Autoscaler,
     Balanced,
     CapValue,
     CapWord,
@@ -42,6 +44,7 @@ from gpushare.intent.types import (
     Quota,
     Require,
     Rollout,
+    RuntimeImage,
     SharePlacement,
     Sharing,
     Stack,
@@ -66,6 +69,7 @@ def build(document: Document) -> Intent:
             for pool, limit in limits.items()
         ),
         admission=_admission(spec.get("admission", {})),
+        adoption=Adoption(spec.get("adoption", "enforce")),
         accepted=tuple(spec.get("accept", {}).items()),
         monitoring=spec.get("monitoring", {}),
         gitops=spec.get("gitops", {}),
@@ -86,6 +90,7 @@ def _platform(document: Document) -> Platform:
         partitioner=Partitioner(document.get("partitioner", "gpushare")),
         driver=None if driver is None else Driver(**driver),
         registry=document.get("registry"),
+        image=RuntimeImage(**document.get("image", {})),
         image_pull_secrets=tuple(document.get("imagePullSecrets", ())),
         namespaces=tuple(document.get("namespaces", ())),
         values=_in_order(document.get("values", {})),
@@ -122,6 +127,7 @@ def _pool(name: str, document: Document) -> Pool:
         namespaces=tuple(document.get("namespaces", ())),
         tolerations=tuple(map(_toleration, document.get("tolerations", ()))),
         is_default=document.get("default", False),
+        autoscaler=Autoscaler(document["nodes"]["autoscaler"]) if "autoscaler" in document["nodes"] else None,
     )
 
 

@@ -20,6 +20,13 @@ class Stack(StrEnum):
     EXISTING = "existing"
 
 
+class Adoption(StrEnum):
+    """Whether the bundle acts on nodes and pods, or only says what it would do."""
+
+    OBSERVE = "observe"
+    ENFORCE = "enforce"
+
+
 class Partitioner(StrEnum):
     """Which component partitions GPUs into their MIG layout."""
 
@@ -106,6 +113,13 @@ class AdmissionScope(StrEnum):
 
     TENANTS = "tenants"
     CLUSTER = "cluster"
+
+
+class Autoscaler(StrEnum):
+    """What adds and removes the nodes of a pool."""
+
+    CLUSTER_AUTOSCALER = "cluster-autoscaler"
+    KARPENTER = "karpenter"
 
 
 class Expression(Record):
@@ -244,7 +258,10 @@ class Require(Record):
 
 
 class Pool(Record):
-    """Nodes of one card model, shared in one way. `is_default`: admission sends pods that do not name a pool here."""
+    """Nodes of one card model, shared in one way. `is_default`: admission sends pods that do not name a pool here.
+
+    `autoscaler` None: nothing adds or removes its nodes.
+    """
 
     name: str
     card: str
@@ -259,6 +276,7 @@ class Pool(Record):
     namespaces: tuple[str, ...] = ()
     tolerations: tuple[Mapping[str, Any], ...] = ()
     is_default: bool = False
+    autoscaler: Autoscaler | None = None
 
     @property
     def mode(self) -> Mode:
@@ -282,6 +300,14 @@ class Driver(Record):
     version: str | None = None
 
 
+class RuntimeImage(Record):
+    """The node runtime's image; a field that is None has this gpushare's default. A digest takes the place of the tag."""
+
+    repository: str | None = None
+    tag: str | None = None
+    digest: str | None = None
+
+
 class Platform(Record):
     """The upstream stack beside gpushare. `driver` None: the nodes have drivers installed. `version` None: the newest known.
 
@@ -293,6 +319,7 @@ class Platform(Record):
     partitioner: Partitioner = Partitioner.GPUSHARE
     driver: Driver | None = None
     registry: str | None = None
+    image: RuntimeImage = RuntimeImage()
     image_pull_secrets: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
     values: Mapping[str, Any] = NOTHING
@@ -348,10 +375,16 @@ class Intent(Record):
     platform: Platform = Platform()
     quotas: tuple[Quota, ...] = ()
     admission: Admission = Admission()
+    adoption: Adoption = Adoption.ENFORCE
     accepted: tuple[tuple[str, str], ...] = ()
     monitoring: Mapping[str, Any] = NOTHING
     gitops: Mapping[str, Any] = NOTHING
     cards: Mapping[str, Any] = NOTHING
+
+    @property
+    def observes(self) -> bool:
+        """Whether the bundle changes nothing that was on the cluster before it."""
+        return self.adoption is Adoption.OBSERVE
 
     @property
     def platform_namespaces(self) -> tuple[str, ...]:

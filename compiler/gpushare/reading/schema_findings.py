@@ -10,6 +10,7 @@ from typing import Any
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.patterns import pattern
 from gpushare.core.record import Record, replace
+from gpushare.core.units import meant_sizes
 from gpushare.core.wording import clip, nearest
 from gpushare.reading.scalars import resolve
 
@@ -34,7 +35,6 @@ _RANK = ("not", "type", "const", "enum", "pattern", "format", "minimum", "maximu
 _LONGEST_GUESS = 64
 _LONGEST_RANGE = 16
 _GOALS = ("most-instances", "balanced")
-_FOREIGN_SIZE = pattern(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kKmMgGtT])(i?)[bB]?\Z")
 
 
 class SchemaViolation(Record):
@@ -277,11 +277,8 @@ def _alternatives(judgement: SchemaViolation, subject: str) -> Told:
 
 def _meant_size(value: object) -> tuple[str, ...]:
     """Return a hint with the size in Kubernetes' form, if it was written in the form of other programs: 4GiB, 512 MB."""
-    found = _FOREIGN_SIZE.match(value) if isinstance(value, str) else None
-    if found is None:
-        return ()
-    suffix = found[2].upper().replace("K", "k") if not found[3] else f"{found[2].upper()}i"
-    return (f"write it as Kubernetes does: {found[1]}{suffix}",)
+    forms = meant_sizes(value) if isinstance(value, str) else ()
+    return (f"write it as Kubernetes does: {', or for powers of ten '.join(forms)}",) if forms else ()
 
 
 def _words(allowed: list[Any], value: object) -> tuple[str, str, tuple[str, ...]]:

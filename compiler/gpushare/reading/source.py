@@ -98,6 +98,20 @@ class Source(Record):
         node, _, found = self._walk(path)
         return self.text[node.start : node.end] if node and found == len(path) else ""
 
+    def offset(self, path: Path) -> int:
+        """Return the offset of the first character of the value at the path; 0 if there is no value."""
+        node, _, found = self._walk(path)
+        return node.start if node and found == len(path) else 0
+
+    def key_offset(self, path: Path) -> int | None:
+        """Return the offset of the key of the value at the path; None if there is no value, or it has no key."""
+        _, key, found = self._walk(path)
+        return key[0] if key and found == len(path) else None
+
+    def start_of_line(self, number: int) -> int:
+        """Return the offset of the first character of a line, counted from 1, that exists."""
+        return self._starts[number - 1]
+
     def locate(self, finding: Finding) -> Finding:
         """Return the finding with its file and span.
 

@@ -10,7 +10,21 @@ from gpushare.core import emit
 from gpushare.core.record import replace
 from gpushare.intent.types import Stack
 from gpushare.plan.plan import Plan
-from gpushare.render import chart, cloud, existing, images, mig_parted, namespace, policy, pools, profiles, readme, values
+from gpushare.render import (
+    autoscaling,
+    chart,
+    cloud,
+    existing,
+    images,
+    mig_parted,
+    namespace,
+    observing,
+    policy,
+    pools,
+    profiles,
+    readme,
+    values,
+)
 
 _HEADER = "Written by gpushare from the cluster's intent; edits are lost."
 
@@ -60,17 +74,30 @@ def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
     policies = policy.policies(plan)
     chart_values = chart.values(plan, policies)
     upstream_values = values.upstream_values(plan)
-    yield Artifact(path="README.md", text=readme.readme(plan))
+    observes = plan.intent.observes
+    yield Artifact(path="README.md", text=observing.readme(plan) if observes else readme.readme(plan))
     yield _yaml("namespace.yaml", namespace.namespace(plan))
     yield from chart.static_files()
     yield _yaml("chart/values.yaml", chart_values)
     yield from _generated(plan, memory, policies)
-    yield from _stack(plan, memory, upstream_values)
+    if not observes:
+        # Until then no program may read our profiles, and no node may start with a taint that nothing removes.
+        yield from _stack(plan, memory, upstream_values)
     yield _yaml("nodes/pools.yaml", pools.pools_document(plan))
-    snippets = cloud.cloud(plan)
+    snippets = "" if observes else cloud.cloud(plan)
     if snippets:
         yield Artifact(path="nodes/cloud.md", text=snippets)
+    if not observes:
+        yield from _autoscaling(plan)
     yield Artifact(path="images.txt", text=images.images(plan, upstream_values, chart_values))
+
+
+def _autoscaling(plan: Plan) -> Iterator[Artifact]:
+    notes = autoscaling.notes(plan)
+    if notes:
+        yield Artifact(path="nodes/autoscaling.md", text=notes)
+    for pool, overlay in autoscaling.overlays(plan).items():
+        yield _yaml(f"nodes/karpenter/{pool}.yaml", overlay)
 
 
 def _generated(plan: Plan, memory: Lock, policies: dict[str, str]) -> Iterator[Artifact]:

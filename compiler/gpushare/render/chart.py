@@ -6,16 +6,15 @@ The values are complete, because a chart's values.yaml contains its defaults: th
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare import __version__
 from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.bundle.artifact import Artifact, hexdigest
+from gpushare.catalog import image_registry
 from gpushare.core import resources
 from gpushare.intent.types import Action, Mode, OnBusy, Partitioner, Platform, Stack
 from gpushare.plan.plan import Plan, PoolPlan
 from gpushare.sharing import shares
 
 VALUES = "values.yaml"
-_NODE_IMAGE = "ghcr.io/gpushare/node-runtime"
 _KUBELET_ROOT = "/var/lib/kubelet"
 
 
@@ -30,18 +29,13 @@ def static_files() -> Iterator[Artifact]:
 
 def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
     """Return the chart's values. `policies` are the policies' texts: a changed digest restarts the pool's pods."""
-    platform = plan.intent.platform
+    platform, observes = plan.intent.platform, plan.intent.observes
     return {
         "cluster": plan.intent.name,
         "stack": platform.stack.value,
         "partitioner": platform.partitioner.value,
-        "image": {
-            "registry": platform.registry or "",
-            "repository": _NODE_IMAGE,
-            "tag": __version__,
-            "digest": "",
-            "pullPolicy": "IfNotPresent",
-        },
+        **({"adoption": plan.intent.adoption.value} if observes else {}),
+        "image": image_registry.node_image(platform) | {"pullPolicy": "IfNotPresent"},
         "imagePullSecrets": [{"name": name} for name in platform.image_pull_secrets],
         "runtimeClassName": platform.runtime_class,
         "kubeletRoot": kubelet_root(platform),
@@ -53,10 +47,10 @@ def values(plan: Plan, policies: Mapping[str, str]) -> dict[str, Any]:
             "platformNamespaces": list(plan.intent.platform_namespaces),
             "scope": plan.intent.admission.scope.value,
             "localhostProfiles": list(plan.intent.admission.localhost_profiles),
-            "mutate": (plan.intent.kubernetes or (0, 0)) >= MUTATING_KUBERNETES,
+            "mutate": not observes and (plan.intent.kubernetes or (0, 0)) >= MUTATING_KUBERNETES,
         },
-        "pools": {pool.name: _pool(pool, policies[pool.name]) for pool in plan.pools},
-        "quotas": {quota.namespace: dict(quota.hard) for quota in plan.quotas},
+        "pools": {pool.name: _pool(pool, policies[pool.name], observes=observes) for pool in plan.pools},
+        "quotas": {} if observes else {quota.namespace: dict(quota.hard) for quota in plan.quotas},
         "uninstall": {"release": True, "timeout": "3m", "goOn": False},
         "networkPolicy": {"enabled": True, "from": []},
         "global": {},
@@ -71,7 +65,7 @@ def kubelet_root(platform: Platform) -> str:
     return (chosen or "").rstrip("/") or _KUBELET_ROOT
 
 
-def _pool(pool: PoolPlan, policy: str) -> dict[str, Any]:
+def _pool(pool: PoolPlan, policy: str, *, observes: bool) -> dict[str, Any]:
     enforcement, rollout = pool.pool.enforcement, pool.pool.rollout
     return {
         "card": pool.card.id,
@@ -80,7 +74,8 @@ def _pool(pool: PoolPlan, policy: str) -> dict[str, Any]:
         "mig": pool.mode is Mode.MIG,
         "mps": pool.mode is Mode.MPS,
         # If the node runtime may not send a signal to a process, it must evict its pod: so action `kill` needs this right too.
-        "evict": enforcement.action in {Action.KILL, Action.EVICT} or rollout.on_busy is OnBusy.EVICT,
+        "evict": not observes
+        and (enforcement.action in {Action.KILL, Action.EVICT} or rollout.on_busy is OnBusy.EVICT),
         "tolerations": [dict(toleration) for toleration in pool.pool.tolerations],
         "terms": [dict(term) for term in pool.terms],
         "resources": [resource.name for resource in pool.resources],

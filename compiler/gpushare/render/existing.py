@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from gpushare.core import emit
+from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.plan.plan import Plan
 
 _STEPS = """# The device plugin that is already there
@@ -28,8 +29,9 @@ device plugin 0.20.0 or newer. PLUGIN_NAMESPACE is where your plugin runs.
    Set no `migStrategy` and no MIG_STRATEGY beside it: the environment wins over the profiles. gpu-operator installs an empty
    `mig.strategy` with client-side apply only (Helm 4: `--server-side=false`).
 
-3. Let the plugin, GPU feature discovery and node feature discovery tolerate the taints `gpushare.dev/not-ready` and
-   `gpushare.dev/repartitioning`: a node is verified while it carries them.
+3. Let the plugin, GPU feature discovery and node feature discovery tolerate these taints, with which a node is verified:
+
+{taints}
 
 4. Install our chart as the bundle's README.md says. Where your plugin has a runtime class, add `--set runtimeClassName=NAME`.
 
@@ -52,4 +54,5 @@ def config_map(profiles: Mapping[str, str]) -> str:
 
 def steps(plan: Plan) -> str:
     """Return the README of the folder."""
-    return _STEPS.format(namespace=plan.intent.namespace, strategy=plan.operator_mig_strategy or '""')
+    taints = "\n".join(f"   - `{key}`" for key in OUR_TAINTS)
+    return _STEPS.format(namespace=plan.intent.namespace, strategy=plan.operator_mig_strategy or '""', taints=taints)

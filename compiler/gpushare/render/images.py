@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare.catalog import upstream
-from gpushare.catalog.image_registry import example_image, mirrored
+from gpushare.catalog.image_registry import example_image, reference
 from gpushare.catalog.upstream import Image, UpstreamChart
 from gpushare.intent.types import Stack
 from gpushare.plan.plan import Plan
@@ -18,8 +18,10 @@ _DRIVER_NOTE = "# The operator appends the node's system to the driver's tag, as
 
 def images(plan: Plan, values: Mapping[str, Any], chart_values: Mapping[str, Any]) -> str:
     """Return the file's text. `values` are those of the upstream chart, `chart_values` those of ours."""
-    platform, own = plan.intent.platform, chart_values["image"]
-    lines = ["# Every image of this bundle.", f"{mirrored(own['repository'], platform.registry)}:{own['tag']}"]
+    platform = plan.intent.platform
+    lines = ["# Every image of this bundle.", reference(chart_values["image"])]
+    if plan.intent.observes:
+        return "\n".join(lines) + "\n"
     lines += ["# The pods in its README", example_image(platform.registry)]
     if platform.stack is not Stack.EXISTING:
         chart = upstream.chart(platform.stack.value)

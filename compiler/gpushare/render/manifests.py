@@ -11,8 +11,9 @@ from typing import Any
 
 from gpushare import __version__
 from gpushare.bundle import admission
-from gpushare.catalog.image_registry import mirrored
+from gpushare.catalog.image_registry import reference
 from gpushare.core import emit
+from gpushare.nodes.taints import OUR_TAINTS
 
 Object = dict[str, Any]
 
@@ -29,7 +30,8 @@ _KUBELET = "/var/lib/kubelet"
 _MPS = "/run/nvidia/mps"
 _PORT = 9408
 _PRIORITY = "system-node-critical"
-_TAINTS = ("gpushare.dev/not-ready", "gpushare.dev/repartitioning", "nvidia.com/gpu", "CriticalAddonsOnly")
+_HARMLESS_PRIORITY = "gpushare-observe"
+_TAINTS = (*OUR_TAINTS, "nvidia.com/gpu", "CriticalAddonsOnly")
 
 
 def objects(namespace: Mapping[str, Any], values: Mapping[str, Any], files: Mapping[str, str]) -> tuple[Object, ...]:
@@ -40,7 +42,13 @@ def objects(namespace: Mapping[str, Any], values: Mapping[str, Any], files: Mapp
     """
     chart = _Chart(str(namespace["metadata"]["name"]), values, files)
     return (
-        dict(namespace), *chart.account(), *chart.config_maps(), *chart.quotas(), *chart.policies(), *chart.network(),
+        dict(namespace),
+        *chart.priority(),
+        *chart.account(),
+        *chart.config_maps(),
+        *chart.quotas(),
+        *chart.policies(),
+        *chart.network(),
         *chart.daemon_sets(),
     )
 
@@ -54,12 +62,18 @@ class _Chart:
         self.files = files
         self.pools = dict(sorted(values["pools"].items()))
         self.partitions = values["partitioner"] == "gpushare"
+        self.observes = admission.observes(values)
         self.evicts = any(pool["evict"] for pool in self.pools.values())
         self.platform = sorted({"kube-system", namespace, *values["admission"]["platformNamespaces"]})
 
     def account(self) -> Iterator[Object]:
         """Yield the ServiceAccount and its permissions."""
         yield self._object("v1", "ServiceAccount", _ACCOUNT) | {"automountServiceAccountToken": False}
+        if self.observes:
+            yield from self._role("ClusterRole", [
+                _rule("nodes", "get", "list", "watch"), _rule("nodes/status", "patch"), _rule("pods", "list", "watch"),
+            ])
+            return
         cluster_rules = [
             _rule("nodes", "get", "list", "patch", "watch"),
             _rule("nodes/status", "patch"),
@@ -94,7 +108,12 @@ class _Chart:
             yield self._config_map("gpushare-mig-parted", {"config.yaml": self.files["files/mig-parted/config.yaml"]})
 
     def quotas(self) -> Iterator[Object]:
-        """Yield the quota that permits our pods their priority class, and one ResourceQuota in each namespace that has one."""
+        """Yield the quota that permits our pods their priority class, and one ResourceQuota in each namespace that has one.
+
+        A bundle that observes has neither: its pods have a priority of their own.
+        """
+        if self.observes:
+            return
         critical = {"scopeName": "PriorityClass", "operator": "In", "values": [_PRIORITY]}
         yield self._object("v1", "ResourceQuota", "gpushare-critical-pods") | {
             "spec": {"hard": {"pods": "1M"}, "scopeSelector": {"matchExpressions": [critical]}},
@@ -105,7 +124,7 @@ class _Chart:
 
     def policies(self) -> Iterator[Object]:
         """Yield the policies that restrict the node runtime's token, and those on what pods may request of the pools."""
-        yield from self._policy(admission.fence(self.namespace, self.platform, evicts=self.evicts))
+        yield from self._policy(admission.fence(self.namespace, self.platform, evicts=self.evicts, observes=self.observes))
         if self.pools and self.values["admission"]["enforce"] != "none":
             for policy in admission.policies(self.values, self.platform):
                 yield from self._policy(policy)
@@ -135,18 +154,27 @@ class _Chart:
             selector = {"app.kubernetes.io/component": "node", _POOL: name}
             notes = {"kubectl.kubernetes.io/default-container": "enforce", "gpushare.dev/policy": pool["policy"]}
             yield self._daemon_set(f"gpushare-{name}", selector, {"annotations": notes}, self._pool_pod(name, pool))
-        if self.pools:
+        if self.pools and not self.observes:
             selector = {"app.kubernetes.io/component": "release"}
             yield self._daemon_set("gpushare-release", selector, {}, self._release_pod())
 
+    def priority(self) -> Iterator[Object]:
+        """Yield the PriorityClass of pods that observe: they never preempt a pod, and every pod may preempt them."""
+        if self.observes:
+            yield self._object("scheduling.k8s.io/v1", "PriorityClass", _HARMLESS_PRIORITY, namespace="") | {
+                "value": -1000000, "globalDefault": False, "preemptionPolicy": "Never",
+                "description": "Pods of gpushare that only observe: they displace no other pod.",
+            }
+
     def _pool_pod(self, name: str, pool: Mapping[str, Any]) -> Object:
-        mps, mig = pool["mps"], pool["mig"]
-        privileged = pool["migCapable"] and self.partitions
+        mps, mig = pool["mps"] and not self.observes, pool["mig"] or (self.observes and pool["migCapable"])
+        privileged = pool["migCapable"] and self.partitions and not self.observes
+        instances = ("SYS_ADMIN",) if mig else ()
         policy = {"name": "policy", "mountPath": "/etc/gpushare", "readOnly": True}
         arguments = ("--policy", "/etc/gpushare/policy.yaml")
         partition = self._container("partition", "apply", *arguments, "--hold") | {
             "env": _environment(mps=mps, configures_mig=privileged, monitors_mig=privileged or mig),
-            "securityContext": _hardware_security(privileged=privileged),
+            "securityContext": _security(*instances) if self.observes else _hardware_security(privileged=privileged),
             "volumeMounts": [policy, *_mounts(mps=mps)],
         }
         enforce = self._container("enforce", "enforce", *arguments) | {
@@ -154,7 +182,9 @@ class _Chart:
             "ports": [{"name": "metrics", "containerPort": _PORT, "protocol": "TCP"}],
             "livenessProbe": _probe("/healthz", 10),
             "readinessProbe": _probe("/readyz", 5),
-            "securityContext": _security("KILL", *(("SYS_ADMIN",) if mig else ()), "SYS_PTRACE"),
+            "securityContext": _security(
+                *(() if self.observes else ("KILL",)), *instances, "SYS_PTRACE",
+            ),
             "volumeMounts": [policy, *_mounts(mps=mps)],
         }
         tolerations = [{"key": key, "operator": "Exists"} for key in _TAINTS]
@@ -168,7 +198,7 @@ class _Chart:
                     {"configMap": {"name": _policy_name(name, pool)}},
                     {"configMap": {"name": "gpushare-tenancy", "optional": True}},
                 ]}},
-                *_volumes(self.values["kubeletRoot"], mps=mps),
+                *_volumes(self.values["kubeletRoot"], mps=mps, observes=self.observes),
             ],
         }
 
@@ -198,7 +228,7 @@ class _Chart:
             "automountServiceAccountToken": True,
             "enableServiceLinks": False,
             "hostPID": True,
-            "priorityClassName": _PRIORITY,
+            "priorityClassName": _HARMLESS_PRIORITY if self.observes else _PRIORITY,
             "terminationGracePeriodSeconds": 60,
             "securityContext": {
                 "appArmorProfile": {"type": "Unconfined"},
@@ -223,7 +253,7 @@ class _Chart:
         image = self.values["image"]
         return {
             "name": name,
-            "image": _reference(image),
+            "image": reference(image),
             "imagePullPolicy": image.get("pullPolicy", "IfNotPresent"),
             "command": ["gpushare-node", *command],
             "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "256Mi"}},
@@ -282,11 +312,6 @@ def _quantity(number: int) -> str:
     return f"{number}{suffix}"
 
 
-def _reference(image: Mapping[str, str]) -> str:
-    repository = mirrored(image["repository"], image.get("registry") or None)
-    return f"{repository}@{image['digest']}" if image.get("digest") else f"{repository}:{image['tag']}"
-
-
 def _environment(*, mps: bool, configures_mig: bool, monitors_mig: bool) -> list[Object]:
     paths = {
         "NODE_NAME": "spec.nodeName",
@@ -307,7 +332,7 @@ def _environment(*, mps: bool, configures_mig: bool, monitors_mig: bool) -> list
 def _security(*capabilities: str) -> Object:
     return {
         "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"], "add": list(capabilities)},
+        "capabilities": {"drop": ["ALL"], **({"add": list(capabilities)} if capabilities else {})},
         "readOnlyRootFilesystem": True,
         "runAsUser": 0,
     }
@@ -336,10 +361,11 @@ def _mounts(*, mps: bool) -> list[Object]:
     return mounts
 
 
-def _volumes(kubelet: str, *, mps: bool) -> list[Object]:
+def _volumes(kubelet: str, *, mps: bool, observes: bool = False) -> list[Object]:
+    state = {"name": "state", "emptyDir": {"sizeLimit": "16Mi"}}
     volumes = [
         _host_path("all-gpus", "/dev/null", "CharDevice"),
-        _host_path("state", _STATE, "DirectoryOrCreate"),
+        state if observes else _host_path("state", _STATE, "DirectoryOrCreate"),
         _host_path("device-plugins", f"{kubelet}/device-plugins", "Directory"),
         {"name": "tmp", "emptyDir": {"sizeLimit": "16Mi"}},
     ]

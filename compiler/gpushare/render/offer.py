@@ -8,4 +8,5 @@ from gpushare.plan.plan import Plan
 
 def offer(plan: Plan) -> dict[str, Any]:
     """Return the Offer document."""
-    return {"apiVersion": "gpushare.dev/v1", "kind": "Offer", "pools": offer_entry.entries(plan.pools)}
+    quotas = {quota.namespace: {key.removeprefix("requests."): number for key, number in quota.hard} for quota in plan.quotas}
+    return {"apiVersion": "gpushare.dev/v1", "kind": "Offer", "pools": offer_entry.entries(plan.pools), "quotas": quotas}

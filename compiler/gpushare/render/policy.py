@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpushare.core import emit
+from gpushare.nodes import taints
 from gpushare.plan.plan import GpuPlan, Plan, PoolPlan
 from gpushare.sharing import caps
 
@@ -51,8 +52,16 @@ def document(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
                 "drainTimeoutSeconds": wanted.rollout.drain_timeout_seconds,
             },
             "namespaces": sorted(wanted.namespaces),
-        },
+        }
+        | _taint(pool)
+        | ({"adoption": plan.intent.adoption.value} if plan.intent.observes else {}),
     }
+
+
+def _taint(pool: PoolPlan) -> dict[str, str]:
+    """Return the key of the taint during a change, if it is not the default one."""
+    key = taints.of(pool.pool.autoscaler).repartitioning
+    return {} if key == taints.of(None).repartitioning else {"repartitioningTaint": key}
 
 
 def _gpus(gpus: tuple[GpuPlan, ...]) -> list[dict[str, Any]]:

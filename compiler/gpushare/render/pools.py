@@ -19,15 +19,16 @@ def pools_document(plan: Plan) -> dict[str, Any]:
         "apiVersion": "gpushare.dev/v1",
         "kind": "Pools",
         "cluster": plan.intent.name,
+        **({"adoption": plan.intent.adoption.value} if plan.intent.observes else {}),
         "operatorMigStrategy": _operator_strategy(plan),
         "pools": {pool.name: offers[pool.name] | _pool(pool) for pool in plan.pools},
-        "quotas": {quota.namespace: dict(quota.hard) for quota in plan.quotas},
+        "quotas": {} if plan.intent.observes else {quota.namespace: dict(quota.hard) for quota in plan.quotas},
     }
 
 
 def _operator_strategy(plan: Plan) -> str | None:
-    """Return gpu-operator's mig.strategy, "" if every profile states its own; None without the operator."""
-    with_operator = plan.intent.platform.stack is Stack.GPU_OPERATOR
+    """Return gpu-operator's mig.strategy, "" if every profile states its own; None without the operator's values."""
+    with_operator = plan.intent.platform.stack is Stack.GPU_OPERATOR and not plan.intent.observes
     return (plan.operator_mig_strategy or "") if with_operator else None
 
 
@@ -53,7 +54,7 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
         },
         "tolerations": [dict(toleration) for toleration in wanted.tolerations],
         "namespaces": sorted(wanted.namespaces),
-    }
+    } | ({"autoscaler": wanted.autoscaler.value} if wanted.autoscaler else {})
 
 
 def _selector(pool: PoolPlan) -> dict[str, Any]:

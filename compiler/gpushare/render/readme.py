@@ -6,9 +6,9 @@ Built without a template engine, whose import takes longer than the rest of a co
 from collections.abc import Iterator
 
 from gpushare.catalog import upstream
-from gpushare.catalog.image_registry import example_image
+from gpushare.catalog.image_registry import example_image, node_image, reference
 from gpushare.core import emit
-from gpushare.intent.types import Action, Partitioner, Stack
+from gpushare.intent.types import Action, Partitioner, RuntimeImage, Stack
 from gpushare.nodes.selectors import POOL_LABEL
 from gpushare.plan.plan import DevicePlan, Plan, PoolPlan
 
@@ -128,6 +128,7 @@ def _quotas(plan: Plan) -> Iterator[str]:
 def _install(plan: Plan) -> Iterator[str]:
     namespace = plan.intent.namespace
     yield from ("## Installing", "", "In this order, from this folder. The same commands upgrade.", "")
+    yield from _image(plan)
     yield "    kubectl apply -f namespace.yaml"
     yield f"    helm upgrade --install gpushare chart --namespace {namespace}"
     match plan.intent.platform.stack:
@@ -145,6 +146,14 @@ def _install(plan: Plan) -> Iterator[str]:
     yield from ("", "Uninstalling first makes every node exclusive again, for which Helm must have patience:", "")
     yield f"    helm uninstall gpushare --namespace {namespace} --timeout 10m"
     yield from ("", "`images.txt` lists every image; `nodes/pools.yaml` is the plan of every pool for programs.", "")
+
+
+def _image(plan: Plan) -> Iterator[str]:
+    """Yield where the node runtime's image must be, if the intent says so."""
+    platform = plan.intent.platform
+    if platform.image != RuntimeImage():
+        yield f"Nodes pull the node runtime as `{reference(node_image(platform))}`."
+        yield from ("If it is not there yet, `make image` in gpushare's repository builds it, and `skopeo copy` pushes it.", "")
 
 
 def _upstream(plan: Plan, values: str) -> Iterator[str]:

@@ -11,11 +11,11 @@ from typing import Any
 from gpushare.catalog import managed_values, upstream
 from gpushare.catalog.image_registry import mirrored
 from gpushare.intent.types import Partitioner, Stack
+from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.plan.plan import Plan, PoolPlan
 
 Values = dict[str, Any]
 
-_OUR_TAINTS = ("gpushare.dev/not-ready", "gpushare.dev/repartitioning")
 _WORKERS = {  # everything that must run on a node before its layout is verified
     Stack.GPU_OPERATOR: ("daemonsets.tolerations", "node-feature-discovery.worker.tolerations"),
     Stack.DEVICE_PLUGIN: ("tolerations", "nfd.worker.tolerations"),
@@ -85,7 +85,7 @@ def _tolerations(plan: Plan) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield the chart's own tolerations, ours, and those of every pool."""
     stack = plan.intent.platform.stack
     defaults = upstream.chart(stack.value).tolerations
-    ours = [{"key": key, "operator": "Exists"} for key in _OUR_TAINTS]
+    ours = [{"key": key, "operator": "Exists"} for key in OUR_TAINTS]
     pools = [dict(toleration) for pool in plan.pools for toleration in pool.pool.tolerations]
     for path in _WORKERS[stack]:
         union: list[dict[str, Any]] = []

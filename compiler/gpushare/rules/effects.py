@@ -1,4 +1,4 @@
-"""Rules on settings that have no effect, or another effect than they seem to have: GS508 and GS512 to GS515."""
+"""Rules on settings without effect, or with a surprising one; `grace` and `rollout` included: GS508 and GS512 to GS515."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -27,9 +27,6 @@ from gpushare.rules.phrases import a_card
 from gpushare.rules.rule import Context, Rule, pool_path, warn_of_pool
 from gpushare.sharing import caps
 from gpushare.sharing.shares import DeviceClass
-
-CLIENT_LIMITS_FROM = (7, 0)
-"""Compute capability from which an MPS client can have a memory limit (Volta)."""
 
 DRIVER_LIMITS_FROM = 615
 """The driver branch from which the driver itself can hold a cgroup to a memory limit."""
@@ -136,9 +133,8 @@ def is_misplaced(pool: Pool) -> bool:
 
 def check_daemon(context: Context) -> Iterator[Finding]:
     """GS512: no cap under MPS, although the daemon always sets one."""
-    for pool in context.intent.pools:
-        card = context.card(pool)
-        if card is None or pool.mode is not Mode.MPS or card.compute_capability < CLIENT_LIMITS_FROM:
+    for pool, card in context.pools_with_card():
+        if pool.mode is not Mode.MPS or card.compute_capability < caps.CLIENT_LIMITS_FROM:
             continue
         for kind in context.kinds(pool) or ():
             if caps.wanted_cap(pool, kind.profile) is CapWord.NONE and kind.memory_mib:

@@ -1,4 +1,4 @@
-"""Rules on how caps are enforced: mechanisms a mode lacks, and one that cannot enforce a cap (GS505, GS506, GS511)."""
+"""Rules on `enforcement.mechanism`: those that a mode lacks, and one that cannot enforce a cap (GS505, GS506, GS511)."""
 
 from collections.abc import Iterator
 
@@ -7,9 +7,7 @@ from gpushare.core.units import show_bytes
 from gpushare.intent.types import CapWord, Mechanism, Mode, Pool
 from gpushare.rules.phrases import a_card
 from gpushare.rules.rule import Context, Rule, pool_path
-
-_CLIENT_LIMITS_FROM = (7, 0)
-"""Compute capability from which an MPS client can have a memory limit (Volta)."""
+from gpushare.sharing import caps
 
 
 def _mechanism(code: str, pool: Pool, message: str, hint: str, severity: Severity = Severity.ERROR) -> Finding:
@@ -43,12 +41,12 @@ def check_mps(context: Context) -> Iterator[Finding]:
 
 def check_blind_mps(context: Context) -> Iterator[Finding]:
     """GS511: `mechanism: mps` with a cap that the MPS daemon cannot enforce, because it gives every client the even share."""
-    for pool in context.intent.pools:
-        card, cap = context.card(pool), pool.memory.cap
-        if card is None or pool.enforcement.mechanism is not Mechanism.MPS or pool.mode is not Mode.MPS or cap is CapWord.NONE:
+    for pool, card in context.pools_with_card():
+        cap = pool.memory.cap
+        if pool.enforcement.mechanism is not Mechanism.MPS or pool.mode is not Mode.MPS or cap is CapWord.NONE:
             continue
         instead = "write mechanism: auto, which watches each container as well"
-        if card.compute_capability < _CLIENT_LIMITS_FROM:
+        if card.compute_capability < caps.CLIENT_LIMITS_FROM:
             message = f"MPS on {a_card(card)} has no memory limits, so no cap is held"
             yield _mechanism("GS511", pool, message, instead, Severity.WARNING)
         elif isinstance(cap, int):

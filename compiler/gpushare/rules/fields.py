@@ -7,6 +7,7 @@ from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_label, is_label_key, is_label_value
 from gpushare.core.wording import listing
 from gpushare.intent.types import Pool
+from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.rules.rule import Context, Rule, pool_path
 
 _LABEL = "write letters, digits and inner -, _ and ., at most 63 of them"
@@ -73,10 +74,6 @@ def wrong_in_toleration(toleration: Mapping[str, Any]) -> Iterator[tuple[str, st
         yield "value", f"{value!r} cannot be the value of a taint", _LABEL
     if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
         yield "tolerationSeconds", "tolerationSeconds has a meaning for effect NoExecute only", "write effect: NoExecute"
-
-
-OUR_TAINTS = ("gpushare.dev/not-ready", "gpushare.dev/repartitioning")
-"""On nodes whose GPUs are not what their pool promises yet, with effect NoSchedule."""
 
 
 def check_start_up(context: Context) -> Iterator[Finding]:

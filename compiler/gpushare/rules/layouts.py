@@ -11,9 +11,8 @@ from gpushare.sharing.shares import split_wanted
 
 def mig_pools(context: Context) -> Iterator[tuple[Pool, Mig, Card, Geometry]]:
     """Yield the MIG pools whose card has MIG; another rule reports the others."""
-    for pool in context.intent.pools:
-        card = context.card(pool)
-        if isinstance(pool.sharing, Mig) and card and card.mig:
+    for pool, card in context.pools_with_card():
+        if isinstance(pool.sharing, Mig) and card.mig:
             yield pool, pool.sharing, card, card.mig
 
 

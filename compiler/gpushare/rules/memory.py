@@ -46,10 +46,9 @@ class _Shared(Record):
 
 
 def _shared(context: Context) -> Iterator[_Shared]:
-    for pool in context.intent.pools:
-        card = context.card(pool)
+    for pool, card in context.pools_with_card():
         for kind in context.kinds(pool) or ():
-            if card and kind.shared:
+            if kind.shared:
                 yield _Shared(pool=pool, card=card, kind=kind, path=_cap_path(pool, kind))
 
 
@@ -204,11 +203,10 @@ def _over_mps(shared: _Shared) -> bool:
 
 def check_reserve(context: Context) -> Iterator[Finding]:
     """GS509: a reserve that leaves no memory of a device, or less than one MiB for each share."""
-    for pool in context.intent.pools:
-        card = context.card(pool)
+    for pool, card in context.pools_with_card():
         for kind in context.kinds(pool) or ():
             usable = caps.usable_bytes(kind.memory_mib, pool.memory.reserve)
-            if card is None or usable is None or usable >= kind.replicas * MIB:
+            if usable is None or usable >= kind.replicas * MIB:
                 continue
             name = kind.profile.name if kind.profile else product(card)
             yield Finding(

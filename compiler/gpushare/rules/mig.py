@@ -22,9 +22,8 @@ from gpushare.sharing.shares import profiles_by_name
 
 def check_support(context: Context) -> Iterator[Finding]:
     """GS401: a card without MIG, or one for which the catalogue does not know whether it has MIG."""
-    for pool in context.intent.pools:
-        card = context.card(pool)
-        if not isinstance(pool.sharing, Mig) or card is None or card.mig:
+    for pool, card in context.pools_with_card():
+        if not isinstance(pool.sharing, Mig) or card.mig:
             continue
         known = card.mig_supported is False
         own = f"if yours has it, describe its profiles under spec.cards.{card.id}-mig and name that card"

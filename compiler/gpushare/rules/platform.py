@@ -1,8 +1,9 @@
-"""Rules on the platform below the pools: GS701, GS706 and GS712 to GS717."""
+"""Rules on the platform below the pools: GS701, GS706, GS712 to GS717, GS725 and GS726."""
 
 import re
 from collections.abc import Iterator
 
+from gpushare.catalog.image_registry import NODE_IMAGE, has_host, mirrored
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
 from gpushare.intent.types import Mig, MigStrategy, Mps, Partitioner, Pool, Stack
@@ -18,7 +19,11 @@ _PART = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
 _REPOSITORY = rf"(?=.{{1,150}}\Z)[a-z0-9]+((\.|-+)[a-z0-9]+)*(:[0-9]{{1,5}})?(/{_PART})*\Z"
 _IMAGE = rf"(?=.{{1,50}}\Z){_PART}\Z"
 """As registries and container runtimes read references (distribution's grammar), and short enough for all of one."""
-_TAG = r"(sha256:[0-9a-f]{64}|[A-Za-z0-9_][A-Za-z0-9._-]{0,127})\Z"
+_OWN_IMAGE = rf"(?=.{{1,100}}\Z)([a-z0-9]+((\.|-+)[a-z0-9]+)*(:[0-9]{{1,5}})?/)?{_PART}(/{_PART})*\Z"
+"""A repository of an image, where a part behind the host is required: `name:5000` would be a name with a tag."""
+_TAG_ALONE = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z"
+_DIGEST = r"sha256:[0-9a-f]{64}\Z"
+_TAG = f"({_DIGEST}|{_TAG_ALONE})"
 
 
 def check_stack(context: Context) -> Iterator[Finding]:
@@ -52,13 +57,18 @@ def check_existing(context: Context) -> Iterator[Finding]:
 
 
 def check_image_names(context: Context) -> Iterator[Finding]:
-    """GS712: driver images and pull secrets in a form with which no image can be pulled."""
+    """GS712: images and pull secrets in a form with which no image can be pulled."""
     platform = context.intent.platform
-    driver = platform.driver
-    checked: list[tuple[str | None, str, str, str, Path]] = []
+    driver, image, where = platform.driver, platform.image, (*HERE, "image")
+    written = 'write a tag in quotes, such as "0.1.0"; a digest goes into digest'
+    checked: list[tuple[str | None, str, str, str, Path]] = [
+        (image.repository, _OWN_IMAGE, "repository", "write it without https://, tag and digest", (*where, "repository")),
+        (image.tag, _TAG_ALONE, "tag", written, (*where, "tag")),
+        (image.digest, _DIGEST, "digest", "write sha256: and 64 hexadecimal digits", (*where, "digest")),
+    ]
     if driver is not None:
         where = (*HERE, "driver")
-        checked = [
+        checked += [
             (driver.repository, _REPOSITORY, "repository", "write it without https:// and image", (*where, "repository")),
             (driver.image, _IMAGE, "image name", "write lower-case letters and digits, such as driver", (*where, "image")),
             (driver.version, _TAG, "driver version", 'write a tag or a digest, such as "595.91.07"', (*where, "version")),
@@ -71,6 +81,46 @@ def check_image_names(context: Context) -> Iterator[Finding]:
             hint = "write the name of a Secret in the bundle's namespace"
             path = (*HERE, "imagePullSecrets", number)
             yield Finding(code="GS712", message=f"{secret!r} is no name for a Secret", hints=(hint,), path=path)
+
+
+def check_published(context: Context) -> Iterator[Finding]:
+    """GS725: an image that is not published."""
+    platform = context.intent.platform
+    if platform.registry is not None or platform.image.repository not in (None, NODE_IMAGE):
+        return
+    yield Finding(
+        code="GS725",
+        severity=Severity.WARNING,
+        message=f"the node runtime's image is not published as {NODE_IMAGE}: no node can pull it",
+        hints=(
+            "build it with `make image` in gpushare's repository, and push it to a registry that your nodes reach",
+            "then write platform: {image: {repository: registry.example.org/gpushare/node-runtime}}",
+            "or write platform.registry, if that registry has the images of NVIDIA's charts too",
+        ),
+        path=(*HERE, "image"),
+    )
+
+
+def check_image_conflicts(context: Context) -> Iterator[Finding]:
+    """GS726: two fields of which only one can decide what image is pulled."""
+    platform, image = context.intent.platform, context.intent.platform.image
+    if image.tag is not None and image.digest is not None:
+        yield Finding(
+            code="GS726",
+            message="the image has a tag and a digest: the digest alone decides what is pulled",
+            hints=("keep the digest, and remove tag; or keep the tag, and remove digest",),
+            path=(*HERE, "image", "tag"),
+        )
+    repository = image.repository or ""
+    moved = mirrored(repository, platform.registry)
+    if has_host(repository) and moved != repository:
+        host, _, path = repository.partition("/")
+        yield Finding(
+            code="GS726",
+            message=f"registry replaces the host {host}: the nodes would pull {moved}",
+            hints=(f"write repository: {path}, if that is meant; else remove registry",),
+            path=(*HERE, "image", "repository"),
+        )
 
 
 def check_one_strategy(context: Context) -> Iterator[Finding]:
@@ -169,4 +219,6 @@ RULES: tuple[Rule, ...] = (
     Rule(code="GS715", check=check_generated),
     Rule(code="GS716", check=check_foreign_partitioner),
     Rule(code="GS717", check=check_namespace),
+    Rule(code="GS725", check=check_published),
+    Rule(code="GS726", check=check_image_conflicts),
 )

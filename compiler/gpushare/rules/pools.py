@@ -62,10 +62,8 @@ def _bad_name(pool: Pool, message: str) -> Finding:
 
 def check_requirements(context: Context) -> Iterator[Finding]:
     """GS208: a card that lacks what the pool requires, or for which it is unknown."""
-    for pool in context.intent.pools:
-        card, require = context.card(pool), pool.require
-        if card is None:
-            continue
+    for pool, card in context.pools_with_card():
+        require = pool.require
         has_nvlink = None if card.nvlink is None else card.nvlink is not NvLink.NO
         for field, name, wanted, has in (
             ("nvlink", "NVLink", require.nvlink, has_nvlink),
@@ -92,11 +90,9 @@ def _unmet(pool: Pool, field: str, message: str, hint: str) -> Finding:
 
 def check_confirmed(context: Context) -> Iterator[Finding]:
     """GS209: a number of the catalogue that no source confirms and that this pool uses."""
-    for pool in context.intent.pools:
-        card, kinds = context.card(pool), context.kinds(pool)
-        if card is None:
-            continue
-        facts = [*_board_facts(pool, card, kinds or ()), *_profile_facts(pool, card, kinds or ())]
+    for pool, card in context.pools_with_card():
+        kinds = context.kinds(pool) or ()
+        facts = [*_board_facts(pool, card, kinds), *_profile_facts(pool, card, kinds)]
         if facts:
             relied = ", ".join(dict.fromkeys(facts))
             yield Finding(
@@ -141,11 +137,9 @@ def _is_capped(pool: Pool, kind: DeviceClass) -> bool:
 def check_same_resource(context: Context) -> Iterator[Finding]:
     """GS210: one resource name for different shares: a pod that requests it cannot know which it gets."""
     offers: dict[str, list[tuple[Pool, DeviceClass, str]]] = {}
-    for pool in context.intent.pools:
-        card = context.card(pool)
+    for pool, card in context.pools_with_card():
         for kind in context.kinds(pool) or ():
-            if card is not None:
-                offers.setdefault(kind.resource, []).append((pool, kind, _share(pool, card, kind)))
+            offers.setdefault(kind.resource, []).append((pool, kind, _share(pool, card, kind)))
     for resource, offered in sorted(offers.items()):
         # Another rule reports different shares within one pool.
         others = [offer for offer in offered if offer[2] != offered[0][2] and offer[0] is not offered[0][0]]

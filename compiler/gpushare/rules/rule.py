@@ -51,6 +51,12 @@ class Context:
         """Return the pool's card; None if the catalogue and `spec.cards` lack it."""
         return self.catalog.get(pool.card)
 
+    def pools_with_card(self) -> Iterator[tuple[Pool, Card]]:
+        """Yield the pools whose card is known, with it."""
+        for pool in self.intent.pools:
+            if card := self.card(pool):
+                yield pool, card
+
     def layouts(self, pool: Pool) -> tuple[Layout, ...] | None:
         """Return the layout of each GPU of one node of the pool, by index; None if card, profile, index or goal is wrong."""
         if pool.name not in self._layouts:

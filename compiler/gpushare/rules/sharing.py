@@ -10,9 +10,8 @@ from gpushare.rules.rule import Context, Rule, pool_path
 
 
 def _mps_pools(context: Context) -> Iterator[tuple[Pool, Mps, Card]]:
-    for pool in context.intent.pools:
-        card = context.card(pool)
-        if isinstance(pool.sharing, Mps) and card:
+    for pool, card in context.pools_with_card():
+        if isinstance(pool.sharing, Mps):
             yield pool, pool.sharing, card
 
 

@@ -7,6 +7,7 @@ from gpushare.catalog import upstream
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.wording import listing
 from gpushare.intent.types import Exclusive, Mig, Mps, Pool, SharePlacement, Stack
+from gpushare.rules.layouts import mig_pools
 from gpushare.rules.phrases import a_card
 from gpushare.rules.rule import Context, Rule, pool_path
 
@@ -154,21 +155,18 @@ def check_driver_age(context: Context) -> Iterator[Finding]:
     driver = context.intent.platform.driver
     if driver is None or not (version := _numbers(driver.version)):
         return
-    for pool in context.intent.pools:
-        card = context.card(pool)
-        if not isinstance(pool.sharing, Mig) or card is None or card.mig is None:
-            continue
-        if _is_older(version, card.mig.min_driver):
+    for pool, _, card, geometry in mig_pools(context):
+        if _is_older(version, geometry.min_driver):
             yield Finding(
                 code="GS718",
                 message=f"driver {driver.version} cannot partition {a_card(card)} of pool {pool.name}",
-                hints=(f"MIG on this card needs driver {card.mig.min_driver} or newer",),
+                hints=(f"MIG on this card needs driver {geometry.min_driver} or newer",),
                 path=(*HERE, "driver", "version"),
             )
             continue
         present = [{name for name, _ in layout} for layout in set(context.layouts(pool) or ())]
         where = f"on {a_card(card)} of pool {pool.name}"
-        for needed in card.mig.layout_drivers:
+        for needed in geometry.layout_drivers:
             if _is_older(version, needed.min_driver) and any(names.issuperset(needed.profiles) for names in present):
                 yield Finding(
                     code="GS718",

@@ -13,6 +13,9 @@ DEFAULT_RESERVE = Share(percent_hundredths=300)
 
 LEAST_RESERVE_BYTES = 256 * MIB
 
+CLIENT_LIMITS_FROM = (7, 0)
+"""Compute capability from which an MPS client can have a memory limit (Volta)."""
+
 
 def reserve_bytes(memory_mib: int, reserve: Share | None) -> int:
     """Return how much of a device with `memory_mib` is reserved, in whole bytes, rounded up. `reserve` None: the default."""

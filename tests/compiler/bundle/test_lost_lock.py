@@ -11,6 +11,7 @@ INTENT = """apiVersion: gpushare.dev/v1
 kind: ClusterIntent
 metadata: {name: c}
 spec:
+  platform: {registry: registry.example.org}
   pools: {p: {card: t4, nodes: {matchLabels: {a: b}}, gpusPerNode: 4, sharing: {mode: exclusive}}}
 """
 

@@ -9,6 +9,7 @@ apiVersion: gpushare.dev/v1
 kind: ClusterIntent
 metadata: {name: lab}
 spec:
+  platform: {image: {repository: registry.example.org/gpushare/node-runtime}}
   pools:
     notebooks:
       card: t4

@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 from jsonschema import Draft7Validator
 
@@ -26,8 +28,24 @@ def run(*arguments: str) -> Result:
 
 def test_the_catalogue_is_a_table_within_the_terminal() -> None:
     lines = run("cards").stdout.splitlines()
-    assert [line.split()[0] for line in lines[1 : 1 + len(cards.ids())]] == list(cards.ids())
+    assert [line.split()[0] for line in lines[1:-3] if line[0] != " "] == list(cards.ids())
     assert all(len(line) <= 80 for line in lines)
+
+
+def test_no_name_of_the_catalogue_is_cut() -> None:
+    shown = run("cards").stdout
+    assert "…" not in shown
+    row = shown.index("rtx-pro-6000-server")
+    assert shown[row:].split("\nrtx-pro-6000-w")[0].split() == [
+        "rtx-pro-6000-server", "NVIDIA", "RTX", "PRO", "6000", "Blackwell", "97887Mi", "4", "48", "Server", "Edition",
+    ]
+
+
+@pytest.mark.parametrize("code", finding_texts.codes())
+def test_the_text_of_a_code_fits_the_terminal_except_for_its_examples(code: str) -> None:
+    lines = run("explain", code).stdout.splitlines()
+    assert all(len(line) <= 80 for line in lines if not line.startswith("    "))
+    assert all(len(line) <= 80 for line in run("explain").stdout.splitlines())
 
 
 def test_doubts_are_marked_and_confirmed_facts_are_not() -> None:
@@ -90,7 +108,9 @@ def test_explain_lists_every_code_and_explains_each() -> None:
         assert "```" not in shown
 
 
-@pytest.mark.parametrize("name", ["card", "cards", "findings", "intent", "lock", "node-policy", "offer", "plan", "tenancy"])
+@pytest.mark.parametrize(
+    "name", ["card", "cards", "findings", "intent", "lock", "node-policy", "offer", "plan", "size", "tenancy"]
+)
 def test_every_schema_is_printed_and_is_draft_07(name: str) -> None:
     document = json.loads(run("schema", name).stdout)
     Draft7Validator.check_schema(document)
@@ -116,8 +136,12 @@ def test_the_starter_intent_compiles_for_every_card_that_can_do_the_mode(mode: s
 
 
 @pytest.mark.parametrize("mode", ["exclusive", "time-slicing", "mps", "mig"])
-def test_the_default_starter_intent_has_no_finding_at_all(mode: str) -> None:
-    assert pipeline.check(run("init", "--mode", mode).stdout.encode(), "intent.yaml").findings == ()
+def test_of_the_default_starter_intent_nothing_but_the_image_is_missing(mode: str) -> None:
+    text = run("init", "--mode", mode).stdout
+    assert [finding.code for finding in pipeline.check(text.encode(), "intent.yaml").findings] == ["GS725"]
+    named = text.replace("    # image: {", "    image: {")
+    assert named != text
+    assert pipeline.check(named.encode(), "intent.yaml").findings == ()
 
 
 @pytest.mark.parametrize(
@@ -145,6 +169,32 @@ def test_a_starter_overwrites_only_when_told(tmp_path: Path) -> None:
     assert intent.read_text() == "mine"
     assert gpushare("init", "-o", intent, "--force").returncode == 0
     assert "kind: ClusterIntent" in intent.read_text()
+
+
+def test_an_editor_finds_the_schema_that_the_starter_names(tmp_path: Path) -> None:
+    (tmp_path / "site a").mkdir()
+    intent = tmp_path / "site a" / "intent.yaml"
+    assert gpushare("init", "-o", intent, cwd=tmp_path).returncode == 0
+    modeline = re.match(r"# yaml-language-server: \$schema=(\S+)\n", intent.read_text())
+    assert modeline is not None
+    found = json.loads((intent.parent / modeline[1]).read_text())  # editors resolve a relative path against the document
+    Draft7Validator.check_schema(found)
+    assert Draft7Validator(found).is_valid(yaml.safe_load(intent.read_text()))
+    assert not Draft7Validator(found).is_valid({"kind": "ClusterIntent"})
+    assert gpushare("check", intent).returncode == 0
+
+
+def test_a_schema_of_an_older_release_is_replaced_and_a_file_of_others_is_not(tmp_path: Path) -> None:
+    beside = tmp_path / "intent.v1.json"
+    beside.write_text('{"$id": "https://gpushare.dev/schemas/intent.v1.json"}')
+    assert gpushare("init", "-o", "intent.yaml", cwd=tmp_path).returncode == 0
+    assert json.loads(beside.read_text())["title"]
+    beside.write_text("mine")
+    refused = gpushare("init", "-o", "second.yaml", cwd=tmp_path)
+    assert (refused.returncode, beside.read_text()) == (2, "mine")
+    assert "--force" in refused.stderr
+    assert not (tmp_path / "second.yaml").exists()
+    assert gpushare("init", "-o", "intent.v1.json", "--force", cwd=tmp_path).returncode == 2
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpushare.cli import COMPLETE_VARIABLE
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 
@@ -127,6 +128,55 @@ def test_show_for_programs_is_the_offer_document(intents: Path) -> None:
     document = json.loads(gpushare("show", "--format", "json", "good.yaml", cwd=intents).stdout)
     assert schema.accepts(schema.load("offer.v1"), document)
     assert document["pools"]["notebooks"]["resources"] == {"nvidia.com/gpu.shared": {"perNode": 8, "total": 24}}
+
+
+def test_show_for_programs_has_the_quotas(intents: Path) -> None:
+    document = json.loads(gpushare("show", "--format", "json", "good.yaml", cwd=intents).stdout)
+    assert document["quotas"] == {"team": {"nvidia.com/gpu.shared": 8}}
+
+
+def test_show_of_named_pools_has_nothing_of_the_others(intents: Path) -> None:
+    done = gpushare("show", "good.yaml", "--pool", "training", cwd=intents)
+    assert done.returncode == 0
+    assert "training" in done.stdout
+    assert "notebooks" not in done.stdout
+    assert "team" not in done.stdout
+    named = ("--pool", "training", "--pool=notebooks", "--format", "json")
+    both = json.loads(gpushare("show", "good.yaml", *named, cwd=intents).stdout)
+    assert both == json.loads(gpushare("show", "--format", "json", "good.yaml", cwd=intents).stdout)
+    one = json.loads(gpushare("show", "--pool", "training", "--format", "json", "good.yaml", cwd=intents).stdout)
+    assert (list(one["pools"]), one["quotas"]) == (["training"], {})
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("trainin", "did you mean training?"), ("zz\x1b[1m", "its pools are notebooks and"),
+])
+def test_show_of_a_pool_that_does_not_exist_is_a_wrong_call(name: str, said: str, intents: Path) -> None:
+    done = gpushare("show", "good.yaml", "--pool", name, cwd=intents)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize(("intent", "expected"), [
+    ("good.yaml", {"training"}), ("absent.yaml", set()), ("-", set()), ("list.yaml", set()), ("text.yaml", set()),
+])
+def test_shells_complete_the_pools_of_the_intent(intent: str, expected: set[str], intents: Path) -> None:
+    (intents / "list.yaml").write_text("spec: {pools: [training]}")
+    (intents / "text.yaml").write_bytes(b"\xff{")
+    words = f"gpushare show {intent} --pool tr"
+    asked = {COMPLETE_VARIABLE: "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "4"}
+    done = gpushare(environment=asked, cwd=intents)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {line.partition(",")[2] for line in done.stdout.split()} == expected
+
+
+def test_compile_for_programs_lists_the_files_of_the_bundle(intents: Path) -> None:
+    listed = json.loads(gpushare("compile", "--format", "json", "good.yaml", cwd=intents).stdout)["files"]
+    written = [str(path.relative_to(intents / "bundle")) for path in (intents / "bundle").rglob("*") if path.is_file()]
+    assert sorted(listed) == sorted(written)
+    assert json.loads(gpushare("compile", "--format", "json", "bad.yaml", cwd=intents).stdout)["files"] == []
+    assert "files" not in json.loads(gpushare("check", "--format", "json", "good.yaml", cwd=intents).stdout)
 
 
 def test_show_of_an_intent_with_errors_shows_nothing(intents: Path) -> None:

@@ -29,7 +29,7 @@ def test_a_bundle_and_its_intent_are_the_same_plan(changed: Path) -> None:
 def test_a_change_is_told_pool_by_pool_and_summed_up(changed: Path) -> None:
     done = gpushare("plan", "bundle", "changed.yaml", cwd=changed)
     assert done.returncode == 0
-    assert "changed.yaml:22:23: warning GS606" in done.stderr
+    assert "changed.yaml:23:23: warning GS606" in done.stderr
     assert "~ notebooks  relabelled, t4\n    3 nodes touched, at most 24 pods disturbed, 8 on each\n" in done.stdout
     assert "GPU 0-2: 1 x 3g.20gb kept, 3 x 1g.5gb destroyed, 1 x 3g.20gb created" in done.stdout
     assert "only 12 in the cluster" in done.stdout
@@ -52,6 +52,24 @@ def test_the_document_is_what_its_schema_says(changed: Path) -> None:
         assert document["pools"]["notebooks"]["podsDisturbed"] == 24
 
 
+def test_the_document_has_caps_and_action_before_and_after(changed: Path) -> None:
+    text = (changed / "good.yaml").read_text().replace("cap: 3Gi", "cap: 2Gi")
+    text = text.replace("    training:", "      enforcement: {action: warn}\n    research:")
+    (changed / "other.yaml").write_text(text)
+    done = gpushare("plan", "--format", "json", "good.yaml", "other.yaml", cwd=changed)
+    pools = json.loads(done.stdout)["pools"]
+    assert pools["notebooks"]["caps"] == [
+        {"resource": "nvidia.com/gpu.shared", "profile": None, "capMiB": {"before": 3072, "after": 2048}}
+    ]
+    assert pools["notebooks"]["action"] == {"before": "kill", "after": "warn"}
+    assert (pools["training"]["action"], pools["research"]["action"]) == (
+        {"before": "kill", "after": None}, {"before": None, "after": "kill"}
+    )
+    shared = [cap["capMiB"] for cap in pools["research"]["caps"] if cap["profile"] == "1g.5gb"]
+    assert [cap["before"] for cap in shared] == [None]
+    assert shared[0]["after"] > 0
+
+
 def test_stdin_can_be_either_side(changed: Path) -> None:
     text = (changed / "good.yaml").read_bytes()
     assert gpushare("plan", "-", "good.yaml", stdin=text, cwd=changed).stdout == "no changes\n"
@@ -62,7 +80,7 @@ def test_stdin_can_be_either_side(changed: Path) -> None:
 def test_errors_on_either_side_name_their_file(changed: Path) -> None:
     done = gpushare("plan", "bad.yaml", "bad.yaml", cwd=changed)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.count("bad.yaml:19:37: error GS402") == 2
+    assert done.stderr.count("bad.yaml:20:37: error GS402") == 2
 
 
 def test_a_folder_that_is_no_bundle_exits_2(changed: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from gpushare import __version__
 from gpushare.cli.commands import NAMES
 from tests.compiler.cli.process import gpushare
+from tests.support import helm
 from tests.support.waiting import PATIENCE
 
 
@@ -22,6 +23,11 @@ def test_every_command_teaches_itself(name: str) -> None:
     assert "For example:" in done.stdout
     assert f"gpushare {name}" in done.stdout
     assert "Exit codes" in done.stdout
+
+
+def test_the_help_names_every_exit_code_that_a_command_names() -> None:
+    told = " ".join(gpushare("--help").stdout.split())
+    assert "3 changes (of --check, --exit-code)" in told
 
 
 def test_without_arguments_the_help_is_printed() -> None:
@@ -98,12 +104,12 @@ def test_warnings_fail_a_strict_run_only(command: str, intents: Path) -> None:
 
 def test_stdin_is_an_intent_too(intents: Path) -> None:
     done = gpushare("check", "-", stdin=(intents / "bad.yaml").read_bytes(), cwd=intents)
-    assert done.stdout.startswith("<stdin>:19:37: error GS402")
+    assert done.stdout.startswith("<stdin>:20:37: error GS402")
 
 
 def test_github_actions_get_workflow_commands(intents: Path) -> None:
     done = gpushare("check", "bad.yaml", cwd=intents, environment={"GITHUB_ACTIONS": "true"})
-    assert done.stdout.startswith("::error file=bad.yaml,line=19,col=37,endLine=19,endColumn=60,title=GS402::")
+    assert done.stdout.startswith("::error file=bad.yaml,line=20,col=37,endLine=20,endColumn=60,title=GS402::")
 
 
 @pytest.mark.parametrize("arguments", [["cards"], ["--help"], ["check", "bad.yaml"], ["compile", "--manifests", "good.yaml"]])
@@ -171,6 +177,18 @@ def test_kubectl_finds_the_same_program_under_its_own_name(tmp_path: Path) -> No
         program = str(script)
     done = subprocess.run([program, "check", "--help"], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("Usage: kubectl gpushare check ")
+
+
+@pytest.mark.helm
+def test_a_real_kubectl_runs_it_as_its_plugin(tmp_path: Path, intents: Path) -> None:
+    script = tmp_path / "kubectl-gpushare"
+    script.write_text(f"#!{sys.executable}\nimport sys\nfrom gpushare.cli import main\nsys.exit(main())\n")
+    script.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "KUBECONFIG": os.devnull}
+    command = [str(helm.kubectl(4)), "gpushare", "check", "bad.yaml"]
+    done = subprocess.run(command, cwd=intents, env=environment, capture_output=True, text=True, check=False)
+    assert "error GS402" in done.stdout, done.stderr
+    assert done.returncode == 1
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8", "latin-1"])

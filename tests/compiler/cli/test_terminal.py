@@ -8,6 +8,7 @@ from gpushare.cli import memory_map, terminal
 from gpushare.cli.memory_map import Cell
 from gpushare.cli.plan_view import ranges
 from gpushare.cli.terminal import Style, width
+from gpushare.core.printable import visible
 
 
 class Stream(io.TextIOWrapper):
@@ -107,6 +108,6 @@ def test_text_is_cut_at_either_end_by_its_cells(text: str, cells: int, start: st
 
 @pytest.mark.parametrize("character", ["\x1b", "\u202e", "\u200b", "\u2066", "\udcff", "\x85"])
 def test_characters_that_steer_are_spelt_out_and_others_stay(character: str) -> None:
-    shown = terminal.visible(f"a\u00a0値{character}b")
+    shown = visible(f"a\u00a0値{character}b")
     assert character not in shown
     assert shown.startswith("a\u00a0値\\")

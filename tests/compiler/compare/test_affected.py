@@ -10,7 +10,8 @@ from gpushare.cli import comparison_words as words
 from gpushare.cli.comparison_markdown import page
 from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import EffectKind
-from gpushare.compare.files import FileKind, SettingChange
+from gpushare.compare.files import FileKind, SettingChange, changes
+from gpushare.compare.stack_effects import of_upstream
 from tests.compiler.compare.test_invariant import BASE, INTENT, P, changed, comparison, compiled
 
 
@@ -26,6 +27,7 @@ from tests.compiler.compare.test_invariant import BASE, INTENT, P, changed, comp
         (f"{P}/tolerations", [], EffectKind.RESTARTS), (f"{P}/namespaces", ["atlas", "cms", "lhcb"], EffectKind.ADMITTED),
         ("spec/platform/stack", "existing", EffectKind.REINSTALLED), ("spec/namespace", "gpu", EffectKind.REINSTALLED),
         ("spec/platform/registry", "mirror.example.org", EffectKind.RESTARTS),
+        ("spec/platform/image/tag", "own", EffectKind.RESTARTS),
         (f"{P}/rollout/maxUnavailable", 2, EffectKind.ROLLOUT),
         (f"{P}/enforcement/grace", "20s", EffectKind.ENFORCED), (f"{P}/enforcement/action", "none", EffectKind.ENFORCED),
     ],
@@ -35,6 +37,22 @@ def test_who_is_affected_is_said(path: str, value: Any, kind: EffectKind) -> Non
     assert kind in {one.kind for one in told.effects}
     if kind in (EffectKind.ENDED, EffectKind.REFUSED, EffectKind.REINSTALLED, EffectKind.DRIVER, EffectKind.UPSTREAM):
         assert not told.is_configmap_only
+
+
+@pytest.mark.parametrize(("field", "value"), [("repository", "own/agent"), ("tag", "own"), ("digest", f"sha256:{'0f' * 32}")])
+def test_another_image_of_ours_restarts_the_runtime_alone(field: str, value: str) -> None:
+    told = comparison(BASE, compiled(changed(f"spec/platform/image/{field}", value)))
+    assert [(one.kind, one.pool, one.subject) for one in told.effects] == [(EffectKind.RESTARTS, None, "image")]
+    assert not told.outages
+    assert not told.is_configmap_only
+
+
+@pytest.mark.parametrize("image", ["image: null", "image: [a]", "image: {tag: 1}", "image: {repository: 5, tag: x}", ""])
+def test_a_bundle_whose_image_somebody_has_edited_is_compared_all_the_same(image: str) -> None:
+    files = {"chart/values.yaml": f"cluster: lab\n{image}\n", "images.txt": "# Every image\nown/agent:1\n"}
+    other = files | {"images.txt": "# Every image\nown/agent:2\n"}
+    found = list(of_upstream(files, other, changes(files, other)))
+    assert [(one.subject, one.before, one.after) for one in found] == [("images", ["own/agent:1"], ["own/agent:2"])]
 
 
 def test_of_a_stack_that_goes_nothing_is_said_to_start_anew() -> None:

@@ -28,6 +28,7 @@ spec:
 """ + PLATFORM + """\
     driver: {repository: registry.example.org/nvidia, image: driver, version: "595.91.07"}
     registry: registry.example.org
+    image: {repository: gpushare/node-runtime}
     imagePullSecrets: [mirror]
     namespaces: [monitoring]
     values: {dcgm: {enabled: true}}
@@ -89,6 +90,8 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     ("spec/platform/version", "v25.10.1"), ("spec/platform/partitioner", "mig-manager"),
     ("spec/platform/driver/repository", "registry.example.org/other"), ("spec/platform/driver/image", "driver2"),
     ("spec/platform/driver/version", "580.95.05"), ("spec/platform/registry", "mirror.example.org"),
+    ("spec/adoption", "observe"), ("spec/platform/image/repository", "own/gpushare"), ("spec/platform/image/tag", "own"),
+    ("spec/platform/image/digest", f"sha256:{'0f' * 32}"),
     ("spec/platform/imagePullSecrets", ["mirror", "second"]), ("spec/platform/namespaces", ["gpu-operator"]),
     ("spec/platform/values", {"dcgm": {"enabled": False}}), ("spec/accept", {"GS715": "for another reason"}),
     ("spec/admission/enforce", "deny"), ("spec/admission/scope", "cluster"),
@@ -104,6 +107,7 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     ("spec/quotas/cms/notebooks/memory", "16Gi"),
     ("spec/cards", {"lab-card": {"name": "Lab", "computeCapability": "9.0", "memoryMiB": 20000, "migSupported": False}}),
     (f"{P}/card", "l4"), (f"{P}/nodes/matchLabels", {"flavour": "other"}), (f"{P}/nodes/expected", 13),
+    (f"{P}/nodes/autoscaler", "cluster-autoscaler"), (f"{P}/nodes/autoscaler", "karpenter"),
     (f"{P}/nodes/matchExpressions", [{"key": "zone", "operator": "Exists"}]), ("spec/pools/slices/nodes/names", ["n1", "n9"]),
     (f"{P}/nodes/matchExpressions/0/key", "room"), (f"{P}/nodes/matchExpressions/0/operator", "NotIn"),
     (f"{P}/nodes/matchExpressions/0/values", ["a"]), (f"{P}/gpusPerNode", 2), (f"{P}/priority", 2),

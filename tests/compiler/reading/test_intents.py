@@ -77,6 +77,7 @@ def test_the_defaults_of_the_schema_are_those_of_the_intent() -> None:
         if "default" in inner and name in ("spec", "platform", "pool", "sharing", "memory", "enforcement", "rollout")
     }
     assert given == {
+        ("spec", "adoption"): "enforce",
         ("spec", "kubernetes"): "1.30", ("spec", "namespace"): "gpu-system", ("platform", "stack"): "gpu-operator",
         ("platform", "partitioner"): "gpushare", ("pool", "priority"): 0,
         ("sharing", "rename"): True, ("sharing", "placement"): "spread", ("sharing", "strategy"): "mixed",

@@ -7,6 +7,8 @@ from gpushare.bundle.lock import EMPTY
 from gpushare.core.diagnostics import MOST_CHARACTERS
 from tests.compiler.render.compiled import POOLS, intent
 
+NAMED = "{image: {repository: registry.example.org/node-runtime}}"
+
 
 @pytest.mark.parametrize(
     "data", [b"", b"\xff", b"\x00", b"[", b"a: &a [*a]", b"- 1", b"spec: {pools: {x: 1}}", b"null", b"a: 1\n---\nb: 2"]
@@ -26,7 +28,8 @@ def test_a_good_intent_goes_all_the_way() -> None:
 
 
 def test_an_error_of_a_rule_stops_before_the_plan_with_its_position() -> None:
-    compilation = pipeline.check(intent("hpc", hpc=POOLS["hpc"].replace("h100-sxm5-80gb", "h999")), "intent.yaml")
+    unknown = POOLS["hpc"].replace("h100-sxm5-80gb", "h999")
+    compilation = pipeline.check(intent("hpc", platform=NAMED, hpc=unknown), "intent.yaml")
     assert [finding.code for finding in compilation.findings] == ["GS201"]
     span = compilation.findings[0].span
     assert span is not None
@@ -36,7 +39,7 @@ def test_an_error_of_a_rule_stops_before_the_plan_with_its_position() -> None:
 
 def test_findings_come_in_the_order_of_the_text() -> None:
     bad = POOLS["hpc"].replace("h100-sxm5-80gb", "h999")
-    twice = intent("b", "a", a=bad.replace("p: hpc", "p: a"), b=bad.replace("p: hpc", "p: b"))
+    twice = intent("b", "a", platform=NAMED, a=bad.replace("p: hpc", "p: a"), b=bad.replace("p: hpc", "p: b"))
     compilation = pipeline.check(twice, "intent.yaml")
     lines = [finding.span.line for finding in compilation.findings if finding.span]
     assert lines == sorted(lines)
@@ -51,7 +54,7 @@ def test_comments_line_ends_and_quotes_make_no_other_bundle() -> None:
 
 
 def test_a_value_of_a_million_characters_is_not_quoted_whole() -> None:
-    data = intent("hpc", hpc=POOLS["hpc"].replace("h100-sxm5-80gb", "h" * 1_000_000))
+    data = intent("hpc", platform=NAMED, hpc=POOLS["hpc"].replace("h100-sxm5-80gb", "h" * 1_000_000))
     (finding,) = pipeline.check(data, "intent.yaml").findings
     assert finding.code == "GS201"
     assert max(map(len, (finding.message, *finding.hints))) <= MOST_CHARACTERS

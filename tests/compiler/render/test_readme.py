@@ -5,7 +5,11 @@ import re
 import pytest
 import yaml
 
+from gpushare import __version__
+from gpushare.catalog.image_registry import reference
 from tests.compiler.render.compiled import POOLS, files
+
+DIGEST = f"sha256:{'0f' * 32}"
 
 
 def test_the_readme_has_a_row_for_each_resource_and_a_pod_for_each_pool() -> None:
@@ -55,6 +59,26 @@ def test_the_readmes_image_is_listed(platform: str) -> None:
     bundle = files("hpc", platform=platform)
     (image,) = re.findall(r"image: (\S+)", bundle["README.md"])
     assert image.strip('"') in bundle["images.txt"].splitlines()
+
+
+@pytest.mark.parametrize(
+    ("platform", "image"),
+    [
+        ("{image: {repository: reg.example.org/own/agent}}", f"reg.example.org/own/agent:{__version__}"),
+        ("{image: {repository: own/agent, tag: v1}, registry: reg.example.org}", "reg.example.org/own/agent:v1"),
+        (f"{{image: {{repository: reg.example.org:5000/a, digest: {DIGEST}}}}}", f"reg.example.org:5000/a@{DIGEST}"),
+        (f"{{image: {{digest: {DIGEST}}}, registry: reg.example.org}}", f"reg.example.org/gpushare/node-runtime@{DIGEST}"),
+    ],
+)
+def test_the_nodes_pull_the_image_that_the_intent_names(platform: str, image: str) -> None:
+    bundle = files("hpc", platform=platform)
+    assert image in bundle["images.txt"].splitlines()
+    assert f"`{image}`" in bundle["README.md"]
+    assert reference(yaml.safe_load(bundle["chart/values.yaml"])["image"]) == image
+
+
+def test_the_readme_says_nothing_of_an_image_that_the_intent_does_not_name() -> None:
+    assert "make image" not in files("hpc", platform="{registry: reg.example.org}")["README.md"]
 
 
 def test_the_readme_says_what_this_version_does_not_generate() -> None:

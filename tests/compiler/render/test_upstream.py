@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from gpushare.catalog import upstream
+from gpushare.nodes.taints import OUR_TAINTS
 from tests.compiler.render.compiled import document, files
 
 EVERYTHING = (
@@ -105,7 +106,7 @@ def test_metrics_are_told_apart_by_pod_where_something_is_shared() -> None:
 
 def test_operands_tolerate_their_defaults_our_taints_and_those_of_every_pool() -> None:
     values = operator()
-    ours = ["gpushare.dev/not-ready", "gpushare.dev/repartitioning", "school"]
+    ours = [*OUR_TAINTS, "school"]
     assert [one["key"] for one in values["daemonsets"]["tolerations"]] == ["nvidia.com/gpu", *ours]
     workers = values["node-feature-discovery"]["worker"]["tolerations"]
     assert [one["key"] for one in workers] == ["node-role.kubernetes.io/control-plane", "nvidia.com/gpu", *ours]

@@ -18,7 +18,7 @@ SMALL = pool(sharing="{mode: time-slicing, replicas: 40}")
 
 
 def check(accept: str, one: str = SMALL) -> Compilation:
-    return pipeline.check(written(one, accept=accept).encode(), "intent.yaml")
+    return pipeline.check(written(one, accept=accept, platform="{registry: registry.example.org}").encode(), "intent.yaml")
 
 
 def places(compilation: Compilation) -> list[tuple[str, str, str, bool]]:
@@ -31,6 +31,16 @@ def test_an_accepted_warning_is_no_finding_and_is_listed_with_its_reason() -> No
     assert [(one.finding.code, one.reason) for one in compilation.accepted] == [("GS504", "these notebooks only draw")]
     assert compilation.artifacts
     assert report.verdict(compilation.findings, strict=True) is ExitCode.DONE
+
+
+def test_an_image_that_is_not_published_fails_a_strict_check_until_it_is_accepted() -> None:
+    unpublished = pipeline.check(written(pool()).encode(), "intent.yaml")
+    assert [finding.code for finding in unpublished.findings] == ["GS725"]
+    assert unpublished.artifacts
+    assert report.verdict(unpublished.findings, strict=False) is ExitCode.DONE
+    assert report.verdict(unpublished.findings, strict=True) is ExitCode.FINDINGS
+    accepted = pipeline.check(written(pool(), accept="{GS725: our mirror answers for ghcr.io}").encode(), "intent.yaml")
+    assert report.verdict(accepted.findings, strict=True) is ExitCode.DONE
 
 
 def test_other_warnings_remain() -> None:

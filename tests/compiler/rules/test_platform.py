@@ -118,6 +118,91 @@ def test_names_that_images_are_pulled_with() -> None:
     assert codes(platform=f"{{driver: {driver}, imagePullSecrets: [mirror]}}") == []
 
 
+DIGEST = f"sha256:{'0f' * 32}"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("repository", '"https://registry.example.org/a"'),
+        ("repository", "registry.example.org/a:1.0"),
+        ("repository", "registry.example.org/Upper"),
+        ("repository", "name:5000"),
+        ("repository", '"registry.example.org/a\\nb"'),
+        ("repository", f"registry.example.org/{'a' * 80}"),
+        ("repository", '""'),
+        ("tag", '"1.0 "'),
+        ("tag", '"1.0\\n"'),
+        ("tag", f"{DIGEST}"),
+        ("tag", "a" * 129),
+        ("digest", "sha256:0f"),
+        ("digest", DIGEST.upper()),
+        ("digest", f"sha512:{'0f' * 32}"),
+        ("digest", f'"{DIGEST}\\n"'),
+    ],
+)
+def test_an_image_that_nothing_can_be_pulled_with(field: str, value: str) -> None:
+    assert one("GS712", platform=f"{{image: {{{field}: {value}}}}}")[0] == f"/spec/platform/image/{field}"
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "repository: registry.example.org:5000/a/b_c__d, tag: v1.0_x",
+        f"repository: a/b, digest: {DIGEST}",
+        f"repository: localhost/{'a' * 89}",
+    ],
+)
+def test_an_image_of_ones_own(image: str) -> None:
+    platform = f"{{image: {{{image}}}}}"
+    assert codes(platform=platform) == []
+    assert not found(written(pool(), platform=platform), "GS725")
+
+
+@pytest.mark.parametrize("image", ["{}", "{tag: 1.0}", "{name: a}", "a/b", "{repository: null}"])
+def test_an_image_has_at_least_one_field_and_its_fields_are_texts(image: str) -> None:
+    assert codes(platform=f"{{image: {image}}}") != []
+
+
+@pytest.mark.parametrize(
+    "platform", ["{}", "{stack: existing}", "{image: {tag: mine}}", f"{{image: {{digest: {DIGEST}}}}}",
+                 "{image: {repository: ghcr.io/gpushare/node-runtime}}"],
+)
+def test_the_default_image_is_not_published(platform: str) -> None:
+    path, on_key, message = one("GS725", platform=platform)
+    assert (path, on_key) == ("/spec/platform/image", False)
+    assert "ghcr.io/gpushare/node-runtime" in message
+
+
+def test_an_image_in_a_registry_of_ones_own_is_expected_to_be_there() -> None:
+    assert not found(written(pool(), platform="{registry: registry.example.org}"), "GS725")
+
+
+def test_that_the_image_is_not_published_can_be_accepted() -> None:
+    assert found(written(pool(), accept="{GS725: our mirror answers for ghcr.io}"), "GS801") == []
+
+
+def test_a_tag_beside_a_digest_is_refused() -> None:
+    platform = f'{{image: {{repository: a/b, tag: "1.0", digest: {DIGEST}}}}}'
+    assert one("GS726", platform=platform)[0] == "/spec/platform/image/tag"
+
+
+@pytest.mark.parametrize(
+    ("repository", "refused"),
+    [
+        ("ghcr.io/me/a", True),
+        ("mirror.example.org/me/a", True),
+        ("mirror.example.org:5000/me/a", False),
+        ("me/a", False),
+        ("localhost/me/a", True),
+    ],
+)
+def test_a_registry_does_not_move_an_image_that_names_its_own(repository: str, refused: bool) -> None:
+    platform = f"{{registry: mirror.example.org:5000, image: {{repository: {repository}}}}}"
+    places = [path for path, _, _ in found(written(pool(), platform=platform), "GS726")]
+    assert places == (["/spec/platform/image/repository"] if refused else [])
+
+
 @pytest.mark.parametrize(
     ("pools", "later"),
     [((MIG, MPS), "serving"), ((MPS, MIG), "training"), ((MIG, SINGLE), "single"), ((pool(), MIG, MPS), "serving")],

@@ -6,7 +6,9 @@ import pytest
 
 from gpushare import rules
 from gpushare.catalog import cards
+from gpushare.core.wording import listing
 from gpushare.intent import reader
+from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.reading import source
 from tests.compiler.rules.intents import found, judged, pool, written
 from tests.support.costs import grows_in_line
@@ -241,7 +243,7 @@ def test_the_rules_judge_a_thousand_pools_without_comparing_each_with_each() -> 
 
     def job(count: int) -> Callable[[], None]:
         pools = [pool(f"p{n}", nodes=f"{{matchLabels: {{node.example.org/flavour: f{n}}}}}") for n in range(count)]
-        document = source.read(written(*pools).encode(), "intent.yaml").data
+        document = source.read(written(*pools, platform="{registry: registry.example.org}").encode(), "intent.yaml").data
         built = reader.build(document)
 
         def judge() -> None:
@@ -255,8 +257,9 @@ def test_the_rules_judge_a_thousand_pools_without_comparing_each_with_each() -> 
 @pytest.mark.parametrize(
     ("toleration", "bears"),
     [
-        ("{operator: Exists}", "gpushare.dev/not-ready and gpushare.dev/repartitioning"),
-        ("{operator: Exists, effect: NoSchedule}", "gpushare.dev/not-ready and gpushare.dev/repartitioning"),
+        ("{operator: Exists}", listing(OUR_TAINTS)),
+        ("{operator: Exists, effect: NoSchedule}", listing(OUR_TAINTS)),
+        (f"{{key: {OUR_TAINTS[2]}, operator: Exists}}", OUR_TAINTS[2]),
         ("{key: gpushare.dev/not-ready, operator: Exists}", "gpushare.dev/not-ready"),
         ("{key: gpushare.dev/repartitioning}", "gpushare.dev/repartitioning"),
         ("{operator: Exists, effect: NoExecute}", ""),

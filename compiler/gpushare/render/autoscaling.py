@@ -1,0 +1,164 @@
+"""`nodes/autoscaling.md` and `nodes/karpenter/<pool>.yaml`: what an autoscaler must be told about the nodes that it adds.
+
+An autoscaler simulates a node before it exists. It does not know the resources and the label that sharing gives the node, so a
+group without nodes stays empty unless the administrator states them. Sources: for AWS, Azure and Cluster API the README of each
+provider under https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/cloudprovider; for Karpenter
+https://karpenter.sh/docs/concepts/nodeoverlays/ and https://karpenter.sh/docs/concepts/nodepools/.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gpushare.core.wording import counted, listing
+from gpushare.intent.types import Autoscaler
+from gpushare.nodes import taints
+from gpushare.nodes.selectors import POOL_LABEL, region
+from gpushare.plan.plan import Plan, PoolPlan
+
+_INTRODUCTION = """# Autoscaling
+
+What the autoscaler of each pool must be told. [cloud.md](cloud.md) has the commands for the start-up taint, if a pool selects
+its nodes by a known cloud's label.
+"""
+
+_CLUSTER_AUTOSCALER = """## {pool}: Cluster Autoscaler
+
+New nodes start with the taint `{not_ready}`. For eksctl, in the node group:
+
+    taints: [{{key: {not_ready}, value: "true", effect: NoSchedule}}]
+
+Cluster Autoscaler before 1.29 does not know the prefixes of our taints. Start it with
+
+    --ignore-taint={not_ready}
+    --ignore-taint={repartitioning}
+
+A group without nodes grows only if the autoscaler knows what a node of it will have.
+"""
+
+_KARPENTER = """## {pool}: Karpenter
+
+In the NodePool, beside the labels by which the pool selects its nodes. Karpenter adds no node for a pod that selects
+`{label}` if the NodePool does not have this label.
+
+    spec:
+      template:
+        metadata:
+          labels: {{{label}: {pool}}}
+        spec:
+          startupTaints:
+          - {{key: {not_ready}, value: "true", effect: NoSchedule}}
+
+Allow only instance types with {gpus}.
+"""
+
+_OVERLAY = """
+Karpenter learns from a NodeOverlay, an alpha feature with the feature gate NodeOverlay, that a node will offer {resources}:
+
+    kubectl apply -f karpenter/{pool}.yaml
+"""
+
+_AWS = "k8s.io/cluster-autoscaler/node-template/"
+_AZURE = "k8s.io_cluster-autoscaler_node-template_"
+_CLUSTER_API = "capacity.cluster-autoscaler.kubernetes.io/"
+
+
+def notes(plan: Plan) -> str | None:
+    """Return the text of `nodes/autoscaling.md`; None if no pool has an autoscaler."""
+    sections = []
+    for pool in plan.pools:
+        match pool.pool.autoscaler:
+            case Autoscaler.CLUSTER_AUTOSCALER:
+                sections.append(_cluster_autoscaler(pool))
+            case Autoscaler.KARPENTER:
+                sections.append(_karpenter(pool))
+            case None:
+                pass
+    return "\n".join([_INTRODUCTION, *sections]) if sections else None
+
+
+def overlays(plan: Plan) -> dict[str, dict[str, Any]]:
+    """Return Karpenter's NodeOverlay of each pool that needs one, by pool."""
+    found = {}
+    for pool in plan.pools:
+        capacity = _unknown(pool)
+        if pool.pool.autoscaler is Autoscaler.KARPENTER and capacity:
+            requirement = {"key": POOL_LABEL, "operator": "In", "values": [pool.name]}
+            found[pool.name] = {
+                "apiVersion": "karpenter.sh/v1alpha1",
+                "kind": "NodeOverlay",
+                "metadata": {"name": f"gpushare-{pool.name}"},
+                "spec": {"requirements": [requirement], "capacity": {name: str(count) for name, count in capacity.items()}},
+            }
+    return found
+
+
+def _unknown(pool: PoolPlan) -> dict[str, int]:
+    """Return the resources of a node that no cloud reports: all but as many nvidia.com/gpu as there are GPUs."""
+    of_cards = ("nvidia.com/gpu", pool.pool.gpus_per_node)
+    return {one.name: one.per_node for one in pool.resources if (one.name, one.per_node) != of_cards}
+
+
+def _cluster_autoscaler(pool: PoolPlan) -> str:
+    keys = taints.of(pool.pool.autoscaler)
+    text = _CLUSTER_AUTOSCALER.format(pool=pool.name, not_ready=keys.not_ready, repartitioning=keys.repartitioning)
+    asked = region(pool.pool.nodes) or {}
+    chosen = [how for key, how in _PROVIDERS.items() if any(label == key or label.startswith(f"{key}/") for label in asked)]
+    return "\n".join([text, *(how(pool) for how in chosen or _PROVIDERS.values())])
+
+
+def _labels(pool: PoolPlan) -> tuple[tuple[str, str], ...]:
+    """Return the labels of a node to come: the pool's, and those by which the pool selects nodes."""
+    return ((POOL_LABEL, pool.name), *sorted(pool.pool.nodes.match_labels))
+
+
+def _aws(pool: PoolPlan) -> str:
+    resources = (f"{_AWS}resources/{one.name}: {one.per_node}" for one in pool.resources)
+    tags = [*(f"{_AWS}label/{key}: {value}" for key, value in _labels(pool)), *resources]
+    told = "Tags of the AWS Auto Scaling group, to which EKS does not pass on the tags of its node group:"
+    return _block(told, tags)
+
+
+def _azure(pool: PoolPlan) -> str:
+    """An Azure tag has no slash: its provider reads `_` as one, and `~2` as `_`."""
+    labels = ((f"label_{key}", value) for key, value in _labels(pool))
+    names = [*labels, *((f"resources_{one.name}", str(one.per_node)) for one in pool.resources)]
+    tags = [f"{_AZURE}{name.replace('/', '_')}: {value}" for name, value in names]
+    return _block("Tags of the Azure scale set; untested with the autoscaler that AKS itself runs:", tags)
+
+
+def _cluster_api(pool: PoolPlan) -> str:
+    first = pool.resources[0]
+    lines = [
+        f"{_CLUSTER_API}gpu-type: {first.name}",
+        f'{_CLUSTER_API}gpu-count: "{first.per_node}"',
+        f"{_CLUSTER_API}labels: {','.join(f'{key}={value}' for key, value in _labels(pool))}",
+    ]
+    told = "Annotations of the MachineDeployment of Cluster API, beside those for cpu and memory"
+    only = ":" if len(pool.resources) == 1 else f"; they can name one resource, and the node has {len(pool.resources)}:"
+    return _block(f"{told}{only}", lines)
+
+
+def _none(_: PoolPlan) -> str:
+    return "GKE and Kapsule document no setting for other resources than nvidia.com/gpu: let the node pool keep one node.\n"
+
+
+_PROVIDERS: dict[str, Callable[[PoolPlan], str]] = {
+    "eks.amazonaws.com": _aws,
+    "kubernetes.azure.com": _azure,
+    "node.cluster.x-k8s.io": _cluster_api,
+    "cloud.google.com": _none,
+    "k8s.scaleway.com": _none,
+}
+"""By the domain of the labels that a provider sets on its nodes."""
+
+
+def _block(told: str, lines: Iterable[str]) -> str:
+    return "\n".join([told, "", *(f"    {line}" for line in lines), ""])
+
+
+def _karpenter(pool: PoolPlan) -> str:
+    key = taints.of(pool.pool.autoscaler).not_ready
+    gpus = f"{counted(pool.pool.gpus_per_node, 'GPU')} of the card {pool.card.name}"
+    text = _KARPENTER.format(pool=pool.name, label=POOL_LABEL, not_ready=key, gpus=gpus)
+    resources = listing([f"{count} {name}" for name, count in _unknown(pool).items()])
+    return text + (_OVERLAY.format(pool=pool.name, resources=resources) if resources else "")

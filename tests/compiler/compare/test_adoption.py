@@ -1,0 +1,60 @@
+"""A change of `adoption`: to enforce it is the first change of every node; to observe, every node stays as it is."""
+
+from gpushare.compare import compare
+from gpushare.compare.changes import Change, Comparison
+from gpushare.compare.effects import EffectKind
+from tests.compiler.compare.test_pools import geometry_of
+from tests.compiler.render.compiled import document, files
+
+OBSERVE = "  adoption: observe\n"
+QUOTAS = "  quotas: {atlas: {hpc: 8}}\n"
+
+
+def between(old: str, new: str) -> Comparison:
+    sides = [files("hpc", "notebooks", "serving", more=more) for more in (old, new)]
+    documents = [document(side, "nodes/pools.yaml") for side in sides]
+    return compare(documents[0], documents[1], geometry_of, (sides[0], sides[1]))
+
+
+def kinds(comparison: Comparison) -> set[EffectKind]:
+    return {one.kind for one in comparison.effects}
+
+
+def test_to_enforce_every_pool_is_new_and_its_nodes_go_out_of_service() -> None:
+    comparison = between(OBSERVE + QUOTAS, QUOTAS)
+    assert [(pool.name, pool.change, pool.touched, pool.disturbed) for pool in comparison.pools] == [
+        ("hpc", Change.NEW, 2, None), ("notebooks", Change.NEW, None, None), ("serving", Change.NEW, 2, None),
+    ]
+    assert {one.pool for one in comparison.outages} == {"hpc", "notebooks", "serving"}
+    assert comparison.moves == ()
+    assert dict(comparison.capacity)["nvidia.com/gpu"].before == 0
+    assert {EffectKind.ADOPTED, EffectKind.ENDED, EffectKind.REFUSED} <= kinds(comparison)
+    assert [(one.namespace, one.before, one.after) for one in comparison.quotas] == [("atlas", None, 8)]
+    refused = {one.subject for one in comparison.effects if one.kind is EffectKind.REFUSED}
+    assert refused == {"admission.enforce", "quota atlas nvidia.com/gpu"}
+    assert not comparison.is_configmap_only
+
+
+def test_to_observe_no_node_changes_and_nothing_is_ended_or_refused() -> None:
+    comparison = between(QUOTAS, OBSERVE + QUOTAS)
+    assert {pool.change for pool in comparison.pools} == {Change.NONE}
+    assert (comparison.touched, comparison.disturbed, comparison.outages) == (0, 0, ())
+    assert {EffectKind.ADOPTED, EffectKind.SPARED, EffectKind.ADMITTED} <= kinds(comparison)
+    assert not {EffectKind.ENDED, EffectKind.REFUSED, EffectKind.REINSTALLED, EffectKind.UPSTREAM} & kinds(comparison)
+
+
+def test_a_pool_that_goes_while_the_bundle_begins_to_observe_is_not_released() -> None:
+    before, after = files("hpc", "notebooks"), files("hpc", more=OBSERVE)
+    documents = [document(side, "nodes/pools.yaml") for side in (before, after)]
+    comparison = compare(documents[0], documents[1], geometry_of, (before, after))
+    assert {pool.change for pool in comparison.pools} == {Change.NONE}
+    assert comparison.touched == 0
+
+
+def test_while_both_observe_no_change_touches_a_node() -> None:
+    before, after = files("hpc", more=OBSERVE), files("hpc", "notebooks", more=OBSERVE)
+    documents = [document(side, "nodes/pools.yaml") for side in (before, after)]
+    comparison = compare(documents[0], documents[1], geometry_of, (before, after))
+    assert (comparison.pools, comparison.touched) == ((), 0)
+    assert not comparison.is_empty
+    assert not {EffectKind.ENDED, EffectKind.REFUSED} & kinds(comparison)

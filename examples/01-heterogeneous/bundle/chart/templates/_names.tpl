@@ -29,6 +29,13 @@ app.kubernetes.io/component: release
 {{- end }}
 
 {{/*
+`true` if the chart only observes; empty if it acts. Takes the root.
+*/}}
+{{- define "gpushare.observes" -}}
+{{- if eq (.Values.adoption | default "enforce") "observe" }}true{{ end -}}
+{{- end }}
+
+{{/*
 The image's reference. A registry takes the place of the repository's host, if it has one: a first part with a dot or a port.
 */}}
 {{- define "gpushare.image" -}}

@@ -7,7 +7,7 @@ automountServiceAccountToken: true
 enableServiceLinks: false
 # Readings come from the driver, signals go to tenants' processes: both count in the host's process ids.
 hostPID: true
-priorityClassName: system-node-critical
+priorityClassName: {{ if include "gpushare.observes" . }}gpushare-observe{{ else }}system-node-critical{{ end }}
 # A change of the hardware is brought to a safe point before the pod ends.
 terminationGracePeriodSeconds: 60
 {{- with .Values.runtimeClassName }}
@@ -163,7 +163,8 @@ Mounts of every container, each with its volume in gpushare.volumes. Takes MPS w
 {{- end }}
 
 {{/*
-Kubelet's folder is where kubelet was told; inside the container it is always the usual one. Takes (root, MPS wanted).
+Kubelet's folder is where kubelet was told; inside the container it is always the usual one. What only observes keeps nothing on the host. Takes (root, MPS wanted,
+whether it observes).
 */}}
 {{- define "gpushare.volumes" -}}
 - name: all-gpus
@@ -171,9 +172,14 @@ Kubelet's folder is where kubelet was told; inside the container it is always th
     path: /dev/null
     type: CharDevice
 - name: state
+  {{- if index . 2 }}
+  emptyDir:
+    sizeLimit: 16Mi
+  {{- else }}
   hostPath:
     path: /var/lib/gpushare
     type: DirectoryOrCreate
+  {{- end }}
 - name: device-plugins
   hostPath:
     path: {{ printf "%s/device-plugins" (index . 0).Values.kubeletRoot | quote }}

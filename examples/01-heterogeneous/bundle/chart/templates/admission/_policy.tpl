@@ -23,6 +23,11 @@ A validating policy and its binding. Takes (root, name, the policy's spec, actio
 {{- define "gpushare.policy" -}}
 {{- $root := index . 0 }}
 {{- $name := index . 1 }}
+{{- $policy := index . 2 }}
+{{- if include "gpushare.observes" $root }}
+{{- /* The API server denies what it cannot match against a policy that fails, whatever the binding's actions are. */ -}}
+{{- $policy = set $policy "failurePolicy" "Ignore" }}
+{{- end }}
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -31,7 +36,7 @@ metadata:
   labels:
     {{- include "gpushare.labels" $root | nindent 4 }}
 spec:
-  {{- toYaml (index . 2) | nindent 2 }}
+  {{- toYaml $policy | nindent 2 }}
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding

@@ -1,6 +1,7 @@
-"""`make docs`: writes the generated pages: findings, cards, reasons, metrics, ownership, failure cases; and the facts."""
+"""`make docs`: writes the generated pages (findings, cards, reasons, metrics, ownership, failure cases), facts and reasons."""
 
 import ast
+import json
 import re
 import sys
 from pathlib import Path
@@ -28,7 +29,7 @@ def findings_page() -> str:
     head = "`gpushare explain CODE` prints the meaning of a finding, with a bad and a good example. Codes are never reused."
     groups = (
         "GS0 text, GS1 shape, GS2 pools and nodes, GS3 sharing, GS4 MIG, GS5 memory, GS6 quotas, GS7 platform,\n"
-        "GS8 accepted warnings, GS9 cards."
+        "GS80 accepted warnings, GS85 and GS86 imports, GS9 cards."
     )
     return "\n".join([NOTE, "", "# Findings", "", head, "", groups, "", "| code | severity | |", "|---|---|---|", *rows, ""])
 
@@ -59,6 +60,15 @@ def reasons_page() -> str:
     hint = "`kubectl describe node NODE` shows it, and `kubectl get events` what led to it. The list is closed."
     table = ["| reason | status | it means | what to do |", "|---|---|---|---|"]
     return "\n".join([NOTE, "", f"# Reasons of {CONDITION}", "", head, "", hint, "", *table, *rows, ""])
+
+
+def reasons_table() -> str:
+    """Return the same as JSON, for `gpushare explain`: the compiler never imports the runtime."""
+    reasons = {
+        reason.word: {"ready": reason.value.is_ready, "means": reason.value.means, "remedy": reason.value.remedy}
+        for reason in ConditionReason
+    }
+    return json.dumps(reasons, indent=1) + "\n"
 
 
 def metrics_page() -> str:
@@ -135,7 +145,7 @@ def facts_table() -> str:
 PAGES = {
     "docs/findings.md": findings_page, "docs/cards.md": cards_page, "docs/reasons.md": reasons_page,
     "docs/metrics.md": metrics_page, "docs/ownership.md": ownership_page, "docs/failure-cases.md": failures_page,
-    "profiles/facts.jsonl": facts_table,
+    "profiles/facts.jsonl": facts_table, "compiler/gpushare/live/reasons.json": reasons_table,
 }
 
 

@@ -14,6 +14,7 @@ from gpushare import mig, pipeline
 from gpushare.bundle import lock
 from gpushare.catalog import cards
 from gpushare.core.diagnostics import is_error
+from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.reading import schema
 from gpushare_node.core import policy
 from tests.support.paths import ROOT
@@ -63,6 +64,7 @@ def base() -> Any:
     spec["shares"] = [spec["shares"][0] | {"capMiB": 2048}]
     spec["resources"] = dict(list(spec["resources"].items())[:1])
     spec["namespaces"] = ["atlas"]
+    spec["repartitioningTaint"] = OUR_TAINTS[-1]
     spec["migConfig"] = "all-disabled"
     return document
 

@@ -117,7 +117,7 @@ def test_the_judge_of_nodes_refuses_what_makes_the_plugin_exit(strategy: str, no
     ],
 )
 def test_the_judge_of_values_refuses_what_the_chart_ignores_or_misreads(path: str, value: dict[str, Any]) -> None:
-    keys = ("nvidia.com/gpu", "gpushare.dev/not-ready", "gpushare.dev/repartitioning")
+    keys = ("nvidia.com/gpu", *upstream.OUR_TAINTS)
     operands = [{"key": key, "operator": "Exists"} for key in keys]
     control = {"key": "node-role.kubernetes.io/control-plane", "operator": "Equal", "value": "", "effect": "NoSchedule"}
     values: dict[str, Any] = {

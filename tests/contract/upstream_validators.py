@@ -288,9 +288,15 @@ def _check_value(path: str, value: Any, wanted: Any) -> None:
             _CHECKS[wanted](entry)
     if wanted is _TOLERATIONS:
         keys = [entry.get("key") for entry in value]
-        ours = ["gpushare.dev/not-ready", "gpushare.dev/repartitioning"]
         upstream = UPSTREAM_TOLERATIONS[path]
-        _need(keys[: len(upstream) + 2] == [*upstream, *ours], f"{path} has {keys}")
+        _need(keys[: len(upstream) + len(OUR_TAINTS)] == [*upstream, *OUR_TAINTS], f"{path} has {keys}")
+
+
+OUR_TAINTS = (
+    "gpushare.dev/not-ready", "gpushare.dev/repartitioning",
+    "startup-taint.cluster-autoscaler.kubernetes.io/gpushare-not-ready",
+    "status-taint.cluster-autoscaler.kubernetes.io/gpushare-repartitioning",
+)
 
 
 def _check_secret(entry: Any) -> None:

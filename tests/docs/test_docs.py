@@ -36,6 +36,8 @@ def test_the_commands_of_a_page_run_in_their_order(page: Path, tmp_path: Path) -
     (folder / "helm").symlink_to(helm.helm(4))
     path = f"{folder}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "KUBECONFIG": os.devnull}
+    for name, block in re.findall(r"```yaml\n# (\S+\.yaml)\n(.*?)```", page.read_text(), re.DOTALL):
+        (tmp_path / name).write_text(block)
     for command in commands(page):
         if command in RUN_ELSEWHERE:
             assert (ROOT / RUN_ELSEWHERE[command]).is_file()

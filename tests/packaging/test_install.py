@@ -65,6 +65,14 @@ def test_an_install_works_from_an_empty_folder(
     works_in(venv, tmp_path / "empty")
 
 
+def test_both_packages_of_a_clone_install_together(clone: Path, tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    run(sys.executable, "-m", "venv", venv, cwd=tmp_path)
+    run(venv / "bin" / "pip", "install", "-q", ".", "./node-runtime", cwd=clone)
+    assert run(venv / "bin" / "gpushare-node", "--version", cwd=tmp_path).startswith("gpushare-node ")
+    works_in(venv, tmp_path / "empty")
+
+
 def test_wheel_and_sdist_hold_every_data_file(clone: Path, distributions: dict[str, Path]) -> None:
     files = (path for folder in DATA for path in (clone / folder).rglob("*") if path.is_file())
     data = [path for path in files if path.suffix not in {".py", ".pyc"}]

@@ -210,8 +210,8 @@ class ClusterFixture:
         assert pod is not None
         return self.cluster.kubectl("logs", pod["metadata"]["name"], "--namespace", NAMESPACE, "--container", container)
 
-    def turns(self) -> list[str]:
-        """The nodes that have a turn."""
+    def slots(self) -> list[str]:
+        """The nodes that have a slot."""
         items = self.cluster.read(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")["items"]
         return [str(one["spec"]["holderIdentity"]) for one in items if "holderIdentity" in one["spec"]]
 

@@ -41,8 +41,8 @@ class Fleet:
         self.fake_nvml[node.name] = FakeNvml.make(self.folder / node.name, cards)
         return self.fake_nvml[node.name]
 
-    def start_plugin(self, cluster: Cluster, node: Node) -> None:
-        """The device plugin, as a process on the node."""
+    def start_plugin(self, cluster: Cluster, node: Node, *arguments: str) -> None:
+        """The device plugin, as a process on the node; arguments are for the tests' own."""
         driver = node.folder / "driver"
         mps_control.write_driver(driver, self.fake_nvml[node.name])
         environment = {
@@ -53,7 +53,7 @@ class Fleet:
             command = start.command(cluster, node)
         else:
             command = node.command(sys.executable, "-m", "tests.e2e.cluster.plugin", "--node", node.name,
-                                   "--proxy", cluster.control_plane.proxy)
+                                   "--proxy", cluster.control_plane.proxy, *arguments)
         self.plugins[node.name] = machine.start(command, node.folder / "plugin.log", environment)
 
     def stop_plugin(self, node: Node) -> None:

@@ -18,7 +18,7 @@ def mig(layout: str, more: str = "") -> str:
 
 
 def slicing(replicas: int, more: str = "") -> str:
-    """A pool of A100s by turns."""
+    """A pool of A100s by slots."""
     return f"card: a100-sxm4-40gb, sharing: {{mode: time-slicing, replicas: {replicas}}}, enforcement: {{grace: 2s}}{more}"
 
 
@@ -79,7 +79,7 @@ def test_a_new_layout_goes_from_node_to_node(pool: ClusterFixture) -> None:
     pool.cluster.wait(is_done, "both nodes offer the new layout")
     assert out == 1
     await_offers(pool, {THREE: 6})
-    pool.cluster.wait(lambda: not pool.turns(), "all turns are given back")
+    pool.cluster.wait(lambda: not pool.slots(), "all slots are given back")
 
 
 def test_a_new_cap_relabels_nothing(pool: ClusterFixture) -> None:
@@ -146,15 +146,15 @@ def test_a_node_that_fails_stops_the_rollout_and_says_why(pool: ClusterFixture) 
     described = pool.cluster.kubectl("describe", "node", bad)
     assert "GPUShareReady" in described
     assert "2g.10gb" in described, described
-    assert pool.turns()[0] == bad
+    assert pool.slots()[0] == bad
     assert pool.offer(good) == {SEVEN: 14}
     assert pool.condition(good)["reason"] in ("Ready", "WaitingForTurn")
     assert len(pool.fake_nvml(good).instances(0)) == 7
     for node in BOTH:
         pool.fake_nvml(node).heal()
-    # The way out is the former intent; the turn must not be kept then.
+    # The way out is the former intent; the slot must not be kept then.
     bring(pool, {SEVEN: 14}, SEVENS)
-    pool.cluster.wait(lambda: not pool.turns(), "the turn is given back")
+    pool.cluster.wait(lambda: not pool.slots(), "the slot is given back")
     bring(pool, {THREE: 6}, THREES)
 
 

@@ -1,4 +1,4 @@
-"""A node dies for good amid its change, with the pool's only turn: the others wait, until the documented way out is taken."""
+"""A node dies for good amid its change, with the pool's only slot: the others wait, until the documented way out is taken."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ CREATE = "nvmlDeviceCreateGpuInstanceWithPlacement"
 
 @pytest.fixture(scope="module")
 def pool(cluster_fixture: ClusterFixture) -> ClusterFixture:
-    """Both nodes in one pool of one turn."""
+    """Both nodes in one pool of one slot."""
     for node in BOTH:
         cluster_fixture.equip(node, A100)
     cluster_fixture.choose(node_1="training", node_2="training")
@@ -50,9 +50,9 @@ def dead(pool: ClusterFixture) -> Iterator[str]:
 
 
 def test_while_the_dead_node_is_in_the_cluster_the_other_keeps_what_it_offers(pool: ClusterFixture, dead: str) -> None:
-    """The DaemonSet waits for the dead node's pod, and the queue for its turn."""
+    """The DaemonSet waits for the dead node's pod, and the queue for its slot."""
     [other] = set(BOTH) - {dead}
-    assert pool.turns()[0] == dead
+    assert pool.slots()[0] == dead
     assert pool.offer(other) == {SEVEN: 14}
     assert not pool.taints(other)
 
@@ -64,4 +64,4 @@ def test_when_its_node_object_is_deleted_the_other_goes_on(pool: ClusterFixture,
     here = ("--field-selector", f"spec.nodeName={dead}", "--namespace", NAMESPACE)
     pool.cluster.kubectl("delete", "pods", *here, "--force", "--grace-period=0")
     await_offers(pool, {THREE: 6}, (other,))
-    pool.cluster.wait(lambda: not pool.turns(), "both turns are over")
+    pool.cluster.wait(lambda: not pool.slots(), "both slots are over")

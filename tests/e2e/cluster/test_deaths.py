@@ -85,7 +85,7 @@ def test_a_runtime_killed_at_any_step_of_a_change_ends_what_it_began(
         laid.lay(pool.node("node-1"), *write)
     await_offers(pool, change(pool))
     assert [pool.phase(f"neighbour-{node}") for node in BOTH] == ["Running", "Running"]
-    assert not pool.turns()
+    assert not pool.slots()
     assert laid.is_over
     again = [[int(write is not None), 0], [1, 0]]
     pool.cluster.wait(lambda: [starts(pool, node) for node in BOTH] == again, "kubelet has started each again, once")

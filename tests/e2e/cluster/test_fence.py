@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpushare.nodes.taints import OUR_TAINTS
 from tests.e2e.cluster.bundles import NAMESPACE, compiled, namespace, rendered
 from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.cluster.images import PAUSE
@@ -58,7 +59,7 @@ OURS = [
     patch("node-1", {"metadata": {"labels": {"nvidia.com/device-plugin.config": "mig-12345678-a"}}}),
     patch("node-1", {"metadata": {"labels": {"nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"}}}),
     patch("node-1", {"metadata": {"annotations": {"gpushare.dev/released": "x"}}}),
-    patch("node-1", {"spec": {"taints": [{"key": "gpushare.dev/repartitioning", "effect": "NoSchedule"}]}}),
+    *(patch("node-1", {"spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}) for key in OUR_TAINTS),
     patch("node-1", {"status": {"conditions": [{"type": "GPUShareReady", "status": "True", "reason": "Ready"}]}},
           "/status", form="strategic-merge"),
 ]
@@ -73,6 +74,8 @@ FOREIGN = {
     "a label through the status": patch("node-1", {"metadata": {"labels": {"example.org/a": "b"}}}, "/status"),
     "a foreign annotation": patch("node-1", {"metadata": {"annotations": {"example.org/a": "b"}}}),
     "a foreign taint": patch("node-1", {"spec": {"taints": [{"key": "example.org/a", "effect": "NoExecute"}]}}),
+    "an autoscaler's other taint": patch(
+        "node-1", {"spec": {"taints": [{"key": "startup-taint.cluster-autoscaler.kubernetes.io/a", "effect": "NoSchedule"}]}}),
     "cordoning": patch("node-1", {"spec": {"unschedulable": True}}),
     "an owner": patch("node-1", {"metadata": {"finalizers": ["example.org/a"]}}),
     "a foreign condition": patch("node-1", {"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "X"}]}},

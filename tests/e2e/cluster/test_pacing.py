@@ -11,7 +11,7 @@ from tests.e2e.scale.rollout import rolled_out
 pytestmark = pytest.mark.cluster
 
 NODES = 200
-MOST_OUT = NODES // 10
+MAX_OUT = NODES // 10
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def test_a_rollout_is_paced_and_asks_little_of_the_api_server(figures: list[dict
     found = figures[number]
     print(json.dumps(found))
     assert found["ready"] == NODES
-    assert 1 < found["most_out"] <= MOST_OUT
+    assert 1 < found["most_out"] <= MAX_OUT
     assert found["most_writes"] <= 8
     # Races for a slot: refused, so nothing was written and nobody told.
     assert found["writes_in_vain"] <= NODES / 20

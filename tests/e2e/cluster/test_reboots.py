@@ -81,5 +81,5 @@ def test_a_reboot_amid_a_change_ends_in_what_the_change_was_for(pools: ClusterFi
         assert len(is_there(0)) == 3
         pools.reboot(node)
     await_both(pools, OF_TWOS)
-    assert not pools.turns()
+    assert not pools.slots()
     assert [pools.condition(node)["reason"] for node in BOTH] == ["Ready", "Ready"]

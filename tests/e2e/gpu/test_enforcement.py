@@ -22,7 +22,7 @@ GREEDY_MIB, MODEST_MIB = 3072, 256
 """A context takes some hundred MiB beside."""
 
 STEPS = ["GPUMemoryOverCap", "GPUProcessKilled", "GPUProcessKilled"]
-MOST_CYCLES = 20
+MAX_CYCLES = 20
 
 
 class Node:
@@ -76,7 +76,7 @@ def test_a_real_process_over_its_cap_is_killed_and_its_neighbour_lives(
     assert {greedy, modest} <= set(named), f"the driver has {sorted(named)}, not {greedy} and {modest}: another PID namespace?"
     assert (named[greedy] or 0) >> 20 >= GREEDY_MIB, "the driver does not tell what a process uses"
     assert (named[modest] or 0) >> 20 < CAP_MIB
-    for _ in range(MOST_CYCLES):
+    for _ in range(MAX_CYCLES):
         stage.run()
         if len(stage.told.reasons("greedy")) == len(STEPS):
             break

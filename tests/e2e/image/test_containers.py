@@ -27,7 +27,7 @@ from tests.support.waiting import PATIENCE, wait_for
 pytestmark = [pytest.mark.image, pytest.mark.slow]
 
 NODE = "node-1"
-MOST_RESIDENT_MIB = 64
+MAX_RESIDENT_MIB = 64
 SHARED = "nvidia.com/gpu.shared"
 POOL = (
     "{card: a100-sxm4-40gb, nodes: {matchLabels: {p: x}}, gpusPerNode: 2, sharing: {mode: time-slicing, replicas: 10},"
@@ -181,7 +181,7 @@ def test_a_tenant_over_its_cap_is_killed_and_nobody_else_is_touched(node: Node, 
     time.sleep(3)  # Three more cycles: whoever is touched wrongly would be by now.
     assert all(other.is_running() for other in (neighbour, system, server, runtime))
     wait_for(lambda: {"GPUMemoryOverCap", "GPUProcessKilled"} <= {event["reason"] for event in node.api.events("team")})
-    assert resident_mib(runtime) < MOST_RESIDENT_MIB
+    assert resident_mib(runtime) < MAX_RESIDENT_MIB
     told = [json.loads(line) for line in runtime.logs().splitlines()]
     kills = [line for line in told if line.get("event") == "kill"]
     assert {line["pod"] for line in kills} == {"greedy"}

@@ -1,4 +1,4 @@
-"""What N nodes ask of the API server: at rest, after the server was restarted, and queued for a turn; figures as lines of JSON.
+"""What N nodes ask of the API server: at rest, after the server was restarted, and queued for a slot; figures as lines of JSON.
 
 `python -m tests.e2e.scale.load rest|queue --nodes N --speed S FORMER NEW`, two bundles of one pool; each state in a process
 of its own, for the watches of a thousand nodes end when their process does. Real: the API server, its controllers, the
@@ -214,7 +214,7 @@ class NodeCrowd:
         }
 
     def queue(self, text: str) -> dict[str, Any]:
-        """All wait for a turn, which other nodes hold."""
+        """All wait for a slot, which other nodes hold."""
         for node in self.nodes:
             self._start(partial(node.queue, text))
         self._start(lambda: self._go_round([self._renew], 300.0))
@@ -239,7 +239,7 @@ class NodeCrowd:
                             content_type=STRATEGIC_PATCH))
 
     def _renew(self) -> None:
-        """Other nodes have all turns, and are not done."""
+        """Other nodes have all slots, and are not done."""
         for slot in range(max(1, (len(self.nodes) + 1) // 10)):
             now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
             spec = {"holderIdentity": f"laden-{len(self.nodes):05}", "renewTime": now}

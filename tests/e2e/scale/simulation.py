@@ -212,7 +212,7 @@ def roll_out(kubelets: Kubelets, bundle: Path) -> dict[str, Any]:
         "most_writes": max(writes), "mean_writes": sum(writes) / len(writes),
         "writes_in_vain": sum(node.connection.in_vain for node in nodes.values()), "seconds": round(clock.now() - begun),
         "requests": dict(sorted(total.items())),
-        # Of a node that is on its way: nearly all of that it waits for its turn.
+        # Of a node that is on its way: nearly all of that it waits for its slot.
         "requests_a_second": total.total() / waited,
         "bytes_a_second": sum(node.connection.received for node in nodes.values()) / waited,
         "real_seconds": round(time.monotonic() - real),

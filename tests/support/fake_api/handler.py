@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _PATH = re.compile(
     r"/(?:api|apis/[a-z0-9.]+)/v1(?:/namespaces/(?P<namespace>[^/]+))?"
-    r"/(?P<plural>nodes|pods|events|leases|daemonsets)(?:/(?P<name>[^/]+))?(?:/(?P<part>status|eviction))?",
+    r"/(?P<plural>nodes|pods|events|leases|daemonsets|configmaps|resourcequotas|secrets)(?:/(?P<name>[^/]+))?(?:/(?P<part>status|eviction))?",
 )
 
 
@@ -75,12 +75,17 @@ class Handler(BaseHTTPRequestHandler):
         self.api.forms.append(self.headers.get("Accept", ""))
         fault = self.api.fault(line)
         if fault is not None and fault.garbage is not None:
-            self._send(200, fault.garbage)
+            self._send(fault.status or 200, fault.garbage)
             return
         try:
             self._meet(fault)
             self._authenticate()
+            if self.api.allows is not None and not self.api.allows(self.command, unquote(self.path)):
+                raise Refusal(403, "Forbidden", f"you cannot {self.command.lower()} {urlsplit(self.path).path}")
             url = urlsplit(self.path)
+            if unquote(url.path) in self.api.proxied:
+                self._send(200, self.api.proxied[unquote(url.path)])
+                return
             query = dict(parse_qsl(url.query, keep_blank_values=True))
             found = _PATH.fullmatch(unquote(url.path))
             if found is None:
@@ -177,8 +182,8 @@ class Handler(BaseHTTPRequestHandler):
 
         def change(before: Object) -> Object:
             after = patched(before, content_type, body, query, manager)
-            # The sub-resource writes the status alone, the resource everything but the status.
-            return {**before, "status": after.get("status")} if part else {**after, "status": before.get("status")}
+            # The sub-resource writes no spec, the resource everything but the status.
+            return {**after, "spec": before.get("spec")} if part else {**after, "status": before.get("status")}
 
         return self.api.store.change(key, change)
 

@@ -1,6 +1,7 @@
 """A double of the API server over real HTTP/1.1 on 127.0.0.1: what the node's runtime asks of one, with what can go wrong.
 
-Nodes, pods, events, leases and daemonsets; get, list, watch (bookmarks, 410), create, put, all kinds of patches, delete, evict.
+Nodes, pods, events, leases, daemonsets, configmaps, quotas and secrets;
+get, list, watch (bookmarks, 410), create, put, all kinds of patches, delete, evict.
 Faults by request line: statuses, silence, answers that get lost, a server that is down.
 """
 
@@ -55,6 +56,11 @@ class ApiServer:
     bodies: list[Any] = field(default_factory=list)
     forms: list[str] = field(default_factory=list)
     """In which form each answer is wanted: the header Accept."""
+
+    allows: Callable[[str, str], bool] | None = None
+    """Whether the caller may do this: (method, path with query). None: everything."""
+    proxied: dict[str, bytes] = field(default_factory=dict)
+    """What pods answer through the server's proxy, by path."""
 
     connections: int = 0
     """How many have been opened."""
@@ -125,9 +131,9 @@ class ApiServer:
         """Cut the connection: what="request" before anything is done, "answer" when it is done already."""
         self._faults.append(Fault(match=match, times=times, lose=what))
 
-    def garble(self, match: str, garbage: bytes, times: int = -1) -> None:
-        """Answer 200 with these bytes."""
-        self._faults.append(Fault(match=match, times=times, garbage=garbage))
+    def garble(self, match: str, garbage: bytes, times: int = -1, *, status: int = 200) -> None:
+        """Answer with these bytes."""
+        self._faults.append(Fault(match=match, times=times, garbage=garbage, status=status))
 
     def before(self, match: str, act: Callable[..., object], times: int = 1) -> None:
         """Let somebody else do something right before such a request is done."""

@@ -14,7 +14,8 @@ Object = dict[str, Any]
 Key = tuple[str, str, str]
 """Plural, namespace (empty: of the cluster), name."""
 KINDS = {"nodes": ("v1", "Node"), "pods": ("v1", "Pod"), "events": ("v1", "Event"),
-         "leases": ("coordination.k8s.io/v1", "Lease"), "daemonsets": ("apps/v1", "DaemonSet")}
+         "leases": ("coordination.k8s.io/v1", "Lease"), "daemonsets": ("apps/v1", "DaemonSet"),
+         "configmaps": ("v1", "ConfigMap"), "resourcequotas": ("v1", "ResourceQuota"), "secrets": ("v1", "Secret")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +123,7 @@ class Store:
 
 
 def chooser(query: Mapping[str, str]) -> Callable[[Object], bool]:
-    """What the two selectors of a query choose. Field selectors: metadata.name and spec.nodeName, as = or !=."""
+    """What the two selectors of a query choose. Field selectors: those in `values`, as = or !=."""
     labels = [one for one in query.get("labelSelector", "").split(",") if one]
     fields = [one for one in query.get("fieldSelector", "").split(",") if one]
 
@@ -130,7 +131,9 @@ def chooser(query: Mapping[str, str]) -> Callable[[Object], bool]:
         have = thing["metadata"].get("labels") or {}
         values = {"metadata.name": thing["metadata"]["name"], "metadata.namespace": thing["metadata"].get("namespace", ""),
                   "spec.nodeName": (thing.get("spec") or {}).get("nodeName", ""),
-                  "status.phase": thing.get("status", {}).get("phase", "")}
+                  "status.phase": thing.get("status", {}).get("phase", ""), "reason": thing.get("reason", ""),
+                  "involvedObject.name": (thing.get("involvedObject") or {}).get("name", ""),
+                  "involvedObject.kind": (thing.get("involvedObject") or {}).get("kind", "")}
         return all(_holds(have, one) for one in labels) and all(_holds(values, one, closed=True) for one in fields)
 
     return chosen

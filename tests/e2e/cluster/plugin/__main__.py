@@ -29,9 +29,9 @@ LABEL = "nvidia.com/device-plugin.config"
 class Plugin:
     """The plugin of one node."""
 
-    def __init__(self, node: str, namespace: str, proxy: Path) -> None:
+    def __init__(self, node: str, configs: str, proxy: Path) -> None:
         self.node = node
-        self.namespace = namespace
+        self.configs = configs
         self.proxy = proxy
         self.label = ""
         self.resources: dict[str, Resource] = {}
@@ -75,7 +75,7 @@ class Plugin:
 
     def config(self, key: str) -> Any:
         """The config of that key; None if there is none."""
-        found = self.read(f"/api/v1/namespaces/{self.namespace}/configmaps/gpushare-profiles")
+        found = self.read(self.configs)
         text = found["data"].get(key) if found else None
         return None if text is None else yaml.safe_load(text)
 
@@ -132,10 +132,11 @@ def _enumerate() -> tuple[Gpu, ...]:
 parser = argparse.ArgumentParser(prog="python -m tests.e2e.cluster.plugin")
 parser.add_argument("--node", required=True)
 parser.add_argument("--namespace", default="gpu-system")
+parser.add_argument("--config-map", default="gpushare-profiles")
 parser.add_argument("--proxy", type=Path, required=True)
 chosen = parser.parse_args()
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-plugin = Plugin(chosen.node, chosen.namespace, chosen.proxy)
+plugin = Plugin(chosen.node, f"/api/v1/namespaces/{chosen.namespace}/configmaps/{chosen.config_map}", chosen.proxy)
 try:
     plugin.run()
 finally:

@@ -1,0 +1,37 @@
+"""The keys of our taints are the same in the compiler, the node runtime, the policy's schema and the chart."""
+
+import yaml
+
+from gpushare.intent.types import Autoscaler
+from gpushare.nodes import taints
+from gpushare.reading import schema
+from gpushare_node.adapters.kube.cluster import NOT_READY_TAINTS, REPARTITIONING_TAINTS
+from tests.support.paths import ROOT
+
+CHART = ROOT / "charts" / "gpushare"
+PAIRS = [taints.of(None), taints.of(Autoscaler.CLUSTER_AUTOSCALER)]
+
+
+def test_the_node_runtime_knows_the_keys_of_every_pool() -> None:
+    assert [pair.not_ready for pair in PAIRS] == list(NOT_READY_TAINTS)
+    assert [pair.repartitioning for pair in PAIRS] == list(REPARTITIONING_TAINTS)
+    assert set(taints.OUR_TAINTS) == {*NOT_READY_TAINTS, *REPARTITIONING_TAINTS}
+    assert all(taints.of(one) in PAIRS for one in Autoscaler)
+
+
+def test_a_policy_may_name_the_keys_that_the_node_runtime_adds() -> None:
+    field = schema.load("node-policy.v1")["properties"]["spec"]["properties"]["repartitioningTaint"]
+    assert field["enum"] == [*REPARTITIONING_TAINTS, None]
+
+
+def test_the_fence_lets_the_runtime_write_these_taints_alone() -> None:
+    fence = yaml.safe_load((CHART / "admission/fence.yaml").read_text())
+    (ours,) = [one["expression"] for one in fence["variables"] if one["name"] == "ourTaints"]
+    assert yaml.safe_load(ours) == list(taints.OUR_TAINTS)
+
+
+def test_the_prefixes_are_those_that_cluster_autoscaler_knows() -> None:
+    pair = taints.of(Autoscaler.CLUSTER_AUTOSCALER)
+    assert pair.not_ready.startswith("startup-taint.cluster-autoscaler.kubernetes.io/")
+    assert pair.repartitioning.startswith("status-taint.cluster-autoscaler.kubernetes.io/")
+    assert all(len(key.partition("/")[2]) <= 63 and len(key.partition("/")[0]) <= 253 for key in taints.OUR_TAINTS)

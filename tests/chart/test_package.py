@@ -119,8 +119,7 @@ def test_the_schema_is_draft_07_and_refers_to_nothing_outside() -> None:
 
 def test_the_charts_own_values_have_the_keys_that_a_bundle_has() -> None:
     own = yaml.safe_load((resources.chart() / "values.yaml").read_text())
-    assert own.keys() - MODES.values.keys() == {"adoption"}, "a bundle has it only if it observes"
-    assert own.keys() >= MODES.values.keys()
+    assert own.keys() == MODES.values.keys()
     assert own["image"].keys() == MODES.values["image"].keys()
 
 

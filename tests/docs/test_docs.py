@@ -21,6 +21,10 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *so
 RUN_ELSEWHERE = {
     "pip install .": "tests/packaging/test_install.py",
 }
+NEEDS_A_CLUSTER = {
+    "first-week.md": "tests/e2e/cluster/test_first_week.py",
+}
+"""Pages whose commands a test runs on a real cluster, all of them."""
 
 
 def commands(page: Path) -> list[str]:
@@ -29,7 +33,8 @@ def commands(page: Path) -> list[str]:
 
 
 @pytest.mark.helm
-@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page) and page.name not in NEEDS_A_CLUSTER],
+                         ids=lambda page: page.name)
 def test_the_commands_of_a_page_run_in_their_order(page: Path, tmp_path: Path) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -46,6 +51,12 @@ def test_the_commands_of_a_page_run_in_their_order(page: Path, tmp_path: Path) -
         line = re.sub(r"^helm upgrade --install (.*)", r"helm install \1 --dry-run=client", command)
         done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+
+
+def test_a_page_that_needs_a_cluster_has_its_test() -> None:
+    for page, test in NEEDS_A_CLUSTER.items():
+        assert commands(ROOT / "docs" / page)
+        assert page in (ROOT / test).read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

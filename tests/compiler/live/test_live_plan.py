@@ -9,6 +9,8 @@ from gpushare.reading import schema
 from tests.compiler.live.clusters import INTENT, SHARED, LiveCluster
 from tests.compiler.live.conftest import Ask
 
+OBSERVING = "  adoption: observe\n  platform: {registry: registry.example.org}\n"
+
 
 @pytest.fixture
 def write(tmp_path: Path, live: LiveCluster) -> Path:
@@ -59,7 +61,7 @@ def test_a_pool_that_is_removed_releases_its_nodes(write: Path, ask: Ask) -> Non
 
 
 def test_a_bundle_that_observes_changes_no_node_whatever_it_plans(write: Path, ask: Ask) -> None:
-    write.write_text(INTENT.replace("replicas: 4", "replicas: 2").partition("    training:")[0] + "  adoption: observe\n")
+    write.write_text(INTENT.replace("replicas: 4", "replicas: 2").partition("    training:")[0] + OBSERVING)
     done = ask("plan", "--live", "--exit-code", write)
     assert (done.returncode, done.stderr) == (0, "")
     assert "no node would change" in done.stdout

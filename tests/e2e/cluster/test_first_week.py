@@ -1,7 +1,7 @@
 """docs/first-week.md, command by command, on a cluster with configs made by hand, a plugin that serves them, and tenants.
 
-The page's commands run as they are written, in one folder, with Helm, kubectl and git themselves. Only the upgrade of the operator's
-release, of which the page shows the changed values, is made by starting the plugin with the other ConfigMap.
+The commands run as they are written, in one folder, with Helm, kubectl and git themselves. Only the upgrade of the operator's
+release, of which the page shows the changed values, is replaced: the plugin starts with the other ConfigMap.
 """
 
 import os
@@ -95,14 +95,14 @@ def week(cluster_fixture: ClusterFixture, tmp_path: Path) -> Iterator[Week]:
         # The name that a bundle has without `platform.image`: the page's commands need no other one.
         node.ctr("images", "tag", "--force", RUNTIME, f"{image['repository']}:{image['tag']}")
     data = {key: yaml.safe_dump(config) for key, config in HAND_MADE.items()}
-    cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "slicing", "namespace": OPERATOR}, "data": data})
+    metadata = {"name": "slicing", "namespace": OPERATOR}
+    cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     for node, config in (("node-1", "t4"), ("node-2", "any")):
         cluster_fixture.equip(node, T4)
         labels = [f"{key}={value}" for key, value in {**DISCOVERED, CONFIG: config}.items()]
         cluster.kubectl("label", "node", node, *labels, "--overwrite")
     serve(cluster_fixture, "slicing")
-    for node, offer in (("node-1", {SHARED: 8}), ("node-2", {GPU: 2})):
-        cluster.wait(lambda node=node, offer=offer: cluster_fixture.offer(node) == offer, f"{node} offers {offer}")
+    await_offers(cluster_fixture)
     for name, (node, resource) in TENANTS.items():
         cluster_fixture.tenant(name, node, resource, "--mib", "100")
     yield Week(cluster_fixture, tmp_path)
@@ -110,6 +110,12 @@ def week(cluster_fixture: ClusterFixture, tmp_path: Path) -> Iterator[Week]:
     cluster.kubectl("label", "node", "--all", *(f"{key}-" for key in (*DISCOVERED, CONFIG)))
     cluster.kubectl("delete", "configmaps", "--namespace", OPERATOR, "slicing", "gpushare-profiles", "--ignore-not-found")
     serve(cluster_fixture)
+
+
+def await_offers(cluster_fixture: ClusterFixture) -> None:
+    """What the plugin offers from the configs made by hand, and what gpushare is to offer, too."""
+    for node, offer in (("node-1", {SHARED: 8}), ("node-2", {GPU: 2})):
+        cluster_fixture.cluster.wait(lambda node=node, offer=offer: cluster_fixture.offer(node) == offer, f"{node} offers {offer}")
 
 
 def serve(cluster_fixture: ClusterFixture, config_map: str = "", where: str = OPERATOR) -> None:
@@ -142,9 +148,7 @@ def test_the_first_week(week: Week) -> None:
         if command.startswith("kubectl apply"):
             serve(cluster_fixture, "gpushare-profiles")
     assert week.tenants() == before
-    for node, offer in (("node-1", {SHARED: 8}), ("node-2", {GPU: 2})):
-        cluster_fixture.cluster.wait(lambda node=node, offer=offer: cluster_fixture.offer(node) == offer, f"{node} offers {offer}")
-
+    await_offers(cluster_fixture)
     for command in commands("5."):
         week.run(command)
         assert week.tenants() == before, command

@@ -114,8 +114,8 @@ def week(cluster_fixture: ClusterFixture, tmp_path: Path) -> Iterator[Week]:
 
 def await_offers(cluster_fixture: ClusterFixture) -> None:
     """What the plugin offers from the configs made by hand, and what gpushare is to offer, too."""
-    for node, offer in (("node-1", {SHARED: 8}), ("node-2", {GPU: 2})):
-        cluster_fixture.cluster.wait(lambda node=node, offer=offer: cluster_fixture.offer(node) == offer, f"{node} offers {offer}")
+    nodes = {"node-1": {SHARED: 8}, "node-2": {GPU: 2}}
+    cluster_fixture.cluster.wait(lambda: all(cluster_fixture.offer(name) == nodes[name] for name in nodes), f"offers {nodes}")
 
 
 def serve(cluster_fixture: ClusterFixture, config_map: str = "", where: str = OPERATOR) -> None:

@@ -11,7 +11,7 @@ from gpushare.core.record import Record
 from gpushare.intent.types import Layout
 from gpushare.mig.explain import nearest, why_not
 from gpushare.mig.goals import instance_counts, resolve_goal
-from gpushare.mig.grid import Standing
+from gpushare.mig.grid import Arrangement
 from gpushare.mig.layouts import MOST_LAYOUTS, CardSolver, Counts, board, is_manageable
 
 __all__ = [
@@ -65,24 +65,24 @@ def place(geometry: Geometry, layout: Layout, keep: tuple[tuple[str, int], ...] 
     counts = own.counts(layout)
     # No GPU has two instances with the same start; if the caller passes two, the first one counts.
     kept = {start: name for name, start in reversed(keep)}
-    standings = own.grid.standings(own.multiset(counts))
-    # max() returns the first of the best, and standings are sorted best first.
-    best = max(standings, key=lambda standing: _kept(own, counts, standing, kept)) if kept else standings[0]
+    arrangements = own.grid.arrangements(own.multiset(counts))
+    # max() returns the first of the best, and arrangements are sorted best first.
+    best = max(arrangements, key=lambda arrangement: _kept(own, counts, arrangement, kept)) if kept else arrangements[0]
     return _assign(own, counts, best, kept)
 
 
-def _kept(own: CardSolver, counts: Counts, standing: Standing, kept: Mapping[int, str]) -> int:
-    """Return how many instances this standing keeps: its places of one shape can be assigned to profiles in any order."""
+def _kept(own: CardSolver, counts: Counts, arrangement: Arrangement, kept: Mapping[int, str]) -> int:
+    """Return how many instances this arrangement keeps: its places of one shape can be assigned to profiles in any order."""
     return sum(
-        min(count, sum(shape == at and kept.get(start) == profile.name for at, start, _ in standing))
+        min(count, sum(shape == at and kept.get(start) == profile.name for at, start, _ in arrangement))
         for profile, count, shape in zip(own.profiles, counts, own.shape_of, strict=True)
         if count
     )
 
 
-def _assign(own: CardSolver, counts: Counts, standing: Standing, kept: Mapping[int, str]) -> tuple[Instance, ...]:
-    """Assign the standing's places to profiles: kept instances stay, then the first profile gets the lowest starts."""
-    free = list(standing)
+def _assign(own: CardSolver, counts: Counts, arrangement: Arrangement, kept: Mapping[int, str]) -> tuple[Instance, ...]:
+    """Assign the arrangement's places to profiles: kept instances stay, then the first profile gets the lowest starts."""
+    free = list(arrangement)
     instances: list[Instance] = []
     for is_kept in (True, False):
         for profile, count, shape in zip(own.profiles, counts, own.shape_of, strict=True):

@@ -14,7 +14,7 @@ from itertools import islice
 Shape = tuple[tuple[int, int], ...]
 """Where one kind of instance may be placed: (start, size) pairs in slices."""
 
-Standing = tuple[tuple[int, int, int], ...]
+Arrangement = tuple[tuple[int, int, int], ...]
 """Instances on the grid: (shape index, start, size), sorted."""
 
 MOST_BAGS = 20_000
@@ -50,21 +50,21 @@ class Grid:
                 self._at[start].append((index, size))
         self._bags: dict[tuple[int, int], frozenset[int]] = {}
         self._room = MOST_BAGS
-        self._standings: dict[int, tuple[Standing, ...]] = {}
+        self._arrangements: dict[int, tuple[Arrangement, ...]] = {}
         self._choices: dict[tuple[tuple[int, int], ...], int] = {}
         self.bags = self._bags_within(0, units)
 
-    def standings(self, multiset: int) -> tuple[Standing, ...]:
+    def arrangements(self, multiset: int) -> tuple[Arrangement, ...]:
         """Return every way to place the multiset, best first; none if it does not fit.
 
         The best leaves the most choice: the number of different multisets that could still be added without moving anything.
         Among equals, the lowest starts are better, those of the first shapes first.
         """
-        if multiset not in self._standings:
+        if multiset not in self._arrangements:
             found = islice(self._placed(multiset, 0), MOST_STANDINGS) if multiset in self.bags else ()
-            ranked = sorted((-self._choice_beside(standing), standing) for standing in found)
-            self._standings[multiset] = tuple(standing for _, standing in ranked)
-        return self._standings[multiset]
+            ranked = sorted((-self._choice_beside(arrangement), arrangement) for arrangement in found)
+            self._arrangements[multiset] = tuple(arrangement for _, arrangement in ranked)
+        return self._arrangements[multiset]
 
     def _bags_within(self, begin: int, end: int) -> frozenset[int]:
         """Return the multisets that fit into the slices from `begin` up to `end`, the empty one included."""
@@ -86,7 +86,7 @@ class Grid:
         if found > self._room:
             raise TooManyError
 
-    def _placed(self, multiset: int, begin: int) -> Iterator[Standing]:
+    def _placed(self, multiset: int, begin: int) -> Iterator[Arrangement]:
         """Yield every way to place the multiset from `begin` on, low starts first; it must fit, so that no branch fails."""
         if not multiset:
             yield ()
@@ -99,11 +99,11 @@ class Grid:
         if multiset in self._bags_within(begin + 1, self.units):
             yield from self._placed(multiset, begin + 1)
 
-    def _choice_beside(self, standing: Standing) -> int:
-        """Return how many different multisets fit into the slices that the standing leaves free."""
+    def _choice_beside(self, arrangement: Arrangement) -> int:
+        """Return how many different multisets fit into the slices that the arrangement leaves free."""
         gaps = []
         begin = 0
-        for start, size in sorted((start, size) for _, start, size in standing):
+        for start, size in sorted((start, size) for _, start, size in arrangement):
             if begin < start:
                 gaps.append((begin, start))
             begin = start + size

@@ -203,12 +203,12 @@ class Enforcer(Struct, frozen=False):
     def _read(self) -> tuple[Device, ...]:
         """Read the devices. Lists that the driver may scramble count as not read; MPS applies to the whole node."""
         began = self.adapters.clock.now()
-        census = self.adapters.driver.census(self.inventory.gpus)
+        found = self.adapters.driver.read_devices(self.inventory.gpus)
         self.list_seconds = self.adapters.clock.now() - began
         unreliable, mps = self.adapters.driver.unreliable(), self.limit_tiers.mps_state
         devices = (
             replace(device, rows=None) if uuid in unreliable and device.rows is not None else device
-            for uuid, device in census.items()
+            for uuid, device in found.items()
         )
         return tuple(devices if mps is Mps.OFF else (replace(device, mps=mps) for device in devices))
 

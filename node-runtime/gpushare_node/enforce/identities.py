@@ -100,6 +100,6 @@ class Identities:
         if container is not None and container.pod_uid in pod_index.platform:
             return ProcessKind.SYSTEM
         if container is None:
-            is_server = mps.is_server(self._processes.portrait(seen.pid), is_tenant=False)
+            is_server = mps.is_server(self._processes.details(seen.pid), is_tenant=False)
             return ProcessKind.MPS_SERVER if is_server else ProcessKind.UNKNOWN
         return ProcessKind.UNKNOWN if pod_index.name(container) is None else ProcessKind.TENANT

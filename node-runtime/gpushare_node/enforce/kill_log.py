@@ -27,7 +27,7 @@ class KillRecord(Struct, frozen=False):
     began: float
     samples: int
     names: tuple[str, str, str]
-    portraits: dict[Process, ProcessDetails | None] = field(default_factory=dict)
+    details: dict[Process, ProcessDetails | None] = field(default_factory=dict)
     used_bytes: dict[Process, int | None] = field(default_factory=dict)
     gpu_instance: int | None = None
     signal: str = ""
@@ -62,7 +62,7 @@ class KillLog:
             self._cases[facts.unit] = case
         case.facts = facts
         for process in processes:
-            case.portraits[process] = self._processes.portrait(process.pid)
+            case.details[process] = self._processes.details(process.pid)
             case.used_bytes[process], case.gpu_instance = _use(process, facts.unit.device, inputs)
         return case
 
@@ -73,7 +73,7 @@ class KillLog:
         if SignalResult.SENT.value in answers.values():
             self.signalled[case.facts.unit.device] = now
         for process, answer in answers.items():
-            case.portraits.setdefault(process, None)
+            case.details.setdefault(process, None)
             self._write(case, process, answer, now)
             if answer == SignalResult.SENT.value:
                 case.reached.add(process)
@@ -128,13 +128,13 @@ class KillLog:
         _LOG.warning("%s", line("exemption", fields))
 
     def _write(self, case: KillRecord, process: Process, outcome: str, now: float) -> None:
-        facts, portrait = case.facts, case.portraits.get(process)
+        facts, details = case.facts, case.details.get(process)
         namespace, pod, container = case.names
         fields: dict[str, Field] = {
             **self._common, "gpu": facts.unit.device, "gpu_instance": case.gpu_instance, "namespace": namespace, "pod": pod,
             "pod_uid": facts.unit.container.pod_uid, "container": container, "container_id": facts.unit.container.container,
-            "pid": process.pid, "namespace_pids": portrait.namespace_pids if portrait else None,
-            "comm": portrait.comm if portrait else None, "uid": portrait.uid if portrait else None,
+            "pid": process.pid, "namespace_pids": details.namespace_pids if details else None,
+            "comm": details.comm if details else None, "uid": details.uid if details else None,
             "used_bytes": case.used_bytes.get(process), "container_used_bytes": facts.used_bytes,
             "cap_bytes": facts.cap.bytes, "tolerance_bytes": facts.cap.tolerance_bytes, "samples": case.samples,
             "over_seconds": round(facts.since_seconds, 3), "signal": case.signal, "outcome": outcome,

@@ -44,9 +44,9 @@ def _names(pods: Iterable[PodView]) -> dict[str, str]:
 
 
 def _name(pid: int, processes: LinuxProcesses, names: dict[str, str]) -> str:
-    portrait, seen = processes.portrait(pid), processes.look((pid,)).get(pid)
+    details, seen = processes.details(pid), processes.look((pid,)).get(pid)
     uid = seen.candidates[0].pod_uid if seen is not None and seen.candidates else ""
-    comm = f" ({portrait.comm})" if portrait is not None else ""
+    comm = f" ({details.comm})" if details is not None else ""
     where = f" of pod {names.get(uid, f'uid {uid}')}" if uid else _service(seen)
     return f"process {pid}{comm}{where}"
 

@@ -97,14 +97,14 @@ def week(cluster_fixture: ClusterFixture, tmp_path: Path) -> Iterator[Week]:
     data = {key: yaml.safe_dump(config) for key, config in HAND_MADE.items()}
     metadata = {"name": "slicing", "namespace": OPERATOR}
     cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
-    for node, config in (("node-1", "t4"), ("node-2", "any")):
-        cluster_fixture.equip(node, T4)
+    for name, config in (("node-1", "t4"), ("node-2", "any")):
+        cluster_fixture.equip(name, T4)
         labels = [f"{key}={value}" for key, value in {**DISCOVERED, CONFIG: config}.items()]
-        cluster.kubectl("label", "node", node, *labels, "--overwrite")
+        cluster.kubectl("label", "node", name, *labels, "--overwrite")
     serve(cluster_fixture, "slicing")
     await_offers(cluster_fixture)
-    for name, (node, resource) in TENANTS.items():
-        cluster_fixture.tenant(name, node, resource, "--mib", "100")
+    for tenant, (name, resource) in TENANTS.items():
+        cluster_fixture.tenant(tenant, name, resource, "--mib", "100")
     yield Week(cluster_fixture, tmp_path)
     cluster_fixture.dismiss(*TENANTS)
     cluster.kubectl("label", "node", "--all", *(f"{key}-" for key in (*DISCOVERED, CONFIG)))

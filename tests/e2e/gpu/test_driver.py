@@ -36,7 +36,7 @@ def test_every_gpu_tells_all_that_a_plan_needs(surveys: tuple[GpuInfo, ...]) -> 
 
 def test_the_census_is_plausible_and_agrees_with_the_survey(session: Session, surveys: tuple[GpuInfo, ...]) -> None:
     for survey in surveys:
-        device = session.census(survey.uuid)
+        device = session.read_device(survey.uuid)
         print(device)
         sifted = validate(device)
         assert not isinstance(sifted, RejectReason), sifted.value
@@ -56,23 +56,23 @@ def test_what_reading_all_gpus_takes_is_printed(
 ) -> None:
     uuids = [survey.uuid for survey in surveys]
     for uuid in uuids:
-        session.census(uuid)
+        session.read_device(uuid)
     calls.forget()
     taken = []
     for _ in range(ROUNDS):
         began = time.perf_counter()
         for uuid in uuids:
-            session.census(uuid)
+            session.read_device(uuid)
         taken.append(time.perf_counter() - began)
     p50, p99 = percentile(taken, 50), percentile(taken, 99)
     with capsys.disabled():
         print(f"\ncensus of {len(uuids)} × {surveys[0].name}: p50 {p50:.3f} ms, p99 {p99:.3f} ms\n{calls.table()}")
-    assert all(session.census(uuid).rows is not None for uuid in uuids)
+    assert all(session.read_device(uuid).rows is not None for uuid in uuids)
 
 
 def test_looking_changes_nothing(session: Session, surveys: tuple[GpuInfo, ...], calls: Calls) -> None:
     for survey in session.survey():
-        session.census(survey.uuid)
+        session.read_device(survey.uuid)
     assert calls.changes() == []
     assert [(one.uuid, one.mig, one.compute_mode) for one in session.survey()] == [
         (one.uuid, one.mig, one.compute_mode) for one in surveys]

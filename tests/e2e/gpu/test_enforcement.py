@@ -61,7 +61,7 @@ def place(stage: EnforcementFixture, number: int, pid: int) -> None:
 def test_a_real_process_over_its_cap_is_killed_and_its_neighbour_lives(
     stage: EnforcementFixture, whole: GpuInfo, session: Session, started: ProcessPool
 ) -> None:
-    before = session.census(whole.uuid)
+    before = session.read_device(whole.uuid)
     assert before.total_bytes is not None
     assert before.used_bytes is not None
     free_mib = (before.total_bytes - before.used_bytes) >> 20
@@ -72,7 +72,7 @@ def test_a_real_process_over_its_cap_is_killed_and_its_neighbour_lives(
     modest = hold(started, whole.uuid, MODEST_MIB)
     place(stage, 1, greedy)
     place(stage, 2, modest)
-    named = {row.pid: row.used_bytes for row in session.census(whole.uuid).rows or ()}
+    named = {row.pid: row.used_bytes for row in session.read_device(whole.uuid).rows or ()}
     assert {greedy, modest} <= set(named), f"the driver has {sorted(named)}, not {greedy} and {modest}: another PID namespace?"
     assert (named[greedy] or 0) >> 20 >= GREEDY_MIB, "the driver does not tell what a process uses"
     assert (named[modest] or 0) >> 20 < CAP_MIB
@@ -81,7 +81,7 @@ def test_a_real_process_over_its_cap_is_killed_and_its_neighbour_lives(
         if len(stage.told.reasons("greedy")) == len(STEPS):
             break
     await_end(greedy)
-    wait_for(lambda: greedy not in {row.pid for row in session.census(whole.uuid).rows or ()})
+    wait_for(lambda: greedy not in {row.pid for row in session.read_device(whole.uuid).rows or ()})
     stage.run(2)
     print("\n".join(event.message for event in stage.told.events))
     assert stage.told.reasons("greedy") == STEPS

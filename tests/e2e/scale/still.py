@@ -46,7 +46,7 @@ class StillWatched:
     def __init__(self, driver: StillDriver) -> None:
         self._driver = driver
 
-    def census(self, uuids: Iterable[str]) -> Mapping[str, Device]:
+    def read_devices(self, uuids: Iterable[str]) -> Mapping[str, Device]:
         """No process."""
         return {uuid: Device(uuid=uuid, total_bytes=16 << 30, rows=(), used_bytes=0, used_before_bytes=0) for uuid in uuids}
 

@@ -77,8 +77,8 @@ class FuzzProcess:
 class Driver:
     """What `SupervisedDriver` is to the enforcer; lists are the fuzz's."""
 
-    def __init__(self, census: Callable[[], Mapping[str, Device]]) -> None:
-        self._census = census
+    def __init__(self, read_devices: Callable[[], Mapping[str, Device]]) -> None:
+        self._read_devices = read_devices
 
     def ask(self, name: str, _question: object) -> Any:
         if name == "has_memory_limits":
@@ -89,8 +89,8 @@ class Driver:
     def ask_patiently(self, name: str, question: object, *, wait_seconds: float) -> Any:
         return self.ask(name, question)
 
-    def census(self, _uuids: Iterable[str]) -> Mapping[str, Device]:
-        return self._census()
+    def read_devices(self, _uuids: Iterable[str]) -> Mapping[str, Device]:
+        return self._read_devices()
 
     def unreliable(self) -> frozenset[str]:
         return frozenset()
@@ -165,7 +165,7 @@ class EnforcementFuzz:
         tenancy = self.folder / "tenancy.json"
         tenancy.write_text(tenancy_text(admission=self.admission))
         adapters = Adapters(
-            driver=Driver(self.census),  # type: ignore[arg-type]
+            driver=Driver(self.read_devices),  # type: ignore[arg-type]
             processes=self.processes, pods=self.list, cluster=self.told,
             folder=StateDir(self.folder / "state"), clock=self.clock, checkpoint=self.checkpoint,
             mps=self if self.mode == "mps" else None, tenants=TenancyFile(tenancy, NAMESPACE),
@@ -262,7 +262,7 @@ class EnforcementFuzz:
 
     # The driver.
 
-    def census(self) -> Mapping[str, Device]:
+    def read_devices(self) -> Mapping[str, Device]:
         self.lying.clear()
         self.shown = {gpu: self.list_of(gpu) for gpu in GPUS}
         self.rows += sum(len(rows) for rows in self.shown.values())

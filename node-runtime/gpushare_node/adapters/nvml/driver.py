@@ -144,16 +144,16 @@ class Driver(Protocol):
         """Return every GPU. One that does not answer has a fault and does not affect the others."""
         ...
 
-    def census(self, uuid: str) -> Device:
+    def read_device(self, uuid: str) -> Device:
         """Return the processes of a GPU and of its instances now, as the guard expects them; the caller sets `mps`."""
         ...
 
     def refresh(self) -> None:
-        """Make the next census of each GPU list its instances again. Makes no NVML call itself."""
+        """Make the next reading of each GPU list its instances again. Makes no NVML call itself."""
         ...
 
     def unreliable(self) -> frozenset[str]:
-        """Return the GPUs whose process lists this driver may scramble (R530 up to 535.154.05), as their census has shown."""
+        """Return the GPUs whose process lists this driver may scramble (R530 up to 535.154.05), as their lists have shown."""
         ...
 
     def set_mig(self, uuid: str, *, enabled: bool) -> Activation:

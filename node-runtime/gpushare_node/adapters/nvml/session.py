@@ -1,9 +1,9 @@
 """Session: one open session with the driver; implements the Protocol `Driver` of `nvml.driver`.
 
-Owns the session's lifetime and its cache by UUID. Calls that change something look up the GPU's handle again; only the census
-uses cached handles. After UNINITIALIZED, DRIVER_NOT_LOADED or LIB_RM_VERSION_MISMATCH the session is over: close it and open
-another. The library itself stays loaded for as long as the program runs, so a version mismatch after a driver upgrade goes
-away only if the program restarts.
+Owns the session's lifetime and its cache by UUID. Calls that change something look up the GPU's handle again; only
+`read_device` uses cached handles. After UNINITIALIZED, DRIVER_NOT_LOADED or LIB_RM_VERSION_MISMATCH the session is over: close
+it and open another. The library itself stays loaded for as long as the program runs, so a version mismatch after a driver
+upgrade goes away only if the program restarts.
 """
 
 from contextlib import suppress
@@ -68,7 +68,7 @@ class Session:
         count = self._library.call("nvmlDeviceGetCount")
         return tuple(survey_gpu(self._library, index, prefers_detail=detail, kept=self._offers) for index in range(count))
 
-    def census(self, uuid: str) -> Device:
+    def read_device(self, uuid: str) -> Device:
         """Return the processes of a GPU and of its instances now. After an error, it reads everything about the GPU again."""
         kept = self._kept.get(uuid)
         try:
@@ -81,12 +81,12 @@ class Session:
             raise
 
     def refresh(self) -> None:
-        """Make the next census of each GPU list its MIG devices again. Makes no NVML call itself."""
+        """Make the next reading of each GPU list its MIG devices again. Makes no NVML call itself."""
         for kept in tuple(self._kept.values()):
             kept.is_stale = True
 
     def unreliable(self) -> frozenset[str]:
-        """Return the GPUs whose process lists may be scrambled, as their census has shown."""
+        """Return the GPUs whose process lists may be scrambled, as their lists have shown."""
         return frozenset(uuid for uuid, kept in tuple(self._kept.items()) if not kept.is_reliable)
 
     def set_mig(self, uuid: str, *, enabled: bool) -> Activation:

@@ -59,15 +59,15 @@ class SupervisedDriver:
         self._last: dict[str, Device] = {}
         self._troubles: dict[str, DriverError] = {}
 
-    def census(self, uuids: Iterable[str]) -> Mapping[str, Device]:
+    def read_devices(self, uuids: Iterable[str]) -> Mapping[str, Device]:
         """Return each GPU now. One that failed, or did not answer in time, has no rows, but the rest that is known of it."""
         wanted = tuple(uuids)
         driver = self._session()
         if driver is None:
             self._troubles = dict.fromkeys(wanted, self._problem)
         else:
-            found = self._poller.take(wanted, lambda uuid: _try(lambda driver: driver.census(uuid), driver))
-            self._note({uuid: found.get(uuid) or DriverError("census", Code.TIMEOUT) for uuid in wanted})
+            found = self._poller.take(wanted, lambda uuid: _try(lambda driver: driver.read_device(uuid), driver))
+            self._note({uuid: found.get(uuid) or DriverError("read_device", Code.TIMEOUT) for uuid in wanted})
             self._listen(driver)
         return {uuid: self._show(uuid) for uuid in wanted}
 
@@ -110,7 +110,7 @@ class SupervisedDriver:
         return self._poller.hung_seconds() | ({NODE: seconds} if seconds > self._deadline_seconds else {})
 
     def troubles(self) -> Mapping[str, DriverError]:
-        """Return why GPUs of the last census have no rows."""
+        """Return why GPUs of the last reading have no rows."""
         return dict(self._troubles)
 
     def unreliable(self) -> frozenset[str]:
@@ -118,12 +118,12 @@ class SupervisedDriver:
         return frozenset() if self._driver is None else self._driver.unreliable()
 
     def refresh(self) -> None:
-        """Make the next census list the instances of all GPUs again."""
+        """Make the next reading list the instances of all GPUs again."""
         if self._driver is not None:
             self._driver.refresh()
 
     def xids(self) -> tuple[Xid, ...]:
-        """Return the XIDs reported since the last call. The listener waits for them from one census to the next."""
+        """Return the XIDs reported since the last call. The listener waits for them from one reading to the next."""
         heard = tuple(self._xids)
         self._xids.clear()
         return heard

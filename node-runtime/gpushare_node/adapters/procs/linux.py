@@ -105,7 +105,7 @@ class LinuxProcesses(Processes):
             return GpuUse.YES
         return GpuUse.NO if is_open is False else GpuUse.UNREADABLE
 
-    def portrait(self, pid: int) -> ProcessDetails | None:
+    def details(self, pid: int) -> ProcessDetails | None:
         """Return the details of the process for messages; None if it has ended."""
         comm, status = self._files.comm(pid), self._files.status(pid)
         if comm is None or status is None:

@@ -21,9 +21,9 @@ _COMM = SERVER[:15]
 """The kernel keeps 15 bytes of a program's name: the control daemon has the same, and must not be signalled either."""
 
 
-def is_server(portrait: ProcessDetails | None, *, is_tenant: bool) -> bool:
+def is_server(details: ProcessDetails | None, *, is_tenant: bool) -> bool:
     """Whether a process is an MPS server: root's, with that name, and not in a tenant's pod. Any tenant can use the name."""
-    return portrait is not None and portrait.comm in (SERVER, _COMM) and portrait.uid == 0 and not is_tenant
+    return details is not None and details.comm in (SERVER, _COMM) and details.uid == 0 and not is_tenant
 
 
 def find_servers(
@@ -32,12 +32,12 @@ def find_servers(
     """Return those of the pids that are MPS servers. `is_system` is called only for processes with the name."""
     found = {}
     for pid in pids:
-        portrait = processes.portrait(pid)
-        if not is_server(portrait, is_tenant=False):
+        details = processes.details(pid)
+        if not is_server(details, is_tenant=False):
             continue
         seen = processes.look((pid,)).get(pid)
-        if portrait is not None and seen is not None and is_system(seen):
-            found[pid] = portrait
+        if details is not None and seen is not None and is_system(seen):
+            found[pid] = details
     return found
 
 
@@ -111,11 +111,11 @@ class HostMpsControl:
         A daemon uses its servers' pid namespace, so the server is searched among our processes: a daemon of the host has ours.
         """
         found = self._find_server(server)
-        target = self._processes.portrait(pid)
+        target = self._processes.details(pid)
         if found is None or target is None:
             return None
-        pid_of_server, portrait = found
-        if len(portrait.namespace_pids) == 1:
+        pid_of_server, details = found
+        if len(details.namespace_pids) == 1:
             return pid
         namespace = self._processes.namespace(pid_of_server)
         is_shared = namespace is not None and namespace == self._processes.namespace(pid)
@@ -124,7 +124,7 @@ class HostMpsControl:
     def _find_server(self, server: int) -> tuple[int, ProcessDetails] | None:
         """Return the MPS server that has this pid in its own namespace; None if there is none, or if there are several."""
         servers = find_servers(self._processes, self._processes.pids(), is_system=self._is_system)
-        found = [(pid, portrait) for pid, portrait in servers.items() if portrait.namespace_pids[-1:] == (server,)]
+        found = [(pid, details) for pid, details in servers.items() if details.namespace_pids[-1:] == (server,)]
         return found[0] if len(found) == 1 else None
 
     def _is_same(self, target: Process) -> bool:

@@ -99,7 +99,7 @@ class Processes(Protocol):
         """Whether the process has a GPU's device open or mapped. Returns in bounded time, whatever the process has open."""
         ...
 
-    def portrait(self, pid: int) -> ProcessDetails | None:
+    def details(self, pid: int) -> ProcessDetails | None:
         """Return the details of the process for messages; None if it has ended."""
         ...
 

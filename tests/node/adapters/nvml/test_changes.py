@@ -69,13 +69,13 @@ def test_a_mode_change_without_permission_is_told_by_its_code(fake_nvml: FakeNvm
 def test_handles_are_fetched_anew_after_a_mode_switch(fake_nvml: FakeNvml) -> None:
     uuid = fake_nvml.uuid(0)
     session = Session.open()
-    assert session.census(uuid).instances is None
+    assert session.read_device(uuid).instances is None
     session.set_mig(uuid, enabled=True)
     session.close()
     session = Session.open()
     gi = session.create_instance(uuid, profile_id=9, start=4, size=4)
     session.create_compute(uuid, gi)
-    assert session.census(uuid).places() == (fake_nvml.mig_uuid(0, gi),)
+    assert session.read_device(uuid).places() == (fake_nvml.mig_uuid(0, gi),)
 
 
 def test_an_instance_is_created_exactly_there_and_filled(session: Session, fake_nvml: FakeNvml) -> None:

@@ -55,7 +55,7 @@ class Looks:
 
     versions: Versions | int
     surveys: tuple[GpuInfo, ...] | int
-    censuses: tuple[Device | int, ...]
+    devices: tuple[Device | int, ...]
     limit: int | None
     xid: object
 
@@ -78,7 +78,7 @@ def look(fake_nvml: FakeNvml) -> Looks | int:
     found = Looks(
         versions=value_or_code(session.versions),
         surveys=value_or_code(session.survey),
-        censuses=tuple(value_or_code(lambda uuid=uuid: session.census(uuid)) for uuid in uuids),
+        devices=tuple(value_or_code(lambda uuid=uuid: session.read_device(uuid)) for uuid in uuids),
         limit=value_or_code(lambda: session.memory_limit(uuids[1], CGROUP)),
         xid=value_or_code(lambda: session.next_xid(0)),
     )
@@ -180,7 +180,7 @@ def test_a_failing_function_makes_an_error_or_a_fault_and_never_a_wrong_value(no
         node.fail(ONLY_INSTEAD_OF_ANOTHER[function], 13)
     true = look(node)
     assert isinstance(true, Looks)
-    assert not any(isinstance(one, int) for one in (true.versions, true.surveys, *true.censuses))
+    assert not any(isinstance(one, int) for one in (true.versions, true.surveys, *true.devices))
     for code in CODES:
         node.fail(function, code)
         found = look(node)
@@ -204,7 +204,7 @@ def hold(found: Looks, true: Looks, code: int) -> None:
     else:
         for pair in zip(found.surveys, true.surveys, strict=True):
             assert is_survey_honest(*pair, code), (code, pair)
-    for told, right in zip(found.censuses, true.censuses, strict=True):
+    for told, right in zip(found.devices, true.devices, strict=True):
         assert isinstance(right, Device)
         assert is_census_honest(told, right, code), (code, told, right)
     assert found.limit in (-code, true.limit)
@@ -236,7 +236,7 @@ def test_a_function_that_fails_for_one_gpu_does_not_change_what_is_told_of_the_o
         assert isinstance(found, Looks)
         assert not isinstance(found.surveys, int)
         assert found.surveys[1] == true.surveys[1]
-        assert found.censuses[1] == true.censuses[1]
+        assert found.devices[1] == true.devices[1]
 
 
 def change(fake_nvml: FakeNvml, session: Session) -> None:

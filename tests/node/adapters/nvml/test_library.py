@@ -115,7 +115,7 @@ def test_every_call_is_told_with_its_time_and_its_code(fake_nvml: FakeNvml) -> N
     session.versions()
     times = {name: (seconds, code) for name, seconds, code in told}
     fake_nvml.fail("nvmlDeviceGetComputeRunningProcesses_v3", 999)
-    refusal(lambda: session.census(fake_nvml.uuid(0)))
+    refusal(lambda: session.read_device(fake_nvml.uuid(0)))
     codes = {name: code for name, _, code in told}
     assert times["nvmlSystemGetDriverVersion"][0] >= 0.02
     assert times["nvmlSystemGetDriverVersion"][1] is None
@@ -170,7 +170,7 @@ def test_a_session_that_only_reads_makes_no_call_that_changes_a_gpu(tmp_path: Pa
     instance = fake_nvml.add_instance(0, 9, 4)
     session, uuid, before = Session.open(reads_only=True), fake_nvml.uuid(0), fake_nvml.show()
     session.survey()
-    session.census(uuid)
+    session.read_device(uuid)
     writes: list[Callable[[], object]] = [
         lambda: session.set_mig(uuid, enabled=False),
         lambda: session.create_instance(uuid, profile_id=19, start=0, size=1),

@@ -53,7 +53,7 @@ def watched(fake_nvml: FakeNvml, clock: Hours) -> Iterator[SupervisedDriver]:
 
 
 def rowless(watched: SupervisedDriver, uuids: list[str]) -> set[int]:
-    devices = watched.census(uuids)
+    devices = watched.read_devices(uuids)
     assert list(devices) == uuids
     return {uuids.index(uuid) for uuid, device in devices.items() if device.rows is None}
 
@@ -64,7 +64,7 @@ def threads() -> int:
 
 def test_what_is_watched_is_what_the_driver_says(watched: SupervisedDriver, uuids: list[str]) -> None:
     session = Session.open()
-    assert watched.census(uuids) == {uuid: session.census(uuid) for uuid in uuids}
+    assert watched.read_devices(uuids) == {uuid: session.read_device(uuid) for uuid in uuids}
     assert (watched.troubles(), watched.hung_seconds(), watched.unreliable()) == ({}, {}, frozenset())
 
 
@@ -72,12 +72,12 @@ def test_what_is_watched_is_what_the_driver_says(watched: SupervisedDriver, uuid
 def test_a_gpu_that_hangs_stops_no_other_and_is_left_alone(
     watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours, given_up: list[float]
 ) -> None:
-    whole = watched.census(uuids)
+    whole = watched.read_devices(uuids)
     fake_nvml.delay(LIST, 600, gpu=3)
     assert rowless(watched, uuids) == {3}
     assert watched.troubles()[uuids[3]].code == Code.TIMEOUT
     given_up.clear()
-    devices = watched.census(uuids)
+    devices = watched.read_devices(uuids)
     assert given_up == [], "it is waited for once"
     assert {uuid for uuid in uuids if devices[uuid] != whole[uuid]} == {uuids[3]}
     assert devices[uuids[3]].places() == (uuids[3],)
@@ -86,7 +86,7 @@ def test_a_gpu_that_hangs_stops_no_other_and_is_left_alone(
     assert watched.hung_seconds()[uuids[3]] > 60
     fake_nvml.heal()
     wait_for(lambda: not watched.hung_seconds())
-    assert watched.census(uuids) == whole
+    assert watched.read_devices(uuids) == whole
 
 
 @pytest.mark.failure_case(48)
@@ -94,7 +94,7 @@ def test_any_number_of_gpus_may_hang_and_the_last_still_answers(
     watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str]
 ) -> None:
     before = threads()
-    watched.census(uuids)
+    watched.read_devices(uuids)
     for gpu in range(7):
         fake_nvml.delay(LIST, 600, gpu=gpu)
     assert rowless(watched, uuids) == set(range(7))
@@ -128,7 +128,7 @@ def test_a_call_that_comes_back_late_does_not_go_on_to_what_others_have_taken_ov
 def test_a_session_in_which_a_call_hangs_is_not_ended_under_it(
     watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
-    watched.census(uuids)
+    watched.read_devices(uuids)
     fake_nvml.delay(LIST, 600, gpu=3)
     fake_nvml.fail("nvmlDeviceGetMemoryInfo_v2", Code.DRIVER_NOT_LOADED, gpu=0)
     assert rowless(watched, uuids) == {0, 3}
@@ -139,7 +139,7 @@ def test_a_session_in_which_a_call_hangs_is_not_ended_under_it(
     assert watched._driver is former
     fake_nvml.heal()
     wait_for(lambda: not watched.hung_seconds())
-    watched.census(uuids)
+    watched.read_devices(uuids)
     assert watched._driver is not former
     clock.added = 200
     assert rowless(watched, uuids) == set()
@@ -155,7 +155,7 @@ def test_a_hung_call_for_the_whole_node_is_told_and_not_repeated(
     watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
     assert watched.ask("versions", lambda driver: driver.versions()).driver == "580.95.05"
-    watched.census(uuids)
+    watched.read_devices(uuids)
     fake_nvml.delay("nvmlSystemGetDriverVersion", 600)
     for _ in range(2):
         with pytest.raises(DriverError) as caught:
@@ -181,21 +181,21 @@ def test_an_open_that_hangs_is_taken_up_when_it_comes_back(
 
 @pytest.mark.failure_case(50)
 def test_a_lost_gpu_has_no_rows_and_comes_back(watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
-    whole = watched.census(uuids)
+    whole = watched.read_devices(uuids)
     fake_nvml.lose(5)
     assert rowless(watched, uuids) == {5}
     assert watched.troubles()[uuids[5]].code == Code.GPU_IS_LOST
     fake_nvml.find(5)
-    assert watched.census(uuids) == whole
+    assert watched.read_devices(uuids) == whole
 
 
 def test_what_is_known_of_a_gpu_without_rows_is_what_was_seen_last(watched: SupervisedDriver, fake_nvml: FakeNvml) -> None:
     fake_nvml.set_mode(0, True)
     gi = fake_nvml.add_instance(0, 9, 4)
     uuid = fake_nvml.uuid(0)
-    before = watched.census([uuid])[uuid]
+    before = watched.read_devices([uuid])[uuid]
     fake_nvml.lose(0)
-    after = watched.census([uuid])[uuid]
+    after = watched.read_devices([uuid])[uuid]
     assert (after.rows, after.used_bytes) == (None, None)
     assert after.places() == before.places() == (fake_nvml.mig_uuid(0, gi),)
 
@@ -205,7 +205,7 @@ def test_what_is_known_of_a_gpu_without_rows_is_what_was_seen_last(watched: Supe
 def test_a_session_that_is_over_is_opened_again_with_growing_waits(
     watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours, code: Code
 ) -> None:
-    whole = watched.census(uuids)
+    whole = watched.read_devices(uuids)
     fake_nvml.unload(code)
     fake_nvml.fail(LIST, code)
     assert rowless(watched, uuids) == set(range(8))
@@ -214,7 +214,7 @@ def test_a_session_that_is_over_is_opened_again_with_growing_waits(
         since, problem = clock.now(), watched.troubles()[uuids[0]]
         while watched._next_open <= since:
             clock.added += 0.5
-            watched.census(uuids)
+            watched.read_devices(uuids)
         waits.append(round(watched._next_open - clock.now()))
         assert problem.code == code
         assert rowless(watched, uuids) == set(range(8))
@@ -224,7 +224,7 @@ def test_a_session_that_is_over_is_opened_again_with_growing_waits(
     fake_nvml.reload()
     fake_nvml.heal()
     clock.added += 31
-    assert watched.census(uuids) == whole
+    assert watched.read_devices(uuids) == whole
 
 
 @pytest.mark.failure_case(21)
@@ -248,15 +248,15 @@ def test_a_driver_that_comes_later_is_found(
 def test_a_mig_mode_that_somebody_switched_is_found_by_a_new_session(
     watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str], clock: Hours
 ) -> None:
-    watched.census(uuids)
+    watched.read_devices(uuids)
     fake_nvml.set_mode(0, True)
     gi = fake_nvml.add_instance(0, 9, 4)
     watched.refresh()
     assert rowless(watched, uuids) == {0}
     wait_for(lambda: watched._listener.is_busy is False)
-    watched.census(uuids)
+    watched.read_devices(uuids)
     clock.added = 2
-    assert watched.census(uuids)[uuids[0]].places() == (fake_nvml.mig_uuid(0, gi),)
+    assert watched.read_devices(uuids)[uuids[0]].places() == (fake_nvml.mig_uuid(0, gi),)
 
 
 def test_an_ill_gpu_does_not_cost_the_others_their_session_again_and_again(
@@ -265,15 +265,15 @@ def test_an_ill_gpu_does_not_cost_the_others_their_session_again_and_again(
     fake_nvml.fail(LIST, Code.INVALID_ARGUMENT, gpu=2)
     assert rowless(watched, uuids) == {2}
     wait_for(lambda: watched._listener.is_busy is False)
-    watched.census(uuids)
+    watched.read_devices(uuids)
     for _ in range(20):
         clock.added += 1.5
         assert rowless(watched, uuids) == {2}
 
 
 def test_xids_are_heard_from_one_census_to_the_next(watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
-    watched.census(uuids)
-    watched.census(uuids)
+    watched.read_devices(uuids)
+    watched.read_devices(uuids)
     session = Session.open()
     assert session.next_xid(0) is None
     wait_for(lambda: watched._driver is not None and getattr(watched._driver, "_events", None) is not None)
@@ -283,7 +283,7 @@ def test_xids_are_heard_from_one_census_to_the_next(watched: SupervisedDriver, f
     fake_nvml.lose(6)
 
     def listen() -> bool:
-        watched.census(uuids)
+        watched.read_devices(uuids)
         heard.extend(watched.xids())
         return len(heard) == 2
 
@@ -299,10 +299,10 @@ def test_a_driver_without_events_is_asked_for_them_once(fake_nvml: FakeNvml, uui
     watched = SupervisedDriver(
         lambda: Session.open(lambda name, *_: asked.append(name)), clock=clock, deadline_seconds=DEADLINE
     )
-    watched.census(uuids)
+    watched.read_devices(uuids)
     wait_for(lambda: watched._heard is not None and watched._heard.wait())
     for _ in range(3):
-        watched.census(uuids)
+        watched.read_devices(uuids)
     watched.close()
     assert asked.count("nvmlEventSetCreate") == 1
 
@@ -326,7 +326,7 @@ def test_it_ends_with_its_threads_and_its_session(fake_nvml: FakeNvml, clock: Ho
             ended.append(self)
 
     watched = SupervisedDriver(Ending.open, clock=clock, deadline_seconds=2)
-    watched.census(uuids)
+    watched.read_devices(uuids)
     watched.close()
     assert len(ended) == 1
     wait_for(lambda: set(threading.enumerate()) <= before)
@@ -345,9 +345,9 @@ def test_it_ends_although_a_call_hangs_and_leaves_the_session_alone(
 
 
 def test_rows_are_those_of_now(watched: SupervisedDriver, fake_nvml: FakeNvml, uuids: list[str]) -> None:
-    watched.census(uuids)
+    watched.read_devices(uuids)
     fake_nvml.put(0, PID, 777)
-    assert watched.census(uuids)[uuids[0]].rows == (ProcessEntry(pid=PID, used_bytes=777 << 20),)
+    assert watched.read_devices(uuids)[uuids[0]].rows == (ProcessEntry(pid=PID, used_bytes=777 << 20),)
 
 
 @pytest.mark.failure_case(72)
@@ -357,7 +357,7 @@ def test_a_census_costs_much_less_than_pynvmls_own_lists_and_keeps_nothing(
     uuids = [fake_nvml.uuid(gpu) for gpu in range(8)]
     for gpu in range(8):
         fake_nvml.put_raw(gpu, [(PID + number, (100 + number) << 20, 0xFFFFFFFF, 0xFFFFFFFF) for number in range(60)])
-    watched.census(uuids)
+    watched.read_devices(uuids)
     handles = [pynvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in uuids]
 
     def ask_pynvml() -> None:
@@ -367,10 +367,10 @@ def test_a_census_costs_much_less_than_pynvmls_own_lists_and_keeps_nothing(
             pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3(handle)
             pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2)
 
-    assert cpu_seconds(lambda: watched.census(uuids)) < cpu_seconds(ask_pynvml) / 2
+    assert cpu_seconds(lambda: watched.read_devices(uuids)) < cpu_seconds(ask_pynvml) / 2
     blocks = sys.getallocatedblocks()
     for _ in range(300):
-        watched.census(uuids)
+        watched.read_devices(uuids)
     assert sys.getallocatedblocks() - blocks < 300
 
 

@@ -141,7 +141,7 @@ def test_a_process_that_ends_between_two_reads_is_nobody(mirror: FakeProc) -> No
     mirror.fake(4_000_500, "stat", stat_line(4_000_500))
     (mirror.root / "4000500/cgroup").unlink()
     assert LinuxProcesses(mirror.root).look([4_000_500]) == {}
-    assert LinuxProcesses(mirror.root).portrait(4_000_500) is None
+    assert LinuxProcesses(mirror.root).details(4_000_500) is None
     assert LinuxProcesses(mirror.root).uses_gpu(4_000_500) is GpuUse.UNREADABLE
 
 
@@ -251,10 +251,10 @@ def test_a_name_that_steers_terminals_or_breaks_lines_is_made_harmless(
 ) -> None:
     pid = started.pid(NAMED, name.hex())
     assert Path(f"/proc/{pid}/comm").read_bytes() == name.split(b"\0")[0] + b"\n"
-    portrait = LinuxProcesses().portrait(pid)
-    assert portrait is not None
-    assert portrait.comm == shown
-    assert (portrait.uid, portrait.namespace_pids) == (os.getuid(), (pid,))
+    details = LinuxProcesses().details(pid)
+    assert details is not None
+    assert details.comm == shown
+    assert (details.uid, details.namespace_pids) == (os.getuid(), (pid,))
 
 
 @pytest.mark.failure_case(74)
@@ -262,9 +262,9 @@ def test_a_name_is_cut_and_cannot_forge_a_line_of_the_status(mirror: FakeProc, s
     pid = started.pid(NAMED, b"\nUid:\t0\t0\t0\t0".hex())
     mirror.show(pid, systemd_path())
     mirror.fake(pid, "comm", "x" * 500 + "\n")
-    portrait = LinuxProcesses(mirror.root).portrait(pid)
-    assert portrait is not None
-    assert (portrait.comm, portrait.uid) == ("x" * 64, os.getuid())
+    details = LinuxProcesses(mirror.root).details(pid)
+    assert details is not None
+    assert (details.comm, details.uid) == ("x" * 64, os.getuid())
 
 
 @needs_root
@@ -272,9 +272,9 @@ def test_a_process_in_namespaces_is_told_with_its_pid_in_each(started: ProcessPo
     outer = started.run("unshare", "-pf", "--kill-child", "sleep", "30").pid
     wait_for(lambda: children(outer))
     (inner,) = children(outer)
-    portrait = LinuxProcesses().portrait(inner)
-    assert portrait is not None
-    assert portrait.namespace_pids == (inner, 1)
+    details = LinuxProcesses().details(inner)
+    assert details is not None
+    assert details.namespace_pids == (inner, 1)
 
 
 @pytest.mark.failure_case(41)

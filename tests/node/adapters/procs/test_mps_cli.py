@@ -358,7 +358,7 @@ def test_a_real_process_of_that_name_is_a_server_on_the_host_and_none_in_a_tenan
     processes = LinuxProcesses(mirror.root)
 
     def is_one(seen: ProcessIdentity) -> bool:
-        return is_server(processes.portrait(seen.pid), is_tenant=bool(seen.candidates))
+        return is_server(processes.details(seen.pid), is_tenant=bool(seen.candidates))
 
     pid = started.pid(NAMED, b"nvidia-cuda-mps-server".hex())
     mirror.show(pid, "/system.slice/mps.service")

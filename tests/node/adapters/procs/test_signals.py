@@ -159,11 +159,11 @@ def test_exec_changes_nothing_of_who_a_process_is(mirror: FakeProc, processes: L
     process = started.start(CHANGING)
     assert said(process) == "ready"
     seen = look(processes, mirror.show(process.pid, systemd_path()))
-    before = processes.portrait(process.pid)
+    before = processes.details(process.pid)
     tell(process, "go")
     wait_for(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
     assert look(processes, process.pid) == seen
-    assert processes.portrait(process.pid) != before
+    assert processes.details(process.pid) != before
     assert processes.send(seen, Signal.KILL) is SignalResult.SENT
     await_exit(process.pid)
 
@@ -294,7 +294,7 @@ def test_no_descriptor_is_left_open_by_any_outcome(mirror: FakeProc, processes: 
         processes.send(one, Signal.TERM)
     processes.members(seen)
     processes.uses_gpu(pid)
-    processes.portrait(pid)
+    processes.details(pid)
     assert open_files() == before
 
 

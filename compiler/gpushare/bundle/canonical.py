@@ -60,8 +60,11 @@ def intent_digest(intent: Intent) -> str:
     Tuples are sets, or maps as pairs (such as layouts), whose order has no meaning either.
     """
     plain = _plain(intent)
+    # An intent without a field keeps the digest that it had before the field existed.
     if not intent.observes:
-        del plain["adoption"]  # an intent without the field keeps the digest that it had before the field existed
+        del plain["adoption"]
+    if intent.platform.own_runtime_class is None:
+        del plain["platform"]["own_runtime_class"]
     return digest(emit.canonical_json(plain))
 
 

@@ -91,6 +91,7 @@ def _platform(document: Document) -> Platform:
         driver=None if driver is None else Driver(**driver),
         registry=document.get("registry"),
         image=RuntimeImage(**document.get("image", {})),
+        own_runtime_class=document.get("runtimeClass"),
         image_pull_secrets=tuple(document.get("imagePullSecrets", ())),
         namespaces=tuple(document.get("namespaces", ())),
         values=_in_order(document.get("values", {})),

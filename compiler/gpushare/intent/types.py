@@ -311,6 +311,7 @@ class RuntimeImage(Record):
 class Platform(Record):
     """The upstream stack beside gpushare. `driver` None: the nodes have drivers installed. `version` None: the newest known.
 
+    `own_runtime_class`: the user's word for `runtime_class`, which counts where no upstream chart says it.
     `namespaces`: where the platform's own pods run, besides kube-system and the bundle's namespace.
     """
 
@@ -320,6 +321,7 @@ class Platform(Record):
     driver: Driver | None = None
     registry: str | None = None
     image: RuntimeImage = RuntimeImage()
+    own_runtime_class: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
     values: Mapping[str, Any] = NOTHING
@@ -328,9 +330,9 @@ class Platform(Record):
     def runtime_class(self) -> str:
         """The RuntimeClass whose runtime injects driver and devices, as the upstream chart names it; empty: the node's default.
 
-        The upstream chart of an existing plugin is unknown: if it works without a class, our pods and tenants' pods do too.
+        The upstream chart of an existing plugin is unknown: its class is the user's to name.
         """
-        chosen: str | None = None
+        chosen = self.own_runtime_class
         if self.stack is Stack.GPU_OPERATOR:
             chosen = self.values.get("operator", {}).get("runtimeClass") or "nvidia"  # the CRD's default for an empty value
         elif self.stack is Stack.DEVICE_PLUGIN:

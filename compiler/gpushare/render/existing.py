@@ -33,7 +33,7 @@ device plugin 0.20.0 or newer. PLUGIN_NAMESPACE is where your plugin runs.
 
 {taints}
 
-4. Install our chart as the bundle's README.md says. Where your plugin has a runtime class, add `--set runtimeClassName=NAME`.
+4. Install our chart as the bundle's README.md says. {runtime_class}
 
 Check that the toolkit ignores NVIDIA_VISIBLE_DEVICES in unprivileged containers
 (`accept-nvidia-visible-devices-envvar-when-unprivileged = false`). Otherwise an image that sets it sees every GPU. Then the
@@ -55,4 +55,11 @@ def config_map(profiles: Mapping[str, str]) -> str:
 def steps(plan: Plan) -> str:
     """Return the README of the folder."""
     taints = "\n".join(f"   - `{key}`" for key in OUR_TAINTS)
-    return _STEPS.format(namespace=plan.intent.namespace, strategy=plan.operator_mig_strategy or '""', taints=taints)
+    name = plan.intent.platform.runtime_class
+    runtime_class = "Our pods use the nodes' default runtime. Where your plugin's pods\n   have a runtime class, name it in " \
+        "`platform.runtimeClass`."
+    if name:
+        runtime_class = f"Our pods have the runtime class `{name}`; so must your plugin's and the tenants'."
+    return _STEPS.format(
+        namespace=plan.intent.namespace, strategy=plan.operator_mig_strategy or '""', taints=taints, runtime_class=runtime_class
+    )

@@ -1,4 +1,4 @@
-"""Rules on the platform below the pools: GS701, GS706, GS712 to GS717, GS725 and GS726."""
+"""Rules on the platform below the pools: GS701, GS706, GS712 to GS717, GS725, GS726 and GS750."""
 
 import re
 from collections.abc import Iterator
@@ -123,6 +123,31 @@ def check_image_conflicts(context: Context) -> Iterator[Finding]:
         )
 
 
+def check_runtime_class(context: Context) -> Iterator[Finding]:
+    """GS750: a RuntimeClass that no cluster can have, or beside an upstream chart that names its own."""
+    platform = context.intent.platform
+    name, path = platform.own_runtime_class, (*HERE, "runtimeClass")
+    if name is None:
+        return
+    if not is_dns_subdomain(name):
+        yield Finding(
+            code="GS750",
+            message=f"no RuntimeClass can have the name {name!r}",
+            hints=("`kubectl get runtimeclasses` prints the names; NVIDIA's is usually nvidia",),
+            path=path,
+        )
+    if platform.stack is not Stack.EXISTING:
+        is_operator = platform.stack is Stack.GPU_OPERATOR
+        values = f"{{operator: {{runtimeClass: {name}}}}}" if is_operator else f"{{runtimeClassName: {name}}}"
+        yield Finding(
+            code="GS750",
+            message=f"with stack {platform.stack.value} the values of NVIDIA's chart name the runtime class",
+            hints=(f"write values: {values}", "remove runtimeClass, which is for stack: existing"),
+            path=path,
+            on_key=True,
+        )
+
+
 def check_one_strategy(context: Context) -> Iterator[Finding]:
     """GS713: pools that need different MIG strategies from one operator."""
     pools = context.intent.pools
@@ -221,4 +246,5 @@ RULES: tuple[Rule, ...] = (
     Rule(code="GS717", check=check_namespace),
     Rule(code="GS725", check=check_published),
     Rule(code="GS726", check=check_image_conflicts),
+    Rule(code="GS750", check=check_runtime_class),
 )

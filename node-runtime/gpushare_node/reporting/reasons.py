@@ -49,7 +49,8 @@ class ConditionReason(Enum):
     WAITING_FOR_DRIVER = _not(
         "WaitingForDriver",
         "The NVIDIA driver does not answer yet.",
-        "Wait for the driver's installation. If this persists, check the driver's pod, or run `nvidia-smi` on the node.",
+        "Wait for the driver's installation. If this persists, check the driver's pod, run `nvidia-smi` on the node, and check "
+        "that our pod's runtime class injects the driver: `platform.runtimeClass` names it where the stack is `existing`.",
     )
     DRIVER_MISMATCH = _not(
         "DriverMismatch",

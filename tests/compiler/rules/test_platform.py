@@ -1,7 +1,10 @@
 """Rules on the platform and its versions: code, place and sentence."""
 
 import pytest
+import yaml
 
+from gpushare import pipeline
+from gpushare.bundle import lock
 from tests.compiler.rules.intents import codes, found, judged, one, pool, written
 
 A100 = "a100-sxm4-40gb"
@@ -180,6 +183,29 @@ def test_an_image_in_a_registry_of_ones_own_is_expected_to_be_there() -> None:
 
 def test_that_the_image_is_not_published_can_be_accepted() -> None:
     assert found(written(pool(), accept="{GS725: our mirror answers for ghcr.io}"), "GS801") == []
+
+
+def test_the_runtime_class_of_an_existing_plugin() -> None:
+    text = written(pool(), platform="{stack: existing, runtimeClass: nvidia-cdi, namespaces: [gpu-operator]}")
+    assert judged(text) == []
+    files = {one.path: one.text for one in pipeline.compile_intent(text.encode(), "intent.yaml", lock.EMPTY).artifacts}
+    assert yaml.safe_load(files["chart/values.yaml"])["runtimeClassName"] == "nvidia-cdi"
+    assert "runtime class `nvidia-cdi`" in files["existing/README.md"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "on_key", "says"),
+    [
+        ("{stack: existing, runtimeClass: Nvidia}", False, "no RuntimeClass can have the name 'Nvidia'"),
+        ("{stack: existing, runtimeClass: ''}", False, "no RuntimeClass can have the name ''"),
+        ("{runtimeClass: nvidia}", True, "with stack gpu-operator the values"),
+        ("{stack: device-plugin, runtimeClass: nvidia}", True, "with stack device-plugin the values"),
+    ],
+)
+def test_a_runtime_class_that_cannot_be(platform: str, on_key: bool, says: str) -> None:
+    path, is_on_key, message = one("GS750", platform=platform)
+    assert (path, is_on_key) == ("/spec/platform/runtimeClass", on_key)
+    assert says in message
 
 
 def test_a_tag_beside_a_digest_is_refused() -> None:

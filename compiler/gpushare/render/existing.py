@@ -56,8 +56,7 @@ def steps(plan: Plan) -> str:
     """Return the README of the folder."""
     taints = "\n".join(f"   - `{key}`" for key in OUR_TAINTS)
     name = plan.intent.platform.runtime_class
-    runtime_class = "Our pods use the nodes' default runtime. Where your plugin's pods\n   have a runtime class, name it in " \
-        "`platform.runtimeClass`."
+    runtime_class = "Our pods use the nodes' default runtime. Where your plugin's pods\n   have a class, name it in `platform.runtimeClass`."
     if name:
         runtime_class = f"Our pods have the runtime class `{name}`; so must your plugin's and the tenants'."
     return _STEPS.format(

@@ -56,9 +56,9 @@ def steps(plan: Plan) -> str:
     """Return the README of the folder."""
     taints = "\n".join(f"   - `{key}`" for key in OUR_TAINTS)
     name = plan.intent.platform.runtime_class
-    runtime_class = "Our pods use the nodes' default runtime. Where your plugin's pods\n   have a class, name it in `platform.runtimeClass`."
-    if name:
-        runtime_class = f"Our pods have the runtime class `{name}`; so must your plugin's and the tenants'."
+    runtime_class = f"Our pods have the runtime class `{name}`; so must your plugin's and the tenants'."
+    if not name:
+        runtime_class = "Our pods use the nodes' default runtime. If your plugin's pods\n   have a class, write `platform.runtimeClass`."
     return _STEPS.format(
         namespace=plan.intent.namespace, strategy=plan.operator_mig_strategy or '""', taints=taints, runtime_class=runtime_class
     )

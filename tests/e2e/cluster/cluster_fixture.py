@@ -89,7 +89,9 @@ class ClusterFixture:
         gone = ("gpushare.dev/pool-", "gpushare.dev/profile-", "nvidia.com/device-plugin.config-", f"{POOL}-")
         change = ("--type=strategic", "--patch")
         self.cluster.kubectl("label", "node", node.name, *gone)
-        self.cluster.kubectl("annotate", "node", node.name, "gpushare.dev/release-", "gpushare.dev/released-")
+        annotations = self.state(node.name)["metadata"].get("annotations", {})
+        if ours := [f"{key}-" for key in annotations if key.startswith("gpushare.dev/")]:
+            self.cluster.kubectl("annotate", "node", node.name, *ours)
         self.cluster.kubectl("patch", "node", node.name, *change, '{"spec": {"taints": null}}')
         if self.condition(node.name):
             body = {"status": {"conditions": [{"$patch": "delete", "type": CONDITION}]}}

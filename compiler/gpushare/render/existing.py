@@ -44,6 +44,9 @@ For metrics by pod, dcgm-exporter needs `hostPID: true`, KUBERNETES_VIRTUAL_GPUS
 resource of the bundle's README.md that ends in `.shared`.
 """
 
+_CLASS = "Our pods have the runtime class `{name}`; so must your plugin's and the tenants'."
+_NO_CLASS = "Our pods use the nodes' default runtime. For the class of\n   your plugin's pods write `platform.runtimeClass`."
+
 
 def config_map(profiles: Mapping[str, str]) -> str:
     """Return the ConfigMap of profiles (text by key) without a namespace, to be applied in the plugin's own."""
@@ -56,9 +59,7 @@ def steps(plan: Plan) -> str:
     """Return the README of the folder."""
     taints = "\n".join(f"   - `{key}`" for key in OUR_TAINTS)
     name = plan.intent.platform.runtime_class
-    runtime_class = f"Our pods have the runtime class `{name}`; so must your plugin's and the tenants'."
-    if not name:
-        runtime_class = "Our pods use the nodes' default runtime. If your plugin's pods\n   have a class, write `platform.runtimeClass`."
+    runtime_class = _CLASS.format(name=name) if name else _NO_CLASS
     return _STEPS.format(
         namespace=plan.intent.namespace, strategy=plan.operator_mig_strategy or '""', taints=taints, runtime_class=runtime_class
     )

@@ -18,6 +18,8 @@ Object = dict[str, Any]
 VERSION = "argoproj.io/v1alpha1"
 FINALIZER = "resources-finalizer.argocd.argoproj.io"
 """Argo CD deletes an Application's objects only if the Application has it."""
+_HOOK_FINALIZERS = ("post-delete-finalizer.argocd.argoproj.io", "post-delete-finalizer.argocd.argoproj.io/cleanup")
+"""Argo CD adds them to an Application with a PostDelete hook, as our chart is. The root would remove them, again and again."""
 
 _IN_CLUSTER = "https://kubernetes.default.svc"
 _DEFAULTS = {"targetRevision": "HEAD", "project": "default", "namespace": "argocd", "server": _IN_CLUSTER}
@@ -132,7 +134,9 @@ def _namespace(plan: Plan, settings: Mapping[str, str]) -> Object:
 def _gpushare(plan: Plan, settings: Mapping[str, str]) -> Object:
     helm = {"releaseName": "gpushare", "valuesObject": {"uninstall": {"hook": "argocd"}}}
     source = _source(settings, "chart") | {"helm": helm}
-    return _application(plan, settings, "gpushare", wave=2) | {"spec": _spec(plan, settings, {"source": source})}
+    application = _application(plan, settings, "gpushare", wave=2)
+    application["metadata"]["finalizers"] += _HOOK_FINALIZERS
+    return application | {"spec": _spec(plan, settings, {"source": source})}
 
 
 def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:

@@ -19,7 +19,7 @@ def synced() -> Iterator[Synced]:
             cluster_fixture.equip("node-1", T4)
             cluster_fixture.equip("node-2", A100)
             synced = Synced(cluster_fixture)
-            synced.argocd.start()
+            synced.start()
             yield synced
         finally:
             cluster_fixture.down()

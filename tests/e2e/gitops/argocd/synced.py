@@ -2,11 +2,12 @@
 
 from tests.e2e.cluster.cluster_fixture import ClusterFixture, intent
 from tests.e2e.cluster.images import RUNTIME
-from tests.e2e.gitops.argocd.controllers import NAMESPACE, ArgoCd
+from tests.e2e.gitops.argocd import upstream
+from tests.e2e.gitops.argocd.controllers import ArgoCd
 from tests.e2e.gitops.argocd.repository import Repository
 
 PATH = "clusters/tests/bundle"
-ROOT, OURS, OF_NAMESPACE = "tests-gpus", "tests-gpus-gpushare", "tests-gpus-namespace"
+ROOT, OF_NAMESPACE, NVIDIAS, OURS = "tests-gpus", "tests-gpus-namespace", "tests-gpus-gpu-operator", "tests-gpus-gpushare"
 _REPOSITORY, _, _TAG = RUNTIME.rpartition(":")
 
 
@@ -17,7 +18,12 @@ class Synced:
         self.cluster_fixture = cluster_fixture
         self.cluster = cluster_fixture.cluster
         self.argocd = ArgoCd(self.cluster, cluster_fixture.folder / "argocd")
-        self.repository = Repository(cluster_fixture.folder / "repository")
+        self.repository = Repository(cluster_fixture.folder / "repository", {"https://helm.ngc.nvidia.com/nvidia": upstream.ADDRESS})
+
+    def start(self) -> None:
+        """Argo CD and NVIDIA's repository of charts."""
+        upstream.serve(self.cluster.network, self.cluster_fixture.folder / "charts")
+        self.argocd.start()
 
     def commit(self, **pools: str) -> str:
         """Compile an intent of these pools and commit its bundle; the commit."""
@@ -26,7 +32,7 @@ class Synced:
     def intent(self, **pools: str) -> str:
         """The pools, and what Argo CD must know."""
         settings = f"repoURL: '{self.repository.address}', path: {PATH}, project: gpus"
-        platform = f'stack: existing, image: {{repository: {_REPOSITORY}, tag: "{_TAG}"}}'
+        platform = f'image: {{repository: {_REPOSITORY}, tag: "{_TAG}"}}'
         return intent(**pools) + f"  platform: {{{platform}}}\n  gitops: {{argocd: {{{settings}}}}}\n"
 
     def apply(self, file: str) -> None:
@@ -36,8 +42,3 @@ class Synced:
     def await_commit(self, commit: str, health: str = "Healthy") -> None:
         """Until our chart is synced to the commit and has this health."""
         self.argocd.await_state(OURS, "Synced", health, revision=commit)
-
-    def delete(self) -> None:
-        """Delete the root Application, and wait until it is gone, with all that is synced by it."""
-        self.cluster.kubectl("delete", "application", ROOT, "--namespace", NAMESPACE, "--wait=false")
-        self.cluster.wait(lambda: self.argocd.application(ROOT) is None, "the Applications are gone")

@@ -83,7 +83,8 @@ class ArgoCd:
     def _controller(self) -> tuple[list[str], dict[str, str]]:
         command = [
             str(program()), "--kubeconfig", str(self._kubeconfig), "--namespace", NAMESPACE, "--repo-server", _REPO_SERVER,
-            "--repo-server-plaintext", "--redis", _REDIS, "--app-resync", str(RESYNC), "--self-heal-timeout-seconds", "1",
+            "--repo-server-plaintext", "--redis", _REDIS, "--app-resync", str(RESYNC),
+            "--app-resync-jitter", "0", "--self-heal-timeout-seconds", "1",
         ]
         return command, self._environment("application-controller") | {
             "ARGOCD_FAKE_IN_CLUSTER": "true", "POD_NAMESPACE": NAMESPACE, "ARGOCD_CONTROLLER_REPLICAS": "1",

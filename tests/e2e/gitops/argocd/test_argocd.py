@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.cluster.bundles import NAMESPACE
 from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED, SLICE, TRAINING
-from tests.e2e.gitops.argocd.synced import OF_NAMESPACE, OURS, ROOT, Synced
+from tests.e2e.gitops.argocd.synced import NVIDIAS, OF_NAMESPACE, OURS, PATH, ROOT, Synced
 
 pytestmark = pytest.mark.gitops
 
@@ -17,6 +17,7 @@ def test_the_first_sync_is_healthy_when_the_nodes_are_ready(synced: Synced) -> N
     synced.cluster_fixture.choose(node_1="notebooks", node_2="training")
     commit = synced.commit(notebooks=NOTEBOOKS, training=TRAINING)
     synced.apply("project.yaml")
+    synced.apply("argocd-cm.yaml")
     synced.apply("root.yaml")
     synced.await_commit(commit)
     # No wait: healthy means this.
@@ -33,8 +34,24 @@ def test_the_first_sync_is_healthy_when_the_nodes_are_ready(synced: Synced) -> N
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
 
 
+def test_nvidias_chart_gets_the_values_of_the_bundle_and_is_healthy_when_its_operator_says_so(synced: Synced) -> None:
+    synced.argocd.await_state(NVIDIAS, "Synced", "Progressing")
+    policy = synced.cluster.get("clusterpolicy", "cluster-policy")
+    assert policy["spec"]["devicePlugin"]["config"]["name"] == "gpushare-profiles"
+    for state, health in (("disabled", "Suspended"), ("notReady", "Progressing"), ("ready", "Healthy")):
+        change = json.dumps({"status": {"state": state}})
+        synced.cluster.kubectl("patch", "clusterpolicy", "cluster-policy", "--subresource=status", "--type=merge", "--patch", change)
+        synced.argocd.await_state(NVIDIAS, "Synced", health)
+
+
+def test_every_object_is_what_the_definitions_know(synced: Synced) -> None:
+    folder = synced.repository.folder / PATH / "argocd"
+    for file in sorted(folder.glob("**/*.yaml")):
+        synced.cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "--filename", file)
+
+
 def test_nothing_differs_over_many_comparisons(synced: Synced) -> None:
-    before = {name: synced.argocd.syncs(name) for name in (ROOT, OURS, OF_NAMESPACE)}
+    before = {name: synced.argocd.syncs(name) for name in (ROOT, NVIDIAS, OURS, OF_NAMESPACE)}
     synced.argocd.await_comparisons(OURS, 5)
     assert {name: synced.argocd.syncs(name) for name in before} == before
     assert before[OURS] == 1
@@ -66,7 +83,7 @@ def test_a_bundle_that_fails_on_its_node_is_not_healthy(synced: Synced) -> None:
     wrong = TRAINING.replace("a100-sxm4-40gb", "a30").replace("1g.5gb: 7", "1g.6gb: 4").replace("1g.5gb: 2", "1g.6gb: 2")
     commit = synced.commit(notebooks=NOTEBOOKS, training=wrong)
     synced.await_commit(commit, "Progressing")
-    synced.cluster_fixture.await_reason("node-2", "WrongHardware")
+    synced.cluster_fixture.await_reason("node-2", "CardMismatch")
     assert synced.cluster_fixture.phase("works") == "Running"
     synced.await_commit(synced.repository.revert())
     synced.cluster_fixture.dismiss("works")
@@ -88,6 +105,8 @@ def test_deletion_waits_for_tenants_and_leaves_nothing(synced: Synced) -> None:
     synced.cluster.wait(lambda: "gpushare.dev/pool" not in synced.cluster_fixture.labels("node-1"), "node-1 is released")
     daemonset = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/gpushare-uninstall"
     assert synced.cluster.read(daemonset)["status"]["desiredNumberScheduled"] == 1
+    # The driver must stay until then: NVIDIA's chart is deleted after ours.
+    assert synced.cluster.try_kubectl("get", "clusterpolicy", "cluster-policy").returncode == 0
     assert synced.argocd.application(ROOT) is not None
     synced.cluster_fixture.dismiss("works")
     synced.cluster.wait(lambda: synced.argocd.application(ROOT) is None, "the Applications are gone")

@@ -1,6 +1,6 @@
 """`argocd/`: the objects with which Argo CD syncs the bundle from Git; nothing if the intent does not ask for them.
 
-One Application for each part, in waves: the namespace, NVIDIA's chart, ours. NVIDIA's is before ours, because Argo CD deletes in
+One Application for each part, in waves: the namespace and the rights to release nodes, NVIDIA's chart, ours. NVIDIA's is before ours, because Argo CD deletes in
 the reverse order, and nodes can only be released while the driver that the operator installs is still there. A root Application
 syncs the others, so a new version of NVIDIA's chart needs no command.
 """
@@ -25,6 +25,8 @@ _IN_CLUSTER = "https://kubernetes.default.svc"
 _DEFAULTS = {"targetRevision": "HEAD", "project": "default", "namespace": "argocd", "server": _IN_CLUSTER}
 """Of the intent's fields, as its schema states them."""
 
+_RBAC = "rbac.authorization.k8s.io"
+_UNINSTALL = "gpushare-uninstall"
 _WAVE = "argocd.argoproj.io/sync-wave"
 _RETRY = {"limit": 5, "backoff": {"duration": "10s", "factor": 2, "maxDuration": "3m"}}
 """Where Argo CD does not wait for the health of Applications, the first sync of a chart may come before the namespace."""
@@ -33,7 +35,7 @@ _OUR_CLUSTER_KINDS = (
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"), ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
-    ("rbac.authorization.k8s.io", "ClusterRole"), ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+    (_RBAC, "ClusterRole"), (_RBAC, "ClusterRoleBinding"),
     ("scheduling.k8s.io", "PriorityClass"),
 )
 _NVIDIA_CLUSTER_KINDS = (
@@ -62,6 +64,9 @@ def objects(plan: Plan) -> Iterator[tuple[str, Object]]:
     settings = _DEFAULTS | plan.intent.gitops["argocd"]
     yield "argocd/root.yaml", _root(plan, settings)
     yield "argocd/apps/namespace.yaml", _namespace(plan, settings)
+    yield "argocd/apps/rights.yaml", _rights(plan, settings)
+    yield "argocd/rights/clusterrole.yaml", _cluster_role(plan)
+    yield "argocd/rights/clusterrolebinding.yaml", _binding(plan)
     yield "argocd/apps/gpushare.yaml", _gpushare(plan, settings)
     stack = plan.intent.platform.stack
     if _has_upstream(plan):
@@ -129,6 +134,34 @@ def _namespace(plan: Plan, settings: Mapping[str, str]) -> Object:
     source = _source(settings, ".") | {"directory": {"include": "namespace.yaml"}}
     application = _application(plan, settings, "namespace", wave=0, cascades=False)
     return application | {"spec": _spec(plan, settings, {"source": source}, prune=False)}
+
+
+def _rights(plan: Plan, settings: Mapping[str, str]) -> Object:
+    """Return the Application of what the hook of our chart needs and cannot bring: the chart is deleted before it."""
+    source = _source(settings, "argocd/rights")
+    return _application(plan, settings, "rights", wave=0) | {"spec": _spec(plan, settings, {"source": source})}
+
+
+def _cluster_role(plan: Plan) -> Object:
+    """Return what a release needs. Nobody is evicted: without the ConfigMap `gpushare-tenancy` it is unknown who may be."""
+    rules = [_rule("nodes", "get", "list"), _rule("nodes/status", "patch")] if plan.intent.observes else [
+        _rule("nodes", "get", "list", "patch", "watch"), _rule("nodes/status", "patch"), _rule("pods", "list", "watch"),
+        _rule("events", "create", "patch"),
+    ]
+    return {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": _UNINSTALL}, "rules": rules}
+
+
+def _rule(resource: str, *verbs: str) -> Object:
+    return {"apiGroups": [""], "resources": [resource], "verbs": list(verbs)}
+
+
+def _binding(plan: Plan) -> Object:
+    """Return the binding to the ServiceAccount that exists while the hook runs."""
+    return {
+        "apiVersion": f"{_RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": _UNINSTALL},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": _UNINSTALL},
+        "subjects": [{"kind": "ServiceAccount", "name": _UNINSTALL, "namespace": plan.intent.namespace}],
+    }
 
 
 def _gpushare(plan: Plan, settings: Mapping[str, str]) -> Object:

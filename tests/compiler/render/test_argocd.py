@@ -44,8 +44,7 @@ def test_the_defaults_are_those_of_the_intents_schema() -> None:
 
 def test_the_parts_are_synced_in_waves_and_deleted_in_the_reverse_order() -> None:
     waves = {name: int(app["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"]) for name, app in apps(compiled()).items()}
-    assert sorted(waves, key=waves.__getitem__) == ["namespace", "gpu-operator", "gpushare"]
-    assert len({*waves.values()}) == 3
+    assert waves == {"namespace": 0, "rights": 0, "gpu-operator": 1, "gpushare": 2}
 
 
 def test_every_source_is_in_the_bundles_folder() -> None:
@@ -82,6 +81,19 @@ def test_our_chart_releases_nodes_when_it_is_deleted() -> None:
     assert [one for one in app["metadata"]["finalizers"] if one.startswith("post-delete-finalizer.argocd.argoproj.io")]
 
 
+@pytest.mark.parametrize(("spec", "may"), [("", {"nodes": ["get", "list", "patch", "watch"]}), ("  adoption: observe\n", {})])
+def test_the_hooks_rights_are_not_the_charts_to_delete(spec: str, may: dict[str, list[str]]) -> None:
+    bundle = compiled("hpc", spec=spec)
+    role = document(bundle, "argocd/rights/clusterrole.yaml")
+    binding = document(bundle, "argocd/rights/clusterrolebinding.yaml")
+    verbs = {resource: rule["verbs"] for rule in role["rules"] for resource in rule["resources"]}
+    assert verbs["nodes"] == may.get("nodes", ["get", "list"])
+    assert "create" not in verbs["nodes"]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"] == "gpushare-uninstall"
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "gpushare-uninstall", "namespace": "gpu-system"}]
+    assert apps(bundle)["rights"]["spec"]["source"]["path"] == "clusters/a/bundle/argocd/rights"
+
+
 @pytest.mark.parametrize(("pools", "wanted"), [(("hpc",), "ServerSideApply=true"), (("dense", "serving"), "ServerSideApply=false")])
 def test_server_side_apply_unless_the_operators_chart_renders_a_null(pools: tuple[str, ...], wanted: str) -> None:
     found = apps(compiled(*pools))
@@ -98,7 +110,7 @@ def test_server_side_apply_unless_the_operators_chart_renders_a_null(pools: tupl
 )
 def test_nvidias_chart_only_where_the_bundle_installs_it(platform: str, spec: str, upstream: set[str]) -> None:
     bundle = compiled("hpc", platform=platform, spec=spec)
-    assert apps(bundle).keys() == {"namespace", "gpushare"} | upstream
+    assert apps(bundle).keys() == {"namespace", "rights", "gpushare"} | upstream
     assert ("argocd/argocd-cm.yaml" in bundle) == (upstream == {"gpu-operator"})
     assert "kubectl apply -f argocd/root.yaml" in bundle["README.md"]
 
@@ -140,6 +152,6 @@ def test_the_objects_are_what_argo_cds_definitions_accept(pools: tuple[str, ...]
     bundle = compiled(*pools, more=", project: gpus")
     items = [yaml.safe_load(text) for path, text in bundle.items() if path.startswith("argocd/")]
     checked = [item for item in items if item["kind"] in definitions]
-    assert len(checked) == 5
+    assert len(checked) == 6
     for item in checked:
         jsonschema.validate(item, definitions[item["kind"]])

@@ -7,7 +7,8 @@ from tests.e2e.gitops.argocd.controllers import ArgoCd
 from tests.e2e.gitops.argocd.repository import Repository
 
 PATH = "clusters/tests/bundle"
-ROOT, OF_NAMESPACE, NVIDIAS, OURS = "tests-gpus", "tests-gpus-namespace", "tests-gpus-gpu-operator", "tests-gpus-gpushare"
+ROOT, OURS, NVIDIAS = "tests-gpus", "tests-gpus-gpushare", "tests-gpus-gpu-operator"
+OTHERS = ("tests-gpus-namespace", "tests-gpus-rights")
 _REPOSITORY, _, _TAG = RUNTIME.rpartition(":")
 
 

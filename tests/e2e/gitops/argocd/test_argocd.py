@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.cluster.bundles import NAMESPACE
 from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED, SLICE, TRAINING
-from tests.e2e.gitops.argocd.synced import NVIDIAS, OF_NAMESPACE, OURS, PATH, ROOT, Synced
+from tests.e2e.gitops.argocd.synced import NVIDIAS, OTHERS, OURS, PATH, ROOT, Synced
 
 pytestmark = pytest.mark.gitops
 
@@ -28,7 +28,7 @@ def test_the_first_sync_is_healthy_when_the_nodes_are_ready(synced: Synced) -> N
     synced.cluster_fixture.await_offer("node-2", "training")
     assert synced.cluster_fixture.offer("node-1") == {SHARED: 8}
     assert synced.cluster_fixture.offer("node-2") == {SLICE: 28}
-    for name in (ROOT, OF_NAMESPACE):
+    for name in (ROOT, *OTHERS):
         synced.argocd.await_state(name, "Synced", "Healthy")
     labels = synced.cluster.get("namespace", NAMESPACE)["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
@@ -51,7 +51,7 @@ def test_every_object_is_what_the_definitions_know(synced: Synced) -> None:
 
 
 def test_nothing_differs_over_many_comparisons(synced: Synced) -> None:
-    before = {name: synced.argocd.syncs(name) for name in (ROOT, NVIDIAS, OURS, OF_NAMESPACE)}
+    before = {name: synced.argocd.syncs(name) for name in (ROOT, NVIDIAS, OURS, *OTHERS)}
     synced.argocd.await_comparisons(OURS, 5)
     assert {name: synced.argocd.syncs(name) for name in before} == before
     assert before[OURS] == 1

@@ -143,7 +143,7 @@ def _rights(plan: Plan, settings: Mapping[str, str]) -> Object:
 
 
 def _cluster_role(plan: Plan) -> Object:
-    """Return what a release needs. Nobody is evicted: without the ConfigMap `gpushare-tenancy` it is unknown who may be."""
+    """Return what a release needs. No pod is evicted: without the ConfigMap `gpushare-tenancy` it is unknown which may be."""
     rules = [_rule("nodes", "get", "list"), _rule("nodes/status", "patch")] if plan.intent.observes else [
         _rule("nodes", "get", "list", "patch", "watch"), _rule("nodes/status", "patch"), _rule("pods", "list", "watch"),
         _rule("events", "create", "patch"),

@@ -6,8 +6,9 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-_WHO = {"GIT_AUTHOR_NAME": "tests", "GIT_AUTHOR_EMAIL": "tests@example.org",
-        "GIT_COMMITTER_NAME": "tests", "GIT_COMMITTER_EMAIL": "tests@example.org", "GIT_CONFIG_GLOBAL": "/dev/null"}
+IDENTITY = {"GIT_AUTHOR_NAME": "tests", "GIT_AUTHOR_EMAIL": "tests@example.org",
+            "GIT_COMMITTER_NAME": "tests", "GIT_COMMITTER_EMAIL": "tests@example.org", "GIT_CONFIG_GLOBAL": "/dev/null"}
+"""Environment of git: who commits, and no settings of the machine's user."""
 
 
 class Repository:
@@ -49,4 +50,4 @@ class Repository:
 
     def _git(self, *arguments: str) -> str:
         command = ["git", "-C", str(self.folder), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **_WHO}).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **IDENTITY}).stdout

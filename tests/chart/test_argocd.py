@@ -23,7 +23,7 @@ def for_argocd(each: Bundle, **values: Any) -> Bundle:
 
 @pytest.fixture
 def hooks(render: Callable[[Bundle, int], str]) -> Callable[..., dict[str, Any]]:
-    """The hooks of a chart for Argo CD by kind; no other object has a name of theirs, nor is there a hook of Helm's but tests."""
+    """The hooks of a chart for Argo CD by kind; no other object has a name of theirs, and Helm's only hooks are tests."""
 
     def get(each: Bundle, major: int) -> dict[str, Any]:
         items = [item for item in yaml.safe_load_all(render(each, major)) if item]

@@ -1,8 +1,8 @@
 """`argocd/`: the objects with which Argo CD syncs the bundle from Git; nothing if the intent does not ask for them.
 
-One Application for each part, in waves: the namespace and the rights to release nodes, NVIDIA's chart, ours. NVIDIA's is before ours, because Argo CD deletes in
-the reverse order, and nodes can only be released while the driver that the operator installs is still there. A root Application
-syncs the others, so a new version of NVIDIA's chart needs no command.
+One Application for each part, in waves: the namespace and the rights to release nodes, NVIDIA's chart, ours. NVIDIA's is before
+ours, because Argo CD deletes in the reverse order, and nodes can only be released while the operator's driver is still there. A
+root Application syncs the others, so a new version of NVIDIA's chart needs no command.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,9 +32,8 @@ _RETRY = {"limit": 5, "backoff": {"duration": "10s", "factor": 2, "maxDuration":
 """Where Argo CD does not wait for the health of Applications, the first sync of a chart may come before the namespace."""
 
 _OUR_CLUSTER_KINDS = (
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"), ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
+    *(("admissionregistration.k8s.io", f"{kind}AdmissionPolicy{part}") for kind in ("Mutating", "Validating")
+      for part in ("", "Binding")),
     (_RBAC, "ClusterRole"), (_RBAC, "ClusterRoleBinding"),
     ("scheduling.k8s.io", "PriorityClass"),
 )
@@ -95,17 +94,20 @@ def section(plan: Plan) -> Iterator[str]:
     yield "    kubectl apply -f argocd/root.yaml"
     yield ""
     if settings["project"] != "default":
-        yield f"`project.yaml` is project `{settings['project']}` with the least rights; leave it out if the project exists."
+        yield f"`project.yaml` is project `{settings['project']}` with the least rights; leave it out if it exists."
     yield f"Application `{name(plan)}` syncs the others from `argocd/apps/`, from then on every commit. It belongs to project"
     yield "`default`, because it writes Applications; without the right to that, apply the files of `argocd/apps/` instead."
     if any(path == "argocd/argocd-cm.yaml" for path, _ in objects(plan)):
         yield from ("", "To see whether the operator is ready, merge this health check into the configuration of Argo CD:", "")
         yield "    kubectl apply --server-side -f argocd/argocd-cm.yaml"
-    does = "removes condition and annotation" if plan.intent.observes else "waits for the GPUs' tenants and makes nodes exclusive"
+    does = "waits for the GPUs' tenants and makes nodes exclusive"
+    if plan.intent.observes:
+        does = "removes condition and annotation"
     yield from ("", f"Deleting the Application {does}. The namespace `{plan.intent.namespace}` stays:", "")
     yield f"    kubectl --namespace {namespace} delete application {name(plan)}"
     if not plan.intent.observes:
-        yield from ("", "It ends when no node has a pool's label any more:", "", "    kubectl get nodes --selector gpushare.dev/pool")
+        yield from ("", "It ends when no node has a pool's label any more:", "")
+        yield "    kubectl get nodes --selector gpushare.dev/pool"
     yield ""
 
 
@@ -175,7 +177,8 @@ def _gpushare(plan: Plan, settings: Mapping[str, str]) -> Object:
 def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
     """Return the Application of NVIDIA's chart, with the values of the bundle.
 
-    Without one `mig.strategy` the operator's chart renders a null, which server-side apply refuses.
+    Without one `mig.strategy` the operator's chart renders a null, which server-side apply refuses. A bundle that changes to
+    observing no longer has this Application, and must leave the drivers and the plugin where they are: so it is never pruned.
     """
     platform = plan.intent.platform
     chart = upstream.chart(platform.stack.value)
@@ -189,7 +192,9 @@ def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
     ]
     has_null = platform.stack is Stack.GPU_OPERATOR and plan.operator_mig_strategy is None
     spec = _spec(plan, settings, {"sources": sources}, server_side=not has_null)
-    return _application(plan, settings, chart.name, wave=1) | {"spec": spec}
+    application = _application(plan, settings, chart.name, wave=1)
+    application["metadata"]["annotations"] |= {"argocd.argoproj.io/sync-options": "Prune=false"}
+    return application | {"spec": spec}
 
 
 def _application(
@@ -230,7 +235,7 @@ def _path(settings: Mapping[str, str], inside: str) -> str:
 
 
 def _project(plan: Plan, settings: Mapping[str, str]) -> Object:
-    """Return the AppProject with the least rights: no Node, no other repository, no namespace but ours and those with a quota."""
+    """Return the AppProject with the least rights: no Node, no other repository, our namespace and those with a quota."""
     repositories, kinds = [settings["repoURL"]], [("", "Namespace"), *_OUR_CLUSTER_KINDS]
     if _has_upstream(plan):
         repositories.append(upstream.chart(plan.intent.platform.stack.value).repository)
@@ -249,7 +254,7 @@ def _project(plan: Plan, settings: Mapping[str, str]) -> Object:
 
 
 def _health(settings: Mapping[str, str]) -> Object:
-    """Return the keys to merge into Argo CD's ConfigMap. DaemonSets need none: Argo CD's own check waits for every Ready pod."""
+    """Return what to merge into Argo CD's ConfigMap. DaemonSets need no check of ours: Argo CD waits for every Ready pod."""
     return {
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {

@@ -13,7 +13,7 @@ _PLAIN = r"[^\s$\\]+"
 _URL = rf"(https?|ssh|git|file)://{_PLAIN}\Z"
 _SCP = rf"[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:{_PLAIN}\Z"
 """git@host:path, which Git and Argo CD read as ssh."""
-_SECRET = r"https?://[^/\s]*@|[a-z]+://[^/\s]*:[^/\s]*@"
+_WITH_CREDENTIALS = r"https?://[^/\s]*@|[a-z]+://[^/\s]*:[^/\s]*@"
 _SERVER = r"https?://[^\s$\\@]+\Z"
 _REVISION = r"[A-Za-z0-9._/+@~^-]+\Z"
 
@@ -39,7 +39,7 @@ def check_address(context: Context) -> Iterator[Finding]:
 def check_secret(context: Context) -> Iterator[Finding]:
     """GS731: credentials in an address, which would be committed. The message does not repeat them."""
     address = _settings(context).get("repoURL", "")
-    if re.match(_SECRET, address):
+    if re.match(_WITH_CREDENTIALS, address):
         yield Finding(
             code="GS731",
             message="the address of the repository has credentials in it, which would be in every commit of the bundle",
@@ -57,7 +57,7 @@ def check_path(context: Context) -> Iterator[Finding]:
         yield Finding(
             code="GS732",
             message=f"{path!r} is no folder of the repository",
-            hints=("write the bundle's folder, from the repository's root: clusters/physics-batch/bundle; a dot is the root itself",),
+            hints=("write the bundle's folder, from the repository's root, such as clusters/physics-batch/bundle",),
             path=(*HERE, "path"),
         )
 
@@ -68,7 +68,7 @@ def check_names(context: Context) -> Iterator[Finding]:
     checked = (
         ("project", is_dns_subdomain, "no name of an AppProject", "write lower-case letters, digits and -"),
         ("targetRevision", re.compile(_REVISION).match, "no branch, tag or commit", "write a branch, such as main"),
-        ("server", re.compile(_SERVER).match, "no address of an API server", "write what `argocd cluster list` prints as SERVER"),
+        ("server", re.compile(_SERVER).match, "no address of an API server", "write the SERVER of `argocd cluster list`"),
     )
     for field, is_right, what, hint in checked:
         if field in settings and not is_right(settings[field]):

@@ -33,7 +33,8 @@ def test_without_the_setting_there_is_nothing() -> None:
 
 
 def test_the_defaults_are_those_of_the_intents_schema() -> None:
-    fields = json.loads(resources.schema("intent.v1").read_text())["definitions"]["gitops"]["properties"]["argocd"]["properties"]
+    definitions = json.loads(resources.schema("intent.v1").read_text())["definitions"]
+    fields = definitions["gitops"]["properties"]["argocd"]["properties"]
     stated = {name: field["default"] for name, field in fields.items() if "default" in field}
     bundle = compiled("hpc", more="".join(f", {name}: '{value}'" for name, value in stated.items()))
     assert {path: text for path, text in bundle.items() if path.startswith("argocd/")} == {
@@ -43,7 +44,8 @@ def test_the_defaults_are_those_of_the_intents_schema() -> None:
 
 
 def test_the_parts_are_synced_in_waves_and_deleted_in_the_reverse_order() -> None:
-    waves = {name: int(app["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"]) for name, app in apps(compiled()).items()}
+    wave = "argocd.argoproj.io/sync-wave"
+    waves = {name: int(app["metadata"]["annotations"][wave]) for name, app in apps(compiled()).items()}
     assert waves == {"namespace": 0, "rights": 0, "gpu-operator": 1, "gpushare": 2}
 
 
@@ -74,6 +76,12 @@ def test_the_namespace_is_never_deleted() -> None:
     assert namespace["spec"]["syncPolicy"]["automated"]["prune"] is False
 
 
+def test_nvidias_chart_stays_when_the_bundle_changes_to_observing() -> None:
+    annotations = {name: app["metadata"]["annotations"] for name, app in apps(compiled()).items()}
+    kept = {name for name, each in annotations.items() if each.get("argocd.argoproj.io/sync-options") == "Prune=false"}
+    assert kept == {"gpu-operator"}
+
+
 def test_our_chart_releases_nodes_when_it_is_deleted() -> None:
     app = apps(compiled())["gpushare"]
     assert app["spec"]["source"]["helm"] == {"releaseName": "gpushare", "valuesObject": {"uninstall": {"hook": "argocd"}}}
@@ -94,7 +102,9 @@ def test_the_hooks_rights_are_not_the_charts_to_delete(spec: str, may: dict[str,
     assert apps(bundle)["rights"]["spec"]["source"]["path"] == "clusters/a/bundle/argocd/rights"
 
 
-@pytest.mark.parametrize(("pools", "wanted"), [(("hpc",), "ServerSideApply=true"), (("dense", "serving"), "ServerSideApply=false")])
+@pytest.mark.parametrize(
+    ("pools", "wanted"), [(("hpc",), "ServerSideApply=true"), (("dense", "serving"), "ServerSideApply=false")]
+)
 def test_server_side_apply_unless_the_operators_chart_renders_a_null(pools: tuple[str, ...], wanted: str) -> None:
     found = apps(compiled(*pools))
     assert found["gpu-operator"]["spec"]["syncPolicy"]["syncOptions"] == [wanted]
@@ -104,7 +114,8 @@ def test_server_side_apply_unless_the_operators_chart_renders_a_null(pools: tupl
 @pytest.mark.parametrize(
     ("platform", "spec", "upstream"),
     [
-        ("{}", "", {"gpu-operator"}), ("{stack: device-plugin}", "", {"nvidia-device-plugin"}), ("{stack: existing}", "", set()),
+        ("{}", "", {"gpu-operator"}), ("{stack: device-plugin}", "", {"nvidia-device-plugin"}),
+        ("{stack: existing}", "", set()),
         ("{}", "  adoption: observe\n", set()),
     ],
 )

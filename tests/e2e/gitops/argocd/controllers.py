@@ -1,4 +1,4 @@
-"""Argo CD's application controller and repo server as processes in a cluster's network, with redis, and what tests ask of them."""
+"""Argo CD's application controller and repo server as processes in a cluster's network, and what tests ask of them."""
 
 import os
 import stat
@@ -77,7 +77,8 @@ class ArgoCd:
             "--revision-cache-expiration", "1s",
         ]
         return command, self._environment("repo-server") | {
-            "ARGOCD_GPG_ENABLED": "false", "PATH": f"{tools}:{os.environ['PATH']}", "TMPDIR": str(temporary), "HOME": str(temporary),
+            "ARGOCD_GPG_ENABLED": "false", "PATH": f"{tools}:{os.environ['PATH']}", "TMPDIR": str(temporary),
+            "HOME": str(temporary),
         }
 
     def _controller(self) -> tuple[list[str], dict[str, str]]:
@@ -154,7 +155,7 @@ class ArgoCd:
 
 
 def _is_ill(resource: Mapping[str, Any]) -> bool:
-    return resource.get("health", {}).get("status", "Healthy") != "Healthy"
+    return bool(resource.get("health", {}).get("status", "Healthy") != "Healthy")
 
 
 def _objects() -> list[Object]:
@@ -162,7 +163,8 @@ def _objects() -> list[Object]:
     labels = {"app.kubernetes.io/part-of": "argocd"}
 
     def item(kind: str, name: str, **fields: Any) -> Object:
-        return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels}, **fields}
+        metadata = {"name": name, "namespace": NAMESPACE, "labels": labels}
+        return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **fields}
 
     maps = ("argocd-cm", "argocd-rbac-cm", "argocd-gpg-keys-cm", "argocd-ssh-known-hosts-cm", "argocd-tls-certs-cm")
     everything = {"sourceRepos": ["*"], "destinations": [{"namespace": "*", "server": "*"}],

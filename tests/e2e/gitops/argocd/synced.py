@@ -19,16 +19,16 @@ class Synced:
         self.cluster_fixture = cluster_fixture
         self.cluster = cluster_fixture.cluster
         self.argocd = ArgoCd(self.cluster, cluster_fixture.folder / "argocd")
-        self.repository = Repository(cluster_fixture.folder / "repository", {"https://helm.ngc.nvidia.com/nvidia": upstream.ADDRESS})
+        self.repository = Repository(cluster_fixture.folder / "repository", upstream.MOVED)
 
     def start(self) -> None:
         """Argo CD and NVIDIA's repository of charts."""
         upstream.serve(self.cluster.network, self.cluster_fixture.folder / "charts")
         self.argocd.start()
 
-    def commit(self, **pools: str) -> str:
-        """Compile an intent of these pools and commit its bundle; the commit."""
-        return self.repository.commit(self.cluster_fixture.compile(self.intent(**pools)), PATH)
+    def commit(self, more: str = "", **pools: str) -> str:
+        """Compile an intent of these pools, with more lines in its spec, and commit its bundle; the commit."""
+        return self.repository.commit(self.cluster_fixture.compile(self.intent(**pools) + more), PATH)
 
     def intent(self, **pools: str) -> str:
         """The pools, and what Argo CD must know."""

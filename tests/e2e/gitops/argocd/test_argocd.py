@@ -40,7 +40,8 @@ def test_nvidias_chart_gets_the_values_of_the_bundle_and_is_healthy_when_its_ope
     assert policy["spec"]["devicePlugin"]["config"]["name"] == "gpushare-profiles"
     for state, health in (("disabled", "Suspended"), ("notReady", "Progressing"), ("ready", "Healthy")):
         change = json.dumps({"status": {"state": state}})
-        synced.cluster.kubectl("patch", "clusterpolicy", "cluster-policy", "--subresource=status", "--type=merge", "--patch", change)
+        how = ("--subresource=status", "--type=merge", "--patch", change)
+        synced.cluster.kubectl("patch", "clusterpolicy", "cluster-policy", *how)
         synced.argocd.await_state(NVIDIAS, "Synced", health)
 
 
@@ -95,6 +96,17 @@ def test_a_pool_that_goes_is_pruned_and_its_node_released(synced: Synced) -> Non
     synced.cluster.wait(lambda: "gpushare.dev/pool" not in synced.cluster_fixture.labels("node-2"), "node-2 is released")
     assert synced.cluster.try_kubectl("get", "daemonset", "gpushare-training", "--namespace", NAMESPACE).returncode
     assert not any(synced.cluster_fixture.fake_nvml("node-2").mode(gpu)[0] for gpu in range(2))
+    synced.await_commit(synced.repository.revert())
+    synced.cluster_fixture.await_offer("node-2", "training")
+
+
+def test_observing_leaves_nvidias_chart_and_the_gpus_as_they_are(synced: Synced) -> None:
+    commit = synced.commit("  adoption: observe\n", notebooks=NOTEBOOKS, training=TRAINING)
+    synced.await_commit(commit)
+    assert synced.cluster_fixture.condition("node-2")["reason"] == "Observing"
+    synced.cluster.wait(lambda: synced.argocd.state(ROOT) == ("OutOfSync", "Healthy"), "the root keeps what Git has no more")
+    assert synced.cluster.try_kubectl("get", "clusterpolicy", "cluster-policy").returncode == 0
+    assert all(synced.cluster_fixture.fake_nvml("node-2").mode(gpu)[0] for gpu in range(2))
     synced.await_commit(synced.repository.revert())
     synced.cluster_fixture.await_offer("node-2", "training")
 

@@ -50,7 +50,9 @@ def test_the_commands_of_the_page_install_change_and_remove(synced: Synced, tmp_
                 assert cluster_fixture.offer("node-1") == {SHARED: 8}, "the Application is healthy, so the shares are there"
             if command.startswith("kubectl get nodes"):
                 synced.cluster.wait(lambda: cluster_fixture.offer("node-1") == {SHARED: 12}, "the commit is on the node")
-            done = subprocess.run(["sh", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                ["sh", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
+            )
             assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
             said.append(done.stdout)
     assert any("The GPUs have the pool's layout" in text for text in said)

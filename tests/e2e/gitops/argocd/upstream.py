@@ -1,4 +1,4 @@
-"""A repository of charts with a stand-in for NVIDIA's operator: its ClusterPolicy, which nobody reconciles, shows the values."""
+"""A repository of charts with a stand-in for NVIDIA's operator, of which only a ClusterPolicy is left: it shows the values."""
 
 import json
 import subprocess
@@ -10,7 +10,9 @@ from tests.e2e.cluster.machine import Network, start
 from tests.support import helm
 
 _PORT = 8879
-ADDRESS = f"http://127.0.0.1:{_PORT}"
+MOVED = {upstream.chart("gpu-operator").repository: f"http://127.0.0.1:{_PORT}"}
+"""NVIDIA's repository, and the address at which it is served here."""
+
 _TEMPLATE = """\
 apiVersion: nvidia.com/v1
 kind: ClusterPolicy
@@ -21,10 +23,11 @@ spec:
     config: {name: {{ .Values.devicePlugin.config.name | quote }}}
 """
 _DEFINITION = {
-    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "clusterpolicies.nvidia.com"},
+    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "metadata": {"name": "clusterpolicies.nvidia.com"},
     "spec": {
         "group": "nvidia.com", "scope": "Cluster",
-        "names": {"kind": "ClusterPolicy", "listKind": "ClusterPolicyList", "plural": "clusterpolicies", "singular": "clusterpolicy"},
+        "names": {"kind": "ClusterPolicy", "plural": "clusterpolicies"},
         "versions": [{
             "name": "v1", "served": True, "storage": True, "subresources": {"status": {}},
             "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},

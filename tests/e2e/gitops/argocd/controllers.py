@@ -43,13 +43,14 @@ class ArgoCd:
             self.cluster.wait(lambda at=f"{_API}/{kind}": self.cluster.read(at), f"the API server knows {kind}")
         self.cluster.apply(*_objects())
         self.folder.mkdir()
-        for part in ("redis", "repo-server", "application-controller"):
+        for part in ("redis", "repo-server", "application-controller", "applicationset-controller"):
             self.start_part(part)
 
     def start_part(self, part: str) -> None:
         """Start one of the processes, also again."""
         command, environment = {
             "redis": self._redis, "repo-server": self._repo_server, "application-controller": self._controller,
+            "applicationset-controller": self._sets,
         }[part]()
         command = [str(word) for word in self.cluster.network.command(*command)]
         self.pids[part] = start(command, self.folder / f"{part}.log", environment)
@@ -90,6 +91,15 @@ class ArgoCd:
         return command, self._environment("application-controller") | {
             "ARGOCD_FAKE_IN_CLUSTER": "true", "POD_NAMESPACE": NAMESPACE, "ARGOCD_CONTROLLER_REPLICAS": "1",
         }
+
+    def _sets(self) -> tuple[list[str], dict[str, str]]:
+        # Its usual ports are those of the other parts.
+        ports = ("--metrics-addr", ":8090", "--probe-addr", ":8091", "--webhook-addr", ":8092")
+        command = [
+            str(program()), "--kubeconfig", str(self._kubeconfig), "--namespace", NAMESPACE, *ports,
+            "--argocd-repo-server", _REPO_SERVER, "--repo-server-plaintext",
+        ]
+        return command, self._environment("applicationset-controller")
 
     def _environment(self, part: str) -> dict[str, str]:
         return {"ARGOCD_BINARY_NAME": f"argocd-{part}", "KUBECONFIG": str(self._kubeconfig)}

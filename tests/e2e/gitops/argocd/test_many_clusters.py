@@ -1,4 +1,4 @@
-"""The ApplicationSet of docs/gitops.md: a folder of a repository for each cluster. Its controller needs no cluster but its own."""
+"""The ApplicationSet of docs/gitops.md: a folder of a repository for each cluster, of which Argo CD knows none here."""
 
 import re
 from pathlib import Path

@@ -116,12 +116,14 @@ def test_deletion_waits_for_tenants_and_leaves_nothing(synced: Synced) -> None:
     synced.cluster.kubectl("delete", "application", ROOT, "--namespace", "argocd", "--wait=false")
     synced.cluster.wait(lambda: "gpushare.dev/pool" not in synced.cluster_fixture.labels("node-1"), "node-1 is released")
     daemonset = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/gpushare-uninstall"
-    assert synced.cluster.read(daemonset)["status"]["desiredNumberScheduled"] == 1
+    synced.cluster.wait(
+        lambda: synced.cluster.read(daemonset)["status"]["desiredNumberScheduled"] == 1, "only node-2 is left to be released"
+    )
     # The driver must stay until then: NVIDIA's chart is deleted after ours.
     assert synced.cluster.try_kubectl("get", "clusterpolicy", "cluster-policy").returncode == 0
     assert synced.argocd.application(ROOT) is not None
     synced.cluster_fixture.dismiss("works")
     synced.cluster.wait(lambda: synced.argocd.application(ROOT) is None, "the Applications are gone")
     assert synced.cluster_fixture.traces() == []
-    assert json.loads(synced.cluster.kubectl("get", "applications", "--namespace", "argocd", "--output", "json"))["items"] == []
+    assert synced.cluster.get("applications", "--namespace", "argocd")["items"] == []
     assert synced.cluster.try_kubectl("get", "namespace", NAMESPACE).returncode == 0

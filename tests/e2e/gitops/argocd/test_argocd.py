@@ -127,3 +127,14 @@ def test_deletion_waits_for_tenants_and_leaves_nothing(synced: Synced) -> None:
     assert synced.cluster_fixture.traces() == []
     assert synced.cluster.get("applications", "--namespace", "argocd")["items"] == []
     assert synced.cluster.try_kubectl("get", "namespace", NAMESPACE).returncode == 0
+
+
+def test_deletion_of_a_bundle_that_observes_leaves_nothing(synced: Synced) -> None:
+    synced.cluster_fixture.choose(node_1="notebooks", node_2="training")
+    commit = synced.commit("  adoption: observe\n", notebooks=NOTEBOOKS, training=TRAINING)
+    for file in ("project.yaml", "root.yaml"):
+        synced.apply(file)
+    synced.await_commit(commit)
+    assert synced.cluster_fixture.condition("node-1")["reason"] == "Observing"
+    synced.cluster.kubectl("delete", "application", ROOT, "--namespace", "argocd")
+    assert synced.cluster_fixture.traces() == []

@@ -9,7 +9,7 @@ DEMO    = examples/01-heterogeneous
 # For the command line alone: some systems have an environment variable NAME.
 NAME    =
 ARGS    =
-FAST    = -n 2 --dist worksteal -m 'not slow and not helm and not image and not cluster and not gpu'
+FAST    = -n 2 --dist worksteal -m 'not slow and not helm and not image and not cluster and not gitops and not gpu'
 CLUSTER = $(BIN)/python -m tests.e2e.cluster $(if $(NAME),--name $(NAME))
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -26,7 +26,7 @@ TOOLS    = buildah podman runc mmdebstrap skopeo gcc openssl
 PACKAGES = buildah podman runc mmdebstrap skopeo gcc libc6-dev openssl
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test test-fast coverage test-cluster cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs image packages release clean
+.PHONY: help demo test test-fast coverage test-cluster test-gitops cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs image packages release clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -80,6 +80,9 @@ docs: $(READY)  ## write the generated pages under docs/, and profiles/facts.jso
 
 test-cluster: $(READY)  ## the scenarios on a real cluster alone; ARGS='-k tenants' for some, NVIDIA=FOLDER for NVIDIA's own plugin
 	$(BIN)/python -m pytest -m cluster -rs $(ARGS)
+
+test-gitops: $(READY)  ## Argo CD itself on a real cluster alone; ARGS='-k delet' for some
+	$(BIN)/python -m pytest -m gitops -rs $(ARGS)
 
 cluster-up: $(READY)  ## a real cluster of two nodes to work with by hand; NAME=x for another beside it
 	$(CLUSTER) up

@@ -55,7 +55,7 @@ CLUSTER = Suite(
     },
 )
 SUITES = (
-    Suite(name="everything on one machine", marked="not image and not cluster and not gpu and not nvidia",
+    Suite(name="everything on one machine", marked="not image and not cluster and not gitops and not gpu and not nvidia",
           distribution=("-n", "2", "--dist", "worksteal"), tools=_GCC),
     Suite(
         name="the image, in containers", marked="image", distribution=(), needs_root=True, probe=_PROBE,
@@ -64,6 +64,8 @@ SUITES = (
         },
     ),
     CLUSTER,
+    replace(CLUSTER, name="Argo CD on it", marked="gitops", distribution=(),
+            tools=CLUSTER.tools | {"git": "git", "redis-server": "redis-server"}),
     replace(CLUSTER, name="NVIDIA's own plugin on it", marked="cluster and nvidia", needs_folder="NVIDIA",
             distribution=("-n", "2", "--dist", "loadscope")),
     Suite(name="NVIDIA's charts", marked="nvidia and not cluster", distribution=(), tools={}, needs_folder="NVIDIA"),

@@ -11,6 +11,7 @@ from gpushare.core.record import replace
 from gpushare.intent.types import Stack
 from gpushare.plan.plan import Plan
 from gpushare.render import (
+    argocd,
     autoscaling,
     chart,
     cloud,
@@ -75,7 +76,8 @@ def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
     chart_values = chart.values(plan, policies)
     upstream_values = values.upstream_values(plan)
     observes = plan.intent.observes
-    yield Artifact(path="README.md", text=observing.readme(plan) if observes else readme.readme(plan))
+    more = tuple(argocd.section(plan))
+    yield Artifact(path="README.md", text=observing.readme(plan, more) if observes else readme.readme(plan, more))
     yield _yaml("namespace.yaml", namespace.namespace(plan))
     yield from chart.static_files()
     yield _yaml("chart/values.yaml", chart_values)
@@ -89,6 +91,8 @@ def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
         yield Artifact(path="nodes/cloud.md", text=snippets)
     if not observes:
         yield from _autoscaling(plan)
+    for path, text in argocd.files(plan).items():
+        yield Artifact(path=path, text=text)
     yield Artifact(path="images.txt", text=images.images(plan, upstream_values, chart_values))
 
 

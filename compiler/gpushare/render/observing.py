@@ -1,15 +1,15 @@
 """`README.md` of a bundle that observes: what that means, what to look at, and how to change to enforce and back."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gpushare.core.wording import counted
 from gpushare.intent.types import AdmissionMode, Stack
 from gpushare.plan.plan import Plan
 
 
-def readme(plan: Plan) -> str:
-    """Return the file's text."""
-    lines = (*_meaning(plan), *_install(plan), *_look(plan), *_enforce(plan), *_back(plan))
+def readme(plan: Plan, gitops: Sequence[str] = ()) -> str:
+    """Return the file's text. `gitops`: the lines of the sections on the tools that sync the bundle."""
+    lines = (*_meaning(plan), *_install(plan), *gitops, *_look(plan), *_enforce(plan), *_back(plan))
     return "\n".join(lines)
 
 

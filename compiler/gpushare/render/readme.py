@@ -3,7 +3,7 @@
 Built without a template engine, whose import takes longer than the rest of a compile.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gpushare.catalog import upstream
 from gpushare.catalog.image_registry import example_image, node_image, reference
@@ -20,8 +20,8 @@ _MODES = {
 }
 
 
-def readme(plan: Plan) -> str:
-    """Return the file's text."""
+def readme(plan: Plan, gitops: Sequence[str] = ()) -> str:
+    """Return the file's text. `gitops`: the lines of the sections on the tools that sync the bundle."""
     return "\n".join(
         [
             f"# GPUs of {plan.intent.name}",
@@ -32,6 +32,7 @@ def readme(plan: Plan) -> str:
             *(line for pool in plan.pools for line in _pool(pool, plan)),
             *_quotas(plan),
             *_install(plan),
+            *gitops,
             *_not_generated(plan),
         ]
     )
@@ -176,7 +177,8 @@ def _not_generated(plan: Plan) -> Iterator[str]:
     """Yield what the intent may request and this version does not generate."""
     yield from ("## Not in this bundle yet", "")
     yield "- Monitoring objects and dashboards: `monitoring` has no effect. The node runtime serves metrics on port 9408."
-    yield "- Argo CD and Flux objects: `gitops` has no effect. Both can point at `chart/` and at upstream's chart."
+    if "flux" in plan.intent.gitops:
+        yield "- Flux objects: `gitops.flux` has no effect. Flux can point at `chart/` and at upstream's chart."
     platform = plan.intent.platform
     if platform.stack is not Stack.GPU_OPERATOR or platform.values.get("toolkit", {}).get("enabled") is False:
         yield "- The container toolkit's settings: an image that sets NVIDIA_VISIBLE_DEVICES may see every GPU of its node."

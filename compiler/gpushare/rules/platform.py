@@ -201,7 +201,7 @@ def check_generated(context: Context) -> Iterator[Finding]:
     intent = context.intent
     written: dict[Path, bool] = {
         ("spec", "monitoring"): bool(intent.monitoring),
-        ("spec", "gitops"): bool(intent.gitops),
+        ("spec", "gitops", "flux"): "flux" in intent.gitops,
     }
     for path in (path for path, given in written.items() if given):
         yield _not_generated(path, f"{path[-1]} is accepted, and this version of gpushare generates nothing for it")

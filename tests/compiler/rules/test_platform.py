@@ -256,14 +256,18 @@ def test_mig_manager_is_not_given_profiles_that_it_does_not_know() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("field", "value", "path"),
     [
-        ("monitoring", "{alerts: true}"),
-        ("gitops", "{argocd: {repoURL: 'https://git.example.org/gpu.git', path: a}}"),
+        ("monitoring", "{alerts: true}", "/spec/monitoring"),
+        ("gitops", "{flux: {url: 'https://git.example.org/gpu.git', path: a}}", "/spec/gitops/flux"),
     ],
 )
-def test_parts_that_are_not_generated_are_said_so_where_they_stand(field: str, value: str) -> None:
-    assert one("GS715", **{field: value})[0] == f"/spec/{field}"
+def test_parts_that_are_not_generated_are_said_so_where_they_stand(field: str, value: str, path: str) -> None:
+    assert one("GS715", **{field: value})[0] == path
+
+
+def test_what_is_for_argo_cd_is_generated() -> None:
+    assert codes(gitops="{argocd: {repoURL: 'https://git.example.org/gpu.git', path: a}}") == []
 
 
 def test_admission_and_namespaces_are_in_force() -> None:

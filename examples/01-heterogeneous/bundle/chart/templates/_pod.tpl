@@ -1,19 +1,20 @@
 {{/*
-What the pods of all our DaemonSets have in common. Takes the root.
+What the pods of all our DaemonSets have in common. Takes (root, ServiceAccount).
 */}}
 {{- define "gpushare.podBase" -}}
-serviceAccountName: gpushare-node
+{{- $root := index . 0 -}}
+serviceAccountName: {{ index . 1 }}
 automountServiceAccountToken: true
 enableServiceLinks: false
 # Readings come from the driver, signals go to tenants' processes: both count in the host's process ids.
 hostPID: true
-priorityClassName: {{ if include "gpushare.observes" . }}gpushare-observe{{ else }}system-node-critical{{ end }}
+priorityClassName: {{ if include "gpushare.observes" $root }}gpushare-observe{{ else }}system-node-critical{{ end }}
 # A change of the hardware is brought to a safe point before the pod ends.
 terminationGracePeriodSeconds: 60
-{{- with .Values.runtimeClassName }}
+{{- with $root.Values.runtimeClassName }}
 runtimeClassName: {{ . | quote }}
 {{- end }}
-{{- with .Values.imagePullSecrets }}
+{{- with $root.Values.imagePullSecrets }}
 imagePullSecrets:
   {{- range . }}
   - name: {{ .name | quote }}
@@ -231,4 +232,46 @@ requests:
 limits:
   cpu: 500m
   memory: 256Mi
+{{- end }}
+
+{{/*
+A pod that releases its node: it ends when the pool's label is removed. Takes (root, ServiceAccount, requirements of the nodes).
+*/}}
+{{- define "gpushare.releasePod" -}}
+{{- $root := index . 0 -}}
+{{- $account := index . 1 -}}
+{{- $nodes := index . 2 -}}
+{{- $privileged := eq $root.Values.partitioner "gpushare" -}}
+{{- include "gpushare.podBase" (list $root $account) }}
+affinity:
+  {{- include "gpushare.affinity" (list $root (list (dict "matchExpressions" $nodes))) | nindent 2 }}
+# Nobody knows the taints of a pool that is gone.
+tolerations:
+  - operator: Exists
+containers:
+  - name: release
+    image: {{ include "gpushare.image" $root.Values.image | quote }}
+    imagePullPolicy: {{ $root.Values.image.pullPolicy | default "IfNotPresent" }}
+    command:
+      - gpushare-node
+      - release
+    # Nor its card and its mode: MIG is assumed.
+    env:
+      {{- include "gpushare.env" (list false $privileged true) | nindent 6 }}
+    resources:
+      {{- include "gpushare.resources" $root | nindent 6 }}
+    securityContext:
+      {{- include "gpushare.hardwareSecurity" $privileged | nindent 6 }}
+    volumeMounts:
+      - name: tenancy
+        mountPath: /etc/gpushare
+        readOnly: true
+      {{- include "gpushare.mounts" false | nindent 6 }}
+volumes:
+  # Without it nobody is evicted.
+  - name: tenancy
+    configMap:
+      name: gpushare-tenancy
+      optional: true
+  {{- include "gpushare.volumes" (list $root false "") | nindent 2 }}
 {{- end }}

@@ -1,0 +1,264 @@
+"""`argocd/`: the objects with which Argo CD syncs the bundle from Git; nothing if the intent does not ask for them.
+
+One Application for each part, in waves: the namespace and the rights to release nodes, NVIDIA's chart, ours. NVIDIA's is before
+ours, because Argo CD deletes in the reverse order, and nodes can only be released while the operator's driver is still there. A
+root Application syncs the others, so a new version of NVIDIA's chart needs no command.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpushare.catalog import upstream
+from gpushare.core import emit
+from gpushare.intent.types import Stack
+from gpushare.plan.plan import Plan
+
+Object = dict[str, Any]
+
+VERSION = "argoproj.io/v1alpha1"
+FINALIZER = "resources-finalizer.argocd.argoproj.io"
+"""Argo CD deletes an Application's objects only if the Application has it."""
+_HOOK_FINALIZERS = ("post-delete-finalizer.argocd.argoproj.io", "post-delete-finalizer.argocd.argoproj.io/cleanup")
+"""Argo CD adds them to an Application with a PostDelete hook, as our chart is. The root would remove them, again and again."""
+
+_IN_CLUSTER = "https://kubernetes.default.svc"
+_DEFAULTS = {"targetRevision": "HEAD", "project": "default", "namespace": "argocd", "server": _IN_CLUSTER}
+"""Of the intent's fields, as its schema states them."""
+
+_RBAC = "rbac.authorization.k8s.io"
+_UNINSTALL = "gpushare-uninstall"
+_WAVE = "argocd.argoproj.io/sync-wave"
+_RETRY = {"limit": 5, "backoff": {"duration": "10s", "factor": 2, "maxDuration": "3m"}}
+"""Where Argo CD does not wait for the health of Applications, the first sync of a chart may come before the namespace."""
+
+_OUR_CLUSTER_KINDS = (
+    *(("admissionregistration.k8s.io", f"{kind}AdmissionPolicy{part}") for kind in ("Mutating", "Validating")
+      for part in ("", "Binding")),
+    (_RBAC, "ClusterRole"), (_RBAC, "ClusterRoleBinding"),
+    ("scheduling.k8s.io", "PriorityClass"),
+)
+_NVIDIA_CLUSTER_KINDS = (
+    ("apiextensions.k8s.io", "CustomResourceDefinition"), ("nfd.k8s-sigs.io", "NodeFeatureRule"),
+    ("nvidia.com", "ClusterPolicy"), ("nvidia.com", "NVIDIADriver"),
+)
+
+_CLUSTER_POLICY_HEALTH = """\
+hs = {status = "Progressing", message = "waiting for the operator"}
+if obj.status ~= nil and obj.status.state ~= nil then
+  hs.message = obj.status.state
+  if obj.status.state == "ready" then
+    hs.status = "Healthy"
+  elseif obj.status.state == "disabled" or obj.status.state == "ignored" then
+    hs.status = "Suspended"
+  end
+end
+return hs
+"""
+
+
+def objects(plan: Plan) -> Iterator[tuple[str, Object]]:
+    """Yield the path in the bundle and the object of each file."""
+    if "argocd" not in plan.intent.gitops:
+        return
+    settings = _DEFAULTS | plan.intent.gitops["argocd"]
+    yield "argocd/root.yaml", _root(plan, settings)
+    yield "argocd/apps/namespace.yaml", _namespace(plan, settings)
+    yield "argocd/apps/rights.yaml", _rights(plan, settings)
+    yield "argocd/rights/clusterrole.yaml", _cluster_role(plan)
+    yield "argocd/rights/clusterrolebinding.yaml", _binding(plan)
+    yield "argocd/apps/gpushare.yaml", _gpushare(plan, settings)
+    stack = plan.intent.platform.stack
+    if _has_upstream(plan):
+        yield f"argocd/apps/{upstream.chart(stack.value).name}.yaml", _nvidia(plan, settings)
+    if settings["project"] != "default":
+        yield "argocd/project.yaml", _project(plan, settings)
+    if _has_upstream(plan) and stack is Stack.GPU_OPERATOR:
+        yield "argocd/argocd-cm.yaml", _health(settings)
+
+
+def files(plan: Plan) -> dict[str, str]:
+    """Return the text of each file by its path."""
+    header = "Written by gpushare from the cluster's intent; edits are lost."
+    return {path: emit.yaml_text(document, header) for path, document in objects(plan)}
+
+
+def section(plan: Plan) -> Iterator[str]:
+    """Yield the lines of the bundle's README.md on Argo CD."""
+    if "argocd" not in plan.intent.gitops:
+        return
+    settings = _DEFAULTS | plan.intent.gitops["argocd"]
+    namespace = settings["namespace"]
+    yield from ("## Argo CD", "", "Instead of the commands above. Once, after the bundle is in the repository:", "")
+    if settings["project"] != "default":
+        yield "    kubectl apply -f argocd/project.yaml"
+    yield "    kubectl apply -f argocd/root.yaml"
+    yield ""
+    if settings["project"] != "default":
+        yield f"`project.yaml` is project `{settings['project']}` with the least rights; leave it out if it exists."
+    yield f"Application `{name(plan)}` syncs the others from `argocd/apps/`, from then on every commit. It belongs to project"
+    yield "`default`, because it writes Applications; without the right to that, apply the files of `argocd/apps/` instead."
+    if any(path == "argocd/argocd-cm.yaml" for path, _ in objects(plan)):
+        yield from ("", "To see whether the operator is ready, merge this health check into the configuration of Argo CD:", "")
+        yield "    kubectl apply --server-side -f argocd/argocd-cm.yaml"
+    does = "waits for the GPUs' tenants and makes nodes exclusive"
+    if plan.intent.observes:
+        does = "removes condition and annotation"
+    yield from ("", f"Deleting the Application {does}. The namespace `{plan.intent.namespace}` stays:", "")
+    yield f"    kubectl --namespace {namespace} delete application {name(plan)}"
+    if not plan.intent.observes:
+        yield from ("", "It ends when no node has a pool's label any more:", "")
+        yield "    kubectl get nodes --selector gpushare.dev/pool"
+    yield ""
+
+
+def name(plan: Plan) -> str:
+    """Return the name of the root Application; the other names begin with it."""
+    return f"{plan.intent.name}-gpus"
+
+
+def _has_upstream(plan: Plan) -> bool:
+    """Return whether the bundle installs a chart of NVIDIA's."""
+    return plan.intent.platform.stack is not Stack.EXISTING and not plan.intent.observes
+
+
+def _root(plan: Plan, settings: Mapping[str, str]) -> Object:
+    """Return the Application of the other Applications, which are where Argo CD itself is."""
+    return _application(plan, settings, "", wave=None) | {"spec": {
+        "project": "default",
+        "source": _source(settings, "argocd/apps"),
+        "destination": {"server": _IN_CLUSTER, "namespace": settings["namespace"]},
+        "syncPolicy": {"automated": {"prune": True, "selfHeal": True}, "retry": _RETRY},
+    }}
+
+
+def _namespace(plan: Plan, settings: Mapping[str, str]) -> Object:
+    """Return the Application of the namespace. It never deletes that: other objects may be in it."""
+    source = _source(settings, ".") | {"directory": {"include": "namespace.yaml"}}
+    application = _application(plan, settings, "namespace", wave=0, cascades=False)
+    return application | {"spec": _spec(plan, settings, {"source": source}, prune=False)}
+
+
+def _rights(plan: Plan, settings: Mapping[str, str]) -> Object:
+    """Return the Application of what the hook of our chart needs and cannot bring: the chart is deleted before it."""
+    source = _source(settings, "argocd/rights")
+    return _application(plan, settings, "rights", wave=0) | {"spec": _spec(plan, settings, {"source": source})}
+
+
+def _cluster_role(plan: Plan) -> Object:
+    """Return what a release needs. No pod is evicted: without the ConfigMap `gpushare-tenancy` it is unknown which may be."""
+    rules = [_rule("nodes", "get", "list"), _rule("nodes/status", "patch")] if plan.intent.observes else [
+        _rule("nodes", "get", "list", "patch", "watch"), _rule("nodes/status", "patch"), _rule("pods", "list", "watch"),
+        _rule("events", "create", "patch"),
+    ]
+    return {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": _UNINSTALL}, "rules": rules}
+
+
+def _rule(resource: str, *verbs: str) -> Object:
+    return {"apiGroups": [""], "resources": [resource], "verbs": list(verbs)}
+
+
+def _binding(plan: Plan) -> Object:
+    """Return the binding to the ServiceAccount that exists while the hook runs."""
+    return {
+        "apiVersion": f"{_RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": _UNINSTALL},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": _UNINSTALL},
+        "subjects": [{"kind": "ServiceAccount", "name": _UNINSTALL, "namespace": plan.intent.namespace}],
+    }
+
+
+def _gpushare(plan: Plan, settings: Mapping[str, str]) -> Object:
+    helm = {"releaseName": "gpushare", "valuesObject": {"uninstall": {"hook": "argocd"}}}
+    source = _source(settings, "chart") | {"helm": helm}
+    application = _application(plan, settings, "gpushare", wave=2)
+    application["metadata"]["finalizers"] += _HOOK_FINALIZERS
+    return application | {"spec": _spec(plan, settings, {"source": source})}
+
+
+def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
+    """Return the Application of NVIDIA's chart, with the values of the bundle.
+
+    Without one `mig.strategy` the operator's chart renders a null, which server-side apply refuses. A bundle that changes to
+    observing no longer has this Application, and must leave the drivers and the plugin where they are: so it is never pruned.
+    """
+    platform = plan.intent.platform
+    chart = upstream.chart(platform.stack.value)
+    values = _path(settings, f"{platform.stack.value}/values.yaml")
+    sources = [
+        {
+            "repoURL": chart.repository, "chart": chart.name, "targetRevision": platform.version or chart.version,
+            "helm": {"releaseName": chart.name, "valueFiles": [f"$values/{values}"]},
+        },
+        {"repoURL": settings["repoURL"], "targetRevision": settings["targetRevision"], "ref": "values"},
+    ]
+    has_null = platform.stack is Stack.GPU_OPERATOR and plan.operator_mig_strategy is None
+    spec = _spec(plan, settings, {"sources": sources}, server_side=not has_null)
+    application = _application(plan, settings, chart.name, wave=1)
+    application["metadata"]["annotations"] |= {"argocd.argoproj.io/sync-options": "Prune=false"}
+    return application | {"spec": spec}
+
+
+def _application(
+    plan: Plan, settings: Mapping[str, str], part: str, *, wave: int | None, cascades: bool = True,
+) -> Object:
+    metadata: Object = {"name": f"{name(plan)}-{part}".removesuffix("-"), "namespace": settings["namespace"]}
+    if wave is not None:
+        metadata["annotations"] = {_WAVE: str(wave)}
+    if cascades:
+        metadata["finalizers"] = [FINALIZER]
+    return {"apiVersion": VERSION, "kind": "Application", "metadata": metadata}
+
+
+def _spec(
+    plan: Plan, settings: Mapping[str, str], sources: Object, *, prune: bool = True, server_side: bool = True,
+) -> Object:
+    return {
+        "project": settings["project"],
+        **sources,
+        "destination": {"server": settings["server"], "namespace": plan.intent.namespace},
+        "syncPolicy": {
+            "automated": {"prune": prune, "selfHeal": True},
+            "syncOptions": [f"ServerSideApply={str(server_side).lower()}"],
+            "retry": _RETRY,
+        },
+    }
+
+
+def _source(settings: Mapping[str, str], inside: str) -> Object:
+    """Return a folder of the bundle as a source."""
+    return {"repoURL": settings["repoURL"], "targetRevision": settings["targetRevision"], "path": _path(settings, inside)}
+
+
+def _path(settings: Mapping[str, str], inside: str) -> str:
+    """Return the path in the repository of a path in the bundle."""
+    parts = [part for part in (*settings["path"].split("/"), *inside.split("/")) if part not in ("", ".")]
+    return "/".join(parts) or "."
+
+
+def _project(plan: Plan, settings: Mapping[str, str]) -> Object:
+    """Return the AppProject with the least rights: no Node, no other repository, our namespace and those with a quota."""
+    repositories, kinds = [settings["repoURL"]], [("", "Namespace"), *_OUR_CLUSTER_KINDS]
+    if _has_upstream(plan):
+        repositories.append(upstream.chart(plan.intent.platform.stack.value).repository)
+        kinds += _NVIDIA_CLUSTER_KINDS
+    namespaces = sorted({plan.intent.namespace, *(quota.namespace for quota in plan.quotas)})
+    return {
+        "apiVersion": VERSION, "kind": "AppProject",
+        "metadata": {"name": settings["project"], "namespace": settings["namespace"]},
+        "spec": {
+            "description": f"GPUs of {plan.intent.name}",
+            "sourceRepos": repositories,
+            "destinations": [{"server": settings["server"], "namespace": namespace} for namespace in namespaces],
+            "clusterResourceWhitelist": [{"group": group, "kind": kind} for group, kind in sorted(kinds)],
+        },
+    }
+
+
+def _health(settings: Mapping[str, str]) -> Object:
+    """Return what to merge into Argo CD's ConfigMap. DaemonSets need no check of ours: Argo CD waits for every Ready pod."""
+    return {
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {
+            "name": "argocd-cm", "namespace": settings["namespace"], "labels": {"app.kubernetes.io/part-of": "argocd"},
+        },
+        "data": {"resource.customizations.health.nvidia.com_ClusterPolicy": _CLUSTER_POLICY_HEALTH},
+    }

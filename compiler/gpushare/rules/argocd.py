@@ -1,0 +1,96 @@
+"""Rules on `gitops.argocd` (GS730 to GS734): what Argo CD would refuse, or could not find."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.units import is_dns_subdomain
+from gpushare.rules.rule import Context, Rule
+
+HERE: Path = ("spec", "gitops", "argocd")
+
+_PLAIN = r"[^\s$\\]+"
+_URL = rf"(https?|ssh|git|file)://{_PLAIN}\Z"
+_SCP = rf"[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:{_PLAIN}\Z"
+"""git@host:path, which Git and Argo CD read as ssh."""
+_WITH_CREDENTIALS = r"https?://[^/\s]*@|[a-z]+://[^/\s]*:[^/\s]*@"
+_SERVER = r"https?://[^\s$\\@]+\Z"
+_REVISION = r"[A-Za-z0-9._/+@~^-]+\Z"
+
+
+def _settings(context: Context) -> Mapping[str, str]:
+    """Return what the intent has; empty if it has nothing for Argo CD."""
+    found: Mapping[str, str] = context.intent.gitops.get("argocd", {})
+    return found
+
+
+def check_address(context: Context) -> Iterator[Finding]:
+    """GS730: a text that is no address of a Git repository."""
+    address = _settings(context).get("repoURL")
+    if address is not None and not re.match(_URL, address) and not re.match(_SCP, address):
+        yield Finding(
+            code="GS730",
+            message=f"{address!r} is no address of a Git repository",
+            hints=("write it as Argo CD knows it, such as https://git.example.org/gpu.git or git@git.example.org:gpu.git",),
+            path=(*HERE, "repoURL"),
+        )
+
+
+def check_secret(context: Context) -> Iterator[Finding]:
+    """GS731: credentials in an address, which would be committed. The message does not repeat them."""
+    address = _settings(context).get("repoURL", "")
+    if re.match(_WITH_CREDENTIALS, address):
+        yield Finding(
+            code="GS731",
+            message="the address of the repository has credentials in it, which would be in every commit of the bundle",
+            hints=("remove what is before the @, and give Argo CD the credentials in a Secret of type repository",),
+            path=(*HERE, "repoURL"),
+        )
+
+
+def check_path(context: Context) -> Iterator[Finding]:
+    """GS732: a path that is not inside the repository."""
+    path = _settings(context).get("path")
+    if path is None:
+        return
+    if not re.match(rf"{_PLAIN}\Z", path) or path.startswith("/") or ".." in path.split("/"):
+        yield Finding(
+            code="GS732",
+            message=f"{path!r} is no folder of the repository",
+            hints=("write the bundle's folder, from the repository's root, such as clusters/physics-batch/bundle",),
+            path=(*HERE, "path"),
+        )
+
+
+def check_names(context: Context) -> Iterator[Finding]:
+    """GS733: a project, revision or server in a form that Argo CD refuses."""
+    settings = _settings(context)
+    checked = (
+        ("project", is_dns_subdomain, "no name of an AppProject", "write lower-case letters, digits and -"),
+        ("targetRevision", re.compile(_REVISION).match, "no branch, tag or commit", "write a branch, such as main"),
+        ("server", re.compile(_SERVER).match, "no address of an API server", "write the SERVER of `argocd cluster list`"),
+    )
+    for field, is_right, what, hint in checked:
+        if field in settings and not is_right(settings[field]):
+            yield Finding(code="GS733", message=f"{settings[field]!r} is {what}", hints=(hint,), path=(*HERE, field))
+
+
+def check_one_tool(context: Context) -> Iterator[Finding]:
+    """GS734: two tools for one bundle."""
+    if {"argocd", "flux"} <= set(context.intent.gitops):
+        yield Finding(
+            code="GS734",
+            severity=Severity.WARNING,
+            message="Argo CD and Flux would both install this bundle, and take its objects from each other",
+            hints=("keep the one that the cluster has, and remove the other",),
+            path=("spec", "gitops"),
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(code="GS730", check=check_address),
+    Rule(code="GS731", check=check_secret),
+    Rule(code="GS732", check=check_path),
+    Rule(code="GS733", check=check_names),
+    Rule(code="GS734", check=check_one_tool),
+)

@@ -1,0 +1,78 @@
+"""The chart with `uninstall.hook: argocd`: what Argo CD creates after it has deleted everything else."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart.bundles import EXISTING, MODES, Bundle, bundle, pool
+
+pytestmark = pytest.mark.helm
+
+HOOK = "argocd.argoproj.io/hook"
+
+
+def for_argocd(each: Bundle, **values: Any) -> Bundle:
+    """The same chart, with Argo CD's hook."""
+    changed = copy.deepcopy(each.values) | values
+    changed["uninstall"] = changed["uninstall"] | {"hook": "argocd"}
+    return Bundle(name=f"{each.name}-argocd", values=changed, files=each.files)
+
+
+@pytest.fixture
+def hooks(render: Callable[[Bundle, int], str]) -> Callable[..., dict[str, Any]]:
+    """The hooks of a chart for Argo CD by kind; no other object has a name of theirs, and Helm's only hooks are tests."""
+
+    def get(each: Bundle, major: int) -> dict[str, Any]:
+        items = [item for item in yaml.safe_load_all(render(each, major)) if item]
+        found = {item["kind"]: item for item in items if HOOK in item["metadata"].get("annotations", {})}
+        others = [item for item in items if item not in found.values()]
+        assert {item["metadata"]["name"] for item in found.values()} <= {"gpushare-uninstall"}
+        assert not [item for item in others if item["metadata"]["name"] == "gpushare-uninstall"]
+        assert {item["metadata"]["annotations"].get("helm.sh/hook", "test") for item in others
+                if "annotations" in item["metadata"]} <= {"test"}
+        for item in found.values():
+            assert item["metadata"]["annotations"] == {HOOK: "PostDelete", f"{HOOK}-delete-policy": "HookSucceeded"}
+        return found
+
+    return get
+
+
+@pytest.mark.parametrize("major", [3, 4])
+def test_a_daemon_set_releases_every_node_with_a_pools_label_and_brings_its_rights(hooks, major: int) -> None:
+    found = hooks(for_argocd(MODES), major)
+    # Argo CD does not find a cluster-scoped hook again: it would create it for ever.
+    assert found.keys() == {"ServiceAccount", "Role", "RoleBinding", "ResourceQuota", "DaemonSet"}
+    spec = found["DaemonSet"]["spec"]
+    # No pod of it ever counts as available, so it is healthy only when no node is left.
+    assert spec["minReadySeconds"] == 2**31 - 1
+    assert spec["updateStrategy"]["type"] == "RollingUpdate"
+    pod = spec["template"]["spec"]
+    assert pod["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"]
+    assert pod["containers"][0]["command"] == ["gpushare-node", "release"]
+    [term] = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert {"key": "gpushare.dev/pool", "operator": "Exists"} in term["matchExpressions"]
+
+
+def test_where_nothing_is_to_be_released_there_is_no_hook(hooks) -> None:
+    assert hooks(for_argocd(EXISTING), 4) == {}
+    kept = bundle("kept-argocd", {"only": pool("exclusive")}, uninstall={"release": False, "timeout": "3m", "goOn": False})
+    assert hooks(for_argocd(kept), 4) == {}
+
+
+def test_what_only_observes_has_a_job_that_forgets(hooks) -> None:
+    each = bundle("observed-argocd", {"only": pool("exclusive", policy="5f6a7b8c")}, adoption="observe")
+    each.files["files/policies/only.yaml"] = "spec: {adoption: observe}\n"
+    found = hooks(for_argocd(each), 4)
+    assert found.keys() == {"ServiceAccount", "Role", "RoleBinding", "Job"}
+    assert "--observed" in found["Job"]["spec"]["template"]["spec"]["containers"][0]["command"]
+
+
+def test_only_two_tools_are_known(chart_of, run_helm) -> None:
+    chart = chart_of(bundle("flux-hook", {"only": pool("exclusive")}))
+    for major in (3, 4):
+        done = run_helm(major, "template", "gpushare", chart, "--set", "uninstall.hook=flux", check=False)
+        assert done.returncode
+        assert "hook" in done.stderr

@@ -1,0 +1,1 @@
+"""The bundle, synced by the controllers of GitOps themselves."""

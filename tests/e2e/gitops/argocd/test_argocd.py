@@ -1,0 +1,140 @@
+"""Argo CD itself syncs a bundle, follows its commits, and leaves nothing when its Application is deleted. In this order."""
+
+import json
+
+import pytest
+
+from tests.e2e.cluster.bundles import NAMESPACE
+from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED, SLICE, TRAINING
+from tests.e2e.gitops.argocd.synced import NVIDIAS, OTHERS, OURS, PATH, ROOT, Synced
+
+pytestmark = pytest.mark.gitops
+
+MORE = NOTEBOOKS.replace("replicas: 4", "replicas: 6")
+
+
+def test_the_first_sync_is_healthy_when_the_nodes_are_ready(synced: Synced) -> None:
+    synced.cluster_fixture.choose(node_1="notebooks", node_2="training")
+    commit = synced.commit(notebooks=NOTEBOOKS, training=TRAINING)
+    synced.apply("project.yaml")
+    synced.apply("argocd-cm.yaml")
+    synced.apply("root.yaml")
+    synced.await_commit(commit)
+    # No wait: healthy means this.
+    assert {node: synced.cluster_fixture.is_ready(node) for node in ("node-1", "node-2")} == {"node-1": True, "node-2": True}
+    assert synced.cluster_fixture.condition("node-1")["reason"] == "Ready"
+    assert synced.cluster_fixture.condition("node-2")["reason"] == "Ready"
+    synced.cluster_fixture.await_offer("node-1", "notebooks")
+    synced.cluster_fixture.await_offer("node-2", "training")
+    assert synced.cluster_fixture.offer("node-1") == {SHARED: 8}
+    assert synced.cluster_fixture.offer("node-2") == {SLICE: 28}
+    for name in (ROOT, *OTHERS):
+        synced.argocd.await_state(name, "Synced", "Healthy")
+    labels = synced.cluster.get("namespace", NAMESPACE)["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+
+
+def test_nvidias_chart_gets_the_values_of_the_bundle_and_is_healthy_when_its_operator_says_so(synced: Synced) -> None:
+    synced.argocd.await_state(NVIDIAS, "Synced", "Progressing")
+    policy = synced.cluster.get("clusterpolicy", "cluster-policy")
+    assert policy["spec"]["devicePlugin"]["config"]["name"] == "gpushare-profiles"
+    for state, health in (("disabled", "Suspended"), ("notReady", "Progressing"), ("ready", "Healthy")):
+        change = json.dumps({"status": {"state": state}})
+        how = ("--subresource=status", "--type=merge", "--patch", change)
+        synced.cluster.kubectl("patch", "clusterpolicy", "cluster-policy", *how)
+        synced.argocd.await_state(NVIDIAS, "Synced", health)
+
+
+def test_every_object_is_what_the_definitions_know(synced: Synced) -> None:
+    folder = synced.repository.folder / PATH / "argocd"
+    for file in sorted(folder.glob("**/*.yaml")):
+        synced.cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "--filename", file)
+
+
+def test_nothing_differs_over_many_comparisons(synced: Synced) -> None:
+    before = {name: synced.argocd.syncs(name) for name in (ROOT, NVIDIAS, OURS, *OTHERS)}
+    synced.argocd.await_comparisons(OURS, 5)
+    assert {name: synced.argocd.syncs(name) for name in before} == before
+    assert before[OURS] == 1
+    assert synced.argocd.state(OURS) == ("Synced", "Healthy")
+
+
+def test_a_deleted_config_map_comes_back(synced: Synced) -> None:
+    synced.cluster.kubectl("delete", "configmap", "gpushare-profiles", "--namespace", NAMESPACE)
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/gpushare-profiles"
+    synced.cluster.wait(lambda: synced.cluster.read(path), "the ConfigMap is there again")
+
+
+def test_a_commit_that_changes_replicas_reaches_the_node(synced: Synced) -> None:
+    commit = synced.commit(notebooks=MORE, training=TRAINING)
+    synced.await_commit(commit)
+    assert synced.cluster_fixture.condition("node-1")["reason"] == "Ready"
+    synced.cluster.wait(lambda: synced.cluster_fixture.offer("node-1") == {SHARED: 12}, "node-1 offers 12 shares")
+
+
+def test_a_revert_brings_the_shares_back(synced: Synced) -> None:
+    commit = synced.repository.revert()
+    synced.await_commit(commit)
+    synced.cluster.wait(lambda: synced.cluster_fixture.offer("node-1") == {SHARED: 8}, "node-1 offers 8 shares")
+
+
+def test_a_bundle_that_fails_on_its_node_is_not_healthy(synced: Synced) -> None:
+    """The node says why, and the tenants of the other node serve on."""
+    synced.cluster_fixture.tenant("works", "node-1", SHARED)
+    wrong = TRAINING.replace("a100-sxm4-40gb", "a30").replace("1g.5gb: 7", "1g.6gb: 4").replace("1g.5gb: 2", "1g.6gb: 2")
+    commit = synced.commit(notebooks=NOTEBOOKS, training=wrong)
+    synced.await_commit(commit, "Progressing")
+    synced.cluster_fixture.await_reason("node-2", "CardMismatch")
+    assert synced.cluster_fixture.phase("works") == "Running"
+    synced.await_commit(synced.repository.revert())
+    synced.cluster_fixture.dismiss("works")
+
+
+def test_a_pool_that_goes_is_pruned_and_its_node_released(synced: Synced) -> None:
+    commit = synced.commit(notebooks=NOTEBOOKS)
+    synced.await_commit(commit)
+    synced.cluster.wait(lambda: "gpushare.dev/pool" not in synced.cluster_fixture.labels("node-2"), "node-2 is released")
+    assert synced.cluster.try_kubectl("get", "daemonset", "gpushare-training", "--namespace", NAMESPACE).returncode
+    assert not any(synced.cluster_fixture.fake_nvml("node-2").mode(gpu)[0] for gpu in range(2))
+    synced.await_commit(synced.repository.revert())
+    synced.cluster_fixture.await_offer("node-2", "training")
+
+
+def test_observing_leaves_nvidias_chart_and_the_gpus_as_they_are(synced: Synced) -> None:
+    commit = synced.commit("  adoption: observe\n", notebooks=NOTEBOOKS, training=TRAINING)
+    synced.await_commit(commit)
+    assert synced.cluster_fixture.condition("node-2")["reason"] == "Observing"
+    synced.cluster.wait(lambda: synced.argocd.state(ROOT) == ("OutOfSync", "Healthy"), "the root keeps what Git has no more")
+    assert synced.cluster.try_kubectl("get", "clusterpolicy", "cluster-policy").returncode == 0
+    assert all(synced.cluster_fixture.fake_nvml("node-2").mode(gpu)[0] for gpu in range(2))
+    synced.await_commit(synced.repository.revert())
+    synced.cluster_fixture.await_offer("node-2", "training")
+
+
+def test_deletion_waits_for_tenants_and_leaves_nothing(synced: Synced) -> None:
+    synced.cluster_fixture.tenant("works", "node-2", SLICE)
+    synced.cluster.kubectl("delete", "application", ROOT, "--namespace", "argocd", "--wait=false")
+    synced.cluster.wait(lambda: "gpushare.dev/pool" not in synced.cluster_fixture.labels("node-1"), "node-1 is released")
+    daemonset = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/gpushare-uninstall"
+    synced.cluster.wait(
+        lambda: synced.cluster.read(daemonset)["status"]["desiredNumberScheduled"] == 1, "only node-2 is left to be released"
+    )
+    # The driver must stay until then: NVIDIA's chart is deleted after ours.
+    assert synced.cluster.try_kubectl("get", "clusterpolicy", "cluster-policy").returncode == 0
+    assert synced.argocd.application(ROOT) is not None
+    synced.cluster_fixture.dismiss("works")
+    synced.cluster.wait(lambda: synced.argocd.application(ROOT) is None, "the Applications are gone")
+    assert synced.cluster_fixture.traces() == []
+    assert synced.cluster.get("applications", "--namespace", "argocd")["items"] == []
+    assert synced.cluster.try_kubectl("get", "namespace", NAMESPACE).returncode == 0
+
+
+def test_deletion_of_a_bundle_that_observes_leaves_nothing(synced: Synced) -> None:
+    synced.cluster_fixture.choose(node_1="notebooks", node_2="training")
+    commit = synced.commit("  adoption: observe\n", notebooks=NOTEBOOKS, training=TRAINING)
+    for file in ("project.yaml", "root.yaml"):
+        synced.apply(file)
+    synced.await_commit(commit)
+    assert synced.cluster_fixture.condition("node-1")["reason"] == "Observing"
+    synced.cluster.kubectl("delete", "application", ROOT, "--namespace", "argocd")
+    assert synced.cluster_fixture.traces() == []

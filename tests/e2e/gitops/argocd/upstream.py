@@ -1,0 +1,51 @@
+"""A repository of charts with a stand-in for NVIDIA's operator, of which only a ClusterPolicy is left: it shows the values."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from gpushare.catalog import upstream
+from tests.e2e.cluster.machine import Network, start
+from tests.support import helm
+
+_PORT = 8879
+MOVED = {upstream.chart("gpu-operator").repository: f"http://127.0.0.1:{_PORT}"}
+"""NVIDIA's repository, and the address at which it is served here."""
+
+_TEMPLATE = """\
+apiVersion: nvidia.com/v1
+kind: ClusterPolicy
+metadata:
+  name: cluster-policy
+spec:
+  devicePlugin:
+    config: {name: {{ .Values.devicePlugin.config.name | quote }}}
+"""
+_DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "metadata": {"name": "clusterpolicies.nvidia.com"},
+    "spec": {
+        "group": "nvidia.com", "scope": "Cluster",
+        "names": {"kind": "ClusterPolicy", "plural": "clusterpolicies"},
+        "versions": [{
+            "name": "v1", "served": True, "storage": True, "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+        }],
+    },
+}
+
+
+def serve(network: Network, folder: Path) -> None:
+    """Package the chart and serve it in the cluster's network; the process ends with the network's others."""
+    chart = upstream.chart("gpu-operator")
+    sources = folder / "sources"
+    for part in ("crds", "templates"):
+        (sources / part).mkdir(parents=True)
+    (sources / "Chart.yaml").write_text(json.dumps({"apiVersion": "v2", "name": chart.name, "version": chart.version}) + "\n")
+    (sources / "crds" / "clusterpolicies.yaml").write_text(json.dumps(_DEFINITION) + "\n")
+    (sources / "templates" / "clusterpolicy.yaml").write_text(_TEMPLATE)
+    for command in (("package", sources, "--destination", folder), ("repo", "index", folder)):
+        subprocess.run([str(helm.helm()), *map(str, command)], check=True, capture_output=True)
+    server = (sys.executable, "-m", "http.server", str(_PORT), "--bind", "127.0.0.1", "--directory", folder)
+    start([str(word) for word in network.command(*server)], folder / "server.log")

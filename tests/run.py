@@ -55,8 +55,10 @@ CLUSTER = Suite(
     },
 )
 SUITES = (
-    Suite(name="everything on one machine", marked="not image and not cluster and not gpu and not nvidia",
+    Suite(name="everything on one machine", marked="not image and not cluster and not gpu and not nvidia and not registry",
           distribution=("-n", "2", "--dist", "worksteal"), tools=_GCC),
+    Suite(name="a registry", marked="registry", distribution=(),
+          tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "openssl": "openssl"}),
     Suite(
         name="the image, in containers", marked="image", distribution=(), needs_root=True, probe=_PROBE,
         tools=_GCC | _CONTAINERS | {

@@ -8,6 +8,7 @@ from gpushare.cli.exits import ExitCode
 
 @click.command(cls=options.Command, short_help="Prove an intent and write its bundle.")
 @options.intent_argument()
+@options.overlays()
 @click.option("-o", "--output", type=click.Path(file_okay=False), metavar="DIR",
               help="The bundle. Default: `bundle` beside INTENT; ./bundle for `-`.")
 @click.option("--check", is_flag=True, help="Write nothing; exit 3 and list the files when DIR is not current.")
@@ -15,7 +16,7 @@ from gpushare.cli.exits import ExitCode
 @options.findings_format()
 @options.strict()
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, intent: str, output: str | None, check: bool, manifests: bool, style: str | None, strict: bool
+    *, intent: str, overlays: tuple[str, ...], output: str | None, check: bool, manifests: bool, style: str | None, strict: bool
 ) -> ExitCode:
     """Prove INTENT and write its bundle.
 
@@ -29,6 +30,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
     For example:
       gpushare compile intent.yaml
+      gpushare compile base.yaml --overlay prod.yaml -o prod/bundle
       gpushare compile --check intent.yaml      is the committed bundle current?
       gpushare compile --manifests intent.yaml  for an Argo CD plugin, kustomize
 
@@ -43,5 +45,5 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     if output == "":  # an unset variable of a script, not the working directory
         raise click.UsageError("--output: DIR is empty text")
     return work.compile_bundle(
-        intent=intent, output=output, check=check, manifests=manifests, style=style, strict=strict
+        intent=intent, overlays=overlays, output=output, check=check, manifests=manifests, style=style, strict=strict
     )

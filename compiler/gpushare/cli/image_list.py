@@ -25,6 +25,7 @@ class _Images(Record):
 
 @click.command(cls=options.Command, short_help="List the images to copy into a registry, or those that it lacks.")
 @click.argument("intent", type=options.INTENT, metavar="INTENT|BUNDLE")
+@options.overlays()
 @click.option("--to", metavar="REGISTRY", help="Copy to this registry, such as reg.example.org/mirror.")
 @click.option("--os", "systems", multiple=True, metavar="SYSTEM", help="System of the nodes, such as ubuntu24.04; repeatable.")
 @click.option("--kernel", "kernels", multiple=True, metavar="RELEASE",
@@ -36,7 +37,7 @@ class _Images(Record):
 @options.product_format("text", "json", *formats.TOOLS)
 @options.strict()
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, intent: str, to: str | None, systems: tuple[str, ...], kernels: tuple[str, ...], verify: bool, plain_http: bool,
+    *, intent: str, overlays: tuple[str, ...], to: str | None, systems: tuple[str, ...], kernels: tuple[str, ...], verify: bool, plain_http: bool,
     docker_config: str | None, style: str, strict: bool,
 ) -> ExitCode:
     """List the images that a bundle needs, each with its source and target.
@@ -75,7 +76,10 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         raise click.UsageError("--verify writes text or json")
     if (plain_http or docker_config) and not verify:
         raise click.UsageError("--plain-http and --docker-config are for --verify")
-    images = _of_bundle(Path(intent)) if intent not in ("", "-") and Path(intent).is_dir() else _of_intent(intent, strict=strict)
+    is_bundle = intent not in ("", "-") and Path(intent).is_dir()
+    if is_bundle and overlays:
+        raise click.UsageError("--overlay: a bundle is compiled already; name its intent")
+    images = _of_bundle(Path(intent)) if is_bundle else _of_intent(intent, overlays, strict=strict)
     if images is None:
         return ExitCode.FINDINGS
     listed, incomplete = copies.copies(images.pulled, to, systems, kernels)
@@ -111,10 +115,10 @@ def _warn(unknown: str, incomplete: tuple[str, ...]) -> None:
         streams.tell(f"gpushare: warning: the list is incomplete: {unknown}\n   = images.txt of the bundle says how to list the others\n")
 
 
-def _of_intent(intent: str, *, strict: bool) -> _Images | None:
+def _of_intent(intent: str, overlays: tuple[str, ...], *, strict: bool) -> _Images | None:
     """Return the images of an intent; None after its errors are reported."""
-    read = inputs.compiled(intent, inputs.bundle_of(intent))
-    report.report(read.findings, read.text, report.chosen(None), as_product=False)
+    read = inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)
+    report.report(read.findings, read.text.texts, report.chosen(None), as_product=False)
     if report.verdict(read.findings, strict=strict) is not ExitCode.DONE:
         return None
     return _of_files({artifact.path: artifact.text for artifact in read.artifacts}, intent)

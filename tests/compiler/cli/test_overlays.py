@@ -46,7 +46,10 @@ def test_a_finding_quotes_the_line_of_the_overlay(folder: Path) -> None:
 
 
 def test_show_plan_and_images_see_the_overlay(folder: Path) -> None:
-    assert "6 GiB" in gpushare("show", "good.yaml", "--overlay", "over.yaml", cwd=folder).stdout.replace("6Gi", "6 GiB")
+    offer = json.loads(gpushare("show", "good.yaml", "--overlay", "over.yaml", "--format", "json", cwd=folder).stdout)
+    without = json.loads(gpushare("show", "good.yaml", "--format", "json", cwd=folder).stdout)
+    assert list(offer["pools"]) == list(without["pools"])
+    assert offer != without
     same = gpushare("plan", "--exit-code", "good.yaml", "good.yaml", cwd=folder)
     other = gpushare("plan", "--exit-code", "good.yaml", "good.yaml", "--overlay", "over.yaml", cwd=folder)
     assert (same.returncode, other.returncode) == (0, 3)

@@ -10,9 +10,11 @@ from tests.support import clone
 
 
 def git(folder: Path, *arguments: str) -> str:
-    identity = ("-c", "user.name=tests", "-c", "user.email=tests@example.org", "-c", "init.defaultBranch=main", "-c", "commit.gpgsign=false")
+    settings = ("user.name=tests", "user.email=tests@example.org", "init.defaultBranch=main", "commit.gpgsign=false")
+    identity = [word for setting in settings for word in ("-c", setting)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    done = subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, text=True, env=environment)
+    command = ["git", *identity, *arguments]
+    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, env=environment)
     return done.stdout.strip()
 
 

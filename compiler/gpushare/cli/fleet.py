@@ -95,13 +95,14 @@ def _shared_folders(document: Any, folder: Path) -> Iterator[Finding]:
         if owner != name:
             yield _shared(name, f"the cluster {owner} has the same folder")
     for output, name in taken.items():
-        owner = next((taken[above] for above in output.parents if above in taken), None)
-        if owner is not None:
-            yield _shared(name, f"the folder is inside that of the cluster {owner}")
+        around = next((taken[above] for above in output.parents if above in taken), None)
+        if around is not None:
+            yield _shared(name, f"the folder is inside that of the cluster {around}")
 
 
 def _shared(name: str, message: str) -> Finding:
-    return Finding(code="GS740", message=message, path=("clusters", name, "output"), hints=("give each cluster a folder of its own",))
+    hints = ("give each cluster a folder of its own",)
+    return Finding(code="GS740", message=message, path=("clusters", name, "output"), hints=hints)
 
 
 def _clusters(document: Any, folder: Path) -> list[_Cluster]:

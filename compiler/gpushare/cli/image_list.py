@@ -37,8 +37,8 @@ class _Images(Record):
 @options.product_format("text", "json", *formats.TOOLS)
 @options.strict()
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, intent: str, overlays: tuple[str, ...], to: str | None, systems: tuple[str, ...], kernels: tuple[str, ...], verify: bool, plain_http: bool,
-    docker_config: str | None, style: str, strict: bool,
+    *, intent: str, overlays: tuple[str, ...], to: str | None, systems: tuple[str, ...], kernels: tuple[str, ...],
+    verify: bool, plain_http: bool, docker_config: str | None, style: str, strict: bool,
 ) -> ExitCode:
     """List the images that a bundle needs, each with its source and target.
 
@@ -99,7 +99,8 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
             "incomplete": [*incomplete, *([images.unknown] if images.unknown else [])],
         }))
     elif missing is not None:
-        streams.say("".join(f"missing {one}\n" for one in missing) + f"{len(listed) - len(missing)} of {len(listed)} images are there\n")
+        there = f"{len(listed) - len(missing)} of {len(listed)} images are there\n"
+        streams.say("".join(f"missing {one}\n" for one in missing) + there)
     else:
         streams.say(formats.script(listed, style) if style in formats.TOOLS else formats.plain(listed))
     if strict and (incomplete or images.unknown):
@@ -112,7 +113,8 @@ def _warn(unknown: str, incomplete: tuple[str, ...]) -> None:
         streams.tell(f"gpushare: warning: {source} is left out: the operator appends the node's system to its tag\n"
                      "   = name the systems with --os, and for precompiled drivers the kernels with --kernel\n")
     if unknown:
-        streams.tell(f"gpushare: warning: the list is incomplete: {unknown}\n   = images.txt of the bundle says how to list the others\n")
+        streams.tell(f"gpushare: warning: the list is incomplete: {unknown}\n"
+                     "   = images.txt of the bundle says how to list the others\n")
 
 
 def _of_intent(intent: str, overlays: tuple[str, ...], *, strict: bool) -> _Images | None:
@@ -143,7 +145,8 @@ def _of_files(texts: Mapping[str, str], name: str) -> _Images:
     from gpushare.render import images  # noqa: PLC0415 - `--help` does not need it
 
     values = _values(texts, "chart/values.yaml", name)
-    if not isinstance(values.get("image"), dict) or not {"repository", "tag"} <= values["image"].keys():
+    image = values.get("image")
+    if not isinstance(image, dict) or not all(isinstance(image.get(key), str) for key in ("registry", "repository", "tag", "digest")):
         raise CouldNotRunError(f"chart/values.yaml of {name} is not what `gpushare compile` writes", "compile the bundle again")
     pulled = images.own(values)
     stack = next((stack for stack in ("gpu-operator", "device-plugin") if f"{stack}/values.yaml" in texts), None)
@@ -175,7 +178,8 @@ def _missing(targets: list[str], docker_config: str | None, *, plain_http: bool)
         try:
             logins = credentials.read(path)
         except OSError as problem:
-            raise CouldNotRunError(f"cannot read {path}: {streams.reason(problem)}", "name another file with --docker-config") from problem
+            hint = "name another file with --docker-config"
+            raise CouldNotRunError(f"cannot read {path}: {streams.reason(problem)}", hint) from problem
         except ValueError as problem:
             raise CouldNotRunError(f"{path} is no config.json of Docker: {problem}") from problem
     try:

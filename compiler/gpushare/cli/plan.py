@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 @options.strict()
 @cluster_options
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, sides: tuple[str, ...], overlays: tuple[str, ...], style: str, exit_code: bool, live: bool, strict: bool, cluster: Cluster
+    *, sides: tuple[str, ...], overlays: tuple[str, ...], style: str, exit_code: bool, live: bool, strict: bool,
+    cluster: Cluster,
 ) -> ExitCode:
     """Tell what changes when NEW replaces OLD.
 

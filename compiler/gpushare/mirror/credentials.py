@@ -79,7 +79,7 @@ def _host(name: str) -> str:
 
 def _login(name: str, entry: Any) -> Login | None:
     if not isinstance(entry, dict):
-        raise ValueError(f"its entry for {name[:100]!r} is not a mapping")  # noqa: TRY004 - the caller's one exception
+        raise ValueError(f"its entry for {name[:100]!r} is not a mapping")
     if isinstance(entry.get("username"), str) and isinstance(entry.get("password"), str):
         return Login(user=entry["username"], password=entry["password"])
     auth = entry.get("auth")

@@ -12,7 +12,7 @@ TOOLS = ("skopeo", "crane", "oras", "containerd")
 
 
 def script(copies: Sequence[Copy], tool: str) -> str:
-    """Return a shell script for one of TOOLS. It stops at the first copy that fails. Images without another target are left out."""
+    """Return a shell script for one of TOOLS, without images whose target is their source. It stops at the first failure."""
     lines = ["#!/bin/sh", "set -eu"]
     for copy in copies:
         if copy.source != copy.target:

@@ -1,4 +1,4 @@
-"""Asks a registry whether it has an image: HEAD on the manifest, OCI distribution specification 1.1, "Checking if content exists".
+"""Asks a registry whether it has an image: HEAD on its manifest, as the OCI distribution specification 1.1 defines it.
 
 Only this module opens connections. It sends no request but HEAD for manifests and GET for tokens, and gives a login only to the
 registry it belongs to and to the token service that this registry names.
@@ -63,7 +63,7 @@ def place(reference: str) -> Place:
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects without the login where the host is another, and never from HTTPS to HTTP."""
 
-    def redirect_request(  # noqa: PLR0913 - urllib's signature
+    def redirect_request(  # noqa: PLR0913, PLR0917 - urllib's signature
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> urllib.request.Request | None:
         following = super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -110,10 +110,11 @@ class Registries:
         if status not in (401, 403):
             return RegistryError(f"{host} answered {status} when asked for {reference}", "try again later")
         if login:
-            return RegistryError(f"{host} refuses the login for {reference} ({status})", "log in again, or ask for the right to pull")
+            hint = "log in again, or ask for the right to pull"
+            return RegistryError(f"{host} refuses the login for {reference} ({status})", hint)
         hint = f"`docker login {host}` writes a config.json; --docker-config names it"
         if self._credentials.is_helped(host):
-            hint = "its login is kept by a credential helper, which is not run: --docker-config names a file with the login itself"
+            hint = "a credential helper has its login and is not run: --docker-config names a file with the login itself"
         return RegistryError(f"{host} wants a login for {reference} ({status})", hint)
 
     def _head(self, url: str, authorization: str | None, host: str) -> tuple[int, str]:
@@ -125,7 +126,7 @@ class Registries:
         except urllib.error.HTTPError as problem:
             with problem:
                 return problem.code, problem.headers.get("WWW-Authenticate", "")
-        except (OSError, HTTPException, ValueError) as problem:
+        except (OSError, HTTPException, ValueError, OverflowError) as problem:  # the last is a port that is none
             self._unreachable(host, problem)
 
     def _authorization(self, challenge: str, login: Login | None, asked: Place) -> str | None:
@@ -146,9 +147,9 @@ class Registries:
         except urllib.error.HTTPError as problem:
             with problem:
                 raise self._refused(problem.code, f"{asked.host}/{asked.name}", asked.host, login) from problem
-        except json.JSONDecodeError as problem:
+        except (json.JSONDecodeError, RecursionError) as problem:
             raise RegistryError(f"the token service of {asked.host} answered with no JSON") from problem
-        except (OSError, HTTPException, ValueError) as problem:
+        except (OSError, HTTPException, ValueError, OverflowError) as problem:  # the last is a port that is none
             self._unreachable(asked.host, problem)
         token = document.get("token") or document.get("access_token") if isinstance(document, dict) else None
         if not isinstance(token, str) or not token.isascii() or not token.isprintable():

@@ -1,7 +1,7 @@
 """Several documents as one: overlays merged into a base as JSON merge patches (RFC 7396), with the position of every value.
 
-The merged document's text is that of all files, one after the other, so that every offset is in exactly one file. A value has the
-position of the file that it comes from. Pure: Sources in, a Source out.
+The merged document's text is that of all files, one after the other, so that every offset is in exactly one file. A value
+has the position of the file that it comes from. Pure: Sources in, a Source out.
 """
 
 from bisect import bisect_right
@@ -30,7 +30,7 @@ class Merged(Source):
         return {part.file: part for part in self.parts}
 
     def locate(self, finding: Finding) -> Finding:
-        """Return the finding with file and span: where a value is missing because an overlay removed it, the place of its null."""
+        """Return the finding with file and span; for a value that an overlay removed, the place of its null."""
         if finding.span or not self.starts:
             return super().locate(finding)
         found = super().locate(finding)

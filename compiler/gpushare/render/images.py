@@ -103,7 +103,7 @@ def _runs(image: Image, chart: UpstreamChart, values: Mapping[str, Any]) -> bool
 def _reference(image: Image, chart: UpstreamChart, values: Mapping[str, Any], published: str = "") -> str:
     """Return what the chart makes of the values; the value at the path `published` is the chart's default."""
     chosen = {
-        path: default if path == published else _at(values, path) or default for path, default in image.values.items()
+        path: default if path == published else str(_at(values, path) or default) for path, default in image.values.items()
     }
     version = chart.version if chart.version.startswith("v") else f"v{chart.version}"
     if image.joined:

@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
@@ -21,7 +22,7 @@ INDEX = "application/vnd.oci.image.index.v1+json"
 def registry(folder: Path, *, login: bool = False, certificate: tuple[Path, Path] | None = None) -> Iterator[str]:
     """The host and port of a registry with its data in `folder`."""
     port = free_port()
-    config = {
+    config: dict[str, Any] = {
         "version": 0.1,
         "log": {"level": "error", "accesslog": {"disabled": True}},
         "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},

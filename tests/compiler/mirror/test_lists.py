@@ -89,8 +89,22 @@ def test_a_wrong_call_is_refused(arguments: tuple[str, ...]) -> None:
 def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
     assert "is not a bundle" in gpushare("images", tmp_path).stderr
     shutil.copytree(CLOSED / "bundle", tmp_path / "b")
-    (tmp_path / "b/chart/values.yaml").write_text("image: 3\n")
-    assert "compile the bundle again" in gpushare("images", tmp_path / "b").stderr
+    for text in ("image: 3\n", "image: {registry: 1, repository: 2, tag: 3, digest: 4}\n", "a: b: c\n", ""):
+        (tmp_path / "b/chart/values.yaml").write_text(text)
+        assert "compile the bundle again" in gpushare("images", tmp_path / "b").stderr
+
+
+def test_numbers_in_values_that_were_edited_are_texts(tmp_path: Path) -> None:
+    shutil.copytree(CLOSED / "bundle", tmp_path / "b")
+    values = tmp_path / "b/gpu-operator/values.yaml"
+    values.write_text(values.read_text().replace("driver:\n", "driver:\n  version: 595\n", 1))
+    assert "nvcr.io/nvidia/driver:595-x" in listed(tmp_path / "b", "--os", "x")
+
+
+def test_a_bundle_that_observes_needs_one_image(tmp_path: Path) -> None:
+    text = (ROOT / "examples/02-t4-notebooks/intent.yaml").read_text()
+    (tmp_path / "intent.yaml").write_text(text.replace("spec:\n", "spec:\n  adoption: observe\n", 1))
+    assert len(listed(tmp_path / "intent.yaml")) == 1
 
 
 def test_an_intent_with_errors_has_no_list(tmp_path: Path) -> None:
@@ -102,7 +116,9 @@ def test_an_intent_with_errors_has_no_list(tmp_path: Path) -> None:
 
 def test_an_unreachable_registry() -> None:
     host = f"127.0.0.1:{free_port()}"
-    done = gpushare("images", CLOSED / "bundle", "--to", host, "--verify", "--plain-http")
+    call = ("images", CLOSED / "bundle", "--verify", "--plain-http", "--to")
+    assert "cannot reach 127.0.0.1:99999" in gpushare(*call, "127.0.0.1:99999").stderr
+    done = gpushare(*call, host)
     assert done.returncode == 2
     assert f"cannot reach {host}: connection refused" in done.stderr
 
@@ -117,7 +133,9 @@ def test_a_reference_is_taken_apart_as_containerd_does(reference: str, place: Pl
     assert registry.place(reference) == place
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"auths": 3}', '{"auths": {"a": 3}}', '{"auths": {"a": {"auth": "%"}}}', "[" * 100_000])
+@pytest.mark.parametrize("text", [
+    "", "[]", '{"auths": 3}', '{"auths": {"a": 3}}', '{"auths": {"a": {"auth": "%"}}}', "[" * 100_000,
+])
 def test_a_broken_config_json_is_refused_without_its_content(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
     done = gpushare("images", CLOSED / "bundle", "--verify", "--docker-config", tmp_path / "config.json")
@@ -128,7 +146,8 @@ def test_a_broken_config_json_is_refused_without_its_content(tmp_path: Path, tex
 def test_the_longest_path_has_the_login() -> None:
     logins = {name: credentials.Login(user=name, password="p") for name in ("r.example.org", "r.example.org/a/b", "docker.io")}
     known = credentials.Credentials(logins=logins)
-    assert [known.of("r.example.org", name) for name in ("a/b/c", "a")] == [logins["r.example.org/a/b"], logins["r.example.org"]]
+    assert known.of("r.example.org", "a/b/c") is logins["r.example.org/a/b"]
+    assert known.of("r.example.org", "a") is logins["r.example.org"]
     assert "p" not in repr(logins["docker.io"]).removeprefix("Login")
 
 
@@ -144,7 +163,7 @@ class _Tokens(BaseHTTPRequestHandler):
         if self.headers.get("Authorization") == "Bearer abc":
             if "moved" in self.path:
                 self.send_response(307)
-                self.send_header("Location", f"http://localhost:{self.server.server_address[1]}/v2/elsewhere/manifests/1")
+                self.send_header("Location", f"http://localhost:{self.headers['Host'].partition(':')[2]}/v2/elsewhere/manifests/1")
                 self.end_headers()
                 return
             self._answer(200, b"")

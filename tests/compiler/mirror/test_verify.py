@@ -66,7 +66,8 @@ def test_skopeo_copies_a_pinned_image_and_it_is_found(here: Path, tmp_path: Path
         script = gpushare(*call, "--format", "skopeo").stdout
         assert gpushare(*call, "--verify", "--plain-http").returncode == 3
         without_tls = script.replace(" copy ", " copy --src-tls-verify=false --dest-tls-verify=false ")
-        reachable = "\n".join(line for line in without_tls.splitlines() if "library/ubuntu" not in line)  # that is on the internet
+        # The pods of the README have an image that is on the internet.
+        reachable = "\n".join(line for line in without_tls.splitlines() if "library/ubuntu" not in line)
         subprocess.run(["sh", "-c", reachable], check=True)
         done = gpushare(*call, "--verify", "--plain-http")
         assert done.stdout == f"missing {host}/mirror/library/ubuntu:24.04\n1 of 2 images are there\n"
@@ -83,7 +84,8 @@ def test_a_registry_with_logins(here: Path, tmp_path: Path) -> None:
         for password, code in (("wrong", 2), ("secret", 3)):
             auth = base64.b64encode(f"puller:{password}".encode()).decode()
             config.write_text(json.dumps({"auths": {host: {"auth": auth}}}))
-            for done in (gpushare(*call, environment={"DOCKER_CONFIG": str(tmp_path)}), gpushare(*call, "--docker-config", config)):
+            by_variable = gpushare(*call, environment={"DOCKER_CONFIG": str(tmp_path)})
+            for done in (by_variable, gpushare(*call, "--docker-config", config)):
                 assert done.returncode == code
                 assert "secret" not in done.stderr
                 assert ("refuses the login" in done.stderr) == (code == 2)

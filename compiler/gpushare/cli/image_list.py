@@ -146,7 +146,8 @@ def _of_files(texts: Mapping[str, str], name: str) -> _Images:
 
     values = _values(texts, "chart/values.yaml", name)
     image = values.get("image")
-    if not isinstance(image, dict) or not all(isinstance(image.get(key), str) for key in ("registry", "repository", "tag", "digest")):
+    texts_of_image = ("registry", "repository", "tag", "digest")
+    if not isinstance(image, dict) or not all(isinstance(image.get(key), str) for key in texts_of_image):
         raise CouldNotRunError(f"chart/values.yaml of {name} is not what `gpushare compile` writes", "compile the bundle again")
     pulled = images.own(values)
     stack = next((stack for stack in ("gpu-operator", "device-plugin") if f"{stack}/values.yaml" in texts), None)

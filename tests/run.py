@@ -55,8 +55,12 @@ CLUSTER = Suite(
     },
 )
 SUITES = (
-    Suite(name="everything on one machine", marked="not image and not cluster and not gitops and not gpu and not nvidia",
+    Suite(name="everything on one machine",
+          marked="not image and not cluster and not gitops and not gpu and not nvidia and not registry and not pipelines",
           distribution=("-n", "2", "--dist", "worksteal"), tools=_GCC),
+    Suite(name="pipelines", marked="pipelines", distribution=(), tools={"git": "git", "curl": "curl"}),
+    Suite(name="a registry", marked="registry", distribution=(),
+          tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "openssl": "openssl"}),
     Suite(
         name="the image, in containers", marked="image", distribution=(), needs_root=True, probe=_PROBE,
         tools=_GCC | _CONTAINERS | {

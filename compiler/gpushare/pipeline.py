@@ -4,7 +4,7 @@ This module owns nothing else. Each stage yields all its findings; the next stag
 input bytes give a Compilation; an exception is a bug.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gpushare import rules
 from gpushare.bundle.artifact import Artifact
@@ -36,14 +36,25 @@ class Compilation(Record):
     accepted: tuple[Accepted, ...] = ()
 
 
-def check(data: bytes, file: str) -> Compilation:
+Overlay = tuple[bytes, str]
+"""The bytes of an overlay, and its name in findings."""
+
+
+def check(data: bytes, file: str, overlays: Sequence[Overlay] = ()) -> Compilation:
     """Return the intent's findings, including those on bundle sizes. The lock of an earlier bundle does not affect them."""
-    return compile_intent(data, file, EMPTY)
+    return compile_intent(data, file, EMPTY, overlays)
 
 
-def compile_intent(data: bytes, file: str, lock: Lock) -> Compilation:
-    """Run every stage. `file` is the intent's name in findings, `lock` the lock of the previous bundle."""
+def compile_intent(data: bytes, file: str, lock: Lock, overlays: Sequence[Overlay] = ()) -> Compilation:
+    """Run every stage. `file` is the intent's name in findings, `lock` the lock of the previous bundle.
+
+    `overlays` are merged into the intent in their order, and the stages see the result alone.
+    """
     text = source.read(data, file)
+    if overlays:
+        from gpushare.reading import overlay  # noqa: PLC0415 - most intents have none
+
+        text = overlay.merge([text, *(source.read(*one) for one in overlays)])
     findings = list(text.findings)
     if _stops(findings):
         return _done(text, findings)

@@ -8,9 +8,10 @@ from gpushare.cli.exits import ExitCode
 
 @click.command(cls=options.Command, short_help="Tell what is wrong with an intent, and where.")
 @options.intent_argument()
+@options.overlays()
 @options.findings_format()
 @options.strict()
-def command(intent: str, style: str | None, strict: bool) -> ExitCode:
+def command(intent: str, overlays: tuple[str, ...], style: str | None, strict: bool) -> ExitCode:
     """Tell what is wrong with INTENT, where, and what to write instead.
 
     Findings go to stdout, all of a stage at once. `-` reads stdin. Warnings that
@@ -19,6 +20,7 @@ def command(intent: str, style: str | None, strict: bool) -> ExitCode:
 
     For example:
       gpushare check intent.yaml
+      gpushare check base.yaml --overlay prod.yaml
       gpushare check --format sarif intent.yaml > findings.sarif
 
     Exit codes:
@@ -26,4 +28,4 @@ def command(intent: str, style: str | None, strict: bool) -> ExitCode:
       1  errors were found
       2  INTENT could not be read
     """
-    return work.check(intent=intent, style=style, strict=strict)
+    return work.check(intent=intent, overlays=overlays, style=style, strict=strict)

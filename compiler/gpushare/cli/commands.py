@@ -12,10 +12,10 @@ from gpushare.cli import options
 from gpushare.cli.exits import EXIT_CODES, ExitCode
 
 NAMES = (
-    "init", "import", "check", "compile", "show", "plan", "size", "status", "drift", "rbac", "cards", "explain", "schema",
-    "completion",
+    "init", "import", "check", "compile", "show", "plan", "size", "images", "status", "drift", "rbac", "cards", "explain",
+    "schema", "completion",
 )
-_MODULES = {"import": "importing"}
+_MODULES = {"import": "importing", "images": "image_list"}
 
 
 class Commands(options.Command, click.Group):

@@ -7,15 +7,19 @@ from gpushare.cli.exits import ExitCode
 
 
 @click.command(cls=options.Command, short_help="Prove an intent and write its bundle.")
-@options.intent_argument()
+@click.argument("intent", type=options.INTENT, required=False)
+@options.overlays()
 @click.option("-o", "--output", type=click.Path(file_okay=False), metavar="DIR",
               help="The bundle. Default: `bundle` beside INTENT; ./bundle for `-`.")
 @click.option("--check", is_flag=True, help="Write nothing; exit 3 and list the files when DIR is not current.")
 @click.option("--manifests", is_flag=True, help="Write nothing; print the cluster's objects as YAML documents.")
+@click.option("--fleet", type=options.INTENT, metavar="FILE", help="Compile every cluster that FILE lists, instead of INTENT.")
+@click.option("--jobs", type=click.IntRange(1, 64), metavar="N", help="Clusters at a time. Default: one per processor.")
 @options.findings_format()
 @options.strict()
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, intent: str, output: str | None, check: bool, manifests: bool, style: str | None, strict: bool
+    *, intent: str | None, overlays: tuple[str, ...], output: str | None, check: bool, manifests: bool, fleet: str | None,
+    jobs: int | None, style: str | None, strict: bool,
 ) -> ExitCode:
     """Prove INTENT and write its bundle.
 
@@ -29,8 +33,13 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
     For example:
       gpushare compile intent.yaml
+      gpushare compile base.yaml --overlay prod.yaml -o prod/bundle
       gpushare compile --check intent.yaml      is the committed bundle current?
+      gpushare compile --fleet clusters.yaml    every cluster in one run
       gpushare compile --manifests intent.yaml  for an Argo CD plugin, kustomize
+
+    --fleet compiles the clusters side by side. One that fails stops no other;
+    the exit code is the worst of all, in the order 0, 3, 1, 2, 70.
 
     Exit codes:
       0  done
@@ -40,8 +49,18 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     """
     if check and manifests:
         raise click.UsageError("--check and --manifests exclude each other")
+    if fleet is not None:
+        if intent is not None or overlays or output is not None or manifests:
+            raise click.UsageError("--fleet excludes INTENT, --overlay, --output and --manifests: its file has them")
+        from gpushare.cli import fleet as clusters  # noqa: PLC0415 - most compiles are of one cluster
+
+        return clusters.compile_fleet(fleet, check=check, jobs=jobs, style=style, strict=strict)
+    if intent is None:
+        raise click.UsageError("name INTENT, or a file of clusters with --fleet")
+    if jobs is not None:
+        raise click.UsageError("--jobs is for --fleet")
     if output == "":  # an unset variable of a script, not the working directory
         raise click.UsageError("--output: DIR is empty text")
     return work.compile_bundle(
-        intent=intent, output=output, check=check, manifests=manifests, style=style, strict=strict
+        intent=intent, overlays=overlays, output=output, check=check, manifests=manifests, style=style, strict=strict
     )

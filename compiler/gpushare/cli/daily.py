@@ -56,7 +56,7 @@ def understood(arguments: list[str]) -> Callable[[], ExitCode] | None:
 
 
 def _left_out(flags: Mapping[str, str], options: Mapping[str, tuple[str, ...] | None]) -> dict[str, object]:
-    default: dict[str, object] = {**dict.fromkeys(flags.values(), False), "style": None}
+    default: dict[str, object] = {**dict.fromkeys(flags.values(), False), "style": None, "overlays": ()}
     if options["--format"] is PRODUCT_FORMATS:
         default |= {"style": "text", "pools": ()}
     return {**default, "output": None} if "-o" in options else default

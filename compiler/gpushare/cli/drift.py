@@ -48,7 +48,7 @@ def command(*, bundle: str, style: str, strict: bool, cluster: Cluster) -> ExitC
     from gpushare.live.reader import Scope  # noqa: PLC0415 - as above
 
     side = inputs.load_side(bundle)
-    report.report(side.findings, side.text, report.chosen(None), as_product=False)
+    report.report(side.findings, side.text.texts, report.chosen(None), as_product=False)
     code = report.verdict(side.findings, strict=strict)
     if code is not ExitCode.DONE or side.document is None:
         return code

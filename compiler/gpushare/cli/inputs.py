@@ -69,17 +69,27 @@ def bundle_of(intent: str) -> Path:
     return Path("bundle") if intent == "-" else Path(intent).parent / "bundle"
 
 
-def compiled(intent: str, directory: Path, otherwise: Lock = lock.EMPTY) -> LoadedIntent:
+def read_overlays(intent: str, overlays: tuple[str, ...]) -> list[pipeline.Overlay]:
+    """Return the bytes and names of the overlays of an intent. Raises CouldNotRunError."""
+    if [intent, *overlays].count("-") > 1:
+        raise CouldNotRunError("standard input can be only one of INTENT and its overlays", "write the other into a file")
+    return [streams.read(name, source.MAX_BYTES) for name in overlays]
+
+
+def compiled(
+    intent: str, directory: Path, otherwise: Lock = lock.EMPTY, overlays: tuple[str, ...] = ()
+) -> LoadedIntent:
     """Return the intent compiled with the lock of the bundle in `directory`, or with `otherwise` if there is none yet.
 
-    Raises CouldNotRunError if the intent or the lock cannot be read at all.
+    Raises CouldNotRunError if the intent, an overlay or the lock cannot be read at all.
     """
+    over = read_overlays(intent, overlays)
     data, file = streams.read(intent, source.MAX_BYTES)
     memory = _remembered(directory)
     if isinstance(memory, Finding):
         return _broken(memory)
     memory = otherwise if memory == lock.EMPTY else memory
-    compilation = pipeline.compile_intent(data, file, memory)
+    compilation = pipeline.compile_intent(data, file, memory, over)
     lost = (lock.lost(str(directory / lock.FILE)),) if writer.is_lost(directory) else ()
     return LoadedIntent(
         memory=memory,
@@ -101,16 +111,18 @@ def _broken(finding: Finding) -> LoadedIntent:
     return LoadedIntent(memory=lock.EMPTY, findings=(finding,), text=source.read(*streams.read(finding.file, lock.MAX_BYTES)))
 
 
-def load_side(name: str, other: LoadedIntent | None = None) -> LoadedIntent:
+def load_side(name: str, other: LoadedIntent | None = None, overlays: tuple[str, ...] = ()) -> LoadedIntent:
     """Return the intent or the bundle of that name. An intent without a bundle of its own uses the lock of the other side."""
     directory = Path(name)
     if name not in ("", "-") and directory.is_dir():
+        if overlays:
+            raise CouldNotRunError(f"{name} is a bundle: an overlay is merged into an intent", "name the intent file")
         memory = _remembered(directory)
         if isinstance(memory, Finding):
             return _broken(memory)
         no_text = source.read(b"", name)  # a bundle has no text that findings could refer to
         return LoadedIntent(memory=memory, text=no_text, document=_pools(directory), files=_texts(directory, memory))
-    read = compiled(name, bundle_of(name), other.memory if other else lock.EMPTY)
+    read = compiled(name, bundle_of(name), other.memory if other else lock.EMPTY, overlays)
     if read.compilation is None or read.compilation.plan is None:
         return read
     from gpushare.render import pools  # noqa: PLC0415 - a renderer, and only for comparing

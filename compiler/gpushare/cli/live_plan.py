@@ -23,10 +23,12 @@ _MOST = 100
 _BUSY = {"wait": "the node waits for them", "evict": "they are evicted", "fail": "the change fails while they run"}
 
 
-def run(*, new: str, style: str, exit_code: bool, strict: bool, cluster: Cluster) -> ExitCode:
+def run(  # noqa: PLR0913 - the arguments of `plan`
+    *, new: str, overlays: tuple[str, ...], style: str, exit_code: bool, strict: bool, cluster: Cluster
+) -> ExitCode:
     """Write the plan; the exit codes are those of `plan`."""
-    side = inputs.load_side(new)
-    report.report(side.findings, side.text, report.chosen(None), as_product=False)
+    side = inputs.load_side(new, overlays=overlays)
+    report.report(side.findings, side.text.texts, report.chosen(None), as_product=False)
     code = report.verdict(side.findings, strict=strict)
     if code is not ExitCode.DONE or side.document is None:
         return code

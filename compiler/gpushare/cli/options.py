@@ -30,6 +30,12 @@ def intent_argument() -> Decorator[Any]:
     return click.argument("intent", type=INTENT)
 
 
+def overlays() -> Decorator[Any]:
+    """--overlay, repeatable: files that are merged into INTENT."""
+    return click.option("--overlay", "overlays", type=INTENT, multiple=True, metavar="FILE",
+                        help="Merge FILE into INTENT (JSON merge patch); repeatable.")
+
+
 def findings_format() -> Decorator[Any]:
     """--format of findings."""
     return click.option(

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 @options.product_format("text", "json", "markdown")
 @click.option("--exit-code", is_flag=True, help="Exit 3 when there are changes.")
 @click.option("--live", is_flag=True, help="Compare NEW with the running cluster instead of OLD.")
+@click.option("--overlay", "overlays", type=options.INTENT, multiple=True, metavar="FILE",
+              help="Merge FILE into NEW (JSON merge patch); repeatable.")
 @options.strict()
 @cluster_options
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, sides: tuple[str, ...], style: str, exit_code: bool, live: bool, strict: bool, cluster: Cluster
+    *, sides: tuple[str, ...], overlays: tuple[str, ...], style: str, exit_code: bool, live: bool, strict: bool,
+    cluster: Cluster,
 ) -> ExitCode:
     """Tell what changes when NEW replaces OLD.
 
@@ -42,6 +45,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       git show main:intent.yaml | gpushare plan - intent.yaml
       gpushare plan --exit-code --format json old.yaml new.yaml
       gpushare plan --format markdown bundle intent.yaml     for a merge request
+      gpushare plan prod/bundle base.yaml --overlay prod.yaml
       gpushare plan --live intent.yaml                       before an upgrade
 
     Exit codes:
@@ -57,17 +61,17 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
             raise click.UsageError("--live writes text or json")
         from gpushare.cli import live_plan  # noqa: PLC0415 - `--help` does not need it
 
-        return live_plan.run(new=sides[0], style=style, exit_code=exit_code, strict=strict, cluster=cluster)
+        return live_plan.run(new=sides[0], overlays=overlays, style=style, exit_code=exit_code, strict=strict, cluster=cluster)
     old, new = sides
-    if old == new == "-":
-        raise click.UsageError("only one of OLD and NEW can be standard input")
+    if [old, new, *overlays].count("-") > 1:
+        raise click.UsageError("only one of OLD, NEW and the overlays can be standard input")
     from gpushare.cli import comparison_view, inputs, streams, terminal  # noqa: PLC0415 - `--help` needs none of it
     from gpushare.compare import compare  # noqa: PLC0415 - as above
     from gpushare.compare.files import settings  # noqa: PLC0415 - as above
     from gpushare.core.record import replace  # noqa: PLC0415 - as above
 
     before = inputs.load_side(old)
-    after = inputs.load_side(new, before)
+    after = inputs.load_side(new, before, overlays)
     code = max(_told(side, strict=strict) for side in (before, after))
     if code is not ExitCode.DONE or before.document is None or after.document is None:
         return code
@@ -93,5 +97,5 @@ def _told(side: "LoadedIntent", *, strict: bool) -> ExitCode:
     """Report the side's findings; each names its file."""
     from gpushare.cli import report  # noqa: PLC0415 - as above
 
-    report.report(side.findings, side.text, report.chosen(None), as_product=False)
+    report.report(side.findings, side.text.texts, report.chosen(None), as_product=False)
     return report.verdict(side.findings, strict=strict)

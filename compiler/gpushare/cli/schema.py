@@ -23,8 +23,8 @@ def command(name: str) -> ExitCode:
     """Print the JSON Schema (draft-07) of the intent, or of the document NAME.
 
     NAME is intent, card, lock, node-policy, tenancy, or one of the
-    machine-readable outputs findings, offer, cards, plan, size, status,
-    drift, live-plan.
+    machine-readable outputs findings, offer, cards, plan, size, images,
+    status, drift, live-plan, or fleet and fleet-result of compile --fleet.
 
     For example:
       gpushare schema > intent.v1.json

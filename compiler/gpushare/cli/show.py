@@ -26,11 +26,12 @@ def _complete_pool(context: click.Context, _parameter: click.Parameter, incomple
 
 @click.command(cls=options.Command, short_help="Draw what every pool and GPU becomes.")
 @options.intent_argument()
+@options.overlays()
 @click.option("--pool", "pools", multiple=True, metavar="NAME", shell_complete=_complete_pool,
               help="Only this pool; repeatable.")
 @options.product_format()
 @options.strict()
-def command(intent: str, pools: tuple[str, ...], style: str, strict: bool) -> ExitCode:
+def command(intent: str, overlays: tuple[str, ...], pools: tuple[str, ...], style: str, strict: bool) -> ExitCode:
     """Show what INTENT makes of the cluster.
 
     That is: pools, nodes, resources with their counts and caps, and the memory
@@ -50,4 +51,4 @@ def command(intent: str, pools: tuple[str, ...], style: str, strict: bool) -> Ex
       1  INTENT has errors
       2  INTENT could not be read, or has no such pool
     """
-    return work.show(intent=intent, style=style, strict=strict, pools=pools)
+    return work.show(intent=intent, overlays=overlays, style=style, strict=strict, pools=pools)

@@ -11,27 +11,31 @@ if TYPE_CHECKING:
 # Each command imports its own modules: a cold run imports only what it needs.
 
 
-def check(*, intent: str, style: str | None, strict: bool) -> ExitCode:
+def check(*, intent: str, overlays: tuple[str, ...], style: str | None, strict: bool) -> ExitCode:
     """Write the findings to stdout, as the command's output."""
     from gpushare import pipeline  # noqa: PLC0415 - as above
     from gpushare.cli import report, streams  # noqa: PLC0415 - as above
     from gpushare.reading import source  # noqa: PLC0415 - as above
 
-    data, file = streams.read(intent, source.MAX_BYTES)
-    compilation = pipeline.check(data, file)
-    form, text = report.chosen(style), compilation.source
+    over: list[pipeline.Overlay] = []
+    if overlays:
+        from gpushare.cli import inputs  # noqa: PLC0415 - as above
+
+        over = inputs.read_overlays(intent, overlays)
+    compilation = pipeline.check(*streams.read(intent, source.MAX_BYTES), over)
+    form, text = report.chosen(style), compilation.source.texts
     report.report(compilation.findings, text, form, as_product=True, accepted=compilation.accepted)
     return report.verdict(compilation.findings, strict=strict)
 
 
-def show(*, intent: str, style: str, strict: bool, pools: tuple[str, ...]) -> ExitCode:
+def show(*, intent: str, overlays: tuple[str, ...], style: str, strict: bool, pools: tuple[str, ...]) -> ExitCode:
     """Write tables and maps, or the Offer document: of all pools, or of the named ones."""
     import sys  # noqa: PLC0415 - as above
 
     from gpushare.cli import inputs, report, streams, terminal  # noqa: PLC0415 - as above
 
-    read = inputs.compiled(intent, inputs.bundle_of(intent))
-    report.report(read.findings, read.text, report.chosen(None), as_product=False)
+    read = inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)
+    report.report(read.findings, read.text.texts, report.chosen(None), as_product=False)
     code = report.verdict(read.findings, strict=strict)
     if code is not ExitCode.DONE:
         return code
@@ -49,17 +53,17 @@ def show(*, intent: str, style: str, strict: bool, pools: tuple[str, ...]) -> Ex
 
 
 def compile_bundle(  # noqa: PLR0913 - one for each argument of the command line
-    *, intent: str, output: str | None, check: bool, manifests: bool, style: str | None, strict: bool
+    *, intent: str, overlays: tuple[str, ...], output: str | None, check: bool, manifests: bool, style: str | None, strict: bool
 ) -> ExitCode:
     """Write the bundle, or whether it is current, or its objects. `check` and `manifests` exclude each other."""
     from gpushare.cli import inputs, report  # noqa: PLC0415 - as above
 
     directory = Path(output) if output else inputs.bundle_of(intent)
-    read = inputs.compiled(intent, directory)
+    read = inputs.compiled(intent, directory, overlays=overlays)
     form = report.chosen(style)
     for_programs = form in {report.Format.JSON, report.Format.SARIF} and not manifests
     files = [artifact.path for artifact in read.artifacts]
-    report.report(read.findings, read.text, form, as_product=for_programs, accepted=read.accepted, files=files)
+    report.report(read.findings, read.text.texts, form, as_product=for_programs, accepted=read.accepted, files=files)
     code = report.verdict(read.findings, strict=strict)
     if code is not ExitCode.DONE:
         return code

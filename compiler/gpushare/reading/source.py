@@ -10,7 +10,7 @@ implement the rules of YAML 1.2, but scans in Python: for 1 MiB of pools it take
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -69,6 +69,11 @@ class Source(Record):
     data: Any = None
     findings: tuple[Finding, ...] = ()
     root: Node | None = None
+
+    @property
+    def texts(self) -> "Source | Mapping[str, Source]":
+        """What findings quote lines of: this document, or, where several files make it up, each by its name."""
+        return self
 
     @cached_property
     def _starts(self) -> "array[int]":

@@ -8,12 +8,62 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare.catalog import upstream
-from gpushare.catalog.image_registry import example_image, reference
+from gpushare.catalog.image_registry import example_image, mirrored, reference
 from gpushare.catalog.upstream import Image, UpstreamChart
+from gpushare.core.record import Record
 from gpushare.intent.types import Stack
 from gpushare.plan.plan import Plan
 
 _DRIVER_NOTE = "# The operator appends the node's system to the driver's tag, as in -ubuntu24.04: copy that of your nodes."
+
+_PER_SYSTEM = ("driver", "gds", "gdrcopy")
+"""Sections with kernel modules: the operator appends the node's system to their tags."""
+
+
+class Pulled(Record):
+    """One image: who names it (`gpushare`, `example` or the chart's section), where it is published, where the nodes pull it.
+
+    `per_system`: the operator appends the node's system to the tag; `precompiled`: and before it the node's kernel.
+    """
+
+    part: str
+    source: str
+    used: str
+    per_system: bool = False
+    precompiled: bool = False
+
+
+def own(chart_values: Mapping[str, Any]) -> tuple[Pulled, ...]:
+    """Return the node runtime's image and that of the README's pods; of a bundle that observes the first alone."""
+    image = chart_values["image"]
+    runtime = Pulled(part="gpushare", source=reference({**image, "registry": ""}), used=reference(image))
+    if chart_values.get("adoption") == "observe":
+        return (runtime,)
+    return runtime, Pulled(part="example", source=example_image(None), used=example_image(image.get("registry") or None))
+
+
+def of_chart(stack: str, values: Mapping[str, Any], registry: str | None) -> tuple[Pulled, ...]:
+    """Return the images that NVIDIA's chart of a stack runs with these values, at the release whose images are known."""
+    chart = upstream.chart(stack)
+    return tuple(
+        Pulled(
+            part=image.section,
+            source=_source(image, chart, values, registry),
+            used=_reference(image, chart, values),
+            per_system=image.section in _PER_SYSTEM and "@" not in _reference(image, chart, values),
+            precompiled=image.section == "driver" and _at(values, "driver.usePrecompiled") is True,
+        )
+        for image in chart.images
+        if _runs(image, chart, values)
+    )
+
+
+def _source(image: Image, chart: UpstreamChart, values: Mapping[str, Any], registry: str | None) -> str:
+    """Return the reference at its publisher; of a repository that the user wrote the reference as it is."""
+    path = f"{image.section}.repository"
+    if _at(values, path) not in (None, mirrored(image.values[path], registry)):
+        return _reference(image, chart, values)
+    return _reference(image, chart, values, published=path)
 
 
 def images(plan: Plan, values: Mapping[str, Any], chart_values: Mapping[str, Any]) -> str:
@@ -50,8 +100,11 @@ def _runs(image: Image, chart: UpstreamChart, values: Mapping[str, Any]) -> bool
     return image.installed if wanted is None else bool(wanted) and (image.installed or image.section == part)
 
 
-def _reference(image: Image, chart: UpstreamChart, values: Mapping[str, Any]) -> str:
-    chosen = {path: _at(values, path) or default for path, default in image.values.items()}
+def _reference(image: Image, chart: UpstreamChart, values: Mapping[str, Any], published: str = "") -> str:
+    """Return what the chart makes of the values; the value at the path `published` is the chart's default."""
+    chosen = {
+        path: default if path == published else str(_at(values, path) or default) for path, default in image.values.items()
+    }
     version = chart.version if chart.version.startswith("v") else f"v{chart.version}"
     if image.joined:
         return f"{chosen[f'{image.section}.repository']}:{chosen[f'{image.section}.tag'] or version}"

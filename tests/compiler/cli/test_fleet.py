@@ -1,0 +1,118 @@
+"""`compile --fleet`: many clusters in one run, none of which stops or spoils another."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpushare.reading import schema
+from tests.compiler.cli.process import gpushare
+
+FLEET = """\
+clusters:
+  north: {intent: good.yaml, overlays: [north.yaml], output: clusters/north/bundle}
+  south: {intent: good.yaml, output: clusters/south/bundle}
+"""
+
+
+@pytest.fixture
+def folder(intents: Path) -> Path:
+    (intents / "north.yaml").write_text("metadata: {name: north}\n")
+    (intents / "clusters.yaml").write_text(FLEET)
+    return intents
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_cluster_gets_the_bundle_that_its_own_compile_writes(folder: Path, tmp_path: Path) -> None:
+    done = gpushare("compile", "--fleet", "clusters.yaml", "--jobs", "2", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "2 clusters: 2 compiled"
+    gpushare("compile", "good.yaml", "--overlay", "north.yaml", "-o", "alone", cwd=folder)
+    assert contents(folder / "clusters/north/bundle") == contents(folder / "alone")
+    elsewhere = gpushare("compile", "--fleet", folder / "clusters.yaml", "--check", cwd=folder.parent)
+    assert (elsewhere.returncode, elsewhere.stdout.splitlines()[-1]) == (0, "2 clusters: 2 current")
+    (folder / "north.yaml").write_text("metadata: {name: far-north}\n")
+    stale = gpushare("compile", "--fleet", "clusters.yaml", "--check", cwd=folder)
+    assert stale.returncode == 3
+    assert stale.stdout.splitlines()[-1] == "2 clusters: 1 current, 1 stale"
+
+
+def test_a_cluster_that_fails_stops_no_other_and_keeps_its_bundle(folder: Path) -> None:
+    assert gpushare("compile", "--fleet", "clusters.yaml", cwd=folder).returncode == 0
+    before = contents(folder / "clusters/north/bundle")
+    (folder / "north.yaml").write_text("spec: {pools: {notebooks: {card: t5}}}\n")
+    fleet = FLEET.replace("south:", "west: {intent: absent.yaml, output: clusters/west/bundle}\n  south:")
+    (folder / "clusters.yaml").write_text(fleet.replace("clusters/south", "clusters/new"))
+    done = gpushare("compile", "--fleet", "clusters.yaml", cwd=folder)
+    assert done.returncode == 2
+    assert "north.yaml:1:34: error" in done.stderr
+    assert "cannot read absent.yaml" in done.stderr
+    assert done.stdout.splitlines()[-1] == "3 clusters: 1 compiled, 1 could-not-run, 1 findings"
+    assert contents(folder / "clusters/north/bundle") == before
+    assert not (folder / "clusters/west").exists()
+    assert (folder / "clusters/new/bundle/gpushare.lock.yaml").is_file()
+    document = json.loads(gpushare("compile", "--fleet", "clusters.yaml", "--format", "json", cwd=folder).stdout)
+    assert schema.accepts(schema.load("fleet-result.v1"), document)
+    assert [(one["name"], one["outcome"], one["exitCode"]) for one in document["clusters"]] == [
+        ("north", "findings", 1), ("west", "could-not-run", 2), ("south", "compiled", 0)
+    ]
+    assert document["exitCode"] == 2
+    for one in document["clusters"]:
+        assert one["findings"] is None or schema.accepts(schema.load("findings.v1"), one["findings"])
+    log = json.loads(gpushare("compile", "--fleet", "clusters.yaml", "--format", "sarif", cwd=folder).stdout)
+    assert [run["automationDetails"]["id"] for run in log["runs"]] == ["gpushare/north", "gpushare/south"]
+
+
+def test_findings_are_worse_than_changes(folder: Path) -> None:
+    (folder / "north.yaml").write_text("spec: 3\n")
+    assert gpushare("compile", "--fleet", "clusters.yaml", "--check", cwd=folder).returncode == 1
+
+
+@pytest.mark.parametrize(("text", "code", "place"), [
+    (FLEET.replace("clusters/north", "clusters/south"), "GS740", "3:"),
+    (FLEET.replace("clusters/north/bundle", "clusters"), "GS740", "3:"),
+    (FLEET.replace("clusters/north/bundle", "clusters/x/../south/bundle"), "GS740", "3:"),
+    ("clusters: {}\n", "GS1", "1:"),
+    ("clusters: {a: {intent: good.yaml}}\n", "GS1", "1:"),
+    ("clusters: {a: {intent: good.yaml, output: o, overlay: x}}\n", "GS1", "1:"),
+    ("clusters: {../a: {intent: good.yaml, output: o}}\n", "GS1", "1:"),
+    ('clusters: {a: {intent: "a\\0b", output: o}}\n', "GS1", "1:"),
+    ("clusters: {a: 1, a: 2}\n", "GS004", "1:"),
+    ("", "GS011", "1:"),
+])
+def test_a_wrong_file_compiles_nothing(folder: Path, text: str, code: str, place: str) -> None:
+    (folder / "clusters.yaml").write_text(text)
+    before = contents(folder)
+    done = gpushare("compile", "--fleet", "clusters.yaml", cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"clusters.yaml:{place}" in done.stderr
+    assert code in done.stderr
+    assert contents(folder) == before
+
+
+def test_paths_are_never_options_nor_standard_input(folder: Path) -> None:
+    (folder / "clusters.yaml").write_text('clusters: {a: {intent: "-", output: o}, b: {intent: --help, output: p}}\n')
+    done = gpushare("compile", "--fleet", "clusters.yaml", cwd=folder)
+    assert done.returncode == 2
+    assert "cannot read ./-" in done.stderr
+    assert "cannot read ./--help" in done.stderr
+
+
+def test_modules_beside_the_intents_are_not_imported(folder: Path) -> None:
+    (folder / "yaml.py").write_text("raise SystemExit(9)\n")
+    (folder / "clusters.yaml").write_text(FLEET)
+    done = gpushare("compile", "--fleet", folder / "clusters.yaml", cwd=folder.parent)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("arguments", [
+    ("compile",), ("compile", "--jobs", "2", "good.yaml"), ("compile", "--fleet", "clusters.yaml", "good.yaml"),
+    ("compile", "--fleet", "clusters.yaml", "-o", "x"), ("compile", "--fleet", "clusters.yaml", "--manifests"),
+    ("compile", "--fleet", "clusters.yaml", "--jobs", "0"), ("compile", "--fleet", "absent.yaml"),
+])
+def test_a_wrong_call_is_refused(folder: Path, arguments: tuple[str, ...]) -> None:
+    done = gpushare(*arguments, cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")

@@ -1,0 +1,73 @@
+"""`--overlay` of check, compile, plan, show and images."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.compiler.cli.conftest import GOOD
+from tests.compiler.cli.process import gpushare
+
+OVER = "# prod\nspec:\n  pools:\n    notebooks: {sharing: {replicas: 2}, memory: {cap: 6Gi}}\n"
+
+
+@pytest.fixture
+def folder(intents: Path) -> Path:
+    (intents / "over.yaml").write_text(OVER)
+    return intents
+
+
+def test_the_bundle_is_that_of_the_merged_intent(folder: Path) -> None:
+    assert gpushare("compile", "good.yaml", "--overlay", "over.yaml", "-o", "a", cwd=folder).returncode == 0
+    merged = yaml.safe_load(GOOD)
+    merged["spec"]["pools"]["notebooks"]["sharing"]["replicas"] = 2
+    merged["spec"]["pools"]["notebooks"]["memory"]["cap"] = "6Gi"
+    (folder / "merged.yaml").write_text(yaml.safe_dump(merged))
+    assert gpushare("compile", "merged.yaml", "-o", "b", cwd=folder).returncode == 0
+    files = sorted(path.relative_to(folder / "a") for path in (folder / "a").rglob("*") if path.is_file())
+    assert files
+    for path in files:
+        assert (folder / "a" / path).read_bytes() == (folder / "b" / path).read_bytes()
+    assert gpushare("compile", "--check", "good.yaml", "--overlay", "over.yaml", "-o", "a", cwd=folder).returncode == 0
+    assert gpushare("compile", "--check", "good.yaml", "-o", "a", cwd=folder).returncode == 3
+
+
+def test_a_finding_quotes_the_line_of_the_overlay(folder: Path) -> None:
+    (folder / "bad.yaml").write_text(OVER.replace("replicas: 2", "replicas: 1"))
+    (folder / "worse.yaml").write_text("spec: {pools: {training: {card: null}}}\n")
+    done = gpushare("check", "good.yaml", "--overlay", "bad.yaml", "--overlay", "worse.yaml", cwd=folder)
+    assert done.returncode == 1
+    assert "bad.yaml:4:37: error" in done.stdout
+    assert "    4 |     notebooks: {sharing: {replicas: 1}" in done.stdout
+    assert "worse.yaml:1:27: error" in done.stdout
+    document = json.loads(gpushare("check", "good.yaml", "--overlay", "bad.yaml", "--format", "json", cwd=folder).stdout)
+    assert {one["file"] for one in document["findings"]} == {"bad.yaml"}
+
+
+def test_show_plan_and_images_see_the_overlay(folder: Path) -> None:
+    offer = json.loads(gpushare("show", "good.yaml", "--overlay", "over.yaml", "--format", "json", cwd=folder).stdout)
+    without = json.loads(gpushare("show", "good.yaml", "--format", "json", cwd=folder).stdout)
+    assert list(offer["pools"]) == list(without["pools"])
+    assert offer != without
+    same = gpushare("plan", "--exit-code", "good.yaml", "good.yaml", cwd=folder)
+    other = gpushare("plan", "--exit-code", "good.yaml", "good.yaml", "--overlay", "over.yaml", cwd=folder)
+    assert (same.returncode, other.returncode) == (0, 3)
+    (folder / "image.yaml").write_text("spec: {platform: {image: {repository: r.example.org/own}}}\n")
+    assert "r.example.org/own:" in gpushare("images", "good.yaml", "--overlay", "image.yaml", cwd=folder).stdout
+
+
+def test_an_overlay_from_standard_input(folder: Path) -> None:
+    done = gpushare("check", "good.yaml", "--overlay", "-", stdin=b"spec: {pools: {x: 3}}\n", cwd=folder)
+    assert done.returncode == 1
+    assert "<stdin>:1:19" in done.stdout
+    assert gpushare("check", "-", "--overlay", "-", cwd=folder).returncode == 2
+
+
+@pytest.mark.parametrize("arguments", [
+    ("check", "good.yaml", "--overlay", "absent.yaml"), ("check", "good.yaml", "--overlay", ""),
+    ("plan", "good.yaml", "bundle", "--overlay", "over.yaml"), ("images", "bundle", "--overlay", "over.yaml"),
+])
+def test_what_cannot_be_merged_is_a_wrong_call(folder: Path, arguments: tuple[str, ...]) -> None:
+    assert gpushare("compile", "good.yaml", cwd=folder).returncode == 0
+    assert gpushare(*arguments, cwd=folder).returncode == 2

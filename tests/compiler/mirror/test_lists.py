@@ -1,0 +1,202 @@
+"""Which images `gpushare images` lists, with which sources and targets, and what it refuses. No registry is asked."""
+
+import json
+import shutil
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from gpushare.mirror import credentials, registry
+from gpushare.mirror.registry import Place
+from gpushare.reading import schema
+from tests.compiler.cli.process import gpushare
+from tests.support.paths import ROOT
+from tests.support.ports import free_port
+
+CLOSED = ROOT / "examples/10-air-gapped-dgx"
+EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/*/intent.yaml"))
+
+
+def listed(*arguments: object) -> dict[str, str]:
+    """Source → target."""
+    done = gpushare("images", *arguments, "--format", "json")
+    document = json.loads(done.stdout)
+    assert schema.accepts(schema.load("images.v1"), document)
+    return {one["source"]: one["target"] for one in document["images"]}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_the_targets_are_what_images_txt_names(example: Path) -> None:
+    bundle = example / "bundle"
+    lines = [line for line in (bundle / "images.txt").read_text().splitlines() if not line.startswith("#")]
+    assert set(listed(bundle, "--os", "x").values()) == {f"{line}-x" if "/driver:" in line else line for line in lines}
+    assert listed(bundle) == listed(example / "intent.yaml")
+
+
+def test_the_drivers_of_every_system_are_listed() -> None:
+    found = listed(CLOSED / "bundle", "--os", "ubuntu24.04", "--os", "rhel9.6")
+    assert found["nvcr.io/nvidia/driver:595.91.07-ubuntu24.04"] == "mirror.site.example/nvidia/driver:595.91.07-ubuntu24.04"
+    assert "nvcr.io/nvidia/driver:595.91.07-rhel9.6" in found
+    assert "nvcr.io/nvidia/driver:595.91.07" not in found
+
+
+def test_a_list_without_its_drivers_says_so_and_fails_when_strict() -> None:
+    done = gpushare("images", CLOSED / "bundle")
+    assert done.returncode == 0
+    assert "--os" in done.stderr
+    assert gpushare("images", CLOSED / "bundle", "--strict").returncode == 1
+
+
+def test_a_precompiled_driver_needs_the_kernel(tmp_path: Path) -> None:
+    shutil.copytree(CLOSED / "bundle", tmp_path / "b")
+    values = tmp_path / "b/gpu-operator/values.yaml"
+    values.write_text(values.read_text().replace("driver:\n", "driver:\n  usePrecompiled: true\n", 1))
+    assert "--kernel" in gpushare("images", tmp_path / "b", "--os", "ubuntu24.04").stderr
+    found = listed(tmp_path / "b", "--os", "ubuntu24.04", "--kernel", "6.8.0-60-generic")
+    assert "nvcr.io/nvidia/driver:595.91.07-6.8.0-60-generic-ubuntu24.04" in found
+
+
+def test_a_chart_whose_images_are_unknown_is_no_complete_list(tmp_path: Path) -> None:
+    text = (ROOT / "examples/02-t4-notebooks/intent.yaml").read_text()
+    intent = tmp_path / "intent.yaml"
+    intent.write_text(text.replace("  platform:\n", "  platform:\n    version: v25.10.1\n", 1))
+    done = gpushare("images", intent)
+    assert "the list is incomplete: gpu-operator v25.10.1" in done.stderr, done.stderr + done.stdout
+    assert gpushare("images", intent, "--strict").returncode == 1
+
+
+@pytest.mark.parametrize("tool", ["skopeo", "crane", "oras", "containerd"])
+def test_every_script_is_shell_and_has_every_copy(tool: str) -> None:
+    done = gpushare("images", CLOSED / "bundle", "--os", "ubuntu24.04", "--format", tool)
+    subprocess.run(["sh", "-n"], input=done.stdout.encode(), check=True)
+    for source, target in listed(CLOSED / "bundle", "--os", "ubuntu24.04").items():
+        assert source in done.stdout
+        assert target in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [
+    ("--to", "https://reg.example.org"), ("--to", "reg.example.org/UPPER"), ("--to", "$(id)"), ("--to", ""), ("--os", "a b"),
+    ("--os", "ubuntu;id"), ("--plain-http",), ("--verify", "--format", "crane"),
+])
+def test_a_wrong_call_is_refused(arguments: tuple[str, ...]) -> None:
+    done = gpushare("images", CLOSED / "bundle", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
+    assert "is not a bundle" in gpushare("images", tmp_path).stderr
+    shutil.copytree(CLOSED / "bundle", tmp_path / "b")
+    for text in ("image: 3\n", "image: {registry: 1, repository: 2, tag: 3, digest: 4}\n", "a: b: c\n", ""):
+        (tmp_path / "b/chart/values.yaml").write_text(text)
+        assert "compile the bundle again" in gpushare("images", tmp_path / "b").stderr
+
+
+def test_numbers_in_values_that_were_edited_are_texts(tmp_path: Path) -> None:
+    shutil.copytree(CLOSED / "bundle", tmp_path / "b")
+    values = tmp_path / "b/gpu-operator/values.yaml"
+    values.write_text(values.read_text().replace("driver:\n", "driver:\n  version: 595\n", 1))
+    assert "nvcr.io/nvidia/driver:595-x" in listed(tmp_path / "b", "--os", "x")
+
+
+def test_a_bundle_that_observes_needs_one_image(tmp_path: Path) -> None:
+    text = (ROOT / "examples/02-t4-notebooks/intent.yaml").read_text()
+    (tmp_path / "intent.yaml").write_text(text.replace("spec:\n", "spec:\n  adoption: observe\n", 1))
+    assert len(listed(tmp_path / "intent.yaml")) == 1
+
+
+def test_an_intent_with_errors_has_no_list(tmp_path: Path) -> None:
+    (tmp_path / "intent.yaml").write_text("spec: 3\n")
+    done = gpushare("images", tmp_path / "intent.yaml")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "GS1" in done.stderr
+
+
+def test_an_unreachable_registry() -> None:
+    host = f"127.0.0.1:{free_port()}"
+    call = ("images", CLOSED / "bundle", "--verify", "--plain-http", "--to")
+    assert "cannot reach 127.0.0.1:99999" in gpushare(*call, "127.0.0.1:99999").stderr
+    done = gpushare(*call, host)
+    assert done.returncode == 2
+    assert f"cannot reach {host}: connection refused" in done.stderr
+
+
+@pytest.mark.parametrize(("reference", "place"), [
+    ("ubuntu:24.04", Place(host="docker.io", name="library/ubuntu", version="24.04")),
+    ("team/x", Place(host="docker.io", name="team/x", version="latest")),
+    ("localhost:5000/a/b:1", Place(host="localhost:5000", name="a/b", version="1")),
+    ("r.example.org/a:1@sha256:00", Place(host="r.example.org", name="a", version="sha256:00")),
+])
+def test_a_reference_is_taken_apart_as_containerd_does(reference: str, place: Place) -> None:
+    assert registry.place(reference) == place
+
+
+@pytest.mark.parametrize("text", [
+    "", "[]", '{"auths": 3}', '{"auths": {"a": 3}}', '{"auths": {"a": {"auth": "%"}}}', "[" * 100_000,
+])
+def test_a_broken_config_json_is_refused_without_its_content(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    done = gpushare("images", CLOSED / "bundle", "--verify", "--docker-config", tmp_path / "config.json")
+    assert done.returncode == 2
+    assert "is no config.json of Docker" in done.stderr
+
+
+def test_the_longest_path_has_the_login() -> None:
+    logins = {name: credentials.Login(user=name, password="p") for name in ("r.example.org", "r.example.org/a/b", "docker.io")}
+    known = credentials.Credentials(logins=logins)
+    assert known.of("r.example.org", "a/b/c") is logins["r.example.org/a/b"]
+    assert known.of("r.example.org", "a") is logins["r.example.org"]
+    assert "p" not in repr(logins["docker.io"]).removeprefix("Login")
+
+
+class _Tokens(BaseHTTPRequestHandler):
+    """A registry that wants a token, as public ones do even of strangers, and its token service."""
+
+    def do_GET(self) -> None:
+        asked.append((self.path, self.headers.get("Authorization", "")))
+        self._answer(200, b'{"token": "abc"}')
+
+    def do_HEAD(self) -> None:
+        asked.append((self.path, self.headers.get("Authorization", "")))
+        if self.headers.get("Authorization") == "Bearer abc":
+            if "moved" in self.path:
+                self.send_response(307)
+                self.send_header("Location", f"http://localhost:{self.headers['Host'].partition(':')[2]}/v2/elsewhere/manifests/1")
+                self.end_headers()
+                return
+            self._answer(200, b"")
+            return
+        if "elsewhere" in self.path:
+            self._answer(200, b"")
+            return
+        host = f"http://{self.headers['Host']}"
+        self.send_response(401)
+        self.send_header("WWW-Authenticate", f'Bearer realm="{host}/token",service="tests",scope="x"')
+        self.end_headers()
+
+    def _answer(self, code: int, body: bytes) -> None:
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+asked: list[tuple[str, str]] = []
+
+
+def test_a_token_is_fetched_anonymously_and_no_redirect_carries_it_to_another_host() -> None:
+    asked.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Tokens) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        registries = registry.Registries(credentials.NONE, plain_http=True)
+        host = f"127.0.0.1:{server.server_address[1]}"
+        assert registries.has(f"{host}/a/b:1")
+        assert asked[1] == ("/token?scope=repository%3Aa%2Fb%3Apull&service=tests", "")
+        asked.clear()
+        assert registries.has(f"{host}/moved:1")
+        assert asked[-1] == ("/v2/elsewhere/manifests/1", "")
+        server.shutdown()

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from gpushare.cli import observed_view
 from gpushare.cli.plan_view import known
 from gpushare.cli.terminal import BOLD, Style, table
+from gpushare.core.record import replace
 from gpushare.core.units import show_bytes
 from gpushare.live.snapshot import Event, RuntimeMetrics
 from gpushare.live.status import NodeStatus, PoolStatus, Shares, Status
@@ -20,8 +21,7 @@ def sheet(seen: Status, look: Style, *, is_wide: bool, with_kills: bool) -> str:
     if seen.observed is not None:
         shown += "\n" + observed_view.sheet(seen.observed, look)
     if is_wide:
-        wide = Style(columns=10_000, coloured=look.coloured, boxes=look.boxes)
-        shown += "\n" + _nodes(nodes, wide, messages=True) if nodes else ""
+        shown += "\n" + _nodes(nodes, replace(look, whole_tables=True), messages=True) if nodes else ""
     else:
         shown += _unready(nodes, look)
     if seen.pending:

@@ -18,6 +18,8 @@ class Style(Record):
     columns: int = 80
     coloured: bool = False
     boxes: bool = True
+    whole_tables: bool = False
+    """Tables are as wide as their content: a file, or a program that reads them, has no width."""
 
     def paint(self, text: str, *styles: str) -> str:
         """Return the text in the given styles, or unchanged without colour."""
@@ -35,15 +37,22 @@ def look(stream: TextIO | None) -> Style:
         return Style()
     terminal = stream.isatty()
     wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Style(columns=_columns(stream, terminal), coloured=terminal and wanted, boxes=_has_boxes(stream))
+    asked = _asked_columns()
+    return Style(
+        columns=max(40, asked or _columns(stream, terminal)), coloured=terminal and wanted, boxes=_has_boxes(stream),
+        whole_tables=not (terminal or asked),
+    )
+
+
+def _asked_columns() -> int:
+    """Return the width that COLUMNS asks for, 0 if none."""
+    asked = os.environ.get("COLUMNS", "")
+    return int(asked) if asked.isdecimal() and len(asked) < 5 else 0
 
 
 def _columns(stream: TextIO, terminal: bool) -> int:
-    asked = os.environ.get("COLUMNS", "")
-    if asked.isdecimal() and len(asked) < 5 and int(asked):
-        return max(40, int(asked))
     try:
-        return max(40, os.get_terminal_size(stream.fileno()).columns or 80) if terminal else 80
+        return os.get_terminal_size(stream.fileno()).columns or 80 if terminal else 80
     except (OSError, ValueError):
         return 80
 
@@ -99,12 +108,12 @@ def table(
 ) -> str:
     """Return rows under headers, two spaces apart, within the terminal's width: the widest column is cut first.
 
-    Columns whose header is in `numbers` are aligned to the right.
+    Nothing is cut with `whole_tables`. Columns whose header is in `numbers` are aligned to the right.
     """
     body = [[visible(cell) for cell in row] for row in rows]
     widths = [max(width(row[column]) for row in [list(headers), *body]) for column in range(len(headers))]
     room = look.columns - indent - 2 * (len(headers) - 1)
-    while sum(widths) > room and max(widths) > 8:
+    while not look.whole_tables and sum(widths) > room and max(widths) > 8:
         widths[widths.index(max(widths))] -= 1
     right = {column for column, header in enumerate(headers) if header in numbers}
 

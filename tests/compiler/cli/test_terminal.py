@@ -57,6 +57,13 @@ def test_a_table_fits_and_the_widest_column_gives_way() -> None:
     assert text.count("…") == 2
 
 
+def test_what_no_person_looks_at_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("x" * 200, "12345")]
+    assert "x" * 200 in terminal.table(("NAME", "NUMBER"), rows, terminal.look(io.StringIO()))
+    monkeypatch.setenv("COLUMNS", "60")
+    assert "x" * 200 not in terminal.table(("NAME", "NUMBER"), rows, terminal.look(io.StringIO()))
+
+
 @pytest.mark.parametrize("look", [Style(), Style(boxes=False), Style(columns=40)], ids=["boxes", "ascii", "narrow"])
 def test_a_bar_is_a_rectangle_of_what_the_terminal_can_show(look: Style) -> None:
     cells = [Cell(start=0, size=1, labels=("1g.5gb+me×2", "2200Mi")), Cell(start=4, size=4, labels=("3g.20gb",))]

@@ -32,6 +32,8 @@ HAND_MADE = {
     "t4": {"version": "v1", "sharing": {"timeSlicing": {
         "renameByDefault": True, "failRequestsGreaterThanOne": True, "resources": [{"name": GPU, "replicas": 4}]}}},
 }
+FROM_HAND_MADE = {"node-1": {SHARED: 8}, "node-2": {GPU: 2}}
+"""What the nodes offer from these configs, and are to offer under gpushare, too."""
 DISCOVERED = {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "2"}
 """What GPU feature discovery writes."""
 CONFIG = "nvidia.com/device-plugin.config"
@@ -102,7 +104,7 @@ def week(cluster_fixture: ClusterFixture, tmp_path: Path) -> Iterator[Week]:
         labels = [f"{key}={value}" for key, value in {**DISCOVERED, CONFIG: config}.items()]
         cluster.kubectl("label", "node", name, *labels, "--overwrite")
     serve(cluster_fixture, "slicing")
-    await_offers(cluster_fixture)
+    await_offers(cluster_fixture, FROM_HAND_MADE)
     for tenant, (name, resource) in TENANTS.items():
         cluster_fixture.tenant(tenant, name, resource, "--mib", "100")
     yield Week(cluster_fixture, tmp_path)
@@ -110,11 +112,11 @@ def week(cluster_fixture: ClusterFixture, tmp_path: Path) -> Iterator[Week]:
     cluster.kubectl("label", "node", "--all", *(f"{key}-" for key in (*DISCOVERED, CONFIG)))
     cluster.kubectl("delete", "configmaps", "--namespace", OPERATOR, "slicing", "gpushare-profiles", "--ignore-not-found")
     serve(cluster_fixture)
+    await_offers(cluster_fixture, {node.name: {GPU: 2} for node in cluster.nodes})
 
 
-def await_offers(cluster_fixture: ClusterFixture) -> None:
-    """What the plugin offers from the configs made by hand, and what gpushare is to offer, too."""
-    nodes = {"node-1": {SHARED: 8}, "node-2": {GPU: 2}}
+def await_offers(cluster_fixture: ClusterFixture, nodes: dict[str, dict[str, int]]) -> None:
+    """Until each node offers this."""
     cluster_fixture.cluster.wait(lambda: all(cluster_fixture.offer(name) == nodes[name] for name in nodes), f"offers {nodes}")
 
 
@@ -136,7 +138,7 @@ def test_the_first_week(week: Week) -> None:
     assert [pool["sharing"] for pool in written["spec"]["pools"].values()]
 
     said = [week.run(command) for command in commands("2.")]
-    assert "Observing" in said[-1]
+    assert said[-1].count("0/1, 1 observed") == 2, said[-1]
     assert {node: cluster_fixture.labels(node) for node in labels} == labels
     assert week.tenants() == before
 
@@ -148,7 +150,7 @@ def test_the_first_week(week: Week) -> None:
         if command.startswith("kubectl apply"):
             serve(cluster_fixture, "gpushare-profiles")
     assert week.tenants() == before
-    await_offers(cluster_fixture)
+    await_offers(cluster_fixture, FROM_HAND_MADE)
     for command in commands("5."):
         week.run(command)
         assert week.tenants() == before, command

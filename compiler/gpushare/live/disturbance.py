@@ -19,6 +19,9 @@ from gpushare.live.observing import is_observed
 from gpushare.live.selection import pool_of
 from gpushare.live.snapshot import Node, Pod, Quota, Snapshot, Unseen
 
+_SHARED_BY = "nvidia.com/gpu.sharing-strategy"
+"""The label in which GPU feature discovery says how the device plugin shares: none, time-slicing or mps."""
+
 
 class NodeChange(Record):
     """One node that changes. `pods` hold shares on it, of which at most `disturbed` are removed; None: not known.
@@ -91,13 +94,20 @@ def assess(bundle: Files, document: Mapping[str, Any], snapshot: Snapshot, geome
 
 
 def _untouched(node: Node, new: PoolSide | None) -> PoolSide | None:
-    """Return a node without a pool as it is: whole GPUs, if that is what it offers; else nothing is known."""
-    whole = node.allocatable.get(snapshots.WHOLE_GPU, 0)
-    if new is None or dict(node.allocatable) != ({snapshots.WHOLE_GPU: whole} if whole else {}):
+    """Return a node without a pool as it is: whole GPUs, or the same shares of whole GPUs as the pool's; else nothing is known.
+
+    The control daemon of MPS restarts with its config, which ends every client, whatever the number of shares.
+    """
+    if new is None:
         return None
-    gpu = (Device(resource=snapshots.WHOLE_GPU, profile=None, start=0, replicas=1),)
-    offers = {snapshots.WHOLE_GPU: whole}
-    return replace(new, mode="exclusive", profile="", gpus=(gpu,) * whole, resources=offers, labels=NOTHING)
+    whole = node.allocatable.get(snapshots.WHOLE_GPU, 0)
+    if dict(node.allocatable) == ({snapshots.WHOLE_GPU: whole} if whole else {}):
+        gpu = (Device(resource=snapshots.WHOLE_GPU, profile=None, start=0, replicas=1),)
+        offers = {snapshots.WHOLE_GPU: whole}
+        return replace(new, mode="exclusive", profile="", gpus=(gpu,) * whole, resources=offers, labels=NOTHING)
+    has_mps = "mps" in (new.mode, node.labels.get(_SHARED_BY))
+    is_alike = dict(node.allocatable) == dict(new.resources) and not any(device.profile for gpu in new.gpus for device in gpu)
+    return replace(new, profile="", labels=NOTHING) if is_alike and not has_mps else None
 
 
 def _same(one: PoolSide, other: PoolSide) -> bool:

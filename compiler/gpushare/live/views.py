@@ -42,13 +42,18 @@ def node(item: Json) -> Node:
         labels=labels,
         annotations=notes or NOTHING,
         taints=tuple(f"{clean(one.get('key'))}:{clean(one.get('effect'))}" for one in _maps(spec, "taints")),
-        allocatable=gpus(_map(status, "allocatable")),
-        capacity=gpus(_map(status, "capacity")),
+        allocatable=_offered(_map(status, "allocatable")),
+        capacity=_offered(_map(status, "capacity")),
         condition=_condition(conditions[CONDITION]) if CONDITION in conditions else None,
         is_up=conditions.get("Ready", {}).get("status") == "True",
         is_cordoned=spec.get("unschedulable") is True,
         would=_clean_document(would) if isinstance(would, str) else None,
     )
+
+
+def _offered(numbers: Json) -> Mapping[str, int]:
+    """Return what a node offers. Kubelet keeps a resource whose plugin has gone, with the number 0."""
+    return {name: number for name, number in gpus(numbers).items() if number} or NOTHING
 
 
 def _clean_document(text: str) -> Json | None:

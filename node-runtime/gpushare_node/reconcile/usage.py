@@ -16,6 +16,8 @@ from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition.plan import GpuPlan
 
 _MAX_NAMED = 5
+_SHARED_BY = "nvidia.com/gpu.sharing-strategy"
+"""The label in which GPU feature discovery says how the device plugin shares: none, time-slicing or mps."""
 _ANY, _UNTOLD = "any", "untold"
 _UNKNOWN = {
     _ANY: f"{NO_CHECKPOINT}, so any pod that requests GPUs may hold any of them",
@@ -149,12 +151,15 @@ def find_affected(
 ) -> frozenset[str]:
     """Return the resources whose holders the label alone disturbs: a name that goes, fewer replicas, any change of MPS.
 
-    Without a former policy of ours, what the node offers now decides. A label that is already set disturbs no pod.
+    Without a former policy of ours, what the node offers now decides, and GPU feature discovery's word for how it is shared. A
+    label that is already set disturbs no pod.
     """
     if policy.profile and labels.get(PLUGIN_LABEL, "")[:-2] == policy.profile:
         return frozenset()
     now = dict(policy.resources)
     if former is None:
+        if Mode.MPS in (policy.mode, labels.get(_SHARED_BY)):
+            return frozenset(advertised(allocatable))
         return frozenset(name for name, count in advertised(allocatable).items() if now.get(name, 0) < count)
     if former.profile == policy.profile:
         return frozenset()

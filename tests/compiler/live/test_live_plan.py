@@ -67,6 +67,20 @@ def test_a_bundle_that_observes_changes_no_node_whatever_it_plans(write: Path, a
     assert "no node would change" in done.stdout
 
 
+@pytest.mark.parametrize(("shared_by", "is_known"), [("time-slicing", True), ("mps", False)])
+def test_a_node_that_offers_the_same_shares_without_gpushare_loses_none(
+    shared_by: str, is_known: bool, write: Path, live: LiveCluster, ask: Ask
+) -> None:
+    labels = {"example.org/new": "t4", "nvidia.com/gpu.sharing-strategy": shared_by}
+    live.add_node("t4-9", labels=labels, allocatable={SHARED: 4, "nvidia.com/gpu": 0})
+    live.api.add_pod("hand", namespace="team", node="t4-9", limits={SHARED: 1})
+    write.write_text(INTENT.replace("example.org/gpu: t4", "example.org/new: t4"))
+    document = json.loads(ask("plan", "--live", write, "--format", "json").stdout)
+    node = next(one for one in document["nodes"] if one["name"] == "t4-9")
+    assert node["sharesRemoved"] == (0 if is_known else None)
+    assert [pod["name"] for pod in node["pods"]] == ([] if is_known else ["hand"])
+
+
 def test_without_pods_the_plan_says_so(write: Path, live: LiveCluster, ask: Ask) -> None:
     live.api.allows = lambda _, path: "/pods" not in path
     write.write_text(INTENT.replace("replicas: 4", "replicas: 2"))

@@ -7,7 +7,7 @@ import pytest
 from gpushare_node.adapters.host.kubelet import Allocation, Checkpoint, is_gpu_resource
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PodView
-from gpushare_node.core.policy import Partitioner, read
+from gpushare_node.core.policy import Mode, Partitioner, read
 from gpushare_node.core.structs import replace
 from gpushare_node.gpus.advertised import expected, find_mismatch, find_stale
 from gpushare_node.reconcile import node_labels
@@ -100,10 +100,14 @@ def test_gpu_resources_are_told_from_other_resources_of_the_maker() -> None:
 
 
 def test_an_mps_client_suffers_from_every_change_and_others_from_what_they_lose() -> None:
-    mps = whole(replicas=4)
+    mps = whole(replicas=4, mode=Mode.MPS)
     assert find_affected(mig(SEVEN), mig(SEVEN), {}, {}) == frozenset()
     assert find_affected(None, whole(), {}, {"nvidia.com/gpu": 1, "nvidia.com/hostdev": 3}) == frozenset()
     assert find_affected(None, whole(replicas=2), {}, {"nvidia.com/gpu": 1}) == {"nvidia.com/gpu"}
+    sliced, served = {"nvidia.com/gpu.shared": 4}, {"nvidia.com/gpu.sharing-strategy": "mps"}
+    assert find_affected(None, whole(replicas=4), {}, sliced) == frozenset(), "the same shares"
+    assert find_affected(None, whole(replicas=4), served, sliced) == set(sliced), "of another program's MPS"
+    assert find_affected(None, mps, {}, sliced) == set(sliced)
     assert find_affected(mps, whole(), {PLUGIN_LABEL: f"{whole().profile}-a"}, {}) == frozenset(), "it is there already"
 
 

@@ -1,4 +1,4 @@
-"""`make docs`: writes the generated pages (findings, cards, reasons, metrics, ownership, failure cases), facts and reasons."""
+"""`make docs`: writes the generated pages, and the tables of facts and reasons."""
 
 import ast
 import json
@@ -6,7 +6,10 @@ import re
 import sys
 from pathlib import Path
 
+import click
+
 from gpushare.catalog import cards, facts
+from gpushare.cli.commands import NAMES, commands
 from gpushare.core import resources
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
@@ -84,6 +87,20 @@ def metrics_page() -> str:
     return "\n".join([NOTE, "", "# Metrics of the node runtime", "", head, "", *table, *rows, ""])
 
 
+def commands_page() -> str:
+    """Return the page with the help of every command, as a terminal of 80 columns shows it."""
+    program = click.Context(commands, info_name="gpushare", terminal_width=80, **commands.context_settings)
+    lines = ["## gpushare", "", "```text", program.get_help().rstrip(), "```", ""]
+    for name in NAMES:
+        command = commands.get_command(program, name)
+        if command is None:
+            raise LookupError(name)
+        text = click.Context(command, parent=program, info_name=name).get_help().rstrip()
+        lines += [f"## gpushare {name}", "", "```text", text, "```", ""]
+    head = "What `--help` prints. `gpushare completion` prints the completion for your shell."
+    return "\n".join([NOTE, "", "# Commands", "", head, "", *lines])
+
+
 def failures_page() -> str:
     """Return the page with what can go wrong on a node. Keeps the cases, and finds the tests that prove them."""
     tests = numbered_tests()
@@ -144,8 +161,9 @@ def facts_table() -> str:
 
 PAGES = {
     "docs/findings.md": findings_page, "docs/cards.md": cards_page, "docs/reasons.md": reasons_page,
-    "docs/metrics.md": metrics_page, "docs/ownership.md": ownership_page, "docs/failure-cases.md": failures_page,
-    "profiles/facts.jsonl": facts_table, "compiler/gpushare/live/reasons.json": reasons_table,
+    "docs/metrics.md": metrics_page, "docs/commands.md": commands_page, "docs/ownership.md": ownership_page,
+    "docs/failure-cases.md": failures_page, "profiles/facts.jsonl": facts_table,
+    "compiler/gpushare/live/reasons.json": reasons_table,
 }
 
 

@@ -70,7 +70,7 @@ def read(data: bytes, file: str = FILE) -> Lock | Finding:
 
 def lost(file: str) -> Finding:
     """Return GS791: a bundle without its lock."""
-    message = f"the bundle has lost its {FILE}: goals are resolved anew, and profiles of earlier bundles are forgotten"
+    message = f"the bundle has lost its {FILE}: goals are resolved again, and profiles of earlier bundles are forgotten"
     return Finding(code="GS791", severity=Severity.WARNING, message=message, hints=(_HINT_LOST,), file=file)
 
 

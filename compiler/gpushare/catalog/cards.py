@@ -188,7 +188,7 @@ def _check(card_id: str, document: Any) -> list[Finding]:
     if shape:
         return shape
     if document.get("id", card_id) != card_id:
-        wrong = f"id is {document['id']}, but the card stands under {card_id}"
+        wrong = f"id is {document['id']}, but the card's key is {card_id}"
         return [Finding(code="GS903", message=wrong, hints=("leave id out: the key is the id",), path=(*base, "id"))]
     return card_check.inconsistencies(document, base, mps_limit=mps_limit(_capability(document["computeCapability"])))
 

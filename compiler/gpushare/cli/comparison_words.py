@@ -27,11 +27,11 @@ _EFFECTS = {
     EffectKind.ENFORCED: "holds for running containers too",
     EffectKind.REFUSED: "pods that were admitted before may be refused from then on; running pods go on",
     EffectKind.ADMITTED: "no pod is refused that was admitted before",
-    EffectKind.RESTARTS: "the runtime's pods start anew; running pods go on",
+    EffectKind.RESTARTS: "the runtime's pods restart; running pods continue",
     EffectKind.REINSTALLED: "another release; uninstall the one that is installed first",
     EffectKind.ROLLOUT: "how the next changes pace themselves",
-    EffectKind.UPSTREAM: "NVIDIA's components that read it start anew, on every node",
-    EffectKind.DRIVER: "the driver starts anew node by node: whatever uses a GPU there has to leave",
+    EffectKind.UPSTREAM: "NVIDIA's components that read it restart on every node",
+    EffectKind.DRIVER: "the driver restarts node by node: pods that use a GPU there must end first",
     EffectKind.ROUTED: "new pods that name no pool may be sent to other nodes, or be refused; running pods go on",
     EffectKind.ADOPTED: "this is the first change of hardware: every pool's nodes are changed, labelled and held to their caps",
     EffectKind.UNPLACED: "new pods that select the pool by its former name find no node; running pods go on",
@@ -43,9 +43,9 @@ _ALSO = {
     EffectKind.REFUSED: "pods may be refused",
     EffectKind.UNPLACED: "pods that name a pool which is gone find no node",
     EffectKind.ROUTED: "new pods may go elsewhere",
-    EffectKind.RESTARTS: "the runtime's pods start anew",
-    EffectKind.UPSTREAM: "NVIDIA's components start anew",
-    EffectKind.DRIVER: "the driver starts anew",
+    EffectKind.RESTARTS: "the runtime's pods restart",
+    EffectKind.UPSTREAM: "NVIDIA's components restart",
+    EffectKind.DRIVER: "the driver restarts",
     EffectKind.REINSTALLED: "the installed release has to go first",
 }
 _OBSERVED = "every node stays as it is, its layout and labels included, and nothing repairs it or holds a cap"
@@ -55,7 +55,7 @@ _STRAYS = "running containers of tenants may be ended where they use a GPU that 
 def effect(one: Effect, arrow: str) -> str:
     """Return what happens, and to what."""
     if one.kind is EffectKind.RESTARTS and one.subject == "policy":
-        return "the runtime's pods of the pool start anew and check the layout; running pods go on"
+        return "the runtime's pods of the pool restart and check the layout; running pods continue"
     if one.kind is EffectKind.ADOPTED and one.after == "observe":
         return f"{one.subject} {_before_and_after(one, arrow)}: {_OBSERVED}"
     what = _STRAYS if one.kind is EffectKind.ENDED and one.pool is None else _EFFECTS[one.kind]

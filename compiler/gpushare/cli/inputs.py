@@ -152,7 +152,7 @@ def _pools(directory: Path) -> Mapping[str, Any]:
         raise CouldNotRunError(f"{directory} is not a bundle: it has no {POOLS}", hint)
     read = source.read(path.read_bytes(), str(path), own=True)
     if not isinstance(read.data, dict) or read.data.get("kind") != "Pools":
-        raise CouldNotRunError(f"{path} is not what `gpushare compile` writes", "compile the bundle anew")
+        raise CouldNotRunError(f"{path} is not what `gpushare compile` writes", "compile the bundle again")
     return read.data
 
 

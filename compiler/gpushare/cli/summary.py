@@ -36,7 +36,7 @@ def checked(changes: Sequence[Change], directory: Path) -> str:
     lines = [f"  {change.kind.value:<9} {visible(change.path)}" for change in changes[:LISTED]]
     if len(changes) > LISTED:
         lines.append(f"  and {len(changes) - LISTED} more")
-    return "\n".join([f"{visible(str(directory))} is stale, `gpushare compile` writes it anew:", *lines]) + "\n"
+    return "\n".join([f"{visible(str(directory))} is stale, `gpushare compile` updates it:", *lines]) + "\n"
 
 
 def _goals(plan: Plan) -> str:

@@ -265,7 +265,7 @@ def _alternatives(judgement: SchemaViolation, subject: str) -> Told:
     names = [part["required"][0] for part in judgement.argument]
     given = [key for key in judgement.value if key in names]
     if len(given) > 1:
-        message = f"{given[-1]} stands beside {given[0]}: {subject} takes one of {_either(names)}"
+        message = f"{given[-1]} is given beside {given[0]}: {subject} takes one of {_either(names)}"
         yield Finding(code="GS108", message=message, hints=("keep one of them",), path=(*judgement.path, given[-1])), ()
         return
     code = "GS108" if judgement.keyword == "oneOf" else "GS101"

@@ -49,7 +49,7 @@ _IN_OTHER_WORDS = (
     ("did not find expected key", "this line fits no mapping above it", _ALIGN),
     ("did not find expected '-'", "this line is not an entry of the list above", "begin it with '- ', or indent it less"),
     ("expected <block end>", "this line fits nothing above it", _ALIGN),
-    ("expected ',' or", "a comma or a closing bracket is missing", "close the bracket that stands here"),
+    ("expected ',' or", "a comma or a closing bracket is missing", "close the bracket that opens here"),
     ("unexpected end of stream", "the quotes that begin here are never closed", "add the closing quotes"),
     ("cannot start any token", "a value cannot begin with this character", "put the text in quotes"),
     ("expected <document start>", "more text follows where the document has ended", "one file holds one document"),
@@ -267,7 +267,7 @@ def _syntax(text: str, error: Exception) -> RawFinding:
     indentation = len(text[line_start : start + 1]) - len(text[line_start : start + 1].lstrip())
     if "\t" in text[line_start : line_start + indentation] or text[start : start + 1] == "\t":
         start = start if text[start : start + 1] == "\t" else text.index("\t", line_start)
-        message, hint = "a tab stands here: YAML indents with spaces alone", "replace the tab by spaces"
+        message, hint = "this is a tab: YAML permits only spaces for indentation", "replace the tab by spaces"
     else:
         found = [(message, hint) for part, message, hint in _IN_OTHER_WORDS if part in problem]
         plainly = (f"this is not YAML: {problem[:200]}", "put text that is not plain words in quotes")

@@ -113,7 +113,7 @@ class Builder:
         self._stack.append(_Frame(node, anchor))
         self._count(1, node)
         if len(self._stack) > MAX_DEPTH:
-            self._stop("GS008", f"mappings and lists stand more than {MAX_DEPTH} deep in each other here", node)
+            self._stop("GS008", f"mappings and lists are nested more than {MAX_DEPTH} deep here", node)
 
     def close(self, end: int) -> None:
         """End the innermost collection: after its bracket, or, in block style (`end` 0), with its last child."""
@@ -129,7 +129,7 @@ class Builder:
         target = self._anchors.get(anchor)
         if target is None:
             inside = anchor in self._anchors
-            told = f"*{anchor} {'stands inside the value that it repeats' if inside else f'repeats what no &{anchor} names'}"
+            told = f"*{anchor} {'is inside the value that it repeats' if inside else f'repeats what no &{anchor} names'}"
             self._say("GS007", told, node)
             target = node
         node.value, node.children, node.weight = target.value, target.children, target.weight
@@ -180,7 +180,7 @@ class Builder:
             self._say("GS010", f"a key must be text, not {written or 'nothing'}", node, quoted)
         elif key in taken:
             line = self._line_of(taken[key][0]) if self.has_room else 0
-            said = f"{clip(key)} is given twice in this mapping: it stands in line {line} already"
+            said = f"{clip(key)} is given twice in this mapping: it is already in line {line}"
             self._say("GS004", said, node, ("keep one of the two",))
         else:
             frame.key, frame.dropped = key, False

@@ -14,7 +14,7 @@ _CLUSTER_API_DOMAIN = "node.cluster.x-k8s.io/"
 _INTRODUCTION = """# The start-up taint on cloud node pools
 
 New nodes must come up with the taint {taint}, which the node runtime removes when the layout is verified. Set it on the
-node pools below. Replace what stands in capitals.
+node pools below. Replace what is in capitals.
 """
 
 

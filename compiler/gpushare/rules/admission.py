@@ -26,7 +26,7 @@ def check_open(context: Context) -> Iterator[Finding]:
                 " privileged or mount the host, are warned about and audited, not refused",
                 hints=(
                     "write admission: {scope: cluster}, with the namespaces of your agents under platform.namespaces",
-                    "or write accept: {GS620: the reason} where nobody may make such pods",
+                    "or write accept: {GS620: the reason} where no user may create such pods",
                 ),
                 path=pool_path(pool, "namespaces"),
             )

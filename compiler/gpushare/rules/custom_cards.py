@@ -17,6 +17,6 @@ def judge_cards(own: Mapping[str, Card]) -> Iterator[Finding]:
             yield Finding(
                 code="GS903",
                 message=f"card {card_id} allows more than {mig.MOST_LAYOUTS} layouts: gpushare compares them one by one",
-                hints=("leave out profiles, or placements, that nobody uses; no known card has more than 128 layouts",),
+                hints=("leave out profiles, or placements, that no pool uses; no known card has more than 128 layouts",),
                 path=("spec", "cards", card_id, "mig"),
             )

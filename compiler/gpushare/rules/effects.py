@@ -109,7 +109,7 @@ def _of_enforcement(context: Context, pool: Pool) -> _Idle:
 
 def _of_rollout(context: Context, pool: Pool) -> _Idle:
     if pool.rollout.on_busy is OnBusy.FAIL and "drainTimeout" in _written(context, pool, "rollout"):
-        yield ("rollout", "drainTimeout"), "onBusy: fail waits for nobody", "remove it, or write onBusy: wait or evict"
+        yield ("rollout", "drainTimeout"), "onBusy: fail waits for no pod", "remove it, or write onBusy: wait or evict"
 
 
 def _goal_in_memory(pool: Pool) -> bool:
@@ -195,7 +195,7 @@ def check_oversubscription(context: Context) -> Iterator[Finding]:
             device = kind.profile.name if kind.profile else a_card(card) if card else "the device"
             needed = f"{counted(kind.replicas, 'container')} at their caps need {together}Mi"
             message = f"{needed}, and {device} has {usable // MIB}Mi"
-            hint = "whoever allocates last fails, within its cap: a smaller cap, or fewer replicas, lets all have theirs"
+            hint = "the container that allocates last fails, within its cap: write a smaller cap, or fewer replicas"
             yield warn_of_pool("GS515", pool, message, hint, "memory", "oversubscribe")
 
 

@@ -156,7 +156,7 @@ def check_goals(context: Context) -> Iterator[Finding]:
         what, hint = _out_of_reach(sharing.wanted, pool, card, geometry)
         message = f"{a_card(card)} cannot be divided into {what}"
         if isinstance(sharing.wanted, MemoryEach) and (unknown := _unmeasured(geometry)):
-            message = f"nobody has measured the memory of {listing(unknown)} of {a_card(card)}, so {what} cannot be promised"
+            message = f"the memory of {listing(unknown)} of {a_card(card)} has not been measured, so {what} cannot be promised"
         yield Finding(
             code="GS406",
             message=message,

@@ -135,7 +135,7 @@ def check_expected(context: Context) -> Iterator[Finding]:
         if pool.nodes.names and pool.nodes.expected is not None:
             yield Finding(
                 code="GS207",
-                message=f"expected cannot stand beside names: they are {counted(len(pool.nodes.names), 'node')}",
+                message=f"expected cannot be given beside names: they are {counted(len(pool.nodes.names), 'node')}",
                 hints=("leave expected out",),
                 path=pool_path(pool, "nodes", "expected"),
             )

@@ -14,7 +14,7 @@ from gpushare.sharing import caps
 from gpushare.sharing.shares import DeviceClass, profiles_by_name
 
 NAME_LENGTH = 48
-"""A pool's name stands in object names and labels of at most 63 characters, between `gpushare-` and a suffix."""
+"""A pool's name is part of object names and labels of at most 63 characters, between `gpushare-` and a suffix."""
 
 RESERVED_NAME = "release"
 """`gpushare-release` is the DaemonSet that serves pools which no longer exist."""
@@ -73,14 +73,14 @@ def check_requirements(context: Context) -> Iterator[Finding]:
                 yield _unmet(pool, field, _about(card, name, has), f"leave {field} out, or name another card")
         if require.memory_bytes is not None and (card.memory_mib or 0) * MIB < require.memory_bytes:
             size = f"reports {card.memory_mib} MiB, less than {show_bytes(require.memory_bytes)}"
-            text = f"{a_card(card)} {size}" if card.memory_mib else f"nobody has measured the memory of {a_card(card)}"
+            text = f"{a_card(card)} {size}" if card.memory_mib else f"the memory of {a_card(card)} has not been measured"
             hint = f"write memory: {card.memory_mib}Mi or less" if card.memory_mib else "leave memory out, or name another card"
             yield _unmet(pool, "memory", text, hint)
 
 
 def _about(card: Card, name: str, has: bool | None) -> str:
     if has is None:
-        return f"nobody has confirmed whether {a_card(card)} has {name}"
+        return f"no source confirms that {a_card(card)} has {name}"
     return f"{a_card(card)} has {name}" if has else f"{a_card(card)} has no {name}"
 
 

@@ -34,7 +34,7 @@ FAIL_PERCENT = 90
 SIZE_CODES = ("GS720", "GS721", "GS722", "GS724")
 
 _VALUES = "chart/values.yaml"
-"""Kept as values, not as a file; its terms stand once more in the DaemonSets."""
+"""Kept as values, not as a file; its terms are repeated in the DaemonSets."""
 
 _SMALL_VALUES = 128 * KIB
 """Nothing that is made of smaller values is near a limit."""
@@ -99,7 +99,7 @@ def _too_large_a_policy(policies: Mapping[str, str]) -> Iterator[Finding]:
         longest = max(len(one["expression"]) for one in json.loads(text)["variables"])
         if longest > admission.EXPRESSION_CHARACTERS:
             message = f"an expression of {name} has {longest} characters, more than {admission.EXPRESSION_CHARACTERS}"
-            fewer = "assign one namespace to fewer pools, or give them shorter names: they stand in one expression"
+            fewer = "assign one namespace to fewer pools, or give them shorter names: they are in one expression"
             yield Finding(code="GS724", message=message, hints=(fewer,), path=_POOLS)
 
 

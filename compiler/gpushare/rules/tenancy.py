@@ -46,7 +46,7 @@ def check_sum(context: Context) -> Iterator[Finding]:
                 code="GS612",
                 severity=Severity.WARNING,
                 message=f"the quotas of {few(list(by_namespace))} add up to {together} {resource}, and the pools have {most}",
-                hints=("make them smaller, or accept that whoever comes last gets less",),
+                hints=("make them smaller, or accept that a namespace may get less than its quota",),
                 path=last[resource][1],
             )
 

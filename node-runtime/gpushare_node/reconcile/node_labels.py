@@ -98,7 +98,7 @@ def own_labels(labels: Mapping[str, str], owners: Mapping[str, str]) -> dict[str
 
 
 def must_apply(wanted: Mapping[str, str], labels: Mapping[str, str], owners: Mapping[str, str]) -> bool:
-    """Return whether the labels differ from the wanted ones. An equal value is enough, whoever wrote it."""
+    """Return whether the labels differ from the wanted ones. An equal value is enough, whichever program wrote it."""
     return any(labels.get(name) != value for name, value in wanted.items()) or bool(
         own_labels(labels, owners).keys() - wanted.keys()
     )

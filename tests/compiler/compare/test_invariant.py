@@ -86,7 +86,7 @@ P = "spec/pools/notebooks"
 CHANGES: tuple[tuple[str, Any], ...] = (
     ("$schema", "./intent.v1.json"), ("metadata/name", "lab2"), ("metadata/labels", {"c": "d"}), ("metadata/annotations", {}),
     ("spec/kubernetes", "1.34"), ("spec/kubernetes", "1.36"), ("spec/platform/values", {"toolkit": {"enabled": False}}), (
-     "spec/namespace", "gpu"), ("spec/platform/stack", "existing"),
+     "spec/namespace", "gpu"), ("spec/platform/stack", "existing"), ("spec/platform/runtimeClass", "nvidia"),
     ("spec/platform/version", "v25.10.1"), ("spec/platform/partitioner", "mig-manager"),
     ("spec/platform/driver/repository", "registry.example.org/other"), ("spec/platform/driver/image", "driver2"),
     ("spec/platform/driver/version", "580.95.05"), ("spec/platform/registry", "mirror.example.org"),
@@ -146,8 +146,8 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         place.pop("value", None)
     if path == "spec/platform/partitioner":
         document["spec"]["pools"].pop("groups")
-    if path == "spec/platform/stack":
-        document["spec"]["platform"] = {"stack": value, "namespaces": ["monitoring"]}
+    if path in ("spec/platform/stack", "spec/platform/runtimeClass"):
+        document["spec"]["platform"] = {"stack": "existing", "namespaces": ["monitoring"], last: value}
     if path == "spec/pools/groups/sharing/layouts/0/gpus":
         document["spec"]["pools"]["groups"]["sharing"]["layouts"][1]["gpus"] = [0]
     if path.endswith("effect"):

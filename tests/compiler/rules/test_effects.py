@@ -74,7 +74,7 @@ def test_the_reserve_decides_about_a_goal_in_memory() -> None:
 
 
 def test_who_fails_at_once_waits_for_nobody() -> None:
-    why = ("rollout/drainTimeout", "onBusy: fail waits for nobody")
+    why = ("rollout/drainTimeout", "onBusy: fail waits for no pod")
     assert idle(rollout="{onBusy: fail, drainTimeout: 30m}") == [why]
     assert idle(sharing="{mode: exclusive}", rollout="{onBusy: fail, drainTimeout: 5m}") == [why]
     assert idle(rollout="{onBusy: fail}") == idle(rollout="{onBusy: evict, drainTimeout: 5m}") == []

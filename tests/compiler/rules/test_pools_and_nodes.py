@@ -148,7 +148,7 @@ def test_expected_beside_names_is_refused_and_beside_labels_is_not() -> None:
         ("t4", "{nvlink: true}", "nvlink", "a Tesla T4 has no NVLink"),
         ("t4", "{ecc: false}", "ecc", "a Tesla T4 has ECC memory"),
         ("t4", "{memory: 16Gi}", "memory", "reports 15360 MiB, less than 16Gi"),
-        ("l2", "{memory: 1Gi}", "memory", "nobody has measured the memory"),
+        ("l2", "{memory: 1Gi}", "memory", "has not been measured"),
     ],
 )
 def test_an_unmet_requirement_is_reported_at_its_field(card: str, require: str, field: str, words: str) -> None:

@@ -21,7 +21,7 @@ imagePullSecrets:
   {{- end }}
 {{- end }}
 # A security module lets no signal pass from its default profile to a tenant under another one. These two confine nothing on nodes
-# without the module; seccomp asks nobody's leave for signals.
+# without the module; seccomp does not restrict signals.
 securityContext:
   appArmorProfile:
     type: Unconfined
@@ -59,7 +59,7 @@ driver manager writes it around driver upgrades, mig-manager around changes, an 
 be exact, but takes every term twice, and terms that name nodes are large already; these are all values that those three write.
 A node without the label (an older operator, or not yet labelled) is ours.
 The driver manager of an older operator knows its own operands alone, drains no DaemonSet, and cannot unload a driver that we keep
-open. So our pods go with its validator, whose label it writes as well, and which nobody pauses for anything else.
+open. So our pods go with its validator, whose label it writes as well, and which is paused for nothing else.
 Takes (root, terms).
 */}}
 {{- define "gpushare.affinity" -}}
@@ -245,7 +245,7 @@ A pod that releases its node: it ends when the pool's label is removed. Takes (r
 {{- include "gpushare.podBase" (list $root $account) }}
 affinity:
   {{- include "gpushare.affinity" (list $root (list (dict "matchExpressions" $nodes))) | nindent 2 }}
-# Nobody knows the taints of a pool that is gone.
+# The taints of a pool that is gone are not known.
 tolerations:
   - operator: Exists
 containers:
@@ -268,7 +268,7 @@ containers:
         readOnly: true
       {{- include "gpushare.mounts" false | nindent 6 }}
 volumes:
-  # Without it nobody is evicted.
+  # Without it no pod is evicted.
   - name: tenancy
     configMap:
       name: gpushare-tenancy

@@ -3,7 +3,7 @@
 from pathlib import PurePath
 
 from gpushare.core.wording import clip
-from gpushare.importing import bundles, helm_values, mig_parted, node_objects, plugin_configs, quota_objects
+from gpushare.importing import bundles, gitops_values, helm_values, mig_parted, node_objects, plugin_configs, quota_objects
 from gpushare.importing.documents import Reader, described
 from gpushare.importing.facts import Facts
 from gpushare.importing.parts import Notes, Part
@@ -43,7 +43,10 @@ class Collector:
         elif kind is None:
             return self._bare(part, file)
         else:
-            return False
+            found = gitops_values.read(part, self._reader.embedded, self._notes)
+            for values in found:
+                self._values(values.part, values.stack, described(part))
+            return bool(found)
         return True
 
     def _node(self, part: Part) -> None:

@@ -7,12 +7,13 @@ not exist stops the plugin.
 from collections.abc import Sequence
 
 from gpushare.core.record import Record
-from gpushare.core.wording import clip, few
+from gpushare.core.wording import clip, counted, few
 from gpushare.importing import node_objects
 from gpushare.importing.facts import GPU, Facts, Node, PluginConfig, Settings, Strategy
 from gpushare.importing.parts import Notes, Part
 
 LABEL = "nvidia.com/device-plugin.config"
+_SHARED_BY = "nvidia.com/gpu.sharing-strategy"
 
 
 class Selected(Record):
@@ -36,7 +37,33 @@ class Selector:
         self.offered: dict[int, set[str]] = {}
 
     def of_node(self, node: Node) -> Selected | None:
-        """Return the node's config; None if it names one that does not exist or does not work."""
+        """Return the node's config; None if it names one that does not exist or does not work.
+
+        Where no config is said to hold, and the node's labels say that it shares, the labels decide.
+        """
+        selected = self._of_node(node)
+        if selected is None or selected.by_labels or not _is_told(node):
+            return selected
+        strategy, replicas, _ = node_objects.strategy(node.labels)
+        if selected.config is not None:
+            own = selected.config.replicas.get(GPU)
+            shared = selected.config.strategy if own is not None else Strategy.NONE
+            if shared is not strategy or (own is not None and replicas not in (1, own.count)):
+                hint = "wait until the device plugin has read it, or see in the plugin's log why it has not"
+                self._differs(node, f"config {clip(selected.config.name)}", hint)
+            return selected
+        if strategy is Strategy.NONE:
+            return selected
+        self._differs(node, selected.told, "give the ConfigMap and the values that the device plugin has, to be sure")
+        return Selected(by_labels=True, told="labels of the nodes")
+
+    def _differs(self, node: Node, told: str, hint: str) -> None:
+        strategy, replicas, _ = node_objects.strategy(node.labels)
+        now = "whole GPUs" if strategy is Strategy.NONE else f"{strategy.value} with {counted(replicas, 'replica')}"
+        part = node.part.at("metadata", "labels", _SHARED_BY)
+        self._notes.warn("GS870", part, f"Node {clip(node.name)} has {now}, which is not what was given: {told}", hint)
+
+    def _of_node(self, node: Node) -> Selected | None:
         wanted = node.labels.get(LABEL, "")
         part = node.part.at("metadata", "labels", LABEL)
         if wanted:
@@ -82,7 +109,7 @@ class Selector:
         names = sorted({config.name for config in self.configs})
         likely = "default" if "default" in names else names[0] if len(names) == 1 else None
         labels = node.part.at("metadata", "labels")
-        known = "nvidia.com/gpu.sharing-strategy" in node.labels
+        known = _SHARED_BY in node.labels
         if likely is None or (known and not self._agrees(likely, node)):
             return Selected(by_labels=True, told="labels of the nodes")
         if not known:
@@ -95,6 +122,11 @@ class Selector:
         config = next(one for one in self.configs if one.name == name)
         count = config.replicas.get(GPU)
         return config.strategy is strategy and (strategy is Strategy.NONE or (count is not None and count.count == replicas))
+
+
+def _is_told(node: Node) -> bool:
+    """Whether GFD's labels say how whole GPUs are shared. On a node with MIG instances they may be about these alone."""
+    return _SHARED_BY in node.labels and not any(key.startswith("nvidia.com/mig-") for key in node.labels)
 
 
 def _content(config: PluginConfig) -> tuple[object, ...]:

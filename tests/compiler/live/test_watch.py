@@ -14,7 +14,15 @@ from tests.compiler.live.conftest import Ask
 from tests.support.fake_api.server import ApiServer
 from tests.support.waiting import PATIENCE, wait_for
 
-SOON = "import gpushare.cli.status as status; status._WATCH_SECONDS = 0.05; from gpushare.cli import main; main()"
+SOON = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import gpushare.cli.status as status
+status._WATCH_SECONDS = 0.05
+from gpushare.cli import main
+main()
+"""
+"""A shell starts what it puts into the background with SIGINT ignored; so may the tests be running."""
 Watch = Callable[..., subprocess.Popen[bytes]]
 
 

@@ -33,12 +33,18 @@ def sheet(seen: Status, look: Style, *, is_wide: bool, with_kills: bool) -> str:
 def _pools(pools: Iterable[PoolStatus], look: Style) -> str:
     rows: list[tuple[str, ...]] = []
     for pool in pools:
-        observed = f", {pool.observed} observed" if pool.observed else ""
-        head = (pool.name, pool.mode or "?", f"{pool.ready}/{len(pool.nodes)}{observed}")
+        head = (pool.name, pool.mode or "?", _readiness(pool))
         for number, one in enumerate(pool.shares or (None,)):
             rows.append((*(head if number == 0 else ("", "", "")), *_numbers(one)))
     headers = ("POOL", "MODE", "READY", "RESOURCE", "WANTED", "OFFERED", "USED", "FREE")
-    return table(headers, rows, look, numbers=headers[4:])
+    return table(headers, rows, look, numbers=headers[4:], dropped=("MODE",))
+
+
+def _readiness(pool: PoolStatus) -> str:
+    count = len(pool.nodes)
+    if pool.observed == count > 0:
+        return f"{count} observed"
+    return f"{pool.ready}/{count}" + (f", {pool.observed} observed" if pool.observed else "")
 
 
 def _numbers(one: Shares | None) -> tuple[str, ...]:

@@ -103,17 +103,24 @@ def pad(text: str, cells: int, *, right: bool = False) -> str:
     return gap + text if right else text + gap
 
 
-def table(
-    headers: Sequence[str], rows: Iterable[Sequence[str]], look: Style, *, numbers: Sequence[str] = (), indent: int = 0
+def table(  # noqa: PLR0913 - the columns that are special, by name
+    headers: Sequence[str], rows: Iterable[Sequence[str]], look: Style, *, numbers: Sequence[str] = (),
+    dropped: Sequence[str] = (), indent: int = 0,
 ) -> str:
     """Return rows under headers, two spaces apart, within the terminal's width: the widest column is cut first.
 
-    Nothing is cut with `whole_tables`. Columns whose header is in `numbers` are aligned to the right.
+    Nothing is cut with `whole_tables`. Before anything is cut, the columns in `dropped` are left out. Columns in `numbers` are
+    aligned to the right.
     """
     body = [[visible(cell) for cell in row] for row in rows]
     widths = [max(width(row[column]) for row in [list(headers), *body]) for column in range(len(headers))]
     room = look.columns - indent - 2 * (len(headers) - 1)
-    while not look.whole_tables and sum(widths) > room and max(widths) > 8:
+    is_narrow = not look.whole_tables and sum(widths) > room
+    if is_narrow and dropped:
+        kept = [at for at, header in enumerate(headers) if header not in dropped]
+        rows = [[row[at] for at in kept] for row in body]
+        return table([headers[at] for at in kept], rows, look, numbers=numbers, indent=indent)
+    while is_narrow and sum(widths) > room and max(widths) > 8:
         widths[widths.index(max(widths))] -= 1
     right = {column for column, header in enumerate(headers) if header in numbers}
 

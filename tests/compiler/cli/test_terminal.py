@@ -57,6 +57,17 @@ def test_a_table_fits_and_the_widest_column_gives_way() -> None:
     assert text.count("…") == 2
 
 
+def test_columns_that_matter_less_are_left_out_before_anything_is_cut() -> None:
+    rows = [("x" * 30, "spare", "12")]
+    headers = ("NAME", "MODE", "NUMBER")
+    narrow, wide = (terminal.table(headers, rows, Style(columns=columns), numbers=("NUMBER",), dropped=("MODE",))
+                    for columns in (40, 80))
+    assert "x" * 30 in narrow
+    assert "spare" not in narrow
+    assert narrow.splitlines()[1].endswith("    12")
+    assert "spare" in wide
+
+
 def test_what_no_person_looks_at_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [("x" * 200, "12345")]
     assert "x" * 200 in terminal.table(("NAME", "NUMBER"), rows, terminal.look(io.StringIO()))

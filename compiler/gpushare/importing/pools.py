@@ -24,6 +24,7 @@ from gpushare.importing.sharing_fields import Shares
 
 _SHOWN = ("nvidia.com/", "cloud.google.com/", "k8s.amazonaws.com/", "karpenter.k8s.aws/", "kubernetes.azure.com/",
           "node.kubernetes.io/instance-type", "eks.amazonaws.com/", "karpenter.sh/", "agentpool", "k8s.scaleway.com/")
+_MOST_TAINTS = 100
 _CHANGING = ("nvidia.com/gfd.timestamp", "nvidia.com/mig.config.state", "nvidia.com/gpu.clique", "nvidia.com/gpu.deploy")
 
 
@@ -56,7 +57,18 @@ def add(facts: Facts, draft: Draft, notes: Notes, selector: Selector) -> None:
     for _, (kind, nodes) in sorted(kinds.items(), key=lambda entry: entry[0]):
         if not draft.has_room(kind.node.part, notes):
             break
+        if _has_too_many_taints(nodes, notes):
+            continue
         _add(kind, sorted(nodes, key=lambda node: node.name), everywhere, draft)
+
+
+def _has_too_many_taints(nodes: Sequence[Node], notes: Notes) -> bool:
+    number = len({taint for node in nodes for taint in node_objects.taints(node)})
+    if number > _MOST_TAINTS:
+        name, part = clip(nodes[0].name), nodes[0].part.at("spec", "taints")
+        notes.error("GS862", part, f"nodes like {name} have {number} different taints; a pool tolerates {_MOST_TAINTS} at most",
+                    "remove the taints that are no longer needed, or tolerate a key with all its values by hand", on_key=True)
+    return number > _MOST_TAINTS
 
 
 def _look(node: Node) -> tuple[object, ...]:

@@ -33,6 +33,10 @@ class Selector:
         groups = {one.config_group for one in facts.settings if one.config_group}
         named = [config for config in facts.configs if config.group.rpartition("/")[2] in groups]
         self.configs: Sequence[PluginConfig] = named or facts.configs
+        self._by_name: dict[str, list[PluginConfig]] = {}
+        for config in self.configs:
+            self._by_name.setdefault(config.name, []).append(config)
+        self._names = sorted(self._by_name)
         self.used: set[int] = set()
         self.offered: dict[int, set[str]] = {}
 
@@ -80,10 +84,10 @@ class Selector:
         return self._without_settings(node)
 
     def _named(self, name: str, part: Part, told: str) -> Selected | None:
-        found = [config for config in self.configs if config.name == name]
+        found = self._by_name.get(name)
         if not found:
-            known = sorted({config.name for config in self.configs})
-            hint = f"there are {few(list(map(clip, known)))}" if known else "give the device plugin's ConfigMap, too"
+            known = [*map(clip, self._names[:3]), *self._names[3:]]
+            hint = f"there are {few(known)}" if known else "give the device plugin's ConfigMap, too"
             self._notes.error("GS857", part, f"there is no config {clip(name)}: the device plugin does not start", hint)
             return None
         if any(_content(other) != _content(found[0]) for other in found):
@@ -94,7 +98,7 @@ class Selector:
         return Selected(config=found[0], told=told) if found[0].works else None
 
     def _fallback(self, settings: Settings) -> Selected | None:
-        names = sorted({config.name for config in self.configs})
+        names = self._names
         for word in settings.fallbacks:
             if word == "named" and "default" in names:
                 return self._named("default", settings.part, "fallback to the config `default`")
@@ -106,7 +110,7 @@ class Selector:
 
     def _without_settings(self, node: Node) -> Selected | None:
         """Return what the labels say, or the config that any chart would fall back to, if that agrees or nothing is said."""
-        names = sorted({config.name for config in self.configs})
+        names = self._names
         likely = "default" if "default" in names else names[0] if len(names) == 1 else None
         labels = node.part.at("metadata", "labels")
         known = _SHARED_BY in node.labels
@@ -119,7 +123,7 @@ class Selector:
 
     def _agrees(self, name: str, node: Node) -> bool:
         strategy, replicas, _ = node_objects.strategy(node.labels)
-        config = next(one for one in self.configs if one.name == name)
+        config = self._by_name[name][0]
         count = config.replicas.get(GPU)
         return config.strategy is strategy and (strategy is Strategy.NONE or (count is not None and count.count == replicas))
 

@@ -76,6 +76,12 @@ def test_too_many_documents_and_findings_are_cut_off() -> None:
     assert codes(imported(*nodes)).count("GS859") == MAX_OF_A_CODE + 1
 
 
+def test_taints_beyond_what_a_pool_can_tolerate_leave_its_nodes_out() -> None:
+    rest = "spec:\n  taints:\n" + "".join(f"  - {{key: k{number}, effect: NoSchedule}}\n" for number in range(101))
+    assert codes(imported(node(rest=rest))) == ["GS862"]
+    assert codes(imported(node(rest=rest.replace("key: k100,", "key: k99,")))) == []
+
+
 def test_names_with_control_characters_are_harmless_in_comments() -> None:
     found = imported(node('nvidia.com/gpu.product: Tesla-T4, nvidia.com/gpu.count: "1"', '"a\\nspec: \\e[1m\\u2028"'))
     assert errors(found)

@@ -1,8 +1,8 @@
 """`flux/`: the objects with which Flux syncs the bundle from Git; nothing if the intent does not ask for them.
 
 A Kustomization applies the namespace and a HelmRelease for each chart. NVIDIA's is installed first, because nodes become ready
-only with its driver. Flux has no order of deletion: it ignores `dependsOn` then. So deleting the Kustomization deletes our release
-alone, whose hook releases the nodes, and NVIDIA's stays until a person deletes it.
+only with its driver. Flux ignores `dependsOn` when it deletes. So deleting the Kustomization deletes our release alone, whose
+hook releases the nodes, and NVIDIA's stays until a person deletes it.
 """
 
 import re
@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare.catalog import upstream
-from gpushare.core import emit
 from gpushare.core.units import parse_duration
 from gpushare.intent import gitops
 from gpushare.intent.types import Stack
@@ -68,10 +67,10 @@ def section(plan: Plan) -> Iterator[str]:
     kubectl = f"    kubectl --namespace {settings['namespace']}"
     yield from ("## Flux", "", "Instead of the commands above. Once, after the bundle is in the repository:", "")
     if "secret" in settings:
-        yield f"Flux reads the repository with Secret `{settings['secret']}`, which must be in namespace `{settings['namespace']}`."
-        yield ""
+        secret, namespace = settings["secret"], settings["namespace"]
+        yield from (f"Flux reads the repository with Secret `{secret}` of namespace `{namespace}`, which must exist.", "")
     yield "    kubectl apply -f flux/source.yaml -f flux/sync.yaml"
-    yield from ("", f"Kustomization `{name}` applies `flux/apps/`, from then on every commit. It is Ready when both releases are:", "")
+    yield from ("", f"Kustomization `{name}` applies `flux/apps/`, from then on every commit, and is Ready when all of it is:", "")
     yield f"{kubectl} get kustomization,helmrelease"
     yield ""
     if plan.intent.observes:
@@ -90,7 +89,8 @@ def section(plan: Plan) -> Iterator[str]:
 
 
 def _settings(plan: Plan) -> Mapping[str, str]:
-    return _DEFAULTS | plan.intent.gitops["flux"]
+    given: Mapping[str, str] = plan.intent.gitops["flux"]
+    return {**_DEFAULTS, **given}
 
 
 def _chart(plan: Plan) -> upstream.UpstreamChart:
@@ -123,8 +123,8 @@ def _sync(plan: Plan, settings: Mapping[str, str]) -> Object:
 def _gpushare(plan: Plan, settings: Mapping[str, str]) -> Object:
     """Return our release. Helm waits for it, so it is Ready when every node is.
 
-    The chart's version is the same in every bundle, so a release has to follow the commit. Its tests take a share of each pool: they
-    fail where all are in use, which is no reason to repeat the upgrade, and would make an autoscaler add nodes.
+    The chart's version is the same in every bundle, so a release has to follow the commit. Its tests take a share of each pool:
+    they fail where all are in use, which is no reason to repeat the upgrade, and would make an autoscaler add nodes.
     """
     spec = _release(plan, settings, "gpushare") | {
         "chart": {"spec": {
@@ -146,9 +146,9 @@ def _gpushare(plan: Plan, settings: Mapping[str, str]) -> Object:
 def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
     """Return the release of NVIDIA's chart.
 
-    Helm does not wait for it: its device plugin waits for our ConfigMap. Without one `mig.strategy` the operator's chart renders a
-    null, which server-side apply refuses. Its operator and its charts may write into their own objects, so a difference is
-    reported and not corrected.
+    Helm does not wait for it: its device plugin waits for our ConfigMap. Without one `mig.strategy` the operator's chart renders
+    a null, which server-side apply refuses. Its operator may write into the chart's objects, so a difference is reported and not
+    corrected.
     """
     platform, chart = plan.intent.platform, _chart(plan)
     action: Object = {"crds": "CreateReplace", "disableWait": True, "strategy": _RETRY}

@@ -31,7 +31,7 @@ def check_address(context: Context) -> Iterator[Finding]:
         return
     hint = "write it with https:// or ssh://, such as ssh://git@git.example.org/gpu.git"
     if address.startswith("oci://"):
-        hint = "Flux installs a chart that is a folder of the bundle from a Git repository only: write that repository's address"
+        hint = "Flux installs a chart that is a folder from a Git repository only: write the address of one"
     yield Finding(
         code="GS735", message=f"{address!r} is no Git repository that Flux can read", hints=(hint,), path=(*HERE, "url"),
     )

@@ -70,7 +70,7 @@ def section(plan: Plan) -> Iterator[str]:
         secret, namespace = settings["secret"], settings["namespace"]
         yield from (f"Flux reads the repository with Secret `{secret}` of namespace `{namespace}`, which must exist.", "")
     yield "    kubectl apply -f flux/source.yaml -f flux/sync.yaml"
-    yield from ("", f"Kustomization `{name}` applies `flux/apps/`, from then on every commit, and is Ready when all of it is:", "")
+    yield from ("", f"Kustomization `{name}` applies `flux/apps/`, from then on every commit, and is Ready when it all is:", "")
     yield f"{kubectl} get kustomization,helmrelease"
     yield ""
     if plan.intent.observes:
@@ -146,9 +146,9 @@ def _gpushare(plan: Plan, settings: Mapping[str, str]) -> Object:
 def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
     """Return the release of NVIDIA's chart.
 
-    Helm does not wait for it: its device plugin waits for our ConfigMap. Without one `mig.strategy` the operator's chart renders
-    a null, which server-side apply refuses. Its operator may write into the chart's objects, so a difference is reported and not
-    corrected.
+    Helm does not wait for it: its device plugin waits for our ConfigMap. Without one `mig.strategy` the operator's chart
+    renders a null, which server-side apply refuses. Its operator may write into the chart's objects, so a difference is
+    reported and not corrected.
     """
     platform, chart = plan.intent.platform, _chart(plan)
     action: Object = {"crds": "CreateReplace", "disableWait": True, "strategy": _RETRY}

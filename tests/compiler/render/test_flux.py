@@ -1,6 +1,7 @@
 """The objects for Flux: their fields, their order, and what the bundle's README says of them."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from gpushare.core import resources
 from gpushare.core.units import parse_duration
 from gpushare.render import flux
 from tests.compiler.render.compiled import POOLS, document, files
+from tests.compiler.render.compiled import compiled as compile_text
+from tests.support.paths import ROOT
 
 DEFINITIONS = Path(__file__).parent / "flux.v1.yaml"
 SETTINGS = "url: 'https://git.example.org/gpu.git', path: ./clusters/a/bundle/"
@@ -212,3 +215,23 @@ def test_the_readme_says_what_deletion_does() -> None:
     assert enforcing.index("get nodes --selector gpushare.dev/pool") < enforcing.index(after)
     assert after not in observing
     assert flux.SYNCS not in enforcing
+
+
+def test_the_page_on_gitops_names_files_and_objects_that_are_there() -> None:
+    page = (ROOT / "docs" / "gitops.md").read_text()
+    [intent] = re.findall(r"```yaml\n# intent.yaml\n(.*?)```", page, re.DOTALL)
+    section = page.partition("\n## Flux\n")[2]
+    [settings] = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
+    text = re.sub(r"  gitops:\n.*\n", settings, intent)
+    bundle = compile_text(text.encode())[1]
+    items = [yaml.safe_load(text) for text in of_flux(bundle).values()]
+    there = {f"{item['kind'].lower()}/{item['metadata']['name']}" for item in items if "metadata" in item}
+    commands = re.findall(r"^    (kubectl .*)", section, re.MULTILINE)
+    files = {path for line in commands for path in re.findall(r"clusters/physics/bundle/(\S+)", line)}
+    named = {name for line in commands for name in re.findall(r"wait (\S+)", line)}
+    for kinds, name in (found for line in commands for found in re.findall(r"delete (\S+) (\S+)", line)):
+        named |= {f"{kind}/{name}" for kind in kinds.split(",")}
+    assert files == {"flux/source.yaml", "flux/sync.yaml"}
+    assert files <= bundle.keys()
+    assert len(named) == 5
+    assert named <= there

@@ -65,10 +65,11 @@ def section(plan: Plan) -> Iterator[str]:
         return
     settings, name = _settings(plan), gitops.object_name(plan.intent)
     kubectl = f"    kubectl --namespace {settings['namespace']}"
-    yield from ("## Flux", "", "Instead of the commands above. Once, after the bundle is in the repository:", "")
+    yield from ("## Flux", "")
     if "secret" in settings:
         secret, namespace = settings["secret"], settings["namespace"]
         yield from (f"Flux reads the repository with Secret `{secret}` of namespace `{namespace}`, which must exist.", "")
+    yield from ("Instead of the commands above. Once, after the bundle is in the repository:", "")
     yield "    kubectl apply -f flux/source.yaml -f flux/sync.yaml"
     yield from ("", f"Kustomization `{name}` applies `flux/apps/`, from then on every commit, and is Ready when it all is:", "")
     yield f"{kubectl} get kustomization,helmrelease"

@@ -71,7 +71,7 @@ def check_fields(context: Context) -> Iterator[Finding]:
         hint = "write secret: and the name of a Secret with the keys identity and known_hosts"
         yield _field("url", "Flux has no key for a repository by ssh without a Secret", hint)
     if "interval" in settings and (parse_duration(settings["interval"]) or 0) < _SHORTEST_INTERVAL:
-        message = f"an interval of {settings['interval']} keeps Flux busy with nothing else"
+        message = f"an interval of {settings['interval']} makes Flux fetch the repository without pause"
         yield _field("interval", message, f"write {_SHORTEST_INTERVAL}s or more, such as 10m")
 
 

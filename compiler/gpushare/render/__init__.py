@@ -16,6 +16,7 @@ from gpushare.render import (
     chart,
     cloud,
     existing,
+    flux,
     images,
     mig_parted,
     namespace,
@@ -76,7 +77,7 @@ def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
     chart_values = chart.values(plan, policies)
     upstream_values = values.upstream_values(plan)
     observes = plan.intent.observes
-    more = tuple(argocd.section(plan))
+    more = (*argocd.section(plan), *flux.section(plan))
     yield Artifact(path="README.md", text=observing.readme(plan, more) if observes else readme.readme(plan, more))
     yield _yaml("namespace.yaml", namespace.namespace(plan))
     yield from chart.static_files()
@@ -91,8 +92,8 @@ def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
         yield Artifact(path="nodes/cloud.md", text=snippets)
     if not observes:
         yield from _autoscaling(plan)
-    for path, text in argocd.files(plan).items():
-        yield Artifact(path=path, text=text)
+    for path, item in (*argocd.objects(plan), *flux.objects(plan, namespace.namespace(plan), _text(upstream_values))):
+        yield _yaml(path, item)
     yield Artifact(path="images.txt", text=images.images(plan, upstream_values, chart_values))
 
 
@@ -127,4 +128,8 @@ def _stack(plan: Plan, memory: Lock, upstream_values: dict[str, Any]) -> Iterato
 
 
 def _yaml(path: str, document: dict[str, Any]) -> Artifact:
-    return Artifact(path=path, text=emit.yaml_text(document, _HEADER))
+    return Artifact(path=path, text=_text(document))
+
+
+def _text(document: dict[str, Any]) -> str:
+    return emit.yaml_text(document, _HEADER)

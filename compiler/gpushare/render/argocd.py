@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare.catalog import upstream
-from gpushare.core import emit
+from gpushare.intent import gitops
 from gpushare.intent.types import Stack
 from gpushare.plan.plan import Plan
 
@@ -68,18 +68,12 @@ def objects(plan: Plan) -> Iterator[tuple[str, Object]]:
     yield "argocd/rights/clusterrolebinding.yaml", _binding(plan)
     yield "argocd/apps/gpushare.yaml", _gpushare(plan, settings)
     stack = plan.intent.platform.stack
-    if _has_upstream(plan):
+    if gitops.installs_upstream(plan.intent):
         yield f"argocd/apps/{upstream.chart(stack.value).name}.yaml", _nvidia(plan, settings)
     if settings["project"] != "default":
         yield "argocd/project.yaml", _project(plan, settings)
-    if _has_upstream(plan) and stack is Stack.GPU_OPERATOR:
+    if gitops.installs_upstream(plan.intent) and stack is Stack.GPU_OPERATOR:
         yield "argocd/argocd-cm.yaml", _health(settings)
-
-
-def files(plan: Plan) -> dict[str, str]:
-    """Return the text of each file by its path."""
-    header = "Written by gpushare from the cluster's intent; edits are lost."
-    return {path: emit.yaml_text(document, header) for path, document in objects(plan)}
 
 
 def section(plan: Plan) -> Iterator[str]:
@@ -87,7 +81,7 @@ def section(plan: Plan) -> Iterator[str]:
     if "argocd" not in plan.intent.gitops:
         return
     settings = _DEFAULTS | plan.intent.gitops["argocd"]
-    namespace = settings["namespace"]
+    namespace, name = settings["namespace"], gitops.object_name(plan.intent)
     yield from ("## Argo CD", "", "Instead of the commands above. Once, after the bundle is in the repository:", "")
     if settings["project"] != "default":
         yield "    kubectl apply -f argocd/project.yaml"
@@ -95,7 +89,7 @@ def section(plan: Plan) -> Iterator[str]:
     yield ""
     if settings["project"] != "default":
         yield f"`project.yaml` is project `{settings['project']}` with the least rights; leave it out if it exists."
-    yield f"Application `{name(plan)}` syncs the others from `argocd/apps/`, from then on every commit. It belongs to project"
+    yield f"Application `{name}` syncs the others from `argocd/apps/`, from then on every commit. It belongs to project"
     yield "`default`, because it writes Applications; without the right to that, apply the files of `argocd/apps/` instead."
     if any(path == "argocd/argocd-cm.yaml" for path, _ in objects(plan)):
         yield from ("", "To see whether the operator is ready, merge this health check into the configuration of Argo CD:", "")
@@ -104,21 +98,11 @@ def section(plan: Plan) -> Iterator[str]:
     if plan.intent.observes:
         does = "removes condition and annotation"
     yield from ("", f"Deleting the Application {does}. The namespace `{plan.intent.namespace}` stays:", "")
-    yield f"    kubectl --namespace {namespace} delete application {name(plan)}"
+    yield f"    kubectl --namespace {namespace} delete application {name}"
     if not plan.intent.observes:
         yield from ("", "It ends when no node has a pool's label any more:", "")
         yield "    kubectl get nodes --selector gpushare.dev/pool"
     yield ""
-
-
-def name(plan: Plan) -> str:
-    """Return the name of the root Application; the other names begin with it."""
-    return f"{plan.intent.name}-gpus"
-
-
-def _has_upstream(plan: Plan) -> bool:
-    """Return whether the bundle installs a chart of NVIDIA's."""
-    return plan.intent.platform.stack is not Stack.EXISTING and not plan.intent.observes
 
 
 def _root(plan: Plan, settings: Mapping[str, str]) -> Object:
@@ -182,7 +166,7 @@ def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
     """
     platform = plan.intent.platform
     chart = upstream.chart(platform.stack.value)
-    values = _path(settings, f"{platform.stack.value}/values.yaml")
+    values = gitops.in_repository(settings["path"], f"{platform.stack.value}/values.yaml")
     sources = [
         {
             "repoURL": chart.repository, "chart": chart.name, "targetRevision": platform.version or chart.version,
@@ -200,7 +184,8 @@ def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
 def _application(
     plan: Plan, settings: Mapping[str, str], part: str, *, wave: int | None, cascades: bool = True,
 ) -> Object:
-    metadata: Object = {"name": f"{name(plan)}-{part}".removesuffix("-"), "namespace": settings["namespace"]}
+    name = f"{gitops.object_name(plan.intent)}-{part}".removesuffix("-")
+    metadata: Object = {"name": name, "namespace": settings["namespace"]}
     if wave is not None:
         metadata["annotations"] = {_WAVE: str(wave)}
     if cascades:
@@ -225,19 +210,14 @@ def _spec(
 
 def _source(settings: Mapping[str, str], inside: str) -> Object:
     """Return a folder of the bundle as a source."""
-    return {"repoURL": settings["repoURL"], "targetRevision": settings["targetRevision"], "path": _path(settings, inside)}
-
-
-def _path(settings: Mapping[str, str], inside: str) -> str:
-    """Return the path in the repository of a path in the bundle."""
-    parts = [part for part in (*settings["path"].split("/"), *inside.split("/")) if part not in ("", ".")]
-    return "/".join(parts) or "."
+    path = gitops.in_repository(settings["path"], inside)
+    return {"repoURL": settings["repoURL"], "targetRevision": settings["targetRevision"], "path": path}
 
 
 def _project(plan: Plan, settings: Mapping[str, str]) -> Object:
     """Return the AppProject with the least rights: no Node, no other repository, our namespace and those with a quota."""
     repositories, kinds = [settings["repoURL"]], [("", "Namespace"), *_OUR_CLUSTER_KINDS]
-    if _has_upstream(plan):
+    if gitops.installs_upstream(plan.intent):
         repositories.append(upstream.chart(plan.intent.platform.stack.value).repository)
         kinds += _NVIDIA_CLUSTER_KINDS
     namespaces = sorted({plan.intent.namespace, *(quota.namespace for quota in plan.quotas)})

@@ -5,17 +5,15 @@ from collections.abc import Iterator, Mapping
 
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
+from gpushare.intent.gitops import PLAIN, REVISION, has_credentials, is_folder
 from gpushare.rules.rule import Context, Rule
 
 HERE: Path = ("spec", "gitops", "argocd")
 
-_PLAIN = r"[^\s$\\]+"
-_URL = rf"(https?|ssh|git|file)://{_PLAIN}\Z"
-_SCP = rf"[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:{_PLAIN}\Z"
+_URL = rf"(https?|ssh|git|file)://{PLAIN}\Z"
+_SCP = rf"[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:{PLAIN}\Z"
 """git@host:path, which Git and Argo CD read as ssh."""
-_WITH_CREDENTIALS = r"https?://[^/\s]*@|[a-z]+://[^/\s]*:[^/\s]*@"
 _SERVER = r"https?://[^\s$\\@]+\Z"
-_REVISION = r"[A-Za-z0-9._/+@~^-]+\Z"
 
 
 def _settings(context: Context) -> Mapping[str, str]:
@@ -39,7 +37,7 @@ def check_address(context: Context) -> Iterator[Finding]:
 def check_secret(context: Context) -> Iterator[Finding]:
     """GS731: credentials in an address, which would be committed. The message does not repeat them."""
     address = _settings(context).get("repoURL", "")
-    if re.match(_WITH_CREDENTIALS, address):
+    if has_credentials(address):
         yield Finding(
             code="GS731",
             message="the address of the repository has credentials in it, which would be in every commit of the bundle",
@@ -51,9 +49,7 @@ def check_secret(context: Context) -> Iterator[Finding]:
 def check_path(context: Context) -> Iterator[Finding]:
     """GS732: a path that is not inside the repository."""
     path = _settings(context).get("path")
-    if path is None:
-        return
-    if not re.match(rf"{_PLAIN}\Z", path) or path.startswith("/") or ".." in path.split("/"):
+    if path is not None and not is_folder(path):
         yield Finding(
             code="GS732",
             message=f"{path!r} is no folder of the repository",
@@ -67,7 +63,7 @@ def check_names(context: Context) -> Iterator[Finding]:
     settings = _settings(context)
     checked = (
         ("project", is_dns_subdomain, "no name of an AppProject", "write lower-case letters, digits and -"),
-        ("targetRevision", re.compile(_REVISION).match, "no branch, tag or commit", "write a branch, such as main"),
+        ("targetRevision", re.compile(REVISION).match, "no branch, tag or commit", "write a branch, such as main"),
         ("server", re.compile(_SERVER).match, "no address of an API server", "write the SERVER of `argocd cluster list`"),
     )
     for field, is_right, what, hint in checked:

@@ -198,18 +198,14 @@ def check_mig_manager(context: Context) -> Iterator[Finding]:
 
 def check_generated(context: Context) -> Iterator[Finding]:
     """GS715: parts of the intent that this version reads and does not use."""
-    intent = context.intent
-    written: dict[Path, bool] = {
-        ("spec", "monitoring"): bool(intent.monitoring),
-        ("spec", "gitops", "flux"): "flux" in intent.gitops,
-    }
-    for path in (path for path, given in written.items() if given):
-        yield _not_generated(path, f"{path[-1]} is accepted, and this version of gpushare generates nothing for it")
-
-
-def _not_generated(path: Path, message: str) -> Finding:
-    hint = "nothing is lost by keeping it: a later version reads the same intent"
-    return Finding(code="GS715", severity=Severity.WARNING, message=message, hints=(hint,), path=path)
+    if context.intent.monitoring:
+        yield Finding(
+            code="GS715",
+            severity=Severity.WARNING,
+            message="monitoring is accepted, and this version of gpushare generates nothing for it",
+            hints=("nothing is lost by keeping it: a later version reads the same intent",),
+            path=("spec", "monitoring"),
+        )
 
 
 def check_foreign_partitioner(context: Context) -> Iterator[Finding]:

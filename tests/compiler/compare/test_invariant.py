@@ -39,7 +39,7 @@ spec:
     argocd:
       {repoURL: https://git.example.org/a.git, path: p, targetRevision: main, project: p, namespace: argocd,
        server: https://kubernetes.default.svc}
-    flux: {url: https://git.example.org/a.git, path: p, branch: main, namespace: flux-system, interval: 5m}
+    flux: {url: https://git.example.org/a.git, path: p, branch: main, namespace: flux-system, interval: 5m, secret: s}
   quotas: {atlas: {notebooks: 4, slices: {1g.5gb: 2}}, cms: {notebooks: {memory: 8Gi}}}
   pools:
     notebooks:
@@ -102,7 +102,7 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     ("spec/gitops/argocd/namespace", "argo"), ("spec/gitops/argocd/server", "https://other.example.org"),
     ("spec/gitops/flux/url", "https://git.example.org/b.git"), ("spec/gitops/flux/path", "q"),
     ("spec/gitops/flux/branch", "next"),
-    ("spec/gitops/flux/namespace", "flux"), ("spec/gitops/flux/interval", "6m"),
+    ("spec/gitops/flux/namespace", "flux"), ("spec/gitops/flux/interval", "6m"), ("spec/gitops/flux/secret", "t"),
     ("spec/quotas/atlas/notebooks", 5), ("spec/quotas/atlas/slices", {"1g.5gb": 3}),
     ("spec/quotas/cms/notebooks/memory", "16Gi"),
     ("spec/cards", {"lab-card": {"name": "Lab", "computeCapability": "9.0", "memoryMiB": 20000, "migSupported": False}}),

@@ -84,9 +84,6 @@ def test_the_readme_says_nothing_of_an_image_that_the_intent_does_not_name() -> 
 def test_the_readme_says_what_this_version_does_not_generate() -> None:
     text = files("hpc")["README.md"].partition("## Not in this bundle yet")[2]
     assert "Monitoring" in text
-    assert "Flux" not in text
-    flux = "  gitops: {flux: {url: 'https://git.example.org/gpu.git', path: a}}\n"
-    assert "Flux" in files("hpc", more=flux)["README.md"].partition("## Not in this bundle yet")[2]
 
 
 @pytest.mark.parametrize("pools", [("hpc",), ("serving", "dense")])

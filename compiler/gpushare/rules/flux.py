@@ -1,0 +1,106 @@
+"""Rules on `gitops.flux` (GS735 to GS739): what Flux would refuse, or could not read."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from gpushare.catalog import upstream
+from gpushare.core.diagnostics import Finding, Path
+from gpushare.core.units import is_dns_subdomain, parse_duration
+from gpushare.intent import gitops
+from gpushare.rules.rule import Context, Rule
+
+HERE: Path = ("spec", "gitops", "flux")
+
+_URL = rf"(https?|ssh)://{gitops.PLAIN}\Z"
+_SHORTEST_INTERVAL = 10
+"""Seconds. Flux looks up the whole repository each time."""
+_LONGEST_LABEL = 63
+"""Flux and Helm write the names of Flux's objects into labels."""
+
+
+def _settings(context: Context) -> Mapping[str, str]:
+    """Return what the intent has; empty if it has nothing for Flux."""
+    found: Mapping[str, str] = context.intent.gitops.get("flux", {})
+    return found
+
+
+def check_address(context: Context) -> Iterator[Finding]:
+    """GS735: a text that is no address of a Git repository as Flux reads them."""
+    address = _settings(context).get("url")
+    if address is None or re.match(_URL, address) or gitops.has_credentials(address):
+        return
+    hint = "write it with https:// or ssh://, such as ssh://git@git.example.org/gpu.git"
+    if address.startswith("oci://"):
+        hint = "Flux installs a chart that is a folder from a Git repository only: write the address of one"
+    yield Finding(
+        code="GS735", message=f"{address!r} is no Git repository that Flux can read", hints=(hint,), path=(*HERE, "url"),
+    )
+
+
+def check_secret(context: Context) -> Iterator[Finding]:
+    """GS736: credentials in an address, which would be committed. The message does not repeat them."""
+    if gitops.has_credentials(_settings(context).get("url", "")):
+        yield Finding(
+            code="GS736",
+            message="the address of the repository has credentials in it, which would be in every commit of the bundle",
+            hints=("remove what is before the @, and write the name of a Secret with them into gitops.flux.secret",),
+            path=(*HERE, "url"),
+        )
+
+
+def check_path(context: Context) -> Iterator[Finding]:
+    """GS737: a path that is not inside the repository."""
+    path = _settings(context).get("path")
+    if path is not None and not gitops.is_folder(path):
+        yield Finding(
+            code="GS737",
+            message=f"{path!r} is no folder of the repository",
+            hints=("write the bundle's folder, from the repository's root, such as clusters/physics-batch/bundle",),
+            path=(*HERE, "path"),
+        )
+
+
+def check_fields(context: Context) -> Iterator[Finding]:
+    """GS738: a branch, a Secret or an interval in a form that Flux refuses, or an address of ssh without its Secret."""
+    settings = _settings(context)
+    if "branch" in settings and not re.match(gitops.REVISION, settings["branch"]):
+        yield _field("branch", f"{settings['branch']!r} is no branch", "write a branch, such as main")
+    if "secret" in settings and not is_dns_subdomain(settings["secret"]):
+        yield _field("secret", f"{settings['secret']!r} is no name of a Secret", "write lower-case letters, digits and -")
+    if "secret" not in settings and settings.get("url", "").startswith("ssh://"):
+        hint = "write secret: and the name of a Secret with the keys identity and known_hosts"
+        yield _field("url", "Flux has no key for a repository by ssh without a Secret", hint)
+    if "interval" in settings and (parse_duration(settings["interval"]) or 0) < _SHORTEST_INTERVAL:
+        message = f"an interval of {settings['interval']} makes Flux fetch the repository without pause"
+        yield _field("interval", message, f"write {_SHORTEST_INTERVAL}s or more, such as 10m")
+
+
+def _field(field: str, message: str, hint: str) -> Finding:
+    return Finding(code="GS738", message=message, hints=(hint,), path=(*HERE, field))
+
+
+def check_name(context: Context) -> Iterator[Finding]:
+    """GS739: a cluster's name of which Flux cannot make a label."""
+    intent = context.intent
+    if not _settings(context):
+        return
+    parts = ["gpushare"]
+    if gitops.installs_upstream(intent):
+        parts.append(upstream.chart(intent.platform.stack.value).name)
+    too_long = max(len(f"{gitops.object_name(intent)}-{part}") for part in parts) - _LONGEST_LABEL
+    if too_long > 0:
+        yield Finding(
+            code="GS739",
+            message=f"the name is too long for Flux, which writes it into labels with the names of the charts: {intent.name!r}",
+            hints=(f"write a name of at most {len(intent.name) - too_long} characters",),
+            path=("metadata", "name"),
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(code="GS735", check=check_address),
+    Rule(code="GS736", check=check_secret),
+    Rule(code="GS737", check=check_path),
+    Rule(code="GS738", check=check_fields),
+    Rule(code="GS739", check=check_name),
+)

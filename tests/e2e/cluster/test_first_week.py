@@ -65,6 +65,8 @@ class Week:
             "PATH": os.pathsep.join(map(str, (programs, Path(sys.executable).parent, os.environ["PATH"]))),
             "KUBECONFIG": str(cluster_fixture.cluster.control_plane.folder / "admin.kubeconfig"),
         }
+        # The tests' own terminal may be narrow: tables would be cut.
+        self.environment.pop("COLUMNS", None)
         self.run("git init --quiet")
 
     def run(self, command: str) -> str:

@@ -97,6 +97,7 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     ("spec/admission/enforce", "deny"), ("spec/admission/scope", "cluster"),
     ("spec/admission/localhostProfiles", ["lax", "strict"]),
     ("spec/monitoring/serviceMonitor", False), ("spec/monitoring/dashboard", False), ("spec/monitoring/alerts", False),
+    ("spec/monitoring/operator", False), ("spec/monitoring/runbooks", "https://docs.example.org/alerts/"),
     ("spec/monitoring/labels", {"a": "c"}), ("spec/gitops/argocd/repoURL", "https://git.example.org/b.git"),
     ("spec/gitops/argocd/path", "q"), ("spec/gitops/argocd/targetRevision", "next"), ("spec/gitops/argocd/project", "q"),
     ("spec/gitops/argocd/namespace", "argo"), ("spec/gitops/argocd/server", "https://other.example.org"),

@@ -87,7 +87,7 @@ def count(name: str, series: Series, at: str, expected: int) -> dict[str, Any]:
 @pytest.mark.windows
 def test_promtool_accepts_the_rules(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(emit.yaml_text(groups("https://docs.example.org/alerts/")))
-    command = ["promtool", "check", "rules", "--lint-fatal", tmp_path / "rules.yaml"]
+    command = ["promtool", "check", "rules", "--lint-fatal", str(tmp_path / "rules.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -25,7 +25,8 @@ def test_a_prometheus_that_may_not_reach_the_metrics() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("a b", "x", "cannot be the key"), ("release", "a b", "cannot be the value"), ("release", "x" * 64, "cannot be the value"),
+        ("a b", "x", "cannot be the key"), ("release", "a b", "cannot be the value"),
+        ("release", "x" * 64, "cannot be the value"),
         ("app.kubernetes.io/name", "x", "belongs to the chart"), ("gpushare.dev/cluster", "x", "belongs to the chart"),
         ("release", "{{ fail }}", "cannot be the value"),
     ],

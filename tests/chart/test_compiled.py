@@ -48,7 +48,7 @@ MODES = "".join([
 ])
 ODD_NAMES = ("1e3", "on", "null", "no", "0x1f", "007", "y", "true", "a" * 48)
 MIRROR = "namespace: shares\nplatform: {registry: 'registry.example.org:5000/m', imagePullSecrets: [mirror]}"
-WATCHED = "monitoring: {serviceMonitor: true, alerts: true, labels: {release: '1e3'}}"
+WATCHED = "monitoring: {serviceMonitor: true, alerts: true, dashboard: true, labels: {release: '1e3'}}"
 K0S = "platform: {values: {hostPaths: {kubeletRootDir: /var/lib/k0s/kubelet/}}}"
 INTENTS = {
     "modes": intent(MODES, "quotas: {atlas: {whole: 3}, cms: {split: {1g.5gb: 4}}}"),

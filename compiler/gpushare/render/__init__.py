@@ -95,6 +95,9 @@ def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
         yield from _autoscaling(plan)
     for path, document in monitoring.plain(plan):
         yield _yaml(path, document)
+    board = monitoring.dashboard_text(plan)
+    if board:
+        yield Artifact(path="monitoring/dashboard.json", text=board)
     for path, text in argocd.files(plan).items():
         yield Artifact(path=path, text=text)
     yield Artifact(path="images.txt", text=images.images(plan, upstream_values, chart_values))

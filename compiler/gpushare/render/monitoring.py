@@ -7,7 +7,8 @@ those who configure Prometheus by files.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare.monitoring import alerts
+from gpushare.core import emit
+from gpushare.monitoring import alerts, dashboard
 from gpushare.plan.plan import Plan
 
 Object = dict[str, Any]
@@ -23,13 +24,18 @@ _NODE_LABELS = (
 
 def is_wanted(plan: Plan) -> bool:
     """Return whether the intent asks for any object."""
-    return any(plan.intent.monitoring.get(part) for part in ("serviceMonitor", "alerts"))
+    return any(plan.intent.monitoring.get(part) for part in ("serviceMonitor", "alerts", "dashboard"))
 
 
 def objects(plan: Plan) -> Iterator[tuple[str, Object]]:
     """Yield the path in the bundle and the object of each file that the chart renders."""
     wanted = plan.intent.monitoring
     labels = dict(wanted.get("labels", {}))
+    if wanted.get("dashboard"):
+        # The label by which Grafana's sidecar finds dashboards.
+        text = emit.json_text(dashboard.document())
+        board = _object("ConfigMap", labels | {"grafana_dashboard": "1"}, version="v1", name="gpushare-dashboard")
+        yield "chart/files/monitoring/dashboard.yaml", board | {"data": {"gpushare.json": text}}
     if wanted.get("operator", True):
         if wanted.get("serviceMonitor"):
             yield "chart/files/monitoring/podmonitor.yaml", _object("PodMonitor", labels) | {"spec": _pod_monitor()}
@@ -46,6 +52,11 @@ def plain(plan: Plan) -> Iterator[tuple[str, Object]]:
         yield "monitoring/rules.yaml", _rules(plan)
 
 
+def dashboard_text(plan: Plan) -> str:
+    """Return `monitoring/dashboard.json`; empty if the intent does not ask for it."""
+    return emit.json_text(dashboard.document()) if plan.intent.monitoring.get("dashboard") else ""
+
+
 def section(plan: Plan) -> Iterator[str]:
     """Yield the lines of the bundle's README.md on monitoring."""
     if not is_wanted(plan):
@@ -55,6 +66,8 @@ def section(plan: Plan) -> Iterator[str]:
     if inside:
         yield f"The chart installs {' and '.join(inside)}."
     outside = [path for path, _ in plain(plan)]
+    if plan.intent.monitoring.get("dashboard"):
+        yield "Grafana without a sidecar imports `monitoring/dashboard.json`."
     if outside:
         yield f"For a Prometheus that is configured by files: {' and '.join(f'`{path}`' for path in outside)}."
     if plan.intent.monitoring.get("operator", True) and any(kind in ("PodMonitor", "PrometheusRule") for kind in inside):
@@ -66,8 +79,8 @@ def _rules(plan: Plan) -> Object:
     return alerts.groups(plan.intent.monitoring.get("runbooks", ""))
 
 
-def _object(kind: str, labels: Mapping[str, str]) -> Object:
-    return {"apiVersion": _OPERATOR, "kind": kind, "metadata": {"name": "gpushare", "labels": dict(labels)}}
+def _object(kind: str, labels: Mapping[str, str], *, version: str = _OPERATOR, name: str = "gpushare") -> Object:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": dict(labels)}}
 
 
 def _pod_monitor() -> Object:

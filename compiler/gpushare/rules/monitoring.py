@@ -9,7 +9,7 @@ from gpushare.rules.rule import Context, Rule
 
 HERE: Path = ("spec", "monitoring")
 
-_PARTS = ("serviceMonitor", "alerts")
+_PARTS = ("serviceMonitor", "alerts", "dashboard")
 _OURS = ("app.kubernetes.io/", "gpushare.dev/", "helm.sh/")
 _PAGE = r"https?://[^\s#{}\"\\@]+\Z"
 """Prometheus reads braces of an annotation as a template; an @ would be credentials, and a # an anchor before ours."""
@@ -51,7 +51,7 @@ def check_parts(context: Context) -> Iterator[Finding]:
             code="GS743",
             severity=Severity.WARNING,
             message="monitoring asks for no object, so nothing is generated",
-            hints=("write serviceMonitor: true or alerts: true, or remove monitoring",),
+            hints=("write serviceMonitor, alerts or dashboard: true, or remove monitoring",),
             path=HERE,
         )
 

@@ -200,7 +200,6 @@ def check_generated(context: Context) -> Iterator[Finding]:
     """GS715: parts of the intent that this version reads and does not use."""
     intent = context.intent
     written: dict[Path, bool] = {
-        ("spec", "monitoring", "dashboard"): bool(intent.monitoring.get("dashboard")),
         ("spec", "gitops", "flux"): "flux" in intent.gitops,
     }
     for path in (path for path, given in written.items() if given):

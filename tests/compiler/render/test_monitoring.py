@@ -43,6 +43,17 @@ def test_each_part_alone() -> None:
     assert generated(watched("serviceMonitor: true")) == {TEMPLATE, f"{OBJECTS}/podmonitor.yaml", "monitoring/scrape.yaml"}
 
 
+def test_the_dashboard_is_a_config_map_and_a_file() -> None:
+    bundle = watched("dashboard: true, operator: false, labels: {team: gpu}")
+    assert generated(bundle) == {TEMPLATE, f"{OBJECTS}/dashboard.yaml", "monitoring/dashboard.json"}
+    board = document(bundle, f"{OBJECTS}/dashboard.yaml")
+    assert (board["apiVersion"], board["kind"], board["metadata"]["name"]) == ("v1", "ConfigMap", "gpushare-dashboard")
+    assert board["metadata"]["labels"] == {"team": "gpu", "grafana_dashboard": "1"}
+    assert board["data"] == {"gpushare.json": bundle["monitoring/dashboard.json"]}
+    assert "operator must be there" not in bundle["README.md"]
+    assert "has no effect" not in bundle["README.md"]
+
+
 def test_without_the_operator_only_plain_files() -> None:
     bundle = watched("alerts: true, serviceMonitor: true, operator: false")
     assert generated(bundle) == {"monitoring/scrape.yaml", "monitoring/rules.yaml"}

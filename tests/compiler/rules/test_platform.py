@@ -258,7 +258,6 @@ def test_mig_manager_is_not_given_profiles_that_it_does_not_know() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "path"),
     [
-        ("monitoring", "{alerts: true, dashboard: true}", "/spec/monitoring/dashboard"),
         ("gitops", "{flux: {url: 'https://git.example.org/gpu.git', path: a}}", "/spec/gitops/flux"),
     ],
 )

@@ -1,7 +1,7 @@
 """The Grafana dashboard: what each pool has left, who uses what, who was warned or killed, and how the GPUs are.
 
-Panels on shares use the recording rules of `alerts`; those on the hardware use NVIDIA's dcgm-exporter. It repeats a series for each
-pod that shares a GPU, so they take the maximum for each GPU and never a sum.
+Panels on shares use the recording rules of `alerts`; those on the hardware use NVIDIA's dcgm-exporter. It repeats a series for
+each pod that shares a GPU, so they take the maximum for each GPU and never a sum.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ _POOL = 'pool=~"$pool"'
 
 
 def _lately(counter: str) -> str:
-    """Return an expression for the growth in 15 minutes; of a series that began in them its value, which `increase` leaves out."""
+    """Return an expression for the growth in 15 minutes; of a series that began in them, its value: `increase` omits it."""
     metric = f"{counter}{{{_POOL}}}"
     return f"({metric} unless {metric} offset 15m) or increase({metric}[15m])"
 

@@ -64,7 +64,7 @@ def section(plan: Plan) -> Iterator[str]:
     yield from ("## Monitoring", "")
     inside = [kind for _, one in objects(plan) for kind in (one["kind"],)]
     if inside:
-        yield f"The chart installs {' and '.join(inside)}."
+        yield f"The chart installs {', '.join(inside)}."
     outside = [path for path, _ in plain(plan)]
     if plan.intent.monitoring.get("dashboard"):
         yield "Grafana without a sidecar imports `monitoring/dashboard.json`."

@@ -28,7 +28,7 @@ EXPRESSIONS = {one.name: one.expr for one in (*RECORDINGS, *ALERTS)}
 
 
 def runtime() -> dict[str, tuple[str, ...]]:
-    """The metrics of the node runtime with their labels; of a histogram the three that are exposed."""
+    """The metrics of the node runtime with their labels."""
     registry = Registry()
     EnforcementMetrics(registry)
     return {family.name: tuple(family.labels) for family in registry}
@@ -89,6 +89,19 @@ def test_promtool_accepts_the_rules(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(emit.yaml_text(groups("https://docs.example.org/alerts/")))
     command = ["promtool", "check", "rules", "--lint-fatal", str(tmp_path / "rules.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.windows
+def test_promtool_accepts_what_the_runtime_exposes() -> None:
+    registry = Registry()
+    figures = EnforcementMetrics(registry)
+    figures.kills.add("KILL", "gone")
+    figures.ready.replace([(("Ready",), 1)])
+    figures.cycle_seconds.observe(0.1)
+    page = registry.text()
+    assert "gpushare_kills_total{" in page
+    done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

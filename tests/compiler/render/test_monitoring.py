@@ -35,7 +35,7 @@ def test_both_parts() -> None:
     assert (monitor["kind"], rules["kind"]) == ("PodMonitor", "PrometheusRule")
     assert monitor["metadata"]["labels"] == rules["metadata"]["labels"] == {"release": "prom"}
     assert rules["spec"] == groups() == document(bundle, "monitoring/rules.yaml")
-    assert "The chart installs PodMonitor and PrometheusRule." in bundle["README.md"]
+    assert "The chart installs PodMonitor, PrometheusRule." in bundle["README.md"]
 
 
 def test_each_part_alone() -> None:

@@ -9,7 +9,7 @@ DEMO    = examples/01-heterogeneous
 # For the command line alone: some systems have an environment variable NAME.
 NAME    =
 ARGS    =
-FAST    = -n 2 --dist worksteal -m 'not slow and not helm and not image and not cluster and not gitops and not gpu and not registry and not pipelines'
+FAST    = -n 2 --dist worksteal -m 'not slow and not helm and not image and not cluster and not gitops and not gpu and not registry and not pipelines and not windows'
 CLUSTER = $(BIN)/python -m tests.e2e.cluster $(if $(NAME),--name $(NAME))
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -26,7 +26,7 @@ TOOLS    = buildah podman runc mmdebstrap skopeo gcc openssl
 PACKAGES = buildah podman runc mmdebstrap skopeo gcc libc6-dev openssl
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test test-fast coverage test-cluster test-gitops cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs site image packages release clean
+.PHONY: help demo test test-fast coverage test-cluster test-gitops test-windows cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs site image packages release clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -86,6 +86,9 @@ test-cluster: $(READY)  ## the scenarios on a real cluster alone; ARGS='-k tenan
 
 test-gitops: $(READY)  ## Argo CD itself on a real cluster alone; ARGS='-k delet' for some
 	$(BIN)/python -m pytest -m gitops -rs $(ARGS)
+
+test-windows: $(READY)  ## what people look at: alert rules and dashboards, with promtool (Debian: prometheus)
+	$(BIN)/python -m pytest -m windows -rs $(ARGS)
 
 cluster-up: $(READY)  ## a real cluster of two nodes to work with by hand; NAME=x for another beside it
 	$(CLUSTER) up

@@ -11,6 +11,7 @@ import click
 from gpushare.catalog import cards, facts
 from gpushare.cli.commands import NAMES, commands
 from gpushare.core import resources
+from gpushare.monitoring.alerts import ALERTS
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
 from gpushare_node.reporting.reasons import CONDITION, ConditionReason
@@ -87,6 +88,20 @@ def metrics_page() -> str:
     return "\n".join([NOTE, "", "# Metrics of the node runtime", "", head, "", *table, *rows, ""])
 
 
+def alerts_page() -> str:
+    """Return the page with a runbook for every alert."""
+    head = (
+        "What each alert of [monitoring](monitoring.md) means, and what to do. With `monitoring.runbooks` in the intent,\n"
+        "the annotation `runbook_url` of an alert is the address of its section on your copy of this page."
+    )
+    lines = [NOTE, "", "# Alerts", "", head, ""]
+    for alert in ALERTS:
+        held = "at once" if alert.hold == "0m" else f"after {alert.hold}"
+        lines += [f"## {alert.name}", "", f"Severity `{alert.severity}`, {held}.", "", alert.means, "", alert.remedy, ""]
+        lines += ["```text", alert.expr, "```", ""]
+    return "\n".join(lines)
+
+
 def commands_page() -> str:
     """Return the page with the help of every command, as a terminal of 80 columns shows it."""
     program = click.Context(commands, info_name="gpushare", terminal_width=80, **commands.context_settings)
@@ -161,7 +176,8 @@ def facts_table() -> str:
 
 PAGES = {
     "docs/findings.md": findings_page, "docs/cards.md": cards_page, "docs/reasons.md": reasons_page,
-    "docs/metrics.md": metrics_page, "docs/commands.md": commands_page, "docs/ownership.md": ownership_page,
+    "docs/metrics.md": metrics_page, "docs/alerts.md": alerts_page,
+    "docs/commands.md": commands_page, "docs/ownership.md": ownership_page,
     "docs/failure-cases.md": failures_page, "profiles/facts.jsonl": facts_table,
     "compiler/gpushare/live/reasons.json": reasons_table,
 }

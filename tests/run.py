@@ -56,9 +56,11 @@ CLUSTER = Suite(
 )
 SUITES = (
     Suite(name="everything on one machine",
-          marked="not image and not cluster and not gitops and not gpu and not nvidia and not registry and not pipelines",
+          marked="not image and not cluster and not gitops and not gpu and not nvidia and not registry and not pipelines"
+                 " and not windows",
           distribution=("-n", "2", "--dist", "worksteal"), tools=_GCC),
     Suite(name="pipelines", marked="pipelines", distribution=(), tools={"git": "git", "curl": "curl"}),
+    Suite(name="monitoring", marked="windows", distribution=(), tools={"promtool": "prometheus"}),
     Suite(name="a registry", marked="registry", distribution=(),
           tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "openssl": "openssl"}),
     Suite(

@@ -48,6 +48,7 @@ MODES = "".join([
 ])
 ODD_NAMES = ("1e3", "on", "null", "no", "0x1f", "007", "y", "true", "a" * 48)
 MIRROR = "namespace: shares\nplatform: {registry: 'registry.example.org:5000/m', imagePullSecrets: [mirror]}"
+WATCHED = "monitoring: {serviceMonitor: true, alerts: true, dashboard: true, labels: {release: '1e3'}}"
 K0S = "platform: {values: {hostPaths: {kubeletRootDir: /var/lib/k0s/kubelet/}}}"
 INTENTS = {
     "modes": intent(MODES, "quotas: {atlas: {whole: 3}, cms: {split: {1g.5gb: 4}}}"),
@@ -60,6 +61,7 @@ INTENTS = {
     "observed": intent(MODES, "adoption: observe\nquotas: {atlas: {whole: 3}}\nkubernetes: '1.36'"),
     "observed-everywhere": intent(MODES, "adoption: observe\nadmission: {enforce: audit, scope: cluster}"),
     "observed-existing": intent(MODES, "adoption: observe\nplatform: {stack: existing}"),
+    "watched": intent(pool("only", "{mode: exclusive}"), WATCHED),
     "one": intent(pool("only", "{mode: time-slicing, replicas: 2}")),
     "fifty": intents.many_pools(50, nodes=2).encode(),
     **{example.name: (example / "intent.yaml").read_bytes() for example in examples()},

@@ -19,6 +19,7 @@ from gpushare.render import (
     flux,
     images,
     mig_parted,
+    monitoring,
     namespace,
     observing,
     policy,
@@ -69,7 +70,8 @@ def objects(plan: Plan, previous: Lock) -> tuple[dict[str, Any], ...]:
     memory = next_lock(plan, previous)
     policies = policy.policies(plan)
     files = {file.path.removeprefix("chart/"): file.text for file in _generated(plan, memory, policies)}
-    return manifests.objects(namespace.namespace(plan), chart.values(plan, policies), files)
+    watched = [document for _, document in monitoring.objects(plan)]
+    return manifests.objects(namespace.namespace(plan), chart.values(plan, policies), files, watched)
 
 
 def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
@@ -77,10 +79,10 @@ def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
     chart_values = chart.values(plan, policies)
     upstream_values = values.upstream_values(plan)
     observes = plan.intent.observes
-    more = (*argocd.section(plan), *flux.section(plan))
+    more = (*argocd.section(plan), *flux.section(plan), *monitoring.section(plan))
     yield Artifact(path="README.md", text=observing.readme(plan, more) if observes else readme.readme(plan, more))
     yield _yaml("namespace.yaml", namespace.namespace(plan))
-    yield from chart.static_files()
+    yield from chart.static_files(has_monitoring=any(monitoring.objects(plan)))
     yield _yaml("chart/values.yaml", chart_values)
     yield from _generated(plan, memory, policies)
     if not observes:
@@ -92,6 +94,11 @@ def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
         yield Artifact(path="nodes/cloud.md", text=snippets)
     if not observes:
         yield from _autoscaling(plan)
+    for path, document in monitoring.plain(plan):
+        yield _yaml(path, document)
+    board = monitoring.dashboard_text(plan)
+    if board:
+        yield Artifact(path="monitoring/dashboard.json", text=board)
     for path, item in (*argocd.objects(plan), *flux.objects(plan, namespace.namespace(plan), _text(upstream_values))):
         yield _yaml(path, item)
     yield Artifact(path="images.txt", text=images.images(plan, upstream_values, chart_values))
@@ -114,6 +121,8 @@ def _generated(plan: Plan, memory: Lock, policies: dict[str, str]) -> Iterator[A
     mig_configs = mig_parted.config(plan, memory)
     if mig_configs:
         yield Artifact(path="chart/files/mig-parted/config.yaml", text=mig_configs)
+    for path, document in monitoring.objects(plan):
+        yield _yaml(path, document)
 
 
 def _stack(plan: Plan, memory: Lock, upstream_values: dict[str, Any]) -> Iterator[Artifact]:

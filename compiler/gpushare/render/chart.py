@@ -15,15 +15,18 @@ from gpushare.plan.plan import Plan, PoolPlan
 from gpushare.sharing import shares
 
 VALUES = "values.yaml"
+MONITORING = "templates/monitoring/"
 _KUBELET_ROOT = "/var/lib/kubelet"
 
 
-def static_files() -> Iterator[Artifact]:
-    """Yield every file of the chart except its values."""
+def static_files(*, has_monitoring: bool) -> Iterator[Artifact]:
+    """Yield every file of the chart except its values; its templates for monitoring only where there is something to render."""
     root = resources.chart()
     for path in sorted(root.rglob("*")):
         inside = path.relative_to(root).as_posix()
         if path.is_file() and inside != VALUES and not inside.startswith("files/"):
+            if inside.startswith(MONITORING) and not has_monitoring:
+                continue
             yield Artifact(path=f"chart/{inside}", text=path.read_text(encoding="utf-8"))
 
 

@@ -34,13 +34,16 @@ _HARMLESS_PRIORITY = "gpushare-observe"
 _TAINTS = (*OUR_TAINTS, "nvidia.com/gpu", "CriticalAddonsOnly")
 
 
-def objects(namespace: Mapping[str, Any], values: Mapping[str, Any], files: Mapping[str, str]) -> tuple[Object, ...]:
+def objects(
+    namespace: Mapping[str, Any], values: Mapping[str, Any], files: Mapping[str, str], extra: Sequence[Object] = (),
+) -> tuple[Object, ...]:
     """Return every object, in an order in which they can be applied one by one.
 
     `namespace` is the Namespace object that the bundle has beside the chart, `values` the chart's values.yaml, `files` its
-    generated files by path inside the chart (`files/policies/<pool>.yaml`, …). Raises KeyError for a pool without a policy.
+    generated files by path inside the chart (`files/policies/<pool>.yaml`, …), `extra` the objects of `files/monitoring/`.
+    Raises KeyError for a pool without a policy.
     """
-    chart = _Chart(str(namespace["metadata"]["name"]), values, files)
+    chart = _Chart(str(namespace["metadata"]["name"]), values, files, extra)
     return (
         dict(namespace),
         *chart.priority(),
@@ -50,16 +53,20 @@ def objects(namespace: Mapping[str, Any], values: Mapping[str, Any], files: Mapp
         *chart.policies(),
         *chart.network(),
         *chart.daemon_sets(),
+        *chart.monitoring(),
     )
 
 
 class _Chart:
     """One rendering: the namespace, the values and the files, as the templates see them."""
 
-    def __init__(self, namespace: str, values: Mapping[str, Any], files: Mapping[str, str]) -> None:
+    def __init__(
+        self, namespace: str, values: Mapping[str, Any], files: Mapping[str, str], extra: Sequence[Object] = (),
+    ) -> None:
         self.namespace = namespace
         self.values = values
         self.files = files
+        self.extra = extra
         self.pools = dict(sorted(values["pools"].items()))
         self.partitions = values["partitioner"] == "gpushare"
         self.observes = admission.observes(values)
@@ -157,6 +164,13 @@ class _Chart:
         if self.pools and not self.observes:
             selector = {"app.kubernetes.io/component": "release"}
             yield self._daemon_set("gpushare-release", selector, {}, self._release_pod())
+
+    def monitoring(self) -> Iterator[Object]:
+        """Yield the objects for Prometheus and Grafana; last, because the cluster may lack their kinds."""
+        for one in self.extra:
+            mine = self._object(one["apiVersion"], one["kind"], one["metadata"]["name"])
+            mine["metadata"]["labels"] = one["metadata"]["labels"] | mine["metadata"]["labels"]
+            yield {**one, **mine}
 
     def priority(self) -> Iterator[Object]:
         """Yield the PriorityClass of pods that observe: they never preempt a pod, and every pod may preempt them."""

@@ -175,9 +175,12 @@ def _upstream(plan: Plan, values: str) -> Iterator[str]:
 
 def _not_generated(plan: Plan) -> Iterator[str]:
     """Yield what the intent may request and this version does not generate."""
-    yield from ("## Not in this bundle yet", "")
-    yield "- Monitoring objects and dashboards: `monitoring` has no effect. The node runtime serves metrics on port 9408."
+    missing = list(_missing(plan))
+    if missing:
+        yield from ("## Not in this bundle yet", "", *missing, "")
+
+
+def _missing(plan: Plan) -> Iterator[str]:
     platform = plan.intent.platform
     if platform.stack is not Stack.GPU_OPERATOR or platform.values.get("toolkit", {}).get("enabled") is False:
         yield "- The container toolkit's settings: an image that sets NVIDIA_VISIBLE_DEVICES may see every GPU of its node."
-    yield ""

@@ -18,6 +18,10 @@ _NEVER = {
 """Codes that no intent can accept: those of acceptance, and that of a bundle that lost its lock."""
 
 
+_RETIRED = frozenset({"GS715"})
+"""Codes that no version gives any more. Intents may still accept them."""
+
+
 def judge_acceptance(accepted: Mapping[str, str], findings: Iterable[Finding], *, whole: bool) -> list[Finding]:
     """Return what is wrong with `spec.accept`. `whole`: every stage ran, so a warning that was not found does not occur."""
     occurring = {finding.code for finding in findings if not is_error(finding)}
@@ -26,7 +30,9 @@ def judge_acceptance(accepted: Mapping[str, str], findings: Iterable[Finding], *
 
 def _judge(code: str, *, occurs: bool) -> Iterator[Finding]:
     known = finding_texts.codes()
-    if code not in known:
+    if code in _RETIRED:
+        yield _finding("GS802", f"{code} is accepted, and no version gives it any more", "remove it", code, Severity.WARNING)
+    elif code not in known:
         hint = "write the code of a warning that `gpushare check` shows, such as GS210"
         yield _finding("GS801", f"{code!r} is no code of a finding", hint, code)
     elif code in _NEVER:

@@ -196,18 +196,6 @@ def check_mig_manager(context: Context) -> Iterator[Finding]:
                 )
 
 
-def check_generated(context: Context) -> Iterator[Finding]:
-    """GS715: parts of the intent that this version reads and does not use."""
-    if context.intent.monitoring:
-        yield Finding(
-            code="GS715",
-            severity=Severity.WARNING,
-            message="monitoring is accepted, and this version of gpushare generates nothing for it",
-            hints=("nothing is lost by keeping it: a later version reads the same intent",),
-            path=("spec", "monitoring"),
-        )
-
-
 def check_foreign_partitioner(context: Context) -> Iterator[Finding]:
     """GS716: MIG on a stack for which it is unknown whether it partitions GPUs too."""
     if context.intent.platform.stack is not Stack.EXISTING:
@@ -237,7 +225,6 @@ RULES: tuple[Rule, ...] = (
     Rule(code="GS712", check=check_image_names),
     Rule(code="GS713", check=check_one_strategy),
     Rule(code="GS714", check=check_mig_manager),
-    Rule(code="GS715", check=check_generated),
     Rule(code="GS716", check=check_foreign_partitioner),
     Rule(code="GS717", check=check_namespace),
     Rule(code="GS725", check=check_published),

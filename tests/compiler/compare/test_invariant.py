@@ -32,7 +32,7 @@ spec:
     imagePullSecrets: [mirror]
     namespaces: [monitoring]
     values: {dcgm: {enabled: true}}
-  accept: {GS715: this is meant}
+  accept: {GS734: this is meant}
   admission: {enforce: warn, scope: tenants, localhostProfiles: [lax]}
   monitoring: {serviceMonitor: true, dashboard: true, alerts: true, labels: {a: b}}
   gitops:
@@ -93,10 +93,11 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     ("spec/adoption", "observe"), ("spec/platform/image/repository", "own/gpushare"), ("spec/platform/image/tag", "own"),
     ("spec/platform/image/digest", f"sha256:{'0f' * 32}"),
     ("spec/platform/imagePullSecrets", ["mirror", "second"]), ("spec/platform/namespaces", ["gpu-operator"]),
-    ("spec/platform/values", {"dcgm": {"enabled": False}}), ("spec/accept", {"GS715": "for another reason"}),
+    ("spec/platform/values", {"dcgm": {"enabled": False}}), ("spec/accept", {"GS734": "for another reason"}),
     ("spec/admission/enforce", "deny"), ("spec/admission/scope", "cluster"),
     ("spec/admission/localhostProfiles", ["lax", "strict"]),
     ("spec/monitoring/serviceMonitor", False), ("spec/monitoring/dashboard", False), ("spec/monitoring/alerts", False),
+    ("spec/monitoring/operator", False), ("spec/monitoring/runbooks", "https://docs.example.org/alerts/"),
     ("spec/monitoring/labels", {"a": "c"}), ("spec/gitops/argocd/repoURL", "https://git.example.org/b.git"),
     ("spec/gitops/argocd/path", "q"), ("spec/gitops/argocd/targetRevision", "next"), ("spec/gitops/argocd/project", "q"),
     ("spec/gitops/argocd/namespace", "argo"), ("spec/gitops/argocd/server", "https://other.example.org"),

@@ -5,8 +5,8 @@ from gpushare.core.diagnostics import Finding
 
 HEAD = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: c}\nspec:\n"
 
-OF_THE_CATALOGUE_AND_THE_RELEASE = ("GS209", "GS715", "GS725")
-"""Warnings that come and go with what is confirmed of a card, and with what this version generates and publishes."""
+OF_THE_CATALOGUE_AND_THE_RELEASE = ("GS209", "GS725")
+"""Warnings that come and go with what is confirmed of a card, and with what this version publishes."""
 
 
 def pool(

@@ -99,3 +99,9 @@ def test_every_format_tells_what_is_accepted() -> None:
         {"kind": "inSource", "status": "accepted", "justification": "these notebooks only draw"}]
     assert formats.github_text((), compilation.accepted) == ""
     assert Severity.WARNING.value == result["level"]
+
+
+def test_a_code_that_no_version_gives_any_more_may_stay_in_an_intent() -> None:
+    compilation = check("{GS715: an earlier version generated no dashboards}", pool())
+    assert places(compilation) == [("GS802", "warning", "/spec/accept/GS715", True)]
+    assert compilation.artifacts

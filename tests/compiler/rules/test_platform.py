@@ -255,18 +255,10 @@ def test_mig_manager_is_not_given_profiles_that_it_does_not_know() -> None:
     assert not found(written(MIG, platform="{partitioner: mig-manager}"), "GS714")
 
 
-def test_a_part_that_is_not_generated_is_said_so_where_it_stands() -> None:
-    assert one("GS715", monitoring="{alerts: true}")[0] == "/spec/monitoring"
-
-
 @pytest.mark.parametrize("gitops", ["{argocd: {repoURL: 'https://git.example.org/gpu.git', path: a}}",
                                     "{flux: {url: 'https://git.example.org/gpu.git', path: a}}"])
 def test_what_is_for_the_tools_that_sync_is_generated(gitops: str) -> None:
     assert codes(gitops=gitops) == []
-
-
-def test_admission_and_namespaces_are_in_force() -> None:
-    assert not found(written(pool(namespaces="[atlas]"), admission="{enforce: deny}"), "GS715")
 
 
 def test_mig_beside_an_existing_operator_warns() -> None:

@@ -1,0 +1,268 @@
+"""The recording and alert rules, each alert with its runbook text; docs/alerts.md is generated from them.
+
+The expressions use metrics of the node runtime (docs/metrics.md), of kube-state-metrics and of NVIDIA's dcgm-exporter. The
+scrape configuration, which `render.monitoring` writes, sets the labels `node` and `pool`.
+"""
+
+from typing import Any
+
+from gpushare.core.record import Record
+
+_POOL_PODS = 'daemonset=~"gpushare-.+",daemonset!="gpushare-release"'
+_OF_A_POOL = 'created_by_kind="DaemonSet",created_by_name=~"gpushare-.+",created_by_name!="gpushare-release"'
+_XIDS = 'gpushare_xid_total{xid=~"48|63|64|74|79|92|94|95|119|120"}'
+"""Errors of memory, NVLink, the bus and the GPU's processor, without those that an application causes (13, 31, 43, 45)."""
+
+
+class Recording(Record):
+    """A recording rule."""
+
+    name: str
+    expr: str
+
+
+class Alert(Record):
+    """An alert. `hold` is how long the expression must be true; `means` and `remedy` are its runbook."""
+
+    name: str
+    severity: str
+    expr: str
+    hold: str
+    summary: str
+    means: str
+    remedy: str
+
+
+RECORDINGS = (
+    Recording(
+        name="gpushare:pool_shares:sum",
+        expr='sum by (pool) (kube_node_status_allocatable{resource=~"nvidia_com_(gpu|mig).*"}'
+        " * on (node) group_left (pool) max by (node, pool) (gpushare_build_info))",
+    ),
+    Recording(
+        # Pods that have ended still have requests in kube-state-metrics.
+        name="gpushare:pool_shares_requested:sum",
+        expr='sum by (pool) (kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu|mig).*"}'
+        ' * on (namespace, pod) group_left () max by (namespace, pod) (kube_pod_status_phase{phase=~"Pending|Running"} == 1)'
+        " * on (node) group_left (pool) max by (node, pool) (gpushare_build_info))"
+        " or gpushare:pool_shares:sum * 0",
+    ),
+    Recording(
+        # One series for each pool: a week of every GPU's samples would exceed the limits of a query in a large cluster.
+        name="gpushare:pool_gpu_processes:max5m",
+        expr="max by (pool) (max_over_time(gpushare_gpu_processes[5m]))",
+    ),
+)
+
+
+def _recent(metric: str, window: str) -> str:
+    """Return an expression for series that have grown in `window`, or began in it: `increase` does not count a first value."""
+    return f"increase({metric}[{window}]) > 0 or ({metric} unless {metric} offset {window}) > 0"
+
+
+ALERTS = (
+    Alert(
+        name="GPUShareNodeNotReady",
+        severity="warning",
+        expr='kube_node_status_condition{condition="GPUShareReady",status="true"} == 0'
+        f" and on (node) kube_pod_info{{{_OF_A_POOL}}}"
+        ' unless on (node) gpushare_node_condition{reason="Observing"} == 1',
+        hold="30m",
+        summary="Node {{ $labels.node }} has not had its pool's GPUs for 30 minutes.",
+        means="The node condition GPUShareReady is not True. The node offers no shares, or other shares than the plan says.",
+        remedy="`kubectl describe node NODE` shows the condition's reason and message; reasons.md says what to do for "
+        "each reason. "
+        "`GPUBusy` waits for tenants to end.",
+    ),
+    Alert(
+        name="GPUShareRolloutStuck",
+        severity="warning",
+        expr=f"kube_daemonset_status_number_ready{{{_POOL_PODS}}}"
+        f" < kube_daemonset_status_desired_number_scheduled{{{_POOL_PODS}}}",
+        hold="2h",
+        summary="DaemonSet {{ $labels.daemonset }} has had pods that are not ready for two hours.",
+        means="At least one node of the pool has not reached its layout, so a change does not end. A pod of the node "
+        "runtime is ready "
+        "only when the node's layout is verified.",
+        remedy="`kubectl get nodes -l gpushare.dev/pool=POOL` and the condition GPUShareReady of each show which node "
+        "waits, and why. "
+        "Where tenants hold GPUs, drain the node or set `rollout.onBusy: evict`.",
+    ),
+    Alert(
+        name="GPUShareMetricsMissing",
+        severity="warning",
+        expr=f"sum(kube_daemonset_status_number_ready{{{_POOL_PODS}}}) > (count(gpushare_build_info) or vector(0))",
+        hold="30m",
+        summary="Prometheus scrapes fewer pods of the node runtime than the {{ $value }} that are ready.",
+        means="Pods of the node runtime are ready and Prometheus does not scrape all of them, so the alerts that use "
+        "their metrics "
+        "cannot fire for these nodes.",
+        remedy="List the namespace of Prometheus in `platform.namespaces`: the NetworkPolicy gpushare-metrics refuses "
+        "others. Then "
+        "check that Prometheus selects the PodMonitor by its labels.",
+    ),
+    Alert(
+        name="GPUShareContainerOverCap",
+        severity="warning",
+        expr="gpushare_container_over_cap == 1",
+        hold="10m",
+        summary="Container {{ $labels.namespace }}/{{ $labels.pod }}/{{ $labels.container }} has been over its memory "
+        "cap for 10 "
+        "minutes.",
+        means="The container uses more GPU memory than its share has, longer than any grace that ends in a kill. The "
+        "pool's action is "
+        "`warn` or `none`, or enforcement cannot act.",
+        remedy="Look at the pod's events and at gpushare_kills_suppressed_total. Ask the owner to use less, or give "
+        "the pool fewer "
+        "shares with a larger cap.",
+    ),
+    Alert(
+        name="GPUShareKills",
+        severity="info",
+        expr=f"sum by (node, pool) ({_recent('gpushare_kills_total', '15m')}) > 0",
+        hold="0m",
+        summary="Processes over their memory cap were ended on node {{ $labels.node }}.",
+        means="The node runtime sent a signal to processes of a container that stayed over its cap.",
+        remedy="Events on the pods name them. If one tenant is hit again and again, its model does not fit the share: "
+        "`gpushare size`.",
+    ),
+    Alert(
+        name="GPUShareKillBreakerOpen",
+        severity="critical",
+        expr="gpushare_kill_breaker_open == 1",
+        hold="5m",
+        summary="Node {{ $labels.node }} ends no further container: its kill breaker is open.",
+        means="Either more containers had to be ended in a short time than the runtime's budget permits, or its "
+        "figures contradict each "
+        "other. No further container is ended there.",
+        remedy="Compare `nvidia-smi` on the node with gpushare_container_gpu_memory_used_bytes, and read the "
+        "runtime's log. Many new "
+        "tenants over their cap at once are a legitimate cause.",
+    ),
+    Alert(
+        name="GPUShareEnforcementBlind",
+        severity="critical",
+        expr="gpushare_node_condition"
+        '{reason=~"EnforcementBlind|ProcessListUnreliable|CapabilityMissing|DriverHung"} == 1',
+        hold="10m",
+        summary="Caps are not enforced on node {{ $labels.node }}: {{ $labels.reason }}.",
+        means="The runtime cannot see the processes on the GPUs, or cannot end them, so a tenant can take the memory "
+        "of others.",
+        remedy="reasons.md says what to do for the reason.",
+    ),
+    Alert(
+        name="GPUShareGpuLost",
+        severity="critical",
+        expr='gpushare_node_condition{reason=~"GpuLost|GpuUnreadable"} == 1',
+        hold="5m",
+        summary="A GPU of node {{ $labels.node }} cannot be used: {{ $labels.reason }}.",
+        means="A GPU has fallen off the bus or returns errors. The other GPUs of the node keep their layout.",
+        remedy="The message of the condition GPUShareReady names the GPU. Drain the node and reboot it; if it recurs, "
+        "replace the GPU.",
+    ),
+    Alert(
+        name="GPUShareXid",
+        severity="critical",
+        expr=f"sum by (node, pool, xid) ({_recent(_XIDS, '15m')}) > 0",
+        hold="0m",
+        summary="The driver of node {{ $labels.node }} reports XID {{ $labels.xid }}.",
+        means="The XID is one that a fault of the hardware or the driver causes, and not an application.",
+        remedy="NVIDIA's XID catalogue says what the number means. Drain the node, reset or reboot it, and run "
+        "NVIDIA's diagnosis.",
+    ),
+    Alert(
+        name="GPUShareRowRemapFailure",
+        severity="critical",
+        expr="max by (UUID) (DCGM_FI_DEV_ROW_REMAP_FAILURE) > 0",
+        hold="5m",
+        summary="GPU {{ $labels.UUID }} could not remap a faulty row of its memory.",
+        means="dcgm-exporter reports that the GPU has no spare rows left for a fault. Results of tenants may be "
+        "wrong, or their "
+        "processes end.",
+        remedy="Drain the node and have the GPU replaced.",
+    ),
+    Alert(
+        name="GPUShareMemoryUnattributed",
+        severity="warning",
+        expr="gpushare_gpu_memory_unattributed_bytes > 0",
+        hold="15m",
+        summary="GPU {{ $labels.gpu }} of node {{ $labels.node }} has {{ $value | humanize1024 }}B in use that no "
+        "process accounts for.",
+        means="Memory of the GPU is in use and the driver lists no process that has it, so it counts against no tenant.",
+        remedy="A process that ended while the GPU hung can leave memory behind. Drain the node and reset the GPU; if "
+        "`nvidia-smi` "
+        "lists a process after all, report it.",
+    ),
+    Alert(
+        name="GPUShareCapsUnknown",
+        severity="warning",
+        expr="gpushare_caps_unknown > 0",
+        hold="15m",
+        summary="Node {{ $labels.node }} has {{ $value }} allocations without a known cap.",
+        means="Kubelet has allocated devices that the policy does not describe. The containers that have them are not "
+        "held to a cap.",
+        remedy="The device plugin's configuration and the policy differ: install the bundle's charts again, in the "
+        "order of its README.",
+    ),
+    Alert(
+        name="GPUShareMpsLimitMismatch",
+        severity="warning",
+        expr="gpushare_mps_limit_mismatch == 1",
+        hold="15m",
+        summary="The MPS daemon of GPU {{ $labels.gpu }} on node {{ $labels.node }} has another memory limit than the policy.",
+        means="MPS lets a client allocate another amount than its cap.",
+        remedy="The device plugin runs with another configuration: compare its label nvidia.com/device-plugin.config "
+        "with the bundle.",
+    ),
+    Alert(
+        name="GPUSharePoolExhausted",
+        severity="info",
+        expr="gpushare:pool_shares_requested:sum >= gpushare:pool_shares:sum and gpushare:pool_shares:sum > 0",
+        hold="1h",
+        summary="All {{ $value }} shares of pool {{ $labels.pool }} have been taken for an hour.",
+        means="Every share that the pool's nodes offer is requested. Further pods wait.",
+        remedy="Look at pending pods. If that is usual, add nodes or shares: `gpushare size` compares the modes.",
+    ),
+    Alert(
+        name="GPUShareQuotaExhausted",
+        severity="info",
+        expr='kube_resourcequota{resourcequota="gpushare",type="used"} >= ignoring (type)'
+        ' (kube_resourcequota{resourcequota="gpushare",type="hard"} > 0)',
+        hold="1h",
+        summary="Namespace {{ $labels.namespace }} has used up its quota of {{ $labels.resource }} for an hour.",
+        means="Further pods of the namespace that ask for this resource are refused.",
+        remedy="`kubectl describe quota gpushare -n NAMESPACE` lists use and limit. Raise it in the intent's "
+        "`quotas`, or end what is "
+        "idle.",
+    ),
+    Alert(
+        name="GPUSharePoolIdle",
+        severity="info",
+        expr="max_over_time(gpushare:pool_gpu_processes:max5m[7d:5m]) == 0"
+        " and gpushare:pool_gpu_processes:max5m offset 7d >= 0",
+        hold="1h",
+        summary="No process has used a GPU of pool {{ $labels.pool }} for a week.",
+        means="At no scrape of the last seven days was a process on a GPU of the pool, requested shares included.",
+        remedy="Give the nodes to another pool, or return them. Shares that are requested and idle show in the dashboard.",
+    ),
+)
+
+
+def groups(runbooks: str = "") -> dict[str, Any]:
+    """Return the rules as Prometheus reads them. `runbooks` is the address of a page with docs/alerts.md; empty: no address."""
+    recordings = [{"record": one.name, "expr": one.expr} for one in RECORDINGS]
+    alerts = [_alert(one, runbooks) for one in ALERTS]
+    return {"groups": [{"name": "gpushare-pools", "rules": recordings}, {"name": "gpushare", "rules": alerts}]}
+
+
+def anchor(alert: Alert) -> str:
+    """Return the anchor of its heading in docs/alerts.md."""
+    return alert.name.lower()
+
+
+def _alert(alert: Alert, runbooks: str) -> dict[str, Any]:
+    annotations = {"summary": alert.summary, "description": f"{alert.means} {alert.remedy}"}
+    if runbooks:
+        annotations["runbook_url"] = f"{runbooks}#{anchor(alert)}"
+    rule = {"alert": alert.name, "expr": alert.expr, "for": alert.hold, "labels": {"severity": alert.severity}}
+    return rule | {"annotations": annotations}

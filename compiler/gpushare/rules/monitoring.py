@@ -1,0 +1,76 @@
+"""Rules on `monitoring` (GS741 to GS744): what would never be scraped, and what the cluster or Prometheus would refuse."""
+
+import re
+from collections.abc import Iterator
+
+from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.units import is_label_key, is_label_value
+from gpushare.rules.rule import Context, Rule
+
+HERE: Path = ("spec", "monitoring")
+
+_PARTS = ("serviceMonitor", "alerts", "dashboard")
+_OURS = ("app.kubernetes.io/", "gpushare.dev/", "helm.sh/")
+_PAGE = r"https?://[^\s#{}\"\\@]+\Z"
+"""Prometheus reads braces of an annotation as a template; an @ would be credentials, and a # an anchor before ours."""
+
+
+def check_reach(context: Context) -> Iterator[Finding]:
+    """GS741: scraping that the NetworkPolicy on the metrics port refuses, unless Prometheus is in one of two namespaces."""
+    intent = context.intent
+    if intent.monitoring.get("serviceMonitor") and set(intent.platform_namespaces) <= {"kube-system", intent.namespace}:
+        yield Finding(
+            code="GS741",
+            severity=Severity.WARNING,
+            message=f"only pods in kube-system and {intent.namespace} can reach the metrics: Prometheus is usually in neither",
+            hints=("add the namespace of Prometheus to platform.namespaces",),
+            path=(*HERE, "serviceMonitor"),
+        )
+
+
+def check_labels(context: Context) -> Iterator[Finding]:
+    """GS742: labels that the API server refuses, or that the chart sets itself."""
+    for key, value in context.intent.monitoring.get("labels", {}).items():
+        problem = ""
+        if not is_label_key(key):
+            problem = f"{key!r} cannot be the key of a label"
+        elif not is_label_value(value):
+            problem = f"{value!r} cannot be the value of a label"
+        elif key.startswith(_OURS):
+            problem = f"label {key} belongs to the chart, which sets it on its objects"
+        if problem:
+            hint = "write the label by which your Prometheus selects its objects, such as release: kube-prometheus-stack"
+            yield Finding(code="GS742", message=problem, hints=(hint,), path=(*HERE, "labels", key))
+
+
+def check_parts(context: Context) -> Iterator[Finding]:
+    """GS743: settings for objects of which there are none."""
+    wanted = context.intent.monitoring
+    if wanted and not any(wanted.get(part) for part in _PARTS):
+        yield Finding(
+            code="GS743",
+            severity=Severity.WARNING,
+            message="monitoring asks for no object, so nothing is generated",
+            hints=("write serviceMonitor, alerts or dashboard: true, or remove monitoring",),
+            path=HERE,
+        )
+
+
+def check_runbooks(context: Context) -> Iterator[Finding]:
+    """GS744: a text to which no anchor can be added."""
+    address = context.intent.monitoring.get("runbooks")
+    if address is not None and not re.match(_PAGE, address):
+        yield Finding(
+            code="GS744",
+            message=f"{address!r} is no address of a page",
+            hints=("write an address without an anchor, such as https://docs.example.org/gpushare/alerts/",),
+            path=(*HERE, "runbooks"),
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(code="GS741", check=check_reach),
+    Rule(code="GS742", check=check_labels),
+    Rule(code="GS743", check=check_parts),
+    Rule(code="GS744", check=check_runbooks),
+)

@@ -1,0 +1,1 @@
+"""The alert rules, and promtool's word on each of them."""

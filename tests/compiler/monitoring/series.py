@@ -1,0 +1,87 @@
+"""For each alert the series with which it fires, and those of a healthy cluster with which it does not.
+
+The notation is promtool's: `0+1x9` counts up from 0 by 1 at each minute, `_x20` has no sample for 20 minutes.
+A step of STEPS is longer.
+"""
+
+POOL = 'node="n1",pool="notebooks"'
+RUNTIME = f'gpushare_build_info{{{POOL},version="0.1.0",nvml="",driver=""}}'
+POD = 'kube_pod_info{created_by_kind="DaemonSet",created_by_name="gpushare-notebooks",node="n1"}'
+READY = 'kube_daemonset_status_number_ready{daemonset="gpushare-notebooks"}'
+WANTED = 'kube_daemonset_status_desired_number_scheduled{daemonset="gpushare-notebooks"}'
+CONDITION = 'kube_node_status_condition{condition="GPUShareReady",status="true",node="n1"}'
+SHARES = 'kube_node_status_allocatable{resource="nvidia_com_gpu_shared",node="n1"}'
+ASKED = 'kube_pod_container_resource_requests{resource="nvidia_com_gpu_shared",namespace="a",pod="p",node="n1"}'
+PHASE = 'kube_pod_status_phase{namespace="a",pod="p",phase="Running"}'
+QUOTA = 'kube_resourcequota{resourcequota="gpushare",namespace="a",resource="requests.nvidia.com/gpu.shared",type='
+TENANT = 'namespace="a",pod="p",container="c",gpu="GPU-1"'
+
+Series = dict[str, str]
+
+
+def reason(word: str) -> str:
+    """The runtime's gauge with this reason."""
+    return f'gpushare_node_condition{{{POOL},reason="{word}"}}'
+
+
+LONG = "x240"
+WEEK = "x2400"
+STEPS = {"GPUSharePoolIdle": "5m"}
+
+CASES: dict[str, tuple[str, Series, str, tuple[Series, ...]]] = {
+    "GPUShareNodeNotReady": ("45m", {CONDITION: f"0{LONG}", POD: f"1{LONG}", reason("GPUBusy"): f"1{LONG}"}, "n1", (
+        {CONDITION: f"1{LONG}", POD: f"1{LONG}"},
+        {CONDITION: f"0{LONG}", POD: f"1{LONG}", reason("Observing"): f"1{LONG}"},
+        {CONDITION: f"0{LONG}"},
+        {CONDITION: "0x20 1x220", POD: f"1{LONG}"},
+    )),
+    "GPUShareRolloutStuck": ("3h", {READY: f"1{LONG}", WANTED: f"2{LONG}"}, "gpushare-notebooks", (
+        {READY: f"2{LONG}", WANTED: f"2{LONG}"},
+        {READY.replace("notebooks", "release"): f"0{LONG}", WANTED.replace("notebooks", "release"): f"1{LONG}"},
+    )),
+    "GPUShareMetricsMissing": ("45m", {READY: f"2{LONG}", RUNTIME: f"1{LONG}"}, "than the 2 that", (
+        {READY: f"1{LONG}", RUNTIME: f"1{LONG}"}, {READY: f"0{LONG}"},
+    )),
+    "GPUShareContainerOverCap": ("15m", {f"gpushare_container_over_cap{{{POOL},{TENANT}}}": "1x60"}, "a/p/c", (
+        {f"gpushare_container_over_cap{{{POOL},{TENANT}}}": "1x5 0x60"},
+    )),
+    "GPUShareKills": ("25m", {f'gpushare_kills_total{{{POOL},signal="KILL",outcome="gone"}}': "_x20 1x60"}, "n1", (
+        {f'gpushare_kills_total{{{POOL},signal="KILL",outcome="gone"}}': "3x60"},
+    )),
+    "GPUShareKillBreakerOpen": ("10m", {f"gpushare_kill_breaker_open{{{POOL}}}": "1x60"}, "n1", (
+        {f"gpushare_kill_breaker_open{{{POOL}}}": "0x60"},
+    )),
+    "GPUShareEnforcementBlind": ("15m", {reason("DriverHung"): "1x60"}, "DriverHung", ({reason("GPUBusy"): "1x60"},)),
+    "GPUShareGpuLost": ("10m", {reason("GpuLost"): "1x60"}, "GpuLost", ({reason("Ready"): "1x60"},)),
+    "GPUShareXid": ("30m", {f'gpushare_xid_total{{{POOL},xid="79"}}': "1x20 2x60"}, "XID 79", (
+        {f'gpushare_xid_total{{{POOL},xid="13"}}': "0+1x60"}, {f'gpushare_xid_total{{{POOL},xid="79"}}': "2x60"},
+    )),
+    "GPUShareRowRemapFailure": ("10m", {'DCGM_FI_DEV_ROW_REMAP_FAILURE{UUID="GPU-1",exported_pod="p"}': "1x60"}, "GPU-1", (
+        {'DCGM_FI_DEV_ROW_REMAP_FAILURE{UUID="GPU-1"}': "0x60"},
+    )),
+    "GPUShareMemoryUnattributed": (
+        "30m", {f'gpushare_gpu_memory_unattributed_bytes{{{POOL},gpu="GPU-1"}}': "2147483648x60"}, "2GiB", (
+            {f'gpushare_gpu_memory_unattributed_bytes{{{POOL},gpu="GPU-1"}}': "1073741824x5"},
+        )),
+    "GPUShareCapsUnknown": ("30m", {f"gpushare_caps_unknown{{{POOL}}}": "2x60"}, "has 2 allocations", (
+        {f"gpushare_caps_unknown{{{POOL}}}": "0x60"},
+    )),
+    "GPUShareMpsLimitMismatch": ("30m", {f'gpushare_mps_limit_mismatch{{{POOL},gpu="GPU-1"}}': "1x60"}, "GPU-1", (
+        {f'gpushare_mps_limit_mismatch{{{POOL},gpu="GPU-1"}}': "0x60"},
+    )),
+    "GPUSharePoolExhausted": (
+        "2h", {SHARES: f"1{LONG}", RUNTIME: f"1{LONG}", ASKED: f"1{LONG}", PHASE: f"1{LONG}"}, "1 shares of pool notebooks", (
+            {SHARES: f"2{LONG}", RUNTIME: f"1{LONG}", ASKED: f"1{LONG}", PHASE: f"1{LONG}"},
+            {SHARES: f"1{LONG}", RUNTIME: f"1{LONG}", ASKED: f"1{LONG}", PHASE: f"0{LONG}"},
+            {SHARES: f"0{LONG}", RUNTIME: f"1{LONG}"},
+        )),
+    "GPUShareQuotaExhausted": ("2h", {f'{QUOTA}"used"}}': f"4{LONG}", f'{QUOTA}"hard"}}': f"4{LONG}"}, "Namespace a", (
+        {f'{QUOTA}"used"}}': f"3{LONG}", f'{QUOTA}"hard"}}': f"4{LONG}"},
+        {f'{QUOTA}"used"}}': f"0{LONG}", f'{QUOTA}"hard"}}': f"0{LONG}"},
+    )),
+    "GPUSharePoolIdle": ("190h", {f'gpushare_gpu_processes{{{POOL},gpu="GPU-1"}}': f"0{WEEK}"}, "pool notebooks", (
+        {f'gpushare_gpu_processes{{{POOL},gpu="GPU-1"}}': "0x1200 1 0x1200"},
+        {f'gpushare_gpu_processes{{{POOL},gpu="GPU-1"}}': "_x1000 0x1400"},
+    )),
+}
+"""By alert: when it is looked at, with what it fires, what its summary has, and with what it must not fire."""

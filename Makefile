@@ -87,7 +87,7 @@ test-cluster: $(READY)  ## the scenarios on a real cluster alone; ARGS='-k tenan
 test-gitops: $(READY)  ## Argo CD itself on a real cluster alone; ARGS='-k delet' for some
 	$(BIN)/python -m pytest -m gitops -rs $(ARGS)
 
-test-windows: $(READY)  ## what people look at: alert rules and dashboards, with promtool (Debian: prometheus)
+test-windows: $(READY)  ## what people look at: alert rules, dashboards, pages; needs promtool and chromium (Debian: prometheus, chromium)
 	$(BIN)/python -m pytest -m windows -rs $(ARGS)
 
 cluster-up: $(READY)  ## a real cluster of two nodes to work with by hand; NAME=x for another beside it

@@ -60,7 +60,8 @@ SUITES = (
                  " and not windows",
           distribution=("-n", "2", "--dist", "worksteal"), tools=_GCC),
     Suite(name="pipelines", marked="pipelines", distribution=(), tools={"git": "git", "curl": "curl"}),
-    Suite(name="monitoring", marked="windows", distribution=(), tools={"promtool": "prometheus"}),
+    Suite(name="monitoring and pages", marked="windows", distribution=(),
+          tools={"promtool": "prometheus", "chromium": "chromium"}),
     Suite(name="a registry", marked="registry", distribution=(),
           tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "openssl": "openssl"}),
     Suite(

@@ -43,51 +43,57 @@ def _pool(pool: PoolPlan, look: Style) -> str:
     if pool.layout_of_goal is not None:
         shown += f"  goal resolved to {layout_text(pool.layout_of_goal)}\n"
     shown += _resources(pool, look)
-    return shown + "".join(_gpu(pool, gpus, look) for gpus in _alike(pool))
+    return shown + "".join(_gpu(pool, gpus, look) for gpus in alike(pool))
 
 
 def _resources(pool: PoolPlan, look: Style) -> str:
+    headers = ("RESOURCE", "PER NODE", "TOTAL", "DEVICE", "CAP")
+    return table(headers, resource_rows(pool), look, numbers=headers[1:], indent=2)
+
+
+def resource_rows(pool: PoolPlan) -> list[tuple[str, str, str, str, str]]:
+    """Return for each resource its name, the numbers per node and in all, and the memory and cap of its devices."""
     rows = []
     for resource in pool.resources:
         devices = [device for device in pool.devices if device.resource == resource.name]
         memories = _distinct(mib(device.memory_mib) for device in devices)
         caps = _distinct("-" if device.cap_mib is None else mib(device.cap_mib) for device in devices)
         rows.append((resource.name, str(resource.per_node), known(resource.total), memories, caps))
-    headers = ("RESOURCE", "PER NODE", "TOTAL", "DEVICE", "CAP")
-    return table(headers, rows, look, numbers=("PER NODE", "TOTAL", "DEVICE", "CAP"), indent=2)
+    return rows
 
 
 def _distinct(words: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-def _alike(pool: PoolPlan) -> list[list[GpuPlan]]:
+def alike(pool: PoolPlan) -> list[list[GpuPlan]]:
     """Return the node's GPUs, grouped by equal plans, in the order of the first of each group."""
     groups: dict[object, list[GpuPlan]] = {}
     for gpu in pool.gpus:
-        devices = tuple((one.resource, one.start, one.size, one.replicas, one.cap_mib) for one in _devices(pool, gpu))
+        devices = tuple((one.resource, one.start, one.size, one.replicas, one.cap_mib) for one in devices_of(pool, gpu))
         groups.setdefault((gpu.mig_enabled, devices), []).append(gpu)
     return list(groups.values())
 
 
-def _devices(pool: PoolPlan, gpu: GpuPlan) -> list[DevicePlan]:
+def devices_of(pool: PoolPlan, gpu: GpuPlan) -> list[DevicePlan]:
+    """Return the devices of one GPU."""
     return [device for device in pool.devices if device.gpu == gpu.index]
 
 
 def _gpu(pool: PoolPlan, gpus: Sequence[GpuPlan], look: Style) -> str:
     """Return the memory map of equal GPUs."""
     gpu, geometry = gpus[0], pool.card.mig
-    devices = _devices(pool, gpu)
+    devices = devices_of(pool, gpu)
     title = f"GPU {ranges([one.index for one in gpus])}"
     if not gpu.mig_enabled or geometry is None:
-        cells = [memory_map.Cell(start=0, size=WHOLE, labels=_labels(device, look)) for device in devices]
+        cells = [memory_map.Cell(start=0, size=WHOLE, labels=labels(device, look)) for device in devices]
         return f"\n  {title}\n" + memory_map.bar(cells, WHOLE, look)
-    cells = [memory_map.Cell(start=device.start, size=device.size, labels=_labels(device, look)) for device in devices]
+    cells = [memory_map.Cell(start=device.start, size=device.size, labels=labels(device, look)) for device in devices]
     left = left_over(gpu.instances, geometry)
     return f"\n  {title}  {look.paint(left, DIM)}".rstrip() + "\n" + memory_map.bar(cells, geometry.units, look)
 
 
-def _labels(device: DevicePlan, look: Style) -> tuple[str, ...]:
+def labels(device: DevicePlan, look: Style) -> tuple[str, ...]:
     """Return name and replicas, and the memory, or the cap if one container may use less than all of it."""
     times, at_most = ("×", "≤") if look.boxes else ("x", "<=")
     name = (device.profile or "whole GPU") + (f"{times}{device.replicas}" if device.replicas > 1 else "")

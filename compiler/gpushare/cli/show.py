@@ -29,7 +29,8 @@ def _complete_pool(context: click.Context, _parameter: click.Parameter, incomple
 @options.overlays()
 @click.option("--pool", "pools", multiple=True, metavar="NAME", shell_complete=_complete_pool,
               help="Only this pool; repeatable.")
-@options.product_format()
+@options.product_format("text", "json", "html")
+@click.option("--html", "style", flag_value="html", help="The same as --format html.")
 @options.strict()
 def command(intent: str, overlays: tuple[str, ...], pools: tuple[str, ...], style: str, strict: bool) -> ExitCode:
     """Show what INTENT makes of the cluster.
@@ -45,6 +46,7 @@ def command(intent: str, overlays: tuple[str, ...], pools: tuple[str, ...], styl
       gpushare show intent.yaml
       gpushare show intent.yaml --pool training
       gpushare show --format json intent.yaml   the Offer document, for programs
+      gpushare show --html intent.yaml > gpus.html     one page, for a browser
 
     Exit codes:
       0  done

@@ -29,7 +29,7 @@ def check(*, intent: str, overlays: tuple[str, ...], style: str | None, strict: 
 
 
 def show(*, intent: str, overlays: tuple[str, ...], style: str, strict: bool, pools: tuple[str, ...]) -> ExitCode:
-    """Write tables and maps, or the Offer document: of all pools, or of the named ones."""
+    """Write tables and maps, the Offer document, or a page: of all pools, or of the named ones."""
     import sys  # noqa: PLC0415 - as above
 
     from gpushare.cli import inputs, report, streams, terminal  # noqa: PLC0415 - as above
@@ -45,6 +45,11 @@ def show(*, intent: str, overlays: tuple[str, ...], style: str, strict: bool, po
         from gpushare.render import offer  # noqa: PLC0415 - as above
 
         streams.product(emit.json_text(offer.offer(plan)))
+    elif style == "html":
+        from gpushare.cli import show_page  # noqa: PLC0415 - as above
+        from gpushare.core.diagnostics import is_error  # noqa: PLC0415 - as above
+
+        streams.product(show_page.page(plan, [one for one in read.findings if not is_error(one)]))
     else:
         from gpushare.cli import plan_view  # noqa: PLC0415 - as above
 

@@ -82,7 +82,7 @@ def _pool(pool: PoolPlan, plan: Plan) -> Iterator[str]:
         yield f"For the namespaces {', '.join(sorted(pool.pool.namespaces))}."
     yield ""
     first, *others = kinds
-    yield from (f"    {line}" for line in emit.yaml_text(_pod(pool, first, plan)).splitlines())
+    yield from (f"    {line}" for line in emit.yaml_text(pod(pool, first, plan)).splitlines())
     yield ""
     if others:
         yield from (f"The same with {' or '.join(f'`{name}`' for name in others)}.", "")
@@ -101,7 +101,8 @@ def _consequence(pool: PoolPlan) -> str:
             return "The memory limit is measured, and nothing happens to a container above it."
 
 
-def _pod(pool: PoolPlan, resource: str, plan: Plan) -> dict[str, object]:
+def pod(pool: PoolPlan, resource: str, plan: Plan) -> dict[str, object]:
+    """Return a pod that uses one share of the pool."""
     container = {
         "name": "main",
         "image": example_image(plan.intent.platform.registry),

@@ -141,9 +141,10 @@ class EnforcementFuzz:
     trace: list[str] = field(default_factory=list)
     longest_trace: list[str] = field(default_factory=list)
 
-    """`waited`: how long the defiant one has been over its cap while its GPU was free. `defied`: that, whenever it ended.
+    """`waited`: how long the defiant one has been over its cap while its GPU was free and nothing paused the node.
 
-    `trace` has a line for each cycle since it began, `longest_trace` those of the longest wait that has ended.
+    `defied`: that, whenever it ended. `trace` has a line for each cycle since it began, `longest_trace` those of the longest
+    wait that has ended.
     """
 
     def __post_init__(self) -> None:
@@ -373,9 +374,11 @@ class EnforcementFuzz:
         mine = states.pop(container_id(DEFIANT), None)
         # Another is being ended on this GPU: one at a time, the oldest offence first.
         is_taken = not _ENDING.isdisjoint(states.values())
-        self.waited += is_over and not is_taken
+        # A list of another GPU that contradicts itself pauses the whole node, and so does a budget that is spent.
+        is_paused = any(line.endswith(" 1") for line in self.figures.breaker.lines())
+        self.waited += is_over and not is_taken and not is_paused
         listed = [row.used_bytes for row in self.shown[gpu] if row.pid == self.pids[0]]
         self.trace.append(
-            f"{self.clock.time:.0f} s: over {is_over}, listed {listed}, lying {gpu in self.lying}, {mine};"
+            f"{self.clock.time:.0f} s: over {is_over}, listed {listed}, lying {gpu in self.lying}, {mine}, paused {is_paused};"
             f" waited {self.waited:.0f}; others {sorted(str(state) for state in states.values())}"
         )

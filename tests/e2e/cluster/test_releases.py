@@ -28,6 +28,8 @@ def test_an_example_is_installed_by_both_majors_and_a_second_time_changes_nothin
     bundle = cluster_fixture.compile((example / "intent.yaml").read_text())
     for name in yaml.safe_load((bundle / "chart" / "values.yaml").read_text())["quotas"]:
         namespace(cluster_fixture.cluster, name)
+    if (bundle / "chart" / "files" / "monitoring").is_dir():
+        define_kinds_of_the_prometheus_operator(cluster_fixture)
     for major in (3, 4):
         release = Release(cluster_fixture.cluster, major)
         release.install(bundle)
@@ -35,6 +37,21 @@ def test_an_example_is_installed_by_both_majors_and_a_second_time_changes_nothin
         release.install(bundle)
         assert versions(cluster_fixture) == before
         release.uninstall("--no-hooks")
+
+
+def define_kinds_of_the_prometheus_operator(cluster_fixture: ClusterFixture) -> None:
+    """The two kinds by name, with any content: the operator itself is not there."""
+    whatever = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    group = "monitoring.coreos.com"
+    for kind in ("PodMonitor", "PrometheusRule"):
+        plural = f"{kind.lower()}s"
+        cluster_fixture.cluster.apply({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{plural}.{group}"},
+            "spec": {"group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural}, "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": whatever}}]},
+        })
+        cluster_fixture.cluster.kubectl("wait", "--for=condition=Established", f"crd/{plural}.{group}", "--timeout=60s")
 
 
 def versions(cluster_fixture: ClusterFixture) -> dict[str, str]:

@@ -20,7 +20,7 @@ const setFold = (isFolded) => {
 };
 fold.addEventListener("click", () => setFold(fold.getAttribute("aria-pressed") !== "true"));
 if (pools.length && !pools[0].open) setFold(true);
-addEventListener("beforeprint", () => { for (const pool of pools) pool.open = true; });
+addEventListener("beforeprint", () => { for (const one of document.querySelectorAll("details")) one.open = true; });
 const copied = (button) => {
   button.textContent = "Copied";
   setTimeout(() => { button.textContent = "Copy"; }, 2000);

@@ -276,6 +276,8 @@ class ClusterFixture:
             metadata = state["metadata"]
             marks = [*metadata["labels"], *metadata.get("annotations", {})]
             found += [f"{node.name}: {name}" for name in marks if "gpushare" in name or name.startswith("nvidia.com/")]
+            found += [f"{node.name}: {one['manager']} owns {one['fieldsV1']}" for one in metadata["managedFields"]
+                      if one["manager"].startswith("gpushare")]
             found += [f"{node.name}: taint {key}" for key in self.taints(node.name) if "gpushare" in key]
             found += [f"{node.name}: condition {one['reason']}" for one in [self.condition(node.name)] if one]
             folder = node.path("/var/lib/gpushare")

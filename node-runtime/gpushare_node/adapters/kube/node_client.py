@@ -98,7 +98,11 @@ class NodeClient:
         mine = {label for label, owner in node.owners.items() if owner == FIELD_MANAGER}
         if mine == set(labels) and all(node.labels.get(label) == value for label, value in labels.items()):
             return
-        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name, "uid": node.uid, "labels": dict(labels)}}
+        metadata: Json = {"name": node.name, "uid": node.uid}
+        # With an empty map the API server would list us as an owner of the node's labels for good.
+        if labels:
+            metadata["labels"] = dict(labels)
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
         self._patch(body, APPLY_PATCH, {"fieldManager": FIELD_MANAGER, "force": "true"})
 
     def write_labels(self, labels: Mapping[str, str | None]) -> None:

@@ -50,7 +50,7 @@ CLUSTER = Suite(
     name="a real cluster", marked="cluster and not nvidia", distribution=("-n", "3", "--dist", "loadfile"),
     needs_root=True, probe=_PROBE,
     tools=_GCC | _CONTAINERS | {
-        "buildah": "buildah", "mmdebstrap": "mmdebstrap", "skopeo": "skopeo", "etcd": "etcd-server", "ip": "iproute2",
+        "buildah": "buildah", "mmdebstrap": "mmdebstrap", "skopeo": "skopeo", "ip": "iproute2",
         "nsenter": "util-linux", "sysctl": "procps", "/usr/lib/cni/ptp": "containernetworking-plugins", "go": "",
     },
 )

@@ -19,7 +19,10 @@ _PACKAGES = {
                         ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")),
     "containerd": tuple(f"github.com/containerd/containerd/v2/cmd/{name}" for name in
                         ("containerd", "containerd-shim-runc-v2", "ctr")),
+    "etcd": ("go.etcd.io/etcd/server/v3",),
 }
+_RENAMED = {"server": "etcd"}
+"""Go names a program by its package's folder."""
 
 
 @functools.cache
@@ -47,6 +50,9 @@ def _build(module: str, folder: Path) -> None:
     tags = "no_btrfs,no_devmapper,no_zfs"
     command = ["go", "build", "-trimpath", "-tags", tags, "-ldflags", f"-s -w {_version()}", "-o", f"{folder}/"]
     subprocess.run([*command, *_PACKAGES[module]], cwd=_HERE / module, env=environment, check=True)
+    for built, name in _RENAMED.items():
+        if (folder / built).is_file():
+            (folder / built).rename(folder / name)
 
 
 def _version() -> str:

@@ -1,4 +1,4 @@
-"""Sentences for the effects, outages and settings of a comparison: the same in a terminal and in Markdown."""
+"""Sentences and table rows of a comparison: the same in a terminal, in Markdown and on a page."""
 
 import json
 from collections import Counter
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import Any, assert_never
 
-from gpushare.cli.plan_view import ranges
-from gpushare.compare.changes import Change, Comparison, GpuChange, Outage, PoolChange
+from gpushare.cli.plan_view import known, ranges
+from gpushare.compare.changes import Change, Comparison, GpuChange, Move, Outage, PoolChange, Problem, QuotaChange
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileChange, FileKind, SettingChange
 from gpushare.core.wording import counted
@@ -47,6 +47,13 @@ _ALSO = {
     EffectKind.UPSTREAM: "NVIDIA's components restart",
     EffectKind.DRIVER: "the driver restarts",
     EffectKind.REINSTALLED: "the installed release has to go first",
+}
+_CHANGES = {
+    Change.NEW: "new",
+    Change.GONE: "gone",
+    Change.REPARTITION: "repartitioned",
+    Change.RELABEL: "relabelled",
+    Change.POLICY: "policy only",
 }
 _OBSERVED = "every node stays as it is, its layout and labels included, and nothing repairs it or holds a cap"
 _STRAYS = "running containers of tenants may be ended where they use a GPU that they were not given"
@@ -93,6 +100,34 @@ def affected(comparison: Comparison) -> list[PoolChange]:
     """Return the pools that change, and those that have another effect."""
     others = {one.pool for one in comparison.effects} | {one.pool for one in comparison.outages}
     return [pool for pool in comparison.pools if pool.change is not Change.NONE or pool.name in others]
+
+
+def becomes(pool: PoolChange) -> str:
+    """Return what happens to the pool in a word, and its card."""
+    before, after = pool.cards
+    card = f"{before} becomes {after}" if before is not None and after is not None and before != after else after or before
+    return f"{_CHANGES.get(pool.change, 'the same')}, {card}"
+
+
+def disturbance(pool: PoolChange) -> str:
+    """Return how many nodes and pods the pool's change costs; empty for a new pool without nodes."""
+    if pool.change in {Change.POLICY, Change.NONE} and not pool.selector_changes and not pool.touched:
+        return "no GPU and no label of a node changes"
+    nodes = "an unknown number of nodes" if pool.touched is None else counted(pool.touched, "node")
+    if pool.change is Change.NEW:
+        pods = f", {_pods(None)}" if pool.disturbed is None else ""
+        return "" if pool.touched == 0 else f"{nodes} set up{pods}"
+    return f"{nodes} touched, {_pods(pool.disturbed)}" + _per_node(pool)
+
+
+def _per_node(pool: PoolChange) -> str:
+    return f", {pool.disturbed_per_node} on each" if pool.disturbed_per_node else ""
+
+
+def _pods(number: int | None) -> str:
+    if number is None:
+        return "an unknown number of pods disturbed"
+    return f"at most {counted(number, 'pod')} disturbed" if number else "no pod disturbed"
 
 
 def fate(pool: PoolChange, arrow: str) -> Iterator[str]:
@@ -142,6 +177,50 @@ def _time(seconds: int) -> str:
     return f"{seconds // 60} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+def move(one: Move) -> tuple[str, str, str, str]:
+    """Return the node, the pools that it leaves and joins, and how many pods that disturbs."""
+    return one.node, one.source or "none", one.target or "none", f"at most {one.disturbed}" if one.disturbed else "none"
+
+
+def capacity(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
+    """Yield each resource whose number changes: before, after, and the difference."""
+    for name, amount in comparison.capacity:
+        both = amount.before is not None and amount.after is not None
+        difference = f"{(amount.after or 0) - (amount.before or 0):+d}" if both else "?"
+        if difference != "+0":
+            yield name, known(amount.before), known(amount.after), difference
+
+
+def quota(one: QuotaChange) -> tuple[str, str, str, str, str]:
+    """Return the namespace, the resource, the number before and after, and what is wrong with it."""
+    before, after = ("-" if number is None else str(number) for number in (one.before, one.after))
+    return one.namespace, one.resource, before, after, _trouble(one)
+
+
+def _trouble(quota: QuotaChange) -> str:
+    match quota.problem:
+        case Problem.EXCEEDS:
+            return f"only {quota.capacity} in the cluster"
+        case Problem.VANISHED:
+            return "nothing offers it any more"
+        case None:
+            return ""
+
+
+def summary(comparison: Comparison) -> str:
+    """Return a summary in one line."""
+    counts = Counter(pool.change for pool in comparison.pools)
+    parts = [f"{counts[change]} {word}" for change, word in _CHANGES.items() if counts[change]]
+    shown = "Pools: " + (", ".join(parts) or "none changed")
+    if comparison.is_configmap_only:
+        return shown + ". ConfigMaps only: no node is touched, no pod disturbed."
+    touched = "an unknown number of nodes" if comparison.touched is None else counted(comparison.touched, "node")
+    broken = sum(quota.problem is not None for quota in comparison.quotas)
+    quotas = f"; {counted(broken, 'quota')} no longer fit{'s' if broken == 1 else ''}" if broken else ""
+    costs = f"{touched} touched, {_pods(comparison.disturbed)}"
+    if comparison.touched == 0 and comparison.disturbed == 0:
+        costs = "No GPU and no label of a node changes"
+    return f"{shown}. {costs}{quotas}.".replace(". an", ". An") + also(comparison)
 def order(comparison: Comparison) -> Iterator[str]:
     """Yield the steps, if their order matters."""
     before, after = comparison.mig_strategies

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 @click.command(cls=options.Command, short_help="Tell what changes from one intent to another.")
 @click.argument("sides", type=options.INTENT, nargs=-1, required=True, metavar="[OLD] NEW")
-@options.product_format("text", "json", "markdown")
+@options.product_format("text", "json", "markdown", "html")
+@click.option("--html", "style", flag_value="html", help="The same as --format html.")
 @click.option("--exit-code", is_flag=True, help="Exit 3 when there are changes.")
 @click.option("--live", is_flag=True, help="Compare NEW with the running cluster instead of OLD.")
 @click.option("--overlay", "overlays", type=options.INTENT, multiple=True, metavar="FILE",
@@ -45,6 +46,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       git show main:intent.yaml | gpushare plan - intent.yaml
       gpushare plan --exit-code --format json old.yaml new.yaml
       gpushare plan --format markdown bundle intent.yaml     for a merge request
+      gpushare plan --html bundle intent.yaml > plan.html    for a browser
       gpushare plan prod/bundle base.yaml --overlay prod.yaml
       gpushare plan --live intent.yaml                       before an upgrade
 
@@ -57,7 +59,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     if len(sides) != (1 if live else 2):
         raise click.UsageError("--live takes NEW alone" if live else "name OLD and NEW, or NEW alone with --live")
     if live:
-        if style == "markdown":
+        if style in {"markdown", "html"}:
             raise click.UsageError("--live writes text or json")
         from gpushare.cli import live_plan  # noqa: PLC0415 - `--help` does not need it
 
@@ -88,6 +90,11 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         from gpushare.cli import comparison_markdown  # noqa: PLC0415 - as above
 
         streams.product(comparison_markdown.page(comparison))
+    elif style == "html":
+        from gpushare.cli import comparison_page  # noqa: PLC0415 - as above
+
+        documents = before.document, after.document
+        streams.product(comparison_page.page(comparison, documents, inputs.geometries(before, after)))
     else:
         streams.say(comparison_view.sheet(comparison, terminal.look(sys.stdout)))
     return ExitCode.CHANGES if exit_code and not comparison.is_empty else ExitCode.DONE

@@ -5,7 +5,6 @@ import hashlib
 import json
 import re
 import subprocess
-from html.parser import HTMLParser
 from importlib import resources
 from pathlib import Path
 
@@ -16,35 +15,13 @@ from gpushare.bundle import lock
 from gpushare.cli import show_page
 from gpushare.core.diagnostics import Finding, Severity, is_error
 from gpushare.core.record import replace
+from tests.compiler.cli.page import HOSTILE, Page
 from tests.compiler.cli.process import gpushare
 from tests.compiler.rules.intents import pool, written
 from tests.support.paths import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*/intent.yaml"))
 FIRST = EXAMPLES[0]
-HOSTILE = '\\"><script>alert(1)</script><img src=x onerror=alert(2)>\u202e'
-
-
-class _Page(HTMLParser):
-    """The elements of a page: how many of each, their ids, labels and texts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.ids: list[str] = []
-        self.attributes: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note the element."""
-        self.tags.append(tag)
-        self.attributes.append((tag, dict(attrs)))
-        self.ids += [value for key, value in attrs if key == "id" and value]
-
-    def handle_data(self, data: str) -> None:
-        """Note the text."""
-        self.text += data
 
 
 def page(text: str) -> str:
@@ -56,7 +33,7 @@ def page(text: str) -> str:
 @pytest.mark.parametrize("intent", EXAMPLES, ids=lambda path: path.parent.name)
 def test_the_page_says_what_the_sheet_says(intent: Path) -> None:
     html = gpushare("show", "--html", intent).stdout
-    seen = _Page(html)
+    seen = Page(html)
     offer = json.loads(gpushare("show", "--format", "json", intent).stdout)
     for name, one in offer["pools"].items():
         assert f"pool-{name}" in seen.ids
@@ -72,7 +49,7 @@ def test_the_page_permits_its_own_style_and_script_alone() -> None:
         (inside,) = re.findall(f"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
         assert base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode() in html.partition("<title>")[0]
     assert "default-src 'none'" in html
-    assert not [tag for tag, found in _Page(html).attributes if {"src", "style", "onclick"} & found.keys() or tag == "link"]
+    assert not [tag for tag, found in Page(html).attributes if {"src", "style", "onclick"} & found.keys() or tag == "link"]
 
 
 def test_texts_are_only_text_whatever_a_rule_lets_pass() -> None:
@@ -101,12 +78,15 @@ def chromium(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run([*command, *arguments], capture_output=True, check=True)
 
 
-@pytest.fixture(params=[FIRST, *(path for path in EXAMPLES if path.parent.name.startswith(("04", "13")))],
-                ids=lambda path: path.parent.name)
+_SHOWN = {path.parent.name: ("show", "--html", path) for path in EXAMPLES if path.parent.name[:2] in {"01", "04", "13"}}
+_PLANNED = {"plan": ("plan", "--html", EXAMPLES[3], FIRST), "empty-plan": ("plan", "--html", FIRST, FIRST)}
+
+
+@pytest.fixture(params=[*_SHOWN, *_PLANNED])
 def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A page in a file, as people open it."""
     found = tmp_path / "page.html"
-    found.write_text(gpushare("show", "--html", request.param).stdout, encoding="utf-8")
+    found.write_text(gpushare(*{**_SHOWN, **_PLANNED}[request.param]).stdout, encoding="utf-8")
     return found
 
 
@@ -115,8 +95,8 @@ def test_in_a_browser_the_script_runs_and_nothing_is_refused(file: Path) -> None
     done = chromium("--dump-dom", file.as_uri())
     dom = done.stdout.decode()
     assert b"CONSOLE" not in done.stderr, done.stderr.decode()
-    assert '<div class="tools">' in dom
-    assert re.search(r'<button type="button" class="copy" aria-label="Copy', dom)
+    assert ('<div class="tools">' in dom) == ('class="tools"' in file.read_text(encoding="utf-8"))
+    assert dom.count('class="copy" aria-label="Copy') == file.read_text(encoding="utf-8").count('class="copy" hidden')
 
 
 @pytest.mark.windows

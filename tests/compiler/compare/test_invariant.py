@@ -10,7 +10,7 @@ import yaml
 from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.catalog import cards
-from gpushare.cli.comparison_view import summary
+from gpushare.cli.comparison_words import summary
 from gpushare.compare import compare, files
 from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import EffectKind

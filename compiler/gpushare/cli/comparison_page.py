@@ -1,0 +1,137 @@
+"""A comparison as one HTML page that needs no network: what it costs, and every pool's GPUs before and after, to scale."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from gpushare.catalog.cards import Geometry
+from gpushare.cli import comparison_words as words
+from gpushare.cli import html_page
+from gpushare.cli.plan_view import known, ranges
+from gpushare.compare.changes import Change, Comparison, GpuChange, PoolChange
+from gpushare.core.printable import visible
+from gpushare.core.record import replace
+from gpushare.plan.plan import DevicePlan
+
+_ARROW = "→"
+
+Document = Mapping[str, Any]
+"""`nodes/pools.yaml` of one side."""
+
+
+def page(comparison: Comparison, sides: tuple[Document, Document], geometry_of: Callable[[str], Geometry | None]) -> str:
+    """Return the page. `sides` are what was compared, `geometry_of` returns the MIG geometry of a card's id."""
+    pools = [] if comparison.is_empty else words.affected(comparison)
+    broken = sum(one.problem is not None for one in comparison.quotas)
+    facts = {
+        "Pools changed": str(len(pools)), "Nodes touched": known(comparison.touched),
+        "Pods disturbed": f"at most {comparison.disturbed}" if comparison.disturbed else known(comparison.disturbed),
+        "Quotas that no longer fit": str(broken),
+    }
+    return html_page.render(
+        "plan.html.j2", name=visible(str(sides[1].get("cluster", ""))), is_empty=comparison.is_empty,
+        facts=[{"name": name, "value": value} for name, value in facts.items()],
+        summary=words.summary(comparison), order=list(words.order(comparison)),
+        strategy=words.strategy(comparison, _ARROW) if comparison.changes_mig_strategy else "", warning=words.STRATEGY,
+        pools=[_pool(pool, comparison, sides, geometry_of) for pool in pools],
+        unfolded=len(pools) <= html_page.MOST_UNFOLDED,
+        tables=[table for table in _tables(comparison) if table["rows"]],
+        lists=[one for one in _lists(comparison) if one["lines"]],
+    )
+
+
+def _tables(comparison: Comparison) -> Iterable[dict[str, Any]]:
+    yield _table("moves", "Nodes that change pools", ("Node", "From pool", "To pool", "Pods disturbed"),
+                 [words.move(one) for one in comparison.moves])
+    capacity = list(words.capacity(comparison))
+    yield _table("capacity", "Capacity", ("Resource", "Before", "After", "Change"), capacity, numbers=(1, 2, 3))
+    quotas = [words.quota(one) for one in comparison.quotas]
+    yield _table("quotas", "Quotas", ("Namespace", "Resource", "Before", "After", "Problem"), quotas, numbers=(2, 3))
+
+
+def _table(
+    key: str, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()
+) -> dict[str, Any]:
+    """Return a table; `numbers` are the columns that have numbers."""
+    shown = [list(map(visible, row)) for row in rows]
+    return {"id": key, "title": title, "headers": headers, "rows": shown, "numbers": numbers}
+
+
+def _lists(comparison: Comparison) -> Iterable[dict[str, Any]]:
+    cluster = [words.effect(one, _ARROW) for one in comparison.effects if one.pool is None]
+    yield {"id": "cluster", "title": "In the whole cluster", "lines": list(map(visible, cluster)), "folded": False}
+    files = [visible(line) for one in comparison.files for line in words.file(one, _ARROW)]
+    yield {"id": "files", "title": "Files of the bundle", "lines": files, "folded": True}
+    settings = [visible(words.setting(one, _ARROW)) for one in comparison.intent]
+    yield {"id": "intent", "title": "Settings of the intent", "lines": settings, "folded": True}
+
+
+def _pool(
+    pool: PoolChange, comparison: Comparison, sides: tuple[Document, Document], geometry_of: Callable[[str], Geometry | None]
+) -> dict[str, Any]:
+    outages = [words.outage(one) for one in comparison.outages if one.pool == pool.name]
+    effects = [words.effect(one, _ARROW) for one in comparison.effects if one.pool == pool.name]
+    lines = [words.disturbance(pool), *outages, *words.fate(pool, _ARROW), *effects]
+    becomes = words.becomes(pool)
+    return {
+        "name": visible(pool.name),
+        "is_harmful": pool.disturbed != 0 or pool.change in {Change.GONE, Change.REPARTITION},
+        "becomes": visible(becomes),
+        "text": visible(f"{pool.name} {becomes} {' '.join(one.name for one in pool.resources)}".lower()),
+        "lines": [visible(line) for line in lines if line],
+        "maps": list(_maps(pool, sides, geometry_of)),
+    }
+
+
+def _maps(
+    pool: PoolChange, sides: tuple[Document, Document], geometry_of: Callable[[str], Geometry | None]
+) -> Iterable[dict[str, Any]]:
+    """Yield the maps before and after of the GPUs whose maps differ, once for all that have the same two."""
+    entries = [side["pools"].get(pool.name) for side in sides]
+    gpus = max(entry["gpusPerNode"] for entry in entries if entry) if any(entries) else 0
+    changes = {one.index: one for one in pool.gpus} if pool.change is Change.REPARTITION else {}
+    geometries = [geometry_of(entry["card"]) if entry else None for entry in entries]
+    devices = [_devices(entry) for entry in entries]
+    groups: dict[str, tuple[list[int], list[Any]]] = {}
+    for gpu in range(gpus):
+        change = changes.get(gpu, GpuChange(index=gpu))
+        before, after = (side.get(gpu, []) for side in devices)
+        placed = _placed(after, change)
+        gone, new = frozenset(change.destroyed), frozenset(change.created)
+        maps = [
+            _side("Before", before, geometries[0], dict.fromkeys(gone, "gone")),
+            _side("After", placed, geometries[1], dict.fromkeys(new, "new")),
+        ]
+        if maps[0]["cells"] != maps[1]["cells"]:
+            groups.setdefault(repr(maps), ([], maps))[0].append(gpu)
+    for indexes, maps in groups.values():
+        yield {"title": f"GPU {ranges(indexes)}", "sides": maps}
+
+
+def _side(
+    title: str, devices: Sequence[DevicePlan], geometry: Geometry | None, marks: Mapping[tuple[str, int], str]
+) -> dict[str, Any]:
+    """Return one side of a GPU; without cells if this side has no such pool."""
+    has_mig = any(device.profile for device in devices)
+    cells = html_page.cells(devices, geometry if has_mig else None, lambda one: marks.get((one.profile or "", one.start), ""))
+    return {"title": title, "cells": [{**cell, "lines": list(map(visible, cell["lines"]))} for cell in cells]}
+
+
+def _devices(entry: Document | None) -> dict[int, list[DevicePlan]]:
+    """Return the devices of each GPU of a node."""
+    found: dict[int, list[DevicePlan]] = {}
+    for one in entry["devices"] if entry else ():
+        device = DevicePlan(
+            gpu=one["gpu"], resource=one["resource"], profile=one["profile"], start=one["start"], size=one["size"],
+            memory_mib=one["memoryMiB"], replicas=one["replicas"], cap_mib=one["capMiB"],
+        )
+        found.setdefault(device.gpu, []).append(device)
+    return found
+
+
+def _placed(devices: Sequence[DevicePlan], change: GpuChange) -> Sequence[DevicePlan]:
+    """Return the devices where the node has them afterwards: what is kept stays in its place."""
+    places = (*change.kept, *change.created)
+    kinds = {device.profile: device for device in devices}
+    if not places or not all(profile in kinds for profile, _ in places):
+        return devices
+    return [replace(kinds[profile], start=start) for profile, start in places]

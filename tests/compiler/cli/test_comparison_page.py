@@ -1,0 +1,130 @@
+"""`gpushare plan --html`: it says what the sheet says, whatever the texts are, and stays small."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpushare import pipeline
+from gpushare.bundle import lock
+from gpushare.cli import comparison_page
+from gpushare.compare import compare
+from gpushare.render import pools as pools_file
+from tests.compiler.cli.page import HOSTILE, Page
+from tests.compiler.cli.process import gpushare
+from tests.compiler.rules.intents import pool, written
+from tests.support.paths import ROOT
+
+FIRST = ROOT / "examples/01-heterogeneous/intent.yaml"
+CHANGES = {
+    "layout": ("{2g.10gb: 2, 1g.5gb: 3}", "{3g.20gb: 1, 2g.10gb: 1, 1g.5gb: 2}"),
+    "replicas": ("replicas: 4", "replicas: 8"),
+    "renamed": ("hpc:", "full:"),
+    "quota": ("memory: 28Gi", "memory: 900Gi"),
+    "moved": ("names: [gpu-a100-01, gpu-a100-02]", "names: [gpu-a100-01]"),
+    "card": ("card: v100-pcie-32gb", "card: l4"),
+    "namespace": ("spec:\n", "spec:\n  namespace: elsewhere\n"),
+    "cap": ("2200Mi", "2000Mi"),
+    "observe": ("spec:\n", "spec:\n  adoption: observe\n"),
+}
+
+
+@pytest.fixture
+def changed(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """The first example with one change, or with all that can be made together."""
+    text = FIRST.read_text()
+    for old, new in [CHANGES[request.param]] if request.param in CHANGES else list(CHANGES.values())[:4]:
+        assert old in text
+        text = text.replace(old, new)
+    text = text.replace("{hpc: 8", "{full: 8") if "full:" in text else text
+    path = tmp_path / "new.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("changed", [*CHANGES, "all"], indirect=True)
+def test_the_page_says_what_the_sheet_says(changed: Path) -> None:
+    """Word by word, arrows aside: the sheet draws no maps."""
+    seen = Page(gpushare("plan", "--html", FIRST, changed).stdout)
+    found = set(seen.text.replace("→", "->").split())
+    said = gpushare("plan", FIRST, changed, environment={"COLUMNS": "400"}).stdout
+    headings = {"CAPACITY", "BEFORE", "AFTER", "CHANGE", "NAMESPACE", "QUOTA", "ON", "NODE", "FROM", "TO", "POOL", "PODS",
+                "DISTURBED", "ORDER", "CLUSTER", "FILES", "INTENT", "+", "-", "!", "~"}
+    assert set(said.replace("→", "->").split()) - headings <= found
+    assert len(seen.ids) == len(set(seen.ids))
+
+
+@pytest.mark.parametrize("changed", ["all"], indirect=True)
+def test_it_is_the_same_in_every_run(changed: Path) -> None:
+    pages = {gpushare("plan", "--format", "html", FIRST, changed, environment={"PYTHONHASHSEED": seed}).stdout
+             for seed in ("1", "2", "3")}
+    assert len(pages) == 1
+
+
+@pytest.mark.parametrize("changed", ["layout"], indirect=True)
+def test_what_is_kept_stays_in_its_place_and_the_rest_is_marked(changed: Path) -> None:
+    html = gpushare("plan", "--html", FIRST, changed).stdout
+    before, after = (part.split("</ol>")[0] for part in html.split('<ol class="map">')[1:])
+    assert before.count("<li") == 6
+    assert before.count('<span class="mark">gone</span>') == 4
+    assert 'class="unused w1"' in before
+    assert after.count('<span class="mark">new</span>') == 3
+    # The 2g.10gb that stays is drawn first on both sides.
+    assert before.split("</li>")[0] == after.split("</li>")[0]
+
+
+def test_a_plan_without_changes_says_so() -> None:
+    html = gpushare("plan", "--html", FIRST, FIRST).stdout
+    assert "No changes: both sides are equal." in html
+    assert "<details" not in html
+
+
+def test_live_has_no_page() -> None:
+    done = gpushare("plan", "--live", "--html", FIRST)
+    assert done.returncode == 2
+    assert "--live writes text or json" in done.stderr
+
+
+def sides(*texts: str) -> list[pipeline.Compilation]:
+    found = [pipeline.compile_intent(text.encode(), "intent.yaml", lock.EMPTY) for text in texts]
+    assert all(one.plan for one in found), [one.findings for one in found]
+    return found
+
+
+def test_texts_of_a_bundle_are_only_text(tmp_path: Path) -> None:
+    """Somebody may have written anything into a bundle: each of its names in turn."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder, text in ((old, FIRST.read_text()), (new, FIRST.read_text().replace("replicas: 4", "replicas: 8"))):
+        (tmp_path / "intent.yaml").write_text(text)
+        gpushare("compile", tmp_path / "intent.yaml", "-o", folder)
+    pools = new / "nodes/pools.yaml"
+    document = yaml.safe_load(pools.read_text())
+    document["cluster"] = HOSTILE
+    document["pools"][HOSTILE] = document["pools"].pop("notebooks")
+    document["pools"]["hpc"]["card"] = document["pools"]["hpc"]["devices"][0]["resource"] = HOSTILE
+    document["pools"]["training"]["selector"]["names"] = [HOSTILE]
+    document["quotas"] = {HOSTILE: {f"requests.{HOSTILE}": 3}}
+    pools.write_text(yaml.safe_dump(document, allow_unicode=True))
+    (new / "chart/values.yaml").write_text(json.dumps({HOSTILE: HOSTILE}))
+    html = gpushare("plan", "--html", old, new).stdout
+    assert html.count("<script") == 1
+    assert "<img" not in html
+    assert "\u202e" not in html
+    assert html.count("alert(1)") > 8, "it is there, as text"
+
+
+def test_a_thousand_changed_pools_fit_into_two_megabytes() -> None:
+    old, new = sides(*(
+        written(*(pool(f"p{number}", card="a100-pcie-40gb", nodes=f"{{matchLabels: {{a: b{number}}}}}", sharing=sharing)
+                  for number in range(1000)))
+        for sharing in ("{mode: mig, layout: {1g.5gb: 7}}", "{mode: mig, layout: {3g.20gb: 1, 1g.5gb: 3}}")
+    ))
+    assert old.plan is not None
+    assert new.plan is not None
+    documents = pools_file.pools_document(old.plan), pools_file.pools_document(new.plan)
+    geometry_of = {pool.card.id: pool.card.mig for pool in new.plan.pools}.get
+    comparison = compare(*documents, geometry_of)
+    html = comparison_page.page(comparison, documents, geometry_of)
+    assert html.count('class="pool"') == 1000
+    assert len(html.encode()) < 2_000_000

@@ -139,12 +139,20 @@ class CycleState:
         self.legacies[key] = find_legacy(violation, self.legacies.get(key), self.now)
 
     def is_taken(self, device: str) -> bool:
-        """Whether a target on the device blocks others: one that waits within its cap, or that is stuck, does not."""
+        """Whether a target on the device blocks others.
+
+        One that waits within its cap or that is stuck does not, nor one that has not been surely over its cap for longer than
+        a SIGTERM is given: no step can follow before it is seen again, and that may be never.
+        """
         return any(target.unit.device == device and self._is_pending(target) for target in self.targets.values())
 
     def _is_pending(self, target: Target) -> bool:
+        if target.step in {Step.KILL_SENT, Step.STUCK}:
+            return target.step is Step.KILL_SENT
         violation = self.violations.get(target.unit)
-        return target.step is not Step.STUCK and (target.step is Step.KILL_SENT or violation is None or not violation.is_within)
+        if violation is None:
+            return True
+        return not violation.is_within and self.now - violation.known_at <= self.settings.exit_seconds
 
     def is_spent(self, budget_key: BudgetKey) -> bool:
         """Whether the namespace's budget for the device is spent for now."""

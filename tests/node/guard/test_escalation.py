@@ -103,6 +103,22 @@ def test_one_who_waits_calmly_after_sigterm_keeps_no_other_waiting() -> None:
     assert signalled(node.cycles(15)) == [tenant(600, "b")]
 
 
+@pytest.mark.failure_case(86)
+@pytest.mark.parametrize("is_hidden", [False, True])
+def test_one_who_cannot_be_seen_after_sigterm_keeps_no_other_waiting(is_hidden: bool) -> None:
+    """Its process is in no container that is known, or the driver does not tell what it uses."""
+    node = terminated()
+    target = node.processes[500]
+    if is_hidden:
+        del node.processes[500]
+    else:
+        node.used[GPU][500] = None
+    node.run(tenant(600, "b"), 9 * GIB)
+    assert signalled(node.cycles(15)) == [tenant(600, "b")]
+    node.processes[500], node.used[GPU][500] = target, 9 * GIB
+    assert [one.facts.unit.container for one in node.cycle() if isinstance(one, Kill)] == [target.container]
+
+
 @pytest.mark.failure_case(38)
 def test_who_drops_below_the_cap_after_the_warning_is_sent_nothing() -> None:
     node = Node()

@@ -26,7 +26,7 @@ TOOLS    = buildah podman runc mmdebstrap skopeo gcc openssl
 PACKAGES = buildah podman runc mmdebstrap skopeo gcc libc6-dev openssl
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test test-fast coverage test-cluster test-gitops test-windows cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs site image packages release clean
+.PHONY: help demo test test-fast coverage test-cluster test-gitops test-windows cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs screenshots site image packages release clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -77,6 +77,9 @@ bench: $(READY)  ## timings, each against a peer in the same run; NVIDIA=FOLDER 
 
 docs: $(READY)  ## write the generated pages under docs/, and profiles/facts.jsonl
 	$(BIN)/python docs/generate.py
+
+screenshots: $(READY)  ## the pictures of the pages for a browser, in docs/images; needs chromium
+	$(BIN)/python -m docs.screenshots
 
 site: $(READY)  ## the documentation as a site, in build/site/site
 	$(BIN)/python docs/build_site.py

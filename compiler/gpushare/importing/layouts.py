@@ -24,7 +24,6 @@ class Layouts(Record):
     gpus: tuple[Layout, ...]
     told: str = ""
     part: Part | None = None
-    by_manager: bool = False
 
     @property
     def any(self) -> bool:
@@ -142,7 +141,7 @@ def _on_all(  # noqa: PLR0913, PLR0917 - what a finding names
     if count is None or count > node_objects.MAX_GPUS:
         _unknown_count(node, notes)
         return None
-    return Layouts(gpus=layouts * count if len(layouts) == 1 else layouts, told=told, part=part, by_manager=True)
+    return Layouts(gpus=layouts * count if len(layouts) == 1 else layouts, told=told, part=part)
 
 
 def _partitions(node: Node, card: Card, size: str, notes: Notes) -> Layouts | None:

@@ -11,15 +11,24 @@ _MOST_NODES = 20
 
 def sheet(observed: Observed, look: Style) -> str:
     """Return one line for each thing that `enforce` would do, and one for each node that it would change."""
+    return heading(observed) + ":\n" + "".join(wrapped(f"  {line}", look, indent=4) for line in lines(observed))
+
+
+def heading(observed: Observed) -> str:
+    """Return how many nodes are observed."""
+    return f"{counted(len(observed.nodes), 'node')} observed: nothing is changed there. With enforce"
+
+
+def lines(observed: Observed) -> list[str]:
+    """Return what would be done to pods, then to each node; at most so many."""
     nodes = observed.nodes
-    shown = f"{counted(len(nodes), 'node')} observed: nothing is changed there. With enforce:\n"
     changed = [node for node in nodes if not node.is_nothing]
-    lines = [*_of_pods(observed), *map(_of_node, changed[:_MOST_NODES])]
+    found = [*_of_pods(observed), *map(_of_node, changed[:_MOST_NODES])]
     if len(changed) > _MOST_NODES:
-        lines.append(f"and {len(changed) - _MOST_NODES} more nodes would be changed")
+        found.append(f"and {len(changed) - _MOST_NODES} more nodes would be changed")
     if len(changed) < len(nodes):
-        lines.append(f"{counted(len(nodes) - len(changed), 'node')} would not be changed")
-    return shown + "".join(wrapped(f"  {line}", look, indent=4) for line in lines)
+        found.append(f"{counted(len(nodes) - len(changed), 'node')} would not be changed")
+    return found
 
 
 def _of_pods(observed: Observed) -> Iterator[str]:

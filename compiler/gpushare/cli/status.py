@@ -22,7 +22,8 @@ _CLEAR = "\x1b[H\x1b[2J"
 
 @click.command(cls=options.Command, short_help="Tell what the pools of a running cluster offer and use.")
 @click.argument("name", required=False, metavar="[POOL|NODE]")
-@options.product_format("text", "json")
+@options.product_format("text", "json", "html")
+@click.option("--html", "style", flag_value="html", help="The same as --format html.")
 @click.option("-o", "--output", type=click.Choice(("wide",)), help="wide: every node, with the condition's message.")
 @click.option("--kills", is_flag=True, help="Also containers over their caps: Events and the runtime's counters.")
 @click.option("--watch", "-w", is_flag=True, help=f"Look again every {_WATCH_SECONDS} seconds, until interrupted.")
@@ -42,6 +43,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       gpushare status gpu-a100-01 --kills
       gpushare status -n physics                with the rights of one namespace
       gpushare status --format json
+      gpushare status --kills --html > status.html      for a browser
 
     Exit codes:
       0  done
@@ -49,7 +51,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
          pool or node
     130  interrupted, which is how --watch ends
     """
-    if watch and style == "json":
+    if watch and style != "text":
         raise click.UsageError("--watch writes text only")
     from gpushare.live.reader import Scope  # noqa: PLC0415 - `--help` does not need it
 
@@ -94,6 +96,12 @@ def _write(seen: "Status", style: str, *, is_wide: bool, with_kills: bool) -> No
 
     if style == "json":
         streams.product(emit.json_text(status_document.document(seen)))
+        return
+    if style == "html":
+        from gpushare.cli import status_page  # noqa: PLC0415 - as above
+
+        streams.product(status_page.page(seen, time.strftime("%Y-%m-%d %H:%M:%S %Z"), with_kills=with_kills))
+        tell_unseen(seen.unseen)
         return
     streams.say(status_view.sheet(seen, terminal.look(sys.stdout), is_wide=is_wide, with_kills=with_kills))
     tell_unseen(seen.unseen)

@@ -21,11 +21,11 @@ def sheet(seen: Status, look: Style, *, is_wide: bool, with_kills: bool) -> str:
     if seen.observed is not None:
         shown += "\n" + observed_view.sheet(seen.observed, look)
     if is_wide:
-        shown += "\n" + _nodes(nodes, replace(look, whole_tables=True), messages=True) if nodes else ""
+        shown += "\n" + _node_table(nodes, replace(look, whole_tables=True), messages=True) if nodes else ""
     else:
         shown += _unready(nodes, look)
     if seen.pending:
-        rows = [(pod.full_name, _asked(pod.requests.items()), next(iter(pod.problems), "")) for pod in seen.pending]
+        rows = [(pod.full_name, asked(pod.requests.items()), next(iter(pod.problems), "")) for pod in seen.pending]
         shown += "\n" + table(("PENDING POD", "REQUESTS", "WHY"), rows[:_MOST_NODES], look) + _more(rows, _MOST_NODES)
     return shown + (_kills(seen, [node.metrics for node in nodes if node.metrics], look) if with_kills else "")
 
@@ -33,21 +33,23 @@ def sheet(seen: Status, look: Style, *, is_wide: bool, with_kills: bool) -> str:
 def _pools(pools: Iterable[PoolStatus], look: Style) -> str:
     rows: list[tuple[str, ...]] = []
     for pool in pools:
-        head = (pool.name, pool.mode or "?", _readiness(pool))
+        head = (pool.name, pool.mode or "?", readiness(pool))
         for number, one in enumerate(pool.shares or (None,)):
-            rows.append((*(head if number == 0 else ("", "", "")), *_numbers(one)))
+            rows.append((*(head if number == 0 else ("", "", "")), *numbers(one)))
     headers = ("POOL", "MODE", "READY", "RESOURCE", "WANTED", "OFFERED", "USED", "FREE")
     return table(headers, rows, look, numbers=headers[4:], dropped=("MODE",))
 
 
-def _readiness(pool: PoolStatus) -> str:
+def readiness(pool: PoolStatus) -> str:
+    """Return how many nodes are ready, of how many."""
     count = len(pool.nodes)
     if pool.observed == count > 0:
         return f"{count} observed"
     return f"{pool.ready}/{count}" + (f", {pool.observed} observed" if pool.observed else "")
 
 
-def _numbers(one: Shares | None) -> tuple[str, ...]:
+def numbers(one: Shares | None) -> tuple[str, ...]:
+    """Return the resource, and how many of it are wanted, offered, used and free."""
     if one is None:
         return ("-", "", "", "", "")
     return one.resource, known(one.wanted), str(one.offered), known(one.used), known(one.free)
@@ -58,27 +60,27 @@ def _unready(nodes: Sequence[NodeStatus], look: Style) -> str:
     found = [node for node in nodes if not (node.is_ready or node.is_observed) and (node.pool or node.condition.since)]
     if not found:
         return ""
-    shown = "\n" + _nodes(found[:_MOST_NODES], look, messages=False) + _more(found, _MOST_NODES)
+    shown = "\n" + _node_table(found[:_MOST_NODES], look, messages=False) + _more(found, _MOST_NODES)
     for node in found[:3]:
         shown += f"\n{look.paint(node.name, BOLD)}: {node.condition.message or node.condition.reason}\n"
     return shown + f"\n`gpushare explain {found[0].name}` says what to do.\n"
 
 
-def _nodes(nodes: Iterable[NodeStatus], look: Style, *, messages: bool) -> str:
+def _node_table(nodes: Iterable[NodeStatus], look: Style, *, messages: bool) -> str:
     headers = ("NODE", "POOL", "STATE", "REASON", "SINCE", "OFFERED", "USED", *(("MESSAGE",) if messages else ()))
-    rows = [
-        (
-            node.name, node.pool or "-", ", ".join(_state(node)), node.condition.reason, node.condition.since or "-",
-            _asked((one.resource, one.offered) for one in node.shares),
-            _asked((one.resource, one.used) for one in node.shares if one.used is None or one.used),
-            *((node.condition.message,) if messages else ()),
-        )
-        for node in nodes
-    ]
-    return table(headers, rows, look)
+    return table(headers, [row if messages else row[:-1] for row in map(node_row, nodes)], look)
 
 
-def _state(node: NodeStatus) -> Iterator[str]:
+def node_row(node: NodeStatus) -> tuple[str, ...]:
+    """Return the node's name, pool, state, reason, since when, what it offers, what is in use, and the message."""
+    return (
+        node.name, node.pool or "-", ", ".join(_states(node)), node.condition.reason, node.condition.since or "-",
+        asked((one.resource, one.offered) for one in node.shares),
+        asked((one.resource, one.used) for one in node.shares if one.used is None or one.used), node.condition.message,
+    )
+
+
+def _states(node: NodeStatus) -> Iterator[str]:
     if not node.is_up:
         yield "NotReady"
     if node.is_cordoned:
@@ -92,28 +94,45 @@ def _state(node: NodeStatus) -> Iterator[str]:
         yield "not as wanted"
 
 
-def _asked(numbers: Iterable[tuple[str, int | None]]) -> str:
-    return ", ".join(f"{name.removeprefix('nvidia.com/')}: {known(number)}" for name, number in numbers) or "-"
+def asked(resources: Iterable[tuple[str, int | None]]) -> str:
+    """Return resources with their numbers, `-` for none."""
+    return ", ".join(f"{name.removeprefix('nvidia.com/')}: {known(number)}" for name, number in resources) or "-"
 
 
 def _kills(seen: Status, metrics: Sequence[RuntimeMetrics], look: Style) -> str:
     shown = "\n" + (_events(seen.kills, look) if seen.kills else "no Event about a cap; Kubernetes keeps Events for an hour\n")
-    counted = [(one.node, str(one.kills), str(one.evictions), str(one.warnings), "yes" if one.is_paused else "no")
-               for one in metrics if one.kills or one.evictions or one.warnings or one.is_paused]
-    if counted:
-        headers = ("NODE", "KILLS", "EVICTIONS", "WARNINGS", "PAUSED")
-        shown += "\n" + table(headers, counted, look, numbers=headers[1:4]) + "Counters since the start of each runtime.\n"
-    over = [(f"{one.namespace}/{one.pod}", one.container, one.node, _size(one.used), _size(one.cap))
-            for each in metrics for one in each.usages if one.is_over]
-    if over:
-        shown += "\n" + table(("OVER ITS CAP NOW", "CONTAINER", "NODE", "USED", "CAP"), over, look, numbers=("USED", "CAP"))
+    if counted := counter_rows(metrics):
+        shown += "\n" + table(COUNTERS, counted, look, numbers=COUNTERS[1:4]) + "Counters since the start of each runtime.\n"
+    if over := over_rows(metrics):
+        shown += "\n" + table(OVER, over, look, numbers=("USED", "CAP"))
     return shown
 
 
+COUNTERS = ("NODE", "KILLS", "EVICTIONS", "WARNINGS", "PAUSED")
+OVER = ("OVER ITS CAP NOW", "CONTAINER", "NODE", "USED", "CAP")
+EVENTS = ("TIME", "REASON", "POD", "COUNT", "MESSAGE")
+
+
+def counter_rows(metrics: Iterable[RuntimeMetrics]) -> list[tuple[str, ...]]:
+    """Return what the runtimes that did anything have counted since they started."""
+    return [(one.node, str(one.kills), str(one.evictions), str(one.warnings), "yes" if one.is_paused else "no")
+            for one in metrics if one.kills or one.evictions or one.warnings or one.is_paused]
+
+
+def over_rows(metrics: Iterable[RuntimeMetrics]) -> list[tuple[str, ...]]:
+    """Return the containers that are over their caps now."""
+    return [(f"{one.namespace}/{one.pod}", one.container, one.node, _size(one.used), _size(one.cap))
+            for each in metrics for one in each.usages if one.is_over]
+
+
+def event_rows(events: Iterable[Event]) -> list[tuple[str, ...]]:
+    """Return the Events about caps."""
+    return [(one.time or "?", one.reason, f"{one.namespace}/{one.name}", str(one.count), one.message) for one in events]
+
+
 def _events(events: Sequence[Event], look: Style) -> str:
-    rows = [(one.time or "?", one.reason, f"{one.namespace}/{one.name}", str(one.count), one.message) for one in events]
-    headers = ("TIME", "REASON", "POD", "COUNT", "MESSAGE")
-    return table(headers, rows[:_MOST_KILLS], look, numbers=("COUNT",)) + _more(rows, _MOST_KILLS)
+    rows = event_rows(events)
+    return table(EVENTS, rows[:_MOST_KILLS], look, numbers=("COUNT",)) + _more(rows, _MOST_KILLS)
 
 
 def _more(rows: Sequence[object], most: int) -> str:

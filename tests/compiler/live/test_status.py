@@ -1,10 +1,16 @@
 """`gpushare status`: what is wanted, offered, used and free, and what could not be seen."""
 
 import json
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from gpushare.reading import schema
+from tests.compiler.cli.page import HOSTILE, Page
 from tests.compiler.live.clusters import RELEASE, SHARED, LiveCluster
 from tests.compiler.live.conftest import Ask
+from tests.support.browser import browser
 
 
 def test_pools_and_their_shares_are_counted(live: LiveCluster, ask: Ask) -> None:
@@ -122,3 +128,57 @@ def test_terminal_escapes_of_the_cluster_do_not_reach_the_terminal(live: LiveClu
     assert not {"\x1b", "\x07", "\u202e"} & set(done.stdout + done.stderr)
     live.api.garble("/pods?", json.dumps({"kind": "\x1b[31m", "items": 7}).encode())
     assert "\x1b" not in ask("status").stderr
+
+
+def test_the_page_says_what_the_tables_say(live: LiveCluster, ask: Ask) -> None:
+    """Word by word; `-o wide` has every node, too."""
+    live.api.add_pod("waiting", namespace="team", limits={SHARED: 1})
+    done = ask("status", "--html", "--kills")
+    assert (done.returncode, done.stderr) == (0, "")
+    seen = Page(done.stdout)
+    said = ask("status", "-o", "wide").stdout
+    assert [word for word in said.split() if word not in seen.text.split() and not word.isupper()] == []
+    assert len(seen.ids) == len(set(seen.ids))
+    assert done.stdout.count("<meter ") == 3
+
+
+def test_the_page_names_what_could_not_be_seen(live: LiveCluster, ask: Ask) -> None:
+    live.api.allows = lambda _, path: "/pods" not in path
+    done = ask("status", "--html")
+    assert "not seen: pods: 403" in done.stderr
+    assert "pods: 403" in Page(done.stdout).text
+    assert "<meter " not in done.stdout, "nobody knows how many are in use"
+
+
+def test_what_the_cluster_says_is_only_text_on_the_page(live: LiveCluster, ask: Ask) -> None:
+    def write(node: dict[str, Any]) -> None:
+        for one in node["status"]["conditions"]:
+            one["message"] = one["reason"] = HOSTILE
+
+    live.api.edit("nodes", "t4-2", write)
+    html = ask("status", "--html").stdout
+    assert html.count("<script") == 1
+    assert "<img" not in html
+    assert "\u202e" not in html
+    assert "alert(1)" in html, "it is there, as text"
+
+
+def test_watching_writes_text_alone(live: LiveCluster, ask: Ask) -> None:
+    assert ask("status", "--watch", "--html").returncode == 2
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_page_in_a_browser(live: LiveCluster, ask: Ask, tmp_path: Path, width: int, theme: str) -> None:
+    file = tmp_path / "status.html"
+    file.write_text(ask("status", "--html", "--kills").stdout, encoding="utf-8")
+    with browser() as tab:
+        tab.open(file, width=width, theme=theme)
+        assert tab.console == []
+        assert tab.run("[innerWidth, document.documentElement.scrollWidth]") == [width, width]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in tab.violations()] == []
+        (tmp_path / "status.webp").write_bytes(tab.picture(1500))
+        tab.click("#search")
+        tab.type("gpubusy")
+        assert tab.run("[...document.querySelectorAll('.pool')].filter((one) => !one.hidden).length") == 1

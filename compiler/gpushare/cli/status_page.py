@@ -1,0 +1,82 @@
+"""A cluster's status as one HTML page that needs no network: each pool's shares and nodes, and what is wrong with which."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gpushare.cli import html_page, observed_view, status_view
+from gpushare.core.printable import visible
+from gpushare.core.wording import counted
+from gpushare.live.observing import Observed
+from gpushare.live.status import NodeStatus, PoolStatus, Status
+
+_NODE_HEADERS = ("Node", "State", "Reason", "Since", "Offered", "Used", "Message")
+_MOST_NODES = 50
+"""Of one pool. Those that are not as wanted come first, so that a page of thousands of nodes stays usable."""
+
+
+def page(seen: Status, when: str, *, with_kills: bool) -> str:
+    """Return the page. `when` says at what time the cluster was read."""
+    nodes = [node for pool in seen.pools for node in pool.nodes]
+    wrong = [node for node in nodes if not (node.is_ready or node.is_observed)]
+    facts = {
+        "Pools": str(len(seen.pools)), "Nodes": str(len(nodes)), "Not as wanted": str(len(wrong)),
+        "Pending pods": str(len(seen.pending)),
+    }
+    pending = [(pod.full_name, status_view.asked(pod.requests.items()), next(iter(pod.problems), "")) for pod in seen.pending]
+    tables = [
+        _table("pending", "Pending pods", ("Pod", "Requests", "Why"), pending),
+        _table("others", "Nodes with GPUs that belong to no pool", _NODE_HEADERS, _node_rows(seen.others)),
+    ]
+    if with_kills:
+        metrics = [node.metrics for node in (*nodes, *seen.others) if node.metrics]
+        over, counters = status_view.over_rows(metrics), status_view.counter_rows(metrics)
+        tables += [
+            _table("over", "Containers over their caps now", ("Pod", *status_view.OVER[1:]), over, (3, 4)),
+            _table("counters", "Since the start of each runtime", status_view.COUNTERS, counters, (1, 2, 3)),
+            _table("events", "Events about caps in the last hour", status_view.EVENTS, status_view.event_rows(seen.kills), (3,)),
+        ]
+    return html_page.render(
+        "status.html.j2", when=when, facts=[{"name": name, "value": value} for name, value in facts.items()],
+        unseen=[visible(f"{one.what}: {one.why}") for one in dict.fromkeys(seen.unseen)],
+        observed=None if seen.observed is None else _observed(seen.observed),
+        pools=[_pool(pool) for pool in seen.pools], unfolded=len(seen.pools) <= html_page.MOST_UNFOLDED,
+        tables=[table for table in tables if table["rows"]],
+    )
+
+
+def _observed(observed: Observed) -> dict[str, Any]:
+    return {"heading": observed_view.heading(observed), "lines": list(map(visible, observed_view.lines(observed)))}
+
+
+def _table(
+    key: str, title: str, headers: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()
+) -> dict[str, Any]:
+    """Return a table; `numbers` are the columns that have numbers."""
+    names = [header.capitalize() for header in headers]
+    shown = [list(map(visible, row)) for row in rows]
+    return {"id": key, "title": title, "headers": names, "rows": shown, "numbers": numbers}
+
+
+def _pool(pool: PoolStatus) -> dict[str, Any]:
+    ordered = sorted(pool.nodes, key=lambda node: (node.is_ready or node.is_observed, node.name))
+    left = len(ordered) - _MOST_NODES
+    names = " ".join(node.name for node in pool.nodes)
+    reasons = " ".join(dict.fromkeys(node.condition.reason for node in pool.nodes))
+    return {
+        "name": visible(pool.name),
+        "facts": visible(f"{pool.mode or '?'} · {pool.card or 'unknown card'}"),
+        "readiness": f"{status_view.readiness(pool)} ready" if pool.observed < len(pool.nodes) else status_view.readiness(pool),
+        "is_wrong": any(not (node.is_ready or node.is_observed) for node in pool.nodes),
+        "text": visible(f"{pool.name} {pool.card} {pool.mode} {reasons} {names}".lower()),
+        "shares": [
+            {"numbers": [visible(text) for text in status_view.numbers(one)], "used": one.used, "offered": one.offered}
+            for one in pool.shares
+        ],
+        "nodes": _table("", f"Nodes of {pool.name}", _NODE_HEADERS, _node_rows(ordered[:_MOST_NODES])),
+        "more": f"and {counted(left, 'node')} more that are as wanted" if left > 0 else "",
+    }
+
+
+def _node_rows(nodes: Iterable[NodeStatus]) -> list[tuple[str, ...]]:
+    """Return the rows of a table that has no column for the pool."""
+    return [(name, *rest) for name, _pool_name, *rest in map(status_view.node_row, nodes)]

@@ -1,7 +1,7 @@
-"""Pages of other exporters: kube-state-metrics' made of what the API server has, dcgm-exporter's of the fake GPUs.
+"""Pages of other exporters: kube-state-metrics' made of what the API server has, dcgm-exporter's of given figures.
 
-Neither exporter runs here. Names, labels and values of the first are as kube-state-metrics v2 documents them (docs/metrics), and
-only those that gpushare's rules use. The second needs real GPUs: its page is written in the form of its etc/default-counters.csv.
+Neither exporter runs here. Names and labels of the first are as kube-state-metrics v2 documents them (docs/metrics), and only
+those that gpushare's rules use. The second needs real GPUs: its page is in the form of its etc/default-counters.csv.
 """
 
 import re

@@ -1,9 +1,9 @@
-"""A real Prometheus in a cluster's network: it scrapes the runtime's pods by a bundle's scrape configuration and evaluates its rules.
+"""A real Prometheus in a cluster's network: it scrapes the runtime's pods as a bundle says, and evaluates the bundle's rules.
 
-Debian builds Prometheus without discovery in Kubernetes: `kubernetes_sd_configs` is an unknown field. So the targets are written
-to a file, from the pods that the configuration selects, each port with the labels that Prometheus' discovery documents; the
-configuration's own relabeling applies to them. What other exporters would serve is a page in a folder, which a small server of
-the standard library hands out.
+Debian builds Prometheus without discovery in Kubernetes: `kubernetes_sd_configs` is an unknown field. So the targets are
+written to a file, from the pods that the configuration selects, each port with the labels that Prometheus' discovery documents;
+the configuration's own relabeling applies to them. What other exporters would serve is a page in a folder, which a small server
+of the standard library hands out.
 """
 
 import json
@@ -33,7 +33,9 @@ for path in json.load(sys.stdin):
     try:
         answers.append(json.load(urllib.request.urlopen("http://{_ADDRESS}" + path, timeout=30)))
     except urllib.error.HTTPError as error:
-        answers.append(json.load(error))
+        text = error.read().decode()
+        # While it starts, it answers in plain text.
+        answers.append(json.loads(text) if text.startswith("{{") else {{"status": "error", "error": text}})
     except OSError as error:
         answers.append({{"status": "error", "error": str(error)}})
 print(json.dumps(answers))
@@ -91,9 +93,12 @@ def running(cluster: Cluster, bundle: Path, folder: Path) -> Iterator[Prometheus
     for exporter in PAGES:
         prometheus.publish(exporter, ())
     (folder / "prometheus.json").write_text(json.dumps(_configuration(cluster, bundle, folder)))
-    python = ("-m", "http.server", "--bind", *_EXPORTERS.split(":"), "--directory", folder / "pages")
-    server = ("prometheus", "--config.file", folder / "prometheus.json", "--storage.tsdb.path", folder / "data",
-              "--web.listen-address", _ADDRESS)
+    host, port = _EXPORTERS.split(":")
+    python: tuple[str | Path, ...] = ("-m", "http.server", "--bind", host, port, "--directory", folder / "pages")
+    server: tuple[str | Path, ...] = (
+        "prometheus", "--config.file", folder / "prometheus.json", "--storage.tsdb.path", folder / "data",
+        "--web.listen-address", _ADDRESS,
+    )
     pids = [
         machine.start(cluster.network.command(sys.executable, *python), folder / "pages.log"),
         machine.start(cluster.network.command(*server), folder / "prometheus.log"),

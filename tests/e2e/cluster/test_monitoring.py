@@ -1,8 +1,8 @@
 """Every query of the rules and the dashboard, evaluated by a real Prometheus over a real runtime, returns what the tenants did.
 
-One tenant stays within its cap, one exceeds it and is killed, and one exceeds it in a pool that only warns. The runtime's metrics
-are scraped from its pods. Those of kube-state-metrics are made of the API server's objects, and those of dcgm-exporter are written
-here: `exporters`.
+One tenant stays within its cap, one exceeds it and is killed, and one exceeds it in a pool that only warns. The runtime's
+metrics are scraped from its pods. Those of kube-state-metrics are made of the API server's objects, and those of dcgm-exporter
+are written here: `exporters`.
 """
 
 from collections import Counter

@@ -70,7 +70,7 @@ SUITES = (
             "buildah": "buildah", "podman": "podman", "mmdebstrap": "mmdebstrap", "skopeo": "skopeo",
         },
     ),
-    CLUSTER,
+    replace(CLUSTER, tools=CLUSTER.tools | {"prometheus": "prometheus"}),
     replace(CLUSTER, name="Argo CD on it", marked="gitops", distribution=(),
             tools=CLUSTER.tools | {"git": "git", "redis-server": "redis-server"}),
     replace(CLUSTER, name="NVIDIA's own plugin on it", marked="cluster and nvidia", needs_folder="NVIDIA",

@@ -70,9 +70,8 @@ ALERTS = (
         hold="30m",
         summary="Node {{ $labels.node }} has not had its pool's GPUs for 30 minutes.",
         means="The node condition GPUShareReady is not True. The node offers no shares, or other shares than the plan says.",
-        remedy="`kubectl describe node NODE` shows the condition's reason and message; reasons.md says what to do for "
-        "each reason. "
-        "`GPUBusy` waits for tenants to end.",
+        remedy="`kubectl describe node NODE` shows the condition's reason and message; reasons.md says what to do for each "
+        "reason. `GPUBusy` waits for tenants to end.",
     ),
     Alert(
         name="GPUShareRolloutStuck",
@@ -81,12 +80,10 @@ ALERTS = (
         f" < kube_daemonset_status_desired_number_scheduled{{{_POOL_PODS}}}",
         hold="2h",
         summary="DaemonSet {{ $labels.daemonset }} has had pods that are not ready for two hours.",
-        means="At least one node of the pool has not reached its layout, so a change does not end. A pod of the node "
-        "runtime is ready "
-        "only when the node's layout is verified.",
-        remedy="`kubectl get nodes -l gpushare.dev/pool=POOL` and the condition GPUShareReady of each show which node "
-        "waits, and why. "
-        "Where tenants hold GPUs, drain the node or set `rollout.onBusy: evict`.",
+        means="At least one node of the pool has not reached its layout, so a change does not end. A pod of the node runtime "
+        "is ready only when the node's layout is verified.",
+        remedy="`kubectl get nodes -l gpushare.dev/pool=POOL` and the condition GPUShareReady of each show which node waits, "
+        "and why. Where tenants hold GPUs, drain the node or set `rollout.onBusy: evict`.",
     ),
     Alert(
         name="GPUShareMetricsMissing",
@@ -94,27 +91,22 @@ ALERTS = (
         expr=f"sum(kube_daemonset_status_number_ready{{{_POOL_PODS}}}) > (count(gpushare_build_info) or vector(0))",
         hold="30m",
         summary="Prometheus scrapes fewer pods of the node runtime than the {{ $value }} that are ready.",
-        means="Pods of the node runtime are ready and Prometheus does not scrape all of them, so the alerts that use "
-        "their metrics "
-        "cannot fire for these nodes.",
-        remedy="List the namespace of Prometheus in `platform.namespaces`: the NetworkPolicy gpushare-metrics refuses "
-        "others. Then "
-        "check that Prometheus selects the PodMonitor by its labels.",
+        means="Pods of the node runtime are ready and Prometheus does not scrape all of them, so the alerts that use their "
+        "metrics cannot fire for these nodes.",
+        remedy="List the namespace of Prometheus in `platform.namespaces`: the NetworkPolicy gpushare-metrics refuses others. "
+        "Then check that Prometheus selects the PodMonitor by its labels.",
     ),
     Alert(
         name="GPUShareContainerOverCap",
         severity="warning",
         expr="gpushare_container_over_cap == 1",
         hold="10m",
-        summary="Container {{ $labels.namespace }}/{{ $labels.pod }}/{{ $labels.container }} has been over its memory "
-        "cap for 10 "
-        "minutes.",
-        means="The container uses more GPU memory than its share has, longer than any grace that ends in a kill. The "
-        "pool's action is "
-        "`warn` or `none`, or enforcement cannot act.",
-        remedy="Look at the pod's events and at gpushare_kills_suppressed_total. Ask the owner to use less, or give "
-        "the pool fewer "
-        "shares with a larger cap.",
+        summary="Container {{ $labels.namespace }}/{{ $labels.pod }}/{{ $labels.container }} has been over its memory cap for "
+        "10 minutes.",
+        means="The container uses more GPU memory than its share has, longer than any grace that ends in a kill. The pool's "
+        "action is `warn` or `none`, or enforcement cannot act.",
+        remedy="Look at the pod's events and at gpushare_kills_suppressed_total. Ask the owner to use less, or give the pool "
+        "fewer shares with a larger cap.",
     ),
     Alert(
         name="GPUShareKills",
@@ -132,22 +124,19 @@ ALERTS = (
         expr="gpushare_kill_breaker_open == 1",
         hold="5m",
         summary="Node {{ $labels.node }} ends no further container: its kill breaker is open.",
-        means="Either more containers had to be ended in a short time than the runtime's budget permits, or its "
-        "figures contradict each "
-        "other. No further container is ended there.",
-        remedy="Compare `nvidia-smi` on the node with gpushare_container_gpu_memory_used_bytes, and read the "
-        "runtime's log. Many new "
-        "tenants over their cap at once are a legitimate cause.",
+        means="Either more containers had to be ended in a short time than the runtime's budget permits, or its figures "
+        "contradict each other. No further container is ended there.",
+        remedy="Compare `nvidia-smi` on the node with gpushare_container_gpu_memory_used_bytes, and read the runtime's log. "
+        "Many new tenants over their cap at once are a legitimate cause.",
     ),
     Alert(
         name="GPUShareEnforcementBlind",
         severity="critical",
-        expr="gpushare_node_condition"
-        '{reason=~"EnforcementBlind|ProcessListUnreliable|CapabilityMissing|DriverHung"} == 1',
+        expr='gpushare_node_condition{reason=~"EnforcementBlind|ProcessListUnreliable|CapabilityMissing|DriverHung"} == 1',
         hold="10m",
         summary="Caps are not enforced on node {{ $labels.node }}: {{ $labels.reason }}.",
-        means="The runtime cannot see the processes on the GPUs, or cannot end them, so a tenant can take the memory "
-        "of others.",
+        means="The runtime cannot see the processes on the GPUs, or cannot end them, so a tenant can take the memory of "
+        "others.",
         remedy="reasons.md says what to do for the reason.",
     ),
     Alert(
@@ -157,8 +146,8 @@ ALERTS = (
         hold="5m",
         summary="A GPU of node {{ $labels.node }} cannot be used: {{ $labels.reason }}.",
         means="A GPU has fallen off the bus or returns errors. The other GPUs of the node keep their layout.",
-        remedy="The message of the condition GPUShareReady names the GPU. Drain the node and reboot it; if it recurs, "
-        "replace the GPU.",
+        remedy="The message of the condition GPUShareReady names the GPU. Drain the node and reboot it; if it recurs, replace "
+        "the GPU.",
     ),
     Alert(
         name="GPUShareXid",
@@ -167,8 +156,8 @@ ALERTS = (
         hold="0m",
         summary="The driver of node {{ $labels.node }} reports XID {{ $labels.xid }}.",
         means="The XID is one that a fault of the hardware or the driver causes, and not an application.",
-        remedy="NVIDIA's XID catalogue says what the number means. Drain the node, reset or reboot it, and run "
-        "NVIDIA's diagnosis.",
+        remedy="NVIDIA's XID catalogue says what the number means. Drain the node, reset or reboot it, and run NVIDIA's "
+        "diagnosis.",
     ),
     Alert(
         name="GPUShareRowRemapFailure",
@@ -176,9 +165,8 @@ ALERTS = (
         expr="max by (UUID) (DCGM_FI_DEV_ROW_REMAP_FAILURE) > 0",
         hold="5m",
         summary="GPU {{ $labels.UUID }} could not remap a faulty row of its memory.",
-        means="dcgm-exporter reports that the GPU has no spare rows left for a fault. Results of tenants may be "
-        "wrong, or their "
-        "processes end.",
+        means="dcgm-exporter reports that the GPU has no spare rows left for a fault. Results of tenants may be wrong, or "
+        "their processes end.",
         remedy="Drain the node and have the GPU replaced.",
     ),
     Alert(
@@ -186,12 +174,11 @@ ALERTS = (
         severity="warning",
         expr="gpushare_gpu_memory_unattributed_bytes > 0",
         hold="15m",
-        summary="GPU {{ $labels.gpu }} of node {{ $labels.node }} has {{ $value | humanize1024 }}B in use that no "
-        "process accounts for.",
+        summary="GPU {{ $labels.gpu }} of node {{ $labels.node }} has {{ $value | humanize1024 }}B in use that no process "
+        "accounts for.",
         means="Memory of the GPU is in use and the driver lists no process that has it, so it counts against no tenant.",
         remedy="A process that ended while the GPU hung can leave memory behind. Drain the node and reset the GPU; if "
-        "`nvidia-smi` "
-        "lists a process after all, report it.",
+        "`nvidia-smi` lists a process after all, report it.",
     ),
     Alert(
         name="GPUShareCapsUnknown",
@@ -199,10 +186,10 @@ ALERTS = (
         expr="gpushare_caps_unknown > 0",
         hold="15m",
         summary="Node {{ $labels.node }} has {{ $value }} allocations without a known cap.",
-        means="Kubelet has allocated devices that the policy does not describe. The containers that have them are not "
-        "held to a cap.",
-        remedy="The device plugin's configuration and the policy differ: install the bundle's charts again, in the "
-        "order of its README.",
+        means="Kubelet has allocated devices that the policy does not describe. The containers that have them are not held to "
+        "a cap.",
+        remedy="The device plugin's configuration and the policy differ: install the bundle's charts again, in the order of "
+        "its README.",
     ),
     Alert(
         name="GPUShareMpsLimitMismatch",
@@ -211,8 +198,8 @@ ALERTS = (
         hold="15m",
         summary="The MPS daemon of GPU {{ $labels.gpu }} on node {{ $labels.node }} has another memory limit than the policy.",
         means="MPS lets a client allocate another amount than its cap.",
-        remedy="The device plugin runs with another configuration: compare its label nvidia.com/device-plugin.config "
-        "with the bundle.",
+        remedy="The device plugin runs with another configuration: compare its label nvidia.com/device-plugin.config with the "
+        "bundle.",
     ),
     Alert(
         name="GPUSharePoolExhausted",
@@ -231,9 +218,8 @@ ALERTS = (
         hold="1h",
         summary="Namespace {{ $labels.namespace }} has used up its quota of {{ $labels.resource }} for an hour.",
         means="Further pods of the namespace that ask for this resource are refused.",
-        remedy="`kubectl describe quota gpushare -n NAMESPACE` lists use and limit. Raise it in the intent's "
-        "`quotas`, or end what is "
-        "idle.",
+        remedy="`kubectl describe quota gpushare -n NAMESPACE` lists use and limit. Raise it in the intent's `quotas`, or end "
+        "what is idle.",
     ),
     Alert(
         name="GPUSharePoolIdle",

@@ -30,10 +30,11 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
     if with_kills:
         metrics = [node.metrics for node in (*nodes, *seen.others) if node.metrics]
         over, counters = status_view.over_rows(metrics), status_view.counter_rows(metrics)
+        events = status_view.event_rows(seen.kills)
         tables += [
             _table("over", "Containers over their caps now", ("Pod", *status_view.OVER[1:]), over, (3, 4)),
             _table("counters", "Since the start of each runtime", status_view.COUNTERS, counters, (1, 2, 3)),
-            _table("events", "Events about caps in the last hour", status_view.EVENTS, status_view.event_rows(seen.kills), (3,)),
+            _table("events", "Events about caps in the last hour", status_view.EVENTS, events, (3,)),
         ]
     return html_page.render(
         "status.html.j2", when=when, facts=[{"name": name, "value": value} for name, value in facts.items()],

@@ -1,6 +1,9 @@
 """The chart's life: examples installed twice by both majors of Helm; upgrade, rollback, uninstall on nodes; Argo CD's way."""
 
 import json
+import os
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +31,8 @@ def test_an_example_is_installed_by_both_majors_and_a_second_time_changes_nothin
     bundle = cluster_fixture.compile((example / "intent.yaml").read_text())
     for name in yaml.safe_load((bundle / "chart" / "values.yaml").read_text())["quotas"]:
         namespace(cluster_fixture.cluster, name)
-    if (bundle / "chart" / "files" / "monitoring").is_dir():
+    is_watched = (bundle / "chart" / "files" / "monitoring").is_dir()
+    if is_watched:
         define_kinds_of_the_prometheus_operator(cluster_fixture)
     for major in (3, 4):
         release = Release(cluster_fixture.cluster, major)
@@ -36,22 +40,43 @@ def test_an_example_is_installed_by_both_majors_and_a_second_time_changes_nothin
         before = versions(cluster_fixture)
         release.install(bundle)
         assert versions(cluster_fixture) == before
+        assert not is_watched or is_kept_whole(cluster_fixture, bundle)
         release.uninstall("--no-hooks")
 
 
+OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
+
+
 def define_kinds_of_the_prometheus_operator(cluster_fixture: ClusterFixture) -> None:
-    """The two kinds by name, with any content: the operator itself is not there."""
-    whatever = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    group = "monitoring.coreos.com"
-    for kind in ("PodMonitor", "PrometheusRule"):
-        plural = f"{kind.lower()}s"
-        cluster_fixture.cluster.apply({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{plural}.{group}"},
-            "spec": {"group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural}, "versions": [
-                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": whatever}}]},
-        })
-        cluster_fixture.cluster.kubectl("wait", "--for=condition=Established", f"crd/{plural}.{group}", "--timeout=60s")
+    """Its own definitions of the kinds that our chart has, from its module: the operator itself is not there."""
+    told = subprocess.run(["go", "mod", "download", "-json", OPERATOR], cwd=tempfile.gettempdir(), check=True,
+                          capture_output=True, text=True, env={**os.environ, "GOFLAGS": "-mod=mod"})
+    folder = Path(json.loads(told.stdout)["Dir"]) / "example/prometheus-operator-crd"
+    for plural in ("podmonitors", "prometheusrules"):
+        file = folder / f"monitoring.coreos.com_{plural}.yaml"
+        cluster_fixture.cluster.kubectl("apply", "--server-side", "--filename", str(file))
+        name = f"crd/{plural}.monitoring.coreos.com"
+        cluster_fixture.cluster.kubectl("wait", "--for=condition=Established", name, "--timeout=60s")
+
+
+def is_kept_whole(cluster_fixture: ClusterFixture, bundle: Path) -> bool:
+    """Whether the API server has every field of our PodMonitor and PrometheusRule: it drops those that a kind does not know."""
+    files = [bundle / "chart/files/monitoring" / name for name in ("podmonitor.yaml", "rules.yaml")]
+    objects = [yaml.safe_load(file.read_text()) for file in files]
+    assert {one["kind"] for one in objects} == {"PodMonitor", "PrometheusRule"}
+    return all(has(cluster_fixture.cluster.get(one["kind"].lower(), "gpushare", "--namespace", NAMESPACE)["spec"], one["spec"])
+               for one in objects)
+
+
+def has(whole: Any, part: Any) -> bool:
+    """Whether everything of the part is there; defaults may be added."""
+    match part:
+        case dict():
+            return all(key in whole and has(whole[key], value) for key, value in part.items())
+        case list():
+            return len(whole) == len(part) and all(map(has, whole, part))
+        case _:
+            return bool(whole == part)
 
 
 def versions(cluster_fixture: ClusterFixture) -> dict[str, str]:

@@ -22,6 +22,10 @@ def test_the_intent_goes_to_stdout_and_the_findings_to_stderr() -> None:
 def test_findings_for_programs_are_one_document() -> None:
     done = gpushare("import", "-", "--format", "json", stdin=WARNED.encode())
     assert [finding["code"] for finding in json.loads(done.stderr)["findings"]] == ["GS851"]
+    log = json.loads(gpushare("import", "-", "--format", "sarif", stdin=WARNED.encode()).stderr)
+    assert [result["ruleId"] for result in log["runs"][0]["results"]] == ["GS851"]
+    commands = gpushare("import", "-", "--format", "github", stdin=WARNED.encode()).stderr.splitlines()
+    assert [command.partition(" ")[0] for command in commands] == ["::warning"]
 
 
 def test_with_an_error_the_rest_is_written_and_the_exit_code_is_1() -> None:

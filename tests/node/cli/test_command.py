@@ -162,14 +162,17 @@ def test_a_second_runtime_ends_with_75(desk: Desk) -> None:
 
 
 @pytest.mark.failure_case(21)
-def test_sigterm_while_it_waits_for_the_driver_ends_with_143_and_the_next_run_finishes(desk: Desk) -> None:
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_while_it_waits_for_the_driver_ends_it_and_the_next_run_finishes(
+    desk: Desk, sent: signal.Signals, code: int
+) -> None:
     argv = [*COMMAND, "apply", "--policy", str(desk.policy), "--standalone", "--state-dir", str(desk.folder / "state")]
     desk.fake_nvml.unload()
     with subprocess.Popen(argv, env=desk.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as first:
         wait_for((desk.folder / "state" / "lock").exists)
-        first.send_signal(signal.SIGTERM)
+        first.send_signal(sent)
         _, errors = first.communicate(timeout=PATIENCE)
-    assert (first.returncode, errors) == (143, "gpushare-node: stopped by SIGTERM\n")
+    assert (first.returncode, errors) == (code, f"gpushare-node: stopped by {sent.name}\n")
     desk.fake_nvml.reload()
     assert desk.with_policy("apply").returncode == 0
 

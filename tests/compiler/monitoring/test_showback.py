@@ -17,6 +17,7 @@ QUERIES = dict(re.findall(r"## ([^\n]+)\n.*?```promql\n(.*?)```", PAGE, re.DOTAL
 
 POOL = 'node="n1",pool="notebooks"'
 HELD = 'resource="nvidia_com_gpu_shared",node="n1",container="c"'
+USED = "gpushare_container_gpu_memory_used_bytes"
 GIB = 2**30
 # Pod `long` of team a runs all the time with two shares, `short` of team b for the first hour with one; then it has completed.
 SERIES = {
@@ -27,8 +28,8 @@ SERIES = {
     'kube_pod_status_phase{namespace="a",pod="long",phase="Running"}': "1x130",
     'kube_pod_status_phase{namespace="b",pod="short",phase="Running"}': "1x62 0x68",
     'kube_pod_status_phase{namespace="b",pod="short",phase="Succeeded"}': "0x62 1x68",
-    f'gpushare_container_gpu_memory_used_bytes{{{POOL},namespace="a",pod="long",container="c",gpu="0"}}': f"{3 * GIB}x130",
-    f'gpushare_container_gpu_memory_used_bytes{{{POOL},namespace="b",pod="short",container="c",gpu="0"}}': f"{8 * GIB}x62 stale _x67",
+    f'{USED}{{{POOL},namespace="a",pod="long",container="c",gpu="0"}}': f"{3 * GIB}x130",
+    f'{USED}{{{POOL},namespace="b",pod="short",container="c",gpu="0"}}': f"{8 * GIB}x62 stale _x67",
 }
 RESOURCE = 'resource="nvidia_com_gpu_shared"'
 EXPECTED: dict[str, dict[str, float]] = {

@@ -8,6 +8,8 @@ import queue
 import threading
 from collections.abc import Callable
 
+from gpushare_node.core.clock import Stopped
+
 _LOG = logging.getLogger(__name__)
 _MAX_WAITING = 64
 
@@ -35,6 +37,9 @@ class WorkQueue:
             job = self._queue.get()
             try:
                 job()
+            except Stopped:
+                # The program ends: it waits for no job.
+                return
             except Exception:
                 # A job handles the errors it expects. Any other must not end the thread, which the following jobs need.
                 _LOG.exception("a job failed")

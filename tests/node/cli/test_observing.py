@@ -271,7 +271,7 @@ class running:  # noqa: N801 - used as a function
         self._process.send_signal(signal.SIGTERM)
         errors = self._process.communicate(timeout=PATIENCE)[1]
         assert self._process.returncode == 0, errors
-        assert "Traceback" not in errors
+        assert "Traceback" not in errors, errors.partition("Traceback")[2]
 
     def _page(self) -> str:
         assert self._process.poll() is None

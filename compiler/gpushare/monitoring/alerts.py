@@ -202,6 +202,19 @@ ALERTS = (
         "bundle.",
     ),
     Alert(
+        # The container of the DaemonSet in the chart nvidia-device-plugin 0.20.0.
+        name="GPUShareMpsDaemonRestarts",
+        severity="warning",
+        expr="max by (namespace, pod, node) (increase(kube_pod_container_status_restarts_total"
+        '{container="mps-control-daemon-ctr"}[15m]) * on (namespace, pod) group_left (node) kube_pod_info) > 0',
+        hold="0m",
+        summary="The MPS daemon of node {{ $labels.node }} has started again: pod {{ $labels.namespace }}/{{ $labels.pod }}.",
+        means="The servers of MPS end with their daemon, and each client with its server: pods on that node's GPUs lost their "
+        "work. A server that the daemon itself replaces is not counted.",
+        remedy="Read the log of the container's last run: `kubectl logs POD --previous`. A fatal fault of one client ends all "
+        "clients of its GPU; tenants that must not share a failure need MIG.",
+    ),
+    Alert(
         name="GPUSharePoolExhausted",
         severity="info",
         expr="gpushare:pool_shares_requested:sum >= gpushare:pool_shares:sum and gpushare:pool_shares:sum > 0",

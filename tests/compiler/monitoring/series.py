@@ -14,6 +14,10 @@ SHARES = 'kube_node_status_allocatable{resource="nvidia_com_gpu_shared",node="n1
 ASKED = 'kube_pod_container_resource_requests{resource="nvidia_com_gpu_shared",namespace="a",pod="p",node="n1"}'
 PHASE = 'kube_pod_status_phase{namespace="a",pod="p",phase="Running"}'
 QUOTA = 'kube_resourcequota{resourcequota="gpushare",namespace="a",resource="requests.nvidia.com/gpu.shared",type='
+RESTARTS = "kube_pod_container_status_restarts_total"
+DAEMON = 'namespace="gpu",pod="mps-1"'
+ON_NODE = f'kube_pod_info{{{DAEMON},node="n1"}}'
+MPS = f'{DAEMON},container="mps-control-daemon-ctr"'
 TENANT = 'namespace="a",pod="p",container="c",gpu="GPU-1"'
 
 Series = dict[str, str]
@@ -68,6 +72,10 @@ CASES: dict[str, tuple[str, Series, str, tuple[Series, ...]]] = {
     )),
     "GPUShareMpsLimitMismatch": ("30m", {f'gpushare_mps_limit_mismatch{{{POOL},gpu="GPU-1"}}': "1x60"}, "GPU-1", (
         {f'gpushare_mps_limit_mismatch{{{POOL},gpu="GPU-1"}}': "0x60"},
+    )),
+    "GPUShareMpsDaemonRestarts": ("30m", {f"{RESTARTS}{{{MPS}}}": "0x20 1x60", ON_NODE: "1x90"}, "n1", (
+        {f"{RESTARTS}{{{MPS}}}": "3x90", ON_NODE: "1x90"},
+        {f'{RESTARTS}{{{DAEMON},container="other"}}': "0+1x90", ON_NODE: "1x90"},
     )),
     "GPUSharePoolExhausted": (
         "2h", {SHARES: f"1{LONG}", RUNTIME: f"1{LONG}", ASKED: f"1{LONG}", PHASE: f"1{LONG}"}, "1 shares of pool notebooks", (

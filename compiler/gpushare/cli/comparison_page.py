@@ -53,7 +53,7 @@ def _table(
 ) -> dict[str, Any]:
     """Return a table; `numbers` are the columns that have numbers."""
     shown = [list(map(visible, row)) for row in rows]
-    return {"id": key, "title": title, "headers": headers, "rows": shown, "numbers": numbers}
+    return {"id": key, "title": title, "headers": headers, "rows": shown, "numbers": numbers, "more": ""}
 
 
 def _lists(comparison: Comparison) -> Iterable[dict[str, Any]]:

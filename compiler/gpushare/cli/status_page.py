@@ -10,14 +10,17 @@ from gpushare.live.observing import Observed
 from gpushare.live.status import NodeStatus, PoolStatus, Status
 
 _NODE_HEADERS = ("Node", "State", "Reason", "Since", "Offered", "Used", "Message")
-_MOST_NODES = 50
-"""Of one pool. Those that are not as wanted come first, so that a page of thousands of nodes stays usable."""
+_MOST_ROWS = 2000
+"""Of nodes on the whole page, and at least `_LEAST_ROWS` of each pool: those that are not as wanted first."""
+_LEAST_ROWS = 5
+_MOST_OTHERS = 50
+"""Rows of each other table."""
 
 
 def page(seen: Status, when: str, *, with_kills: bool) -> str:
     """Return the page. `when` says at what time the cluster was read."""
     nodes = [node for pool in seen.pools for node in pool.nodes]
-    wrong = [node for node in nodes if not (node.is_ready or node.is_observed)]
+    wrong = list(filter(_is_wrong, nodes))
     facts = {
         "Pools": str(len(seen.pools)), "Nodes": str(len(nodes)), "Not as wanted": str(len(wrong)),
         "Pending pods": str(len(seen.pending)),
@@ -39,8 +42,11 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
     return html_page.render(
         "status.html.j2", when=when, facts=[{"name": name, "value": value} for name, value in facts.items()],
         unseen=[visible(f"{one.what}: {one.why}") for one in dict.fromkeys(seen.unseen)],
+        no_events=status_view.NO_EVENTS if with_kills and not seen.kills else "",
+        hint=status_view.hint(wrong[0]) if wrong else "",
         observed=None if seen.observed is None else _observed(seen.observed),
-        pools=[_pool(pool) for pool in seen.pools], unfolded=len(seen.pools) <= html_page.MOST_UNFOLDED,
+        pools=[_pool(pool, max(_MOST_ROWS // len(seen.pools), _LEAST_ROWS)) for pool in seen.pools],
+        unfolded=len(seen.pools) <= html_page.MOST_UNFOLDED,
         tables=[table for table in tables if table["rows"]],
     )
 
@@ -52,30 +58,47 @@ def _observed(observed: Observed) -> dict[str, Any]:
 def _table(
     key: str, title: str, headers: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()
 ) -> dict[str, Any]:
-    """Return a table; `numbers` are the columns that have numbers."""
+    """Return a table, cut to so many rows; `numbers` are the columns that have numbers."""
     names = [header.capitalize() for header in headers]
     shown = [list(map(visible, row)) for row in rows]
-    return {"id": key, "title": title, "headers": names, "rows": shown, "numbers": numbers}
+    left = len(shown) - _MOST_OTHERS
+    return {"id": key, "title": title, "headers": names, "rows": shown[:_MOST_OTHERS], "numbers": numbers,
+            "more": f"and {left} more; --format json has them" if left > 0 else ""}
 
 
-def _pool(pool: PoolStatus) -> dict[str, Any]:
-    ordered = sorted(pool.nodes, key=lambda node: (node.is_ready or node.is_observed, node.name))
-    left = len(ordered) - _MOST_NODES
-    names = " ".join(node.name for node in pool.nodes)
-    reasons = " ".join(dict.fromkeys(node.condition.reason for node in pool.nodes))
+def _pool(pool: PoolStatus, most: int) -> dict[str, Any]:
+    """Return a pool with at most so many of its nodes."""
+    wrong = [node for node in pool.nodes if _is_wrong(node)]
+    ordered = [*wrong, *(node for node in pool.nodes if not _is_wrong(node))]
+    reasons = dict.fromkeys(node.condition.reason for node in pool.nodes)
+    names = " ".join((pool.name, pool.card, pool.mode, *reasons, *(node.name for node in ordered[:most])))
     return {
         "name": visible(pool.name),
         "facts": visible(f"{pool.mode or '?'} · {pool.card or 'unknown card'}"),
         "readiness": f"{status_view.readiness(pool)} ready" if pool.observed < len(pool.nodes) else status_view.readiness(pool),
-        "is_wrong": any(not (node.is_ready or node.is_observed) for node in pool.nodes),
-        "text": visible(f"{pool.name} {pool.card} {pool.mode} {reasons} {names}".lower()),
+        "is_wrong": bool(wrong),
+        "text": visible(names.lower()),
         "shares": [
             {"numbers": [visible(text) for text in status_view.numbers(one)], "used": one.used, "offered": one.offered}
             for one in pool.shares
         ],
-        "nodes": _table("", f"Nodes of {pool.name}", _NODE_HEADERS, _node_rows(ordered[:_MOST_NODES])),
-        "more": f"and {counted(left, 'node')} more that are as wanted" if left > 0 else "",
+        "nodes": {
+            "title": f"Nodes of {visible(pool.name)}", "headers": _NODE_HEADERS, "numbers": (),
+            "rows": [list(map(visible, row)) for row in _node_rows(ordered[:most])],
+            "more": _more(len(ordered) - most, len(wrong) - most),
+        },
     }
+
+
+def _is_wrong(node: NodeStatus) -> bool:
+    return not (node.is_ready or node.is_observed)
+
+
+def _more(left: int, wrong: int) -> str:
+    """Return how many nodes are not shown, and how many of those are not as wanted."""
+    if left <= 0:
+        return ""
+    return f"and {counted(left, 'node')} more, of which {max(wrong, 0)} are not as wanted; --format json has them"
 
 
 def _node_rows(nodes: Iterable[NodeStatus]) -> list[tuple[str, ...]]:

@@ -63,7 +63,12 @@ def _unready(nodes: Sequence[NodeStatus], look: Style) -> str:
     shown = "\n" + _node_table(found[:_MOST_NODES], look, messages=False) + _more(found, _MOST_NODES)
     for node in found[:3]:
         shown += f"\n{look.paint(node.name, BOLD)}: {node.condition.message or node.condition.reason}\n"
-    return shown + f"\n`gpushare explain {found[0].name}` says what to do.\n"
+    return shown + f"\n{hint(found[0])}\n"
+
+
+def hint(node: NodeStatus) -> str:
+    """Return what tells more about a node that is not as wanted."""
+    return f"`gpushare explain {node.name}` says what to do."
 
 
 def _node_table(nodes: Iterable[NodeStatus], look: Style, *, messages: bool) -> str:
@@ -100,7 +105,7 @@ def asked(resources: Iterable[tuple[str, int | None]]) -> str:
 
 
 def _kills(seen: Status, metrics: Sequence[RuntimeMetrics], look: Style) -> str:
-    shown = "\n" + (_events(seen.kills, look) if seen.kills else "no Event about a cap; Kubernetes keeps Events for an hour\n")
+    shown = "\n" + (_events(seen.kills, look) if seen.kills else f"{NO_EVENTS}\n")
     if counted := counter_rows(metrics):
         shown += "\n" + table(COUNTERS, counted, look, numbers=COUNTERS[1:4]) + "Counters since the start of each runtime.\n"
     if over := over_rows(metrics):
@@ -108,6 +113,7 @@ def _kills(seen: Status, metrics: Sequence[RuntimeMetrics], look: Style) -> str:
     return shown
 
 
+NO_EVENTS = "no Event about a cap; Kubernetes keeps Events for an hour"
 COUNTERS = ("NODE", "KILLS", "EVICTIONS", "WARNINGS", "PAUSED")
 OVER = ("OVER ITS CAP NOW", "CONTAINER", "NODE", "USED", "CAP")
 EVENTS = ("TIME", "REASON", "POD", "COUNT", "MESSAGE")

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from gpushare.cli import status_page
+from gpushare.live.snapshot import Condition, Pod
+from gpushare.live.status import NodeStatus, PoolStatus, Shares, Status
 from gpushare.reading import schema
 from tests.compiler.cli.page import HOSTILE, Page
 from tests.compiler.live.clusters import RELEASE, SHARED, LiveCluster
@@ -136,8 +139,11 @@ def test_the_page_says_what_the_tables_say(live: LiveCluster, ask: Ask) -> None:
     done = ask("status", "--html", "--kills")
     assert (done.returncode, done.stderr) == (0, "")
     seen = Page(done.stdout)
-    said = ask("status", "-o", "wide").stdout
-    assert [word for word in said.split() if word not in seen.text.split() and not word.isupper()] == []
+    said = ask("status", "-o", "wide", "--kills").stdout
+    headers = {"POOL", "MODE", "READY", "RESOURCE", "WANTED", "OFFERED", "USED", "FREE", "NODE", "STATE", "REASON", "SINCE",
+               "MESSAGE"}
+    assert [word for word in said.split() if word not in seen.text and word not in headers] == []
+    assert "`gpushare explain t4-2` says what to do." in seen.text
     assert len(seen.ids) == len(set(seen.ids))
     assert done.stdout.count("<meter ") == 3
 
@@ -182,3 +188,24 @@ def test_the_page_in_a_browser(live: LiveCluster, ask: Ask, tmp_path: Path, widt
         tab.click("#search")
         tab.type("gpubusy")
         assert tab.run("[...document.querySelectorAll('.pool')].filter((one) => !one.hidden).length") == 1
+
+
+def node_status(number: int, *, is_ready: bool) -> NodeStatus:
+    status, reason = ("True", "Ready") if is_ready else ("False", "GPUBusy")
+    condition = Condition(status=status, reason=reason, message="m" * 200, since="2026-11-23T07:00:00Z")
+    shares = (Shares(resource=SHARED, wanted=4, offered=4, used=1, free=3),)
+    return NodeStatus(name=f"node-{number:05}", pool="p", is_up=True, is_cordoned=False, condition=condition, taints=(),
+                      shares=shares)
+
+
+def test_a_page_of_a_large_cluster_is_small_and_counts_every_node_that_is_not_as_wanted() -> None:
+    nodes = tuple(node_status(number, is_ready=number % 2 == 0) for number in range(5000))
+    pending = tuple(Pod(namespace="team", name=f"p{number}", phase="Pending", requests={SHARED: 1}) for number in range(5000))
+    pool = PoolStatus(name="p", card="t4", mode="time-slicing", nodes=nodes, shares=nodes[0].shares)
+    whole = Status(pools=(pool,), others=(), kills=(), pending=pending, unseen=())
+    html = status_page.page(whole, "now", with_kills=True)
+    assert len(html.encode()) < 2_000_000
+    text = " ".join(Page(html).text.split())
+    assert "and 3000 nodes more, of which 500 are not as wanted" in text
+    assert "and 4950 more" in text
+    assert "no Event about a cap" in text

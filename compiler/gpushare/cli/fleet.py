@@ -28,6 +28,10 @@ _WORST = (ExitCode.DONE, ExitCode.CHANGES, ExitCode.FINDINGS, ExitCode.COULD_NOT
 """From the best on; any other code is worse than these."""
 
 
+_MESSAGES = ("gpushare:", "Error:")
+"""What a line begins with that says why a compile could not run; before click's own are lines on the usage."""
+
+
 class _Cluster(Record):
     """One cluster of the file. Paths are relative to the working directory or absolute, and never look like options."""
 
@@ -58,7 +62,7 @@ def compile_fleet(file: str, *, check: bool, jobs: int | None, style: str | None
         return ExitCode.FINDINGS
     clusters = _clusters(document.data, _folder(file))
     options = [*(["--check"] if check else []), *(["--strict"] if strict else []), "--format", form.value]
-    done = _run(clusters, options, jobs or len(os.sched_getaffinity(0)))
+    done = _run(clusters, options, jobs or _processors())
     worst = max((one.code for one in done), key=_badness)
     if form is Format.JSON:
         streams.product(emit.json_text(_document(done, worst, check=check)))
@@ -69,6 +73,11 @@ def compile_fleet(file: str, *, check: bool, jobs: int | None, style: str | None
         streams.tell("".join(one.err for one in done if one.err))
         streams.say("".join(_lines(done, check=check)))
     return ExitCode(worst) if worst in set(ExitCode) else ExitCode.BUG
+
+
+def _processors() -> int:
+    """Return how many processors this process may use; where the system does not say (macOS), how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _badness(code: int) -> int:
@@ -128,7 +137,11 @@ def _run(clusters: Sequence[_Cluster], options: Sequence[str], jobs: int) -> lis
         over = [word for overlay in cluster.overlays for word in ("--overlay", overlay)]
         # -P: a file of the user's that is called like a module of ours is not imported.
         command = [sys.executable, "-P", "-m", "gpushare", "compile", cluster.intent, *over, "-o", cluster.output, *options]
-        made = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)  # noqa: S603 - our own program
+        try:
+            made = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)  # noqa: S603 - our own
+        except OSError as problem:  # no memory or no process is left
+            err = f"gpushare: cannot start the compile of {cluster.name}: {problem.strerror}\n"
+            return _Done(cluster=cluster, code=ExitCode.COULD_NOT_RUN, out="", err=err)
         out, err = made.stdout.decode(errors="replace"), made.stderr.decode(errors="replace")
         if made.returncode < 0:
             err += f"gpushare: signal {-made.returncode} ended the compile of {cluster.name}\n"
@@ -154,7 +167,8 @@ def _lines(done: Sequence[_Done], *, check: bool) -> Iterator[str]:
     outcomes = [_outcome(one.code, check=check) for one in done]
     for one, outcome in zip(done, outcomes, strict=True):
         told = (one.out or one.err).strip().splitlines() if one.code != ExitCode.FINDINGS else one.err.strip().splitlines()[-1:]
-        lines = told if one.code == ExitCode.CHANGES else told[:1]
+        said = [line for line in told if line.startswith(_MESSAGES)] if one.code == ExitCode.COULD_NOT_RUN else []
+        lines = told if one.code == ExitCode.CHANGES else (said or told)[:1]
         yield f"{one.cluster.name:<{width}}  {outcome:<13}  {visible(lines[0]) if lines else ''}".rstrip() + "\n"
         yield from (f"{visible(line)}\n" for line in lines[1:])
     kinds = ", ".join(f"{outcomes.count(kind)} {kind}" for kind in dict.fromkeys(sorted(outcomes)))

@@ -1,10 +1,16 @@
 """`compile --fleet`: many clusters in one run, none of which stops or spoils another."""
 
+import errno
 import json
+import os
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gpushare.cli import fleet
+from gpushare.cli.exits import ExitCode
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 
@@ -99,6 +105,32 @@ def test_paths_are_never_options_nor_standard_input(folder: Path) -> None:
     assert done.returncode == 2
     assert "cannot read ./-" in done.stderr
     assert "cannot read ./--help" in done.stderr
+
+
+def test_a_cluster_whose_output_is_a_file_says_so_in_its_line(folder: Path) -> None:
+    (folder / "clusters.yaml").write_text("clusters: {a: {intent: good.yaml, output: good.yaml}}\n")
+    done = gpushare("compile", "--fleet", "clusters.yaml", cwd=folder)
+    assert (done.returncode, done.stdout.splitlines()[0].split()[:2]) == (2, ["a", "could-not-run"])
+    assert "'good.yaml' is a file" in done.stdout.splitlines()[0]
+
+
+def test_a_compile_that_cannot_start_stops_no_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = subprocess.run
+
+    def refuse_north(command: list[str], **options: Any) -> Any:
+        if "clusters/north/bundle" in "".join(command):
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return start(command, **options)
+
+    monkeypatch.setattr(subprocess, "run", refuse_north)
+    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS
+    code = fleet.compile_fleet(str(folder / "clusters.yaml"), check=False, jobs=None, style=None, strict=False)
+    assert code == ExitCode.COULD_NOT_RUN
+    told = capsys.readouterr()
+    assert told.out.splitlines()[-1] == "2 clusters: 1 compiled, 1 could-not-run"
+    assert "cannot start the compile of north: Resource temporarily unavailable" in told.err
 
 
 def test_modules_beside_the_intents_are_not_imported(folder: Path) -> None:

@@ -40,8 +40,8 @@ def capacity(node: Node) -> dict[str, int]:
     """Return how many of NVIDIA's resources the node offers."""
     found = {}
     for name, value in node.part.at("status", "capacity").items():
-        if name.startswith("nvidia.com/") and value.count is not None:
-            found[name] = value.count
+        if name.startswith("nvidia.com/") and (count := value.devices) is not None:
+            found[name] = count
     return found
 
 

@@ -8,12 +8,14 @@ from typing import Any, Protocol
 
 from gpushare.core.diagnostics import Finding, Path, Severity, Span
 from gpushare.core.record import Record, replace
+from gpushare.core.units import parse_amount
 from gpushare.reading.source import Source
 
 MAX_OF_A_CODE = 50
 """How many findings of one code are shown; one more reports that further ones are not."""
 
 Place = tuple[str, Span | None]
+_BILLION = 10**9
 _TRUE, _FALSE = frozenset({"y", "yes", "on", "true"}), frozenset({"n", "no", "off", "false"})
 
 
@@ -117,6 +119,14 @@ class Part:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 31 else None
+
+    @property
+    def devices(self) -> int | None:
+        """The value if it is a whole number, also as a quantity: the API server answers `2k` for 2000; else None."""
+        amount = parse_amount(self.text)
+        if amount is None or amount % _BILLION or amount // _BILLION >= 1 << 31:
+            return self.count
+        return amount // _BILLION
 
     def place(self, *, on_key: bool = False) -> Place:
         """Return the file and the span."""

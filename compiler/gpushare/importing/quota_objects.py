@@ -23,9 +23,9 @@ def read(part: Part, notes: Notes) -> Iterator[Quota]:
         if not key.startswith(_PREFIX):
             hint = f"write requests.{key.removeprefix('limits.')}, if a quota is wanted"
             notes.warn("GS863", value, f"the quota {clip(key)} has no effect: only requests.* counts", hint, on_key=True)
-        elif value.count is None or value.count < 0:
+        elif (count := value.devices) is None or count < 0:
             notes.error("GS850", value, f"{clip(value.value)} is not a number of devices", "write a whole number in quotes")
         elif not namespace:
             notes.warn("GS863", value, "the ResourceQuota has no namespace: left out", "write metadata.namespace", on_key=True)
         else:
-            yield Quota(namespace=namespace, resource=resource, count=value.count, told=described(part), part=value)
+            yield Quota(namespace=namespace, resource=resource, count=count, told=described(part), part=value)

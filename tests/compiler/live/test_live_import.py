@@ -28,7 +28,7 @@ def fill(api: ApiServer) -> None:
     api.add_node("cpu-1")
     api.add("configmaps", "slicing", {"data": {"t4": CONFIG}}, namespace="nvidia-ops")
     api.add("configmaps", "other", {"data": {"text": "\x1b[2J"}}, namespace="nvidia-ops")
-    api.add("resourcequotas", "gpus", {"spec": {"hard": {"requests.nvidia.com/gpu.shared": "2"}}}, namespace="team")
+    api.add("resourcequotas", "gpus", {"spec": {"hard": {"requests.nvidia.com/gpu.shared": "2k"}}}, namespace="team")
 
 
 def test_the_intent_is_that_of_the_cluster_under_the_printed_rights(api: ApiServer, ask: Ask, tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_the_intent_is_that_of_the_cluster_under_the_printed_rights(api: ApiServ
     spec = yaml.safe_load((tmp_path / "intent.yaml").read_text())["spec"]
     [(pool, fields)] = spec["pools"].items()
     assert (fields["card"], fields["sharing"]["mode"], fields["sharing"]["replicas"]) == ("t4", "time-slicing", 4)
-    assert spec["quotas"] == {"team": {pool: 2}}
+    assert spec["quotas"] == {"team": {pool: 2000}}  # the API server itself shortens 2000 to 2k
     assert gpushare("check", tmp_path / "intent.yaml").returncode == 0
 
 

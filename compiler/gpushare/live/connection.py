@@ -9,6 +9,7 @@ import logging
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,13 +45,11 @@ class Server:
     """One API server. Thread-safe. `name` is for messages, `namespace` the context's own."""
 
     def __init__(self, endpoint: Endpoint, timeout_seconds: float) -> None:
-        from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415 - slow to import
-
         self.name = endpoint.name
         self.namespace = endpoint.namespace or "default"
         self._endpoint = endpoint
         self._timeout = timeout_seconds or None
-        self._pool: Any = RESTClientObject(endpoint.settings).pool_manager
+        self._pool = _pool(endpoint)
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
         """Return the object or list at the path. RequestError if the server refuses it, NoClusterError if none can succeed."""
@@ -100,6 +99,9 @@ class Server:
             headers.add(one["key"], one["value"])
         for name, value in self._endpoint.headers:
             headers.add(name, value)
+        if not all(_is_header_value(value) for value in headers.values()):  # urllib3's own message would have the token in it
+            hint = "write the token of this user in the kubeconfig on one line; a user or group has no control characters"
+            raise NoClusterError(f"the credentials of {self.name} contain a line break or a character that no header has", hint)
         return headers
 
     def _refused(self, status: int, data: bytes) -> Exception:
@@ -122,6 +124,24 @@ class Server:
             return RequestError(f"the connection broke: {problem}")
         hint = "check the server's address in the kubeconfig, the network, a VPN and HTTPS_PROXY"
         return NoClusterError(f"cannot reach {self.name} at {self._endpoint.settings.host}: {problem}", hint)
+
+
+def _is_header_value(text: str) -> bool:
+    return all(" " <= character <= "\xff" and character != "\x7f" for character in text)
+
+
+def _pool(endpoint: Endpoint) -> Any:
+    """Return the pool of connections. NoClusterError if the kubeconfig's proxy is one that urllib3 needs a package for."""
+    from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415 - slow to import
+
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return RESTClientObject(endpoint.settings).pool_manager
+    except ImportError as problem:
+        if problem.name != "socks":
+            raise
+        message = f"the proxy of {endpoint.name} speaks SOCKS, which needs the package PySocks"
+        raise NoClusterError(message, "install it: pip install PySocks") from problem
 
 
 def _bounded(answer: Any, most_bytes: int) -> bytes:

@@ -1,6 +1,7 @@
 """Finding and asking the API server: as kubectl does, with a way out of every failure."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,22 @@ def test_a_token_that_has_expired(api: ApiServer, tmp_path: Path) -> None:
     assert "does not accept the credentials (401)" in told
     assert "log in again" in told
     assert "old" not in told.replace("--kubeconfig", "")
+
+
+@pytest.mark.parametrize("user", [{"token": "hush\n"}, {"token": "hush\nhush"}, {"token": "hush\u20ac"}])
+def test_a_token_that_no_header_can_have_is_not_printed(tmp_path: Path, user: dict[str, str]) -> None:
+    told = refused("--kubeconfig", config(tmp_path / "config", user=user), cwd=tmp_path)
+    assert "the credentials of context 'here' contain a line break" in told
+    assert "hush" not in told
+
+
+def test_a_proxy_that_needs_a_package_says_which(tmp_path: Path) -> None:
+    cluster = {"server": "https://127.0.0.1:1", "proxy-url": "socks5://127.0.0.1:1"}
+    path = config(tmp_path / "config", clusters=[{"name": "c", "cluster": cluster}])
+    (tmp_path / "socks.py").write_text("raise ModuleNotFoundError('absent', name='socks')\n")  # also where it is installed
+    told = refused("--kubeconfig", path, cwd=tmp_path, PYTHONPATH=os.pathsep.join([str(tmp_path), *sys.path]))
+    assert "pip install PySocks" in told
+    assert "Warning" not in told
 
 
 def test_a_certificate_of_an_unknown_authority(tmp_path: Path) -> None:

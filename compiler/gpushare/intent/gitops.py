@@ -7,7 +7,8 @@ from gpushare.intent.types import Intent, Stack
 PLAIN = r"[^\s$\\]+"
 """No tool replaces any of it: `$` begins a variable in Argo CD's paths and in Flux's substitutions."""
 REVISION = r"[A-Za-z0-9._/+@~^-]+\Z"
-_WITH_CREDENTIALS = r"https?://[^/\s]*@|[a-z]+://[^/\s]*:[^/\s]*@"
+_WITH_CREDENTIALS = r"(?i)\s*(https?://[^/]*@|[a-z]+://[^/]*:(?!\d+/).*@)"
+"""A password may have a slash or a blank in it, although an address then means something else; a port has digits alone."""
 
 
 def object_name(intent: Intent) -> str:

@@ -25,13 +25,15 @@ def _settings(context: Context) -> Mapping[str, str]:
 def check_address(context: Context) -> Iterator[Finding]:
     """GS730: a text that is no address of a Git repository."""
     address = _settings(context).get("repoURL")
-    if address is not None and not re.match(_URL, address) and not re.match(_SCP, address):
-        yield Finding(
-            code="GS730",
-            message=f"{address!r} is no address of a Git repository",
-            hints=("write it as Argo CD knows it, such as https://git.example.org/gpu.git or git@git.example.org:gpu.git",),
-            path=(*HERE, "repoURL"),
-        )
+    # GS731 does not repeat credentials.
+    if address is None or re.match(_URL, address) or re.match(_SCP, address) or has_credentials(address):
+        return
+    yield Finding(
+        code="GS730",
+        message=f"{address!r} is no address of a Git repository",
+        hints=("write it as Argo CD knows it, such as https://git.example.org/gpu.git or git@git.example.org:gpu.git",),
+        path=(*HERE, "repoURL"),
+    )
 
 
 def check_secret(context: Context) -> Iterator[Finding]:

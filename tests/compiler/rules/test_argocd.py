@@ -19,7 +19,8 @@ def settings(**changed: str) -> str:
     "address",
     [
         "https://git.example.org/gpu.git", "ssh://git@git.example.org:2222/gpu.git", "git@git.example.org:gpu.git",
-        "file:///srv/gpu.git", "http://git.example.org/gpu", "git://git.example.org/gpu.git",
+        "file:///srv/gpu.git", "http://git.example.org/gpu", "git://git.example.org/gpu.git", "https://git.example.org:8443/a@b.git",
+        "https://git.example.org/a@b.git",
     ],
 )
 def test_addresses_of_repositories(address: str) -> None:
@@ -34,7 +35,10 @@ def test_what_is_no_address_of_a_repository(address: str) -> None:
     assert repr(address) in message
 
 
-@pytest.mark.parametrize("before", ["https://ada:secret@", "https://secret@", "http://:secret@", "ssh://git:secret@"])
+@pytest.mark.parametrize("before", [
+    "https://ada:secret@", "https://secret@", "http://:secret@", "ssh://git:secret@", "https://ada:se/secret@", "HTTPS://secret@",
+    "https://ada:a secret@", " https://ada:secret@", "Ftp://ada:secret@", "https://ada:443secret/@",
+])
 def test_credentials_are_refused_and_not_repeated(before: str) -> None:
     path, _, message = one("GS731", gitops=settings(repoURL=f"{before}git.example.org/gpu.git"))
     assert path == "/spec/gitops/argocd/repoURL"

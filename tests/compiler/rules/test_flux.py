@@ -33,7 +33,7 @@ def test_what_is_no_address_that_flux_reads(address: str) -> None:
 
 
 @pytest.mark.parametrize("before", ["https://ada:secret@", "https://secret@", "http://:secret@", "ssh://git:secret@",
-                                    "oci://ada:secret@"])
+                                    "oci://ada:secret@", "https://ada:se/secret@", "HTTPS://secret@", "https://ada:a secret@"])
 def test_credentials_are_refused_and_not_repeated(before: str) -> None:
     gitops = settings(url=f"{before}git.example.org/gpu.git", secret="gpu-repository")
     path, _, message = one("GS736", gitops=gitops)

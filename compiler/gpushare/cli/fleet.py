@@ -147,8 +147,13 @@ def _run(clusters: Sequence[_Cluster], options: Sequence[str], jobs: int) -> lis
             err += f"gpushare: signal {-made.returncode} ended the compile of {cluster.name}\n"
         return _Done(cluster=cluster, code=made.returncode, out=out, err=err)
 
+    done = []
     with ThreadPoolExecutor(jobs) as threads:
-        return list(threads.map(compile_one, clusters))
+        for one in threads.map(compile_one, clusters):
+            done.append(one)
+            streams.progress(f"{len(done)} of {counted(len(clusters), 'cluster')}")
+    streams.progress("")
+    return done
 
 
 def _outcome(code: int, *, check: bool) -> str:

@@ -82,6 +82,12 @@ def tell(text: str) -> None:
         return
 
 
+def progress(text: str) -> None:
+    """Show on a terminal how far a long command is, in place of what it showed before; empty text clears the line."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        tell(f"\r\x1b[K{text}")
+
+
 def _write(stream: TextIO | None, text: str, encoding: str | None) -> None:
     if stream is None:
         raise CouldNotRunError("cannot write to standard output: it is closed")

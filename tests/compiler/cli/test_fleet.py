@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import pty
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -148,3 +149,17 @@ def test_modules_beside_the_intents_are_not_imported(folder: Path) -> None:
 def test_a_wrong_call_is_refused(folder: Path, arguments: tuple[str, ...]) -> None:
     done = gpushare(*arguments, cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_only_a_terminal_is_told_how_far_it_is(folder: Path) -> None:
+    """And the line is gone at the end; a log of a pipeline has none of it."""
+    assert gpushare("compile", "--fleet", "clusters.yaml", cwd=folder).stderr == ""
+    reader, terminal = pty.openpty()
+    try:
+        done = gpushare("compile", "--fleet", "clusters.yaml", cwd=folder, stderr=terminal)
+        shown = os.read(reader, 4096).decode()
+    finally:
+        os.close(reader)
+        os.close(terminal)
+    assert done.returncode == 0
+    assert shown == "\r\x1b[K1 of 2 clusters\r\x1b[K2 of 2 clusters\r\x1b[K"

@@ -23,6 +23,13 @@ def pools(cluster_fixture: ClusterFixture) -> ClusterFixture:
     cluster_fixture.install(intent(notebooks=slicing(4), training=SEVENS))
     await_offers(cluster_fixture, {SHARED: 8}, ("node-1",))
     await_offers(cluster_fixture, {SEVEN: 14}, ("node-2",))
+    # Before the change: on a busy machine they may take longer than a call of the driver may.
+    cluster_fixture.tenant("neighbour", "node-1", SHARED, "--mib", "1000")
+    cluster_fixture.tenant("offender", "node-1", SHARED, "--mib", "1000", "--grow-to", "30000", "--grow-after", NEVER)
+    # The runtime knows a container by the status that kubelet sends.
+    cluster_fixture.cluster.wait(
+        lambda: all(cluster_fixture.phase(name) == "Running" for name in TENANTS), "kubelet has told that both tenants run"
+    )
     fake_nvml = cluster_fixture.fake_nvml("node-2")
     fake_nvml.forget_calls()
     fake_nvml.delay(CREATE, 110, times=1)
@@ -30,8 +37,6 @@ def pools(cluster_fixture: ClusterFixture) -> ClusterFixture:
     cluster_fixture.cluster.wait(
         lambda: any(CREATE in call for call in fake_nvml.calls()), "the change has come to its first instance"
     )
-    cluster_fixture.tenant("neighbour", "node-1", SHARED, "--mib", "1000")
-    cluster_fixture.tenant("offender", "node-1", SHARED, "--mib", "1000", "--grow-to", "30000", "--grow-after", NEVER)
     return cluster_fixture
 
 

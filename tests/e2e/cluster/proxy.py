@@ -7,11 +7,12 @@ reached from every network namespace.
 import http.client
 import json
 import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
-from tests.e2e.cluster.machine import MachineError
+from tests.e2e.cluster.machine import PATIENCE, MachineError
 
 
 class _SocketConnection(http.client.HTTPConnection):
@@ -54,8 +55,15 @@ def send(proxy: Path, method: str, path: str, body: str | None = None, form: str
 
 
 def read(proxy: Path, path: str, **query: str) -> bytes | None:
-    """What the API server has at the path; None where there is no such thing. MachineError."""
-    answer = send(proxy, "GET", f"{path}?{urlencode(query)}" if query else path)
+    """What the API server has at the path; None where there is no such thing. MachineError.
+
+    As every client of Kubernetes, it asks again where the server says that it is not ready to answer: it refuses a kind so
+    while it starts to store the objects of a definition that is new.
+    """
+    wanted = f"{path}?{urlencode(query)}" if query else path
+    deadline = time.monotonic() + PATIENCE
+    while (answer := send(proxy, "GET", wanted)).status == 429 and time.monotonic() < deadline:
+        time.sleep(1)
     if answer.status == 404:
         return None
     if answer.status != 200:

@@ -9,7 +9,7 @@ from tests.e2e.cluster.conftest import claimed_name
 from tests.e2e.gitops.argocd.synced import Synced
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def synced() -> Iterator[Synced]:
     """T4s on node-1, A100s on node-2; no Application before a module's first test and after its last."""
     with claimed_name() as name:

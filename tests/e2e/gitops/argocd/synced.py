@@ -2,9 +2,9 @@
 
 from tests.e2e.cluster.cluster_fixture import ClusterFixture, intent
 from tests.e2e.cluster.images import RUNTIME
-from tests.e2e.gitops.argocd import upstream
+from tests.e2e.gitops import upstream
 from tests.e2e.gitops.argocd.controllers import ArgoCd
-from tests.e2e.gitops.argocd.repository import Repository
+from tests.e2e.gitops.repository import Repository
 
 PATH = "clusters/tests/bundle"
 ROOT, OURS, NVIDIAS = "tests-gpus", "tests-gpus-gpushare", "tests-gpus-gpu-operator"

@@ -8,8 +8,8 @@ import pytest
 from tests.e2e.cluster.bundles import compiled
 from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, intent
 from tests.e2e.gitops.argocd.controllers import NAMESPACE
-from tests.e2e.gitops.argocd.repository import Repository
 from tests.e2e.gitops.argocd.synced import Synced
+from tests.e2e.gitops.repository import Repository
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.gitops

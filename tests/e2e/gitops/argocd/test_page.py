@@ -10,8 +10,8 @@ import pytest
 
 from tests.e2e.cluster.cluster_fixture import POOL, SHARED
 from tests.e2e.cluster.images import RUNTIME
-from tests.e2e.gitops.argocd.repository import IDENTITY
 from tests.e2e.gitops.argocd.synced import Synced
+from tests.e2e.gitops.repository import IDENTITY
 from tests.support import helm
 from tests.support.paths import ROOT
 

@@ -1,4 +1,4 @@
-"""A Git repository as a folder, which Argo CD reads by its `file://` address."""
+"""A Git repository as a folder, which Argo CD reads by its `file://` address, and Flux over HTTP."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ class Repository:
         target = self.folder / path
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(bundle, target)
-        for file in target.glob("argocd/**/*.yaml"):
+        for file in (*target.glob("argocd/**/*.yaml"), *target.glob("flux/**/*.yaml")):
             text = file.read_text()
             for address, other in self.moved.items():
                 text = text.replace(address, other)

@@ -90,6 +90,9 @@ STRATEGY = (
 )
 
 
+_CLIENT_SIDE = ", with client-side apply (its chart renders mig: null): helm upgrade --server-side=false"
+
+
 def strategy(comparison: Comparison, arrow: str) -> str:
     """Return the operator's mig.strategy before and after."""
     before, after = (strategy or "each profile's own" for strategy in comparison.mig_strategies)
@@ -223,17 +226,10 @@ def summary(comparison: Comparison) -> str:
     return f"{shown}. {costs}{quotas}.".replace(". an", ". An") + also(comparison)
 def order(comparison: Comparison) -> Iterator[str]:
     """Yield the steps, if their order matters."""
-    before, after = comparison.mig_strategies
     if not comparison.changes_mig_strategy:
         return
-    if not after:
-        yield "upgrade gpushare's chart first: every profile then states its own strategy"
-        yield "then gpu-operator, with client-side apply (its chart renders mig: null): helm upgrade --server-side=false"
-    elif not before:
-        yield "upgrade gpu-operator first: its strategy holds for every profile from then on"
-        yield "then gpushare's chart"
-    else:
-        yield "upgrade gpu-operator and gpushare's chart right after each other, when no MPS or MIG pod starts"
+    yield "upgrade gpu-operator first" + ("" if comparison.mig_strategies[1] else _CLIENT_SIDE)
+    yield "then gpushare's chart, whose pools may need the new strategy; no profile of today needs the old one"
 
 
 def file(one: FileChange, arrow: str) -> Iterator[str]:

@@ -5,11 +5,11 @@ resource names, counts, caps and profile keys are final here, and the renderers 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gpushare import mig
-from gpushare.bundle.lock import GoalPin, Lock
+from gpushare.bundle.lock import GoalPin, Lock, all_profiles
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.record import Record
 from gpushare.intent.types import Intent, Layout, Mig, Mode, Partitioner, Pool, Quota
@@ -86,8 +86,8 @@ class QuotaPlan(Record):
 class Plan(Record):
     """The whole cluster, resolved. `pools` are sorted by name.
 
-    `digest` is the intent document's. `operator_mig_strategy` is the one strategy for gpu-operator, None if pools need
-    different ones and each config sets its own.
+    `digest` is the intent document's. `operator_mig_strategy` is the one strategy for gpu-operator, None if each config has to
+    set its own. It suits every profile that a node may still have, because the operator changes it on all nodes at once.
     """
 
     intent: Intent
@@ -111,8 +111,15 @@ def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> P
         digest=digest,
         pools=tuple(_pool_plan(intent, territories, *parts) for parts in resolved.values()),
         quotas=_quotas(intent, resolved),
-        operator_mig_strategy=plugin_configs.one_mig_strategy([pool.sharing for pool in pools]),
+        operator_mig_strategy=plugin_configs.one_mig_strategy(_needed_mig_strategies(pools, lock)),
     )
+
+
+def _needed_mig_strategies(pools: Iterable[Pool], lock: Lock) -> Iterator[str | None]:
+    for pool in pools:
+        yield plugin_configs.needed_mig_strategy(pool.sharing)
+    for config in all_profiles(lock).values():
+        yield plugin_configs.mig_strategy_of_config(config)
 
 
 def goal_question(intent: Intent, pool: Pool) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from gpushare.catalog.image_registry import NODE_IMAGE, has_host, mirrored
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
-from gpushare.intent.types import Mig, MigStrategy, Mps, Partitioner, Pool, Stack
+from gpushare.intent.types import Mig, MigStrategy, Partitioner, Stack
 from gpushare.rules.rule import Context, Rule, pool_path, warn_of_pool
 from gpushare.sharing import plugin_configs
 
@@ -151,10 +151,11 @@ def check_runtime_class(context: Context) -> Iterator[Finding]:
 def check_one_strategy(context: Context) -> Iterator[Finding]:
     """GS713: pools that need different MIG strategies from one operator."""
     pools = context.intent.pools
-    one = plugin_configs.one_mig_strategy([pool.sharing for pool in pools])
+    needed = {pool.name: plugin_configs.needed_mig_strategy(pool.sharing) for pool in pools}
+    one = plugin_configs.one_mig_strategy(needed.values())
     if context.intent.platform.stack is not Stack.GPU_OPERATOR or one is not None:
         return
-    wishes = [(pool.name, wish) for pool in pools if (wish := _strategy(pool))]
+    wishes = [wish for wish in needed.items() if wish[1]]
     mixed = next(wish for wish in wishes if wish[1] == MigStrategy.MIXED)
     other = next(wish for wish in wishes if wish[1] != MigStrategy.MIXED)
     first, later = sorted((mixed, other), key=wishes.index)
@@ -168,17 +169,6 @@ def check_one_strategy(context: Context) -> Iterator[Finding]:
         ),
         path=("spec", "pools", later[0], "sharing"),
     )
-
-
-def _strategy(pool: Pool) -> str | None:
-    """Return the MIG strategy that a pool needs; None if any strategy works."""
-    match pool.sharing:
-        case Mig(strategy=strategy):
-            return strategy.value
-        case Mps():
-            return "none"
-        case _:
-            return None
 
 
 def check_mig_manager(context: Context) -> Iterator[Finding]:

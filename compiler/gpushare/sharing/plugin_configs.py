@@ -77,14 +77,32 @@ def _mig_parted_entry(devices: str | list[int], layout: Layout) -> dict[str, Any
     return entry | {"mig-devices": dict(layout)} if layout else entry
 
 
-def one_mig_strategy(sharings: Iterable[Sharing]) -> str | None:
-    """Return the MIG strategy that suits every pool of a cluster, for the operator's single setting; None if none does.
+def needed_mig_strategy(sharing: Sharing) -> str | None:
+    """Return the MIG strategy that nodes shared in this way need; None if any works."""
+    match sharing:
+        case Mig(strategy=strategy):
+            return strategy.value
+        case Mps():
+            return "none"
+        case _:
+            return None
 
-    MPS rejects `mixed`, even on nodes without MIG; MIG pools need their own strategy; all others work with any. `single`
-    together with MPS is legal, because a node of an MPS pool has no MIG device.
+
+def mig_strategy_of_config(config: Mapping[str, Any]) -> str | None:
+    """Return the same for nodes with a device-plugin config that gpushare wrote."""
+    if "mps" in config.get("sharing", {}):
+        return "none"
+    strategy: str = config["flags"]["migStrategy"]
+    return None if strategy == "none" else strategy
+
+
+def one_mig_strategy(needed: Iterable[str | None]) -> str | None:
+    """Return the MIG strategy that suits all nodes, for the operator's single setting; None if none does.
+
+    MPS rejects `mixed`, even on nodes without MIG. `single` together with MPS is legal, because a node of an MPS pool has no
+    MIG device.
     """
-    strategies = {sharing.strategy.value for sharing in sharings if isinstance(sharing, Mig)}
-    mps = any(isinstance(sharing, Mps) for sharing in sharings)
-    if len(strategies) > 1 or (mps and "mixed" in strategies):
+    wanted = {strategy for strategy in needed if strategy}
+    if wanted >= {"mixed", "none"} or wanted >= {"mixed", "single"}:
         return None
-    return strategies.pop() if strategies else "none" if mps else "mixed"
+    return next((strategy for strategy in ("single", "none") if strategy in wanted), "mixed")

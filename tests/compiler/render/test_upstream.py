@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
+from gpushare.bundle import lock
 from gpushare.catalog import upstream
 from gpushare.nodes.taints import OUR_TAINTS
-from tests.compiler.render.compiled import document, files
+from tests.compiler.render.compiled import compiled, document, files, intent
 
 EVERYTHING = (
     "{partitioner: mig-manager, driver: {}, registry: reg.example.org, imagePullSecrets: [mirror],"
@@ -64,6 +65,22 @@ def test_the_operator_gets_one_mig_strategy_or_an_empty_one(pools: tuple[str, ..
     assert operator(*pools)["mig"] == {"strategy": strategy}
     told = "--server-side=false" in files(*pools)["README.md"]
     assert told is (strategy == "")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "strategy"),
+    [(("dense",), ("serving",), ""), (("serving", "dense"), ("dense",), ""), (("hpc",), ("serving",), "none"),
+     (("serving",), ("hpc",), "none")],
+)
+def test_the_operators_strategy_suits_the_profiles_that_nodes_may_still_have(
+    before: tuple[str, ...], after: tuple[str, ...], strategy: str
+) -> None:
+    former = lock.read(files(*before)[lock.FILE].encode())
+    assert isinstance(former, lock.Lock)
+    bundle = compiled(intent(*after), former)[1]
+    assert document(bundle, "gpu-operator/values.yaml")["mig"] == {"strategy": strategy}
+    assert document(bundle, "nodes/pools.yaml")["operatorMigStrategy"] == strategy
+    assert ("--server-side=false" in bundle["README.md"]) is (strategy == "")
 
 
 def test_the_operators_plugin_reads_our_configs_and_gives_unlabelled_nodes_whole_gpus() -> None:

@@ -111,7 +111,10 @@ PLACES = [list(places(document))[1:] for document in DOCUMENTS]
 
 @st.composite
 def mutated(draw: st.DrawFn) -> Any:
-    """A right document with up to three mistakes: a value replaced, a field dropped, or one more, known somewhere or not."""
+    """A right document with up to three mistakes: a value replaced, a field dropped, or one more, known somewhere or not.
+
+    A value that is drawn is copied, since a later mistake may change it, even put it into itself.
+    """
     which = draw(st.integers(0, 1))
     document = copy.deepcopy(DOCUMENTS[which])
     for _ in range(draw(st.integers(1, 3))):
@@ -126,9 +129,9 @@ def mutated(draw: st.DrawFn) -> Any:
             if kind == 0:
                 del parent[path[-1]]
             elif kind == 1 and isinstance(parent, dict):
-                parent[draw(st.sampled_from(WORDS))] = draw(VALUES)
+                parent[draw(st.sampled_from(WORDS))] = copy.deepcopy(draw(VALUES))
             else:
-                parent[path[-1]] = draw(VALUES)
+                parent[path[-1]] = copy.deepcopy(draw(VALUES))
         except (KeyError, IndexError, TypeError):
             continue  # an earlier mistake has taken the place away
     return document

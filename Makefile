@@ -87,7 +87,7 @@ site: $(READY)  ## the documentation as a site, in build/site/site
 test-cluster: $(READY)  ## the scenarios on a real cluster alone; ARGS='-k tenants' for some, NVIDIA=FOLDER for NVIDIA's own plugin
 	$(BIN)/python -m pytest -m cluster -rs $(ARGS)
 
-test-gitops: $(READY)  ## Argo CD itself on a real cluster alone; ARGS='-k delet' for some
+test-gitops: $(READY)  ## Argo CD and Flux themselves on real clusters alone; ARGS='-k delet' for some
 	$(BIN)/python -m pytest -m gitops -rs $(ARGS)
 
 test-windows: $(READY)  ## what people look at: alert rules, dashboards, pages; needs promtool and chromium (Debian: prometheus, chromium)

@@ -1,6 +1,7 @@
 """Flux's controllers as processes in a cluster's network, and what tests ask of them."""
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,17 @@ class Flux:
     def address(self, repository: str) -> str:
         """The URL of a repository in the folder `repositories`."""
         return f"http://127.0.0.1:{_GIT_PORT}/{repository}"
+
+    def reconcile(self, kind: str, name: str) -> None:
+        """Let the controller of an object look at it at once, as a webhook does, and wait until that is done."""
+        moment = str(time.monotonic_ns())
+        change = (f"reconcile.fluxcd.io/requestedAt={moment}", "--overwrite", "--namespace", NAMESPACE)
+        self.cluster.kubectl("annotate", kind, name, *change)
+
+        def is_done() -> bool:
+            return ((self.read(kind, name) or {}).get("status", {}).get("lastHandledReconcileAt")) == moment
+
+        self.cluster.wait(is_done, f"{kind} {name} is reconciled")
 
     def read(self, kind: str, name: str) -> Object | None:
         """An object of Flux as the API server has it; None if there is none of that name."""

@@ -69,6 +69,8 @@ def test_a_revert_brings_the_shares_back(synced: Synced) -> None:
 
 
 def test_what_is_changed_on_the_cluster_becomes_again_what_git_says(synced: Synced) -> None:
+    # Between two passes: in a pass the controller would wait for what was deleted, until its time is up.
+    synced.flux.reconcile("kustomizations", SYNC)
     synced.cluster.kubectl("delete", "configmap", NVIDIAS, "--namespace", FLUX)
     synced.cluster.kubectl("patch", "namespace", NAMESPACE, "--type=merge", "--patch",
                            '{"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}')

@@ -77,7 +77,7 @@ class Flux:
         self.cluster.kubectl("annotate", kind, name, *change)
 
         def is_done() -> bool:
-            return ((self.read(kind, name) or {}).get("status", {}).get("lastHandledReconcileAt")) == moment
+            return bool((self.read(kind, name) or {}).get("status", {}).get("lastHandledReconcileAt") == moment)
 
         self.cluster.wait(is_done, f"{kind} {name} is reconciled")
 

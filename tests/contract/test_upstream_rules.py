@@ -5,7 +5,7 @@ Judged by `upstream_validators`, over all examples and a matrix of pools and pla
 
 import re
 from collections import Counter
-from itertools import combinations
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +215,24 @@ def test_the_operators_strategy_is_left_to_the_profiles_exactly_where_pools_need
         mps, mixed, single = "mps" in pools, "alike" in pools, "single" in pools
         strategy = upstream.read(bundle(pools, "{}")["gpu-operator/values.yaml"])["mig"]["strategy"]
         assert (strategy == "") is (mixed and (mps or single)), pools
+
+
+@pytest.mark.parametrize("stack", ["gpu-operator", "existing"])
+def test_a_node_that_has_not_changed_yet_offers_under_the_next_strategy_what_it_did(stack: str) -> None:
+    """The operator's setting changes on every node at once, and busy nodes keep their layout and their profile."""
+    platform = f"{{stack: {stack}}}"
+    for before, after in permutations((*KINDS, *MIXTURES), 2):
+        files = bundle(before, platform)
+        memory = lock.read(files[lock.FILE].encode())
+        assert isinstance(memory, Lock)
+        strategies = plugin_environments(bundle(after, platform, memory), stack)
+        profiles = below(files, "chart/files/profiles/")
+        for policy in below(files, "chart/files/policies/").values():
+            spec = policy["spec"]
+            capability = cards.load(spec["card"]["id"]).compute_capability
+            for strategy in strategies:
+                offered = upstream.advertised(profiles[spec["profile"]], hardware(spec), strategy, capability)
+                assert offered == spec["resources"], (before, after, strategy)
 
 
 def test_former_generations_never_break_the_plugin_or_mig_parted() -> None:

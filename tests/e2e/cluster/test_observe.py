@@ -32,10 +32,17 @@ def nodes(cluster_fixture: ClusterFixture) -> Iterator[ClusterFixture]:
 
 
 def node_of(nodes: ClusterFixture, name: str) -> Any:
-    """The node without our condition and annotation, what kubelet renews all the time, and the lists of images and owners."""
+    """The node without our condition and annotation, what kubelet renews all the time, and the lists of images and owners.
+
+    Of the GPUs it has what the node offers: kubelet forgets the resources of a former plugin minutes after that has gone.
+    """
     state = nodes.state(name)
     notes = {key: value for key, value in state["metadata"].get("annotations", {}).items() if key != WOULD}
     status = {key: value for key, value in state["status"].items() if key not in {"conditions", "images"}}
+    for resources in (status["capacity"], status["allocatable"]):
+        for gone in [key for key in resources if key.startswith("nvidia.com/")]:
+            del resources[gone]
+    status["offer"] = nodes.offer(name)
     conditions = {one["type"]: one["status"] for one in state["status"]["conditions"] if one["type"] != "GPUShareReady"}
     return state["metadata"]["labels"], notes, state["spec"], status, conditions
 

@@ -9,7 +9,7 @@ DEMO    = examples/01-heterogeneous
 # For the command line alone: some systems have an environment variable NAME.
 NAME    =
 ARGS    =
-FAST    = -n 2 --dist worksteal -m 'not slow and not helm and not image and not cluster and not gitops and not gpu and not registry and not pipelines and not windows'
+FAST    = -n 2 --dist worksteal -m 'not slow and not helm and not image and not cluster and not gitops and not gpu and not registry and not pipelines and not windows and not publishing'
 CLUSTER = $(BIN)/python -m tests.e2e.cluster $(if $(NAME),--name $(NAME))
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -26,7 +26,7 @@ TOOLS    = buildah podman runc mmdebstrap skopeo gcc openssl
 PACKAGES = buildah podman runc mmdebstrap skopeo gcc libc6-dev openssl
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test test-fast coverage test-cluster test-gitops test-windows cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs screenshots site image packages release clean
+.PHONY: help demo test test-fast coverage test-cluster test-gitops test-windows cluster-up cluster-down kubectl lint lint-ruff lint-mypy lint-yaml golden upstream bench docs screenshots site image packages release publish clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -114,6 +114,9 @@ packages:  ## install the programs that the image and its tests take, where that
 
 release: $(READY)  ## what a release of this commit consists of, into dist/; ARGS=--without-image without root; BASE as for the image
 	$(BIN)/python .ci/release.py $(if $(BASE),--base $(BASE)) $(ARGS)
+
+publish: $(READY)  ## push dist/ to REGISTRY=registry.example.org/gpushare, sign it with KEY=cosign.key; needs cosign, helm, skopeo
+	$(BIN)/python .ci/publish.py $(REGISTRY) --key $(KEY) $(ARGS)
 
 clean:  ## forget what was built here
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -8,6 +8,7 @@ import argparse
 import gzip
 import hashlib
 import io
+import json
 import os
 import re
 import shutil
@@ -26,6 +27,8 @@ CHART = "charts/gpushare"
 MODULES = ("compiler/gpushare/__init__.py", "node-runtime/gpushare_node/__init__.py")
 ARCHITECTURES = ("amd64", "arm64")
 NOTES = "release-notes.md"
+PROVENANCE = "provenance.json"
+"""The predicate of SLSA's provenance v1, without the artifacts that it is about: which commit was built, and how."""
 SUMS = "SHA256SUMS"
 
 
@@ -141,7 +144,7 @@ def contents(version: str, *, with_image: bool) -> set[str]:
     """Return the names of all files of a release."""
     packages = {f"{name}-{version}{end}" for name in ("gpushare", "gpushare_node") for end in ("-py3-none-any.whl", ".tar.gz")}
     images = {f"gpushare-node-{version}-{one}.{end}" for one in ARCHITECTURES for end in ("oci.tar", "sbom.cdx.json")}
-    return packages | {f"gpushare-{version}.tgz", NOTES, SUMS} | (images if with_image else set())
+    return packages | {f"gpushare-{version}.tgz", NOTES, PROVENANCE, SUMS} | (images if with_image else set())
 
 
 def release(version: str, *, with_image: bool, base: str | None) -> None:
@@ -163,6 +166,7 @@ def release(version: str, *, with_image: bool, base: str | None) -> None:
         section = changelog_section((source / "CHANGELOG.md").read_text(), version)
         assert section is not None
         (made / NOTES).write_text(f"{section[1]}\n")
+        (made / PROVENANCE).write_text(provenance(version, base))
         (made / SUMS).write_text(checksums(made))
         assert {path.name for path in made.iterdir()} == contents(version, with_image=with_image)
         if DIST.exists():
@@ -220,6 +224,20 @@ def pack(folder: Path, archive: Path, seconds: int) -> None:
                 packed.add(path, path.relative_to(folder), recursive=False, filter=plain)
 
 
+def provenance(version: str, base: str | None) -> str:
+    """Return the text of PROVENANCE. Its builder is this program: who runs it is said by the signature."""
+    parameters = {"version": version} | ({"base": base} if base else {})
+    document = {
+        "buildDefinition": {
+            "buildType": "https://gpushare.dev/make-release/v1",
+            "externalParameters": parameters,
+            "resolvedDependencies": [{"digest": {"gitCommit": _git("rev-parse", "HEAD")}}],
+        },
+        "runDetails": {"builder": {"id": "https://gpushare.dev/make-release"}},
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
 def checksums(folder: Path) -> str:
     """Return a line for each file, as `sha256sum --check` reads it."""
     return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(folder.iterdir()))
@@ -236,14 +254,7 @@ def summary(version: str, *, with_image: bool) -> Iterator[str]:
         yield f"  git tag --annotate v{version} --message 'gpushare {version}'"
     yield f"  git push origin v{version}"
     yield "  twine upload dist/*.whl dist/*.tar.gz"
-    yield f"  helm push dist/gpushare-{version}.tgz oci://REGISTRY/charts"
-    if with_image:
-        image = yaml.safe_load((ROOT / CHART / "values.yaml").read_text())["image"]
-        reference = f"{image['repository']}:{version}"
-        yield f"  buildah manifest create {reference}"
-        for one in ARCHITECTURES:
-            yield f"  buildah manifest add {reference} oci-archive:dist/gpushare-node-{version}-{one}.oci.tar"
-        yield f"  buildah manifest push --all {reference} docker://{reference}"
+    yield "  make publish REGISTRY=REGISTRY KEY=cosign.key" + ("" if with_image else ", after a release with the image")
     yield f"and attach all files of dist/ to the release v{version}, with the text of dist/{NOTES}."
 
 

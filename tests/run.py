@@ -57,13 +57,15 @@ CLUSTER = Suite(
 SUITES = (
     Suite(name="everything on one machine",
           marked="not image and not cluster and not gitops and not gpu and not nvidia and not registry and not pipelines"
-                 " and not windows",
+                 " and not windows and not publishing",
           distribution=("-n", "2", "--dist", "worksteal"), tools=_GCC),
     Suite(name="pipelines", marked="pipelines", distribution=(), tools={"git": "git", "curl": "curl"}),
     Suite(name="monitoring and pages", marked="windows", distribution=(),
           tools={"promtool": "prometheus", "chromium": "chromium"}),
     Suite(name="a registry", marked="registry", distribution=(),
           tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "openssl": "openssl"}),
+    Suite(name="publishing a release", marked="publishing", distribution=(),
+          tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "go": ""}),
     Suite(
         name="the image, in containers", marked="image", distribution=(), needs_root=True, probe=_PROBE,
         tools=_GCC | _CONTAINERS | {

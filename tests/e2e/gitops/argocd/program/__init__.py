@@ -5,7 +5,7 @@
 
 from pathlib import Path
 
-from tests.e2e.gitops.go_module import GoModule
+from tests.support.go_module import GoModule
 
 _MODULE = "github.com/argoproj/argo-cd/v3"
 

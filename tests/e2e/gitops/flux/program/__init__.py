@@ -6,7 +6,7 @@ upstream does. `python -m tests.e2e.gitops.flux.program` builds all of it and pr
 
 from pathlib import Path
 
-from tests.e2e.gitops.go_module import GoModule
+from tests.support.go_module import GoModule
 
 _CONTROLLERS = ("source-controller", "kustomize-controller")
 

@@ -1,4 +1,4 @@
-"""Controllers built from the Go module proxy, each set once into the tests' cache. Needs Go 1.26."""
+"""Programs built from the Go module proxy, each set once into the tests' cache. Needs Go 1.26."""
 
 import functools
 import hashlib

@@ -43,8 +43,39 @@ def find_context(config: Mapping[str, Any], wanted: str, where: str) -> tuple[st
         hint = f"did you mean {listing(like, 'or')}?" if like else "the file defines no context"
         raise NoClusterError(f"{where} has no context {name!r}", hint)
     context = contexts[name]
-    user = _named(config, "users", "user").get(str(context.get("user")), {})
+    _check_server(config, name, context, where)
+    user = _user(config, name, context, where)
     return name, Context(namespace=str(context.get("namespace") or ""), user=user)
+
+
+_VIEW = "`kubectl config view` shows what it contains"
+
+
+def _check_server(config: Mapping[str, Any], name: str, context: Mapping[str, Any], where: str) -> None:
+    """NoClusterError if the context leads to no address. kubectl would ask localhost, or guess the protocol."""
+    cluster, clusters = context.get("cluster"), _named(config, "clusters", "cluster")
+    if not cluster:
+        raise NoClusterError(f"context {name!r} in {where} names no cluster", _VIEW)
+    if str(cluster) not in clusters:
+        raise NoClusterError(f"{where} has no cluster {str(cluster)!r}, which context {name!r} names", _VIEW)
+    server = clusters[str(cluster)].get("server")
+    if not isinstance(server, str) or not server.startswith(("https://", "http://")):
+        told = f"has the server {server!r}" if server else "has no server"
+        raise NoClusterError(f"cluster {str(cluster)!r} in {where} {told}", "write the address with its protocol: https://HOST:PORT")
+
+
+def _user(config: Mapping[str, Any], name: str, context: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Return the entry of the context's user; empty without one. NoClusterError if it is not there or no entry of a user."""
+    user, users = context.get("user"), _named(config, "users", "user")
+    if not user:
+        return {}
+    if str(user) not in users:
+        raise NoClusterError(f"{where} has no user {str(user)!r}, which context {name!r} names", _VIEW)
+    found = users[str(user)]
+    plugin = found.get("exec")
+    if plugin is not None and not (isinstance(plugin, dict) and isinstance(plugin.get("command"), str) and plugin["command"]):
+        raise NoClusterError(f"the plugin of user {str(user)!r} in {where} has no command", "write users[].user.exec.command")
+    return found
 
 
 def impersonated(access: Access, user: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,26 @@ def test_an_unknown_context_is_answered_with_the_known_ones(tmp_path: Path) -> N
 def test_what_is_no_kubeconfig_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "config").write_text(text)
     refused("--kubeconfig", tmp_path / "config", cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"clusters": []}, "has no cluster 'c', which context 'here' names"),
+        ({"clusters": None}, "has no cluster 'c', which context 'here' names"),
+        ({"contexts": [{"name": "here", "context": None}]}, "names no cluster"),
+        ({"contexts": [{"name": "here", "context": {"cluster": "c", "user": "x"}}]}, "has no user 'x', which context"),
+        ({"server": ""}, "cluster 'c' in {where} has no server"),
+        ({"server": "api.example.org:6443"}, "has the server 'api.example.org:6443'"),
+        ({"user": {"exec": []}}, "the plugin of user 'u' in {where} has no command"),
+        ({"user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1"}}}, "has no command"),
+    ],
+)
+def test_a_kubeconfig_that_leads_nowhere_says_where_it_ends(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
+    path = config(tmp_path / "config", **changed)
+    said = refused("--kubeconfig", path, cwd=tmp_path)
+    assert told.format(where=path) in said
+    assert "Warning" not in said
 
 
 def test_a_server_that_is_away(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""A repository of charts with a stand-in for NVIDIA's operator, of which only a ClusterPolicy is left: it shows the values."""
+"""A repository of charts with a stand-in for NVIDIA's operator, of which only a ClusterPolicy is left: it shows the values.
+
+It has the two newest versions that the catalogue knows.
+"""
 
 import json
 import subprocess
@@ -19,6 +22,7 @@ kind: ClusterPolicy
 metadata:
   name: cluster-policy
 spec:
+  chart: {{ .Chart.Version }}
   devicePlugin:
     config: {name: {{ .Values.devicePlugin.config.name | quote }}}
 """
@@ -42,10 +46,15 @@ def serve(network: Network, folder: Path) -> None:
     sources = folder / "sources"
     for part in ("crds", "templates"):
         (sources / part).mkdir(parents=True)
-    (sources / "Chart.yaml").write_text(json.dumps({"apiVersion": "v2", "name": chart.name, "version": chart.version}) + "\n")
     (sources / "crds" / "clusterpolicies.yaml").write_text(json.dumps(_DEFINITION) + "\n")
     (sources / "templates" / "clusterpolicy.yaml").write_text(_TEMPLATE)
-    for command in (("package", sources, "--destination", folder), ("repo", "index", folder)):
-        subprocess.run([str(helm.helm()), *map(str, command)], check=True, capture_output=True)
+    for version, _ in chart.releases[-2:]:
+        (sources / "Chart.yaml").write_text(json.dumps({"apiVersion": "v2", "name": chart.name, "version": version}) + "\n")
+        _helm("package", sources, "--destination", folder)
+    _helm("repo", "index", folder)
     server = (sys.executable, "-m", "http.server", str(_PORT), "--bind", "127.0.0.1", "--directory", folder)
     start([str(word) for word in network.command(*server)], folder / "server.log")
+
+
+def _helm(*arguments: str | Path) -> None:
+    subprocess.run([str(helm.helm()), *map(str, arguments)], check=True, capture_output=True)

@@ -28,7 +28,11 @@ class Synced:
 
     def commit(self, more: str = "", **pools: str) -> str:
         """Compile an intent of these pools, with more lines in its spec, and commit its bundle; the commit."""
-        return self.repository.commit(self.cluster_fixture.compile(self.intent(**pools) + more), PATH)
+        return self.commit_intent(self.intent(**pools) + more)
+
+    def commit_intent(self, text: str) -> str:
+        """Compile an intent and commit its bundle; the commit."""
+        return self.repository.commit(self.cluster_fixture.compile(text), PATH)
 
     def intent(self, **pools: str) -> str:
         """The pools, and what Argo CD must know."""

@@ -1,12 +1,14 @@
 """Argo CD itself syncs a bundle, follows its commits, and leaves nothing when its Application is deleted. In this order."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
 from tests.e2e.cluster.bundles import NAMESPACE
 from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED, SLICE, TRAINING
 from tests.e2e.gitops.argocd.synced import NVIDIAS, OTHERS, OURS, PATH, ROOT, Synced
+from tests.e2e.gitops.scenarios import NAMED, SCENARIOS
 
 pytestmark = pytest.mark.gitops
 
@@ -76,6 +78,11 @@ def test_a_revert_brings_the_shares_back(synced: Synced) -> None:
     commit = synced.repository.revert()
     synced.await_commit(commit)
     synced.cluster.wait(lambda: synced.cluster_fixture.offer("node-1") == {SHARED: 8}, "node-1 offers 8 shares")
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=NAMED)
+def test_a_commit_reaches_the_nodes(synced: Synced, scenario: Callable[[Synced], None]) -> None:
+    scenario(synced)
 
 
 def test_a_bundle_that_fails_on_its_node_is_not_healthy(synced: Synced) -> None:

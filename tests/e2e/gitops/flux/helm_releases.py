@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 from kubernetes import client, config
+from urllib3.exceptions import HTTPError
 
 HELM, KUBECTL, ARTIFACTS = sys.argv[1:] if len(sys.argv) > 1 else ("", "", "")
 _FINALIZER = "finalizers.fluxcd.io"
@@ -194,7 +195,7 @@ def main() -> None:
     config.load_kube_config()
     running: dict[str, threading.Thread] = {}
     while True:
-        with contextlib.suppress(client.ApiException, OSError):
+        with contextlib.suppress(client.ApiException, HTTPError):
             api: Any = client.CustomObjectsApi()
             for item in api.list_cluster_custom_object(*_RELEASES, "helmreleases")["items"]:
                 key = item["metadata"]["uid"]

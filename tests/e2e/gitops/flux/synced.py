@@ -35,7 +35,11 @@ class Synced:
 
     def commit(self, more: str = "", **pools: str) -> str:
         """Compile an intent of these pools, with more lines in its spec, and commit its bundle; the commit."""
-        return self.repository.commit(self.cluster_fixture.compile(self.intent(**pools) + more), PATH)
+        return self.commit_intent(self.intent(**pools) + more)
+
+    def commit_intent(self, text: str) -> str:
+        """Compile an intent and commit its bundle; the commit."""
+        return self.repository.commit(self.cluster_fixture.compile(text), PATH)
 
     def intent(self, **pools: str) -> str:
         """The pools, and what Flux must know. It looks for commits as often as an intent may ask for."""
@@ -48,12 +52,12 @@ class Synced:
         folder = self.repository.folder / PATH / "flux"
         self.cluster.kubectl("apply", "--filename", folder / "source.yaml", "--filename", folder / "sync.yaml")
 
-    def await_release(self, commit: str, status: str = "True") -> None:
-        """Until our release is that of the commit, and is Ready or not."""
+    def await_commit(self, commit: str) -> None:
+        """Until our release is that of the commit, and is Ready."""
 
         def is_there() -> bool:
             ready = self.flux.condition("helmreleases", OURS)
-            return commit[:12] in ready.get("message", "") and ready["status"] == status
+            return commit[:12] in ready.get("message", "") and ready["status"] == "True"
 
         try:
             self.cluster.wait(is_there, f"the release is that of {commit}")

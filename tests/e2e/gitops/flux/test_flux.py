@@ -1,5 +1,7 @@
 """Flux itself syncs a bundle, follows its commits, and releases the nodes when its Kustomization is deleted. In this order."""
 
+from collections.abc import Callable
+
 import pytest
 import yaml
 
@@ -7,6 +9,7 @@ from tests.e2e.cluster.bundles import NAMESPACE
 from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED, SLICE, TRAINING
 from tests.e2e.gitops.flux.controllers import NAMESPACE as FLUX
 from tests.e2e.gitops.flux.synced import NVIDIAS, OURS, PATH, SYNC, Synced
+from tests.e2e.gitops.scenarios import NAMED, SCENARIOS
 
 pytestmark = pytest.mark.gitops
 
@@ -54,7 +57,7 @@ def test_source_controller_packages_the_chart_with_the_commit_in_its_version(syn
 def test_a_commit_that_changes_replicas_reaches_the_node(synced: Synced) -> None:
     pods = {node: synced.cluster_fixture.pod_of(node) for node in ("node-1", "node-2")}
     commit = synced.commit(notebooks=MORE, training=TRAINING)
-    synced.await_release(commit)
+    synced.await_commit(commit)
     assert synced.cluster_fixture.condition("node-1")["reason"] == "Ready"
     synced.cluster.wait(lambda: synced.cluster_fixture.offer("node-1") == {SHARED: 12}, "node-1 offers 12 shares")
     training = synced.cluster_fixture.pod_of("node-2")
@@ -64,8 +67,13 @@ def test_a_commit_that_changes_replicas_reaches_the_node(synced: Synced) -> None
 
 
 def test_a_revert_brings_the_shares_back(synced: Synced) -> None:
-    synced.await_release(synced.repository.revert())
+    synced.await_commit(synced.repository.revert())
     synced.cluster.wait(lambda: synced.cluster_fixture.offer("node-1") == {SHARED: 8}, "node-1 offers 8 shares")
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=NAMED)
+def test_a_commit_reaches_the_nodes(synced: Synced, scenario: Callable[[Synced], None]) -> None:
+    scenario(synced)
 
 
 def test_what_is_changed_on_the_cluster_becomes_again_what_git_says(synced: Synced) -> None:
@@ -85,23 +93,23 @@ def test_what_is_changed_on_the_cluster_becomes_again_what_git_says(synced: Sync
 
 
 def test_a_pool_that_goes_is_released(synced: Synced) -> None:
-    synced.await_release(synced.commit(notebooks=NOTEBOOKS))
+    synced.await_commit(synced.commit(notebooks=NOTEBOOKS))
     synced.cluster.wait(lambda: "gpushare.dev/pool" not in synced.cluster_fixture.labels("node-2"), "node-2 is released")
     assert synced.cluster.try_kubectl("get", "daemonset", "gpushare-training", "--namespace", NAMESPACE).returncode
     assert not any(synced.cluster_fixture.fake_nvml("node-2").mode(gpu)[0] for gpu in range(2))
-    synced.await_release(synced.repository.revert())
+    synced.await_commit(synced.repository.revert())
     synced.cluster_fixture.await_offer("node-2", "training")
 
 
 def test_observing_leaves_nvidias_chart_and_the_gpus_as_they_are(synced: Synced) -> None:
     commit = synced.commit("  adoption: observe\n", notebooks=NOTEBOOKS, training=TRAINING)
-    synced.await_release(commit)
+    synced.await_commit(commit)
     synced.flux.await_commit(SYNC, commit)
     assert synced.cluster_fixture.condition("node-2")["reason"] == "Observing"
     assert synced.flux.names("helmreleases") == {OURS, NVIDIAS}
     assert synced.cluster.try_kubectl("get", "clusterpolicy", "cluster-policy").returncode == 0
     assert all(synced.cluster_fixture.fake_nvml("node-2").mode(gpu)[0] for gpu in range(2))
-    synced.await_release(synced.repository.revert())
+    synced.await_commit(synced.repository.revert())
     synced.cluster_fixture.await_offer("node-2", "training")
 
 

@@ -1,0 +1,101 @@
+"""Commits that every tool must bring to the nodes, and what they leave there. Each begins and ends with the same two pools."""
+
+from typing import Protocol
+
+from gpushare.catalog import upstream
+from tests.e2e.cluster.cluster import Cluster
+from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED, SLICE, TRAINING, ClusterFixture
+from tests.e2e.gitops.repository import Repository
+
+SHARES = {"node-1": {SHARED: 8}, "node-2": {SLICE: 28}}
+"""What both nodes offer with NOTEBOOKS and TRAINING."""
+
+
+class Synced(Protocol):
+    """A tool of GitOps that brings a cluster to what is in a repository."""
+
+    cluster_fixture: ClusterFixture
+    cluster: Cluster
+
+    @property
+    def repository(self) -> Repository: ...
+
+    def intent(self, **pools: str) -> str: ...
+
+    def commit_intent(self, text: str) -> str: ...
+
+    def await_commit(self, commit: str) -> None: ...
+
+
+def change_layout_and_cap(synced: Synced) -> None:
+    """Another layout of one pool and a cap for the other: the instances change, and a process over the cap is ended."""
+    layout = TRAINING.replace("{1g.5gb: 7}", "{2g.10gb: 3}").replace("{1g.5gb: 2}", "{2g.10gb: 2}")
+    _bring(synced, synced.intent(notebooks=f"{NOTEBOOKS}, memory: {{cap: 1Gi}}", training=layout))
+    _await_offers(synced, {"node-1": {SHARED: 8}, "node-2": {"nvidia.com/mig-2g.10gb.shared": 12}})
+    synced.cluster_fixture.start("over", "node-1", SHARED, "--mib", "1500")
+    synced.cluster.wait(lambda: synced.cluster_fixture.phase("over") == "Failed", "the tenant over the new cap is ended")
+    synced.cluster_fixture.dismiss("over")
+    _back(synced)
+
+
+def rename_pool(synced: Synced) -> None:
+    """A pool with another name and the same nodes: they move, and no other pool is restarted."""
+    others = synced.cluster_fixture.pod_of("node-2")
+    text = synced.intent(notebooks=NOTEBOOKS, training=TRAINING)
+    assert text.count("    notebooks: {") == 1
+    _bring(synced, text.replace("    notebooks: {", "    classroom: {"))
+    synced.cluster_fixture.await_offer("node-1", "classroom")
+    _await_offers(synced, SHARES)
+    now = synced.cluster_fixture.pod_of("node-2")
+    assert others is not None
+    assert now is not None
+    assert now["metadata"]["uid"] == others["metadata"]["uid"]
+    _back(synced)
+
+
+def change_version_of_stack(synced: Synced) -> None:
+    """Another version of NVIDIA's chart is installed, and the shares stay."""
+    *_, (before, _), (newest, _) = upstream.chart("gpu-operator").releases
+    text = synced.intent(notebooks=NOTEBOOKS, training=TRAINING)
+    assert text.count("  platform: {") == 1
+    for version, commit in ((before, text.replace("  platform: {", f"  platform: {{version: {before}, ")), (newest, None)):
+        synced.await_commit(synced.repository.revert() if commit is None else synced.commit_intent(commit))
+        synced.cluster.wait(lambda at=version: _version(synced) == at, f"gpu-operator {version} is installed")
+        _await_offers(synced, SHARES)
+
+
+def commit_in_outage(synced: Synced) -> None:
+    """A commit while the API server is away reaches the nodes when it is back."""
+    more = NOTEBOOKS.replace("replicas: 4", "replicas: 5")
+    synced.cluster.control_plane.stop_api_server()
+    try:
+        commit = synced.commit_intent(synced.intent(notebooks=more, training=TRAINING))
+    finally:
+        synced.cluster.control_plane.start_api_server()
+    synced.await_commit(commit)
+    _await_offers(synced, {"node-1": {SHARED: 10}, "node-2": {SLICE: 28}})
+    _back(synced)
+
+
+SCENARIOS = (change_layout_and_cap, rename_pool, change_version_of_stack, commit_in_outage)
+NAMED = [scenario.__name__ for scenario in SCENARIOS]
+
+
+def _bring(synced: Synced, text: str) -> None:
+    synced.await_commit(synced.commit_intent(text))
+
+
+def _back(synced: Synced) -> None:
+    synced.await_commit(synced.repository.revert())
+    _await_offers(synced, SHARES)
+    for node, pool in (("node-1", "notebooks"), ("node-2", "training")):
+        synced.cluster_fixture.await_offer(node, pool)
+
+
+def _await_offers(synced: Synced, offers: dict[str, dict[str, int]]) -> None:
+    for node, offer in offers.items():
+        synced.cluster.wait(lambda at=node, of=offer: synced.cluster_fixture.offer(at) == of, f"{node} offers {offer}")
+
+
+def _version(synced: Synced) -> str:
+    return str(synced.cluster.get("clusterpolicy", "cluster-policy")["spec"].get("chart"))

@@ -5,6 +5,7 @@ ask no server of sigstore, so they can be verified without the internet. Credent
 """
 
 import argparse
+import getpass
 import hashlib
 import json
 import os
@@ -46,7 +47,12 @@ def main() -> int:
         missing = [tool for tool in TOOLS if not shutil.which(tool)]
         if missing:
             raise PublishError(f"{', '.join(missing)} is missing: install it")
-        print(*publish(arguments.registry.rstrip("/"), arguments.key, plain_http=arguments.plain_http), sep="\n")
+        if "://" in arguments.registry or "/" not in arguments.registry.strip("/"):
+            raise PublishError(f"{arguments.registry!r} is not HOST/PATH, such as registry.example.org/gpushare")
+        if Path(arguments.key).is_file() and "COSIGN_PASSWORD" not in os.environ and sys.stdin.isatty():
+            # Otherwise cosign asks for it at every signature.
+            os.environ["COSIGN_PASSWORD"] = getpass.getpass(f"Password of {arguments.key}: ")
+        print(*publish(arguments.registry.strip("/"), arguments.key, plain_http=arguments.plain_http), sep="\n")
     except PublishError as problem:
         print(f"publish: {problem}", file=sys.stderr)
         return 1
@@ -171,11 +177,11 @@ class Registry:
 
 
 def _run(*command: str | Path) -> None:
-    """Run a program; PublishError with its words if it fails."""
+    """Run a program, whose words go to stderr; PublishError if it fails."""
     print(f"publish: {' '.join(map(str, command[:2]))} {command[-1]}", file=sys.stderr, flush=True)
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, env=os.environ)
+    done = subprocess.run([str(part) for part in command], stdout=sys.stderr, check=False)
     if done.returncode:
-        raise PublishError(f"{command[0]} {command[1]} failed: {(done.stderr or done.stdout).strip()}")
+        raise PublishError(f"{command[0]} {command[1]} failed, as it says above")
 
 
 if __name__ == "__main__":

@@ -178,6 +178,8 @@ def test_a_registry_that_does_not_answer_is_named_and_so_is_a_wrong_password(pub
     there, publisher.name = publisher.name, "127.0.0.1:9/gpushare"
     done = publisher.publish()
     assert (done.returncode, "127.0.0.1:9/gpushare cannot be asked" in done.stderr) == (1, True)
+    publisher.name = "oci://127.0.0.1:9/gpushare"
+    assert "is not HOST/PATH" in publisher.publish().stderr
     publisher.name = there
     publisher.environment["COSIGN_PASSWORD"] = "wrong"
     done = publisher.publish()

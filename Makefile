@@ -88,7 +88,7 @@ test-cluster: $(READY)  ## the scenarios on a real cluster alone; ARGS='-k tenan
 	$(BIN)/python -m pytest -m cluster -rs $(ARGS)
 
 test-gitops: $(READY)  ## Argo CD and Flux themselves on real clusters alone; ARGS='-k delet' for some
-	$(BIN)/python -m pytest -m gitops -n 2 --dist loadgroup -rs $(ARGS)
+	$(BIN)/python -m pytest -m gitops -rs $(ARGS)
 
 test-windows: $(READY)  ## what people look at: alert rules, dashboards, pages; needs promtool and chromium (Debian: prometheus, chromium)
 	$(BIN)/python -m pytest -m windows -rs $(ARGS)

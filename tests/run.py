@@ -73,8 +73,7 @@ SUITES = (
         },
     ),
     replace(CLUSTER, tools=CLUSTER.tools | {"prometheus": "prometheus"}),
-    # A cluster for each tool, on which its tests run in their order.
-    replace(CLUSTER, name="Argo CD and Flux on it", marked="gitops", distribution=("-n", "2", "--dist", "loadgroup"),
+    replace(CLUSTER, name="Argo CD and Flux on it", marked="gitops", distribution=(),
             tools=CLUSTER.tools | {"git": "git", "redis-server": "redis-server"}),
     replace(CLUSTER, name="NVIDIA's own plugin on it", marked="cluster and nvidia", needs_folder="NVIDIA",
             distribution=("-n", "2", "--dist", "loadscope")),

@@ -10,7 +10,7 @@ from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED, SLICE, TRAINING
 from tests.e2e.gitops.argocd.synced import NVIDIAS, OTHERS, OURS, PATH, ROOT, Synced
 from tests.e2e.gitops.scenarios import NAMED, SCENARIOS
 
-pytestmark = [pytest.mark.gitops, pytest.mark.xdist_group("argocd")]
+pytestmark = pytest.mark.gitops
 
 MORE = NOTEBOOKS.replace("replicas: 4", "replicas: 6")
 

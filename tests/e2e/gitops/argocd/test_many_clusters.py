@@ -12,7 +12,7 @@ from tests.e2e.gitops.argocd.synced import Synced
 from tests.e2e.gitops.repository import Repository
 from tests.support.paths import ROOT
 
-pytestmark = [pytest.mark.gitops, pytest.mark.xdist_group("argocd")]
+pytestmark = pytest.mark.gitops
 
 CLUSTERS = [f"cluster-{number}" for number in range(10)]
 OF_THE_PAGE = "https://git.example.org/gpu.git"

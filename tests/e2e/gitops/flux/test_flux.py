@@ -11,7 +11,7 @@ from tests.e2e.gitops.flux.controllers import NAMESPACE as FLUX
 from tests.e2e.gitops.flux.synced import NVIDIAS, OURS, PATH, SYNC, Synced
 from tests.e2e.gitops.scenarios import NAMED, SCENARIOS
 
-pytestmark = [pytest.mark.gitops, pytest.mark.xdist_group("flux")]
+pytestmark = pytest.mark.gitops
 
 MORE = NOTEBOOKS.replace("replicas: 4", "replicas: 6")
 

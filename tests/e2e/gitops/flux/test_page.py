@@ -9,7 +9,7 @@ from tests.e2e.cluster.cluster_fixture import SHARED
 from tests.e2e.gitops import page, upstream
 from tests.e2e.gitops.flux.synced import Synced
 
-pytestmark = [pytest.mark.gitops, pytest.mark.xdist_group("flux")]
+pytestmark = pytest.mark.gitops
 
 
 def test_the_commands_of_the_page_install_change_and_remove(synced: Synced, tmp_path: Path) -> None:

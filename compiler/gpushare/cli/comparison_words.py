@@ -229,7 +229,7 @@ def order(comparison: Comparison) -> Iterator[str]:
     if not comparison.changes_mig_strategy:
         return
     yield "upgrade gpu-operator first" + ("" if comparison.mig_strategies[1] else _CLIENT_SIDE)
-    yield "then gpushare's chart, whose pools may need the new strategy; no profile of today needs the old one"
+    yield "then gpushare's chart: until a node changes, its profile works with the new strategy too"
 
 
 def file(one: FileChange, arrow: str) -> Iterator[str]:

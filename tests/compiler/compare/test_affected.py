@@ -151,6 +151,7 @@ def test_the_page_for_a_merge_request_tells_the_operators_strategy() -> None:
     single = "sharing: {mode: mig, strategy: single, layout: {1g.5gb: 7}}"
     told = page(told_of(pool.format(MIG), pool.format(single)))
     assert "**gpu-operator** `mig.strategy mixed → single`: the operator restarts the device plugin of every node" in told
+    assert told.index("upgrade gpu-operator first\n") < told.index("then gpushare's chart: until a node changes")
     assert "mig.strategy" not in page(told_of(pool.format(MIG), pool.format("sharing: {mode: mig, layout: {2g.10gb: 3}}")))
 
 

@@ -3,11 +3,14 @@
 Where it runs as root on Debian it installs what is missing; elsewhere it names it. Exit 1 if a suite fails.
 """
 
+import contextlib
 import json
 import os
 import random
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,6 +31,8 @@ class Suite:
     needs_root: bool = False
     needs_folder: str = ""
     """An environment variable that names a folder which only the user can have."""
+    meanwhile: tuple[str, ...] = ()
+    """Modules that build what later suites need, run beside it one after the other: it waits most of its time."""
     probe: str = ""
     """A script that must succeed: root in a sandbox may still lack what containers are made of."""
 
@@ -64,17 +69,18 @@ SUITES = (
           tools={"promtool": "prometheus", "chromium": "chromium"}),
     Suite(name="a registry", marked="registry", distribution=(),
           tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "openssl": "openssl"}),
-    Suite(name="publishing a release", marked="publishing", distribution=(),
-          tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "go": ""}),
     Suite(
         name="the image, in containers", marked="image", distribution=(), needs_root=True, probe=_PROBE,
         tools=_GCC | _CONTAINERS | {
             "buildah": "buildah", "podman": "podman", "mmdebstrap": "mmdebstrap", "skopeo": "skopeo",
         },
     ),
-    replace(CLUSTER, tools=CLUSTER.tools | {"prometheus": "prometheus"}),
+    replace(CLUSTER, tools=CLUSTER.tools | {"prometheus": "prometheus"},
+            meanwhile=("tests.e2e.gitops.argocd.program", "tests.e2e.gitops.flux.program", "tests.packaging.cosign")),
     replace(CLUSTER, name="Argo CD and Flux on it", marked="gitops", distribution=(),
             tools=CLUSTER.tools | {"git": "git", "redis-server": "redis-server"}),
+    Suite(name="publishing a release", marked="publishing", distribution=(),
+          tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "go": ""}),
     replace(CLUSTER, name="NVIDIA's own plugin on it", marked="cluster and nvidia", needs_folder="NVIDIA",
             distribution=("-n", "2", "--dist", "loadscope")),
     Suite(name="NVIDIA's charts", marked="nvidia and not cluster", distribution=(), tools={}, needs_folder="NVIDIA"),
@@ -86,19 +92,36 @@ def main() -> int:
     """The exit code of all suites together."""
     _install({package for suite in SUITES for _, package in _missing(suite) if package})
     told, failed, all_begun = [], False, time.monotonic()
-    for suite in SUITES:
-        reasons = list(why_not(suite))
-        if reasons:
-            told.append(f"LEFT OUT  {suite.name}: {', '.join(reasons)}")
-            continue
-        begun = time.monotonic()
-        outcome = run(suite)
-        failed |= outcome.word == "FAILED"
-        told.append(f"{outcome.word:8}  {suite.name}: {time.monotonic() - begun:.0f} s")
-        told += [f"  only at the second try (--hypothesis-seed={outcome.seed}), a defect: {test}" for test in outcome.unsteady]
+    with contextlib.ExitStack() as builds:
+        for suite in SUITES:
+            reasons = list(why_not(suite))
+            if reasons:
+                told.append(f"LEFT OUT  {suite.name}: {', '.join(reasons)}")
+                continue
+            begun = time.monotonic()
+            builds.enter_context(_building(suite.meanwhile))
+            outcome = run(suite)
+            failed |= outcome.word == "FAILED"
+            told.append(f"{outcome.word:8}  {suite.name}: {time.monotonic() - begun:.0f} s")
+            again = f"  only at the second try (--hypothesis-seed={outcome.seed}), a defect:"
+            told += [f"{again} {test}" for test in outcome.unsteady]
     told.append(f"altogether {(time.monotonic() - all_begun) / 60:.0f} min")
     print("\n".join(["", *told]))
     return int(failed)
+
+
+@contextlib.contextmanager
+def _building(modules: tuple[str, ...]) -> Iterator[None]:
+    """Run the modules in the background, behind everything else. What fails is run again where it is needed, and says why."""
+    commands = "; ".join(f"nice -n 19 {shlex.quote(sys.executable)} -m {module}" for module in modules)
+    silent = subprocess.DEVNULL
+    process = subprocess.Popen(["sh", "-c", commands], stdout=silent, stderr=silent, process_group=0)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests import run
+from tests.support.waiting import wait_for
 
 TESTS = """
 from pathlib import Path
@@ -61,3 +62,11 @@ def test_what_fails_twice_has_failed_and_the_rest_is_named_all_the_same() -> Non
 
 def test_what_passes_is_run_once() -> None:
     assert outcome(TESTS.replace("assert was_there", "assert not was_there")).word == "passed"
+
+
+def test_what_is_built_beside_a_suite_is_done_or_ended_with_the_run() -> None:
+    Path("quick.py").write_text("open('quick', 'w').close()")
+    Path("slow.py").write_text("import time\nopen('slow', 'w').close()\ntime.sleep(600)\nopen('late', 'w').close()")
+    with run._building(("quick", "slow")):
+        wait_for(Path("slow").exists, "the second module runs")
+    assert (Path("quick").exists(), Path("late").exists()) == (True, False)

@@ -33,7 +33,7 @@ def change_layout_and_cap(synced: Synced) -> None:
     _bring(synced, synced.intent(notebooks=f"{NOTEBOOKS}, memory: {{cap: 1Gi}}", training=layout))
     _await_offers(synced, {"node-1": {SHARED: 8}, "node-2": {"nvidia.com/mig-2g.10gb.shared": 12}})
     synced.cluster_fixture.start("over", "node-1", SHARED, "--mib", "1500")
-    synced.cluster.wait(lambda: "GPUProcessKilled" in dict(synced.cluster_fixture.events("over")), "who is over the cap is ended")
+    synced.cluster.wait(lambda: "GPUProcessKilled" in dict(synced.cluster_fixture.events("over")), "the cap is enforced")
     synced.cluster_fixture.dismiss("over")
     _back(synced)
 

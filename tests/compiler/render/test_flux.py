@@ -222,11 +222,11 @@ def test_the_page_on_gitops_names_files_and_objects_that_are_there() -> None:
     [intent] = re.findall(r"```yaml\n# intent.yaml\n(.*?)```", page, re.DOTALL)
     section = page.partition("\n## Flux\n")[2]
     [settings] = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
-    text = re.sub(r"  gitops:\n.*\n", settings, intent)
+    text = re.sub(r"    argocd: .*\n", settings, intent)
     bundle = compile_text(text.encode())[1]
     items = [yaml.safe_load(text) for text in of_flux(bundle).values()]
     there = {f"{item['kind'].lower()}/{item['metadata']['name']}" for item in items if "metadata" in item}
-    commands = re.findall(r"^    (kubectl .*)", section, re.MULTILINE)
+    commands = re.findall(r"^\$ (kubectl .*)", section, re.MULTILINE)
     files = {path for line in commands for path in re.findall(r"clusters/physics/bundle/(\S+)", line)}
     named = {name for line in commands for name in re.findall(r"wait (\S+)", line)}
     for kinds, name in (found for line in commands for found in re.findall(r"delete (\S+) (\S+)", line)):

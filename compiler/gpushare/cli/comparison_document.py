@@ -13,6 +13,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
     return {
         "apiVersion": "gpushare.dev/v1",
         "kind": "Plan",
+        "summary": words.summary(comparison),
         "changed": not comparison.is_empty,
         "configMapOnly": comparison.is_configmap_only,
         "nodesTouched": comparison.touched,

@@ -1,4 +1,4 @@
-"""`gpushare compile --fleet`: every cluster of a file in one run, each compiled by a process of its own.
+"""`gpushare compile --fleet`, and what `plan --fleet` shares with it: every cluster of a file, each in a process of its own.
 
 A process of its own keeps what goes wrong in one cluster, even a lack of memory, from the others, and `compile` already writes
 either a whole bundle or nothing.
@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ _MESSAGES = ("gpushare:", "Error:")
 """What a line begins with that says why a compile could not run; before click's own are lines on the usage."""
 
 
-class _Cluster(Record):
+class Cluster(Record):
     """One cluster of the file. Paths are relative to the working directory or absolute, and never look like options."""
 
     name: str
@@ -40,11 +40,16 @@ class _Cluster(Record):
     overlays: tuple[str, ...]
     output: str
 
+    @property
+    def over(self) -> list[str]:
+        """The overlays as options."""
+        return [word for overlay in self.overlays for word in ("--overlay", overlay)]
 
-class _Done(Record):
-    """What the compile of a cluster returned: its exit code and its two outputs."""
 
-    cluster: _Cluster
+class Done(Record):
+    """What the process of a cluster returned: its exit code and its two outputs."""
+
+    cluster: Cluster
     code: int
     out: str
     err: str
@@ -52,18 +57,13 @@ class _Done(Record):
 
 def compile_fleet(file: str, *, check: bool, jobs: int | None, style: str | None, strict: bool) -> ExitCode:
     """Compile every cluster that the file lists, write what became of each, and return the worst exit code."""
-    data, name = streams.read(file, source.MAX_BYTES)
-    document = source.read(data, name)
     form = report.chosen(style)
-    findings = _findings(document, _folder(file))
-    if findings:
-        as_product = form in (Format.JSON, Format.SARIF)
-        report.report([document.locate(finding) for finding in findings], document, form, as_product=as_product)
+    clusters = read(file, form)
+    if clusters is None:
         return ExitCode.FINDINGS
-    clusters = _clusters(document.data, _folder(file))
     options = [*(["--check"] if check else []), *(["--strict"] if strict else []), "--format", form.value]
-    done = _run(clusters, options, jobs or _processors())
-    worst = max((one.code for one in done), key=_badness)
+    done = run(clusters, lambda one: ["compile", one.intent, *one.over, "-o", one.output, *options], jobs)
+    worst = worst_of(done)
     if form is Format.JSON:
         streams.product(emit.json_text(_document(done, worst, check=check)))
     elif form is Format.SARIF:
@@ -72,6 +72,24 @@ def compile_fleet(file: str, *, check: bool, jobs: int | None, style: str | None
     else:
         streams.tell("".join(one.err for one in done if one.err))
         streams.say("".join(_lines(done, check=check)))
+    return worst
+
+
+def read(file: str, form: Format) -> list[Cluster] | None:
+    """Return the clusters that the file lists; None if it has findings, which are reported."""
+    data, name = streams.read(file, source.MAX_BYTES)
+    document = source.read(data, name)
+    findings = _findings(document, _folder(file))
+    if not findings:
+        return _clusters(document.data, _folder(file))
+    as_product = form in (Format.JSON, Format.SARIF)
+    report.report([document.locate(finding) for finding in findings], document, form, as_product=as_product)
+    return None
+
+
+def worst_of(done: Sequence[Done]) -> ExitCode:
+    """Return the exit code of the whole run."""
+    worst = max((one.code for one in done), key=_badness)
     return ExitCode(worst) if worst in set(ExitCode) else ExitCode.BUG
 
 
@@ -114,13 +132,13 @@ def _shared(name: str, message: str) -> Finding:
     return Finding(code="GS740", message=message, path=("clusters", name, "output"), hints=hints)
 
 
-def _clusters(document: Any, folder: Path) -> list[_Cluster]:
+def _clusters(document: Any, folder: Path) -> list[Cluster]:
     def path(written: str) -> str:
         joined = str(folder / written)
         return f"./{joined}" if joined.startswith("-") else joined  # `-` is standard input, `--x` an option
 
     return [
-        _Cluster(
+        Cluster(
             name=name,
             intent=path(cluster["intent"]),
             overlays=tuple(map(path, cluster.get("overlays", ()))),
@@ -130,26 +148,25 @@ def _clusters(document: Any, folder: Path) -> list[_Cluster]:
     ]
 
 
-def _run(clusters: Sequence[_Cluster], options: Sequence[str], jobs: int) -> list[_Done]:
-    """Return what became of every cluster, in their order; at most `jobs` are compiled at a time."""
+def run(clusters: Sequence[Cluster], words: Callable[[Cluster], Sequence[str]], jobs: int | None) -> list[Done]:
+    """Run a command of gpushare for every cluster, at most `jobs` at a time, and return what became of each, in their order."""
 
-    def compile_one(cluster: _Cluster) -> _Done:
-        over = [word for overlay in cluster.overlays for word in ("--overlay", overlay)]
+    def run_one(cluster: Cluster) -> Done:
         # -P: a file of the user's that is called like a module of ours is not imported.
-        command = [sys.executable, "-P", "-m", "gpushare", "compile", cluster.intent, *over, "-o", cluster.output, *options]
+        command = [sys.executable, "-P", "-m", "gpushare", *words(cluster)]
         try:
             made = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)  # noqa: S603 - our own
         except OSError as problem:  # no memory or no process is left
-            err = f"gpushare: cannot start the compile of {cluster.name}: {problem.strerror}\n"
-            return _Done(cluster=cluster, code=ExitCode.COULD_NOT_RUN, out="", err=err)
+            err = f"gpushare: cannot start the {command[4]} of {cluster.name}: {problem.strerror}\n"
+            return Done(cluster=cluster, code=ExitCode.COULD_NOT_RUN, out="", err=err)
         out, err = made.stdout.decode(errors="replace"), made.stderr.decode(errors="replace")
         if made.returncode < 0:
-            err += f"gpushare: signal {-made.returncode} ended the compile of {cluster.name}\n"
-        return _Done(cluster=cluster, code=made.returncode, out=out, err=err)
+            err += f"gpushare: signal {-made.returncode} ended the {command[4]} of {cluster.name}\n"
+        return Done(cluster=cluster, code=made.returncode, out=out, err=err)
 
     done = []
-    with ThreadPoolExecutor(jobs) as threads:
-        for one in threads.map(compile_one, clusters):
+    with ThreadPoolExecutor(jobs or _processors()) as threads:
+        for one in threads.map(run_one, clusters):
             done.append(one)
             streams.progress(f"{len(done)} of {counted(len(clusters), 'cluster')}")
     streams.progress("")
@@ -166,51 +183,69 @@ def _outcome(code: int, *, check: bool) -> str:
     return words.get(ExitCode(code), "bug") if code in set(ExitCode) else "bug"
 
 
-def _lines(done: Sequence[_Done], *, check: bool) -> Iterator[str]:
+def _lines(done: Sequence[Done], *, check: bool) -> Iterator[str]:
     """Yield a line for every cluster, below a stale one its files, and at the end how many there are of each outcome."""
     width = max(len(one.cluster.name) for one in done)
     outcomes = [_outcome(one.code, check=check) for one in done]
     for one, outcome in zip(done, outcomes, strict=True):
-        told = (one.out or one.err).strip().splitlines() if one.code != ExitCode.FINDINGS else one.err.strip().splitlines()[-1:]
-        said = [line for line in told if line.startswith(_MESSAGES)] if one.code == ExitCode.COULD_NOT_RUN else []
-        lines = told if one.code == ExitCode.CHANGES else (said or told)[:1]
-        yield f"{one.cluster.name:<{width}}  {outcome:<13}  {visible(lines[0]) if lines else ''}".rstrip() + "\n"
-        yield from (f"{visible(line)}\n" for line in lines[1:])
+        lines = one.out.strip().splitlines() if one.code in (ExitCode.DONE, ExitCode.CHANGES) else [problem(one)]
+        yield line(one, outcome, (lines or [""])[0], width)
+        yield from (f"{visible(more)}\n" for more in (lines[1:] if one.code == ExitCode.CHANGES else ()))
+    yield total(outcomes)
+
+
+def line(one: Done, outcome: str, told: str, width: int) -> str:
+    """Return the line of a cluster, whose name has at most `width` characters."""
+    return f"{one.cluster.name:<{width}}  {outcome:<13}  {visible(told)}".rstrip() + "\n"
+
+
+def total(outcomes: Sequence[str]) -> str:
+    """Return the last line: how many clusters have each outcome."""
     kinds = ", ".join(f"{outcomes.count(kind)} {kind}" for kind in dict.fromkeys(sorted(outcomes)))
-    yield f"{counted(len(done), 'cluster')}: {kinds}\n"
+    return f"{counted(len(outcomes), 'cluster')}: {kinds}\n"
 
 
-def _tell_failures(done: Sequence[_Done]) -> None:
+def problem(one: Done) -> str:
+    """Return the line of its output that says why a cluster failed; empty if there is none."""
+    told = one.err.strip().splitlines()
+    if one.code == ExitCode.FINDINGS:
+        return told[-1] if told else ""
+    said = [line for line in told if line.startswith(_MESSAGES)]
+    return next(iter(said or told), "")
+
+
+def _tell_failures(done: Sequence[Done]) -> None:
     streams.tell("".join(one.err for one in done if one.code not in (ExitCode.DONE, ExitCode.FINDINGS)))
 
 
-def _read_json(text: str) -> Any:
+def read_json(text: str) -> Any:
+    """Return the document in an output; None if it is none."""
     try:
         return json.loads(text)
     except ValueError:  # nothing, or a text that was cut when the process was ended
         return None
 
 
-def _document(done: Sequence[_Done], worst: int, *, check: bool) -> dict[str, Any]:
+def _document(done: Sequence[Done], worst: ExitCode, *, check: bool) -> dict[str, Any]:
     clusters = [
         {
             "name": one.cluster.name,
             "output": one.cluster.output,
             "outcome": _outcome(one.code, check=check),
             "exitCode": one.code,
-            "findings": _read_json(one.out),
+            "findings": read_json(one.out),
             "message": one.err.strip(),
         }
         for one in done
     ]
     return {"apiVersion": "gpushare.dev/v1", "kind": "FleetResult", "clusters": clusters,
-            "exitCode": worst if worst in set(ExitCode) else int(ExitCode.BUG)}
+            "exitCode": worst}
 
 
-def _sarif(done: Sequence[_Done]) -> dict[str, Any]:
+def _sarif(done: Sequence[Done]) -> dict[str, Any]:
     """Return one log with a run for every cluster whose intent could be read."""
     from gpushare.cli.formats import SARIF_SCHEMA  # noqa: PLC0415 - only for SARIF
 
-    logs = [(one.cluster.name, _read_json(one.out)) for one in done]
+    logs = [(one.cluster.name, read_json(one.out)) for one in done]
     runs = [run | {"automationDetails": {"id": f"gpushare/{name}"}} for name, log in logs if log for run in log["runs"]]
     return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": runs}

@@ -10,22 +10,27 @@ from gpushare.cli.cluster import Cluster, cluster_options
 from gpushare.cli.exits import ExitCode
 
 if TYPE_CHECKING:
+    from gpushare.cli.comparison_page import Document
     from gpushare.cli.inputs import LoadedIntent
+    from gpushare.compare.changes import Comparison
+    from gpushare.compare.nodes import GeometryOf
 
 
 @click.command(cls=options.Command, short_help="Tell what changes from one intent to another.")
-@click.argument("sides", type=options.INTENT, nargs=-1, required=True, metavar="[OLD] NEW")
+@click.argument("sides", type=options.INTENT, nargs=-1, metavar="[OLD] NEW")
 @options.product_format("text", "json", "markdown", "html")
 @click.option("--html", "style", flag_value="html", help="The same as --format html.")
 @click.option("--exit-code", is_flag=True, help="Exit 3 when there are changes.")
 @click.option("--live", is_flag=True, help="Compare NEW with the running cluster instead of OLD.")
 @click.option("--overlay", "overlays", type=options.INTENT, multiple=True, metavar="FILE",
               help="Merge FILE into NEW (JSON merge patch); repeatable.")
+@click.option("--fleet", type=options.INTENT, metavar="FILE", help="Compare every cluster that FILE lists with its bundle.")
+@click.option("--jobs", type=click.IntRange(1, 64), metavar="N", help="Clusters at a time. Default: one per processor.")
 @options.strict()
 @cluster_options
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, sides: tuple[str, ...], overlays: tuple[str, ...], style: str, exit_code: bool, live: bool, strict: bool,
-    cluster: Cluster,
+    *, sides: tuple[str, ...], overlays: tuple[str, ...], style: str, exit_code: bool, live: bool, fleet: str | None,
+    jobs: int | None, strict: bool, cluster: Cluster,
 ) -> ExitCode:
     """Tell what changes when NEW replaces OLD.
 
@@ -41,6 +46,9 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     disturbed, by name and owner, which quotas in use would not fit any more,
     and which nodes are not ready. Only then are the cluster's options used.
 
+    With --fleet, the intent of every cluster of FILE is compared with its
+    bundle, in a line each: what the next `compile --fleet` changes.
+
     For example:
       gpushare plan bundle intent.yaml          before the next compile
       git show main:intent.yaml | gpushare plan - intent.yaml
@@ -49,6 +57,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       gpushare plan --html bundle intent.yaml > plan.html    for a browser
       gpushare plan prod/bundle base.yaml --overlay prod.yaml
       gpushare plan --live intent.yaml                       before an upgrade
+      gpushare plan --fleet clusters.yaml                    before a compile
 
     Exit codes:
       0  done (with --exit-code: nothing changes)
@@ -56,8 +65,16 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       2  OLD or NEW could not be read
       3  --exit-code: something changes
     """
+    if fleet is not None:
+        if sides or overlays or live or style in {"markdown", "html"}:
+            raise click.UsageError("--fleet excludes OLD, NEW, --overlay and --live, and writes text or json")
+        from gpushare.cli import fleet_plan  # noqa: PLC0415 - `--help` does not need it
+
+        return fleet_plan.plan_fleet(fleet, jobs=jobs, style=style, exit_code=exit_code, strict=strict)
+    if jobs is not None:
+        raise click.UsageError("--jobs is for --fleet")
     if len(sides) != (1 if live else 2):
-        raise click.UsageError("--live takes NEW alone" if live else "name OLD and NEW, or NEW alone with --live")
+        raise click.UsageError("--live takes NEW alone" if live else "name OLD and NEW, NEW alone with --live, or --fleet")
     if live:
         if style in {"markdown", "html"}:
             raise click.UsageError("--live writes text or json")
@@ -67,7 +84,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     old, new = sides
     if [old, new, *overlays].count("-") > 1:
         raise click.UsageError("only one of OLD, NEW and the overlays can be standard input")
-    from gpushare.cli import comparison_view, inputs, streams, terminal  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.cli import inputs  # noqa: PLC0415 - `--help` needs none of it
     from gpushare.compare import compare  # noqa: PLC0415 - as above
     from gpushare.compare.files import settings  # noqa: PLC0415 - as above
     from gpushare.core.record import replace  # noqa: PLC0415 - as above
@@ -78,9 +95,18 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     if code is not ExitCode.DONE or before.document is None or after.document is None:
         return code
     bundles = before.files, after.files
-    comparison = compare(before.document, after.document, inputs.geometries(before, after), bundles)
+    documents, geometry_of = (before.document, after.document), inputs.geometries(before, after)
+    comparison = compare(*documents, geometry_of, bundles)
     if before.compilation and after.compilation:
         comparison = replace(comparison, intent=settings(before.text.data, after.text.data))
+    _write(comparison, style, documents, geometry_of)
+    return ExitCode.CHANGES if exit_code and not comparison.is_empty else ExitCode.DONE
+
+
+def _write(comparison: "Comparison", style: str, documents: "tuple[Document, Document]", geometry_of: "GeometryOf") -> None:
+    """Write what changes."""
+    from gpushare.cli import comparison_view, streams, terminal  # noqa: PLC0415 - as above
+
     if style == "json":
         from gpushare.cli import comparison_document  # noqa: PLC0415 - as above
         from gpushare.core import emit  # noqa: PLC0415 - as above
@@ -93,11 +119,9 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     elif style == "html":
         from gpushare.cli import comparison_page  # noqa: PLC0415 - as above
 
-        documents = before.document, after.document
-        streams.product(comparison_page.page(comparison, documents, inputs.geometries(before, after)))
+        streams.product(comparison_page.page(comparison, documents, geometry_of))
     else:
         streams.say(comparison_view.sheet(comparison, terminal.look(sys.stdout)))
-    return ExitCode.CHANGES if exit_code and not comparison.is_empty else ExitCode.DONE
 
 
 def _told(side: "LoadedIntent", *, strict: bool) -> ExitCode:

@@ -24,7 +24,7 @@ def command(name: str) -> ExitCode:
 
     NAME is intent, card, lock, node-policy, tenancy, or one of the
     machine-readable outputs findings, offer, cards, plan, size, images,
-    status, drift, live-plan, or fleet and fleet-result of compile --fleet.
+    status, drift, live-plan, or fleet, fleet-result and fleet-plan of --fleet.
 
     For example:
       gpushare schema > intent.v1.json

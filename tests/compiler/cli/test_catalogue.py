@@ -109,8 +109,8 @@ def test_explain_lists_every_code_and_explains_each() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["card", "cards", "findings", "fleet", "fleet-result", "images", "intent", "lock", "node-policy", "offer", "plan",
-             "size", "tenancy"]
+    "name", ["card", "cards", "findings", "fleet", "fleet-plan", "fleet-result", "images", "intent", "lock", "node-policy",
+             "offer", "plan", "size", "tenancy"]
 )
 def test_every_schema_is_printed_and_is_draft_07(name: str) -> None:
     document = json.loads(run("schema", name).stdout)

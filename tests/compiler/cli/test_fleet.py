@@ -163,3 +163,48 @@ def test_only_a_terminal_is_told_how_far_it_is(folder: Path) -> None:
         os.close(terminal)
     assert done.returncode == 0
     assert shown == "\r\x1b[K1 of 2 clusters\r\x1b[K2 of 2 clusters\r\x1b[K"
+
+
+def test_the_plan_of_a_fleet_has_a_line_for_every_cluster_and_writes_nothing(folder: Path) -> None:
+    call = ("plan", "--fleet", "clusters.yaml", "--jobs", "2")
+    before = contents(folder)
+    new = gpushare(*call, "--exit-code", cwd=folder)
+    assert (new.returncode, new.stdout.splitlines()) == (3, ["north  new", "south  new", "2 clusters: 2 new"])
+    assert contents(folder) == before
+    assert gpushare("compile", "--fleet", "clusters.yaml", cwd=folder).returncode == 0
+    current = gpushare(*call, "--exit-code", cwd=folder)
+    assert (current.returncode, current.stdout.splitlines()[-1]) == (0, "2 clusters: 2 unchanged")
+    overlay = "metadata: {name: north}\nspec: {pools: {notebooks: {sharing: {replicas: 3}}}}\n"
+    (folder / "north.yaml").write_text(overlay)
+    before = contents(folder)
+    changed = gpushare(*call, cwd=folder)
+    assert changed.returncode == 0
+    assert changed.stdout.startswith("north  changes        Pools: 1 ")
+    assert changed.stdout.splitlines()[-1] == "2 clusters: 1 changes, 1 unchanged"
+    assert gpushare(*call, "--exit-code", cwd=folder).returncode == 3
+    assert contents(folder) == before
+    document = json.loads(gpushare(*call, "--format", "json", cwd=folder).stdout)
+    assert schema.accepts(schema.load("fleet-plan.v1"), document)
+    north, south = document["clusters"]
+    alone = gpushare("plan", "clusters/north/bundle", "good.yaml", "--overlay", "north.yaml", "--format", "json", cwd=folder)
+    assert north["plan"] == json.loads(alone.stdout)
+    assert (north["outcome"], south["outcome"], south["plan"]["changed"]) == ("changes", "unchanged", False)
+
+
+def test_a_cluster_without_a_plan_hides_no_other(folder: Path) -> None:
+    assert gpushare("compile", "--fleet", "clusters.yaml", cwd=folder).returncode == 0
+    (folder / "north.yaml").write_text("spec: {pools: {notebooks: {card: t5}}}\n")
+    (folder / "clusters.yaml").write_text(FLEET + "  west: {intent: absent.yaml, output: clusters/west/bundle}\n")
+    done = gpushare("plan", "--fleet", "clusters.yaml", cwd=folder)
+    assert done.returncode == 2
+    assert "north.yaml:1:34: error" in done.stderr
+    assert [line.split()[:2] for line in done.stdout.splitlines()[:-1]] == [
+        ["north", "findings"], ["south", "unchanged"], ["west", "could-not-run"]
+    ]
+
+
+@pytest.mark.parametrize("more", [("good.yaml",), ("--live",), ("--overlay", "x.yaml"), ("--format", "markdown"), ("--html",)])
+def test_what_the_plan_of_a_fleet_excludes(folder: Path, more: tuple[str, ...]) -> None:
+    done = gpushare("plan", "--fleet", "clusters.yaml", *more, cwd=folder)
+    assert (done.returncode, "--fleet excludes" in done.stderr) == (2, True)
+    assert "--jobs is for --fleet" in gpushare("plan", "a", "b", "--jobs", "2", cwd=folder).stderr

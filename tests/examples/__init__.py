@@ -1,0 +1,1 @@
+"""What is in examples/ beside the intents and their bundles."""

@@ -89,10 +89,10 @@ def needed_mig_strategy(sharing: Sharing) -> str | None:
 
 
 def mig_strategy_of_config(config: Mapping[str, Any]) -> str | None:
-    """Return the same for nodes with a device-plugin config that gpushare wrote."""
+    """Return the same for nodes with a device-plugin config, as a lock has them."""
     if "mps" in config.get("sharing", {}):
         return "none"
-    strategy: str = config["flags"]["migStrategy"]
+    strategy: str = config.get("flags", {}).get("migStrategy", "none")
     return None if strategy == "none" else strategy
 
 

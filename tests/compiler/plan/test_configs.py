@@ -199,3 +199,17 @@ SINGLE = replace(MIXED, strategy=MigStrategy.SINGLE)
 def test_the_operator_gets_one_strategy_where_one_suits_all_pools(sharings: list[Sharing], strategy: str | None) -> None:
     pools = [pool(sharing, name=f"pool-{at}") for at, sharing in enumerate(sharings)]
     assert plan(*pools).operator_mig_strategy == strategy
+
+
+@pytest.mark.parametrize(
+    ("config", "strategy"),
+    [
+        ({"version": "v1"}, None),
+        ({"version": "v1", "flags": {}}, None),
+        ({"version": "v1", "flags": {"migStrategy": "none"}}, None),
+        ({"version": "v1", "flags": {"migStrategy": "single"}}, "single"),
+        ({"version": "v1", "sharing": {"mps": {"resources": []}}}, "none"),
+    ],
+)
+def test_a_config_in_a_lock_needs_the_strategy_that_it_states(config: dict[str, Any], strategy: str | None) -> None:
+    assert plugin_configs.mig_strategy_of_config(config) == strategy

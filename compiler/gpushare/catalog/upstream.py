@@ -68,6 +68,10 @@ class Image(Record):
         return {f"{self.section}.{key}": default for key, default in parts.items()}
 
 
+OCI = "oci://"
+"""The scheme of a registry that has charts as artifacts; Argo CD leaves it out."""
+
+
 class UpstreamChart(Record):
     """One chart. `releases` are (chart version, device plugin version) pairs, oldest first.
 
@@ -93,6 +97,12 @@ class UpstreamChart(Record):
     def known_versions(self) -> tuple[str, ...]:
         """Every known release, oldest first."""
         return tuple(version for version, _ in self.releases)
+
+    def in_words_of_helm(self, mirror: str | None) -> str:
+        """Return the chart as Helm's commands name it, from the mirror's repository or registry if there is one."""
+        if mirror and mirror.startswith(OCI):
+            return f"{mirror}/{self.name}"
+        return f"{self.name} --repo {mirror or self.repository}"
 
     def plugin_version(self, version: str) -> str:
         """Return the device plugin that a release installs.

@@ -90,6 +90,7 @@ def _platform(document: Document) -> Platform:
         partitioner=Partitioner(document.get("partitioner", "gpushare")),
         driver=None if driver is None else Driver(**driver),
         registry=document.get("registry"),
+        charts=document.get("charts"),
         image=RuntimeImage(**document.get("image", {})),
         own_runtime_class=document.get("runtimeClass"),
         image_pull_secrets=tuple(document.get("imagePullSecrets", ())),

@@ -311,6 +311,7 @@ class RuntimeImage(Record):
 class Platform(Record):
     """The upstream stack beside gpushare. `driver` None: the nodes have drivers installed. `version` None: the newest known.
 
+    `charts`: the address from which NVIDIA's chart is installed, if not its publisher's: https://, http:// or oci://.
     `own_runtime_class`: the user's word for `runtime_class`, which counts where no upstream chart says it.
     `namespaces`: where the platform's own pods run, besides kube-system and the bundle's namespace.
     """
@@ -320,6 +321,7 @@ class Platform(Record):
     partitioner: Partitioner = Partitioner.GPUSHARE
     driver: Driver | None = None
     registry: str | None = None
+    charts: str | None = None
     image: RuntimeImage = RuntimeImage()
     own_runtime_class: str | None = None
     image_pull_secrets: tuple[str, ...] = ()

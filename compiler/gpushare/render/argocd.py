@@ -169,7 +169,7 @@ def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
     values = gitops.in_repository(settings["path"], f"{platform.stack.value}/values.yaml")
     sources = [
         {
-            "repoURL": chart.repository, "chart": chart.name, "targetRevision": platform.version or chart.version,
+            "repoURL": _charts(plan), "chart": chart.name, "targetRevision": platform.version or chart.version,
             "helm": {"releaseName": chart.name, "valueFiles": [f"$values/{values}"]},
         },
         {"repoURL": settings["repoURL"], "targetRevision": settings["targetRevision"], "ref": "values"},
@@ -208,6 +208,12 @@ def _spec(
     }
 
 
+def _charts(plan: Plan) -> str:
+    """Return the address of NVIDIA's chart as Argo CD writes it: that of a registry has no scheme."""
+    platform = plan.intent.platform
+    return (platform.charts or upstream.chart(platform.stack.value).repository).removeprefix(upstream.OCI)
+
+
 def _source(settings: Mapping[str, str], inside: str) -> Object:
     """Return a folder of the bundle as a source."""
     path = gitops.in_repository(settings["path"], inside)
@@ -218,7 +224,7 @@ def _project(plan: Plan, settings: Mapping[str, str]) -> Object:
     """Return the AppProject with the least rights: no Node, no other repository, our namespace and those with a quota."""
     repositories, kinds = [settings["repoURL"]], [("", "Namespace"), *_OUR_CLUSTER_KINDS]
     if gitops.installs_upstream(plan.intent):
-        repositories.append(upstream.chart(plan.intent.platform.stack.value).repository)
+        repositories.append(_charts(plan))
         kinds += _NVIDIA_CLUSTER_KINDS
     namespaces = sorted({plan.intent.namespace, *(quota.namespace for quota in plan.quotas)})
     return {

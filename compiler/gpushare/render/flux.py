@@ -173,7 +173,9 @@ def _nvidia(plan: Plan, settings: Mapping[str, str]) -> Object:
 def _repository(plan: Plan, settings: Mapping[str, str]) -> Object:
     chart = _chart(plan)
     item = _object(plan, settings, SOURCES, "HelmRepository", chart.name)
-    return _kept(item | {"spec": {"interval": "1h", "url": chart.repository}})
+    address = plan.intent.platform.charts or chart.repository
+    kind = {"type": "oci"} if address.startswith(upstream.OCI) else {}
+    return _kept(item | {"spec": {"interval": "1h", "url": address, **kind}})
 
 
 def _values(plan: Plan, settings: Mapping[str, str], text: str) -> Object:

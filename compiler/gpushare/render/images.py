@@ -11,7 +11,7 @@ from gpushare.catalog import upstream
 from gpushare.catalog.image_registry import example_image, mirrored, reference
 from gpushare.catalog.upstream import Image, UpstreamChart
 from gpushare.core.record import Record
-from gpushare.intent.types import Stack
+from gpushare.intent.types import Platform, Stack
 from gpushare.plan.plan import Plan
 
 _DRIVER_NOTE = "# The operator appends the node's system to the driver's tag, as in -ubuntu24.04: copy that of your nodes."
@@ -75,14 +75,15 @@ def images(plan: Plan, values: Mapping[str, Any], chart_values: Mapping[str, Any
     lines += ["# The pods in its README", example_image(platform.registry)]
     if platform.stack is not Stack.EXISTING:
         chart = upstream.chart(platform.stack.value)
-        lines += _of_chart(chart, platform.version or chart.version, values)
+        lines += _of_chart(chart, platform, values)
     return "\n".join(lines) + "\n"
 
 
-def _of_chart(chart: UpstreamChart, version: str, values: Mapping[str, Any]) -> Iterator[str]:
+def _of_chart(chart: UpstreamChart, platform: Platform, values: Mapping[str, Any]) -> Iterator[str]:
+    version = platform.version or chart.version
     if version != chart.version:
         yield f"# {chart.name} {version}: gpushare knows only the tags of {chart.version}. This lists them:"
-        yield f"#   helm show values {chart.name} --repo {chart.repository} --version {version}"
+        yield f"#   helm show values {chart.in_words_of_helm(platform.charts)} --version {version}"
         return
     yield f"# {chart.name} {version}"
     running = [image for image in chart.images if _runs(image, chart, values)]

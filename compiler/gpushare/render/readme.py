@@ -162,14 +162,15 @@ def _upstream(plan: Plan, values: str) -> Iterator[str]:
     platform = plan.intent.platform
     chart = upstream.chart(platform.stack.value)
     version = platform.version or chart.version
-    yield f"    helm upgrade --install {chart.name} {chart.name} --repo {chart.repository} --version {version} \\"
+    where = chart.in_words_of_helm(platform.charts)
+    yield f"    helm upgrade --install {chart.name} {where} --version {version} \\"
     yield f"      --namespace {plan.intent.namespace} --values {values}"
     if platform.stack is Stack.GPU_OPERATOR and plan.operator_mig_strategy is None:
         yield from ("", "The pools, or those of an earlier bundle, need different MIG strategies. So the operator's is empty,")
         yield "and server-side apply refuses that: give Helm 4 `--server-side=false` for this release. Helm 3 needs nothing."
     if platform.stack is Stack.GPU_OPERATOR:
         yield from ("", "The operator's `mig.strategy` changes on every node at once, busy or not. This one suits every")
-        yield "profile that a node may still have from an earlier bundle, so upgrade the operator before our chart."
+        yield "profile that a node may still have from an earlier bundle. Where it changes, upgrade the operator first."
     if platform.partitioner is Partitioner.MIG_MANAGER:
         yield from ("", "The operator's mig-manager partitions the GPUs, by the configs in ConfigMap `gpushare-mig-parted`.")
 

@@ -46,7 +46,8 @@ def check_existing(context: Context) -> Iterator[Finding]:
     platform = context.intent.platform
     if platform.stack is not Stack.EXISTING:
         return
-    for field, given in (("version", platform.version is not None), ("values", bool(platform.values))):
+    settings = {"version": platform.version is not None, "values": bool(platform.values), "charts": platform.charts is not None}
+    for field, given in settings.items():
         if given:
             yield Finding(
                 code="GS706",

@@ -89,7 +89,7 @@ def test_the_readme_says_what_this_version_does_not_generate() -> None:
 
 @pytest.mark.parametrize("pools", [("hpc",), ("serving", "dense")])
 def test_the_readme_says_when_the_operators_strategy_may_change(pools: tuple[str, ...]) -> None:
-    told = "so upgrade the operator before our chart."
+    told = "Where it changes, upgrade the operator first."
     assert told in files(*pools)["README.md"]
     assert told not in files(*pools, platform="{stack: device-plugin}")["README.md"]
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.catalog import upstream
 from gpushare.nodes.taints import OUR_TAINTS
@@ -81,6 +82,34 @@ def test_the_operators_strategy_suits_the_profiles_that_nodes_may_still_have(
     assert document(bundle, "gpu-operator/values.yaml")["mig"] == {"strategy": strategy}
     assert document(bundle, "nodes/pools.yaml")["operatorMigStrategy"] == strategy
     assert ("--server-side=false" in bundle["README.md"]) is (strategy == "")
+
+
+@pytest.mark.parametrize(
+    ("charts", "helm", "argocd", "flux"),
+    [
+        ("oci://reg.example.org:5000/charts", "oci://reg.example.org:5000/charts/gpu-operator --version",
+         "reg.example.org:5000/charts", {"url": "oci://reg.example.org:5000/charts", "type": "oci"}),
+        ("https://charts.example.org/nvidia", "gpu-operator --repo https://charts.example.org/nvidia --version",
+         "https://charts.example.org/nvidia", {"url": "https://charts.example.org/nvidia"}),
+    ],
+)
+def test_a_copy_of_nvidias_chart_is_named_wherever_it_is(charts: str, helm: str, argocd: str, flux: dict[str, str]) -> None:
+    address = "'https://git.example.org/gpu.git', path: ."
+    settings = f"  gitops: {{argocd: {{repoURL: {address}, project: gpus}}, flux: {{url: {address}}}}}\n"
+    bundle = files("hpc", platform=f"{{charts: '{charts}', version: v26.3.3}}", more=settings)
+    assert f"helm upgrade --install gpu-operator {helm} v26.3.3" in bundle["README.md"]
+    source, _ = document(bundle, "argocd/apps/gpu-operator.yaml")["spec"]["sources"]
+    assert (source["repoURL"], source["chart"]) == (argocd, "gpu-operator")
+    assert document(bundle, "argocd/project.yaml")["spec"]["sourceRepos"][-1] == argocd
+    assert document(bundle, "flux/apps/repository.yaml")["spec"] == {"interval": "1h"} | flux
+    assert f"helm show values {helm} v26.3.3" in bundle["images.txt"]
+    assert not [path for path, text in bundle.items() if "helm.ngc.nvidia.com" in text]
+
+
+@pytest.mark.parametrize("charts", ["reg.example.org/charts", "https://user:secret@charts.example.org", "oci://", "file:///charts"])
+def test_what_is_no_place_of_a_chart_is_refused(charts: str) -> None:
+    [finding] = pipeline.check(intent("hpc", platform=f"{{charts: '{charts}'}}"), "intent.yaml").findings
+    assert (finding.code, finding.path[-1]) == ("GS105", "charts")
 
 
 def test_the_operators_plugin_reads_our_configs_and_gives_unlabelled_nodes_whole_gpus() -> None:

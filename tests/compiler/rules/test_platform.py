@@ -52,6 +52,7 @@ def test_versions_of_the_chart(stack: str, version: str, expected: list[str]) ->
 
 def test_values_without_a_chart_are_refused() -> None:
     assert one("GS706", platform="{stack: existing, values: {a: 1}}")[0] == "/spec/platform/values"
+    assert one("GS706", platform="{stack: existing, charts: 'oci://reg.example.org/charts'}")[0] == "/spec/platform/charts"
 
 
 ATTRIBUTED = pool("video", card=A100, nodes="{names: [n1]}", sharing="{mode: mig, layout: {1g.5gb+me: 1}}")

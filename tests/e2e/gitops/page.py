@@ -4,12 +4,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.cluster.cluster_fixture import POOL
 from tests.e2e.cluster.images import RUNTIME
+from tests.e2e.gitops import upstream
 from tests.e2e.gitops.repository import IDENTITY
 from tests.support import helm
 from tests.support.paths import ROOT
@@ -29,6 +30,7 @@ class Reader:
         self._moved = {
             "https://git.example.org/gpu.git": address, "registry.example.org/gpushare/node-runtime": _REPOSITORY,
             'tag: "0.1.0"': f'tag: "{_TAG}"', "example.org/pool": POOL,
+            "  platform:\n": f'  platform:\n    charts: "{upstream.CHARTS}"\n',
         }
         programs.mkdir()
         network = " ".join(map(str, cluster.network.command(helm.kubectl())))
@@ -48,17 +50,12 @@ class Reader:
             intent = intent.replace(ours, theirs)
         (self.folder / "intent.yaml").write_text(intent)
 
-    def run(self, command: str, moved: Mapping[str, str]) -> str:
-        """Run a command in the clone; what it prints. `moved`: addresses that are replaced in each bundle that it writes."""
+    def run(self, command: str) -> str:
+        """Run a command in the clone; what it prints."""
         done = subprocess.run(
             ["sh", "-c", command], cwd=self.folder, env=self._environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-        for file in (self.folder / "clusters").glob("**/*.yaml") if moved else ():
-            text = file.read_text()
-            for address, other in moved.items():
-                text = text.replace(address, other)
-            file.write_text(text)
         return done.stdout
 
 

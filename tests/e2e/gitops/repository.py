@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 IDENTITY = {"GIT_AUTHOR_NAME": "tests", "GIT_AUTHOR_EMAIL": "tests@example.org",
@@ -12,11 +11,10 @@ IDENTITY = {"GIT_AUTHOR_NAME": "tests", "GIT_AUTHOR_EMAIL": "tests@example.org",
 
 
 class Repository:
-    """One branch, `main`. `moved`: addresses of repositories of charts, and by what they are replaced in what is committed."""
+    """One branch, `main`."""
 
-    def __init__(self, folder: Path, moved: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.moved = moved
         folder.mkdir()
         self._git("init", "--quiet", "--initial-branch=main")
 
@@ -30,11 +28,6 @@ class Repository:
         target = self.folder / path
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(bundle, target)
-        for file in (*target.glob("argocd/**/*.yaml"), *target.glob("flux/**/*.yaml")):
-            text = file.read_text()
-            for address, other in self.moved.items():
-                text = text.replace(address, other)
-            file.write_text(text)
         self._git("add", "--all")
         self._git("commit", "--quiet", "--message", "bundle")
         return self.head()

@@ -13,8 +13,8 @@ from tests.e2e.cluster.machine import Network, start
 from tests.support import helm
 
 _PORT = 8879
-MOVED = {upstream.chart("gpu-operator").repository: f"http://127.0.0.1:{_PORT}"}
-"""NVIDIA's repository, and the address at which it is served here."""
+CHARTS = f"http://127.0.0.1:{_PORT}"
+"""The repository's address."""
 
 _TEMPLATE = """\
 apiVersion: nvidia.com/v1

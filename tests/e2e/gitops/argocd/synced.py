@@ -19,7 +19,7 @@ class Synced:
         self.cluster_fixture = cluster_fixture
         self.cluster = cluster_fixture.cluster
         self.argocd = ArgoCd(self.cluster, cluster_fixture.folder / "argocd")
-        self.repository = Repository(cluster_fixture.folder / "repository", upstream.MOVED)
+        self.repository = Repository(cluster_fixture.folder / "repository")
 
     def start(self) -> None:
         """Argo CD and NVIDIA's repository of charts."""
@@ -37,7 +37,7 @@ class Synced:
     def intent(self, **pools: str) -> str:
         """The pools, and what Argo CD must know."""
         settings = f"repoURL: '{self.repository.address}', path: {PATH}, project: gpus"
-        platform = f'image: {{repository: {_REPOSITORY}, tag: "{_TAG}"}}'
+        platform = f'charts: "{upstream.CHARTS}", image: {{repository: {_REPOSITORY}, tag: "{_TAG}"}}'
         return intent(**pools) + f"  platform: {{{platform}}}\n  gitops: {{argocd: {{{settings}}}}}\n"
 
     def apply(self, file: str) -> None:

@@ -19,7 +19,7 @@ OF_THE_PAGE = "https://git.example.org/gpu.git"
 
 
 def test_each_folder_is_a_cluster_with_its_own_applications(synced: Synced, tmp_path: Path) -> None:
-    repository = Repository(tmp_path / "many", {})
+    repository = Repository(tmp_path / "many")
     for name in CLUSTERS:
         settings = f"{{repoURL: '{repository.address}', path: clusters/{name}/bundle, server: 'https://{name}.example.org'}}"
         text = intent(notebooks=NOTEBOOKS).replace("name: tests", f"name: {name}") + f"  gitops: {{argocd: {settings}}}\n"

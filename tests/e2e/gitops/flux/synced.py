@@ -25,7 +25,7 @@ class Synced:
         """Flux and NVIDIA's repository of charts."""
         upstream.serve(self.cluster.network, self.cluster_fixture.folder / "charts")
         self.flux.start()
-        self._repository = Repository(self.flux.folder / "repositories" / "gpu", upstream.MOVED)
+        self._repository = Repository(self.flux.folder / "repositories" / "gpu")
 
     @property
     def repository(self) -> Repository:
@@ -44,7 +44,7 @@ class Synced:
     def intent(self, **pools: str) -> str:
         """The pools, and what Flux must know. It looks for commits as often as an intent may ask for."""
         settings = f"url: '{self.flux.address('gpu')}', path: {PATH}, interval: 10s"
-        platform = f'image: {{repository: {_REPOSITORY}, tag: "{_TAG}"}}'
+        platform = f'charts: "{upstream.CHARTS}", image: {{repository: {_REPOSITORY}, tag: "{_TAG}"}}'
         return intent(**pools) + f"  platform: {{{platform}}}\n  gitops: {{flux: {{{settings}}}}}\n"
 
     def apply(self) -> None:

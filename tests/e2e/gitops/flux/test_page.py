@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster.cluster_fixture import SHARED
-from tests.e2e.gitops import page, upstream
+from tests.e2e.gitops import page
 from tests.e2e.gitops.flux.synced import Synced
 
 pytestmark = pytest.mark.gitops
@@ -27,6 +27,6 @@ def test_the_commands_of_the_page_install_change_and_remove(synced: Synced, tmp_
             # As a webhook does: otherwise a commit is seen after ten minutes.
             synced.flux.reconcile("gitrepositories", "physics-gpus")
             synced.cluster.wait(lambda: cluster_fixture.offer("node-1") == {SHARED: 12}, "the commit is on the node")
-        said.append(reader.run(command, upstream.MOVED))
+        said.append(reader.run(command))
     assert any("The GPUs have the pool's layout" in text for text in said)
     assert cluster_fixture.traces() == []

@@ -75,8 +75,9 @@ upstream: $(READY)  ## what NVIDIA's charts make of their values, from NVIDIA=FO
 bench: $(READY)  ## timings, each against a peer in the same run; NVIDIA=FOLDER with NVIDIA's charts for the real one
 	$(BIN)/python -m tests.bench
 
-docs: $(READY)  ## write the generated pages under docs/, and profiles/facts.jsonl
+docs: $(READY)  ## write the generated pages and the picture of a session under docs/, and profiles/facts.jsonl
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/session.py
 
 screenshots: $(READY)  ## the pictures of the pages for a browser, in docs/images; needs chromium
 	$(BIN)/python -m docs.screenshots

@@ -1,0 +1,128 @@
+"""docs/images/session.svg: a session in a terminal, drawn from what the commands really print there.
+
+`make docs` writes it anew; a test compares. Runs where Python has pseudo-terminals.
+"""
+
+import contextlib
+import os
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+PICTURE = Path(__file__).parent / "images" / "session.svg"
+INTENT = """\
+apiVersion: gpushare.dev/v1
+kind: ClusterIntent
+metadata: {name: physics}
+spec:
+  platform: {image: {repository: registry.example.org/gpushare/node-runtime}}
+  pools:
+    training:
+      card: a100-sxm4-40gb
+      nodes: {matchLabels: {example.org/pool: training}, expected: 4}
+      gpusPerNode: 8
+      sharing: {mode: mig, layout: {3g.20gb: 2, 1g.5gb: 2}}
+"""
+SESSION = (
+    "gpushare check intent.yaml",
+    "sed -i 's/3g.20gb: 2, 1g.5gb: 2/3g.20gb: 1, 1g.5gb: 4/' intent.yaml",
+    "gpushare compile intent.yaml",
+    "gpushare show intent.yaml",
+)
+
+TITLE = "gpushare in a terminal: a layout that does not fit is refused with the legal ones; another is compiled and shown"
+
+COLUMNS = 100
+_WIDTH, _HEIGHT, _MARGIN = 8.4, 18, 16
+"""Of a character, of a line, and around the text, in pixels."""
+_COLOURS = {
+    "31": "#ff7b72", "32": "#7ee787", "33": "#e3b341", "34": "#79c0ff", "35": "#d2a8ff", "36": "#76e3ea", "2": "#8b949e",
+}
+"""Of the codes that select graphic rendition; each has a contrast of more than 4.5 to the background."""
+_PLAIN, _GROUND = "#e6edf3", "#0d1117"
+_STYLE = re.compile(r"\x1b\[([0-9;]*)m")
+_OTHER = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]")
+
+
+def main() -> int:
+    """Write the picture."""
+    PICTURE.write_text(picture(), encoding="utf-8")
+    return 0
+
+
+def picture() -> str:
+    """Return the SVG."""
+    rows = [row for command, printed in session() for row in (f"\x1b[32m$\x1b[0m \x1b[1m{command}\x1b[0m", *printed, "")][:-1]
+    width, height = COLUMNS * _WIDTH + 2 * _MARGIN, len(rows) * _HEIGHT + 2 * _MARGIN
+    box = f'width="{width:.0f}" height="{height}" viewBox="0 0 {width:.0f} {height}"'
+    font = 'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="14"'
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {box} role="img" {font}>',
+        f"<title>{TITLE}</title>",
+        f'<rect width="100%" height="100%" rx="8" fill="{_GROUND}"/>',
+    ]
+    for number, row in enumerate(rows):
+        top = _MARGIN + number * _HEIGHT + 14
+        lines += [_text(text, column, top, codes) for text, column, codes in _runs(row) if text.strip()]
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def session() -> Iterator[tuple[str, list[str]]]:
+    """Run the commands one after the other in an empty folder; yield each with the lines that it prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "intent.yaml").write_text(INTENT, encoding="utf-8")
+        for command in SESSION:
+            yield command, _printed(["sh", "-c", command], folder)
+
+
+def _printed(command: Sequence[str], folder: str) -> list[str]:
+    """Return what a program prints on a terminal, line by line."""
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    inherited = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "CI", "GITHUB_ACTIONS"}}
+    size = {"COLUMNS": str(COLUMNS), "LINES": "60", "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+    ours, theirs = pty.openpty()
+    environment = {**inherited, **size, "PATH": programs}
+    with subprocess.Popen(  # noqa: S603 - the commands above
+        command, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs,
+    ):
+        os.close(theirs)
+        printed = b""
+        with contextlib.suppress(OSError):  # Linux reports the end of a terminal as an error
+            while part := os.read(ours, 65536):
+                printed += part
+    os.close(ours)
+    text = _OTHER.sub("", printed.decode())
+    return [line.rstrip("\r").rpartition("\r")[2] for line in text.rstrip().split("\n")] if text.strip() else []
+
+
+def _runs(row: str) -> Iterator[tuple[str, int, frozenset[str]]]:
+    """Yield the parts of a line that look alike: text, column, and the codes in force."""
+    codes, column, at = frozenset[str](), 0, 0
+    for found in (*_STYLE.finditer(row), None):
+        text = row[at : found.start() if found else len(row)]
+        if text:
+            yield text, column, codes
+        column += len(text)
+        if found:
+            at = found.end()
+            new = {code for code in found[1].split(";") if code}
+            codes = frozenset() if not new or "0" in new else codes | new
+
+
+def _text(text: str, column: int, top: int, codes: frozenset[str]) -> str:
+    begin = len(text) - len(text.lstrip())
+    colour = next((_COLOURS[code] for code in sorted(codes) if code in _COLOURS), _PLAIN)
+    weight = ' font-weight="bold"' if "1" in codes else ""
+    place = _MARGIN + (column + begin) * _WIDTH
+    shown = text.strip()
+    length = f'textLength="{len(shown) * _WIDTH:.1f}"'
+    return f'<text x="{place:.1f}" y="{top}" {length} fill="{colour}"{weight} xml:space="preserve">{escape(shown)}</text>'
+
+
+if __name__ == "__main__":
+    sys.exit(main())

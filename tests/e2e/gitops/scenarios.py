@@ -1,33 +1,15 @@
 """Commits that every tool must bring to the nodes, and what they leave there. Each begins and ends with the same two pools."""
 
-from typing import Protocol
-
 from gpushare.catalog import upstream
-from tests.e2e.cluster.cluster import Cluster
-from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED, SLICE, TRAINING, ClusterFixture
-from tests.e2e.gitops.repository import Repository
+from tests.e2e.cluster.bundles import NAMESPACE
+from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED, SLICE, TRAINING
+from tests.e2e.gitops.synced import SyncedCluster
 
 SHARES = {"node-1": {SHARED: 8}, "node-2": {SLICE: 28}}
 """What both nodes offer with NOTEBOOKS and TRAINING."""
 
 
-class Synced(Protocol):
-    """A tool of GitOps that brings a cluster to what is in a repository."""
-
-    cluster_fixture: ClusterFixture
-    cluster: Cluster
-
-    @property
-    def repository(self) -> Repository: ...
-
-    def intent(self, **pools: str) -> str: ...
-
-    def commit_intent(self, text: str) -> str: ...
-
-    def await_commit(self, commit: str) -> None: ...
-
-
-def change_layout_and_cap(synced: Synced) -> None:
+def change_layout_and_cap(synced: SyncedCluster) -> None:
     """Another layout of one pool and a cap for the other: the instances change, and a process over the cap is ended."""
     layout = TRAINING.replace("{1g.5gb: 7}", "{2g.10gb: 3}").replace("{1g.5gb: 2}", "{2g.10gb: 2}")
     _bring(synced, synced.intent(notebooks=f"{NOTEBOOKS}, memory: {{cap: 1Gi}}", training=layout))
@@ -38,7 +20,7 @@ def change_layout_and_cap(synced: Synced) -> None:
     _back(synced)
 
 
-def rename_pool(synced: Synced) -> None:
+def rename_pool(synced: SyncedCluster) -> None:
     """A pool with another name and the same nodes: they move, and no other pool is restarted."""
     others = synced.cluster_fixture.pod_of("node-2")
     text = synced.intent(notebooks=NOTEBOOKS, training=TRAINING)
@@ -53,7 +35,7 @@ def rename_pool(synced: Synced) -> None:
     _back(synced)
 
 
-def change_version_of_stack(synced: Synced) -> None:
+def change_version_of_stack(synced: SyncedCluster) -> None:
     """Another version of NVIDIA's chart is installed, and the shares stay."""
     *_, (before, _), (newest, _) = upstream.chart("gpu-operator").releases
     text = synced.intent(notebooks=NOTEBOOKS, training=TRAINING)
@@ -64,7 +46,7 @@ def change_version_of_stack(synced: Synced) -> None:
         _await_offers(synced, SHARES)
 
 
-def commit_in_outage(synced: Synced) -> None:
+def commit_in_outage(synced: SyncedCluster) -> None:
     """A commit while the API server is away reaches the nodes when it is back."""
     more = NOTEBOOKS.replace("replicas: 4", "replicas: 5")
     synced.cluster.control_plane.stop_api_server()
@@ -77,25 +59,34 @@ def commit_in_outage(synced: Synced) -> None:
     _back(synced)
 
 
-SCENARIOS = (change_layout_and_cap, rename_pool, change_version_of_stack, commit_in_outage)
+def remove_pool(synced: SyncedCluster) -> None:
+    """A pool that goes: its DaemonSet is removed and its node released, and it comes back with the pool."""
+    synced.await_commit(synced.commit(notebooks=NOTEBOOKS))
+    synced.cluster.wait(lambda: "gpushare.dev/pool" not in synced.cluster_fixture.labels("node-2"), "node-2 is released")
+    assert synced.cluster.try_kubectl("get", "daemonset", "gpushare-training", "--namespace", NAMESPACE).returncode
+    assert not any(synced.cluster_fixture.fake_nvml("node-2").mode(gpu)[0] for gpu in range(2))
+    _back(synced)
+
+
+SCENARIOS = (change_layout_and_cap, rename_pool, change_version_of_stack, commit_in_outage, remove_pool)
 NAMED = [scenario.__name__ for scenario in SCENARIOS]
 
 
-def _bring(synced: Synced, text: str) -> None:
+def _bring(synced: SyncedCluster, text: str) -> None:
     synced.await_commit(synced.commit_intent(text))
 
 
-def _back(synced: Synced) -> None:
+def _back(synced: SyncedCluster) -> None:
     synced.await_commit(synced.repository.revert())
     _await_offers(synced, SHARES)
     for node, pool in (("node-1", "notebooks"), ("node-2", "training")):
         synced.cluster_fixture.await_offer(node, pool)
 
 
-def _await_offers(synced: Synced, offers: dict[str, dict[str, int]]) -> None:
+def _await_offers(synced: SyncedCluster, offers: dict[str, dict[str, int]]) -> None:
     for node, offer in offers.items():
         synced.cluster.wait(lambda at=node, of=offer: synced.cluster_fixture.offer(at) == of, f"{node} offers {offer}")
 
 
-def _version(synced: Synced) -> str:
+def _version(synced: SyncedCluster) -> str:
     return str(synced.cluster.get("clusterpolicy", "cluster-policy")["spec"].get("chart"))

@@ -1,44 +1,36 @@
-"""The whole loop at hand: an intent is compiled and committed, and Argo CD brings the cluster to it."""
+"""A cluster that Argo CD brings to what is in a repository."""
 
-from tests.e2e.cluster.cluster_fixture import ClusterFixture, intent
-from tests.e2e.cluster.images import RUNTIME
-from tests.e2e.gitops import upstream
+from tests.e2e.cluster.cluster_fixture import ClusterFixture
 from tests.e2e.gitops.argocd.controllers import ArgoCd
 from tests.e2e.gitops.repository import Repository
+from tests.e2e.gitops.synced import PATH, SyncedCluster
 
-PATH = "clusters/tests/bundle"
 ROOT, OURS, NVIDIAS = "tests-gpus", "tests-gpus-gpushare", "tests-gpus-gpu-operator"
 OTHERS = ("tests-gpus-namespace", "tests-gpus-rights")
-_REPOSITORY, _, _TAG = RUNTIME.rpartition(":")
 
 
-class Synced:
+class Synced(SyncedCluster):
     """A cluster, Argo CD, and the repository between them."""
 
     def __init__(self, cluster_fixture: ClusterFixture) -> None:
-        self.cluster_fixture = cluster_fixture
-        self.cluster = cluster_fixture.cluster
+        super().__init__(cluster_fixture)
         self.argocd = ArgoCd(self.cluster, cluster_fixture.folder / "argocd")
-        self.repository = Repository(cluster_fixture.folder / "repository")
+        self._repository = Repository(cluster_fixture.folder / "repository")
+
+    @property
+    def repository(self) -> Repository:
+        """The one that Argo CD reads."""
+        return self._repository
+
+    @property
+    def settings(self) -> str:
+        """The repository, and an AppProject of its own."""
+        return f"argocd: {{repoURL: '{self.repository.address}', path: {PATH}, project: gpus}}"
 
     def start(self) -> None:
         """Argo CD and NVIDIA's repository of charts."""
-        upstream.serve(self.cluster.network, self.cluster_fixture.folder / "charts")
+        super().start()
         self.argocd.start()
-
-    def commit(self, more: str = "", **pools: str) -> str:
-        """Compile an intent of these pools, with more lines in its spec, and commit its bundle; the commit."""
-        return self.commit_intent(self.intent(**pools) + more)
-
-    def commit_intent(self, text: str) -> str:
-        """Compile an intent and commit its bundle; the commit."""
-        return self.repository.commit(self.cluster_fixture.compile(text), PATH)
-
-    def intent(self, **pools: str) -> str:
-        """The pools, and what Argo CD must know."""
-        settings = f"repoURL: '{self.repository.address}', path: {PATH}, project: gpus"
-        platform = f'charts: "{upstream.CHARTS}", image: {{repository: {_REPOSITORY}, tag: "{_TAG}"}}'
-        return intent(**pools) + f"  platform: {{{platform}}}\n  gitops: {{argocd: {{{settings}}}}}\n"
 
     def apply(self, file: str) -> None:
         """As the bundle's README says."""

@@ -7,8 +7,9 @@ import pytest
 
 from tests.e2e.cluster.bundles import NAMESPACE
 from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED, SLICE, TRAINING
-from tests.e2e.gitops.argocd.synced import NVIDIAS, OTHERS, OURS, PATH, ROOT, Synced
+from tests.e2e.gitops.argocd.synced import NVIDIAS, OTHERS, OURS, ROOT, Synced
 from tests.e2e.gitops.scenarios import NAMED, SCENARIOS
+from tests.e2e.gitops.synced import PATH
 
 pytestmark = pytest.mark.gitops
 
@@ -95,16 +96,6 @@ def test_a_bundle_that_fails_on_its_node_is_not_healthy(synced: Synced) -> None:
     assert synced.cluster_fixture.phase("works") == "Running"
     synced.await_commit(synced.repository.revert())
     synced.cluster_fixture.dismiss("works")
-
-
-def test_a_pool_that_goes_is_pruned_and_its_node_released(synced: Synced) -> None:
-    commit = synced.commit(notebooks=NOTEBOOKS)
-    synced.await_commit(commit)
-    synced.cluster.wait(lambda: "gpushare.dev/pool" not in synced.cluster_fixture.labels("node-2"), "node-2 is released")
-    assert synced.cluster.try_kubectl("get", "daemonset", "gpushare-training", "--namespace", NAMESPACE).returncode
-    assert not any(synced.cluster_fixture.fake_nvml("node-2").mode(gpu)[0] for gpu in range(2))
-    synced.await_commit(synced.repository.revert())
-    synced.cluster_fixture.await_offer("node-2", "training")
 
 
 def test_observing_leaves_nvidias_chart_and_the_gpus_as_they_are(synced: Synced) -> None:

@@ -1,51 +1,38 @@
-"""The whole loop at hand: an intent is compiled and committed, and Flux brings the cluster to it."""
+"""A cluster that Flux brings to what is in a repository."""
 
-from tests.e2e.cluster.cluster_fixture import ClusterFixture, intent
-from tests.e2e.cluster.images import RUNTIME
+from tests.e2e.cluster.cluster_fixture import ClusterFixture
 from tests.e2e.cluster.machine import MachineError
-from tests.e2e.gitops import upstream
 from tests.e2e.gitops.flux.controllers import Flux
 from tests.e2e.gitops.repository import Repository
+from tests.e2e.gitops.synced import PATH, SyncedCluster
 
-PATH = "clusters/tests/bundle"
 SYNC, OURS, NVIDIAS = "tests-gpus", "tests-gpus-gpushare", "tests-gpus-gpu-operator"
-_REPOSITORY, _, _TAG = RUNTIME.rpartition(":")
 
 
-class Synced:
+class Synced(SyncedCluster):
     """A cluster, Flux, and the repository between them."""
 
     def __init__(self, cluster_fixture: ClusterFixture) -> None:
-        self.cluster_fixture = cluster_fixture
-        self.cluster = cluster_fixture.cluster
+        super().__init__(cluster_fixture)
         self.flux = Flux(self.cluster, cluster_fixture.folder / "flux")
         self._repository: Repository | None = None
 
-    def start(self) -> None:
-        """Flux and NVIDIA's repository of charts."""
-        upstream.serve(self.cluster.network, self.cluster_fixture.folder / "charts")
-        self.flux.start()
-        self._repository = Repository(self.flux.folder / "repositories" / "gpu")
-
     @property
     def repository(self) -> Repository:
-        """The one that Flux reads."""
+        """The one that Flux reads: it is in a folder of Flux's."""
         assert self._repository is not None
         return self._repository
 
-    def commit(self, more: str = "", **pools: str) -> str:
-        """Compile an intent of these pools, with more lines in its spec, and commit its bundle; the commit."""
-        return self.commit_intent(self.intent(**pools) + more)
+    @property
+    def settings(self) -> str:
+        """The repository. Flux looks for commits as often as an intent may ask for."""
+        return f"flux: {{url: '{self.flux.address('gpu')}', path: {PATH}, interval: 10s}}"
 
-    def commit_intent(self, text: str) -> str:
-        """Compile an intent and commit its bundle; the commit."""
-        return self.repository.commit(self.cluster_fixture.compile(text), PATH)
-
-    def intent(self, **pools: str) -> str:
-        """The pools, and what Flux must know. It looks for commits as often as an intent may ask for."""
-        settings = f"url: '{self.flux.address('gpu')}', path: {PATH}, interval: 10s"
-        platform = f'charts: "{upstream.CHARTS}", image: {{repository: {_REPOSITORY}, tag: "{_TAG}"}}'
-        return intent(**pools) + f"  platform: {{{platform}}}\n  gitops: {{flux: {{{settings}}}}}\n"
+    def start(self) -> None:
+        """Flux and NVIDIA's repository of charts."""
+        super().start()
+        self.flux.start()
+        self._repository = Repository(self.flux.folder / "repositories" / "gpu")
 
     def apply(self) -> None:
         """As the bundle's README says."""

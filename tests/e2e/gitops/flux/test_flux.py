@@ -8,8 +8,9 @@ import yaml
 from tests.e2e.cluster.bundles import NAMESPACE
 from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED, SLICE, TRAINING
 from tests.e2e.gitops.flux.controllers import NAMESPACE as FLUX
-from tests.e2e.gitops.flux.synced import NVIDIAS, OURS, PATH, SYNC, Synced
+from tests.e2e.gitops.flux.synced import NVIDIAS, OURS, SYNC, Synced
 from tests.e2e.gitops.scenarios import NAMED, SCENARIOS
+from tests.e2e.gitops.synced import PATH
 
 pytestmark = pytest.mark.gitops
 
@@ -90,15 +91,6 @@ def test_what_is_changed_on_the_cluster_becomes_again_what_git_says(synced: Sync
     synced.cluster.wait(is_back, "the namespace has its label again")
     path = f"/api/v1/namespaces/{FLUX}/configmaps/{NVIDIAS}"
     synced.cluster.wait(lambda: synced.cluster.read(path), "the values of NVIDIA's chart are there again")
-
-
-def test_a_pool_that_goes_is_released(synced: Synced) -> None:
-    synced.await_commit(synced.commit(notebooks=NOTEBOOKS))
-    synced.cluster.wait(lambda: "gpushare.dev/pool" not in synced.cluster_fixture.labels("node-2"), "node-2 is released")
-    assert synced.cluster.try_kubectl("get", "daemonset", "gpushare-training", "--namespace", NAMESPACE).returncode
-    assert not any(synced.cluster_fixture.fake_nvml("node-2").mode(gpu)[0] for gpu in range(2))
-    synced.await_commit(synced.repository.revert())
-    synced.cluster_fixture.await_offer("node-2", "training")
 
 
 def test_observing_leaves_nvidias_chart_and_the_gpus_as_they_are(synced: Synced) -> None:

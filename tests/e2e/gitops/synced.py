@@ -1,0 +1,67 @@
+"""The whole loop at hand: an intent is compiled and committed, and a tool of GitOps brings the cluster to it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.e2e.cluster.cluster_fixture import A100, T4, ClusterFixture, intent
+from tests.e2e.cluster.conftest import claimed_name
+from tests.e2e.cluster.images import RUNTIME
+from tests.e2e.gitops import upstream
+from tests.e2e.gitops.repository import Repository
+
+PATH = "clusters/tests/bundle"
+_REPOSITORY, _, _TAG = RUNTIME.rpartition(":")
+
+
+@contextmanager
+def two_nodes() -> Iterator[ClusterFixture]:
+    """A cluster with T4s on node-1 and A100s on node-2."""
+    with claimed_name() as name:
+        cluster_fixture = ClusterFixture(name)
+        try:
+            cluster_fixture.up()
+            cluster_fixture.equip("node-1", T4)
+            cluster_fixture.equip("node-2", A100)
+            yield cluster_fixture
+        finally:
+            cluster_fixture.down()
+
+
+class SyncedCluster(ABC):
+    """A cluster, a tool of GitOps, and the repository between them."""
+
+    def __init__(self, cluster_fixture: ClusterFixture) -> None:
+        self.cluster_fixture = cluster_fixture
+        self.cluster = cluster_fixture.cluster
+
+    @property
+    @abstractmethod
+    def repository(self) -> Repository:
+        """The one that the tool reads."""
+
+    @property
+    @abstractmethod
+    def settings(self) -> str:
+        """What `gitops` in the intent says of the tool."""
+
+    @abstractmethod
+    def await_commit(self, commit: str) -> None:
+        """Until our chart is that of the commit, and ready."""
+
+    def start(self) -> None:
+        """Serve NVIDIA's repository of charts."""
+        upstream.serve(self.cluster.network, self.cluster_fixture.folder / "charts")
+
+    def commit(self, more: str = "", **pools: str) -> str:
+        """Compile an intent of these pools, with more lines in its spec, and commit its bundle; the commit."""
+        return self.commit_intent(self.intent(**pools) + more)
+
+    def commit_intent(self, text: str) -> str:
+        """Compile an intent and commit its bundle; the commit."""
+        return self.repository.commit(self.cluster_fixture.compile(text), PATH)
+
+    def intent(self, **pools: str) -> str:
+        """The pools, and what the tool must know."""
+        platform = f'charts: "{upstream.CHARTS}", image: {{repository: {_REPOSITORY}, tag: "{_TAG}"}}'
+        return intent(**pools) + f"  platform: {{{platform}}}\n  gitops: {{{self.settings}}}\n"

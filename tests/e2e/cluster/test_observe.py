@@ -54,9 +54,25 @@ def pod_of(nodes: ClusterFixture, name: str) -> Any:
     return metadata, found["spec"], found["status"]["phase"], found["status"]["containerStatuses"]
 
 
-def world(nodes: ClusterFixture) -> Any:
-    hardware = [nodes.fake_nvml(name).show() for name in BOTH]
-    return [node_of(nodes, name) for name in BOTH], pod_of(nodes, "before"), nodes.events("before"), hardware
+def world(nodes: ClusterFixture) -> dict[str, Any]:
+    """Both nodes, the tenant, its Events and the hardware, each value by its path."""
+    found = {"pod": pod_of(nodes, "before"), "events": nodes.events("before")}
+    for name in BOTH:
+        found |= {name: node_of(nodes, name), f"{name} GPUs": nodes.fake_nvml(name).show()}
+    return dict(_values(found))
+
+
+def _values(item: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    children = item.items() if isinstance(item, dict) else enumerate(item) if isinstance(item, (list, tuple)) else ()
+    if not children:
+        yield path, item
+    for key, value in children:
+        yield from _values(value, f"{path}/{key}")
+
+
+def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """What differs: the value before and after, by the path."""
+    return {path: (before.get(path), after.get(path)) for path in {*before, *after} if before.get(path) != after.get(path)}
 
 
 def owned(nodes: ClusterFixture, name: str) -> list[str]:
@@ -89,7 +105,7 @@ def test_observe_then_enforce_then_observe(nodes: ClusterFixture) -> None:
     nodes.cluster.wait(lambda: all(map(nodes.is_ready, BOTH)), "the runtime's pods are Ready")
 
     # Observed: nothing differs, and nothing is refused.
-    assert world(nodes) == before
+    assert changes(before, world(nodes)) == {}
     for node in BOTH:
         assert set(owned(nodes, node)) == {f"/metadata/annotations/{WOULD}", "/status/conditions/GPUShareReady"}
     assert nodes.slots() == []

@@ -75,10 +75,9 @@ def settled(nodes: ClusterFixture) -> dict[str, Any]:
         now = world(nodes)
         if now != seen:
             seen, since = now, time.monotonic()
-        return time.monotonic() - since > REPORTED
+        return time.monotonic() - since > REPORTED and all(nodes.offer(node) == {GPU: 2} for node in BOTH)
 
     nodes.cluster.wait(has_stayed, "the nodes stay as they are")
-    assert all(nodes.offer(node) == {GPU: 2} for node in BOTH)
     return seen
 
 

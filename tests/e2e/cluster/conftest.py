@@ -7,18 +7,18 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.e2e.cluster.cluster import Cluster
+from tests.e2e.cluster.cluster import ROOT, Cluster
 from tests.e2e.cluster.cluster_fixture import A100, NOTEBOOKS, T4, TRAINING, ClusterFixture, intent
-from tests.support import cache
 
 
 @contextmanager
 def claimed_name() -> Iterator[str]:
-    """A cluster's name that no other process has now. After a crash it is given again, and what was left is found by it."""
-    cache.root().mkdir(parents=True, exist_ok=True)
+    """A cluster's name that no other process of this machine has now, whatever its cache of the tests. After a crash it is given
+    again, and what was left is found by it."""
+    ROOT.mkdir(parents=True, exist_ok=True)
     for number in itertools.count():
         name = f"gpushare-tests-{number}"
-        with (cache.root() / f"{name}.claimed").open("w") as lock:
+        with (ROOT / f"{name}.claimed").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -13,8 +13,8 @@ from tests.e2e.cluster.cluster_fixture import A100, NOTEBOOKS, T4, TRAINING, Clu
 
 @contextmanager
 def claimed_name() -> Iterator[str]:
-    """A cluster's name that no other process of this machine has now, whatever its cache of the tests. After a crash it is given
-    again, and what was left is found by it."""
+    """A cluster's name that no other process of this machine has now, whatever its cache is. After a crash it is given again,
+    and what was left is found by it."""
     ROOT.mkdir(parents=True, exist_ok=True)
     for number in itertools.count():
         name = f"gpushare-tests-{number}"

@@ -90,6 +90,7 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     ("spec/platform/version", "v25.10.1"), ("spec/platform/partitioner", "mig-manager"),
     ("spec/platform/driver/repository", "registry.example.org/other"), ("spec/platform/driver/image", "driver2"),
     ("spec/platform/driver/version", "580.95.05"), ("spec/platform/registry", "mirror.example.org"),
+    ("spec/platform/charts", "oci://mirror.example.org/charts"),
     ("spec/adoption", "observe"), ("spec/platform/image/repository", "own/gpushare"), ("spec/platform/image/tag", "own"),
     ("spec/platform/image/digest", f"sha256:{'0f' * 32}"),
     ("spec/platform/imagePullSecrets", ["mirror", "second"]), ("spec/platform/namespaces", ["gpu-operator"]),

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpushare.core import emit, resources
 
-NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-system"}}
+NAMESPACE = "gpu-system"
 
 # Each is a legal label value that some reader of YAML takes for something else than text when it stands without quotes.
 ODD = (

@@ -46,6 +46,7 @@ MODES = "".join([
     pool("split", "{mode: mig, layout: {1g.5gb: 7}, replicas: 2}", more=", rollout: {maxUnavailable: 10%}"),
     pool("named", "{mode: exclusive}", nodes="{names: [gpu-01, gpu-02]}"),
 ])
+ARGOCDS = "argocd.argoproj.io/hook"
 ODD_NAMES = ("1e3", "on", "null", "no", "0x1f", "007", "y", "true", "a" * 48)
 MIRROR = "namespace: shares\nplatform: {registry: 'registry.example.org:5000/m', imagePullSecrets: [mirror]}"
 WATCHED = "monitoring: {serviceMonitor: true, alerts: true, dashboard: true, labels: {release: '1e3'}}"
@@ -97,6 +98,36 @@ def agree(compilation: Compilation, previous: Lock, folder: Path, run_helm: Call
 @pytest.mark.parametrize("name", INTENTS)
 def test_helm_renders_what_the_plain_form_says(name: str, compiled, tmp_path, run_helm) -> None:
     agree(compiled[name], lock.EMPTY, tmp_path, run_helm)
+
+
+@pytest.mark.parametrize("name", INTENTS)
+def test_the_hooks_of_a_plugin_do_what_those_of_the_chart_do(name: str, compiled, tmp_path, run_helm) -> None:
+    compilation = compiled[name]
+    agree(compilation, lock.EMPTY, tmp_path, run_helm)
+    every = render.objects(compilation.plan, lock.EMPTY, ("test", "uninstall"))
+    plugin = by_identity(item for item in every if ARGOCDS in item["metadata"].get("annotations", {}))
+    command = ("template", "gpushare", tmp_path / "chart", "--namespace", compilation.plan.intent.namespace)
+    rendered = documents(run_helm(4, *command, "--set", "uninstall.hook=argocd").stdout)
+    after = {key: item for key, item in plugin.items() if item["metadata"]["annotations"][ARGOCDS] == "PostDelete"}
+    assert after == by_identity(as_plain(one) for one in rendered if ARGOCDS in one["metadata"].get("annotations", {}))
+    assert bool(after) == bool(compilation.plan.pools)
+    jobs = {key[2]: item["spec"]["template"]["spec"] for key, item in plugin.items() if key not in after}
+    pods = {one["metadata"]["name"]: one["spec"] for one in rendered if one["kind"] == "Pod"}
+    scaled = {f"gpushare-test-{pool.name}" for pool in compilation.plan.pools if pool.pool.autoscaler}
+    assert jobs == {key: pod for key, pod in pods.items() if key not in scaled}
+
+
+def test_a_plugins_application_keeps_the_namespace_and_the_rights_of_its_hook(compiled) -> None:
+    every = by_identity(render.objects(compiled["one"].plan, lock.EMPTY, ("uninstall",)))
+    option = "argocd.argoproj.io/sync-options"
+    options = {key: item["metadata"].get("annotations", {}).get(option) for key, item in every.items()}
+    assert {key: text for key, text in options.items() if text} == {
+        ("Namespace", "", "gpu-system"): "Delete=false,Prune=false",
+        ("ClusterRole", "", "gpushare-uninstall"): "Delete=false",
+        ("ClusterRoleBinding", "", "gpushare-uninstall"): "Delete=false",
+    }
+    plain = by_identity(render.objects(compiled["one"].plan, lock.EMPTY))
+    assert not any("Job" in key or "gpushare-uninstall" in key for key in plain)
 
 
 def test_kubelets_folder_is_the_one_that_the_operator_is_told(compiled, tmp_path, run_helm) -> None:

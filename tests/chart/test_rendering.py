@@ -5,14 +5,19 @@ import re
 
 import pytest
 
-from gpushare.render import manifests
+from gpushare.manifests import release
 from tests.chart.bundles import BUNDLES, FIFTY, HOSTLESS, MIRRORED, MODES, NAMESPACE, ODD, ODD_NAMES, Bundle, bundle, pool
-from tests.chart.reading import as_plain, by_identity, containers_of, documents, documents_1_2, is_hook, pod_of
+from tests.chart.reading import Object, as_plain, by_identity, containers_of, documents, documents_1_2, is_hook, pod_of
 from tests.support import go_yaml, helm
 
 pytestmark = pytest.mark.helm
 every_bundle = pytest.mark.parametrize("bundle", BUNDLES, ids=lambda bundle: bundle.name)
 every_major = pytest.mark.parametrize("major", helm.MAJORS)
+
+
+def plainly(bundle: Bundle) -> list[Object]:
+    """What the compiler makes of the same values and files without Helm."""
+    return list(release.Chart(NAMESPACE, bundle.values, bundle.files).objects())
 
 
 @every_bundle
@@ -21,17 +26,16 @@ def test_both_majors_render_equal_objects(bundle: Bundle, render) -> None:
 
 
 @every_bundle
-def test_the_plain_objects_are_what_helm_renders_and_the_namespace(bundle: Bundle, render) -> None:
-    plain = manifests.objects(NAMESPACE, bundle.values, bundle.files)
-    assert plain[0] == NAMESPACE
+def test_the_plain_objects_are_what_helm_renders(bundle: Bundle, render) -> None:
+    plain = plainly(bundle)
     rendered = [item for item in documents(render(bundle, 4)) if not is_hook(item)]
-    assert by_identity(plain[1:]) == by_identity(map(as_plain, rendered))
+    assert by_identity(plain) == by_identity(map(as_plain, rendered))
 
 
 @every_bundle
 def test_plain_objects_are_json_as_they_stand(bundle: Bundle) -> None:
-    plain = manifests.objects(NAMESPACE, bundle.values, bundle.files)
-    assert json.loads(json.dumps(plain)) == list(plain)
+    plain = plainly(bundle)
+    assert json.loads(json.dumps(plain)) == plain
 
 
 @pytest.mark.parametrize("bundle", [each for each in BUNDLES if each is not FIFTY], ids=lambda bundle: bundle.name)
@@ -102,7 +106,7 @@ def test_a_pool_without_its_policy_file_is_refused_by_name(major: int, run_helm,
     assert result.returncode != 0
     assert "files/policies/only.yaml is missing" in result.stderr
     with pytest.raises(KeyError, match=r"files/policies/only\.yaml"):
-        manifests.objects(NAMESPACE, torn.values, torn.files)
+        plainly(torn)
 
 
 @every_major
@@ -110,5 +114,4 @@ def test_a_chart_without_pools_releases_no_node(major: int, run_helm, tmp_path) 
     empty = bundle("empty", {})
     rendered = documents(run_helm(major, "template", "gpushare", empty.write(tmp_path / "chart"), "-n", "gpu-system").stdout)
     assert "DaemonSet" not in {item["kind"] for item in rendered}
-    plain = manifests.objects(NAMESPACE, empty.values, empty.files)[1:]
-    assert by_identity(plain) == by_identity(map(as_plain, rendered))
+    assert by_identity(plainly(empty)) == by_identity(map(as_plain, rendered))

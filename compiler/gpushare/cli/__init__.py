@@ -65,7 +65,7 @@ def _outside(problem: CouldNotRunError | ReaderGoneError | OSError) -> ExitCode:
         return ExitCode.READER_GONE
     from gpushare.core.printable import visible  # noqa: PLC0415 - a name in a message may contain any character
 
-    streams.tell(f"gpushare: {visible(str(problem))}\n" + (f"   = {visible(problem.hint)}\n" if problem.hint else ""))
+    streams.tell(f"gpushare: {visible(str(problem))}\n" + streams.hint(visible(problem.hint)))
     return ExitCode.COULD_NOT_RUN
 
 
@@ -75,6 +75,6 @@ def _bug(problem: Exception) -> ExitCode:
     streams.tell("".join(format_exception(problem)))
     streams.tell(
         f"gpushare: this is a bug in gpushare {__version__}, not in your input ({type(problem).__name__})\n"
-        "   = please report it with the text above and the intent that shows it\n"
+        + streams.hint("please report it with the text above and the intent that shows it")
     )
     return ExitCode.BUG

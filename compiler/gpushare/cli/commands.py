@@ -12,8 +12,12 @@ from gpushare.cli import options
 from gpushare.cli.exits import EXIT_CODES, ExitCode
 
 NAMES = (
-    "init", "import", "check", "compile", "show", "plan", "size", "images", "status", "drift", "rbac", "cards", "explain",
-    "schema", "completion",
+    "init", "import", "check", "compile", "show", "plan", "size", "images", "krm", "status", "drift", "rbac", "cards",
+    "explain", "schema", "completion",
+)
+_ENVIRONMENT = (
+    "Environment: show, plan, cards and explain give a text that is longer than the terminal to $GPUSHARE_PAGER, else $PAGER, "
+    "else `less -FRX`; an empty value or `cat` turns that off. NO_COLOR turns colours off, COLUMNS sets the width."
 )
 _MODULES = {"import": "importing", "images": "image_list"}
 
@@ -42,7 +46,7 @@ class Commands(options.Command, click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=Commands, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, epilog=f"{EXIT_CODES}\n\n{_ENVIRONMENT}", context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="gpushare %(version)s")
 def commands() -> None:
     """Share a cluster's GPUs, and know beforehand that it will work.

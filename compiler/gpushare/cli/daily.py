@@ -59,7 +59,7 @@ def _left_out(flags: Mapping[str, str], options: Mapping[str, tuple[str, ...] | 
     default: dict[str, object] = {**dict.fromkeys(flags.values(), False), "style": None, "overlays": ()}
     if options["--format"] is PRODUCT_FORMATS:
         default |= {"style": "text", "pools": ()}
-    return {**default, "output": None} if "-o" in options else default
+    return {**default, "output": None, "hooks": ()} if "-o" in options else default
 
 
 def _is_readable(word: str) -> bool:

@@ -40,7 +40,8 @@ def command(name: str, mode: str, card_id: str | None, output: Path | None, forc
 
     Exit codes:
       0  done
-      2  FILE or another intent.v1.json exists, FILE cannot be written, or CARD cannot do MODE
+      2  FILE or another intent.v1.json exists, FILE cannot be written, or CARD
+         cannot do MODE
     """
     from gpushare.core import units  # noqa: PLC0415 - `--help` does not need it
 

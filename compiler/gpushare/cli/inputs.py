@@ -1,6 +1,6 @@
 """Reading what the user names: the intent's bytes, the lock of its bundle, a side of a comparison."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,13 @@ def compiled(
     Raises CouldNotRunError if the intent, an overlay or the lock cannot be read at all.
     """
     over = read_overlays(intent, overlays)
-    data, file = streams.read(intent, source.MAX_BYTES)
+    return compiled_text(*streams.read(intent, source.MAX_BYTES), directory, otherwise, over)
+
+
+def compiled_text(
+    data: bytes, file: str, directory: Path, otherwise: Lock = lock.EMPTY, over: Sequence[pipeline.Overlay] = ()
+) -> LoadedIntent:
+    """Return an intent that is read already, compiled as `compiled` does."""
     memory = _remembered(directory)
     if isinstance(memory, Finding):
         return _broken(memory)

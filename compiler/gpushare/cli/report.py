@@ -99,8 +99,7 @@ def _one(finding: Finding, texts: Texts, look: Style) -> str:
     shown = [f"{look.paint(visible(place), BOLD)}: {severity}: {visible(finding.message)}"]
     if at and lines:
         shown += _excerpt(lines.line(at.line), at, look, RED if finding.severity is Severity.ERROR else YELLOW)
-    shown += [f"   = {visible(hint)}" for hint in finding.hints]
-    return "\n".join(shown) + "\n"
+    return "\n".join(shown) + "\n" + "".join(streams.hint(visible(hint)) for hint in finding.hints)
 
 
 def _excerpt(line: str, at: Span, look: Style, colour: str) -> list[str]:

@@ -72,6 +72,22 @@ def say(text: str) -> None:
     _write(sys.stdout, text, None)
 
 
+def say_long(text: str) -> None:
+    """Write a product for people to stdout, through their pager if it is longer than their terminal."""
+    problem = None
+    if sys.stdout is not None and sys.stdout.isatty():
+        from gpushare.cli import pager  # noqa: PLC0415 - only a terminal has one
+
+        try:
+            if pager.show(text, sys.stdout):
+                return
+        except CouldNotRunError as failed:
+            problem = failed
+    say(text)
+    if problem:
+        tell(f"gpushare: {problem}\n")
+
+
 def tell(text: str) -> None:
     """Write a message that is not the command's output to stderr. If stderr is closed, it is lost."""
     if sys.stderr is None:
@@ -80,6 +96,11 @@ def tell(text: str) -> None:
         _write(sys.stderr, text, None)
     except (CouldNotRunError, ReaderGoneError):
         return
+
+
+def hint(text: str) -> str:
+    """Return the line that follows a message and says what to do. The text is safe to print."""
+    return f"   = {text}\n" if text else ""
 
 
 def progress(text: str) -> None:

@@ -53,14 +53,18 @@ def show(*, intent: str, overlays: tuple[str, ...], style: str, strict: bool, po
     else:
         from gpushare.cli import plan_view  # noqa: PLC0415 - as above
 
-        streams.say(plan_view.sheet(plan, terminal.look(sys.stdout)))
+        streams.say_long(plan_view.sheet(plan, terminal.look(sys.stdout)))
     return ExitCode.DONE
 
 
 def compile_bundle(  # noqa: PLR0913 - one for each argument of the command line
-    *, intent: str, overlays: tuple[str, ...], output: str | None, check: bool, manifests: bool, style: str | None, strict: bool
+    *, intent: str, overlays: tuple[str, ...], output: str | None, check: bool, manifests: bool, style: str | None,
+    strict: bool, hooks: tuple[str, ...] = (),
 ) -> ExitCode:
-    """Write the bundle, or whether it is current, or its objects. `check` and `manifests` exclude each other."""
+    """Write the bundle, or whether it is current, or its objects, with `hooks` of Argo CD's.
+
+    `check` and `manifests` exclude each other.
+    """
     from gpushare.cli import inputs, report  # noqa: PLC0415 - as above
 
     directory = Path(output) if output else inputs.bundle_of(intent)
@@ -73,17 +77,17 @@ def compile_bundle(  # noqa: PLR0913 - one for each argument of the command line
     if code is not ExitCode.DONE:
         return code
     if manifests:
-        return _print_manifests(read)
+        return _print_manifests(read, hooks)
     return _bundle(read, directory, write=not check, quiet=for_programs)
 
 
-def _print_manifests(read: "LoadedIntent") -> ExitCode:
+def _print_manifests(read: "LoadedIntent", hooks: tuple[str, ...]) -> ExitCode:
     """Write all documents at once: an Argo plugin that reads only half of them would delete the rest."""
     from gpushare import render  # noqa: PLC0415 - not on the way to a bundle
     from gpushare.cli import streams  # noqa: PLC0415 - as above
     from gpushare.core import emit  # noqa: PLC0415 - not on the way to a bundle
 
-    streams.product("---\n".join(emit.yaml_text(one) for one in render.objects(read.plan, read.memory)))
+    streams.product("---\n".join(emit.yaml_text(one) for one in render.objects(read.plan, read.memory, hooks)))
     return ExitCode.DONE
 
 

@@ -1,6 +1,6 @@
 """Plan → Artifacts: one module for each output, independent of the others. This module combines them and decides nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpushare.bundle import lock
@@ -63,15 +63,25 @@ def chart_values(plan: Plan, artifacts: tuple[Artifact, ...]) -> dict[str, Any]:
     return chart.values(plan, {pool.name: texts[f"chart/files/policies/{pool.name}.yaml"] for pool in plan.pools})
 
 
-def objects(plan: Plan, previous: Lock) -> tuple[dict[str, Any], ...]:
-    """Return the namespace and what the bundle's chart renders, without Helm: objects that can be applied in this order."""
-    from gpushare.render import manifests  # noqa: PLC0415 - no bundle needs it
+def objects(plan: Plan, previous: Lock, hooks: Sequence[str] = ()) -> tuple[dict[str, Any], ...]:
+    """Return the namespace and what the bundle's chart renders, without Helm: objects that can be applied in this order.
+
+    With `hooks`, `test` or `uninstall`, they are the source of an Application of Argo CD, which runs those.
+    """
+    from gpushare.manifests import argocd_hooks, release  # noqa: PLC0415 - no bundle needs them
 
     memory = next_lock(plan, previous)
     policies = policy.policies(plan)
     files = {file.path.removeprefix("chart/"): file.text for file in _generated(plan, memory, policies)}
     watched = [document for _, document in monitoring.objects(plan)]
-    return manifests.objects(namespace.namespace(plan), chart.values(plan, policies), files, watched)
+    space = namespace.namespace(plan)
+    rendering = release.Chart(space["metadata"]["name"], chart.values(plan, policies), files, watched)
+    every = (space, *rendering.objects())
+    if not hooks:
+        return every
+    # Of a pool with an autoscaler a test would add a node.
+    tested = [pool.name for pool in plan.pools if not pool.pool.autoscaler]
+    return (*argocd_hooks.as_source(every), *argocd_hooks.objects(rendering, hooks, tested))
 
 
 def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:

@@ -11,6 +11,7 @@ from typing import Any
 from gpushare.catalog import upstream
 from gpushare.intent import gitops
 from gpushare.intent.types import Stack
+from gpushare.manifests import rights
 from gpushare.plan.plan import Plan
 
 Object = dict[str, Any]
@@ -26,7 +27,6 @@ _DEFAULTS = {"targetRevision": "HEAD", "project": "default", "namespace": "argoc
 """Of the intent's fields, as its schema states them."""
 
 _RBAC = "rbac.authorization.k8s.io"
-_UNINSTALL = "gpushare-uninstall"
 _WAVE = "argocd.argoproj.io/sync-wave"
 _RETRY = {"limit": 5, "backoff": {"duration": "10s", "factor": 2, "maxDuration": "3m"}}
 """Where Argo CD does not wait for the health of Applications, the first sync of a chart may come before the namespace."""
@@ -64,8 +64,8 @@ def objects(plan: Plan) -> Iterator[tuple[str, Object]]:
     yield "argocd/root.yaml", _root(plan, settings)
     yield "argocd/apps/namespace.yaml", _namespace(plan, settings)
     yield "argocd/apps/rights.yaml", _rights(plan, settings)
-    yield "argocd/rights/clusterrole.yaml", _cluster_role(plan)
-    yield "argocd/rights/clusterrolebinding.yaml", _binding(plan)
+    for item in rights.release(plan.intent.namespace, observes=plan.intent.observes):
+        yield f"argocd/rights/{item['kind'].lower()}.yaml", item
     yield "argocd/apps/gpushare.yaml", _gpushare(plan, settings)
     stack = plan.intent.platform.stack
     if gitops.installs_upstream(plan.intent):
@@ -119,35 +119,13 @@ def _namespace(plan: Plan, settings: Mapping[str, str]) -> Object:
     """Return the Application of the namespace. It never deletes that: other objects may be in it."""
     source = _source(settings, ".") | {"directory": {"include": "namespace.yaml"}}
     application = _application(plan, settings, "namespace", wave=0, cascades=False)
-    return application | {"spec": _spec(plan, settings, {"source": source}, prune=False)}
+    return application | {"spec": _spec(plan, settings, {"source": source}, shared=True)}
 
 
 def _rights(plan: Plan, settings: Mapping[str, str]) -> Object:
     """Return the Application of what the hook of our chart needs and cannot bring: the chart is deleted before it."""
     source = _source(settings, "argocd/rights")
     return _application(plan, settings, "rights", wave=0) | {"spec": _spec(plan, settings, {"source": source})}
-
-
-def _cluster_role(plan: Plan) -> Object:
-    """Return what a release needs. No pod is evicted: without the ConfigMap `gpushare-tenancy` it is unknown which may be."""
-    rules = [_rule("nodes", "get", "list"), _rule("nodes/status", "patch")] if plan.intent.observes else [
-        _rule("nodes", "get", "list", "patch", "watch"), _rule("nodes/status", "patch"), _rule("pods", "list", "watch"),
-        _rule("events", "create", "patch"),
-    ]
-    return {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": _UNINSTALL}, "rules": rules}
-
-
-def _rule(resource: str, *verbs: str) -> Object:
-    return {"apiGroups": [""], "resources": [resource], "verbs": list(verbs)}
-
-
-def _binding(plan: Plan) -> Object:
-    """Return the binding to the ServiceAccount that exists while the hook runs."""
-    return {
-        "apiVersion": f"{_RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": _UNINSTALL},
-        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": _UNINSTALL},
-        "subjects": [{"kind": "ServiceAccount", "name": _UNINSTALL, "namespace": plan.intent.namespace}],
-    }
 
 
 def _gpushare(plan: Plan, settings: Mapping[str, str]) -> Object:
@@ -194,15 +172,17 @@ def _application(
 
 
 def _spec(
-    plan: Plan, settings: Mapping[str, str], sources: Object, *, prune: bool = True, server_side: bool = True,
+    plan: Plan, settings: Mapping[str, str], sources: Object, *, server_side: bool = True, shared: bool = False,
 ) -> Object:
+    """Return an Application's spec. `shared`: its objects may be another Application's as well, and are never pruned."""
+    options = () if shared else ("FailOnSharedResource=true",)
     return {
         "project": settings["project"],
         **sources,
         "destination": {"server": settings["server"], "namespace": plan.intent.namespace},
         "syncPolicy": {
-            "automated": {"prune": prune, "selfHeal": True},
-            "syncOptions": [f"ServerSideApply={str(server_side).lower()}"],
+            "automated": {"prune": not shared, "selfHeal": True},
+            "syncOptions": [*options, f"ServerSideApply={str(server_side).lower()}"],
             "retry": _RETRY,
         },
     }

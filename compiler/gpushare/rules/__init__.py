@@ -1,7 +1,8 @@
 """The registry of all rules, and the stage that runs them on an intent that passed the schema.
 
 Each rule is listed in the tuple of its module; this module sorts them by code and runs them. It makes no findings of its
-own. `sizes` is not in the registry, because it checks the output.
+own. Not in the registry: `sizes`, which checks the output, `acceptance`, which needs the others' findings, and `custom_cards`,
+without which no rule knows the cards.
 """
 
 from collections.abc import Iterator, Mapping

@@ -16,8 +16,8 @@ from gpushare.sharing.shares import DeviceClass, profiles_by_name
 NAME_LENGTH = 48
 """A pool's name is part of object names and labels of at most 63 characters, between `gpushare-` and a suffix."""
 
-RESERVED_NAME = "release"
-"""`gpushare-release` is the DaemonSet that serves pools which no longer exist."""
+RESERVED_NAMES = frozenset({"release", "uninstall"})
+"""DaemonSet `gpushare-release` serves pools which no longer exist; `gpushare-uninstall` releases nodes for Argo CD."""
 
 
 def check_card(context: Context) -> Iterator[Finding]:
@@ -47,7 +47,7 @@ def _nearest_cards(word: str, known: tuple[str, ...]) -> tuple[str, ...]:
 def check_name(context: Context) -> Iterator[Finding]:
     """GS205: a name that is invalid for Kubernetes objects or labels, or that gpushare uses itself."""
     for pool in context.intent.pools:
-        if pool.name == RESERVED_NAME:
+        if pool.name in RESERVED_NAMES:
             yield _bad_name(pool, f"a pool cannot be called {pool.name}: gpushare-{pool.name} is an object of gpushare's own")
         elif len(pool.name) > NAME_LENGTH:
             yield _bad_name(pool, f"the pool's name has {len(pool.name)} characters, and {NAME_LENGTH} fit")

@@ -8,6 +8,7 @@ import yaml
 
 from gpushare.cli import COMPLETE_VARIABLE
 from gpushare.reading import schema
+from tests.compiler.cli.conftest import GOOD
 from tests.compiler.cli.process import gpushare
 
 
@@ -122,6 +123,16 @@ def test_show_draws_to_scale_and_is_honest_about_what_is_left(intents: Path) -> 
     assert row == ["nvidia.com/gpu.shared", "8", "24", "15360Mi", "3072Mi"]
     unknown = next(line.split() for line in lines if line.startswith("  nvidia.com/mig-3g.20gb"))
     assert unknown[1:3] == ["3", "?"]
+
+
+def test_show_draws_equal_pools_once(intents: Path) -> None:
+    pool = "    {name}: {{card: t4, nodes: {{matchLabels: {{gpu: {name}}}}}, gpusPerNode: 2, sharing: {{mode: exclusive}}}}\n"
+    head, _, _ = GOOD.partition("    notebooks:")
+    (intents / "equal.yaml").write_text(head + "".join(pool.format(name=name) for name in ("a", "b", "c", "d", "e")))
+    shown = gpushare("show", "equal.yaml", cwd=intents).stdout
+    assert shown.count("GPU 0-1") == 1
+    assert "\na, b, c and 2 more  Tesla T4, exclusive\n" in shown
+    assert [line.split()[0] for line in shown.splitlines()[3:8]] == ["a", "b", "c", "d", "e"]
 
 
 def test_show_for_programs_is_the_offer_document(intents: Path) -> None:

@@ -107,8 +107,8 @@ def test_the_hooks_rights_are_not_the_charts_to_delete(spec: str, may: dict[str,
 )
 def test_server_side_apply_unless_the_operators_chart_renders_a_null(pools: tuple[str, ...], wanted: str) -> None:
     found = apps(compiled(*pools))
-    assert found["gpu-operator"]["spec"]["syncPolicy"]["syncOptions"] == [wanted]
-    assert found["gpushare"]["spec"]["syncPolicy"]["syncOptions"] == ["ServerSideApply=true"]
+    assert found["gpu-operator"]["spec"]["syncPolicy"]["syncOptions"] == ["FailOnSharedResource=true", wanted]
+    assert found["gpushare"]["spec"]["syncPolicy"]["syncOptions"] == ["FailOnSharedResource=true", "ServerSideApply=true"]
 
 
 @pytest.mark.parametrize(

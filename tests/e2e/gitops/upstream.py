@@ -42,6 +42,13 @@ _DEFINITION = {
 
 def serve(network: Network, folder: Path) -> None:
     """Package the chart and serve it in the cluster's network; the process ends with the network's others."""
+    package(folder)
+    server = (sys.executable, "-m", "http.server", str(_PORT), "--bind", "127.0.0.1", "--directory", folder)
+    start([str(word) for word in network.command(*server)], folder / "server.log")
+
+
+def package(folder: Path) -> None:
+    """Write the packages and the index of the repository into the folder."""
     chart = upstream.chart("gpu-operator")
     sources = folder / "sources"
     for part in ("crds", "templates"):
@@ -52,8 +59,6 @@ def serve(network: Network, folder: Path) -> None:
         (sources / "Chart.yaml").write_text(json.dumps({"apiVersion": "v2", "name": chart.name, "version": version}) + "\n")
         _helm("package", sources, "--destination", folder)
     _helm("repo", "index", folder)
-    server = (sys.executable, "-m", "http.server", str(_PORT), "--bind", "127.0.0.1", "--directory", folder)
-    start([str(word) for word in network.command(*server)], folder / "server.log")
 
 
 def _helm(*arguments: str | Path) -> None:

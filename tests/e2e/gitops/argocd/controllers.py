@@ -1,7 +1,9 @@
 """Argo CD's application controller and repo server as processes in a cluster's network, and what tests ask of them."""
 
 import os
+import shutil
 import stat
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,10 +15,14 @@ from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.cluster.machine import PATIENCE, MachineError, start, stop
 from tests.e2e.gitops.argocd.program import custom_resources, program
 from tests.support import helm
+from tests.support.paths import ROOT
 
 NAMESPACE = "argocd"
 RESYNC = 5
 """Seconds after which the controller compares an Application again, though nothing has changed. Usually 180."""
+
+PLUGIN = ROOT / "docs" / "pipelines" / "argocd-plugin.yaml"
+"""What users give the server of a plugin."""
 
 _API = "/apis/argoproj.io/v1alpha1"
 _REDIS = "127.0.0.1:6379"
@@ -50,7 +56,7 @@ class ArgoCd:
         """Start one of the processes, also again."""
         command, environment = {
             "redis": self._redis, "repo-server": self._repo_server, "application-controller": self._controller,
-            "applicationset-controller": self._sets,
+            "applicationset-controller": self._sets, "cmp-server": self._plugin,
         }[part]()
         command = [str(word) for word in self.cluster.network.command(*command)]
         self.pids[part] = start(command, self.folder / f"{part}.log", environment)
@@ -101,8 +107,25 @@ class ArgoCd:
         ]
         return command, self._environment("applicationset-controller")
 
+    def _plugin(self) -> tuple[list[str], dict[str, str]]:
+        """The server of a plugin, which is a container beside the repo server, with what that container has of gpushare."""
+        configuration = self.folder / "plugin"
+        configuration.mkdir(exist_ok=True)
+        shutil.copy(PLUGIN, configuration / "plugin.yaml")
+        programs = self.folder / "plugin-programs"
+        programs.mkdir(exist_ok=True)
+        (programs / "gpushare").write_text(f'#!/bin/sh\nexec {sys.executable} -m gpushare "$@"\n')
+        (programs / "gpushare").chmod(stat.S_IRWXU)
+        command = [str(program()), "--config-dir-path", str(configuration)]
+        return command, self._environment("cmp-server") | {"PATH": f"{programs}:{os.environ['PATH']}"}
+
     def _environment(self, part: str) -> dict[str, str]:
-        return {"ARGOCD_BINARY_NAME": f"argocd-{part}", "KUBECONFIG": str(self._kubeconfig)}
+        sockets = self.folder / "plugins"
+        sockets.mkdir(exist_ok=True)
+        return {
+            "ARGOCD_BINARY_NAME": f"argocd-{part}", "KUBECONFIG": str(self._kubeconfig),
+            "ARGOCD_PLUGINSOCKFILEPATH": str(sockets),
+        }
 
     @property
     def _kubeconfig(self) -> Path:

@@ -1,6 +1,9 @@
 """Argo CD itself syncs a bundle, follows its commits, and leaves nothing when its Application is deleted. In this order."""
 
+import copy
 import json
+import re
+import shlex
 from collections.abc import Callable
 
 import pytest
@@ -10,9 +13,11 @@ from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED, SLICE, TRAINING
 from tests.e2e.gitops.argocd.synced import NVIDIAS, OTHERS, OURS, ROOT, Synced
 from tests.e2e.gitops.scenarios import NAMED, SCENARIOS
 from tests.e2e.gitops.synced import PATH
+from tests.support import paths
 
 pytestmark = pytest.mark.gitops
 
+PAGE = (paths.ROOT / "docs" / "gitops.md").read_text()
 MORE = NOTEBOOKS.replace("replicas: 4", "replicas: 6")
 
 
@@ -60,6 +65,35 @@ def test_nothing_differs_over_many_comparisons(synced: Synced) -> None:
     assert {name: synced.argocd.syncs(name) for name in before} == before
     assert before[OURS] == 1
     assert synced.argocd.state(OURS) == ("Synced", "Healthy")
+
+
+def test_a_second_application_of_the_same_nodes_is_refused_and_takes_nothing(synced: Synced) -> None:
+    first = synced.argocd.application(OURS)
+    assert first is not None
+    spec = copy.deepcopy(first["spec"])
+    spec["source"]["helm"]["valuesObject"] |= {"image": {"pullPolicy": "Always"}}
+    spec["syncPolicy"]["retry"] = {"limit": 0}
+    metadata = {"name": "second", "namespace": "argocd"}
+    synced.cluster.apply({"apiVersion": first["apiVersion"], "kind": first["kind"], "spec": spec, "metadata": metadata})
+
+    def said() -> str:
+        status = (synced.argocd.application("second") or {}).get("status", {})
+        return str(status.get("operationState", {}).get("message", ""))
+
+    synced.cluster.wait(lambda: said().startswith("Shared resource found: "), "the sync of the second fails")
+    assert synced.argocd.state(OURS) == ("Synced", "Healthy")
+    # Argo CD gives it the finalizers of its hooks, though it has no object.
+    synced.cluster.kubectl("delete", "application", "second", "--namespace", "argocd", "--wait=false")
+    synced.argocd.await_comparisons(OURS, 2)
+    assert synced.argocd.application("second") is not None
+    for node in ("node-1", "node-2"):
+        assert synced.cluster_fixture.is_ready(node)
+        assert "gpushare.dev/pool" in synced.cluster_fixture.labels(node)
+    for command in re.findall(r"^  (kubectl .*second.*|kubectl .*gpushare-uninstall)$", PAGE, re.MULTILINE):
+        synced.cluster.kubectl(*shlex.split(command)[1:])
+    synced.cluster.wait(lambda: synced.argocd.application("second") is None, "the second is gone")
+    assert synced.argocd.state(OURS) == ("Synced", "Healthy")
+    assert synced.cluster_fixture.offer("node-1") == {SHARED: 8}
 
 
 def test_a_deleted_config_map_comes_back(synced: Synced) -> None:

@@ -2,8 +2,8 @@
 
 For Argo CD's plugins and for kustomize, which do not run Helm. Repeats the chart's templates and makes no decision of its own:
 the reasons are in the templates, and tests compare the two under both major versions of Helm. Two labels differ on purpose: the
-objects are `managed-by: gpushare`, and have no `helm.sh/chart`, because no chart was used. Hooks and test pods of the chart
-have no meaning outside Helm and are left out.
+objects are `managed-by: gpushare`, and have no `helm.sh/chart`, because no chart was used. What Helm runs at moments of its own
+is in `argocd_hooks`, for the tool that has such moments too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +13,13 @@ from gpushare import __version__
 from gpushare.bundle import admission
 from gpushare.catalog.image_registry import reference
 from gpushare.core import emit
+from gpushare.manifests.rights import rule
 from gpushare.nodes.taints import OUR_TAINTS
 
 Object = dict[str, Any]
 
-_ACCOUNT = "gpushare-node"
-_POOL = "gpushare.dev/pool"
+ACCOUNT = "gpushare-node"
+POOL = "gpushare.dev/pool"
 _AWAY = {
     "nvidia.com/gpu.deploy.client": (
         "false", "paused-for-driver-upgrade", "paused-for-mig-change", "paused-for-mig-change_paused-for-driver-upgrade",
@@ -34,31 +35,12 @@ _HARMLESS_PRIORITY = "gpushare-observe"
 _TAINTS = (*OUR_TAINTS, "nvidia.com/gpu", "CriticalAddonsOnly")
 
 
-def objects(
-    namespace: Mapping[str, Any], values: Mapping[str, Any], files: Mapping[str, str], extra: Sequence[Object] = (),
-) -> tuple[Object, ...]:
-    """Return every object, in an order in which they can be applied one by one.
+class Chart:
+    """One rendering, as the templates see it.
 
-    `namespace` is the Namespace object that the bundle has beside the chart, `values` the chart's values.yaml, `files` its
-    generated files by path inside the chart (`files/policies/<pool>.yaml`, …), `extra` the objects of `files/monitoring/`.
-    Raises KeyError for a pool without a policy.
+    `namespace` is the release's, `values` the chart's values.yaml, `files` its generated files by path inside the chart
+    (`files/policies/<pool>.yaml`, …), `extra` the objects of `files/monitoring/`.
     """
-    chart = _Chart(str(namespace["metadata"]["name"]), values, files, extra)
-    return (
-        dict(namespace),
-        *chart.priority(),
-        *chart.account(),
-        *chart.config_maps(),
-        *chart.quotas(),
-        *chart.policies(),
-        *chart.network(),
-        *chart.daemon_sets(),
-        *chart.monitoring(),
-    )
-
-
-class _Chart:
-    """One rendering: the namespace, the values and the files, as the templates see them."""
 
     def __init__(
         self, namespace: str, values: Mapping[str, Any], files: Mapping[str, str], extra: Sequence[Object] = (),
@@ -73,29 +55,40 @@ class _Chart:
         self.evicts = any(pool["evict"] for pool in self.pools.values())
         self.platform = sorted({"kube-system", namespace, *values["admission"]["platformNamespaces"]})
 
+    def objects(self) -> Iterator[Object]:
+        """Yield every object of the release, in an order in which they can be applied. KeyError for a pool without a policy."""
+        yield from self.priority()
+        yield from self.account()
+        yield from self.config_maps()
+        yield from self.quotas()
+        yield from self.policies()
+        yield from self.network()
+        yield from self.daemon_sets()
+        yield from self.monitoring()
+
     def account(self) -> Iterator[Object]:
         """Yield the ServiceAccount and its permissions."""
-        yield self._object("v1", "ServiceAccount", _ACCOUNT) | {"automountServiceAccountToken": False}
+        yield self.item("v1", "ServiceAccount", ACCOUNT) | {"automountServiceAccountToken": False}
         if self.observes:
-            yield from self._role("ClusterRole", [
-                _rule("nodes", "get", "list", "watch"), _rule("nodes/status", "patch"), _rule("pods", "list", "watch"),
+            yield from self.role("ClusterRole", [
+                rule("nodes", "get", "list", "watch"), rule("nodes/status", "patch"), rule("pods", "list", "watch"),
             ])
             return
         cluster_rules = [
-            _rule("nodes", "get", "list", "patch", "watch"),
-            _rule("nodes/status", "patch"),
-            _rule("pods", *(("delete",) if self.evicts else ()), "list", "watch"),
-            _rule("events", "create", "patch"),
+            rule("nodes", "get", "list", "patch", "watch"),
+            rule("nodes/status", "patch"),
+            rule("pods", *(("delete",) if self.evicts else ()), "list", "watch"),
+            rule("events", "create", "patch"),
         ]
         if self.evicts:
-            cluster_rules.append(_rule("pods/eviction", "create"))
+            cluster_rules.append(rule("pods/eviction", "create"))
         own_rules = [
-            _rule("pods", "delete", "get"),
-            _rule("daemonsets", "get", group="apps"),
-            _rule("leases", "create", "delete", "get", "update", group="coordination.k8s.io"),
+            rule("pods", "delete", "get"),
+            rule("daemonsets", "get", group="apps"),
+            rule("leases", "create", "delete", "get", "update", group="coordination.k8s.io"),
         ]
-        yield from self._role("ClusterRole", cluster_rules)
-        yield from self._role("Role", own_rules)
+        yield from self.role("ClusterRole", cluster_rules)
+        yield from self.role("Role", own_rules)
 
     def config_maps(self) -> Iterator[Object]:
         """Yield policies, the tenancy, device-plugin profiles under two names each, and the configs of mig-parted."""
@@ -121,13 +114,16 @@ class _Chart:
         """
         if self.observes:
             return
-        critical = {"scopeName": "PriorityClass", "operator": "In", "values": [_PRIORITY]}
-        yield self._object("v1", "ResourceQuota", "gpushare-critical-pods") | {
-            "spec": {"hard": {"pods": "1M"}, "scopeSelector": {"matchExpressions": [critical]}},
-        }
+        yield self.critical_pods("gpushare-critical-pods")
         for namespace, hard in sorted(self.values["quotas"].items()):
-            quota = self._object("v1", "ResourceQuota", "gpushare", namespace=namespace)
+            quota = self.item("v1", "ResourceQuota", "gpushare", namespace=namespace)
             yield quota | {"spec": {"hard": {key: _quantity(number) for key, number in hard.items()}}}
+
+    def critical_pods(self, name: str) -> Object:
+        """Return the quota that permits pods of the priority class of our DaemonSets in the namespace."""
+        critical = {"scopeName": "PriorityClass", "operator": "In", "values": [_PRIORITY]}
+        spec = {"hard": {"pods": "1M"}, "scopeSelector": {"matchExpressions": [critical]}}
+        return self.item("v1", "ResourceQuota", name) | {"spec": spec}
 
     def policies(self) -> Iterator[Object]:
         """Yield the policies that restrict the node runtime's token, and those on what pods may request of the pools."""
@@ -139,8 +135,8 @@ class _Chart:
     def _policy(self, policy: admission.Policy) -> Iterator[Object]:
         """Yield a policy and its binding."""
         version, kind = "admissionregistration.k8s.io/v1", f"{policy.kind}AdmissionPolicy"
-        yield self._object(version, kind, policy.name, namespace="") | {"spec": policy.spec}
-        yield self._object(version, f"{kind}Binding", policy.name, namespace="") | {"spec": policy.binding}
+        yield self.item(version, kind, policy.name, namespace="") | {"spec": policy.spec}
+        yield self.item(version, f"{kind}Binding", policy.name, namespace="") | {"spec": policy.binding}
 
     def network(self) -> Iterator[Object]:
         """Yield the NetworkPolicy on who may connect to the metrics port."""
@@ -149,7 +145,7 @@ class _Chart:
             return
         platform = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": self.platform}
         peers = [{"namespaceSelector": {"matchExpressions": [platform]}}, *wanted["from"]]
-        yield self._object("networking.k8s.io/v1", "NetworkPolicy", "gpushare-metrics") | {"spec": {
+        yield self.item("networking.k8s.io/v1", "NetworkPolicy", "gpushare-metrics") | {"spec": {
             "podSelector": {"matchLabels": {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"}},
             "policyTypes": ["Ingress"],
             "ingress": [{"from": peers, "ports": [{"port": _PORT, "protocol": "TCP"}]}],
@@ -158,24 +154,28 @@ class _Chart:
     def daemon_sets(self) -> Iterator[Object]:
         """Yield one DaemonSet for each pool, and the one for nodes of removed pools."""
         for name, pool in self.pools.items():
-            selector = {"app.kubernetes.io/component": "node", _POOL: name}
+            selector = {"app.kubernetes.io/component": "node", POOL: name}
             notes = {"kubectl.kubernetes.io/default-container": "enforce", "gpushare.dev/policy": pool["policy"]}
-            yield self._daemon_set(f"gpushare-{name}", selector, {"annotations": notes}, self._pool_pod(name, pool))
+            yield self.daemon_set(f"gpushare-{name}", selector, {"annotations": notes}, self._pool_pod(name, pool))
         if self.pools and not self.observes:
             selector = {"app.kubernetes.io/component": "release"}
-            yield self._daemon_set("gpushare-release", selector, {}, self._release_pod())
+            gone: list[Object] = [
+                {"key": POOL, "operator": "Exists"},
+                {"key": POOL, "operator": "NotIn", "values": list(self.pools)},
+            ]
+            yield self.daemon_set("gpushare-release", selector, {}, self.release_pod(gone))
 
     def monitoring(self) -> Iterator[Object]:
         """Yield the objects for Prometheus and Grafana; last, because the cluster may lack their kinds."""
         for one in self.extra:
-            mine = self._object(one["apiVersion"], one["kind"], one["metadata"]["name"])
+            mine = self.item(one["apiVersion"], one["kind"], one["metadata"]["name"])
             mine["metadata"]["labels"] = one["metadata"]["labels"] | mine["metadata"]["labels"]
             yield {**one, **mine}
 
     def priority(self) -> Iterator[Object]:
         """Yield the PriorityClass of pods that observe: they never preempt a pod, and every pod may preempt them."""
         if self.observes:
-            yield self._object("scheduling.k8s.io/v1", "PriorityClass", _HARMLESS_PRIORITY, namespace="") | {
+            yield self.item("scheduling.k8s.io/v1", "PriorityClass", _HARMLESS_PRIORITY, namespace="") | {
                 "value": -1000000, "globalDefault": False, "preemptionPolicy": "Never",
                 "description": "Pods of gpushare that only observe: they displace no other pod.",
             }
@@ -186,12 +186,12 @@ class _Chart:
         instances = ("SYS_ADMIN",) if mig else ()
         policy = {"name": "policy", "mountPath": "/etc/gpushare", "readOnly": True}
         arguments = ("--policy", "/etc/gpushare/policy.yaml")
-        partition = self._container("partition", "apply", *arguments, "--hold") | {
+        partition = self.container("partition", "apply", *arguments, "--hold") | {
             "env": _environment(mps=mps, configures_mig=privileged, monitors_mig=privileged or mig),
             "securityContext": _security(*instances) if self.observes else _hardware_security(privileged=privileged),
             "volumeMounts": [policy, *_mounts(mps=mps)],
         }
-        enforce = self._container("enforce", "enforce", *arguments) | {
+        enforce = self.container("enforce", "enforce", *arguments) | {
             "env": _environment(mps=mps, configures_mig=False, monitors_mig=mig),
             "ports": [{"name": "metrics", "containerPort": _PORT, "protocol": "TCP"}],
             "livenessProbe": _probe("/healthz", 10),
@@ -216,18 +216,15 @@ class _Chart:
             ],
         }
 
-    def _release_pod(self) -> Object:
-        gone = [
-            {"key": _POOL, "operator": "Exists"},
-            {"key": _POOL, "operator": "NotIn", "values": list(self.pools)},
-        ]
-        release = self._container("release", "release") | {
+    def release_pod(self, where: list[Object], account: str = ACCOUNT) -> Object:
+        """Return the pod that releases the nodes whose labels match all of `where`."""
+        release = self.container("release", "release") | {
             "env": _environment(mps=False, configures_mig=self.partitions, monitors_mig=True),
             "securityContext": _hardware_security(privileged=self.partitions),
             "volumeMounts": [{"name": "tenancy", "mountPath": "/etc/gpushare", "readOnly": True}, *_mounts(mps=False)],
         }
-        return self._pod_base() | {
-            "affinity": self._affinity([{"matchExpressions": gone}]),
+        return self._pod_base(account) | {
+            "affinity": self._affinity([{"matchExpressions": where}]),
             "tolerations": [{"operator": "Exists"}],
             "containers": [release],
             "volumes": [
@@ -236,9 +233,9 @@ class _Chart:
             ],
         }
 
-    def _pod_base(self) -> Object:
+    def _pod_base(self, account: str = ACCOUNT) -> Object:
         base: Object = {
-            "serviceAccountName": _ACCOUNT,
+            "serviceAccountName": account,
             "automountServiceAccountToken": True,
             "enableServiceLinks": False,
             "hostPID": True,
@@ -250,11 +247,15 @@ class _Chart:
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
         }
-        if self.values.get("runtimeClassName"):
-            base["runtimeClassName"] = self.values["runtimeClassName"]
-        if self.values.get("imagePullSecrets"):
-            base["imagePullSecrets"] = list(self.values["imagePullSecrets"])
-        return base
+        return base | self.runtime_class() | self.pull_secrets()
+
+    def runtime_class(self) -> Object:
+        """Return a pod's field of that name, if the values have one."""
+        return {"runtimeClassName": self.values["runtimeClassName"]} if self.values.get("runtimeClassName") else {}
+
+    def pull_secrets(self) -> Object:
+        """Return a pod's field of that name, if the values have any."""
+        return {"imagePullSecrets": list(self.values["imagePullSecrets"])} if self.values.get("imagePullSecrets") else {}
 
     def _affinity(self, terms: Sequence[Mapping[str, Any]]) -> Object:
         away = [{"key": key, "operator": "NotIn", "values": list(values)} for key, values in _AWAY.items()]
@@ -263,7 +264,8 @@ class _Chart:
         wanted = [{key: part for key, part in term.items() if part} for term in narrowed]
         return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": wanted}}}
 
-    def _container(self, name: str, *command: str) -> Object:
+    def container(self, name: str, *command: str) -> Object:
+        """Return what every container of ours has: our image, a command of it, and what it requests."""
         image = self.values["image"]
         return {
             "name": name,
@@ -273,25 +275,27 @@ class _Chart:
             "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "256Mi"}},
         }
 
-    def _daemon_set(self, name: str, selector: Mapping[str, str], metadata: Object, pod: Object) -> Object:
+    def daemon_set(self, name: str, selector: Mapping[str, str], metadata: Object, pod: Object) -> Object:
+        """Return a DaemonSet whose pods all change at once. `metadata` is that of its pods, besides their labels."""
         pods = {"app.kubernetes.io/name": "gpushare", **selector}
         spec: Object = {"selector": {"matchLabels": pods}, "template": {"metadata": {"labels": pods} | metadata, "spec": pod}}
         spec["updateStrategy"] = {"rollingUpdate": {"maxUnavailable": "100%"}, "type": "RollingUpdate"}
-        return self._object("apps/v1", "DaemonSet", name, labels=selector) | {"spec": spec}
+        return self.item("apps/v1", "DaemonSet", name, labels=selector) | {"spec": spec}
 
     def _config_map(self, name: str, data: Mapping[str, str], pool: str = "") -> Object:
-        return self._object("v1", "ConfigMap", name, labels={_POOL: pool} if pool else {}) | {"data": dict(data)}
+        return self.item("v1", "ConfigMap", name, labels={POOL: pool} if pool else {}) | {"data": dict(data)}
 
-    def _role(self, kind: str, rules: list[Object]) -> Iterator[Object]:
+    def role(self, kind: str, rules: list[Object], account: str = ACCOUNT) -> Iterator[Object]:
+        """Yield a role of the account's name, and its binding to the account."""
         group = "rbac.authorization.k8s.io"
         namespace = self.namespace if kind == "Role" else ""
-        yield self._object(f"{group}/v1", kind, _ACCOUNT, namespace=namespace) | {"rules": rules}
-        yield self._object(f"{group}/v1", f"{kind}Binding", _ACCOUNT, namespace=namespace) | {
-            "roleRef": {"apiGroup": group, "kind": kind, "name": _ACCOUNT},
-            "subjects": [{"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": self.namespace}],
+        yield self.item(f"{group}/v1", kind, account, namespace=namespace) | {"rules": rules}
+        yield self.item(f"{group}/v1", f"{kind}Binding", account, namespace=namespace) | {
+            "roleRef": {"apiGroup": group, "kind": kind, "name": account},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": self.namespace}],
         }
 
-    def _object(
+    def item(
         self, version: str, kind: str, name: str, *, namespace: str | None = None, labels: Mapping[str, str] | None = None,
     ) -> Object:
         """Return an object's type and metadata. `namespace` None: the bundle's; empty: the object is cluster-scoped."""
@@ -312,10 +316,6 @@ class _Chart:
 def _policy_name(name: str, pool: Mapping[str, Any]) -> str:
     """Return the ConfigMap's name, which changes with the policy: a pod of the previous release never reads the new policy."""
     return f"gpushare-{name}-policy-{pool['policy']}"
-
-
-def _rule(resource: str, *verbs: str, group: str = "") -> Object:
-    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
 
 
 def _quantity(number: int) -> str:

@@ -1,0 +1,88 @@
+"""An Application of the plugin in docs/pipelines: Argo CD's own server of plugins compiles the intent. In this order."""
+
+import shutil
+
+import pytest
+
+from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED
+from tests.e2e.gitops.argocd.controllers import NAMESPACE
+from tests.e2e.gitops.argocd.synced import Synced
+
+pytestmark = pytest.mark.gitops
+
+NAME, FOLDER = "by-plugin", "plugin"
+RIGHTS = "clusterrole,clusterrolebinding"
+
+
+def application(synced: Synced) -> dict[str, object]:
+    """It has an overlay, of which the replicas are."""
+    parameters = [{"name": "intent", "string": "base.yaml"}, {"name": "overlays", "array": ["over.yaml"]}]
+    source = {
+        "repoURL": synced.repository.address, "targetRevision": "HEAD", "path": FOLDER,
+        "plugin": {"name": "gpushare", "parameters": parameters},
+    }
+    metadata = {"name": NAME, "namespace": NAMESPACE, "finalizers": ["resources-finalizer.argocd.argoproj.io"]}
+    policy = {"automated": {"prune": True, "selfHeal": True}, "syncOptions": ["ServerSideApply=true"]}
+    return {
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "metadata": metadata,
+        "spec": {
+            "project": "default", "source": source, "syncPolicy": policy,
+            "destination": {"server": "https://kubernetes.default.svc", "namespace": "gpu-system"},
+        },
+    }
+
+
+def commit(synced: Synced, replicas: int) -> str:
+    """An intent with an overlay, and the bundle of both, whose lock the plugin reads."""
+    base = synced.intent(notebooks=NOTEBOOKS).partition("  gitops:")[0]
+    over = f"spec: {{pools: {{notebooks: {{sharing: {{replicas: {replicas}}}}}}}}}\n"
+    folder = synced.cluster_fixture.folder / "source"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    (folder / "base.yaml").write_text(base)
+    (folder / "over.yaml").write_text(over)
+    if replicas > 1:
+        bundle = synced.cluster_fixture.compile(base.replace("replicas: 4", f"replicas: {replicas}"))
+        shutil.copytree(bundle, folder / "bundle")
+    return synced.repository.commit(folder, FOLDER)
+
+
+def test_the_plugin_compiles_what_the_commit_has(synced: Synced) -> None:
+    synced.cluster_fixture.choose(node_1="notebooks", node_2=None)
+    synced.argocd.start_part("cmp-server")
+    revision = commit(synced, 4)
+    synced.cluster.apply(application(synced))
+    synced.argocd.await_state(NAME, "Synced", "Healthy", revision=revision)
+    assert synced.cluster_fixture.is_ready("node-1")
+    synced.cluster.wait(lambda: synced.cluster_fixture.offer("node-1") == {SHARED: 8}, "node-1 offers 8 shares")
+    revision = commit(synced, 6)
+    synced.argocd.await_state(NAME, "Synced", "Healthy", revision=revision)
+    synced.cluster.wait(lambda: synced.cluster_fixture.offer("node-1") == {SHARED: 12}, "node-1 offers 12 shares")
+
+
+def test_nothing_differs_over_many_comparisons(synced: Synced) -> None:
+    before = synced.argocd.syncs(NAME)
+    synced.argocd.await_comparisons(NAME, 3)
+    assert synced.argocd.syncs(NAME) == before
+    assert synced.argocd.state(NAME) == ("Synced", "Healthy")
+
+
+def test_an_intent_with_an_error_removes_nothing(synced: Synced) -> None:
+    commit(synced, 1)
+
+    def error() -> str:
+        status = (synced.argocd.application(NAME) or {}).get("status", {})
+        return str([one["message"] for one in status.get("conditions", ()) if one["type"] == "ComparisonError"])
+
+    synced.cluster.wait(lambda: "error GS" in error(), "Argo CD shows the finding")
+    assert "over.yaml:1:" in error()
+    assert synced.cluster_fixture.offer("node-1") == {SHARED: 12}
+    revision = synced.repository.revert()
+    synced.argocd.await_state(NAME, "Synced", "Healthy", revision=revision)
+
+
+def test_deletion_releases_the_node(synced: Synced) -> None:
+    synced.cluster.kubectl("delete", "application", NAME, "--namespace", NAMESPACE)
+    synced.cluster.kubectl("delete", RIGHTS, "gpushare-uninstall")
+    synced.await_no_trace()
+    synced.cluster.get("namespace", "gpu-system")

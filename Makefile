@@ -39,7 +39,7 @@ $(READY): pyproject.toml node-runtime/pyproject.toml
 
 demo: $(READY)  ## install, compile a heterogeneous cluster, draw its GPUs, render the chart with Helm
 	$(BIN)/gpushare compile $(DEMO)/intent.yaml -o build/demo
-	$(BIN)/gpushare show $(DEMO)/intent.yaml
+	GPUSHARE_PAGER= $(BIN)/gpushare show $(DEMO)/intent.yaml
 	$(BIN)/python -m tests.support.helm template gpushare build/demo/chart --namespace gpu-system > build/demo-rendered.yaml
 	@grep -c '^kind:' build/demo-rendered.yaml | sed 's/$$/ objects rendered by Helm in build\/demo-rendered.yaml/'
 
@@ -91,7 +91,7 @@ test-cluster: $(READY)  ## the scenarios on a real cluster alone; ARGS='-k tenan
 test-gitops: $(READY)  ## Argo CD and Flux themselves on real clusters alone; ARGS='-k delet' for some
 	$(BIN)/python -m pytest -m gitops -rs $(ARGS)
 
-test-windows: $(READY)  ## what people look at: alert rules, dashboards, pages; needs promtool and chromium (Debian: prometheus, chromium)
+test-windows: $(READY)  ## what people look at: alert rules, dashboards, pages; needs Go, promtool and chromium (Debian: prometheus, chromium)
 	$(BIN)/python -m pytest -m windows -rs $(ARGS)
 
 cluster-up: $(READY)  ## a real cluster of two nodes to work with by hand; NAME=x for another beside it

@@ -52,5 +52,5 @@ def command(card: str | None, style: str) -> ExitCode:
     from gpushare.cli import card_view  # noqa: PLC0415 - as above
 
     look = terminal.look(sys.stdout)
-    streams.say(card_view.sheet(known[card], look) if card is not None else card_view.overview(known.values(), look))
+    streams.say_long(card_view.sheet(known[card], look) if card is not None else card_view.overview(known.values(), look))
     return ExitCode.DONE

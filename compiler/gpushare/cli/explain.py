@@ -49,11 +49,11 @@ def command(*, what: str | None, cluster: Cluster) -> ExitCode:
     if what is None:
         texts = [finding_texts.load(each) for each in finding_texts.codes()]
         rows = [(text.code, text.severity, text.title) for text in texts]
-        streams.say(terminal.table(("CODE", "SEVERITY", "WHAT IS WRONG"), rows, look))
+        streams.say_long(terminal.table(("CODE", "SEVERITY", "WHAT IS WRONG"), rows, look))
     elif what.upper() in finding_texts.codes():
-        streams.say(_rendered(finding_texts.load(what.upper()).markdown, look))
+        streams.say_long(_rendered(finding_texts.load(what.upper()).markdown, look))
     else:
-        streams.say(_reason(what, look) or _object(what, cluster, look))
+        streams.say_long(_reason(what, look) or _object(what, cluster, look))
     return ExitCode.DONE
 
 

@@ -41,7 +41,7 @@ def plan_fleet(file: str, *, jobs: int | None, style: str, exit_code: bool, stri
         streams.product(emit.json_text(_document(done, worst)))
     else:
         streams.tell("".join(one.err for one in done))
-        streams.say("".join(_lines(done)))
+        streams.say_long("".join(_lines(done)))
     return worst
 
 

@@ -40,7 +40,7 @@ def run(  # noqa: PLR0913 - the arguments of `plan`
     if style == "json":
         streams.product(emit.json_text(document(found)))
     else:
-        streams.say(sheet(found, terminal.look(sys.stdout), has_pods=snapshot.has_seen("pods")))
+        streams.say_long(sheet(found, terminal.look(sys.stdout), has_pods=snapshot.has_seen("pods")))
         tell_unseen(found.unseen)
     return ExitCode.CHANGES if exit_code and not found.is_empty else ExitCode.DONE
 

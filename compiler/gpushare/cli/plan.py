@@ -121,7 +121,7 @@ def _write(comparison: "Comparison", style: str, documents: "tuple[Document, Doc
 
         streams.product(comparison_page.page(comparison, documents, geometry_of))
     else:
-        streams.say(comparison_view.sheet(comparison, terminal.look(sys.stdout)))
+        streams.say_long(comparison_view.sheet(comparison, terminal.look(sys.stdout)))
 
 
 def _told(side: "LoadedIntent", *, strict: bool) -> ExitCode:

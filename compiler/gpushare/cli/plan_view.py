@@ -1,12 +1,12 @@
 """The plan for people: a table of the pools, and per pool its resources and the memory map of each distinct GPU."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from gpushare.cli import memory_map
 from gpushare.cli.card_view import left_over
 from gpushare.cli.terminal import BOLD, DIM, Style, table
-from gpushare.core.wording import counted, layout_text, mib
+from gpushare.core.wording import counted, few, layout_text, mib
 from gpushare.plan.plan import DevicePlan, GpuPlan, Plan, PoolPlan
 
 WHOLE = 8
@@ -21,7 +21,7 @@ def sheet(plan: Plan, look: Style) -> str:
     if plan.intent.observes:
         shown += "adoption: observe. This is what enforce would do; the bundle changes no node and no pod.\n\n"
     shown += _pools(plan.pools, look)
-    shown += "".join(_pool(pool, look) for pool in plan.pools)
+    shown += "".join(_folded(plan.pools, look))
     return shown + (_quotas(plan, look) if plan.quotas else "")
 
 
@@ -38,8 +38,18 @@ def _pools(pools: Iterable[PoolPlan], look: Style) -> str:
     return table(headers, rows, look, numbers=("NODES", "GPUS/NODE"))
 
 
+def _folded(pools: Iterable[PoolPlan], look: Style) -> Iterator[str]:
+    """Yield what each pool offers, once for all pools of which it is the same."""
+    names: dict[str, list[str]] = {}
+    for pool in pools:
+        names.setdefault(_pool(pool, look), []).append(pool.name)
+    for text, same in names.items():
+        yield "\n" + look.paint(few(same), BOLD) + text
+
+
 def _pool(pool: PoolPlan, look: Style) -> str:
-    shown = "\n" + look.paint(pool.name, BOLD) + f"  {pool.card.name}, {pool.mode.value}\n"
+    """Return what follows the pool's name."""
+    shown = f"  {pool.card.name}, {pool.mode.value}\n"
     if pool.layout_of_goal is not None:
         shown += f"  goal resolved to {layout_text(pool.layout_of_goal)}\n"
     shown += _resources(pool, look)

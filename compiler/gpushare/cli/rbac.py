@@ -22,7 +22,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     *, user: str, group: str, account: str, release_namespace: str, metrics: bool, helm_values: bool,
     imports: tuple[str, ...]
 ) -> ExitCode:
-    """Print roles and bindings as YAML: what status, drift, explain and plan --live read.
+    """Print as YAML the rights of status, drift, explain and plan --live.
 
     Nothing is sent to a cluster, and none of these rights allows a change.
     Without a subject they are for the service account gpushare-viewer.

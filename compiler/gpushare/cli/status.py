@@ -114,7 +114,7 @@ def _look_again(cluster: Cluster, scope: "Scope", name: str | None, *, is_wide: 
         seen = _seen(cluster, scope, name)
     except CouldNotRunError as problem:  # the server restarts, the network returns
         streams.say(f"{time.strftime('%H:%M:%S')} {visible(str(problem))}\n" +
-                    (f"   = {visible(problem.hint)}\n" if problem.hint else ""))
+                    streams.hint(visible(problem.hint)))
         return
     _show(seen, is_wide=is_wide, with_kills=with_kills)
 

@@ -9,6 +9,7 @@ from gpushare.core.record import replace
 from gpushare.core.units import show_bytes
 from gpushare.live.snapshot import Event, RuntimeMetrics
 from gpushare.live.status import NodeStatus, PoolStatus, Shares, Status
+from gpushare.nodes import taints
 
 _MOST_NODES = 20
 _MOST_KILLS = 50
@@ -73,7 +74,8 @@ def hint(node: NodeStatus) -> str:
 
 def _node_table(nodes: Iterable[NodeStatus], look: Style, *, messages: bool) -> str:
     headers = ("NODE", "POOL", "STATE", "REASON", "SINCE", "OFFERED", "USED", *(("MESSAGE",) if messages else ()))
-    return table(headers, [row if messages else row[:-1] for row in map(node_row, nodes)], look)
+    rows = [row if messages else row[:-1] for row in map(node_row, nodes)]
+    return table(headers, rows, look, dropped=("SINCE", "USED"))
 
 
 def node_row(node: NodeStatus) -> tuple[str, ...]:
@@ -90,7 +92,7 @@ def _states(node: NodeStatus) -> Iterator[str]:
         yield "NotReady"
     if node.is_cordoned:
         yield "cordoned"
-    yield from (taint.split(":")[0].removeprefix("gpushare.dev/") for taint in node.taints if taint.startswith("gpushare.dev/"))
+    yield from filter(None, map(taints.word, node.taints))
     if node.is_ready:
         yield "ready"
     elif node.is_observed:

@@ -110,7 +110,8 @@ def table(  # noqa: PLR0913 - the columns that are special, by name
     """Return rows under headers, two spaces apart, within the terminal's width: the widest column is cut first.
 
     Nothing is cut with `whole_tables`. Before anything is cut, the columns in `dropped` are left out. Columns in `numbers` are
-    aligned to the right.
+    aligned to the right. They are never cut, nor is the first column, which has the names: two names may differ at their end
+    alone. Where that leaves no room, the lines are longer than the terminal.
     """
     body = [[visible(cell) for cell in row] for row in rows]
     widths = [max(width(row[column]) for row in [list(headers), *body]) for column in range(len(headers))]
@@ -120,9 +121,10 @@ def table(  # noqa: PLR0913 - the columns that are special, by name
         kept = [at for at, header in enumerate(headers) if header not in dropped]
         rows = [[row[at] for at in kept] for row in body]
         return table([headers[at] for at in kept], rows, look, numbers=numbers, indent=indent)
-    while is_narrow and sum(widths) > room and max(widths) > 8:
-        widths[widths.index(max(widths))] -= 1
     right = {column for column, header in enumerate(headers) if header in numbers}
+    cut = [column for column in range(1, len(headers)) if column not in right]
+    while is_narrow and sum(widths) > room and cut and max(widths[at] for at in cut) > 8:
+        widths[max(cut, key=lambda at: widths[at])] -= 1
 
     def line(cells: Sequence[str]) -> str:
         shown = (pad(clip(cell, widths[at], look.ellipsis), widths[at], right=at in right) for at, cell in enumerate(cells))

@@ -8,8 +8,8 @@ from gpushare.live import observing, pools
 from gpushare.live.observing import OBSERVING, Observed
 from gpushare.live.pools import LivePool, LivePools
 from gpushare.live.snapshot import OTHER_PODS, Condition, Event, Node, Pod, RuntimeMetrics, Snapshot, Unseen
+from gpushare.nodes import taints
 
-_TAINTS = "gpushare.dev/"
 _NOT_SEEN = Condition(status="", reason="NotReported", message="the node runtime has not reported on this node", since="")
 
 
@@ -146,7 +146,7 @@ def _node(
     known = live.pools[pool].side if pool else None
     wanted = None if known is None else known.resources
     held = None if used is None else used.get(node.name, Counter())
-    is_open = node.is_up and not node.is_cordoned and not any(taint.startswith(_TAINTS) for taint in node.taints)
+    is_open = node.is_up and not node.is_cordoned and not any(map(taints.word, node.taints))
     names = sorted({*node.allocatable, *(wanted or ()), *(held or ())})
     shares = (
         Shares(

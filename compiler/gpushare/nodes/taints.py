@@ -28,6 +28,17 @@ OUR_TAINTS = tuple(key for taints in (_DEFAULT, _CLUSTER_AUTOSCALER) for key in 
 """The keys of all pools. Whatever runs on a node before it is ready tolerates all of them: a pool may change its autoscaler."""
 
 
+_WORDS = {
+    key: word for taints in (_DEFAULT, _CLUSTER_AUTOSCALER)
+    for key, word in ((taints.not_ready, "not-ready"), (taints.repartitioning, "repartitioning"))
+}
+
+
+def word(taint: str) -> str:
+    """Return what a taint of ours, such as `KEY:NoSchedule`, says of its node, whichever autoscaler it is for; else ""."""
+    return _WORDS.get(taint.partition(":")[0], "")
+
+
 def of(autoscaler: Autoscaler | None) -> Taints:
     """Return the keys for nodes that this autoscaler adds; None: no autoscaler."""
     return _CLUSTER_AUTOSCALER if autoscaler is Autoscaler.CLUSTER_AUTOSCALER else _DEFAULT

@@ -51,10 +51,19 @@ def test_the_width_can_be_set_and_never_gets_too_small(columns: str, expected: i
 
 
 def test_a_table_fits_and_the_widest_column_gives_way() -> None:
-    text = terminal.table(("NAME", "NUMBER"), [("x" * 200, "12345"), ("値" * 60, "1")], Style(columns=60), numbers=("NUMBER",))
+    rows = [("a", "x" * 200, "12345"), ("b", "値" * 60, "1")]
+    text = terminal.table(("NAME", "WHY", "NUMBER"), rows, Style(columns=60), numbers=("NUMBER",))
     assert all(width(line) <= 60 for line in text.splitlines())
     assert "12345" in text
     assert text.count("…") == 2
+
+
+def test_a_name_is_never_cut() -> None:
+    names = [f"{'gke-prod-europe-west4-gpu-pool-' * 3}{number}" for number in range(2)]
+    rows = [(name, "x" * 200, "12345") for name in names]
+    text = terminal.table(("NODE", "WHY", "USED"), rows, Style(columns=60), numbers=("USED",))
+    assert all(name in text and "12345" in text for name in names)
+    assert text.count("xxxxxxx…") == 2
 
 
 def test_columns_that_matter_less_are_left_out_before_anything_is_cut() -> None:
@@ -69,10 +78,10 @@ def test_columns_that_matter_less_are_left_out_before_anything_is_cut() -> None:
 
 
 def test_what_no_person_looks_at_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [("x" * 200, "12345")]
-    assert "x" * 200 in terminal.table(("NAME", "NUMBER"), rows, terminal.look(io.StringIO()))
+    rows = [("a", "x" * 200, "12345")]
+    assert "x" * 200 in terminal.table(("NAME", "WHY", "NUMBER"), rows, terminal.look(io.StringIO()))
     monkeypatch.setenv("COLUMNS", "60")
-    assert "x" * 200 not in terminal.table(("NAME", "NUMBER"), rows, terminal.look(io.StringIO()))
+    assert "x" * 200 not in terminal.table(("NAME", "WHY", "NUMBER"), rows, terminal.look(io.StringIO()))
 
 
 @pytest.mark.parametrize("look", [Style(), Style(boxes=False), Style(columns=40)], ids=["boxes", "ascii", "narrow"])

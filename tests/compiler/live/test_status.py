@@ -9,6 +9,7 @@ import pytest
 from gpushare.cli import status_page
 from gpushare.live.snapshot import Condition, Pod
 from gpushare.live.status import NodeStatus, PoolStatus, Shares, Status
+from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.reading import schema
 from tests.compiler.cli.page import HOSTILE, Page
 from tests.compiler.live.clusters import RELEASE, SHARED, LiveCluster
@@ -51,6 +52,17 @@ def test_a_node_that_is_cordoned_or_tainted_has_nothing_free(live: LiveCluster, 
     live.api.edit("nodes", "t4-1", lambda node: node["spec"].update(unschedulable=True))
     document = json.loads(ask("status", "--format", "json").stdout)
     assert document["pools"]["notebooks"]["shares"][SHARED]["free"] == 0
+
+
+@pytest.mark.parametrize("key", OUR_TAINTS)
+def test_a_node_with_a_taint_of_ours_has_nothing_free_whichever_autoscaler_reads_it(
+    key: str, live: LiveCluster, ask: Ask
+) -> None:
+    for name in ("t4-1", "t4-2"):
+        live.api.edit("nodes", name, lambda node: node["spec"].update(taints=[{"key": key, "effect": "NoSchedule"}]))
+    document = json.loads(ask("status", "--format", "json").stdout)
+    assert document["pools"]["notebooks"]["shares"][SHARED] == {"wanted": 8, "offered": 4, "used": 1, "free": 0}
+    assert ("repartitioning" if "repartitioning" in key else "not-ready") in ask("status").stdout
 
 
 def test_what_is_forbidden_is_unknown_not_zero(live: LiveCluster, ask: Ask) -> None:

@@ -3,23 +3,28 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpushare.catalog.upstream import OCI
 from gpushare.cli import inputs, options, report, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core.record import Record
 from gpushare.mirror import formats
-from gpushare.render.images import Pulled
+from gpushare.render.images import Chart, Pulled
+
+if TYPE_CHECKING:
+    from gpushare.mirror.copies import ChartCopy
 
 _UNKNOWN = ": gpushare knows only the tags of "
 
 
 class _Images(Record):
-    """The images of one intent or bundle. `unknown`: why those of NVIDIA's chart are not among them."""
+    """The images of one intent or bundle, and NVIDIA's chart. `unknown`: why the images of that are not among them."""
 
     pulled: tuple[Pulled, ...]
+    chart: Chart | None = None
     unknown: str = ""
 
 
@@ -27,6 +32,7 @@ class _Images(Record):
 @click.argument("intent", type=options.INTENT, metavar="INTENT|BUNDLE")
 @options.overlays()
 @click.option("--to", metavar="REGISTRY", help="Copy to this registry, such as reg.example.org/mirror.")
+@click.option("--charts-to", metavar="REGISTRY", help="Copy NVIDIA's chart to this one, such as oci://reg.example.org/charts.")
 @click.option("--os", "systems", multiple=True, metavar="SYSTEM", help="System of the nodes, such as ubuntu24.04; repeatable.")
 @click.option("--kernel", "kernels", multiple=True, metavar="RELEASE",
               help="Kernel of the nodes, for precompiled drivers; repeatable.")
@@ -37,8 +43,8 @@ class _Images(Record):
 @options.product_format("text", "json", *formats.TOOLS)
 @options.strict()
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, intent: str, overlays: tuple[str, ...], to: str | None, systems: tuple[str, ...], kernels: tuple[str, ...],
-    verify: bool, plain_http: bool, docker_config: str | None, style: str, strict: bool,
+    *, intent: str, overlays: tuple[str, ...], to: str | None, charts_to: str | None, systems: tuple[str, ...],
+    kernels: tuple[str, ...], verify: bool, plain_http: bool, docker_config: str | None, style: str, strict: bool,
 ) -> ExitCode:
     """List the images that a bundle needs, each with its source and target.
 
@@ -47,11 +53,14 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     the image: the bundle's own reference, or with --to the same repository
     under another registry.
 
+    NVIDIA's chart is listed as well; its target is platform.charts of the
+    intent, or --charts-to.
+
     The operator appends the node's system to the tag of the driver: --os says
     which systems there are. Without it the driver is left out, with a warning.
 
     The formats skopeo, crane, oras and containerd are shell scripts for these
-    tools; a target equal to its source is left out of them.
+    tools, and for Helm; a target equal to its source is left out of them.
 
     For example:
       gpushare images intent.yaml
@@ -68,6 +77,8 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
     if to is not None and not copies.is_registry(to):
         raise click.UsageError(f"--to: {to!r} is no registry; write it like reg.example.org/mirror, without https://")
+    if charts_to is not None and not (charts_to.startswith(OCI) and copies.is_registry(charts_to.removeprefix(OCI))):
+        raise click.UsageError(f"--charts-to: {charts_to!r} is no registry; write it like oci://reg.example.org/charts")
     for name, words in (("--os", systems), ("--kernel", kernels)):
         wrong = next((word for word in words if not copies.is_tag_part(word)), None)
         if wrong is not None:
@@ -83,7 +94,9 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     if images is None:
         return ExitCode.FINDINGS
     listed, incomplete = copies.copies(images.pulled, to, systems, kernels)
-    missing = _missing([one.target for one in listed], docker_config, plain_http=plain_http) if verify else None
+    chart = copies.chart_copy(images.chart, charts_to)
+    targets = [*(one.target for one in listed), *([chart.reference] if chart and chart.reference else ())]
+    missing = _missing(targets, docker_config, plain_http=plain_http) if verify else None
     _warn(images.unknown, incomplete)
     if style == "json":
         from gpushare.core import emit  # noqa: PLC0415 - only for programs
@@ -96,25 +109,34 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
                 | ({} if missing is None else {"missing": one.target in missing})
                 for one in listed
             ],
+            "charts": _charts(chart, missing),
             "incomplete": [*incomplete, *([images.unknown] if images.unknown else [])],
         }))
     elif missing is not None:
-        there = f"{len(listed) - len(missing)} of {len(listed)} images are there\n"
+        what = "images" if len(targets) == len(listed) else "images and charts"
+        there = f"{len(targets) - len(missing)} of {len(targets)} {what} are there\n"
         streams.say("".join(f"missing {one}\n" for one in missing) + there)
     else:
-        streams.say(formats.script(listed, style) if style in formats.TOOLS else formats.plain(listed))
+        streams.say(formats.script(listed, style, chart) if style in formats.TOOLS else formats.plain(listed, chart))
     if strict and (incomplete or images.unknown):
         return ExitCode.FINDINGS
     return ExitCode.CHANGES if missing else ExitCode.DONE
 
 
+def _charts(chart: "ChartCopy | None", missing: tuple[str, ...] | None) -> list[dict[str, Any]]:
+    if chart is None:
+        return []
+    found = {"name": chart.name, "version": chart.version, "source": chart.source, "target": chart.target}
+    return [found if missing is None or not chart.reference else {**found, "missing": chart.reference in missing}]
+
+
 def _warn(unknown: str, incomplete: tuple[str, ...]) -> None:
     for source in incomplete:
         streams.tell(f"gpushare: warning: {source} is left out: the operator appends the node's system to its tag\n"
-                     "   = name the systems with --os, and for precompiled drivers the kernels with --kernel\n")
+                     + streams.hint("name the systems with --os, and for precompiled drivers the kernels with --kernel"))
     if unknown:
         streams.tell(f"gpushare: warning: the list is incomplete: {unknown}\n"
-                     "   = images.txt of the bundle says how to list the others\n")
+                     + streams.hint("images.txt of the bundle says how to list the others"))
 
 
 def _of_intent(intent: str, overlays: tuple[str, ...], *, strict: bool) -> _Images | None:
@@ -151,13 +173,14 @@ def _of_files(texts: Mapping[str, str], name: str) -> _Images:
         raise CouldNotRunError(f"chart/values.yaml of {name} is not what `gpushare compile` writes", "compile the bundle again")
     pulled = images.own(values)
     stack = next((stack for stack in ("gpu-operator", "device-plugin") if f"{stack}/values.yaml" in texts), None)
+    chart = images.chart_of(texts["images.txt"], stack) if stack else None
     unknown = next((line for line in texts["images.txt"].splitlines() if _UNKNOWN in line), "")
     if unknown:
-        return _Images(pulled=pulled, unknown=unknown.removeprefix("# ").partition(". ")[0])
+        return _Images(pulled=pulled, chart=chart, unknown=unknown.removeprefix("# ").partition(". ")[0])
     if stack:
         upstream_values = _values(texts, f"{stack}/values.yaml", name)
         pulled += images.of_chart(stack, upstream_values, values["image"].get("registry") or None)
-    return _Images(pulled=pulled)
+    return _Images(pulled=pulled, chart=chart)
 
 
 def _values(texts: Mapping[str, str], path: str, name: str) -> dict[str, Any]:

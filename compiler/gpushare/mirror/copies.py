@@ -1,4 +1,4 @@
-"""From the images of a bundle to copies: one source and one target each, with the nodes' systems filled in.
+"""From the images and the chart of a bundle to copies: one source and one target each, with the nodes' systems filled in.
 
 Pure. Nothing here knows whether an image exists.
 """
@@ -6,9 +6,10 @@ Pure. Nothing here knows whether an image exists.
 from collections.abc import Iterable
 
 from gpushare.catalog.image_registry import mirrored
+from gpushare.catalog.upstream import OCI
 from gpushare.core.patterns import pattern
 from gpushare.core.record import Record
-from gpushare.render.images import Pulled
+from gpushare.render.images import Chart, Pulled
 
 _REGISTRY = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*")
 _TAG_PART = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}")
@@ -20,6 +21,29 @@ class Copy(Record):
     part: str
     source: str
     target: str
+
+
+class ChartCopy(Record):
+    """One chart to copy: its name and version, the repository that has it, and the repository or registry of the copy."""
+
+    name: str
+    version: str
+    source: str
+    target: str
+
+    @property
+    def reference(self) -> str:
+        """The copy in a registry as a reference, without `oci://`; empty where the target is no registry. A `+` is no tag's."""
+        if not self.target.startswith(OCI):
+            return ""
+        return f"{self.target.removeprefix(OCI)}/{self.name}:{self.version.replace('+', '_')}"
+
+
+def chart_copy(chart: Chart | None, to: str | None) -> ChartCopy | None:
+    """Return the copy of a bundle's chart; `to`, the address of a registry, replaces the target that the bundle names."""
+    if chart is None:
+        return None
+    return ChartCopy(name=chart.name, version=chart.version, source=chart.source, target=to or chart.used)
 
 
 def is_registry(text: str) -> bool:

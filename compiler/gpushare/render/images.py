@@ -1,9 +1,10 @@
-"""`images.txt`: every image that the bundle runs, one per line, with the registry replaced.
+"""`images.txt`: every image that the bundle runs, one per line, with the registry replaced, and NVIDIA's chart as a comment.
 
 Upstream images are those of operands that are enabled in the final values. Tags are known for the newest chart only; for an
 older chart the file states that, and how to get them.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -31,6 +32,28 @@ class Pulled(Record):
     used: str
     per_system: bool = False
     precompiled: bool = False
+
+
+class Chart(Record):
+    """NVIDIA's chart of a bundle: the repository that publishes it, and the one that the bundle's commands name."""
+
+    name: str
+    version: str
+    source: str
+    used: str
+
+
+_CHART = re.compile(r"^# The chart: helm pull (?:(oci://\S+)/)?(\S+?)(?: --repo (\S+))? --version (\S+)$", re.MULTILINE)
+
+
+def chart_of(text: str, stack: str) -> Chart | None:
+    """Return the chart that the images.txt of a bundle with this stack names; None without one."""
+    found = _CHART.search(text)
+    if found is None:
+        return None
+    registry, name, repository, version = found.groups()
+    published = upstream.chart(stack).repository
+    return Chart(name=name, version=version, source=published, used=registry or repository or published)
 
 
 def own(chart_values: Mapping[str, Any]) -> tuple[Pulled, ...]:
@@ -81,6 +104,7 @@ def images(plan: Plan, values: Mapping[str, Any], chart_values: Mapping[str, Any
 
 def _of_chart(chart: UpstreamChart, platform: Platform, values: Mapping[str, Any]) -> Iterator[str]:
     version = platform.version or chart.version
+    yield f"# The chart: helm pull {chart.in_words_of_helm(platform.charts)} --version {version}"
     if version != chart.version:
         yield f"# {chart.name} {version}: gpushare knows only the tags of {chart.version}. This lists them:"
         yield f"#   helm show values {chart.in_words_of_helm(platform.charts)} --version {version}"

@@ -2,15 +2,14 @@
 
 import hashlib
 import json
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.ports import free_port
+from tests.support.ports import free_port, is_served
 from tests.support.waiting import wait_for
 
 # The password is `secret`, as bcrypt with few rounds.
@@ -39,9 +38,7 @@ def registry(folder: Path, *, login: bool = False, certificate: tuple[Path, Path
 
     def answers() -> bool:
         assert process.poll() is None, (folder / "log").read_text()
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-            return True
-        return False
+        return is_served(port)
 
     try:
         wait_for(answers, "the registry")

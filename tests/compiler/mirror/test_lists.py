@@ -77,7 +77,33 @@ def test_every_script_is_shell_and_has_every_copy(tool: str) -> None:
         assert target in done.stdout
 
 
+def test_nvidias_chart_is_listed_with_the_registry_that_the_commands_name() -> None:
+    def chart(*arguments: object) -> list[dict[str, str]]:
+        found: list[dict[str, str]] = json.loads(gpushare("images", *arguments, "--format", "json").stdout)["charts"]
+        return found
+
+    source = "https://helm.ngc.nvidia.com/nvidia"
+    mirrored = {"name": "gpu-operator", "version": "v26.7.0", "source": source, "target": "oci://mirror.site.example/charts"}
+    assert chart(CLOSED / "bundle") == chart(CLOSED / "intent.yaml") == [mirrored]
+    elsewhere = {**mirrored, "target": "oci://r.example.org:5000/c"}
+    assert chart(CLOSED / "bundle", "--charts-to", "oci://r.example.org:5000/c") == [elsewhere]
+    plain = gpushare("images", CLOSED / "bundle", "--os", "x").stdout.splitlines()[-1]
+    assert plain == f"# chart gpu-operator v26.7.0 {source} oci://mirror.site.example/charts"
+    [published] = chart(ROOT / "examples/02-t4-notebooks/bundle")
+    assert published["source"] == published["target"] == source
+    assert chart(ROOT / "examples/13-existing-plugin/bundle") == []
+
+
+def test_a_chart_for_a_repository_of_helms_is_left_to_its_owner(tmp_path: Path) -> None:
+    text = (CLOSED / "intent.yaml").read_text().replace("oci://mirror.site.example/charts", "https://charts.site.example")
+    (tmp_path / "intent.yaml").write_text(text)
+    script = gpushare("images", tmp_path / "intent.yaml", "--os", "x", "--format", "crane").stdout
+    assert "# gpu-operator v26.7.0: upload it into https://charts.site.example" in script
+    assert "helm" not in script
+
+
 @pytest.mark.parametrize("arguments", [
+    ("--charts-to", "reg.example.org/charts"), ("--charts-to", "oci://"), ("--charts-to", "oci://$(id)"),
     ("--to", "https://reg.example.org"), ("--to", "reg.example.org/UPPER"), ("--to", "$(id)"), ("--to", ""), ("--os", "a b"),
     ("--os", "ubuntu;id"), ("--plain-http",), ("--verify", "--format", "crane"),
 ])

@@ -2,7 +2,10 @@
 
 import base64
 import json
+import os
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,11 @@ import pytest
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 from tests.compiler.mirror.registries import push, registry
+from tests.e2e.gitops import upstream
+from tests.support import helm
 from tests.support.paths import ROOT
+from tests.support.ports import free_port, is_served
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.registry
 BUNDLE = ROOT / "examples/02-t4-notebooks/bundle"
@@ -71,6 +78,35 @@ def test_skopeo_copies_a_pinned_image_and_it_is_found(here: Path, tmp_path: Path
         subprocess.run(["sh", "-c", reachable], check=True)
         done = gpushare(*call, "--verify", "--plain-http")
         assert done.stdout == f"missing {host}/mirror/library/ubuntu:24.04\n1 of 2 images are there\n"
+
+
+def test_the_script_copies_nvidias_chart_and_it_is_found(here: Path, tmp_path: Path) -> None:
+    """From a repository on this machine, and without TLS, which Helm wants to be told."""
+    charts, programs, port = tmp_path / "charts", tmp_path / "programs", free_port()
+    upstream.package(charts)
+    programs.mkdir()
+    (programs / "helm").write_text(
+        f'#!/bin/sh\n[ "$1" = push ] && set -- "$@" --plain-http\nexec {shlex.quote(str(helm.helm()))} "$@"\n'
+    )
+    (programs / "helm").chmod(0o700)
+    command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", str(charts)]
+    with registry(here) as host, subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
+        try:
+            wait_for(lambda: is_served(port), "the repository of charts")
+            call = ("images", BUNDLE, "--to", host, "--charts-to", f"oci://{host}/charts")
+            [chart] = json.loads(gpushare(*call, "--verify", "--plain-http", "--format", "json").stdout)["charts"]
+            assert chart["missing"] is True
+            script = gpushare(*call, "--format", "crane").stdout.replace(chart["source"], f"http://127.0.0.1:{port}")
+            copied = "\n".join(line for line in script.splitlines() if not line.startswith("crane"))
+            environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "HELM_CACHE_HOME": str(tmp_path / "cache")}
+            subprocess.run(["sh", "-c", copied], check=True, env=environment)
+        finally:
+            server.terminate()
+        document = json.loads(gpushare(*call, "--verify", "--plain-http", "--format", "json").stdout)
+        assert schema.accepts(schema.load("images.v1"), document)
+        assert document["charts"] == [{**chart, "missing": False}]
+        number = len(document["images"])
+        assert f"1 of {number + 1} images and charts are there" in gpushare(*call, "--verify", "--plain-http").stdout
 
 
 def test_a_registry_with_logins(here: Path, tmp_path: Path) -> None:

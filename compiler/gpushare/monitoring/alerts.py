@@ -1,17 +1,32 @@
 """The recording and alert rules, each alert with its runbook text; docs/alerts.md is generated from them.
 
 The expressions use metrics of the node runtime (docs/metrics.md), of kube-state-metrics and of NVIDIA's dcgm-exporter. The
-scrape configuration, which `render.monitoring` writes, sets the labels `node` and `pool`.
+scrape configuration, which `render.monitoring` writes, sets the labels `node` and `pool`. Where one ruler evaluates the series
+of several clusters, the label `cluster` keeps nodes and pools of equal names apart; elsewhere no series has it.
 """
 
+import math
 from typing import Any
 
 from gpushare.core.record import Record
 
-_POOL_PODS = 'daemonset=~"gpushare-.+",daemonset!="gpushare-release"'
-_OF_A_POOL = 'created_by_kind="DaemonSet",created_by_name=~"gpushare-.+",created_by_name!="gpushare-release"'
+NAMESPACE = "gpu-system"
+"""The release's namespace in the rules; `groups` replaces it. Other products have DaemonSets whose names begin like ours."""
+
+_HERE = f'namespace="{NAMESPACE}"'
+_POOL_PODS = f'{_HERE},daemonset=~"gpushare-.+",daemonset!="gpushare-release"'
+_OF_A_POOL = f'{_HERE},created_by_kind="DaemonSet",created_by_name=~"gpushare-.+",created_by_name!="gpushare-release"'
+_PODS_OF_POOLS = (
+    f'max by (cluster, namespace, pod, node) (kube_pod_status_ready{{{_HERE},condition="true"}}'
+    f" * on (cluster, namespace, pod) group_left (node) kube_pod_info{{{_OF_A_POOL}}})"
+)
+"""1 for each pod of a pool's DaemonSet that is ready, 0 for the others."""
+_OF_NODES = "max by (cluster, node, pool) (gpushare_build_info)"
+_OVER_CAP_MINUTES = 10
 _XIDS = 'gpushare_xid_total{xid=~"48|63|64|74|79|92|94|95|119|120"}'
 """Errors of memory, NVLink, the bus and the GPU's processor, without those that an application causes (13, 31, 43, 45)."""
+_ENDED = 'gpushare_kills_total{outcome=~"exited|exited_term|exited_kill|stuck|lost"}'
+"""Processes that got a signal: not those that were refused to us, or that had ended or were spared before."""
 
 
 class Recording(Record):
@@ -35,29 +50,40 @@ class Alert(Record):
 
 RECORDINGS = (
     Recording(
+        # By resource: shares of different sizes do not replace each other.
         name="gpushare:pool_shares:sum",
-        expr='sum by (pool) (kube_node_status_allocatable{resource=~"nvidia_com_(gpu|mig).*"}'
-        " * on (node) group_left (pool) max by (node, pool) (gpushare_build_info))",
+        expr='sum by (cluster, pool, resource) (kube_node_status_allocatable{resource=~"nvidia_com_(gpu|mig).*"}'
+        f" * on (cluster, node) group_left (pool) {_OF_NODES})",
     ),
     Recording(
         # Pods that have ended still have requests in kube-state-metrics.
         name="gpushare:pool_shares_requested:sum",
-        expr='sum by (pool) (kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu|mig).*"}'
-        ' * on (namespace, pod) group_left () max by (namespace, pod) (kube_pod_status_phase{phase=~"Pending|Running"} == 1)'
-        " * on (node) group_left (pool) max by (node, pool) (gpushare_build_info))"
+        expr='sum by (cluster, pool, resource) (kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu|mig).*"}'
+        " * on (cluster, namespace, pod) group_left ()"
+        ' max by (cluster, namespace, pod) (kube_pod_status_phase{phase=~"Pending|Running"} == 1)'
+        f" * on (cluster, node) group_left (pool) {_OF_NODES})"
         " or gpushare:pool_shares:sum * 0",
     ),
     Recording(
         # One series for each pool: a week of every GPU's samples would exceed the limits of a query in a large cluster.
         name="gpushare:pool_gpu_processes:max5m",
-        expr="max by (pool) (max_over_time(gpushare_gpu_processes[5m]))",
+        expr="max by (cluster, pool) (max_over_time(gpushare_gpu_processes[5m]))",
     ),
 )
 
 
-def _recent(metric: str, window: str) -> str:
-    """Return an expression for series that have grown in `window`, or began in it: `increase` does not count a first value."""
-    return f"increase({metric}[{window}]) > 0 or ({metric} unless {metric} offset {window}) > 0"
+def began(metric: str) -> str:
+    """Return an expression for the counters of a metric that began in the last 15 minutes: `increase` does not count that.
+
+    The runtime was scraped before, or has itself begun since: otherwise the series is only new to this Prometheus.
+    """
+    was_there = "gpushare_build_info offset 15m or gpushare_start_time_seconds > time() - 900"
+    return f"({metric} unless {metric} offset 15m) > 0 and on (cluster, node) ({was_there})"
+
+
+def _recent(metric: str) -> str:
+    """Return an expression for counters that have grown in the last 15 minutes, or began in them."""
+    return f"increase({metric}[15m]) > 0 or ({began(metric)})"
 
 
 ALERTS = (
@@ -65,11 +91,12 @@ ALERTS = (
         name="GPUShareNodeNotReady",
         severity="warning",
         expr='kube_node_status_condition{condition="GPUShareReady",status="true"} == 0'
-        f" and on (node) kube_pod_info{{{_OF_A_POOL}}}"
-        ' unless on (node) gpushare_node_condition{reason="Observing"} == 1',
+        f" and on (cluster, node) kube_pod_info{{{_OF_A_POOL}}}"
+        ' unless on (cluster, node) gpushare_node_condition{reason="Observing"} == 1',
         hold="30m",
-        summary="Node {{ $labels.node }} has not had its pool's GPUs for 30 minutes.",
-        means="The node condition GPUShareReady is not True. The node offers no shares, or other shares than the plan says.",
+        summary="Node {{ $labels.node }} has not been as its pool wants it for 30 minutes.",
+        means="The node condition GPUShareReady is not True. Its reason says whether the node offers no shares, other shares "
+        "than the plan says, or the right ones that are not enforced as they should be.",
         remedy="`kubectl describe node NODE` shows the condition's reason and message; reasons.md says what to do for each "
         "reason. `GPUBusy` waits for tenants to end.",
     ),
@@ -82,27 +109,39 @@ ALERTS = (
         summary="DaemonSet {{ $labels.daemonset }} has had pods that are not ready for two hours.",
         means="At least one node of the pool has not reached its layout, so a change does not end. A pod of the node runtime "
         "is ready only when the node's layout is verified.",
-        remedy="`kubectl get nodes -l gpushare.dev/pool=POOL` and the condition GPUShareReady of each show which node waits, "
-        "and why. Where tenants hold GPUs, drain the node or set `rollout.onBusy: evict`.",
+        remedy="`kubectl get pods -A -o wide -l app.kubernetes.io/component=node,gpushare.dev/pool=POOL` shows the pods that "
+        "are not ready and their nodes; the condition GPUShareReady of each node says what it waits for. Where tenants hold "
+        "GPUs, drain the node or set `rollout.onBusy: evict`.",
     ),
     Alert(
         name="GPUShareMetricsMissing",
         severity="warning",
-        expr=f"sum(kube_daemonset_status_number_ready{{{_POOL_PODS}}}) > (count(gpushare_build_info) or vector(0))",
+        expr=f"count by (cluster) ({_PODS_OF_POOLS} == 1 unless on (cluster, node) gpushare_build_info)",
         hold="30m",
-        summary="Prometheus scrapes fewer pods of the node runtime than the {{ $value }} that are ready.",
+        summary="Prometheus does not scrape {{ $value }} pods of the node runtime, which are ready.",
         means="Pods of the node runtime are ready and Prometheus does not scrape all of them, so the alerts that use their "
         "metrics cannot fire for these nodes.",
         remedy="List the namespace of Prometheus in `platform.namespaces`: the NetworkPolicy gpushare-metrics refuses others. "
         "Then check that Prometheus selects the PodMonitor by its labels.",
     ),
     Alert(
+        name="GPUShareRuntimeNotReady",
+        severity="critical",
+        expr=f"{_PODS_OF_POOLS} == 0 and on (cluster, node)"
+        ' kube_node_status_condition{condition="GPUShareReady",status="true"} == 1',
+        hold="15m",
+        summary="Caps are not enforced on node {{ $labels.node }}: pod {{ $labels.pod }} is not ready.",
+        means="The node has its layout and its pods use the GPUs, but the pod of the node runtime does not run, or has not "
+        "read the GPUs since it started.",
+        remedy="`kubectl describe pod` and the log of its container `enforce` say why: an image that cannot be pulled, a "
+        "driver that does not answer, or memory that ran out.",
+    ),
+    Alert(
         name="GPUShareContainerOverCap",
         severity="warning",
         expr="gpushare_container_over_cap == 1",
-        hold="10m",
-        summary="Container {{ $labels.namespace }}/{{ $labels.pod }}/{{ $labels.container }} has been over its memory cap for "
-        "10 minutes.",
+        hold=f"{_OVER_CAP_MINUTES}m",
+        summary="Container {{ $labels.namespace }}/{{ $labels.pod }}/{{ $labels.container }} is still over its memory cap.",
         means="The container uses more GPU memory than its share has, longer than any grace that ends in a kill. The pool's "
         "action is `warn` or `none`, or enforcement cannot act.",
         remedy="Look at the pod's events and at gpushare_kills_suppressed_total. Ask the owner to use less, or give the pool "
@@ -111,7 +150,7 @@ ALERTS = (
     Alert(
         name="GPUShareKills",
         severity="info",
-        expr=f"sum by (node, pool) ({_recent('gpushare_kills_total', '15m')}) > 0",
+        expr=f"sum by (cluster, node, pool) ({_recent(_ENDED)}) > 0",
         hold="0m",
         summary="Processes over their memory cap were ended on node {{ $labels.node }}.",
         means="The node runtime sent a signal to processes of a container that stayed over its cap.",
@@ -124,15 +163,28 @@ ALERTS = (
         expr="gpushare_kill_breaker_open == 1",
         hold="5m",
         summary="Node {{ $labels.node }} ends no further container: its kill breaker is open.",
-        means="Either more containers had to be ended in a short time than the runtime's budget permits, or its figures "
-        "contradict each other. No further container is ended there.",
-        remedy="Compare `nvidia-smi` on the node with gpushare_container_gpu_memory_used_bytes, and read the runtime's log. "
-        "Many new tenants over their cap at once are a legitimate cause.",
+        means="The driver's process lists give several namespaces more memory than their GPUs have in use. While that lasts, "
+        "no further container is ended on the node.",
+        remedy="Compare `nvidia-smi` on the node with gpushare_container_gpu_memory_used_bytes, and read the runtime's log.",
+    ),
+    Alert(
+        name="GPUShareKillBudgetSpent",
+        severity="warning",
+        expr="gpushare_kill_budgets_spent > 0",
+        hold="10m",
+        summary="A namespace on node {{ $labels.node }} is over its caps so often that its processes wait to be ended.",
+        means="The runtime ends a bounded number of processes of one namespace on a GPU in a minute. Others of the namespace "
+        "go on meanwhile, above their caps. Other namespaces are not affected.",
+        remedy="Events on the pods name them. Tenants that start again as soon as they are ended need a limit of their owner, "
+        "or larger shares; many new tenants over their cap at once end with time.",
     ),
     Alert(
         name="GPUShareEnforcementBlind",
         severity="critical",
-        expr='gpushare_node_condition{reason=~"EnforcementBlind|ProcessListUnreliable|CapabilityMissing|DriverHung"} == 1',
+        # Where the driver hangs, the runtime ends and starts again with longer and longer pauses, five minutes at most: it is
+        # looked for over more than that, and less than `hold`.
+        expr="max_over_time(gpushare_node_condition"
+        '{reason=~"EnforcementBlind|ProcessListUnreliable|CapabilityMissing|DriverHung"}[8m]) == 1',
         hold="10m",
         summary="Caps are not enforced on node {{ $labels.node }}: {{ $labels.reason }}.",
         means="The runtime cannot see the processes on the GPUs, or cannot end them, so a tenant can take the memory of "
@@ -152,7 +204,7 @@ ALERTS = (
     Alert(
         name="GPUShareXid",
         severity="critical",
-        expr=f"sum by (node, pool, xid) ({_recent(_XIDS, '15m')}) > 0",
+        expr=f"sum by (cluster, node, pool, xid) ({_recent(_XIDS)}) > 0",
         hold="0m",
         summary="The driver of node {{ $labels.node }} reports XID {{ $labels.xid }}.",
         means="The XID is one that a fault of the hardware or the driver causes, and not an application.",
@@ -162,9 +214,11 @@ ALERTS = (
     Alert(
         name="GPUShareRowRemapFailure",
         severity="critical",
-        expr="max by (UUID) (DCGM_FI_DEV_ROW_REMAP_FAILURE) > 0",
+        # The exporter's label for the node began with a capital letter up to its version 3.
+        expr="max by (cluster, Hostname, hostname, UUID) (DCGM_FI_DEV_ROW_REMAP_FAILURE) > 0",
         hold="5m",
-        summary="GPU {{ $labels.UUID }} could not remap a faulty row of its memory.",
+        summary="GPU {{ $labels.UUID }} of node {{ or $labels.Hostname $labels.hostname }} could not remap a faulty "
+        "row of its memory.",
         means="dcgm-exporter reports that the GPU has no spare rows left for a fault. Results of tenants may be wrong, or "
         "their processes end.",
         remedy="Drain the node and have the GPU replaced.",
@@ -205,8 +259,8 @@ ALERTS = (
         # The container of the DaemonSet in the chart nvidia-device-plugin 0.20.0.
         name="GPUShareMpsDaemonRestarts",
         severity="warning",
-        expr="max by (namespace, pod, node) (increase(kube_pod_container_status_restarts_total"
-        '{container="mps-control-daemon-ctr"}[15m]) * on (namespace, pod) group_left (node) kube_pod_info) > 0',
+        expr="max by (cluster, namespace, pod, node) (increase(kube_pod_container_status_restarts_total"
+        '{container="mps-control-daemon-ctr"}[15m]) * on (cluster, namespace, pod) group_left (node) kube_pod_info) > 0',
         hold="0m",
         summary="The MPS daemon of node {{ $labels.node }} has started again: pod {{ $labels.namespace }}/{{ $labels.pod }}.",
         means="The servers of MPS end with their daemon, and each client with its server: pods on that node's GPUs lost their "
@@ -219,8 +273,8 @@ ALERTS = (
         severity="info",
         expr="gpushare:pool_shares_requested:sum >= gpushare:pool_shares:sum and gpushare:pool_shares:sum > 0",
         hold="1h",
-        summary="All {{ $value }} shares of pool {{ $labels.pool }} have been taken for an hour.",
-        means="Every share that the pool's nodes offer is requested. Further pods wait.",
+        summary="All {{ $value }} shares of pool {{ $labels.pool }} have been taken for an hour: {{ $labels.resource }}.",
+        means="Every share of this resource that the pool's nodes offer is requested. Further pods wait.",
         remedy="Look at pending pods. If that is usual, add nodes or shares: `gpushare size` compares the modes.",
     ),
     Alert(
@@ -241,16 +295,25 @@ ALERTS = (
         " and gpushare:pool_gpu_processes:max5m offset 7d >= 0",
         hold="1h",
         summary="No process has used a GPU of pool {{ $labels.pool }} for a week.",
-        means="At no scrape of the last seven days was a process on a GPU of the pool, requested shares included.",
+        means="At no scrape of the last seven days was a process on a GPU of the pool, requested shares included. The server "
+        "of MPS does not count.",
         remedy="Give the nodes to another pool, or return them. Shares that are requested and idle show in the dashboard.",
     ),
 )
 
 
-def groups(runbooks: str = "") -> dict[str, Any]:
-    """Return the rules as Prometheus reads them. `runbooks` is the address of a page with docs/alerts.md; empty: no address."""
+def groups(runbooks: str = "", namespace: str = NAMESPACE, longest_grace: float = 0) -> dict[str, Any]:
+    """Return the rules as Prometheus reads them.
+
+    `runbooks` is the address of a page with docs/alerts.md; empty: no address. `namespace` is the release's, `longest_grace`
+    the seconds that a pool gives a container above its cap, which are no alert yet.
+    """
     recordings = [{"record": one.name, "expr": one.expr} for one in RECORDINGS]
-    alerts = [_alert(one, runbooks) for one in ALERTS]
+    alerts = [_alert(one, runbooks, namespace) for one in ALERTS]
+    minutes = max(_OVER_CAP_MINUTES, math.ceil(longest_grace / 60) + 5)
+    for alert in alerts:
+        if alert["alert"] == "GPUShareContainerOverCap":
+            alert["for"] = f"{minutes}m"
     return {"groups": [{"name": "gpushare-pools", "rules": recordings}, {"name": "gpushare", "rules": alerts}]}
 
 
@@ -259,9 +322,10 @@ def anchor(alert: Alert) -> str:
     return alert.name.lower()
 
 
-def _alert(alert: Alert, runbooks: str) -> dict[str, Any]:
+def _alert(alert: Alert, runbooks: str, namespace: str) -> dict[str, Any]:
     annotations = {"summary": alert.summary, "description": f"{alert.means} {alert.remedy}"}
     if runbooks:
         annotations["runbook_url"] = f"{runbooks}#{anchor(alert)}"
-    rule = {"alert": alert.name, "expr": alert.expr, "for": alert.hold, "labels": {"severity": alert.severity}}
+    expr = alert.expr.replace(_HERE, f'namespace="{namespace}"')
+    rule = {"alert": alert.name, "expr": expr, "for": alert.hold, "labels": {"severity": alert.severity}}
     return rule | {"annotations": annotations}

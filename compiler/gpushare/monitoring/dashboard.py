@@ -1,12 +1,14 @@
 """The Grafana dashboard: what each pool has left, who uses what, who was warned or killed, and how the GPUs are.
 
 Panels on shares use the recording rules of `alerts`; those on the hardware use NVIDIA's dcgm-exporter. It repeats a series for
-each pod that shares a GPU, so they take the maximum for each GPU and never a sum.
+each pod that shares a GPU, so they take the maximum for each GPU and never a sum. The memory of a MIG GPU is that of its
+instances.
 """
 
 from typing import Any
 
 from gpushare.core.record import Record
+from gpushare.monitoring.alerts import began
 
 UID = "gpushare"
 _WIDTH = 12
@@ -36,15 +38,15 @@ _POOL = 'pool=~"$pool"'
 def _lately(counter: str) -> str:
     """Return an expression for the growth in 15 minutes; of a series that began in them, its value: `increase` omits it."""
     metric = f"{counter}{{{_POOL}}}"
-    return f"({metric} unless {metric} offset 15m) or increase({metric}[15m])"
+    return f"({began(metric)}) or increase({metric}[15m])"
 
 
 PANELS = (
     Panel(title="Shares of each pool", unit="short", queries=(
-        Query(expr=f"gpushare:pool_shares_requested:sum{{{_POOL}}}", legend="{{pool}} used"),
+        Query(expr=f"gpushare:pool_shares_requested:sum{{{_POOL}}}", legend="{{pool}} {{resource}} used"),
         Query(
             expr=f"gpushare:pool_shares:sum{{{_POOL}}} - gpushare:pool_shares_requested:sum{{{_POOL}}}",
-            legend="{{pool}} free"),
+            legend="{{pool}} {{resource}} free"),
     )),
     Panel(title="Nodes by reason", unit="short", queries=(
         Query(expr=f"count by (pool, reason) (gpushare_node_condition{{{_POOL}}} == 1)", legend="{{pool}} {{reason}}"),
@@ -69,8 +71,8 @@ PANELS = (
     Panel(title="Utilisation (DCGM)", unit="percent", queries=(
         Query(expr="max by (UUID) (DCGM_FI_DEV_GPU_UTIL)", legend="{{UUID}}"),
     )),
-    Panel(title="Memory in use (DCGM)", unit="decmbytes", queries=(
-        Query(expr="max by (UUID) (DCGM_FI_DEV_FB_USED)", legend="{{UUID}}"),
+    Panel(title="Memory in use (DCGM)", unit="mbytes", queries=(
+        Query(expr="sum by (UUID) (max by (UUID, GPU_I_ID) (DCGM_FI_DEV_FB_USED))", legend="{{UUID}}"),
     )),
     Panel(title="Power (DCGM)", unit="watt", queries=(
         Query(expr="max by (UUID) (DCGM_FI_DEV_POWER_USAGE)", legend="{{UUID}}"),
@@ -93,6 +95,8 @@ def document() -> dict[str, Any]:
         "uid": UID, "title": "Shared GPUs", "tags": ["gpushare"], "schemaVersion": 39, "editable": True, "refresh": "1m",
         "time": {"from": "now-6h", "to": "now"}, "timezone": "",
         "templating": {"list": [source, pool]},
+        # Grafana's schema requires the list, empty or not.
+        "annotations": {"list": []},
         "panels": [_panel(number, panel) for number, panel in enumerate(PANELS)],
     }
 

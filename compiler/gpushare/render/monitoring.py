@@ -76,7 +76,8 @@ def section(plan: Plan) -> Iterator[str]:
 
 
 def _rules(plan: Plan) -> Object:
-    return alerts.groups(plan.intent.monitoring.get("runbooks", ""))
+    graces = [pool.pool.enforcement.grace_seconds for pool in plan.pools]
+    return alerts.groups(plan.intent.monitoring.get("runbooks", ""), plan.intent.namespace, max(graces, default=0))
 
 
 def _object(kind: str, labels: Mapping[str, str], *, version: str = _OPERATOR, name: str = "gpushare") -> Object:

@@ -90,7 +90,8 @@ class AnomalyTracker(Struct, frozen=False):
 
     def _set_gauges(self, reports: list[Anomaly]) -> None:
         figures = self.figures
-        figures.breaker.set(any(one.reason in _PAUSES for one in reports))
+        figures.breaker.set(any(one.reason is AnomalyKind.CONTRADICTED for one in reports))
+        figures.budgets.set(sum(one.reason is AnomalyKind.BUDGET_SPENT for one in reports))
         figures.stuck.set(sum(len(one.processes) for one in reports if one.reason is AnomalyKind.STUCK))
         figures.orphans.replace(((one.device,), len(one.processes)) for one in reports if one.reason is AnomalyKind.ORPHAN)
         figures.unattributed.replace(

@@ -14,7 +14,7 @@ from gpushare_node import __version__
 from gpushare_node.adapters.nvml.driver import GpuInfo, Versions
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.identities import PodIndex
-from gpushare_node.guard.process_list import Device, RejectReason, validate
+from gpushare_node.guard.process_list import Device, Mps, RejectReason, validate
 from gpushare_node.guard.verdicts import CapState, ContainerStatus
 from gpushare_node.reporting.metrics import Registry, Sample
 
@@ -79,6 +79,7 @@ class EnforcementMetrics:
         self.ready = make.gauge("node_condition", "1 for the reason in GPUShareReady.", "reason")
         self.tier = make.gauge("enforcement_tier", "1 for each mechanism that enforces caps here; the watcher always.", "tier")
         self.instances = make.gauge("mig_instances", "MIG instances on a GPU.", "gpu", "profile")
+        make.gauge("start_time_seconds", "When the runtime began, in seconds since 1970.").set(time.time())
         self.build = make.gauge("build_info", "Versions of the runtime and the driver.", "version", "nvml", "driver")
 
     def _make_kills(self) -> None:
@@ -91,7 +92,10 @@ class EnforcementMetrics:
             "kills_suppressed_total", "Steps against containers over their cap that were not taken.", "reason")
         self.would_act = make.counter(
             "would_act_total", "Steps only counted, because the runtime observes or makes a dry run.", "step", "reason")
-        self.breaker = make.gauge("kill_breaker_open", "1 while no further container is terminated.")
+        self.breaker = make.gauge(
+            "kill_breaker_open", "1 while the process lists contradict each other and no container is terminated.")
+        self.budgets = make.gauge(
+            "kill_budgets_spent", "Containers that wait to be terminated because their namespace's budget for a GPU is spent.")
         self.stuck = make.gauge("stuck_processes", "Killed processes that still hold a device.")
 
     def _make_rows(self) -> None:
@@ -120,7 +124,7 @@ class EnforcementMetrics:
         make.gathered("container_over_cap", "1 while the container is over its cap.", *names, gather=self._over)
         make.gathered("gpu_memory_total_bytes", "Memory of a device.", "gpu", gather=self._totals)
         make.gathered("gpu_memory_used_bytes", "Memory allocated on a GPU.", "gpu", gather=self._device_use)
-        make.gathered("gpu_processes", "Processes on a GPU.", "gpu", gather=self._processes)
+        make.gathered("gpu_processes", "Processes on a GPU; under MPS, its clients.", "gpu", gather=self._processes)
 
     def _named(self) -> Iterator[tuple[tuple[str, ...], ContainerStatus]]:
         """Yield every status with its labels; one whose pod the API server does not list is left out."""
@@ -163,4 +167,6 @@ class EnforcementMetrics:
         for device in self.snapshot.devices:
             seen = validate(device)
             if not isinstance(seen, RejectReason):
-                yield (device.uuid,), sum(len(uses) for uses in seen.uses.values())
+                # An MPS server outlives its last client, and would make an idle GPU look used.
+                pids = [pid for uses in seen.uses.values() for pid in uses]
+                yield (device.uuid,), sum(device.mps is Mps.OFF or pid in seen.clients for pid in pids)

@@ -20,7 +20,7 @@ UPSTREAM = {
     # docs/metrics/policy/resourcequota-metrics.md
     "kube_daemonset_status_desired_number_scheduled", "kube_daemonset_status_number_ready", "kube_node_status_allocatable",
     "kube_node_status_condition", "kube_pod_container_resource_requests", "kube_pod_container_status_restarts_total",
-    "kube_pod_info", "kube_pod_status_phase",
+    "kube_pod_info", "kube_pod_status_phase", "kube_pod_status_ready",
     "kube_resourcequota",
     # dcgm-exporter: etc/default-counters.csv
     "DCGM_FI_DEV_ROW_REMAP_FAILURE",

@@ -1,8 +1,10 @@
-"""The dashboard: what Grafana needs of its JSON, and that Prometheus reads every query."""
+"""The dashboard: Grafana's own types read its JSON, and Prometheus reads every query."""
 
+import copy
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from gpushare.core import emit
 from gpushare.monitoring.alerts import RECORDINGS
 from gpushare.monitoring.dashboard import PANELS, document
+from tests.compiler.monitoring import grafana
 from tests.compiler.monitoring.test_alerts import runtime
 
 UPSTREAM = {
@@ -31,7 +34,7 @@ def test_every_metric_of_a_query_exists() -> None:
 
 
 def test_a_legend_has_only_labels_that_its_series_have() -> None:
-    targets = {"node", "pool", "UUID"}
+    targets = {"node", "pool", "resource", "UUID"}
     for query in QUERIES:
         of_runtime = {label for metric, labels in runtime().items() if metric in query.expr for label in labels}
         assert set(re.findall(r"{{(\w+)}}", query.legend)) <= targets | of_runtime, query
@@ -63,3 +66,32 @@ def test_prometheus_reads_every_query(tmp_path: Path) -> None:
     command = ["promtool", "check", "rules", "--lint-fatal", str(tmp_path / "queries.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.windows
+@pytest.mark.judges
+def test_grafanas_types_accept_the_dashboard() -> None:
+    assert grafana.refusal(json.dumps(BOARD)) == ""
+
+
+DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "templating: required field is missing": lambda board: board.pop("templating"),
+    "annotations: required field is missing": lambda board: board.pop("annotations"),
+    "schemaVersion: json: cannot unmarshal string": lambda board: board.update(schemaVersion="39"),
+    "unexpected field 'titel'": lambda board: board["panels"][0].update(titel="Shares"),
+    "discriminator field 'type' not found": lambda board: board["panels"][0].pop("type"),
+    "gridPos.w: must be <= 24": lambda board: board["panels"][0]["gridPos"].update(w=25),
+    "expr: required field is missing": lambda board: board["panels"][0]["targets"][0].pop("expr"),
+    "unexpected field 'legend'": lambda board: board["panels"][0]["targets"][0].update(legend="{{pool}}"),
+    "unexpected field 'lineWidht'": lambda board: board["panels"][0]["fieldConfig"]["defaults"].update(custom={"lineWidht": 1}),
+    "unexpected field 'include'": lambda board: board["templating"]["list"][1].update(include=True),
+}
+
+
+@pytest.mark.windows
+@pytest.mark.judges
+@pytest.mark.parametrize("complaint", DAMAGES)
+def test_grafanas_types_refuse_a_damaged_dashboard(complaint: str) -> None:
+    damaged = copy.deepcopy(BOARD)
+    DAMAGES[complaint](damaged)
+    assert complaint in grafana.refusal(json.dumps(damaged))

@@ -38,8 +38,8 @@ EXPECTED: dict[str, dict[str, float]] = {
         f'{{namespace="a",pool="notebooks",{RESOURCE}}}': 4, f'{{namespace="b",pool="notebooks",{RESOURCE}}}': 1},
     "GiB-hours by namespace": {'{namespace="a"}': 6, '{namespace="b"}': 8},
     "GiB-hours by pool": {'{pool="notebooks"}': 14},
-    "Share-hours that each pool offered": {'{pool="notebooks"}': 8},
-    "The part of each pool that was held": {'{pool="notebooks"}': 5 / 8},
+    "Share-hours that each pool offered": {f'{{pool="notebooks",{RESOURCE}}}': 8},
+    "The part of each pool that was held": {f'{{pool="notebooks",{RESOURCE}}}': 5 / 8},
 }
 
 

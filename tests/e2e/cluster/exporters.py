@@ -1,82 +1,97 @@
-"""Pages of other exporters: kube-state-metrics' made of what the API server has, dcgm-exporter's of given figures.
+"""Pages of dcgm-exporter, which needs real GPUs, with given figures: in the form of each of its generations.
 
-Neither exporter runs here. Names and labels of the first are as kube-state-metrics v2 documents them (docs/metrics), and only
-those that gpushare's rules use. The second needs real GPUs: its page is in the form of its etc/default-counters.csv.
+The labels are those of github.com/NVIDIA/dcgm-exporter, internal/pkg/rendermetrics/render_metrics.go (3.x: pkg/dcgmexporter):
+`gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`, on MIG `GPU_I_PROFILE` and `GPU_I_ID`, then the node's name, what
+etc/default-counters.csv calls a label (DCGM_FI_DRIVER_VERSION), and the pod. The node's name is `Hostname` up to 4.5.3-4.8.2
+and `hostname` after it: commit d5e5f51. Where pods share a GPU, KUBERNETES_VIRTUAL_GPUS repeats its series for each of them, in
+4.x with the label `vgpu`, beside the series of the GPU itself, and with the pod's own part of some of the figures:
+internal/pkg/transformation/kubernetes.go.
 """
 
-import re
+import itertools
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-from gpushare.core.units import parse_quantity
-from tests.e2e.cluster.cluster import Cluster
+from dataclasses import dataclass
 
 GPU_FIGURES: Mapping[str, float] = {
     "DCGM_FI_DEV_GPU_UTIL": 40, "DCGM_FI_DEV_FB_USED": 3524, "DCGM_FI_DEV_POWER_USAGE": 62.5, "DCGM_FI_DEV_GPU_TEMP": 51,
-    "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0,
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": 1,
 }
-"""The counters that rules and dashboard use, each with a value."""
-
-Object = dict[str, Any]
-
-
-def state_of(cluster: Cluster) -> Iterator[str]:
-    """The lines of kube-state-metrics for the cluster as it is now."""
-    for node in cluster.read("/api/v1/nodes")["items"]:
-        yield from _node(node)
-    for pod in cluster.read("/api/v1/pods")["items"]:
-        yield from _pod(pod)
-    for one in cluster.read("/apis/apps/v1/daemonsets")["items"]:
-        found = {"namespace": one["metadata"]["namespace"], "daemonset": one["metadata"]["name"]}
-        status = one["status"]
-        yield _line("kube_daemonset_status_desired_number_scheduled", status["desiredNumberScheduled"], **found)
-        yield _line("kube_daemonset_status_number_ready", status["numberReady"], **found)
-    for one in cluster.read("/api/v1/resourcequotas")["items"]:
-        found = {"namespace": one["metadata"]["namespace"], "resourcequota": one["metadata"]["name"]}
-        for kind in ("hard", "used"):
-            for resource, count in one.get("status", {}).get(kind, {}).items():
-                yield _line("kube_resourcequota", parse_quantity(count), resource=resource, type=kind, **found)
+"""The counters that rules and dashboard use, each with its value on the first GPU of a page."""
+_OF_A_POD = frozenset({"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"})
+"""Those of which 4.x knows what a pod has of them."""
 
 
-def gpus(uuids: Mapping[str, tuple[str, ...]], figures: Mapping[str, float] = GPU_FIGURES) -> Iterator[str]:
-    """The lines of dcgm-exporter: each counter for each GPU, repeated for each pod that shares it."""
-    for counter, value in figures.items():
-        for number, (uuid, pods) in enumerate(uuids.items()):
-            for pod in pods or ("",):
-                yield _line(counter, value, gpu=str(number), UUID=uuid, namespace="course" if pod else "", pod=pod)
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """A GPU of a page. Pods of namespace `course` share it; a MIG instance has its profile and number."""
+
+    uuid: str
+    pods: tuple[str, ...] = ()
+    instance: tuple[str, str] | None = None
 
 
-def _node(node: Object) -> Iterator[str]:
-    name = node["metadata"]["name"]
-    for resource, count in node["status"]["allocatable"].items():
-        if resource.startswith("nvidia.com/"):
-            yield _line("kube_node_status_allocatable", count, node=name, resource=_resource(resource), unit="integer")
-    for condition in node["status"]["conditions"]:
-        for status in ("true", "false", "unknown"):
-            is_it = int(condition["status"].lower() == status)
-            yield _line("kube_node_status_condition", is_it, node=name, condition=condition["type"], status=status)
+@dataclass(frozen=True, kw_only=True)
+class Exporter:
+    """dcgm-exporter on one node. Where its labels are not honoured, Prometheus calls them `exported_pod` and so on."""
+
+    generation: int
+    node: str
+    honoured: bool
+    gpus: tuple[Gpu, ...]
+
+    @property
+    def job(self) -> str:
+        """The name of its page, and of Prometheus' job."""
+        return f"dcgm-exporter-{self.generation}{'-honoured' if self.honoured else ''}"
+
+    @property
+    def target(self) -> dict[str, str]:
+        """The labels of the target, as a ServiceMonitor gives them: three of them are those of the metrics, too."""
+        return {"namespace": "gpu-operator", "pod": f"nvidia-dcgm-exporter-{self.node}", "container": "nvidia-dcgm-exporter"}
+
+    def figures(self, counter: str) -> dict[str, float]:
+        """The value of each GPU; a failure is either there or not."""
+        first = GPU_FIGURES[counter]
+        return {gpu.uuid: first if first == 1 else first + number for number, gpu in enumerate(self.gpus)}
+
+    def page(self) -> Iterator[str]:
+        """The lines of the page."""
+        for counter in GPU_FIGURES:
+            yield f"# HELP {counter} As in etc/default-counters.csv."
+            yield f"# TYPE {counter} gauge"
+            for number, gpu in enumerate(self.gpus):
+                whole = self.figures(counter)[gpu.uuid]
+                for found in self._series(number, gpu):
+                    pairs = ",".join(f'{name}="{text}"' for name, text in found.items())
+                    yield f"{counter}{{{pairs}}} {whole / 4 if 'vgpu' in found and counter in _OF_A_POD else whole:f}"
+
+    def _series(self, number: int, gpu: Gpu) -> Iterator[Mapping[str, str]]:
+        """The labels of each series of a GPU."""
+        common = {
+            "gpu": str(number), "UUID": gpu.uuid, "pci_bus_id": f"00000000:0{number + 1}:00.0", "device": f"nvidia{number}",
+            "modelName": "NVIDIA A100-SXM4-40GB",
+        }
+        if gpu.instance is not None:
+            common |= dict(zip(("GPU_I_PROFILE", "GPU_I_ID"), gpu.instance, strict=True))
+        common |= {"Hostname" if self.generation == 3 else "hostname": self.node, "DCGM_FI_DRIVER_VERSION": "570.172.08"}
+        if not gpu.pods or self.generation == 4:
+            yield common
+        for share, pod in enumerate(gpu.pods):
+            named = {**common, "container": "work", "namespace": "course", "pod": pod}
+            yield named if self.generation == 3 else {**named, "vgpu": str(share)}
 
 
-def _pod(pod: Object) -> Iterator[str]:
-    metadata, spec = pod["metadata"], pod["spec"]
-    found = {"namespace": metadata["namespace"], "pod": metadata["name"]}
-    owner = next((one for one in metadata.get("ownerReferences", ()) if one.get("controller")), {"kind": "", "name": ""})
-    node = spec.get("nodeName", "")
-    yield _line("kube_pod_info", 1, **found, node=node, created_by_kind=owner["kind"], created_by_name=owner["name"])
-    for phase in ("Pending", "Running", "Succeeded", "Failed", "Unknown"):
-        yield _line("kube_pod_status_phase", int(pod["status"].get("phase") == phase), **found, phase=phase)
-    for container in spec["containers"]:
-        for resource, count in container.get("resources", {}).get("requests", {}).items():
-            if resource.startswith("nvidia.com/"):
-                yield _line("kube_pod_container_resource_requests", count, **found, container=container["name"], node=node,
-                            resource=_resource(resource), unit="integer")
+def _gpus(node: str) -> tuple[Gpu, ...]:
+    """One that two pods share, one that is a MIG instance, and one that no pod has."""
+    return (
+        Gpu(uuid=f"GPU-{node}-0", pods=("neighbour", "offender")),
+        Gpu(uuid=f"GPU-{node}-1", pods=("greedy",), instance=("1g.5gb", "7")),
+        Gpu(uuid=f"GPU-{node}-2"),
+    )
 
 
-def _resource(name: str) -> str:
-    """A resource's name as kube-state-metrics writes it in a label."""
-    return re.sub(r"[^a-zA-Z0-9]", "_", name)
-
-
-def _line(metric: str, value: Any, **found: str) -> str:
-    pairs = ",".join(f'{name}="{text}"' for name, text in found.items())
-    return f"{metric}{{{pairs}}} {value}"
+EXPORTERS = tuple(
+    Exporter(generation=generation, node=f"node-{number}", honoured=honoured, gpus=_gpus(f"node-{number}"))
+    for number, (generation, honoured) in enumerate(itertools.product((3, 4), (False, True)), 1)
+)
+"""Both generations, each as the labels of its metrics are honoured or not."""

@@ -2,8 +2,8 @@
 
 Debian builds Prometheus without discovery in Kubernetes: `kubernetes_sd_configs` is an unknown field. So the targets are
 written to a file, from the pods that the configuration selects, each port with the labels that Prometheus' discovery documents;
-the configuration's own relabeling applies to them. What other exporters would serve is a page in a folder, which a small server
-of the standard library hands out.
+the configuration's own relabeling applies to them. kube-state-metrics runs beside it. What dcgm-exporter would serve are pages
+in a folder, which a small server of the standard library hands out.
 """
 
 import json
@@ -18,13 +18,14 @@ from urllib.parse import urlencode
 
 import yaml
 
-from tests.e2e.cluster import machine
+from tests.e2e.cluster import kube_state_metrics, machine
 from tests.e2e.cluster.cluster import Cluster
+from tests.e2e.cluster.exporters import EXPORTERS
 
 _ADDRESS = "127.0.0.1:9090"
-_EXPORTERS = "127.0.0.1:9091"
-PAGES = ("kube-state-metrics", "dcgm-exporter")
-"""The exporters whose pages are served, each in a file of that name."""
+_PAGES = "127.0.0.1:9091"
+_STATE = "127.0.0.1:9092"
+_OWN_STATE = "127.0.0.1:9093"
 
 _ASK = f"""
 import json, sys, urllib.error, urllib.request
@@ -61,12 +62,13 @@ class Prometheus:
         self._cluster = cluster
         self.folder = folder
 
-    def publish(self, exporter: str, lines: Iterable[str]) -> None:
-        """Let an exporter serve these lines from now on. The page changes at once, never in part."""
-        page = self.folder / "pages" / f"{exporter}.txt"
-        scratch = page.with_suffix(".new")
-        scratch.write_text("".join(f"{line}\n" for line in lines))
-        scratch.rename(page)
+    def publish(self) -> None:
+        """Let dcgm-exporter serve its pages from now on; until then they are empty."""
+        for one in EXPORTERS:
+            page = self.folder / "pages" / f"{one.job}.txt"
+            scratch = page.with_suffix(".new")
+            scratch.write_text("".join(f"{line}\n" for line in one.page()))
+            scratch.rename(page)
 
     def samples(self, *queries: str) -> list[Samples]:
         """Labels, without the metric's name, and value of each series of each query, now. PrometheusError."""
@@ -90,18 +92,19 @@ def running(cluster: Cluster, bundle: Path, folder: Path) -> Iterator[Prometheus
     """Prometheus with the plain files of a bundle: `monitoring/scrape.yaml` and `monitoring/rules.yaml`."""
     (folder / "pages").mkdir(parents=True)
     prometheus = Prometheus(cluster, folder)
-    for exporter in PAGES:
-        prometheus.publish(exporter, ())
+    for one in EXPORTERS:
+        (folder / "pages" / f"{one.job}.txt").touch()
     (folder / "prometheus.json").write_text(json.dumps(_configuration(cluster, bundle, folder)))
-    host, port = _EXPORTERS.split(":")
+    host, port = _PAGES.split(":")
     python: tuple[str | Path, ...] = ("-m", "http.server", "--bind", host, port, "--directory", folder / "pages")
     server: tuple[str | Path, ...] = (
         "prometheus", "--config.file", folder / "prometheus.json", "--storage.tsdb.path", folder / "data",
         "--web.listen-address", _ADDRESS,
     )
+    state = kube_state_metrics.command(cluster.control_plane.folder / "admin.kubeconfig", _STATE, _OWN_STATE)
     pids = [
-        machine.start(cluster.network.command(sys.executable, *python), folder / "pages.log"),
-        machine.start(cluster.network.command(*server), folder / "prometheus.log"),
+        machine.start(cluster.network.command(*command), folder / f"{name}.log")
+        for name, command in {"pages": (sys.executable, *python), "kube-state-metrics": state, "prometheus": server}.items()
     ]
     try:
         cluster.wait(lambda: _is_up(prometheus, pids), "Prometheus answers")
@@ -112,7 +115,8 @@ def running(cluster: Cluster, bundle: Path, folder: Path) -> Iterator[Prometheus
 
 def _is_up(prometheus: Prometheus, pids: list[int]) -> bool:
     if not all(machine.is_running(pid) for pid in pids):
-        raise machine.MachineError(f"Prometheus does not start:\n{(prometheus.folder / 'prometheus.log').read_text()[-2000:]}")
+        logs = [file.read_text()[-2000:] for file in prometheus.folder.glob("*.log")]
+        raise machine.MachineError("\n".join(["Prometheus or an exporter does not start:", *logs]))
     return bool(prometheus.rules())
 
 
@@ -122,15 +126,17 @@ def _configuration(cluster: Cluster, bundle: Path, folder: Path) -> dict[str, An
         targets = [one for discovery in job.pop("kubernetes_sd_configs") for one in _targets(cluster, discovery)]
         (folder / f"targets-{number}.json").write_text(json.dumps(targets))
         job["file_sd_configs"] = [{"files": [str(folder / f"targets-{number}.json")]}]
-    exporters = [
-        {"job_name": name, "honor_labels": True, "metrics_path": f"/{name}.txt", "static_configs": [{"targets": [_EXPORTERS]}]}
-        for name in PAGES
+    state = {"job_name": "kube-state-metrics", "honor_labels": True, "static_configs": [{"targets": [_STATE]}]}
+    gpus = [
+        {"job_name": one.job, "honor_labels": one.honoured, "metrics_path": f"/{one.job}.txt",
+         "static_configs": [{"targets": [_PAGES], "labels": one.target}]}
+        for one in EXPORTERS
     ]
     return {
         # A second instead of half a minute: tests wait for what it has seen.
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(bundle / "monitoring" / "rules.yaml")],
-        "scrape_configs": [*jobs, *exporters],
+        "scrape_configs": [*jobs, state, *gpus],
     }
 
 

@@ -1,8 +1,8 @@
 """Every query of the rules and the dashboard, evaluated by a real Prometheus over a real runtime, returns what the tenants did.
 
 One tenant stays within its cap, one exceeds it and is killed, and one exceeds it in a pool that only warns. The runtime's
-metrics are scraped from its pods. Those of kube-state-metrics are made of the API server's objects, and those of dcgm-exporter
-are written here: `exporters`.
+metrics are scraped from its pods, and those of kube-state-metrics from its own process. dcgm-exporter's pages are written by
+`exporters`, in the form of each of its generations.
 """
 
 from collections import Counter
@@ -33,7 +33,6 @@ CAPS = {"node-1": 3724, "node-2": 2304}
 WITHIN, BEYOND, GREEDY = 3524, 4224, 2804
 """MiB of the neighbour, of the offender in the end, and of the tenant that is only warned."""
 MIB = 2**20
-GPUS = {"GPU-0": ("neighbour", "offender"), "GPU-1": ()}
 UNCERTAIN = {"instance", "job", "gpu"}
 """Labels that the scheduler, the device plugin or the test's configuration choose."""
 SECONDS = 120.0
@@ -55,8 +54,8 @@ def each_pool(notebooks: float, training: float, **more: str) -> Rows:
 
 
 def each_gpu(counter: str) -> Rows:
-    """A series for each GPU, though dcgm-exporter repeats it for each pod."""
-    return [({"UUID": uuid}, exporters.GPU_FIGURES[counter]) for uuid in GPUS]
+    """A series for each GPU of each form of dcgm-exporter, though it repeats it for each pod."""
+    return [({"UUID": uuid}, figure) for one in exporters.EXPORTERS for uuid, figure in one.figures(counter).items()]
 
 
 RECORDED: Mapping[str, Rows] = {
@@ -68,12 +67,16 @@ RECORDED: Mapping[str, Rows] = {
 TRUE: Mapping[str, Rows] = {
     "GPUShareContainerOverCap": [(WARNED, 1)],
     "GPUShareKills": [(ON_1, 1)],
+    "GPUShareRowRemapFailure": each_gpu("DCGM_FI_DEV_ROW_REMAP_FAILURE"),
     "GPUShareQuotaExhausted": [
         ({"namespace": COURSE, "resourcequota": "gpushare", "resource": "requests.nvidia.com/mig-1g.5gb.shared"}, 1),
     ],
 }
 """The alerts whose expression has series; all others have none."""
-STATES = {"GPUShareContainerOverCap": "pending", "GPUShareKills": "firing", "GPUShareQuotaExhausted": "pending"}
+STATES = {
+    "GPUShareContainerOverCap": "pending", "GPUShareKills": "firing", "GPUShareQuotaExhausted": "pending",
+    "GPUShareRowRemapFailure": "pending",
+}
 SHOWN: Mapping[str, tuple[Rows, ...]] = {
     "Shares of each pool": (each_pool(1, 1), each_pool(7, 27)),
     "Nodes by reason": (each_pool(1, 1, reason="Ready"),),
@@ -130,7 +133,6 @@ class Scene:
 
     def look(self) -> bool:
         """Ask every query of the cluster as it is now. Returns whether all answers are as expected."""
-        self.prometheus.publish("kube-state-metrics", exporters.state_of(self.fixture.cluster))
         found = self.prometheus.samples(*(case.query for case in CASES))
         self.answers.update({case.name: returned(one) for case, one in zip(CASES, found, strict=True)})
         return self.answers == self.expected and self.states() == STATES
@@ -160,7 +162,6 @@ def scene(cluster_fixture: ClusterFixture, tmp_path_factory: pytest.TempPathFact
         stage.cluster.wait(lambda node=node: stage.is_ready(node), f"the runtime of {node} serves its metrics")
     assert stage.bundle is not None
     with prometheus.running(stage.cluster, stage.bundle, tmp_path_factory.mktemp("monitoring") / "prometheus") as server:
-        server.publish("dcgm-exporter", exporters.gpus(GPUS))
         stage.tenant("neighbour", "node-1", SHARED, "--mib", str(WITHIN))
         stage.tenant("greedy", "node-2", SLICE, "--mib", str(GREEDY))
         stage.tenant("offender", "node-1", SHARED, "--mib", str(WITHIN), "--grow-to", str(BEYOND), "--grow-after", "86400")
@@ -169,6 +170,8 @@ def scene(cluster_fixture: ClusterFixture, tmp_path_factory: pytest.TempPathFact
         expected[PROCESSES] = ordered(each_pool(most_on_a_gpu(stage.node("node-1")), 1))
         stage.let_grow("node-1")
         stage.cluster.wait(lambda: stage.phase("offender") in ("Failed", "Succeeded"), "the offender is ended")
+        # Not before: the alert on what they report must not fire yet.
+        server.publish()
         made = Scene(fixture=stage, prometheus=server, expected=expected, answers={})
         try:
             stage.cluster.wait(made.look, "every query returns what is expected", SECONDS)
@@ -202,6 +205,17 @@ def test_prometheus_scrapes_each_runtime_once(scene: Scene) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_query_returns_what_the_tenants_did(scene: Scene, case: Case) -> None:
     assert scene.answers[case.name] == scene.expected[case.name], case.query
+
+
+def test_labels_that_prometheus_does_not_honour_are_renamed(scene: Scene) -> None:
+    """Each form is what it is meant to be: of the tenants' pods and the exporter's own, one has the label `pod`."""
+    found = scene.prometheus.samples(*(f'DCGM_FI_DEV_GPU_UTIL{{job="{one.job}"}}' for one in exporters.EXPORTERS))
+    for one, samples in zip(exporters.EXPORTERS, found, strict=True):
+        tenants = {dict(labels).get("pod" if one.honoured else "exported_pod") for labels in samples}
+        assert {"neighbour", "offender", "greedy"} <= tenants
+        assert {dict(labels)["pod"] == one.target["pod"] for labels in samples} == ({True, False} if one.honoured else {True})
+        assert {name for labels in samples for name in dict(labels) if name.lower() == "hostname"} == {
+            "Hostname" if one.generation == 3 else "hostname"}
 
 
 def test_no_panel_is_empty() -> None:

@@ -375,7 +375,8 @@ class EnforcementFuzz:
         # Another is being ended on this GPU: one at a time, the oldest offence first.
         is_taken = not _ENDING.isdisjoint(states.values())
         # A list of another GPU that contradicts itself pauses the whole node, and so does a budget that is spent.
-        is_paused = any(line.endswith(" 1") for line in self.figures.breaker.lines())
+        pauses = (*self.figures.breaker.lines(), *self.figures.budgets.lines())
+        is_paused = any(not line.startswith("#") and not line.endswith(" 0") for line in pauses)
         self.waited += is_over and not is_taken and not is_paused
         listed = [row.used_bytes for row in self.shown[gpu] if row.pid == self.pids[0]]
         self.trace.append(

@@ -1,0 +1,6 @@
+//go:build tools
+
+// Package tools names the program that this module exists to build, with the versions of go.sum.
+package tools
+
+import _ "k8s.io/kube-state-metrics/v2"

@@ -33,6 +33,8 @@ class Suite:
     """An environment variable that names a folder which only the user can have."""
     meanwhile: tuple[str, ...] = ()
     """Modules that build what later suites need, run beside it one after the other: it waits most of its time."""
+    fetched: tuple[str, ...] = ()
+    """Modules that bring what it runs from a registry of packages into the tests' cache; where one fails, it is left out."""
     probe: str = ""
     """A script that must succeed: root in a sandbox may still lack what containers are made of."""
 
@@ -49,6 +51,7 @@ export folder
 unshare --mount --net --pid --fork --propagation private sh -euc '
   mount -t overlay overlay -o "lowerdir=$folder/lower,upperdir=$folder/upper,workdir=$folder/work" "$folder/whole"'
 """
+_JUDGES = ("tests.chart.checkov", "tests.compiler.monitoring.grafana")
 _CONTAINERS = {"runc": "runc", "openssl": "openssl"}
 CLUSTER = Suite(
     # Much of it is waiting: clusters side by side, and a file of tests on one of them.
@@ -64,9 +67,11 @@ SUITES = (
           marked="not image and not cluster and not gitops and not gpu and not nvidia and not registry and not pipelines"
                  " and not windows and not publishing",
           distribution=("-n", "2", "--dist", "worksteal"), tools=_GCC),
-    Suite(name="pipelines", marked="pipelines", distribution=(), tools={"git": "git", "curl": "curl"}),
-    Suite(name="monitoring and pages", marked="windows", distribution=(),
+    Suite(name="pipelines", marked="pipelines", distribution=(), tools={"git": "git", "curl": "curl", "go": ""},
+          meanwhile=_JUDGES),
+    Suite(name="monitoring and pages", marked="windows and not judges", distribution=(),
           tools={"promtool": "prometheus", "chromium": "chromium"}),
+    Suite(name="chart and dashboard before judges", marked="judges", distribution=(), tools={"go": ""}, fetched=_JUDGES),
     Suite(name="a registry", marked="registry", distribution=(),
           tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "openssl": "openssl"}),
     Suite(
@@ -74,9 +79,11 @@ SUITES = (
         tools=_GCC | _CONTAINERS | {
             "buildah": "buildah", "podman": "podman", "mmdebstrap": "mmdebstrap", "skopeo": "skopeo",
         },
+        meanwhile=("tests.e2e.cluster.kube_state_metrics",),
     ),
     replace(CLUSTER, tools=CLUSTER.tools | {"prometheus": "prometheus"},
-            meanwhile=("tests.e2e.gitops.argocd.program", "tests.e2e.gitops.flux.program", "tests.packaging.cosign")),
+            meanwhile=("tests.e2e.gitops.argocd.program", "tests.e2e.gitops.flux.program", "tests.packaging.cosign",
+                       "tests.packaging.helm_3_18")),
     replace(CLUSTER, name="Argo CD and Flux on it", marked="gitops", distribution=(),
             tools=CLUSTER.tools | {"git": "git", "redis-server": "redis-server"}),
     Suite(name="publishing a release", marked="publishing", distribution=(),
@@ -176,6 +183,13 @@ def why_not(suite: Suite) -> Iterator[str]:
         version = re.match(r"go1\.(\d+)", said)
         if version is None or int(version[1]) != 26:
             yield f"needs Go 1.26, not {said.strip()}"
+            return
+    for module in suite.fetched:
+        done = subprocess.run([sys.executable, "-m", module], capture_output=True, text=True, check=False)
+        if done.returncode:
+            # A client of a registry says why before Python says where.
+            why = (done.stderr.partition("Traceback (most recent call last)")[0].strip() or done.stderr.strip()).splitlines()
+            yield f"{module} cannot be fetched: {why[-1] if why else 'no reason given'}"
 
 
 def _install(packages: set[str]) -> None:

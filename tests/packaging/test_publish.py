@@ -16,7 +16,7 @@ import pytest
 
 from gpushare import __version__
 from tests.compiler.mirror.registries import registry
-from tests.packaging import cosign
+from tests.packaging import cosign, helm_3_18
 from tests.support import helm
 from tests.support.paths import ROOT
 
@@ -36,7 +36,7 @@ class Publisher:
         (folder / ".ci").mkdir()
         shutil.copy(ROOT / ".ci/publish.py", folder / ".ci")
         programs.mkdir()
-        for name, program in (("cosign", cosign.program()), ("helm", helm.helm())):
+        for name, program in (("cosign", cosign.program()), ("helm", helm.helm()), ("helm-3.18", helm_3_18.program())):
             (programs / name).symlink_to(program)
         self.environment = {**os.environ, **PASSWORD, **NO_NETWORK, "HOME": str(folder),
                              "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
@@ -134,10 +134,13 @@ def test_what_is_published_is_verified_without_the_internet_and_installed_by_dig
         assert publisher.verifies("verify-attestation", "--type", "slsaprovenance1", reference)
     for reference in each:
         assert publisher.verifies("verify-attestation", "--type", "cyclonedx", reference)
-    by_digest = publisher.tool("helm", "template", "gpushare", f"oci://{chart}", "--plain-http", "--namespace", "gpu-system")
-    folder = publisher.tool("helm", "template", "gpushare", ROOT / "charts/gpushare", "--namespace", "gpu-system")
-    # Helm says before what it has pulled.
-    assert by_digest.stdout.partition("---\n")[2] == folder.stdout.partition("---\n")[2] != ""
+    for program in ("helm", "helm-3.18"):
+        # Helm that is built without its release's options takes every cluster for an old one.
+        rendering = (program, "template", "gpushare", "--namespace", "gpu-system", "--kube-version", "1.33")
+        by_digest = publisher.tool(*rendering, f"oci://{chart}", "--plain-http")
+        folder = publisher.tool(*rendering, ROOT / "charts/gpushare")
+        # Helm says before what it has pulled.
+        assert by_digest.stdout.partition("---\n")[2] == folder.stdout.partition("---\n")[2] != ""
 
 
 def test_another_key_verifies_nothing_and_neither_does_the_key_another_image(publisher: Publisher) -> None:

@@ -17,7 +17,7 @@ _COMMAND = ("go", "build", "-trimpath", "-ldflags", "-s -w")
 @dataclass(frozen=True, kw_only=True)
 class GoModule:
     """A folder with go.mod, go.sum and tools.go, which require the programs: a module's `replace` lines count only in its own
-    build, so `go install` of such a program fails, and these files repeat them."""
+    build, so `go install` of such a program fails, and these files repeat them. A program of our own is beside them."""
 
     name: str
     here: Path
@@ -28,7 +28,7 @@ class GoModule:
     def folder(self) -> Path:
         """The folder in the cache, filled if it is missing. CalledProcessError if that fails."""
         go = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=True).stdout.strip()
-        files = [(self.here / name).read_bytes() for name in ("go.mod", "go.sum", "tools.go")]
+        files = [path.read_bytes() for path in (self.here / "go.mod", self.here / "go.sum", *sorted(self.here.glob("*.go")))]
         digest = hashlib.sha256(b"\0".join([*files, go.encode(), repr((_COMMAND, _ENVIRONMENT)).encode()])).hexdigest()[:12]
         return cache.folder(f"{self.name}-{digest}", lambda folder: self.fill(self, folder))
 

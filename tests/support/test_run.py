@@ -70,3 +70,10 @@ def test_what_is_built_beside_a_suite_is_done_or_ended_with_the_run() -> None:
     with run._building(("quick", "slow")):
         wait_for(Path("slow").exists, "the second module runs")
     assert (Path("quick").exists(), Path("late").exists()) == (True, False)
+
+
+def test_a_suite_is_left_out_where_a_registry_does_not_give_what_it_runs() -> None:
+    Path("there.py").write_text("print('/cache/there')")
+    Path("away.py").write_text("import sys\nsys.exit('ERROR: no network\\nERROR: no matching distribution')")
+    suite = run.Suite(name="some", marked="some", distribution=(), tools={}, fetched=("there", "away"))
+    assert list(run.why_not(suite)) == ["away cannot be fetched: ERROR: no matching distribution"]

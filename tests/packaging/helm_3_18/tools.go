@@ -1,0 +1,6 @@
+//go:build tools
+
+// Package tools names the program that this module exists to build, with the versions of go.sum.
+package tools
+
+import _ "helm.sh/helm/v3/cmd/helm"

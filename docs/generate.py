@@ -150,9 +150,27 @@ def cases_of(test: ast.FunctionDef) -> set[int]:
     return {ast.literal_eval(number) for mark in marks for number in mark.args}
 
 
+OTHERS = (
+    ("node-runtime/Dockerfile", "The stages of the node runtime's image; what is in it is put together by `image/install.py`"),
+    ("charts/gpushare/", "The static chart; its [README](../charts/gpushare/README.md) has the folders of its templates"),
+    ("templates/", "The jinja2 templates: `intent.yaml.j2` of `init`, the others of the pages of `show`, `plan` and `status`"),
+    ("profiles/", "Facts on cards and on NVIDIA's charts, with their sources ([README](../profiles/README.md))"),
+    ("docs/pipelines/", "Templates for GitHub, GitLab and Argo CD, which `tests/pipelines` and `tests/e2e/gitops` run"),
+    ("tests/run.py", "The suites, in their order, and what each needs"),
+)
+"""What is not a Python package, and what it is."""
+
+
 def ownership_page() -> str:
     """Return the page with every package, its tests' folder (its own or a parent's), and its modules with what they own."""
-    lines = []
+    root = DOCS.parent
+    single = [
+        *(path for house in (COMPILER, NODE) for path in sorted(house.glob("*.py")) if path.name != "__init__.py"),
+        *sorted((root / "node-runtime/image").glob("*.py")), *sorted((root / ".ci").glob("*.py")), *sorted(DOCS.glob("*.py")),
+    ]
+    lines = ["## Outside the packages", ""]
+    lines += [f"- `{path.relative_to(root)}`: {_first_sentence(path)}" for path in single]
+    lines += [*(f"- `{path}`: {what}." for path, what in OTHERS), ""]
     for house, tests in ((COMPILER, TESTS / "compiler"), (NODE, TESTS / "node")):
         for init in sorted(house.glob("*/**/__init__.py")):
             package = init.parent.relative_to(house)

@@ -20,6 +20,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *so
 
 RUN_ELSEWHERE = {
     "pip install .": "tests/packaging/test_install.py",
+    "gpushare status": "tests/docs/test_modes.py",
 }
 NEEDS_A_CLUSTER = {
     "first-week.md": "tests/e2e/cluster/test_first_week.py",
@@ -27,9 +28,24 @@ NEEDS_A_CLUSTER = {
 """Pages whose commands a test runs on a real cluster, all of them."""
 
 
+SKIPPED = "…"
+"""A line of a page in place of any lines of what a command prints."""
+
+
+def sessions(page: Path) -> list[tuple[str, str]]:
+    """The commands of a page, each with what the page shows of its output: often nothing."""
+    blocks = re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    return [(part.partition("\n")[0], part.partition("\n")[2]) for block in blocks for part in f"\n{block}".split("\n$ ")[1:]]
+
+
 def commands(page: Path) -> list[str]:
-    blocks = re.findall(r"```console\n(.*?)```", page.read_text(), re.DOTALL)
-    return [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    return [command for command, _ in sessions(page)]
+
+
+def is_shown(shown: str, printed: str) -> bool:
+    """Whether the lines of a page are what was printed, but for the lines that the page leaves out."""
+    parts = [re.escape(part) for part in f"\n{shown.rstrip()}\n".split(f"\n{SKIPPED}\n")]
+    return re.fullmatch(r"(?:\n.*)*\n".join(parts), f"\n{printed.rstrip()}\n") is not None
 
 
 @pytest.mark.helm
@@ -40,17 +56,28 @@ def test_the_commands_of_a_page_run_in_their_order(page: Path, tmp_path: Path) -
     folder.mkdir()
     (folder / "helm").symlink_to(helm.helm(4))
     path = f"{folder}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "KUBECONFIG": os.devnull}
+    environment = {**os.environ, "PATH": path, "KUBECONFIG": os.devnull, "PYTHONUTF8": "1"}
     for name, block in re.findall(r"```yaml\n# (\S+\.yaml)\n(.*?)```", page.read_text(), re.DOTALL):
         (tmp_path / name).write_text(block)
-    for command in commands(page):
+    for command, shown in sessions(page):
         if command in RUN_ELSEWHERE:
             assert (ROOT / RUN_ELSEWHERE[command]).is_file()
             continue
         # No cluster here: Helm goes through the whole installation without sending it, which `upgrade` cannot.
         line = re.sub(r"^helm upgrade --install (.*)", r"helm install \1 --dry-run=client", command)
-        done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8",
+                              check=False)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        assert not shown or is_shown(shown, done.stdout), f"{command}\n{done.stdout}"
+
+
+def test_a_page_may_leave_lines_out_and_change_none() -> None:
+    assert is_shown("a\nb\n", "a\nb\n")
+    assert is_shown("a\n…\nc\n", "a\nb\nb\nc\n")
+    assert is_shown("…\nc\n…\n", "a\nb\nc\nd\n")
+    assert not is_shown("a\n", "a\nb\n")
+    assert not is_shown("a\n…\n", "b\na\n")
+    assert not is_shown("a\n…\nc\n", "a\nbc\n")
 
 
 def test_a_page_that_needs_a_cluster_has_its_test() -> None:

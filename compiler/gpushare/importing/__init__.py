@@ -1,7 +1,7 @@
 """From what a cluster has to an intent: `build` reads configs, values, Nodes and quotas, and says what it cannot express.
 
 One module for each kind of input makes facts of it (`facts`); from these a Draft is put together and written. Findings are
-GS850 to GS867, and GS869. The intent's own check is not run here: `Imported.judged` takes what it finds.
+GS850 to GS867, GS869 and GS870. The intent's own check is not run here: `Imported.judged` takes what it finds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -103,7 +103,7 @@ def _cluster_autoscaler(pool: PoolPlan) -> str:
     text = _CLUSTER_AUTOSCALER.format(pool=pool.name, not_ready=keys.not_ready, repartitioning=keys.repartitioning)
     asked = region(pool.pool.nodes) or {}
     chosen = [how for key, how in _PROVIDERS.items() if any(label == key or label.startswith(f"{key}/") for label in asked)]
-    return "\n".join([text, *(how(pool) for how in chosen or _PROVIDERS.values())])
+    return "\n".join([text, *(how(pool) for how in dict.fromkeys(chosen or _PROVIDERS.values()))])
 
 
 def _labels(pool: PoolPlan) -> tuple[tuple[str, str], ...]:

@@ -90,13 +90,14 @@ def _pool(pool: PoolPlan, plan: Plan) -> Iterator[str]:
 
 def _consequence(pool: PoolPlan) -> str:
     grace = pool.pool.enforcement.grace_seconds
+    warned = "A container above its memory limit gets a warning event"
     match pool.pool.enforcement.action:
         case Action.KILL:
-            return f"A container above its memory limit for {grace} s is killed; events on its pod say so before."
+            return f"{warned}, and is killed if it stays there for {grace} s more."
         case Action.EVICT:
-            return f"A pod with a container above its memory limit for {grace} s is evicted; events on it say so before."
+            return f"{warned}; its pod is evicted if it stays there for {grace} s more."
         case Action.WARN:
-            return "A container above its memory limit gets a warning event."
+            return f"{warned}."
         case Action.NONE:
             return "The memory limit is measured, and nothing happens to a container above it."
 

@@ -5,7 +5,7 @@ from gpushare_node.partition.fitness import UnfitReason
 from gpushare_node.partition.plan import Unfit
 from gpushare_node.reporting.reasons import ConditionReason
 
-_WORST_FIRST = (
+_FAULTS_WORST_FIRST = (
     UnfitReason.CARD_MISMATCH,
     UnfitReason.INVALID_LAYOUT,
     UnfitReason.GPU_COUNT_MISMATCH,
@@ -18,7 +18,7 @@ _WORST_FIRST = (
 
 def worst(view: GpuView) -> tuple[ConditionReason, str]:
     """Return the reason for the node, and a sentence that names every such GPU. There must be at least one."""
-    unfit = sorted(view.plan.unfit, key=lambda one: (_WORST_FIRST.index(one.reason), one.index))
+    unfit = sorted(view.plan.unfit, key=lambda one: (_FAULTS_WORST_FIRST.index(one.reason), one.index))
     reason = next(one for one in ConditionReason if one.word == unfit[0].reason.value)
     return reason, "; ".join(f"GPU {one.index}: {one.detail}" for one in unfit)
 

@@ -26,7 +26,7 @@ from gpushare_node.reporting.results import Status, StepResult
 
 __all__ = ["GpuView", "Hardware", "PartitionResult"]
 
-_WORST_FIRST = (
+_REASONS_WORST_FIRST = (
     ConditionReason.PARTITION_FAILED,
     ConditionReason.ROLLED_BACK,
     ConditionReason.DRIVER_HUNG,
@@ -187,7 +187,7 @@ def _sum_up(outcomes: list[GpuOutcome], results: list[StepResult]) -> PartitionR
 
 def _rank(reason: ConditionReason) -> tuple[int, str]:
     """Return the reason's place in the order; one that is not in it comes last, but counts as a failure too."""
-    return _WORST_FIRST.index(reason) if reason in _WORST_FIRST else len(_WORST_FIRST), reason.name
+    return _REASONS_WORST_FIRST.index(reason) if reason in _REASONS_WORST_FIRST else len(_REASONS_WORST_FIRST), reason.name
 
 
 def _predict(gpu: GpuPlan, view: GpuView, policy: Policy, report: Callable[[StepResult], None]) -> None:

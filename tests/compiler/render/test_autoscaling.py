@@ -71,8 +71,9 @@ def test_cluster_autoscaler_is_told_what_a_node_will_have(label: str, told: str)
     assert ("k8s.io/cluster-autoscaler" in text) is label.startswith("eks")
 
 
-def test_an_unknown_label_gets_every_form() -> None:
+def test_an_unknown_label_gets_every_form_once() -> None:
     text = bundle("cluster-autoscaler")["nodes/autoscaling.md"]
+    assert text.count("let the node pool keep one node") == 1
     assert all(word in text for word in ("AWS", "Azure", "Cluster API", "GKE"))
     assert all(f"--ignore-taint={key}" in text for key in (AUTOSCALED.not_ready, AUTOSCALED.repartitioning))
 

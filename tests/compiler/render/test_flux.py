@@ -220,7 +220,7 @@ def test_the_readme_says_what_deletion_does() -> None:
 def test_the_page_on_gitops_names_files_and_objects_that_are_there() -> None:
     page = (ROOT / "docs" / "gitops.md").read_text()
     [intent] = re.findall(r"```yaml\n# intent.yaml\n(.*?)```", page, re.DOTALL)
-    section = page.partition("\n## Flux\n")[2]
+    section = page.partition("\n## Flux\n")[2].partition("\n## kustomize\n")[0]
     [settings] = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
     text = re.sub(r"    argocd: .*\n", settings, intent)
     bundle = compile_text(text.encode())[1]

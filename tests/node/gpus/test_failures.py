@@ -34,7 +34,7 @@ def test_a_creation_that_fails_half_way_brings_the_former_layout_back(node: GpuN
 
 
 def test_a_failure_whose_reason_has_no_rank_is_a_failure_too(node: GpuNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware, "_WORST_FIRST", ())
+    monkeypatch.setattr(hardware, "_REASONS_WORST_FIRST", ())
     node.stand(0, *MIXED)
     node.fake_nvml.fail(CREATE, Code.INSUFFICIENT_RESOURCES, times=1)
     assert node.run(policy(OTHER)).reason is ConditionReason.ROLLED_BACK

@@ -34,7 +34,7 @@ def test_every_reason_is_expected_by_a_test(reason: ConditionReason) -> None:
 
 @pytest.mark.parametrize("unfit", UnfitReason, ids=lambda unfit: unfit.value)
 def test_every_reason_of_an_unfit_gpu_has_a_rank_and_is_a_reason_of_the_condition(unfit: UnfitReason) -> None:
-    assert unfit in gpu_faults._WORST_FIRST
+    assert unfit in gpu_faults._FAULTS_WORST_FIRST
     assert ConditionReason[unfit.name].word == unfit.value
 
 

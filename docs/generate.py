@@ -57,13 +57,20 @@ def cards_page() -> str:
 def reasons_page() -> str:
     """Return the page with every reason of the node condition, what it means and what to do."""
     rows = [
-        f"| {reason.word} | {reason.value.is_ready} | {reason.value.means} | {reason.value.remedy} |"
+        f"| {reason.word} | {_status(reason)} | {reason.value.means} | {reason.value.remedy} |"
         for reason in ConditionReason
     ]
     head = f"The node condition `{CONDITION}` has one of these reasons; its message names the GPUs, pods or programs concerned."
-    hint = "`kubectl describe node NODE` shows it, and `kubectl get events` what led to it. The list is closed."
+    hint = (
+        "`kubectl describe node NODE` shows it, and `kubectl get events` what led to it. The list is closed. *Failure*: a person must\n"
+        "act; the pool's DaemonSet names one such node in a condition, and an Application of Argo CD is `Degraded`."
+    )
     table = ["| reason | status | it means | what to do |", "|---|---|---|---|"]
     return "\n".join([NOTE, "", f"# Reasons of {CONDITION}", "", head, "", hint, "", *table, *rows, ""])
+
+
+def _status(reason: ConditionReason) -> str:
+    return f"{reason.value.is_ready}, *failure*" if reason.value.is_failure else str(reason.value.is_ready)
 
 
 def reasons_table() -> str:

@@ -344,7 +344,7 @@ def test_the_node_runtime_has_the_least_rights_that_it_can_work_with(objects) ->
         ("pods", "list"), ("pods", "watch"), ("events", "create"), ("events", "patch"),
     }
     assert rights(found["Role", "gpu-system", "gpushare-node"]) == {
-        ("pods", "delete"), ("pods", "get"), ("daemonsets", "get"),
+        ("pods", "delete"), ("pods", "get"), ("daemonsets", "get"), ("daemonsets/status", "patch"),
         ("leases", "create"), ("leases", "delete"), ("leases", "get"), ("leases", "update"),
     }
 

@@ -85,6 +85,7 @@ class Chart:
         own_rules = [
             rule("pods", "delete", "get"),
             rule("daemonsets", "get", group="apps"),
+            rule("daemonsets/status", "patch", group="apps"),
             rule("leases", "create", "delete", "get", "update", group="coordination.k8s.io"),
         ]
         yield from self.role("ClusterRole", cluster_rules)

@@ -11,7 +11,7 @@ from typing import Any
 from gpushare.catalog import upstream
 from gpushare.intent import gitops
 from gpushare.intent.types import Stack
-from gpushare.manifests import rights
+from gpushare.manifests import argocd_health, rights
 from gpushare.plan.plan import Plan
 
 Object = dict[str, Any]
@@ -42,20 +42,6 @@ _NVIDIA_CLUSTER_KINDS = (
     ("nvidia.com", "ClusterPolicy"), ("nvidia.com", "NVIDIADriver"),
 )
 
-_CLUSTER_POLICY_HEALTH = """\
-hs = {status = "Progressing", message = "waiting for the operator"}
-if obj.status ~= nil and obj.status.state ~= nil then
-  hs.message = obj.status.state
-  if obj.status.state == "ready" then
-    hs.status = "Healthy"
-  elseif obj.status.state == "disabled" or obj.status.state == "ignored" then
-    hs.status = "Suspended"
-  end
-end
-return hs
-"""
-
-
 def objects(plan: Plan) -> Iterator[tuple[str, Object]]:
     """Yield the path in the bundle and the object of each file."""
     if "argocd" not in plan.intent.gitops:
@@ -72,8 +58,8 @@ def objects(plan: Plan) -> Iterator[tuple[str, Object]]:
         yield f"argocd/apps/{upstream.chart(stack.value).name}.yaml", _nvidia(plan, settings)
     if settings["project"] != "default":
         yield "argocd/project.yaml", _project(plan, settings)
-    if gitops.installs_upstream(plan.intent) and stack is Stack.GPU_OPERATOR:
-        yield "argocd/argocd-cm.yaml", _health(settings)
+    if checks := dict(argocd_health.checks(plan)):
+        yield "argocd/argocd-cm.yaml", _customization(settings, checks)
 
 
 def section(plan: Plan) -> Iterator[str]:
@@ -91,8 +77,9 @@ def section(plan: Plan) -> Iterator[str]:
         yield f"`project.yaml` is project `{settings['project']}` with the least rights; leave it out if it exists."
     yield f"Application `{name}` syncs the others from `argocd/apps/`, from then on every commit. It belongs to project"
     yield "`default`, because it writes Applications; without the right to that, apply the files of `argocd/apps/` instead."
-    if any(path == "argocd/argocd-cm.yaml" for path, _ in objects(plan)):
-        yield from ("", "To see whether the operator is ready, merge this health check into the configuration of Argo CD:", "")
+    if dict(argocd_health.checks(plan)):
+        yield from ("", "So that an Application is `Degraded`, with the reason, where a node fails, merge these health checks")
+        yield from ("into the configuration of Argo CD:", "")
         yield "    kubectl apply --server-side -f argocd/argocd-cm.yaml"
     does = "waits for the GPUs' tenants and makes nodes exclusive"
     if plan.intent.observes:
@@ -219,12 +206,12 @@ def _project(plan: Plan, settings: Mapping[str, str]) -> Object:
     }
 
 
-def _health(settings: Mapping[str, str]) -> Object:
-    """Return what to merge into Argo CD's ConfigMap. DaemonSets need no check of ours: Argo CD waits for every Ready pod."""
+def _customization(settings: Mapping[str, str], checks: Mapping[str, str]) -> Object:
+    """Return the health checks as what to merge into Argo CD's ConfigMap."""
     return {
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {
             "name": "argocd-cm", "namespace": settings["namespace"], "labels": {"app.kubernetes.io/part-of": "argocd"},
         },
-        "data": {"resource.customizations.health.nvidia.com_ClusterPolicy": _CLUSTER_POLICY_HEALTH},
+        "data": {f"resource.customizations.health.{kind}": check for kind, check in checks.items()},
     }

@@ -121,8 +121,13 @@ def describe_ignored(given: DesiredPolicy) -> str:
     return f"This runtime does not know and ignores {names}: use the image of the bundle's version." if fields else ""
 
 
+def _pool() -> str:
+    """Return the pool, which the policy cannot tell, by the own pod's name `gpushare-<pool>-<suffix>`; empty without a pod."""
+    return os.environ.get("POD_NAME", "").removeprefix("gpushare-").rpartition("-")[0]
+
+
 def _report(run: Run, message: str) -> None:
     try:
-        Api.find(run, "").server.set_condition(ConditionReason.POLICY_INVALID, message)
+        Api.find(run, _pool()).server.set_condition(ConditionReason.POLICY_INVALID, message)
     except ClusterError as error:
         _LOG.warning("the node's condition could not be set: %s", error)

@@ -12,12 +12,16 @@ CONDITION = "GPUShareReady"
 
 
 class ConditionSpec(Struct):
-    """`word` is the condition's reason; its status is True if `is_ready`, else False."""
+    """`word` is the condition's reason; its status is True if `is_ready`, else False.
+
+    `is_failure`: the policy cannot be applied to the node until a person acts; no wait helps.
+    """
 
     word: str
     is_ready: bool
     means: str
     remedy: str
+    is_failure: bool = False
 
 
 def _ready(word: str, means: str, remedy: str = "No action required.") -> ConditionSpec:
@@ -26,6 +30,10 @@ def _ready(word: str, means: str, remedy: str = "No action required.") -> Condit
 
 def _not(word: str, means: str, remedy: str) -> ConditionSpec:
     return ConditionSpec(word=word, is_ready=False, means=means, remedy=remedy)
+
+
+def _failed(word: str, means: str, remedy: str) -> ConditionSpec:
+    return ConditionSpec(word=word, is_ready=False, means=means, remedy=remedy, is_failure=True)
 
 
 class ConditionReason(Enum):
@@ -41,7 +49,7 @@ class ConditionReason(Enum):
     )
 
     # Before any change.
-    POLICY_INVALID = _not(
+    POLICY_INVALID = _failed(
         "PolicyInvalid",
         "The policy cannot be read; no GPU was changed.",
         "Reinstall the bundle as `gpushare compile` wrote it; the runtime's image and the bundle must have the same version.",
@@ -57,32 +65,32 @@ class ConditionReason(Enum):
         "The driver's library and its kernel module have different versions.",
         "Finish the driver upgrade, or reboot the node. The runtime restarts by itself to load the new library.",
     )
-    NO_PERMISSION = _not(
+    NO_PERMISSION = _failed(
         "NoPermission",
         "The driver denies the runtime access.",
         "The init container must be privileged; check for an admission policy that removes the privilege.",
     )
-    STATE_UNWRITABLE = _not(
+    STATE_UNWRITABLE = _failed(
         "StateUnwritable",
         "The directory /var/lib/gpushare is not writable; no GPU was changed.",
         "Free disk space on the node, or make the directory writable.",
     )
-    MIG_MANAGER_PRESENT = _not(
+    MIG_MANAGER_PRESENT = _failed(
         "MigManagerPresent",
         "A mig-manager pod runs on the node; only one program may partition GPUs.",
         "Set `migManager.enabled: false` in gpu-operator's values, as the bundle does, or `partitioner: mig-manager`.",
     )
-    CARD_MISMATCH = _not(
+    CARD_MISMATCH = _failed(
         "CardMismatch",
         "A GPU of the node is not the pool's card.",
         "Correct the pool's `card`, or its node selector.",
     )
-    GPU_COUNT_MISMATCH = _not(
+    GPU_COUNT_MISMATCH = _failed(
         "GpuCountMismatch",
         "The node does not have the number of GPUs that the pool specifies.",
         "Correct `gpusPerNode`. If GPUs are missing, check `nvidia-smi` and the kernel log.",
     )
-    INVALID_LAYOUT = _not(
+    INVALID_LAYOUT = _failed(
         "InvalidLayout",
         "The driver cannot place the requested MIG instances on this GPU.",
         "Compare `gpushare cards CARD` with the output of `nvidia-smi mig -lgipp` on the node.",
@@ -97,7 +105,7 @@ class ConditionReason(Enum):
         "A GPU returns errors; the other GPUs have the layout.",
         "Check the message and the kernel log; a GPU reset or a reboot may help.",
     )
-    PENDING_FOREIGN_CHANGE = _not(
+    PENDING_FOREIGN_CHANGE = _failed(
         "PendingForeignChange",
         "Another program requested a MIG mode change, which is pending until the next GPU reset.",
         "Complete or cancel that change (`nvidia-smi -i GPU -mig 0|1`), then delete the runtime's pod.",
@@ -137,19 +145,19 @@ class ConditionReason(Enum):
         "The node offers other GPU resources than the plan says.",
         "Check the device plugin's config; a second plugin, or one that ignores its config, may be running.",
     )
-    RESET_REQUIRED = _not(
+    RESET_REQUIRED = _failed(
         "ResetRequired",
         "The new MIG mode takes effect at the next GPU reset, which the runtime cannot do.",
         "Drain and reboot the node; the runtime continues after that.",
     )
-    PARTITION_FAILED = _not(
+    PARTITION_FAILED = _failed(
         "PartitionFailed",
         "The driver refused a step, and the rollback failed.",
         "Check the message. From the third attempt on, the runtime waits five minutes to six hours before the next. A "
         "reboot, another driver, another policy or `kubectl annotate node NODE gpushare.dev/retry=now` starts it "
         "immediately.",
     )
-    ROLLED_BACK = _not(
+    ROLLED_BACK = _failed(
         "RolledBack",
         "The driver refused a step; the previous layout is restored.",
         "Check the message. From the third attempt on, the runtime waits five minutes to six hours before the next. A "

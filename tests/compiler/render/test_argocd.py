@@ -122,7 +122,12 @@ def test_server_side_apply_unless_the_operators_chart_renders_a_null(pools: tupl
 def test_nvidias_chart_only_where_the_bundle_installs_it(platform: str, spec: str, upstream: set[str]) -> None:
     bundle = compiled("hpc", platform=platform, spec=spec)
     assert apps(bundle).keys() == {"namespace", "rights", "gpushare"} | upstream
-    assert ("argocd/argocd-cm.yaml" in bundle) == (upstream == {"gpu-operator"})
+    checks = {"apps_DaemonSet"} if not spec else set()
+    checks |= {"nvidia.com_ClusterPolicy"} if upstream == {"gpu-operator"} else set()
+    assert ("argocd/argocd-cm.yaml" in bundle) == bool(checks)
+    if checks:
+        data = document(bundle, "argocd/argocd-cm.yaml")["data"]
+        assert data.keys() == {f"resource.customizations.health.{kind}" for kind in checks}
     assert "kubectl apply -f argocd/root.yaml" in bundle["README.md"]
 
 

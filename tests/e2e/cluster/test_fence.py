@@ -97,6 +97,52 @@ def test_the_runtime_writes_nothing_else(case: str, attempt: Try) -> None:
     assert "node runtime" in said
 
 
+DAEMON_SET = "gpushare-training"
+
+
+@pytest.fixture(scope="module")
+def policy(cluster: Cluster, attempt: Try) -> str:
+    """The digest of the policy of the pool's DaemonSet, which says that node-2 fails under it and under an earlier one.
+
+    `attempt` has installed the chart.
+    """
+    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/{DAEMON_SET}"
+    digest = str(cluster.read(path)["spec"]["template"]["metadata"]["annotations"]["gpushare.dev/policy"])
+    conditions = [failure(one, "node-2") for one in (digest, "0f0f0f0f")]
+    how = ("--namespace", NAMESPACE, "--subresource=status", "--type=strategic", "--patch")
+    cluster.kubectl("patch", "daemonset", DAEMON_SET, *how, json.dumps({"status": {"conditions": conditions}}))
+    return digest
+
+
+def failure(digest: str, node: str) -> dict[str, str]:
+    return {"type": f"GPUShareReady.{digest}", "status": "False", "reason": "PartitionFailed", "message": f"node {node}: x"}
+
+
+def report(attempt: Try, *conditions: dict[str, str], **more: object) -> str:
+    """What the API server answers to a write of the DaemonSet's status."""
+    body = {"status": {"conditions": list(conditions), **more}}
+    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/{DAEMON_SET}/status?dryRun=All"
+    return attempt("PATCH", path, json.dumps(body), "application/strategic-merge-patch+json")
+
+
+def test_the_runtime_says_of_its_own_node_that_it_fails(attempt: Try, policy: str) -> None:
+    assert report(attempt, failure(policy, "node-1")) == ""
+    assert report(attempt, failure(policy, "node-1"), {"type": "GPUShareReady.0f0f0f0f", "$patch": "delete"}) == ""
+    for said in (failure(policy, "node-2") | {"reason": "Other"}, failure(policy, "node-1") | {"status": "True"},
+                 failure(policy, "node-1") | {"type": "Available"}, failure(policy, "node-11")):
+        assert "of its own node only" in report(attempt, said), said
+
+
+def test_the_runtime_removes_nothing_that_is_said_of_another_node_now(attempt: Try, policy: str) -> None:
+    assert "of its own node only" in report(attempt, {"type": f"GPUShareReady.{policy}", "$patch": "delete"})
+    assert report(attempt, {"type": "GPUShareReady.0f0f0f0f", "$patch": "delete"}) == ""
+
+
+@pytest.mark.parametrize("count", ["numberReady", "numberAvailable", "desiredNumberScheduled", "updatedNumberScheduled"])
+def test_the_runtime_writes_no_number_of_a_daemon_set(attempt: Try, policy: str, count: str) -> None:
+    assert "nothing of a DaemonSet's status but its condition" in report(attempt, failure(policy, "node-1"), **{count: 99})
+
+
 def test_the_runtime_deletes_its_own_pod(attempt: Try) -> None:
     assert attempt("delete", "pod", "ours", "--namespace", NAMESPACE, "--dry-run=server") == ""
 

@@ -253,9 +253,11 @@ class ApiServer:
         return f"{name}/{uid}"
 
     def add_daemonset(self, name: str, *, namespace: str = "gpushare", terms: list[Any] | None = None, desired: int = 1,
-                      labels: Mapping[str, str] | None = None) -> Object:
-        """A DaemonSet with these node selector terms (None: it selects all nodes)."""
+                      labels: Mapping[str, str] | None = None, policy: str = "") -> Object:
+        """A DaemonSet with these node selector terms (None: it selects all nodes), whose pods have this policy."""
         template: Object = {"metadata": {"labels": {}}, "spec": {}}
+        if policy:
+            template["metadata"]["annotations"] = {"gpushare.dev/policy": policy}
         if terms is not None:
             required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": copy.deepcopy(terms)}}
             template["spec"]["affinity"] = {"nodeAffinity": required}

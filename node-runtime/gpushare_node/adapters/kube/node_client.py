@@ -1,9 +1,11 @@
 """NodeClient: implements `Cluster` with the API server. Writes only differences, and only the runtime's part of the node.
 
 A write by the runtime is exactly one of: server-side apply of its own labels, a merge patch of single labels or annotations, a
-JSON patch of taints, a strategic merge patch of its own condition, a write of its Leases. Reads come before writes.
+JSON patch of taints, a strategic merge patch of its own condition, a write of its Leases. Reads come before writes. Beside the
+node, a condition of the pool's DaemonSet names it if it fails: `FailureReport`.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 
 from gpushare_node.adapters.kube.api_endpoint import jitter
@@ -30,6 +32,7 @@ from gpushare_node.adapters.kube.connection import (
 )
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.evictions import EvictionClient
+from gpushare_node.adapters.kube.failure_report import FailureReport
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.requests import is_standing
 from gpushare_node.adapters.kube.rollout_queue import Memory, NoMemory, RolloutQueue
@@ -39,6 +42,8 @@ from gpushare_node.core.clock import Clock, timestamp
 from gpushare_node.core.structs import replace
 from gpushare_node.reporting.events import EventReason
 from gpushare_node.reporting.reasons import CONDITION, ConditionReason
+
+_LOG = logging.getLogger(__name__)
 
 WRITER = "gpushare-node"
 """The field manager of every write but applied labels, so that those writes do not count among the applied labels."""
@@ -64,6 +69,8 @@ class NodeClient:
         self._events = events
         self._leases = RolloutQueue(connection, identity, clock, memory or NoMemory())
         self._evictions = EvictionClient(connection, clock)
+        self._failure = FailureReport(connection, identity, WRITER)
+        self._has_failed = False
         self._said: tuple[ConditionReason, str] | None = None
         self._said_at = 0.0
         self._since = ""
@@ -151,6 +158,7 @@ class NodeClient:
         else:
             self._write_condition({**condition_of(said, reason.value.is_ready), "lastTransitionTime": self._since})
         self._said, self._said_at = said, self._clock.now()
+        self._report_failure(said)
 
     def _say(self, said: tuple[ConditionReason, str], is_ready: bool) -> str:
         """Write the condition if the node does not have it already. Return its lastTransitionTime."""
@@ -159,12 +167,28 @@ class NodeClient:
         since = (before.get("lastTransitionTime") if is_as_before else None) or after["lastHeartbeatTime"]
         if any(before.get(key) != value for key, value in after.items() if key != "lastHeartbeatTime"):
             self._write_condition({**after, "lastTransitionTime": since})
+        self._has_failed |= _is_failure(before)
         return str(since)
+
+    def _report_failure(self, said: tuple[ConditionReason, str] | None) -> None:
+        """Set or remove the DaemonSet's condition for this node. If that fails, the next heartbeat tries again."""
+        try:
+            if said is not None and said[0].value.is_failure:
+                self._has_failed = True
+                self._failure.report(*said)
+            elif self._has_failed:
+                self._failure.withdraw()
+                self._has_failed = False
+        except ClusterError as error:
+            _LOG.warning("the condition of the DaemonSet could not be written: %s", error)
 
     def clear_condition(self) -> None:
         """Remove GPUShareReady."""
-        if self._condition():
+        before = self._condition()
+        if before:
             self._write_condition({"type": CONDITION, "$patch": "delete"})
+        self._has_failed |= _is_failure(before)
+        self._report_failure(None)
         self._said = None
 
     def tell(self, event: Event) -> None:
@@ -238,6 +262,11 @@ class NodeClient:
     def _patch(self, body: object, content_type: str, query: Mapping[str, str], *, part: str = "") -> None:
         path = self._place.node_path + part
         self._connection.ask(Request(method="PATCH", path=path, query=query, body=body, content_type=content_type))
+
+
+def _is_failure(condition: Json) -> bool:
+    """Whether a condition, as it was read, has a reason that needs a person."""
+    return any(one.value.is_failure and one.word == condition.get("reason") for one in ConditionReason)
 
 
 def _taints(node: Json) -> list[Json]:

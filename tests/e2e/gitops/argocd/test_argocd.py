@@ -120,13 +120,16 @@ def test_a_commit_reaches_the_nodes(synced: Synced, scenario: Callable[[Synced],
     scenario(synced)
 
 
-def test_a_bundle_that_fails_on_its_node_is_not_healthy(synced: Synced) -> None:
-    """The node says why, and the tenants of the other node serve on."""
+def test_a_bundle_that_fails_on_its_node_is_degraded_with_the_reason(synced: Synced) -> None:
+    """The tenants of the other node serve on."""
     synced.cluster_fixture.tenant("works", "node-1", SHARED)
     wrong = TRAINING.replace("a100-sxm4-40gb", "a30").replace("1g.5gb: 7", "1g.6gb: 4").replace("1g.5gb: 2", "1g.6gb: 2")
     commit = synced.commit(notebooks=NOTEBOOKS, training=wrong)
-    synced.await_commit(commit, "Progressing")
+    synced.await_commit(commit, "Degraded")
     synced.cluster_fixture.await_reason("node-2", "CardMismatch")
+    health = synced.argocd.resource(OURS, "DaemonSet", "gpushare-training")["health"]
+    assert health["status"] == "Degraded"
+    assert health["message"].startswith("CardMismatch: node node-2: ")
     assert synced.cluster_fixture.phase("works") == "Running"
     synced.await_commit(synced.repository.revert())
     synced.cluster_fixture.dismiss("works")

@@ -62,8 +62,8 @@ def reasons_page() -> str:
     ]
     head = f"The node condition `{CONDITION}` has one of these reasons; its message names the GPUs, pods or programs concerned."
     hint = (
-        "`kubectl describe node NODE` shows it, and `kubectl get events` what led to it. The list is closed. *Failure*: a person\n"
-        "must act; the pool's DaemonSet names one such node in a condition, and an Application of Argo CD is `Degraded`."
+        "`kubectl describe node NODE` shows it, and `kubectl get events` what led to it. The list is closed. *Failure*:\n"
+        "a person must act; the pool's DaemonSet names one such node, and an Application of Argo CD is `Degraded`."
     )
     table = ["| reason | status | it means | what to do |", "|---|---|---|---|"]
     return "\n".join([NOTE, "", f"# Reasons of {CONDITION}", "", head, "", hint, "", *table, *rows, ""])

@@ -18,7 +18,7 @@ from typing import Any
 from gpushare.core.diagnostics import Finding, Path, Span
 from gpushare.core.patterns import compiled_late, pattern
 from gpushare.core.record import Record, replace
-from gpushare.reading.tree import MAX_WEIGHT, Builder, Node, RawFinding
+from gpushare.reading.tree import MAX_WEIGHT, TOO_DEEP, Builder, Node, RawFinding
 
 with compiled_late():  # libyaml needs none of PyYAML's patterns, and one of them takes an eighth of a cold compile
     import yaml
@@ -39,6 +39,9 @@ _BREAK = pattern(r"\r\n|\r|\n")
 _FORBIDDEN = pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _TAG_DIRECTIVE = pattern(r"(?:^|\r)(%TAG)", re.MULTILINE)
 _WIDE_MARKS = {b"\xff\xfe\x00\x00": "UTF-32", b"\x00\x00\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+
+_OWN_LIMIT = "exceeded maximum nesting depth"
+"""libyaml from 0.2.6 on (PyYAML 6.0.4) stops at a depth of 1,000, and may do so before the first of the events."""
 
 # Messages of the parsers, and the same in the words of a user who writes an intent.
 _ALIGN = "indent it like its neighbours, and check quotes and brackets"
@@ -261,6 +264,8 @@ def _syntax(text: str, error: Exception) -> RawFinding:
     problem = str(getattr(error, "problem", None) or error)
     mark, context = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
     start: int = mark.index if mark else 0
+    if _OWN_LIMIT in problem:
+        return RawFinding(code="GS008", message=TOO_DEEP, start=start, end=min(start + 1, len(text)))
     if context and start >= len(text.rstrip()):
         start = context.index  # what is never closed is a better position than the end of the file
     line_start = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1

@@ -14,6 +14,7 @@ from gpushare.core.wording import clip
 from gpushare.reading.scalars import resolve
 
 MAX_DEPTH = 64
+TOO_DEEP = f"mappings and lists are nested more than {MAX_DEPTH} deep here"
 """Most collections within each other. An intent needs about ten."""
 MAX_WEIGHT = 250_000
 """Most nodes of the document with its aliases expanded; 32 characters of text count as much as a node."""
@@ -113,7 +114,7 @@ class Builder:
         self._stack.append(_Frame(node, anchor))
         self._count(1, node)
         if len(self._stack) > MAX_DEPTH:
-            self._stop("GS008", f"mappings and lists are nested more than {MAX_DEPTH} deep here", node)
+            self._stop("GS008", TOO_DEEP, node)
 
     def close(self, end: int) -> None:
         """End the innermost collection: after its bracket, or, in block style (`end` 0), with its last child."""

@@ -33,6 +33,9 @@ _UNREADABLE = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, Rec
 
 _DEEPEST = 100
 """The maximum nesting of lists and mappings: a policy needs six levels."""
+_TOO_DEEP = f"nested more than {_DEEPEST} deep"
+_OWN_LIMIT = "exceeded maximum nesting depth"
+"""libyaml from 0.2.6 on (PyYAML 6.0.4) has a limit as well, of 1,000."""
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -44,7 +47,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         """Called by PyYAML before each node."""
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise yaml.YAMLError(f"nested more than {_DEEPEST} deep")
+            raise yaml.YAMLError(_TOO_DEEP)
         super().descend_resolver(current_node, current_index)
 
     def ascend_resolver(self) -> None:
@@ -230,7 +233,8 @@ def read(text: str) -> Policy:
     try:
         document = yaml.load(text, Loader=_Loader)  # noqa: S506 - as safe as safe_load
     except _UNREADABLE as error:
-        raise PolicyError("", f"is not YAML: {' '.join(str(error).split())}") from error
+        told = _TOO_DEEP if _OWN_LIMIT in str(error) else " ".join(str(error).split())
+        raise PolicyError("", f"is not YAML: {told}") from error
     ignored: list[str] = []
     whole = Field(value=document, ignored=ignored).fields("apiVersion", "kind", "metadata", "spec")
     whole["apiVersion"].word(_ApiVersion)

@@ -39,8 +39,8 @@ def test_hosted_ci_runs_nothing_but_targets(run: str) -> None:
     assert called[1] in TARGETS
 
 
-def test_hosted_ci_lints_and_runs_the_fast_tests_and_all() -> None:
-    assert [step["run"].split()[-1] for step in STEPS if "run" in step] == ["lint", "test-fast", "test"]
+def test_hosted_ci_lints_measures_coverage_and_runs_the_fast_tests_and_all() -> None:
+    assert [step["run"].split()[-1] for step in STEPS if "run" in step] == ["lint", "test-fast", "coverage", "test"]
 
 
 def test_hosted_ci_tests_every_python_from_the_oldest_that_is_supported() -> None:

@@ -77,6 +77,13 @@ def test_show_plan_and_images_see_the_overlay(folder: Path) -> None:
     assert "r.example.org/own:" in gpushare("images", "good.yaml", "--overlay", "image.yaml", cwd=folder).stdout
 
 
+def test_a_missing_overlay_is_not_begun_as_an_intent(folder: Path) -> None:
+    done = gpushare("check", "good.yaml", "--overlay", "absent.yaml", cwd=folder)
+    assert done.returncode == 2
+    assert "an overlay has the fields" in done.stderr
+    assert "gpushare init" not in done.stderr
+
+
 def test_an_overlay_from_standard_input(folder: Path) -> None:
     done = gpushare("check", "good.yaml", "--overlay", "-", stdin=b"spec: {pools: {x: 3}}\n", cwd=folder)
     assert done.returncode == 1

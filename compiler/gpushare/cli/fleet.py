@@ -15,6 +15,7 @@ from typing import Any
 
 from gpushare.cli import fleet_gitops, report, streams
 from gpushare.cli.exits import ExitCode
+from gpushare.cli.fleet_cluster import Cluster
 from gpushare.cli.report import Format
 from gpushare.core import emit
 from gpushare.core.diagnostics import Finding
@@ -30,20 +31,6 @@ _WORST = (ExitCode.DONE, ExitCode.CHANGES, ExitCode.FINDINGS, ExitCode.COULD_NOT
 
 _MESSAGES = ("gpushare:", "Error:")
 """What a line begins with that says why a compile could not run; before click's own are lines on the usage."""
-
-
-class Cluster(Record):
-    """One cluster of the file. Paths are relative to the working directory or absolute, and never look like options."""
-
-    name: str
-    intent: str
-    overlays: tuple[str, ...]
-    output: str
-
-    @property
-    def over(self) -> list[str]:
-        """The overlays as options."""
-        return [word for overlay in self.overlays for word in ("--overlay", overlay)]
 
 
 class Done(Record):

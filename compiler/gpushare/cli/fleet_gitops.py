@@ -5,15 +5,12 @@ Reads the intents alone. What cannot be read has nothing here: the cluster's own
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from gpushare.cli import streams
 from gpushare.cli.exits import CouldNotRunError
+from gpushare.cli.fleet_cluster import Cluster
 from gpushare.core.record import Record
 from gpushare.reading import overlay, source
-
-if TYPE_CHECKING:
-    from gpushare.cli.fleet import Cluster
 
 _IN_CLUSTER = "https://kubernetes.default.svc"
 
@@ -33,7 +30,7 @@ class Synced(Record):
     application: str = ""
 
 
-def synced(clusters: "Sequence[Cluster]") -> list[Synced]:
+def synced(clusters: Sequence[Cluster]) -> list[Synced]:
     """Return what syncs the clusters, in their order."""
     return [one for cluster in clusters for one in _of_cluster(cluster)]
 
@@ -64,7 +61,7 @@ def _normal(path: str) -> str:
     return "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
-def _of_cluster(cluster: "Cluster") -> Iterator[Synced]:
+def _of_cluster(cluster: Cluster) -> Iterator[Synced]:
     try:
         parts = [source.read(*streams.read(name, source.MAX_BYTES)) for name in (cluster.intent, *cluster.overlays)]
     except CouldNotRunError:

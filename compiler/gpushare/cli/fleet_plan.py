@@ -8,7 +8,8 @@ from gpushare.bundle import lock
 from gpushare.cli import fleet, streams
 from gpushare.cli.comparison_markdown import code
 from gpushare.cli.exits import ExitCode
-from gpushare.cli.fleet import Cluster, Done
+from gpushare.cli.fleet import Done
+from gpushare.cli.fleet_cluster import Cluster
 from gpushare.cli.report import Format
 from gpushare.core import emit
 from gpushare.core.printable import visible

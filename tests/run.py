@@ -73,7 +73,7 @@ SUITES = (
           tools={"promtool": "prometheus", "chromium": "chromium"}),
     Suite(name="chart and dashboard before judges", marked="judges", distribution=(), tools={"go": ""}, fetched=_JUDGES),
     Suite(name="a registry", marked="registry", distribution=(),
-          tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "openssl": "openssl"}),
+          tools={"docker-registry": "docker-registry", "skopeo": "skopeo", "openssl": "openssl", "go": ""}),
     Suite(
         name="the image, in containers", marked="image", distribution=(), needs_root=True, probe=_PROBE,
         tools=_GCC | _CONTAINERS | {

@@ -59,7 +59,9 @@ def github(folder: Path, base: str) -> dict[str, subprocess.CompletedProcess[str
     surroundings = environment(folder, RUNNER_TEMP=str(temporary), GITHUB_STEP_SUMMARY=str(temporary / "summary"),
                                GITHUB_ACTIONS="true", CI="true", **job["env"])
     gh = folder.parent / "bin/gh"
-    gh.write_text('#!/bin/sh\nprintf "%s\\n" "$@" > "$RUNNER_TEMP/gh"\n')
+    # Its last argument is the file with the comment.
+    gh.write_text('#!/bin/sh\nprintf "%s\\n" "$@" > "$RUNNER_TEMP/gh"\n'
+                  'for body; do :; done\ncp "$body" "$RUNNER_TEMP/comment"\n')
     gh.chmod(0o755)
     values = {"BASE": base, "GH_TOKEN": "token", "NUMBER": "7"}
     done = {}
@@ -81,7 +83,10 @@ def test_the_github_workflow_checks_plans_and_comments(user: tuple[Path, str]) -
     plan = (temporary / "plan.md").read_text()
     assert "notebooks" in plan
     assert (temporary / "summary").read_text() == plan
-    assert (temporary / "gh").read_text().splitlines()[:3] == ["pr", "comment", "7"]
+    assert (temporary / "gh").read_text().splitlines() == [
+        "pr", "comment", "7", "--edit-last", "--create-if-none", "--body-file", str(temporary / "plan.md")
+    ]
+    assert (temporary / "comment").read_text() == plan
     assert json.loads((folder / "gpushare.sarif").read_text())["runs"][0]["results"] == []
 
 
@@ -107,18 +112,36 @@ def test_the_github_workflow_says_that_a_bundle_is_stale_or_new(user: tuple[Path
 
 
 class _Notes(BaseHTTPRequestHandler):
-    """The part of GitLab that takes comments."""
+    """The part of GitLab that lists, takes and changes comments."""
+
+    def do_GET(self) -> None:
+        assert self.headers["PRIVATE-TOKEN"] == "token"
+        answer = json.dumps([{"id": 1, "body": "added 1 commit", "system": True}, *notes]).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
 
     def do_POST(self) -> None:
-        body = urllib.parse.parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-        taken.append((self.path, self.headers["PRIVATE-TOKEN"], body["body"][0]))
+        self._take()
+        notes.append({"id": 302, "body": taken[-1][3], "system": False})
         self.send_response(201)
         self.end_headers()
+
+    def do_PUT(self) -> None:
+        self._take()
+        self.send_response(200)
+        self.end_headers()
+
+    def _take(self) -> None:
+        body = urllib.parse.parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        taken.append((self.command, self.path, self.headers["PRIVATE-TOKEN"], body["body"][0]))
 
     def log_message(self, *_: object) -> None: ...
 
 
-taken: list[tuple[str, str, str]] = []
+taken: list[tuple[str, str, str, str]] = []
+notes: list[dict[str, Any]] = []
 
 
 def test_the_gitlab_job_checks_plans_and_comments(user: tuple[Path, str]) -> None:
@@ -126,17 +149,20 @@ def test_the_gitlab_job_checks_plans_and_comments(user: tuple[Path, str]) -> Non
     job = template("gitlab-ci.yaml")["gpushare"]
     assert job["before_script"] == ['pip install --quiet "$GPUSHARE"']
     taken.clear()
+    notes.clear()
     with HTTPServer(("127.0.0.1", 0), _Notes) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         surroundings = environment(
             folder, CI_MERGE_REQUEST_DIFF_BASE_SHA=base, CI_MERGE_REQUEST_IID="7", CI_PROJECT_ID="3", GPUSHARE_TOKEN="token",
             CI_API_V4_URL=f"http://127.0.0.1:{server.server_address[1]}/api/v4", TMPDIR=str(folder.parent),
             NO_PROXY="127.0.0.1", **job["variables"])
-        done = subprocess.run(["bash", "-eo", "pipefail", "-c", "\n".join(job["script"])], cwd=folder, env=surroundings,
-                              capture_output=True, text=True, check=False)
+        for _ in range(2):  # the second push changes the note of the first
+            done = subprocess.run(["bash", "-eo", "pipefail", "-c", "\n".join(job["script"])], cwd=folder, env=surroundings,
+                                  capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
         server.shutdown()
-    assert done.returncode == 0, done.stdout + done.stderr
     plan = (folder / "plan.md").read_text()
-    assert [(path, token) for path, token, _ in taken] == [("/api/v4/projects/3/merge_requests/7/notes", "token")]
-    assert taken[0][2] == plan
+    path = "/api/v4/projects/3/merge_requests/7/notes"
+    assert [one[:3] for one in taken] == [("POST", path, "token"), ("PUT", f"{path}/302", "token")]
+    assert [body for *_, body in taken] == [f"<!-- gpushare plan -->\n{plan}"] * 2
     assert all((folder / path).is_file() for path in job["artifacts"]["paths"])

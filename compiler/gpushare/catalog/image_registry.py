@@ -15,6 +15,11 @@ def has_host(repository: str) -> bool:
     return bool(slash) and ("." in host or ":" in host or host == "localhost")
 
 
+def hostless(repository: str) -> str:
+    """Return the repository without its registry's host."""
+    return repository.partition("/")[2] if has_host(repository) else repository
+
+
 def mirrored(repository: str, registry: str | None) -> str:
     """Return the repository under another registry: `nvcr.io/nvidia/x` under `reg.example.org` is `reg.example.org/nvidia/x`.
 
@@ -22,8 +27,7 @@ def mirrored(repository: str, registry: str | None) -> str:
     """
     if registry is None:
         return repository
-    rest = repository.partition("/")[2] if has_host(repository) else repository
-    return f"{registry.rstrip('/')}/{rest}"
+    return f"{registry.rstrip('/')}/{hostless(repository)}"
 
 
 def node_image(platform: Platform) -> dict[str, str]:

@@ -16,7 +16,7 @@ def page(comparison: Comparison) -> str:
     lines += [*_moves(comparison), *_capacity(comparison), *_quotas(comparison)]
     lines += _listed("What the pools become", [line for pool in words.affected(comparison) for line in _fate(pool)])
     lines += _listed("Who is affected", [_effect(one) for one in comparison.effects])
-    lines += _listed("Out of service", [f"{_code(one.pool)}: {words.outage(one)}" for one in comparison.outages])
+    lines += _listed("Out of service", [f"{code(one.pool)}: {words.outage(one)}" for one in comparison.outages])
     lines += _listed("In this order", list(words.order(comparison)))
     settings = [line for one in comparison.files for line in words.file(one, _ARROW)]
     settings += [f"intent  {words.setting(one, _ARROW)}" for one in comparison.intent]
@@ -27,36 +27,36 @@ def page(comparison: Comparison) -> str:
 
 def _pools(comparison: Comparison) -> list[str]:
     rows = [
-        f"| {_code(one.name)} | {one.change.value} | {known(one.touched)} | {known(one.disturbed)} |"
+        f"| {code(one.name)} | {one.change.value} | {known(one.touched)} | {known(one.disturbed)} |"
         for one in words.affected(comparison)
     ]
     return ["| pool | change | nodes touched | pods disturbed, at most |", "|---|---|---|---|", *rows, ""] if rows else []
 
 
 def _fate(pool: PoolChange) -> list[str]:
-    return [f"{_code(pool.name)}: {_code(line)}" for line in words.fate(pool, _ARROW)]
+    return [f"{code(pool.name)}: {code(line)}" for line in words.fate(pool, _ARROW)]
 
 
 def _strategy(comparison: Comparison) -> list[str]:
     if not comparison.changes_mig_strategy:
         return []
-    return [f"**gpu-operator** {_code(words.strategy(comparison, _ARROW))}: {words.STRATEGY}", ""]
+    return [f"**gpu-operator** {code(words.strategy(comparison, _ARROW))}: {words.STRATEGY}", ""]
 
 
 def _moves(comparison: Comparison) -> list[str]:
     rows = [
-        f"| {_code(one.node)} | {_named(one.source)} | {_named(one.target)} | {one.disturbed} |" for one in comparison.moves
+        f"| {code(one.node)} | {_named(one.source)} | {_named(one.target)} | {one.disturbed} |" for one in comparison.moves
     ]
     return ["| node | from pool | to pool | pods disturbed, at most |", "|---|---|---|---|", *rows, ""] if rows else []
 
 
 def _named(pool: str | None) -> str:
-    return "none" if pool is None else _code(pool)
+    return "none" if pool is None else code(pool)
 
 
 def _capacity(comparison: Comparison) -> list[str]:
     rows = [
-        f"| {_code(name)} | {known(one.before)} | {known(one.after)} |"
+        f"| {code(name)} | {known(one.before)} | {known(one.after)} |"
         for name, one in comparison.capacity if one.before != one.after
     ]
     return ["| capacity | before | after |", "|---|---|---|", *rows, ""] if rows else []
@@ -64,7 +64,7 @@ def _capacity(comparison: Comparison) -> list[str]:
 
 def _quotas(comparison: Comparison) -> list[str]:
     rows = [
-        f"| {_code(one.namespace)} | {_code(one.resource)} | {known(one.before)} | {known(one.after)} | "
+        f"| {code(one.namespace)} | {code(one.resource)} | {known(one.before)} | {known(one.after)} | "
         f"{one.problem.value if one.problem else ''} |"
         for one in comparison.quotas
     ]
@@ -72,15 +72,15 @@ def _quotas(comparison: Comparison) -> list[str]:
 
 
 def _effect(one: Effect) -> str:
-    where = "" if one.pool is None else f"{_code(one.pool)}: "
-    return where + _code(words.effect(one, _ARROW))
+    where = "" if one.pool is None else f"{code(one.pool)}: "
+    return where + code(words.effect(one, _ARROW))
 
 
 def _listed(title: str, lines: list[str]) -> list[str]:
     return [f"### {title}", "", *(f"- {line}" for line in lines), ""] if lines else []
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """Return the text in as many backticks as needed; its bars are escaped, because a bar would end a table cell."""
     fence = "`" * (1 + _run(text))
     pad = " " if text.startswith("`") or text.endswith("`") else ""

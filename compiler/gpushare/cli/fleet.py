@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from gpushare.cli import report, streams
+from gpushare.cli import fleet_gitops, report, streams
 from gpushare.cli.exits import ExitCode
+from gpushare.cli.fleet_cluster import Cluster
 from gpushare.cli.report import Format
 from gpushare.core import emit
 from gpushare.core.diagnostics import Finding
@@ -30,20 +31,6 @@ _WORST = (ExitCode.DONE, ExitCode.CHANGES, ExitCode.FINDINGS, ExitCode.COULD_NOT
 
 _MESSAGES = ("gpushare:", "Error:")
 """What a line begins with that says why a compile could not run; before click's own are lines on the usage."""
-
-
-class Cluster(Record):
-    """One cluster of the file. Paths are relative to the working directory or absolute, and never look like options."""
-
-    name: str
-    intent: str
-    overlays: tuple[str, ...]
-    output: str
-
-    @property
-    def over(self) -> list[str]:
-        """The overlays as options."""
-        return [word for overlay in self.overlays for word in ("--overlay", overlay)]
 
 
 class Done(Record):
@@ -77,11 +64,18 @@ def compile_fleet(file: str, *, check: bool, jobs: int | None, style: str | None
 
 def read(file: str, form: Format) -> list[Cluster] | None:
     """Return the clusters that the file lists; None if it has findings, which are reported."""
-    data, name = streams.read(file, source.MAX_BYTES)
+    absent = "list the clusters in it: clusters: {north: {intent: base.yaml, output: clusters/north/bundle}}"
+    data, name = streams.read(file, source.MAX_BYTES, absent)
     document = source.read(data, name)
     findings = _findings(document, _folder(file))
     if not findings:
-        return _clusters(document.data, _folder(file))
+        clusters = _clusters(document.data, _folder(file))
+        every = fleet_gitops.synced(clusters)
+        findings = [_synced(*clash) for clash in fleet_gitops.clashes(every)]
+        for warning in fleet_gitops.misplaced(every):
+            streams.tell(f"gpushare: warning: {visible(warning)}\n" + streams.hint("write one of the two into the other"))
+        if not findings:
+            return clusters
     as_product = form in (Format.JSON, Format.SARIF)
     report.report([document.locate(finding) for finding in findings], document, form, as_product=as_product)
     return None
@@ -130,6 +124,11 @@ def _shared_folders(document: Any, folder: Path) -> Iterator[Finding]:
 def _shared(name: str, message: str) -> Finding:
     hints = ("give each cluster a folder of its own",)
     return Finding(code="GS740", message=message, path=("clusters", name, "output"), hints=hints)
+
+
+def _synced(name: str, message: str) -> Finding:
+    hints = ("give each cluster a name and a gitops path of its own, in its overlay",)
+    return Finding(code="GS740", message=message, path=("clusters", name), on_key=True, hints=hints)
 
 
 def _clusters(document: Any, folder: Path) -> list[Cluster]:
@@ -206,10 +205,14 @@ def total(outcomes: Sequence[str]) -> str:
 
 
 def problem(one: Done) -> str:
-    """Return the line of its output that says why a cluster failed; empty if there is none."""
+    """Return the line of its output that says why a cluster failed; empty if there is none.
+
+    GitHub's form of findings has no last line that counts them: it is made here.
+    """
     told = one.err.strip().splitlines()
     if one.code == ExitCode.FINDINGS:
-        return told[-1] if told else ""
+        kinds = [(sum(line.startswith(f"::{kind} ") for line in told), kind) for kind in ("error", "warning")]
+        return ", ".join(counted(number, kind) for number, kind in kinds if number) or (told[-1] if told else "")
     said = [line for line in told if line.startswith(_MESSAGES)]
     return next(iter(said or told), "")
 
@@ -243,9 +246,22 @@ def _document(done: Sequence[Done], worst: ExitCode, *, check: bool) -> dict[str
 
 
 def _sarif(done: Sequence[Done]) -> dict[str, Any]:
-    """Return one log with a run for every cluster whose intent could be read."""
-    from gpushare.cli.formats import SARIF_SCHEMA  # noqa: PLC0415 - only for SARIF
+    """Return a log with one run, as GitHub takes at most 20: every result once, with the clusters that have it.
 
-    logs = [(one.cluster.name, read_json(one.out)) for one in done]
-    runs = [run | {"automationDetails": {"id": f"gpushare/{name}"}} for name, log in logs if log for run in log["runs"]]
-    return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": runs}
+    A cluster that could not be compiled is a notification of the run.
+    """
+    from gpushare.cli import formats  # noqa: PLC0415 - only for SARIF
+
+    logs = [(one, read_json(one.out)) for one in done]
+    runs = [(one.cluster.name, run) for one, log in logs if log for run in log["runs"]]
+    rules = {rule["id"]: rule for _, run in runs for rule in run["tool"]["driver"]["rules"]}
+    ids = sorted(rules)
+    results: dict[str, dict[str, Any]] = {}
+    for name, run in runs:
+        for result in run["results"]:
+            once = results.setdefault(json.dumps(result | {"ruleIndex": 0}), result | {
+                "ruleIndex": ids.index(result["ruleId"]), "properties": {"clusters": []},
+            })
+            once["properties"]["clusters"].append(name)
+    failed = [f"{one.cluster.name}: {problem(one)}" for one, log in logs if not log]
+    return formats.sarif_log([rules[code] for code in ids], list(results.values()), failed)

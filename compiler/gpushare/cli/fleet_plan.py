@@ -6,10 +6,13 @@ from typing import Any
 
 from gpushare.bundle import lock
 from gpushare.cli import fleet, streams
+from gpushare.cli.comparison_markdown import code
 from gpushare.cli.exits import ExitCode
-from gpushare.cli.fleet import Cluster, Done
+from gpushare.cli.fleet import Done
+from gpushare.cli.fleet_cluster import Cluster
 from gpushare.cli.report import Format
 from gpushare.core import emit
+from gpushare.core.printable import visible
 
 _OUTCOMES = {ExitCode.DONE: "unchanged", ExitCode.CHANGES: "changes", ExitCode.FINDINGS: "findings",
              ExitCode.COULD_NOT_RUN: "could-not-run"}
@@ -29,7 +32,8 @@ def plan_fleet(file: str, *, jobs: int | None, style: str, exit_code: bool, stri
     def words(one: Cluster) -> list[str]:
         if _is_new(one):
             return ["check", one.intent, *one.over, *strictly]
-        return ["plan", one.output, one.intent, *one.over, *strictly, "--format", "json", "--exit-code"]
+        form = "markdown" if style == "markdown" else "json"
+        return ["plan", one.output, one.intent, *one.over, *strictly, "--format", form, "--exit-code"]
 
     done = fleet.run(clusters, words, jobs)
     worst = fleet.worst_of(done)
@@ -39,6 +43,9 @@ def plan_fleet(file: str, *, jobs: int | None, style: str, exit_code: bool, stri
         worst = ExitCode.DONE
     if style == "json":
         streams.product(emit.json_text(_document(done, worst)))
+    elif style == "markdown":
+        streams.tell("".join(one.err for one in done))
+        streams.product(_page(done))
     else:
         streams.tell("".join(one.err for one in done))
         streams.say_long("".join(_lines(done)))
@@ -68,6 +75,21 @@ def _lines(done: Sequence[Done]) -> Iterator[str]:
         told = plan["summary"] if plan else "" if outcome == _NEW else fleet.problem(one)
         yield fleet.line(one, outcome, told, width)
     yield fleet.total(outcomes)
+
+
+def _page(done: Sequence[Done]) -> str:
+    """Return a table with a row for every cluster, and below it the page of each that changes, folded."""
+    rows, folds = [], []
+    for one in done:
+        name, outcome = code(one.cluster.name), _outcome(one)
+        told = ""
+        if outcome == "changes":
+            told = one.out.partition("\n")[0].strip("*").replace("|", "\\|")
+            folds += ["", f"<details><summary>{one.cluster.name}</summary>", "", one.out.rstrip(), "", "</details>"]
+        elif outcome not in (_NEW, "unchanged"):
+            told = code(visible(fleet.problem(one)))
+        rows.append(f"| {name} | {outcome} | {told} |")
+    return "\n".join(["| cluster | outcome | |", "|---|---|---|", *rows, *folds]) + "\n"
 
 
 def _document(done: Sequence[Done], worst: ExitCode) -> dict[str, Any]:

@@ -86,18 +86,23 @@ def sarif_text(findings: Sequence[Finding], accepted: Sequence[Accepted] = ()) -
         | {"suppressions": [{"kind": "inSource", "status": "accepted", "justification": one.reason}]}
         for one in accepted
     ]
+    results = [*(_result(finding, codes.index(finding.code)) for finding in findings), *meant]
+    return emit.json_text(sarif_log([_rule(code) for code in codes], results))
+
+
+def sarif_log(rules: list[dict[str, Any]], results: list[dict[str, Any]], failures: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a SARIF log with one run. `failures`: why parts of the run did not happen."""
     driver = {
         "name": "gpushare",
         "version": __version__,
         "semanticVersion": __version__,
-        "rules": [_rule(code) for code in codes],
+        "rules": rules,
     }
-    run = {
-        "tool": {"driver": driver},
-        "columnKind": "unicodeCodePoints",
-        "results": [*(_result(finding, codes.index(finding.code)) for finding in findings), *meant],
-    }
-    return emit.json_text({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]})
+    run: dict[str, Any] = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    if failures:
+        told = [{"level": "error", "message": {"text": failure}} for failure in failures]
+        run["invocations"] = [{"executionSuccessful": False, "toolExecutionNotifications": told}]
+    return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
 def _rule(code: str) -> dict[str, Any]:

@@ -66,8 +66,8 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       3  --exit-code: something changes
     """
     if fleet is not None:
-        if sides or overlays or live or style in {"markdown", "html"}:
-            raise click.UsageError("--fleet excludes OLD, NEW, --overlay and --live, and writes text or json")
+        if sides or overlays or live or style == "html":
+            raise click.UsageError("--fleet excludes OLD, NEW, --overlay and --live, and writes text, json or markdown")
         from gpushare.cli import fleet_plan  # noqa: PLC0415 - `--help` does not need it
 
         return fleet_plan.plan_fleet(fleet, jobs=jobs, style=style, exit_code=exit_code, strict=strict)

@@ -15,10 +15,11 @@ from gpushare.cli.exits import CouldNotRunError, ReaderGoneError
 STDIN = "<stdin>"
 
 
-def read(name: str, limit_bytes: int) -> tuple[bytes, str]:
+def read(name: str, limit_bytes: int, absent: str = "") -> tuple[bytes, str]:
     """Return the bytes of an input and its name in messages; `-` is stdin. Reads at most one byte over the limit.
 
-    Raises CouldNotRunError if there is nothing to read.
+    `absent` is the hint if there is no such file; without it, how an intent is begun. Raises CouldNotRunError if there is
+    nothing to read.
     """
     if not name:
         raise CouldNotRunError("INTENT is empty text", "name a file, or write `-` for standard input")
@@ -30,15 +31,15 @@ def read(name: str, limit_bytes: int) -> tuple[bytes, str]:
         with Path(name).open("rb") as file:
             return file.read(limit_bytes + 1), name
     except OSError as problem:
-        raise CouldNotRunError(f"cannot read {name}: {reason(problem)}", _advice(name, problem)) from problem
+        raise CouldNotRunError(f"cannot read {name}: {reason(problem)}", _advice(name, problem, absent)) from problem
     except ValueError as problem:
         raise CouldNotRunError(f"cannot read {name!r}: {problem}") from problem
 
 
-def _advice(name: str, problem: OSError) -> str:
+def _advice(name: str, problem: OSError, absent: str) -> str:
     if isinstance(problem, FileNotFoundError):
         folder = Path(name).parent
-        starter = f"`gpushare init -o {quote(name)}` writes a starter intent"
+        starter = absent or f"`gpushare init -o {quote(name)}` writes a starter intent"
         return starter if folder.is_dir() else f"there is no folder {folder}"
     if isinstance(problem, IsADirectoryError):
         inside = [str(path) for path in sorted(Path(name).glob("*.yaml"))]

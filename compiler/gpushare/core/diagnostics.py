@@ -35,8 +35,9 @@ class Finding(Record):
     """One problem of one document, in the user's words.
 
     `code` is stable and never reused (`gpushare explain CODE`). `message` states what is wrong, `hints` what to write
-    instead, one sentence each. `path` names the value; `on_key`: its key is wrong, not the value. Checks leave
-    `file` and `span` empty: `Source.locate` fills them in from the path.
+    instead, one sentence each. `path` names the value; `on_key`: its key is wrong, not the value. `causes` are the values
+    that it contradicts: of several files that make up a document, the last one that wrote or removed one of them is to blame.
+    Checks leave `file` and `span` empty: `Source.locate` fills them in from the path.
     """
 
     code: str
@@ -45,6 +46,7 @@ class Finding(Record):
     hints: tuple[str, ...] = ()
     path: Path = ()
     on_key: bool = False
+    causes: tuple[Path, ...] = ()
     file: str = ""
     span: Span | None = None
 

@@ -7,7 +7,7 @@ has the position of the file that it comes from. Pure: Sources in, a Source out.
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
-from gpushare.core.diagnostics import Finding, Span
+from gpushare.core.diagnostics import Finding, Path, Span
 from gpushare.core.record import replace
 from gpushare.reading.source import Source
 from gpushare.reading.tree import MAX_WEIGHT, Node
@@ -30,21 +30,43 @@ class Merged(Source):
         return {part.file: part for part in self.parts}
 
     def locate(self, finding: Finding) -> Finding:
-        """Return the finding with file and span; for a value that an overlay removed, the place of its null."""
-        if finding.span or not self.starts:
-            return super().locate(finding)
+        """Return the finding with file and span; for a value that an overlay removed, the place of its null.
+
+        So is an empty mapping the place of the last null that emptied it. Of the value and the `causes` of the finding the
+        one is taken that the last file wrote or removed.
+        """
         found = super().locate(finding)
-        node, _, steps = self._walk(finding.path)
-        taken = node.removed.get(str(finding.path[steps])) if isinstance(node, _Patched) and steps < len(finding.path) else None
-        if taken:
-            found = replace(found, span=self.span(*taken))
-        if found.span is None:
+        if finding.span or not self.starts:
             return found
-        number = bisect_right(self.starts, found.span.line - 1) - 1
+        removed = self._removed(finding.path)
+        own = self.span(*removed) if removed else found.span
+        spans = [span for span in (own, *map(self._cause, finding.causes)) if span]
+        if not spans:
+            return found
+        at = max(spans, key=lambda span: self._number(span.line))  # of one file the first, which is the value itself
+        number = self._number(at.line)
         before = self.starts[number]
-        at = found.span
         own = Span(line=at.line - before, column=at.column, end_line=at.end_line - before, end_column=at.end_column)
         return replace(found, file=self.parts[number].file, span=own)
+
+    def _number(self, line: int) -> int:
+        """Return which file has this line of the merged text."""
+        return bisect_right(self.starts, line - 1) - 1
+
+    def _removed(self, path: Path) -> Range | None:
+        """Return the place of the null that removed what the path names, or all that was in it."""
+        node, _, steps = self._walk(path)
+        if not isinstance(node, _Patched):
+            return None
+        if steps < len(path):
+            return node.removed.get(str(path[steps]))
+        return max(node.removed.values(), default=None) if not node.children else None
+
+    def _cause(self, path: Path) -> Span | None:
+        """Return where a value that contradicts another was written or removed; None if it never was there."""
+        node, _, steps = self._walk(path)
+        place = self._removed(path) or ((node.start, node.end) if node and steps == len(path) else None)
+        return self.span(*place) if place else None
 
 
 def merge(parts: Sequence[Source]) -> Source:
@@ -83,7 +105,10 @@ def merge(parts: Sequence[Source]) -> Source:
 
 
 class _Patched(Node):
-    """A mapping that a patch was merged into. `removed`: the places of the nulls that removed its keys."""
+    """A mapping that a patch was merged into, at the place of the patch if that wrote all that is in it.
+
+    `removed`: the places of the nulls that removed its keys.
+    """
 
     __slots__ = ("removed",)
 
@@ -113,9 +138,9 @@ def _patched(target: Node | None, patch: Node) -> Node:
     if not isinstance(patch.children, dict):
         return patch
     base = target if target is not None and isinstance(target.children, dict) else None
-    result = _Patched((base or patch).start, (base or patch).end)
     children: dict[str, tuple[int, int, Node]] = dict(base.children) if base and isinstance(base.children, dict) else {}
-    removed = result.removed = dict(base.removed) if isinstance(base, _Patched) else {}
+    removed = dict(base.removed) if isinstance(base, _Patched) else {}
+    new = set()  # the keys whose values are the patch's alone
     for key, (start, end, value) in patch.children.items():
         before = children.get(key)
         if value.value is None:
@@ -125,9 +150,14 @@ def _patched(target: Node | None, patch: Node) -> Node:
             continue
         removed.pop(key, None)
         after = _patched(before[2] if before else None, value)
-        both = before is not None and isinstance(before[2].children, dict) and isinstance(value.children, dict)
-        children[key] = (before[0], before[1], after) if before and both else (start, end, after)
-    result.children = children
+        if before and after.start != value.start:
+            children[key] = (before[0], before[1], after)
+        else:
+            new.add(key)
+            children[key] = (start, end, after)
+    place = patch if base is None or (new and new == children.keys()) else base
+    result = _Patched(place.start, place.end)
+    result.children, result.removed = children, removed
     result.value = {key: child.value for key, (_, _, child) in children.items()}
     result.weight = 1 + sum(1 + (end - start >> 5) + child.weight for start, end, child in children.values())
     return result

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare.catalog import upstream
-from gpushare.catalog.image_registry import example_image, mirrored, reference
+from gpushare.catalog.image_registry import NODE_IMAGE, example_image, hostless, mirrored, reference
 from gpushare.catalog.upstream import Image, UpstreamChart
 from gpushare.core.record import Record
 from gpushare.intent.types import Platform, Stack
@@ -24,6 +24,7 @@ _PER_SYSTEM = ("driver", "gds", "gdrcopy")
 class Pulled(Record):
     """One image: who names it (`gpushare`, `example` or the chart's section), where it is published, where the nodes pull it.
 
+    A `source` without a host is unknown: nothing in the bundle says where that image is published.
     `per_system`: the operator appends the node's system to the tag; `precompiled`: and before it the node's kernel.
     """
 
@@ -57,9 +58,15 @@ def chart_of(text: str, stack: str) -> Chart | None:
 
 
 def own(chart_values: Mapping[str, Any]) -> tuple[Pulled, ...]:
-    """Return the node runtime's image and that of the README's pods; of a bundle that observes the first alone."""
+    """Return the node runtime's image and that of the README's pods; of a bundle that observes the first alone.
+
+    The source of the first has no host where the intent names none (platform.registry forbids it, GS726), nor for the default
+    repository: nothing of ours is published there, and whoever takes that name would publish for the nodes.
+    """
     image = chart_values["image"]
-    runtime = Pulled(part="gpushare", source=reference({**image, "registry": ""}), used=reference(image))
+    repository = hostless(NODE_IMAGE) if image["repository"] == NODE_IMAGE else image["repository"]
+    source = reference({**image, "registry": "", "repository": repository})
+    runtime = Pulled(part="gpushare", source=source, used=reference(image))
     if chart_values.get("adoption") == "observe":
         return (runtime,)
     return runtime, Pulled(part="example", source=example_image(None), used=example_image(image.get("registry") or None))

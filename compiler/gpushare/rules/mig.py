@@ -35,6 +35,7 @@ def check_support(context: Context) -> Iterator[Finding]:
                 *(() if known else (own,)),
             ),
             path=pool_path(pool, "sharing", "mode"),
+            causes=(pool_path(pool, "card"),),
         )
 
 

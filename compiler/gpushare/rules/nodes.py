@@ -87,6 +87,7 @@ def _clash(later: Pool, earlier: list[Pool]) -> Finding:
         message=f"one node can be in pool {later.name} and in {whose}: their selectors do not exclude each other",
         hints=(f"{_separation(first, later)}, or {priority}",),
         path=pool_path(later, "nodes"),
+        causes=tuple(pool_path(pool, "nodes", field) for pool in (*earlier, later) for field in ("matchLabels", "names")),
     )
 
 

@@ -82,6 +82,7 @@ def check_pool(context: Context) -> Iterator[Finding]:
                 hints=(hint,),
                 path=quota_path(quota),
                 on_key=True,
+                causes=(("spec", "pools", quota.pool),),
             )
 
 

@@ -70,7 +70,98 @@ def test_a_cluster_that_fails_stops_no_other_and_keeps_its_bundle(folder: Path) 
     for one in document["clusters"]:
         assert one["findings"] is None or schema.accepts(schema.load("findings.v1"), one["findings"])
     log = json.loads(gpushare("compile", "--fleet", "clusters.yaml", "--format", "sarif", cwd=folder).stdout)
-    assert [run["automationDetails"]["id"] for run in log["runs"]] == ["gpushare/north", "gpushare/south"]
+    [run] = log["runs"]  # GitHub takes at most 20
+    codes = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert all(codes[result["ruleIndex"]] == result["ruleId"] for result in run["results"])
+    assert [(one["ruleId"], one["properties"]["clusters"]) for one in run["results"]] == [("GS201", ["north"])]
+    [invocation] = run["invocations"]
+    assert invocation["executionSuccessful"] is False
+    [told] = invocation["toolExecutionNotifications"]
+    assert told["message"]["text"].startswith("west: gpushare: cannot read absent.yaml")
+
+
+def test_a_result_that_clusters_share_is_in_the_log_once(folder: Path) -> None:
+    (folder / "good.yaml").write_text((folder / "warning.yaml").read_text())
+    log = json.loads(gpushare("compile", "--fleet", "clusters.yaml", "--format", "sarif", cwd=folder).stdout)
+    [run] = log["runs"]
+    assert [(one["ruleId"], one["properties"]["clusters"]) for one in run["results"]] == [("GS504", ["north", "south"])]
+    assert "invocations" not in run
+
+
+def test_the_line_of_a_cluster_counts_its_findings_on_github_too(folder: Path) -> None:
+    (folder / "north.yaml").write_text("spec: {pools: {notebooks: {card: t5}}}\n")
+    for command in ("compile", "plan"):
+        gpushare("compile", "good.yaml", "-o", "clusters/north/bundle", cwd=folder)
+        done = gpushare(command, "--fleet", "clusters.yaml", cwd=folder, environment={"GITHUB_ACTIONS": "true"})
+        assert done.returncode == 1
+        assert done.stdout.splitlines()[0] == "north  findings       1 error"
+        assert "::error file=north.yaml" in done.stderr
+
+
+GITOPS = """\
+spec:
+  gitops:
+    argocd: {repoURL: https://git.example.org/gpu.git, path: %s%s}
+    flux: {url: https://git.example.org/gpu.git, path: %s}
+"""
+
+
+@pytest.mark.parametrize(("north", "south", "told"), [
+    (GITOPS % ("clusters/north/bundle", "", "clusters/north/bundle"),
+     GITOPS % ("clusters/north/bundle", "", "clusters/south/bundle"),
+     "Argo CD would sync it from clusters/north/bundle, which is the folder of the cluster north"),
+    (GITOPS % ("clusters/north/bundle", "", "a/bundle"), GITOPS % ("clusters/south/bundle", "", "./a/bundle/"),
+     "Flux would sync it from ./a/bundle/"),
+    (GITOPS % ("clusters/north/bundle", ", server: https://n.example.org", "clusters/north/bundle"),
+     GITOPS % ("clusters/south/bundle", ", server: https://s.example.org", "clusters/south/bundle"),
+     "its Applications in Argo CD would have the names of those of the cluster north"),
+])
+def test_no_two_clusters_are_synced_from_one_folder(folder: Path, north: str, south: str, told: str) -> None:
+    (folder / "north.yaml").write_text(north)
+    (folder / "south.yaml").write_text(south)
+    (folder / "clusters.yaml").write_text(FLEET.replace("good.yaml, output", "good.yaml, overlays: [south.yaml], output"))
+    before = contents(folder)
+    for command in ("compile", "plan"):
+        done = gpushare(command, "--fleet", "clusters.yaml", cwd=folder)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "clusters.yaml:3:3: error GS740" in done.stderr
+        assert told in done.stderr
+    assert contents(folder) == before
+
+
+def test_a_bundle_that_is_not_in_the_folder_that_is_synced_is_a_warning(folder: Path) -> None:
+    (folder / "north.yaml").write_text("metadata: {name: north}\n" + GITOPS % ("gpus/north", "", "clusters/north/bundle"))
+    done = gpushare("compile", "--fleet", "clusters.yaml", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    said = "gpushare: warning: Argo CD syncs north from gpus/north, but its bundle is written into clusters/north/bundle"
+    assert [line for line in done.stderr.splitlines() if line.startswith("gpushare: ")] == [said]
+
+
+def test_a_missing_file_of_clusters_is_not_begun_as_an_intent(folder: Path) -> None:
+    done = gpushare("compile", "--fleet", "absent.yaml", cwd=folder)
+    assert "gpushare init" not in done.stderr
+    assert "list the clusters in it" in done.stderr
+
+
+def test_the_plan_of_a_fleet_in_markdown_has_a_table_and_a_fold_for_each_change(folder: Path) -> None:
+    assert gpushare("compile", "--fleet", "clusters.yaml", cwd=folder).returncode == 0
+    (folder / "north.yaml").write_text("metadata: {name: north}\nspec: {pools: {notebooks: {sharing: {replicas: 3}}}}\n")
+    (folder / "clusters.yaml").write_text(
+        FLEET + "  west: {intent: absent.yaml, output: clusters/west/bundle}\n  east: {intent: good.yaml, output: e}\n"
+    )
+    done = gpushare("plan", "--fleet", "clusters.yaml", "--format", "markdown", cwd=folder)
+    assert done.returncode == 2
+    assert "cannot read absent.yaml" in done.stderr
+    sides = ("clusters/north/bundle", "good.yaml", "--overlay", "north.yaml")
+    alone = gpushare("plan", *sides, "--format", "markdown", cwd=folder)
+    table, _, fold = done.stdout.partition("\n\n")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    assert [row[:2] for row in rows] == [
+        ["`north`", "changes"], ["`south`", "unchanged"], ["`west`", "could-not-run"], ["`east`", "new"]
+    ]
+    assert rows[0][2] == alone.stdout.splitlines()[0].strip("*")
+    assert "cannot read absent.yaml" in rows[2][2]
+    assert fold == f"<details><summary>north</summary>\n\n{alone.stdout}\n</details>\n"
 
 
 def test_findings_are_worse_than_changes(folder: Path) -> None:
@@ -203,7 +294,7 @@ def test_a_cluster_without_a_plan_hides_no_other(folder: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("more", [("good.yaml",), ("--live",), ("--overlay", "x.yaml"), ("--format", "markdown"), ("--html",)])
+@pytest.mark.parametrize("more", [("good.yaml",), ("--live",), ("--overlay", "x.yaml"), ("--html",)])
 def test_what_the_plan_of_a_fleet_excludes(folder: Path, more: tuple[str, ...]) -> None:
     done = gpushare("plan", "--fleet", "clusters.yaml", *more, cwd=folder)
     assert (done.returncode, "--fleet excludes" in done.stderr) == (2, True)

@@ -45,6 +45,26 @@ def test_a_finding_quotes_the_line_of_the_overlay(folder: Path) -> None:
     assert {one["file"] for one in document["findings"]} == {"bad.yaml"}
 
 
+ALONE = GOOD[: GOOD.index("    training:")]
+
+
+@pytest.mark.parametrize(("base", "overlay", "code"), [
+    (ALONE, "spec: {pools: {notebooks: null}}", "GS107"),
+    (GOOD, "spec: {pools: {notebooks: {nodes: {matchLabels: {gpu: null}}}}}", "GS107"),
+    (GOOD, "spec: {pools: {notebooks: null}}", "GS601"),
+    (GOOD, "spec: {pools: {training: {card: t4}}}", "GS401"),
+    (GOOD, "spec: {pools: {training: {nodes: {matchLabels: {gpu: t4}}}}}", "GS203"),
+    (GOOD, "spec: {pools: {notebooks: {nodes: {matchLabels: {gpu: a100}}}}}", "GS203"),
+])
+def test_a_finding_blames_the_overlay_that_caused_it(tmp_path: Path, base: str, overlay: str, code: str) -> None:
+    (tmp_path / "base.yaml").write_text(base)
+    (tmp_path / "over.yaml").write_text(overlay + "\n")
+    done = gpushare("check", "base.yaml", "--overlay", "over.yaml", "--format", "json", cwd=tmp_path)
+    found = {one["code"]: one["file"] for one in json.loads(done.stdout)["findings"]}
+    assert found[code] == "over.yaml", found
+    assert gpushare("check", "base.yaml", cwd=tmp_path).returncode == 0
+
+
 def test_show_plan_and_images_see_the_overlay(folder: Path) -> None:
     offer = json.loads(gpushare("show", "good.yaml", "--overlay", "over.yaml", "--format", "json", cwd=folder).stdout)
     without = json.loads(gpushare("show", "good.yaml", "--format", "json", cwd=folder).stdout)
@@ -55,6 +75,13 @@ def test_show_plan_and_images_see_the_overlay(folder: Path) -> None:
     assert (same.returncode, other.returncode) == (0, 3)
     (folder / "image.yaml").write_text("spec: {platform: {image: {repository: r.example.org/own}}}\n")
     assert "r.example.org/own:" in gpushare("images", "good.yaml", "--overlay", "image.yaml", cwd=folder).stdout
+
+
+def test_a_missing_overlay_is_not_begun_as_an_intent(folder: Path) -> None:
+    done = gpushare("check", "good.yaml", "--overlay", "absent.yaml", cwd=folder)
+    assert done.returncode == 2
+    assert "an overlay has the fields" in done.stderr
+    assert "gpushare init" not in done.stderr
 
 
 def test_an_overlay_from_standard_input(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Which images `gpushare images` lists, with which sources and targets, and what it refuses. No registry is asked."""
 
 import json
+import re
 import shutil
 import subprocess
 import threading
@@ -8,8 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import yaml
 
-from gpushare.mirror import credentials, registry
+from gpushare import __version__
+from gpushare.mirror import credentials, formats, registry
 from gpushare.mirror.registry import Place
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
@@ -25,7 +28,7 @@ def listed(*arguments: object) -> dict[str, str]:
     done = gpushare("images", *arguments, "--format", "json")
     document = json.loads(done.stdout)
     assert schema.accepts(schema.load("images.v1"), document)
-    return {one["source"]: one["target"] for one in document["images"]}
+    return {one.get("source", ""): one["target"] for one in document["images"]}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
@@ -68,13 +71,99 @@ def test_a_chart_whose_images_are_unknown_is_no_complete_list(tmp_path: Path) ->
     assert gpushare("images", intent, "--strict").returncode == 1
 
 
-@pytest.mark.parametrize("tool", ["skopeo", "crane", "oras", "containerd"])
+PUSHED = ("--image-from", "push.example.org/gpushare/node-runtime")
+
+
+@pytest.mark.parametrize("tool", formats.SCRIPTS)
 def test_every_script_is_shell_and_has_every_copy(tool: str) -> None:
-    done = gpushare("images", CLOSED / "bundle", "--os", "ubuntu24.04", "--format", tool)
+    done = gpushare("images", CLOSED / "bundle", "--os", "ubuntu24.04", *PUSHED, "--format", tool)
     subprocess.run(["sh", "-n"], input=done.stdout.encode(), check=True)
-    for source, target in listed(CLOSED / "bundle", "--os", "ubuntu24.04").items():
+    names = {"containerd": "ctr"}
+    lines = [line for line in done.stdout.splitlines() if re.match(r"\w+ (.* )?(copy|pull|push) ", line) and "helm" not in line]
+    assert {line.split()[0] for line in lines} == {names.get(tool, tool)}
+    for source, target in listed(CLOSED / "bundle", "--os", "ubuntu24.04", *PUSHED).items():
         assert source in done.stdout
         assert target in done.stdout
+
+
+def test_no_source_lacks_a_host_and_the_runtimes_is_what_the_user_pushed(tmp_path: Path) -> None:
+    """Without a host every tool asks Docker Hub, where anyone may take a name; ours runs as root on every node."""
+    text = (ROOT / "examples/02-t4-notebooks/intent.yaml").read_text()
+    written = "    image: {repository: registry.example.org/gpushare/node-runtime}\n"
+    assert written in text
+    for number, platform in enumerate((
+        "    registry: mirror.example.org\n    image: {repository: gpushare/node-runtime}\n",
+        "    registry: mirror.example.org\n", "    stack: gpu-operator\n", "    image: {repository: gpushare/node-runtime}\n",
+    )):
+        intent = tmp_path / f"{number}.yaml"
+        intent.write_text(text.replace(written, platform))
+        for moved in ((), ("--to", "reg.example.org/x")):
+            document = json.loads(gpushare("images", intent, *moved, "--format", "json").stdout)
+            [ours] = [one for one in document["images"] if one["part"] == "gpushare"]
+            assert "source" not in ours
+            assert document["incomplete"] == [ours["target"]]
+            assert all("." in one["source"].partition("/")[0] for one in document["images"] if one is not ours)
+            assert listed(intent, *moved, *PUSHED)[f"{PUSHED[1]}:{__version__}"] == ours["target"]
+    for tool in formats.TOOLS:
+        script = gpushare("images", tmp_path / "0.yaml", "--format", tool)
+        assert "node-runtime" not in script.stdout
+        assert "--image-from" in script.stderr
+    text_form = gpushare("images", tmp_path / "0.yaml", "--strict")
+    assert f"# source unknown: mirror.example.org/gpushare/node-runtime:{__version__}" in text_form.stdout
+    assert text_form.returncode == 1
+
+
+def test_the_image_by_digest_keeps_it_wherever_it_was_pushed(tmp_path: Path) -> None:
+    text = (ROOT / "examples/02-t4-notebooks/intent.yaml").read_text()
+    digest = "sha256:" + "0" * 64
+    changed = text.replace("node-runtime}", f'node-runtime, digest: "{digest}"}}')
+    (tmp_path / "intent.yaml").write_text(changed)
+    found = listed(tmp_path / "intent.yaml", *PUSHED)
+    assert found[f"{PUSHED[1]}@{digest}"] == f"registry.example.org/gpushare/node-runtime@{digest}"
+
+
+def test_a_bundle_that_does_not_name_its_chart_is_no_complete_list(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples/02-t4-notebooks/bundle", tmp_path / "b")
+    images = tmp_path / "b/images.txt"
+    images.write_text("".join(line for line in images.read_text().splitlines(keepends=True) if "The chart:" not in line))
+    done = gpushare("images", tmp_path / "b", "--charts-to", "oci://reg.example.org/c", "--format", "json")
+    document = json.loads(done.stdout)
+    assert document["charts"] == []
+    [lacking] = document["incomplete"]
+    assert "no line `# The chart:`" in lacking
+    assert lacking in done.stderr
+    assert gpushare("images", tmp_path / "b", "--strict").returncode == 1
+
+
+ZARF_FIELDS = {
+    "package": {"apiVersion", "kind", "metadata", "components"},
+    "component": {"name", "required", "charts", "images"},
+    "chart": {"name", "version", "url", "namespace", "valuesFiles"},
+}
+"""Those used, of https://docs.zarf.dev/schema/v1alpha1-package."""
+
+
+def test_the_package_of_zarf_has_its_fields_and_what_the_pods_name(tmp_path: Path) -> None:
+    bundle = ROOT / "examples/02-t4-notebooks/bundle"
+    done = gpushare("images", bundle, "--format", "zarf")
+    assert (done.returncode, done.stderr) == (0, "")
+    package = yaml.safe_load(done.stdout)
+    [component] = package["components"]
+    [chart] = component["charts"]
+    assert set(package) == ZARF_FIELDS["package"]
+    assert set(component) == ZARF_FIELDS["component"]
+    assert set(chart) == ZARF_FIELDS["chart"]
+    assert (package["kind"], package["apiVersion"]) == ("ZarfPackageConfig", "zarf.dev/v1alpha1")
+    assert component["required"] is True
+    assert component["images"] == [line for line in (bundle / "images.txt").read_text().splitlines() if line[0] != "#"]
+    assert (chart["url"], chart["version"]) == ("https://helm.ngc.nvidia.com/nvidia", "v26.7.0")
+    assert chart["namespace"] == yaml.safe_load((bundle / "namespace.yaml").read_text())["metadata"]["name"]
+    assert (bundle / chart["valuesFiles"][0]).is_file()
+    mirrored = gpushare("images", CLOSED / "bundle", "--os", "x", *PUSHED, "--format", "zarf", "--strict")
+    assert mirrored.returncode == 1
+    assert "Zarf would not find it" in mirrored.stderr
+    without = yaml.safe_load(gpushare("images", ROOT / "examples/13-existing-plugin/bundle", "--format", "zarf").stdout)
+    assert "charts" not in without["components"][0]
 
 
 def test_nvidias_chart_is_listed_with_the_registry_that_the_commands_name() -> None:
@@ -103,6 +192,8 @@ def test_a_chart_for_a_repository_of_helms_is_left_to_its_owner(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("arguments", [
+    ("--image-from", "gpushare/node-runtime"), ("--image-from", "reg.example.org"), ("--image-from", "reg.example.org/a:1"),
+    ("--to", "reg.example.org", "--format", "zarf"), ("--verify", "--format", "zarf"),
     ("--charts-to", "reg.example.org/charts"), ("--charts-to", "oci://"), ("--charts-to", "oci://$(id)"),
     ("--to", "https://reg.example.org"), ("--to", "reg.example.org/UPPER"), ("--to", "$(id)"), ("--to", ""), ("--os", "a b"),
     ("--os", "ubuntu;id"), ("--plain-http",), ("--verify", "--format", "crane"),
@@ -115,6 +206,8 @@ def test_a_wrong_call_is_refused(arguments: tuple[str, ...]) -> None:
 def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
     assert "is not a bundle" in gpushare("images", tmp_path).stderr
     shutil.copytree(CLOSED / "bundle", tmp_path / "b")
+    (tmp_path / "b/namespace.yaml").write_text("metadata: {name: 3}\n")
+    assert "namespace.yaml" in gpushare("images", tmp_path / "b").stderr
     for text in ("image: 3\n", "image: {registry: 1, repository: 2, tag: 3, digest: 4}\n", "a: b: c\n", ""):
         (tmp_path / "b/chart/values.yaml").write_text(text)
         assert "compile the bundle again" in gpushare("images", tmp_path / "b").stderr

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from gpushare.mirror import formats
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
+from tests.compiler.mirror import copiers
 from tests.compiler.mirror.registries import push, registry
 from tests.e2e.gitops import upstream
 from tests.support import helm
@@ -64,18 +66,28 @@ def test_every_missing_image_is_named_until_it_is_there(here: Path) -> None:
         assert (after.returncode, after.stdout) == (0, f"{len(wanted)} of {len(wanted)} images are there\n")
 
 
-def test_skopeo_copies_a_pinned_image_and_it_is_found(here: Path, tmp_path: Path) -> None:
+WITHOUT_TLS = {
+    "skopeo": "skopeo copy --src-tls-verify=false --dest-tls-verify=false",
+    "crane": "crane copy --insecure",
+    "oras": "oras copy --from-plain-http --to-plain-http",
+}
+
+
+@pytest.mark.parametrize("tool", [tool for tool in formats.SCRIPTS if tool != "containerd"])
+def test_the_script_of_a_tool_copies_a_pinned_image_and_it_is_found(here: Path, tmp_path: Path, tool: str) -> None:
+    """`ctr` is the client of a running containerd, which `tests/e2e` alone has: its script is read by a shell, not run."""
+    path = f"{copiers.folder()}{os.pathsep}{os.environ['PATH']}"
     with registry(here) as host:
         digest = push(host, "source/node-runtime", "1")
         intent = tmp_path / "intent.yaml"
         intent.write_text(INTENT % (f"{host}/source/node-runtime", digest))
         call = ("images", intent, "--to", f"{host}/mirror")
-        script = gpushare(*call, "--format", "skopeo").stdout
+        script = gpushare(*call, "--format", tool).stdout
         assert gpushare(*call, "--verify", "--plain-http").returncode == 3
-        without_tls = script.replace(" copy ", " copy --src-tls-verify=false --dest-tls-verify=false ")
+        without_tls = script.replace(f"{tool} copy", WITHOUT_TLS[tool])
         # The pods of the README have an image that is on the internet.
         reachable = "\n".join(line for line in without_tls.splitlines() if "library/ubuntu" not in line)
-        subprocess.run(["sh", "-c", reachable], check=True)
+        subprocess.run(["sh", "-c", reachable], check=True, env={**os.environ, "PATH": path})
         done = gpushare(*call, "--verify", "--plain-http")
         assert done.stdout == f"missing {host}/mirror/library/ubuntu:24.04\n1 of 2 images are there\n"
 

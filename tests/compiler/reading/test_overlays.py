@@ -35,8 +35,8 @@ def merged(*texts: str) -> Any:
     return overlay.merge([source.read(text.encode(), name) for text, name in zip(texts, names, strict=True)])
 
 
-def located(document: Merged, *path: str | int, on_key: bool = False) -> tuple[str, int, int]:
-    found = document.locate(Finding(code="GS101", message="m", path=path, on_key=on_key))
+def located(document: Merged, *path: str | int, on_key: bool = False, causes: tuple[Path, ...] = ()) -> tuple[str, int, int]:
+    found = document.locate(Finding(code="GS101", message="m", path=path, on_key=on_key, causes=causes))
     assert found.span is not None
     return found.file, found.span.line, found.span.column
 
@@ -102,6 +102,34 @@ def test_what_an_overlay_removed_is_missing_at_its_null() -> None:
     assert located(merged(BASE, OVER, "spec: {pools: {b: 7}}\n"), "spec", "pools", "b") == ("over2.yaml", 1, 19)
     again = merged(BASE, OVER, "spec: {pools: none}\n", "spec: {pools: {x: 1}}\n")
     assert located(again, "spec", "pools", "b") == ("over3.yaml", 1, 8)
+
+
+def test_what_an_overlay_emptied_is_empty_at_its_last_null() -> None:
+    document = merged("spec:\n  a: {b: 1, c: 2}\n", "spec: {a: {b: null}}\n", "spec: {a: {c: null}}\n")
+    assert located(document, "spec", "a") == ("over2.yaml", 1, 12)
+    assert located(merged("a: {}\n", "a: {b: null}\n"), "a") == ("base.yaml", 1, 4)
+    filled = merged("spec:\n  a: {b: 1}\n", "spec: {a: {b: null}}\n", "spec: {a: {b: 3}}\n")
+    assert located(filled, "spec", "a") == ("over2.yaml", 1, 11)
+
+
+def test_a_mapping_of_which_nothing_is_left_is_where_the_patch_is() -> None:
+    base = "a: {b: {x: 1}, c: {u: 1}}\n"
+    whole = merged(base, "a: {b: {x: 2}}\n")
+    assert located(whole, "a", "b") == ("over1.yaml", 1, 8)
+    assert located(whole, "a", "b", on_key=True) == ("over1.yaml", 1, 5)
+    assert located(whole, "a", on_key=True) == ("base.yaml", 1, 1)
+    assert located(merged(base, "a: {c: {k: 2}}\n"), "a", "c") == ("base.yaml", 1, 19)
+    assert located(merged(base, "a: {b: {x: 2}, c: {u: 3}}\n"), "a", on_key=True) == ("over1.yaml", 1, 1)
+    assert located(merged(base, "a: {b: {}}\n"), "a", "b") == ("base.yaml", 1, 8)
+
+
+def test_of_two_values_that_contradict_each_other_the_later_one_is_to_blame() -> None:
+    document = merged("card: a\nmode: m\nquotas: {p: 1}\npools: {p: 1, q: 1}\n", "card: t\npools: {p: null}\n")
+    assert located(document, "mode", causes=(("card",),)) == ("over1.yaml", 1, 7)
+    assert located(document, "mode", causes=(("absent",), ("quotas", "absent"))) == ("base.yaml", 2, 7)
+    assert located(document, "quotas", "p", causes=(("pools", "p"),)) == ("over1.yaml", 2, 9)
+    assert located(merged("card: a\nmode: m\n", "mode: k\n"), "mode", causes=(("card",),)) == ("over1.yaml", 1, 7)
+    assert located(merged("card: a\nmode: m\n", "x: 1\n"), "mode", causes=(("card",),)) == ("base.yaml", 2, 7)
 
 
 def test_findings_on_the_text_are_those_of_every_file() -> None:

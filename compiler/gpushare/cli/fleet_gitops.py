@@ -1,0 +1,84 @@
+"""Where Argo CD and Flux sync each cluster of a fleet from: no two clusters from one folder of a repository.
+
+Reads the intents alone. What cannot be read has nothing here: the cluster's own compile reports it.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from gpushare.cli import streams
+from gpushare.cli.exits import CouldNotRunError
+from gpushare.cli.fleet_cluster import Cluster
+from gpushare.core.record import Record
+from gpushare.reading import overlay, source
+
+_IN_CLUSTER = "https://kubernetes.default.svc"
+
+
+class Synced(Record):
+    """One tool that syncs one cluster: from which folder of which revision, and by which Application of a shared Argo CD.
+
+    `application` is empty where the tool runs in the cluster that it syncs.
+    """
+
+    cluster: str
+    tool: str
+    output: str
+    repository: str
+    revision: str
+    path: str
+    application: str = ""
+
+
+def synced(clusters: Sequence[Cluster]) -> list[Synced]:
+    """Return what syncs the clusters, in their order."""
+    return [one for cluster in clusters for one in _of_cluster(cluster)]
+
+
+def clashes(every: Sequence[Synced]) -> Iterator[tuple[str, str]]:
+    """Yield a cluster and what it shares with one before it."""
+    folders: dict[tuple[str, ...], str] = {}
+    names: dict[str, str] = {}
+    for one in every:
+        owner = folders.setdefault((one.tool, one.repository, one.revision, _normal(one.path)), one.cluster)
+        if owner != one.cluster:
+            yield one.cluster, f"{one.tool} would sync it from {one.path}, which is the folder of the cluster {owner}"
+            continue
+        owner = names.setdefault(one.application, one.cluster) if one.application else one.cluster
+        if owner != one.cluster:
+            yield one.cluster, f"its Applications in {one.tool} would have the names of those of the cluster {owner}"
+
+
+def misplaced(every: Sequence[Synced]) -> Iterator[str]:
+    """Yield what is to be said of each output that is not the folder that a tool syncs."""
+    for one in every:
+        parts, wanted = PurePath(_normal(one.output)).parts, PurePath(_normal(one.path)).parts
+        if parts[-len(wanted):] != wanted:
+            yield f"{one.tool} syncs {one.cluster} from {one.path}, but its bundle is written into {one.output}"
+
+
+def _normal(path: str) -> str:
+    return "/".join(part for part in path.split("/") if part not in ("", "."))
+
+
+def _of_cluster(cluster: Cluster) -> Iterator[Synced]:
+    try:
+        parts = [source.read(*streams.read(name, source.MAX_BYTES)) for name in (cluster.intent, *cluster.overlays)]
+    except CouldNotRunError:
+        return
+    match overlay.merge(parts).data:
+        case {"metadata": {"name": str(name)}, "spec": {"gitops": dict(tools)}}:
+            pass
+        case _:
+            return
+    argocd, flux = tools.get("argocd"), tools.get("flux")
+    if isinstance(argocd, dict):
+        server, namespace = argocd.get("server", _IN_CLUSTER), argocd.get("namespace", "argocd")
+        yield Synced(
+            cluster=cluster.name, tool="Argo CD", output=cluster.output, repository=str(argocd.get("repoURL")),
+            revision=str(argocd.get("targetRevision", "HEAD")), path=str(argocd.get("path")),
+            application="" if server == _IN_CLUSTER else f"{namespace}/{name}",
+        )
+    if isinstance(flux, dict):
+        yield Synced(cluster=cluster.name, tool="Flux", output=cluster.output, repository=str(flux.get("url")),
+                     revision=str(flux.get("branch", "main")), path=str(flux.get("path")))

@@ -1,0 +1,107 @@
+"""What `gpushare images` reads: the images of an intent, or of a bundle, by the values of its charts."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpushare.cli import inputs, report
+from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.core.record import Record, replace
+from gpushare.mirror.copies import Omission
+from gpushare.reading import source
+from gpushare.render import images
+from gpushare.render.images import Chart, Pulled
+
+_NEEDED = ("images.txt", "chart/values.yaml", "namespace.yaml")
+_UNKNOWN = ": gpushare knows only the tags of "
+
+
+class Images(Record):
+    """The images of one intent or bundle, and NVIDIA's chart with the folder of its values, which is named after the stack.
+
+    `namespace` is the bundle's; `omissions`: what of the images and the chart is not known.
+    """
+
+    pulled: tuple[Pulled, ...]
+    namespace: str
+    stack: str = ""
+    chart: Chart | None = None
+    omissions: tuple[Omission, ...] = ()
+
+
+def of_intent(intent: str, overlays: tuple[str, ...], *, strict: bool) -> Images | None:
+    """Return the images of an intent; None after its errors are reported."""
+    read = inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)
+    report.report(read.findings, read.text.texts, report.chosen(None), as_product=False)
+    if report.verdict(read.findings, strict=strict) is not ExitCode.DONE:
+        return None
+    return _of_files({artifact.path: artifact.text for artifact in read.artifacts}, intent)
+
+
+def of_bundle(directory: Path) -> Images:
+    """Return the images of a bundle. Raises CouldNotRunError for a folder that is none."""
+    texts = {}
+    for path in (*_NEEDED, "gpu-operator/values.yaml", "device-plugin/values.yaml"):
+        try:
+            texts[path] = (directory / path).read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except ValueError as problem:
+            raise CouldNotRunError(f"{directory / path} is not UTF-8", "compile the bundle again") from problem
+    if not set(_NEEDED) <= texts.keys():
+        raise CouldNotRunError(f"{directory} is not a bundle", "name an intent file or what `gpushare compile` wrote")
+    return _of_files(texts, str(directory))
+
+
+def _of_files(texts: Mapping[str, str], name: str) -> Images:
+    """Return the images that the values of a bundle's charts name. The version of NVIDIA's chart is in images.txt."""
+    values = _values(texts, "chart/values.yaml", name)
+    image = values.get("image")
+    texts_of_image = ("registry", "repository", "tag", "digest")
+    if not isinstance(image, dict) or not all(isinstance(image.get(key), str) for key in texts_of_image):
+        raise _edited("chart/values.yaml", name)
+    namespace = _namespace(texts, name)
+    pulled = images.own(values)
+    stack = next((stack for stack in ("gpu-operator", "device-plugin") if f"{stack}/values.yaml" in texts), None)
+    if stack is None:
+        return Images(pulled=pulled, namespace=namespace)
+    chart = images.chart_of(texts["images.txt"], stack)
+    omissions = () if chart else (_without_chart(stack, name),)
+    found = Images(pulled=pulled, namespace=namespace, stack=stack, chart=chart, omissions=omissions)
+    unknown = next((line for line in texts["images.txt"].splitlines() if _UNKNOWN in line), "")
+    if unknown:
+        return replace(found, omissions=(*omissions, _without_tags(unknown)))
+    upstream_values = _values(texts, f"{stack}/values.yaml", name)
+    of_chart = images.of_chart(stack, upstream_values, values["image"].get("registry") or None)
+    return replace(found, pulled=(*pulled, *of_chart))
+
+
+def _without_chart(stack: str, name: str) -> Omission:
+    text = f"images.txt of {name} has no line `# The chart:`, so the version of the chart {stack} is unknown"
+    return Omission(text=text, message=f"the list is incomplete: {text}", hint="compile the bundle again")
+
+
+def _without_tags(line: str) -> Omission:
+    text = line.removeprefix("# ").partition(". ")[0]
+    hint = "images.txt of the bundle says how to list the others"
+    return Omission(text=text, message=f"the list is incomplete: {text}", hint=hint)
+
+
+def _values(texts: Mapping[str, str], path: str, name: str) -> dict[str, Any]:
+    data = source.read(texts[path].encode(), path, own=True).data
+    if not isinstance(data, dict):
+        raise _edited(path, name)
+    return data
+
+
+def _namespace(texts: Mapping[str, str], name: str) -> str:
+    path = "namespace.yaml"
+    match _values(texts, path, name):
+        case {"metadata": {"name": str(namespace)}}:
+            return namespace
+        case _:
+            raise _edited(path, name)
+
+
+def _edited(path: str, name: str) -> CouldNotRunError:
+    return CouldNotRunError(f"{path} of {name} is not what `gpushare compile` writes", "compile the bundle again")

@@ -271,8 +271,14 @@ def test_each_file_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     text = INTENT.read_text()
     sides = [pipeline.compile_intent(one.encode(), "intent.yaml", EMPTY) for one in (text, text.replace("2200Mi", "2000Mi"))]
     bundles = [{file.path: file.text for file in side.artifacts} for side in sides]
-    read, whole = [], source.read
-    monkeypatch.setattr(source, "read", lambda data, *more, **named: read.append(data) or whole(data, *more, **named))
+    read: list[bytes] = []
+    whole = source.read
+
+    def counted(data: bytes, *more: Any, **named: Any) -> source.Source:
+        read.append(data)
+        return whole(data, *more, **named)
+
+    monkeypatch.setattr(source, "read", counted)
     files.parsed.cache_clear()
     plans = [side.plan for side in sides]
     assert all(plans)

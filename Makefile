@@ -91,7 +91,7 @@ test-cluster: $(READY)  ## the scenarios on a real cluster alone; ARGS='-k tenan
 test-gitops: $(READY)  ## Argo CD and Flux themselves on real clusters alone; ARGS='-k delet' for some
 	$(BIN)/python -m pytest -m gitops -rs $(ARGS)
 
-test-windows: $(READY)  ## what people look at: alert rules, dashboards, pages; needs Go, promtool and chromium (Debian: prometheus, chromium)
+test-windows: $(READY)  ## what people look at: alert rules, dashboards, pages, the site; not the scrapes of a cluster (test-cluster) and the commands in docs (test); needs Go, promtool and chromium (Debian: prometheus, chromium)
 	$(BIN)/python -m pytest -m windows -rs $(ARGS)
 
 cluster-up: $(READY)  ## a real cluster of two nodes to work with by hand; NAME=x for another beside it

@@ -3,14 +3,18 @@
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from gpushare import pipeline
 from gpushare.bundle import lock
+from gpushare.cli.commands import NAMES
+from gpushare.cli.commands import commands as commands_of_click
 from tests.support import helm
 from tests.support.paths import ROOT
 
@@ -107,6 +111,56 @@ def test_every_option_of_the_runtime_that_a_page_names_exists(page: Path) -> Non
                               capture_output=True, text=True, check=True).stdout
         for option in re.findall(r"(?<=\s)--[a-z][a-z-]+", rest):
             assert re.search(rf"{option}\b(?!-)", told), f"gpushare-node {command} {option}"
+
+
+FENCE = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
+
+
+def inline_commands(text: str) -> list[str]:
+    """The calls of our programs that a page names in a sentence or a table, up to what a shell does with their output."""
+    named = re.findall(r"`((?:kubectl )?gpushare(?:-node)? [^`]+)`", FENCE.sub("", text))
+    return sorted({re.split(r" (?:[|>]|&&) ", " ".join(one.split()))[0].replace("\\|", "|") for one in named})
+
+
+def refuse(words: list[str]) -> str:
+    """Why gpushare would not take these words, empty if it would. Words in capitals, `<x>` and `…` stand for any."""
+    words = [word.strip("[]").rstrip("…") for word in words if word != "…"]
+    if not words:
+        return ""
+    if words[0] not in NAMES:
+        return "" if words[0].isupper() else f"there is no command {words[0]}"
+    command = commands_of_click.get_command(click.Context(commands_of_click), words[0])
+    assert command is not None
+    context = click.Context(command)
+    try:
+        given, rest, _ = command.make_parser(context).parse_args(words[1:])
+    except click.ClickException as problem:
+        return "" if "requires an argument" in problem.format_message() else problem.format_message()
+    if rest:
+        return f"{rest} is too much"
+    for one in command.params:
+        value = given.get(one.name)
+        if isinstance(one.type, click.Choice) and isinstance(value, str) and not re.fullmatch(r"<.*>|[A-Z|]+", value):
+            unknown = set(value.split("|")) - set(one.type.choices)
+            if unknown:
+                return f"{one.name}: {unknown}"
+    return ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_in_a_sentence_is_one_that_the_program_takes(page: Path) -> None:
+    for command in inline_commands(page.read_text(encoding="utf-8")):
+        words = shlex.split(command.removeprefix("kubectl "))
+        assert words[0] == "gpushare-node" or not refuse(words[1:]), f"{command}: {refuse(words[1:])}"
+
+
+@pytest.mark.parametrize(("command", "said"), [
+    ("shwo", "no command"), ("show --pol x a.yaml", "No such option"), ("show --format pdf a.yaml", "pdf"),
+    ("check a.yaml b.yaml", "too much"),
+])
+def test_a_command_that_does_not_exist_is_noticed(command: str, said: str) -> None:
+    (found,) = inline_commands(f"Run `gpushare {command} | less`.\n```console\n$ gpushare nothing\n```\n")
+    assert said in refuse(shlex.split(found)[1:])
 
 
 def test_generated_pages_are_current() -> None:

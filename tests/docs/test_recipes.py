@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md have five steps each, and every path and every test that the page names exists."""
+"""The recipes of CONTRIBUTING.md have five steps each; every path, every test and every name of the code in them exists."""
 
 import re
 from collections.abc import Iterator
@@ -46,3 +46,29 @@ def test_every_path_that_the_page_names_exists(path: str) -> None:
 @pytest.mark.parametrize("name", [one for one in QUOTED if re.fullmatch(r"test_\w+", one)])
 def test_every_test_that_the_page_names_exists(name: str) -> None:
     assert name in TESTS, f"CONTRIBUTING.md names {name}, which does not exist"
+
+
+WORDS = {
+    word
+    for folder in ("compiler", "node-runtime", "tests", "charts", "profiles", "templates", "docs")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in {".py", ".json", ".yaml", ".j2", ".sh", ".tpl", ".c"} and path.is_file()
+    for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))
+}
+IDENTIFIER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(\(…?\))?")
+
+
+def identifiers() -> list[str]:
+    """The quoted names of classes, functions, constants and fields: those with `_`, an inner capital, a dot or a call."""
+    code = [one for one in QUOTED if IDENTIFIER.fullmatch(one) and not re.fullmatch(r"test_\w+", one)]
+    return [one for one in code if "_" in one or re.search(r"[a-z][A-Z]", one)]
+
+
+@pytest.mark.parametrize("name", identifiers())
+def test_every_name_of_the_code_that_the_page_quotes_exists(name: str) -> None:
+    parts = set(re.findall(r"\w+", name.removesuffix("(…)")))
+    assert parts <= WORDS, f"CONTRIBUTING.md names {name}: {parts - WORDS} is nowhere in the code"
+
+
+def test_the_names_of_the_code_are_found() -> None:
+    assert {"ConditionReason", "_REASONS_WORST_FIRST", "RunContext"} <= set(identifiers())

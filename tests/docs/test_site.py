@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.windows
+
 
 class _Links(HTMLParser):
     """The targets and the ids of one page, and what it loads."""

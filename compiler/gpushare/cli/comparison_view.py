@@ -1,9 +1,14 @@
 """A comparison for people: changes by pool, capacity, quotas, and a summary line."""
 
+from collections.abc import Iterator, Sequence
+
 from gpushare.cli import comparison_words as words
+from gpushare.cli import folding
 from gpushare.cli.terminal import BOLD, CYAN, GREEN, RED, YELLOW, Style, table, wrapped
-from gpushare.compare.changes import Change, Comparison, Move, PoolChange, QuotaChange
+from gpushare.compare.changes import Change, Comparison, Move, QuotaChange
+from gpushare.compare.effects import Effect
 from gpushare.core.printable import visible
+from gpushare.core.wording import few
 
 _SIGNS = {
     Change.NEW: ("+", GREEN),
@@ -13,37 +18,63 @@ _SIGNS = {
     Change.POLICY: ("~", CYAN),
     Change.NONE: ("~", CYAN),
 }
+_MOST = 40
+"""Most lines of a list, and most lines of a comparison whose summary is its end alone."""
+_NAMED = 3
+"""Most pools that a heading names."""
 
 
 def sheet(comparison: Comparison, look: Style) -> str:
     """Return the whole comparison; one line if nothing changes."""
     if comparison.is_empty:
         return "no changes\n"
-    shown = "".join(_pool(pool, comparison, look) for pool in words.affected(comparison))
+    groups = folding.alike(_pools(comparison, look))
+    shown = "".join(_heading(names, look, *about) for about, names in groups.items())
     shown += _strategy(comparison, look) + _moves(comparison.moves, look)
     shown += _capacity(comparison, look) + _quotas(comparison.quotas, look)
     shown += _section("ORDER", [f"{number}. {step}" for number, step in enumerate(words.order(comparison), 1)], look)
     shown += _section("CLUSTER", [words.effect(one, _arrow(look)) for one in comparison.effects if one.pool is None], look)
     shown += _section("FILES", [line for one in comparison.files for line in words.file(one, _arrow(look))], look)
     shown += _section("INTENT", [words.setting(one, _arrow(look)) for one in comparison.intent], look)
-    return shown + wrapped(words.summary(comparison), look)
+    if names := folding.all_names((names for names in groups.values() if len(names) > _NAMED), look):
+        shown += f"{names}\n"
+    summary = wrapped(words.summary(comparison), look)
+    return (f"{summary}\n" if shown.count("\n") > _MOST else "") + shown + summary
 
 
-def _section(title: str, lines: list[str], look: Style) -> str:
-    """Return a heading and its lines; empty without lines."""
+def _section(title: str, lines: Sequence[str], look: Style) -> str:
+    """Return a heading and its lines, at most _MOST; empty without lines."""
     if not lines:
         return ""
-    body = "".join(wrapped(f"  {visible(line)}", look, indent=4 + len(line) - len(line.lstrip())) for line in lines)
-    return f"{look.paint(title, BOLD)}\n{body}\n"
+    body = "".join(wrapped(f"  {visible(line)}", look, indent=4 + len(line) - len(line.lstrip())) for line in lines[:_MOST])
+    return f"{look.paint(title, BOLD)}\n{body}{_rest(lines)}\n"
 
 
-def _pool(pool: PoolChange, comparison: Comparison, look: Style) -> str:
-    sign, colour = _SIGNS[pool.change]
-    shown = look.paint(f"{sign} {pool.name}", BOLD, colour) + f"  {words.becomes(pool)}\n"
-    lines = [words.disturbance(pool), *(words.outage(one) for one in comparison.outages if one.pool == pool.name)]
-    lines += words.fate(pool, _arrow(look))
-    lines += [words.effect(one, _arrow(look)) for one in comparison.effects if one.pool == pool.name]
-    return shown + "".join(wrapped(f"    {line}", look, indent=6) for line in lines if line) + "\n"
+def _rest(lines: Sequence[object]) -> str:
+    """Return how many lines of a list are left out."""
+    return f"  and {len(lines) - _MOST} more; --format json has all\n" if len(lines) > _MOST else ""
+
+
+def _pools(comparison: Comparison, look: Style) -> Iterator[tuple[str, tuple[Change, str, str]]]:
+    """Yield of each pool its name, and its change: kind, what it becomes, and the lines about it."""
+    effects: dict[str | None, list[Effect]] = {}
+    for one in comparison.effects:
+        effects.setdefault(one.pool, []).append(one)
+    outages = {one.pool: one for one in comparison.outages}
+    for pool in words.affected(comparison):
+        lines = [words.disturbance(pool)]
+        lines += [words.outage(outages[pool.name])] if pool.name in outages else []
+        lines += words.fate(pool, _arrow(look))
+        lines += [words.effect(one, _arrow(look)) for one in effects.get(pool.name, ())]
+        text = "".join(wrapped(f"    {line}", look, indent=6) for line in lines if line)
+        yield pool.name, (pool.change, words.becomes(pool), text)
+
+
+def _heading(names: list[str], look: Style, change: Change, becomes: str, text: str) -> str:
+    """Return what happens to the pools, of which the same is said."""
+    sign, colour = _SIGNS[change]
+    each = "each " if len(names) > 1 else ""
+    return look.paint(f"{sign} {few(names, _NAMED)}", BOLD, colour) + f"  {each}{becomes}\n{text}\n"
 
 
 def _strategy(comparison: Comparison, look: Style) -> str:
@@ -60,8 +91,8 @@ def _arrow(look: Style) -> str:
 def _moves(moves: tuple[Move, ...], look: Style) -> str:
     if not moves:
         return ""
-    rows = [words.move(one) for one in moves]
-    return table(("NODE", "FROM POOL", "TO POOL", "PODS DISTURBED"), rows, look) + "\n"
+    rows = [words.move(one) for one in moves[:_MOST]]
+    return table(("NODE", "FROM POOL", "TO POOL", "PODS DISTURBED"), rows, look) + _rest(moves) + "\n"
 
 
 def _capacity(comparison: Comparison, look: Style) -> str:

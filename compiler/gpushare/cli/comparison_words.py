@@ -55,6 +55,9 @@ _CHANGES = {
     Change.RELABEL: "relabelled",
     Change.POLICY: "policy only",
 }
+_SIZES = {"capMiB": "memory cap", "toleranceMiB": "tolerance"}
+"""Fields of a policy that are sizes in MiB, and what they are."""
+
 _OBSERVED = "every node stays as it is, its layout and labels included, and nothing repairs it or holds a cap"
 _STRAYS = "running containers of tenants may be ended where they use a GPU that they were not given"
 
@@ -66,7 +69,18 @@ def effect(one: Effect, arrow: str) -> str:
     if one.kind is EffectKind.ADOPTED and one.after == "observe":
         return f"{one.subject} {_before_and_after(one, arrow)}: {_OBSERVED}"
     what = _STRAYS if one.kind is EffectKind.ENDED and one.pool is None else _EFFECTS[one.kind]
-    return f"{one.subject} {_before_and_after(one, arrow)}: {what}"
+    return f"{_changed(one, arrow)}: {what}"
+
+
+def _changed(one: Effect, arrow: str) -> str:
+    """Return the subject with its value before and after; a size of a share in words, with its unit."""
+    share, _, field = one.subject.rpartition(" ")
+    if field not in _SIZES:
+        return f"{one.subject} {_before_and_after(one, arrow)}"
+    before, after = ("none" if size is None else str(size) for size in (one.before, one.after))
+    if one.after is None:
+        return f"{share} {_SIZES[field]} {before} MiB {arrow} none"
+    return f"{share} {_SIZES[field]} {before} {arrow} {after} MiB"
 
 
 def also(comparison: Comparison) -> str:
@@ -164,14 +178,22 @@ def _instances(instances: tuple[tuple[str, int], ...]) -> str:
 def outage(one: Outage) -> str:
     """Return which nodes go out of service and for how long."""
     nodes = "an unknown number of nodes" if one.nodes is None else counted(one.nodes, "node")
-    at_once = "some" if one.at_once is None else str(min(one.at_once, one.nodes or one.at_once))
+    pace, each = ("", "") if one.nodes == 1 else (f", {_pace(one)} at a time", " each")
     rounds = "" if one.rounds is None or one.rounds < 2 else f", so about {_time(one.rounds * one.seconds)} for all"
     busy = {"wait": "waits", "evict": "evicts them and waits", "fail": "keeps its former layout"}[one.on_busy]
     drain = "" if one.on_busy == "fail" else f" up to {_time(one.drain_seconds)}"
     return (
-        f"out of service: {nodes}, {at_once} at once, about {_time(one.seconds)} each without tenants{rounds}; "
+        f"out of service: {nodes}{pace}, about {_time(one.seconds)}{each} without tenants{rounds}; "
         f"a node with tenants in the way {busy}{drain}"
     )
+
+
+def _pace(one: Outage) -> str:
+    """Return how many nodes go out of service together."""
+    if one.at_once is None:
+        return "some"
+    number = min(one.at_once, one.nodes or one.at_once)
+    return "one" if number == 1 else str(number)
 
 
 def _time(seconds: int) -> str:
@@ -224,6 +246,8 @@ def summary(comparison: Comparison) -> str:
     if comparison.touched == 0 and comparison.disturbed == 0:
         costs = "No GPU and no label of a node changes"
     return f"{shown}. {costs}{quotas}.".replace(". an", ". An") + also(comparison)
+
+
 def order(comparison: Comparison) -> Iterator[str]:
     """Yield the steps, if their order matters."""
     if not comparison.changes_mig_strategy:

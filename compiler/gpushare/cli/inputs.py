@@ -1,6 +1,6 @@
 """Reading what the user names: the intent's bytes, the lock of its bundle, a side of a comparison."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ from gpushare.catalog import cards
 from gpushare.catalog.cards import Geometry
 from gpushare.cli import streams
 from gpushare.cli.exits import CouldNotRunError
+from gpushare.cli.progress import Progress
 from gpushare.core.diagnostics import Accepted, Finding
+from gpushare.core.printable import visible
 from gpushare.core.record import NOTHING, Record, replace
 from gpushare.core.wording import few, nearest
 from gpushare.pipeline import Compilation
@@ -52,16 +54,20 @@ class LoadedIntent(Record):
 
 def only(plan: Plan, names: tuple[str, ...]) -> Plan:
     """Return the plan with the named pools alone, and the quotas on their resources. Raises CouldNotRunError."""
-    have = [pool.name for pool in plan.pools]
-    unknown = [name for name in names if name not in have]
-    if unknown:
-        close = nearest(unknown[0], have)
-        hint = f"did you mean {few(close)}?" if close else f"its pools are {few(have)}"
-        raise CouldNotRunError(f"the intent has no pool {unknown[0]!r}", hint)
+    refuse_unknown(names, [pool.name for pool in plan.pools], "the intent has no pool")
     kept = tuple(pool for pool in plan.pools if pool.name in names)
     offered = {f"requests.{resource.name}" for pool in kept for resource in pool.resources}
     hard = ((one, tuple(entry for entry in one.hard if entry[0] in offered)) for one in plan.quotas)
     return replace(plan, pools=kept, quotas=tuple(replace(one, hard=entries) for one, entries in hard if entries))
+
+
+def refuse_unknown(names: Iterable[str], have: Sequence[str], problem: str) -> None:
+    """Raise CouldNotRunError for the first name of a pool that there is not; `problem` is its beginning."""
+    unknown = next((name for name in names if name not in have), None)
+    if unknown is not None:
+        close = nearest(unknown, have)
+        hint = f"did you mean {few(close)}?" if close else f"the pools are {few(have)}"
+        raise CouldNotRunError(f"{problem} {unknown!r}", hint)
 
 
 def bundle_of(intent: str) -> Path:
@@ -96,7 +102,8 @@ def compiled_text(
     if isinstance(memory, Finding):
         return _broken(memory)
     memory = otherwise if memory == lock.EMPTY else memory
-    compilation = pipeline.compile_intent(data, file, memory, over)
+    with Progress(f"compiling {visible(file)}"):
+        compilation = pipeline.compile_intent(data, file, memory, over)
     lost = (lock.lost(str(directory / lock.FILE)),) if writer.is_lost(directory) else ()
     return LoadedIntent(
         memory=memory,

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 @click.option("--live", is_flag=True, help="Compare NEW with the running cluster instead of OLD.")
 @click.option("--overlay", "overlays", type=options.INTENT, multiple=True, metavar="FILE",
               help="Merge FILE into NEW (JSON merge patch); repeatable.")
+@options.only_pools()
 @click.option("--fleet", type=options.INTENT, metavar="FILE", help="Compare every cluster that FILE lists with its bundle.")
 @click.option("--jobs", type=click.IntRange(1, 64), metavar="N", help="Clusters at a time. Default: one per processor.")
 @options.strict()
 @cluster_options
 def command(  # noqa: PLR0913 - one for each argument of the command line
-    *, sides: tuple[str, ...], overlays: tuple[str, ...], style: str, exit_code: bool, live: bool, fleet: str | None,
-    jobs: int | None, strict: bool, cluster: Cluster,
+    *, sides: tuple[str, ...], overlays: tuple[str, ...], pools: tuple[str, ...], style: str, exit_code: bool, live: bool,
+    fleet: str | None, jobs: int | None, strict: bool, cluster: Cluster,
 ) -> ExitCode:
     """Tell what changes when NEW replaces OLD.
 
@@ -46,6 +47,9 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     disturbed, by name and owner, which quotas in use would not fit any more,
     and which nodes are not ready. Only then are the cluster's options used.
 
+    With --pool, only the named pools are compared, and what concerns the whole
+    cluster. Pools whose changes are equal are told once, with all their names.
+
     With --fleet, the intent of every cluster of FILE is compared with its
     bundle, in a line each: what the next `compile --fleet` changes.
 
@@ -54,6 +58,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       git show main:intent.yaml | gpushare plan - intent.yaml
       gpushare plan --exit-code --format json old.yaml new.yaml
       gpushare plan --format markdown bundle intent.yaml     for a merge request
+      gpushare plan bundle intent.yaml --pool training
       gpushare plan --html bundle intent.yaml > plan.html    for a browser
       gpushare plan prod/bundle base.yaml --overlay prod.yaml
       gpushare plan --live intent.yaml                       before an upgrade
@@ -62,12 +67,13 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     Exit codes:
       0  done (with --exit-code: nothing changes)
       1  OLD or NEW has errors
-      2  OLD or NEW could not be read
+      2  OLD or NEW could not be read, or both have no such pool
       3  --exit-code: something changes
     """
     if fleet is not None:
-        if sides or overlays or live or style == "html":
-            raise click.UsageError("--fleet excludes OLD, NEW, --overlay and --live, and writes text, json or markdown")
+        if sides or overlays or pools or live or style == "html":
+            message = "--fleet excludes OLD, NEW, --overlay, --pool and --live, and writes text, json or markdown"
+            raise click.UsageError(message)
         from gpushare.cli import fleet_plan  # noqa: PLC0415 - `--help` does not need it
 
         return fleet_plan.plan_fleet(fleet, jobs=jobs, style=style, exit_code=exit_code, strict=strict)
@@ -76,8 +82,8 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     if len(sides) != (1 if live else 2):
         raise click.UsageError("--live takes NEW alone" if live else "name OLD and NEW, NEW alone with --live, or --fleet")
     if live:
-        if style in {"markdown", "html"}:
-            raise click.UsageError("--live writes text or json")
+        if pools or style in {"markdown", "html"}:
+            raise click.UsageError("--live writes text or json, of all pools")
         from gpushare.cli import live_plan  # noqa: PLC0415 - `--help` does not need it
 
         return live_plan.run(new=sides[0], overlays=overlays, style=style, exit_code=exit_code, strict=strict, cluster=cluster)
@@ -85,9 +91,11 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     if [old, new, *overlays].count("-") > 1:
         raise click.UsageError("only one of OLD, NEW and the overlays can be standard input")
     from gpushare.cli import inputs  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.cli.progress import Progress  # noqa: PLC0415 - as above
     from gpushare.compare import compare  # noqa: PLC0415 - as above
     from gpushare.compare.files import settings  # noqa: PLC0415 - as above
     from gpushare.core.record import replace  # noqa: PLC0415 - as above
+    from gpushare.core.wording import counted  # noqa: PLC0415 - as above
 
     before = inputs.load_side(old)
     after = inputs.load_side(new, before, overlays)
@@ -96,11 +104,23 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         return code
     bundles = before.files, after.files
     documents, geometry_of = (before.document, after.document), inputs.geometries(before, after)
-    comparison = compare(*documents, geometry_of, bundles)
+    with Progress(f"comparing {counted(len(after.document['pools']), 'pool')}"):
+        comparison = compare(*documents, geometry_of, bundles)
     if before.compilation and after.compilation:
         comparison = replace(comparison, intent=settings(before.text.data, after.text.data))
+    if pools:
+        comparison = _only(comparison, pools)
     _write(comparison, style, documents, geometry_of)
     return ExitCode.CHANGES if exit_code and not comparison.is_empty else ExitCode.DONE
+
+
+def _only(comparison: "Comparison", pools: tuple[str, ...]) -> "Comparison":
+    """Return the comparison of the named pools. Raises CouldNotRunError for a name that neither side has."""
+    from gpushare.cli import inputs  # noqa: PLC0415 - as above
+    from gpushare.compare import selection  # noqa: PLC0415 - as above
+
+    inputs.refuse_unknown(pools, [pool.name for pool in comparison.pools], "neither OLD nor NEW has a pool")
+    return selection.only(comparison, pools)
 
 
 def _write(comparison: "Comparison", style: str, documents: "tuple[Document, Document]", geometry_of: "GeometryOf") -> None:

@@ -1,9 +1,9 @@
 """The plan for people: a table of the pools, and per pool its resources and the memory map of each distinct GPU."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from gpushare.cli import memory_map
+from gpushare.cli import folding, memory_map
 from gpushare.cli.card_view import left_over
 from gpushare.cli.terminal import BOLD, DIM, Style, table
 from gpushare.core.wording import counted, few, layout_text, mib
@@ -20,9 +20,13 @@ def sheet(plan: Plan, look: Style) -> str:
     shown += f"namespace {plan.intent.namespace}\n\n"
     if plan.intent.observes:
         shown += "adoption: observe. This is what enforce would do; the bundle changes no node and no pod.\n\n"
-    shown += _pools(plan.pools, look)
+    groups = folding.rows((pool.name, _row(pool)) for pool in plan.pools)
+    rows = ((pool.name, *_row(pool)) for pool in plan.pools) if groups is None else _short_rows(groups)
+    shown += table(_HEADERS, rows, look, numbers=("NODES", "GPUS/NODE"), dropped=("PROFILE",), uncut=("CARD", "MODE"))
     shown += "".join(_folded(plan.pools, look))
-    return shown + (_quotas(plan, look) if plan.quotas else "")
+    shown += _quotas(plan, look) if plan.quotas else ""
+    names = folding.all_names((groups or {}).values(), look)
+    return shown + (f"\n{names}" if names else "")
 
 
 def known(number: int | None) -> str:
@@ -30,20 +34,24 @@ def known(number: int | None) -> str:
     return "?" if number is None else str(number)
 
 
-def _pools(pools: Iterable[PoolPlan], look: Style) -> str:
-    rows = [
-        (pool.name, pool.card.id, pool.mode.value, known(pool.nodes), str(len(pool.gpus)), pool.profile.key) for pool in pools
-    ]
-    headers = ("POOL", "CARD", "MODE", "NODES", "GPUS/NODE", "PROFILE")
-    return table(headers, rows, look, numbers=("NODES", "GPUS/NODE"))
+_HEADERS = ("POOL", "CARD", "MODE", "NODES", "GPUS/NODE", "PROFILE")
+_Row = tuple[str, ...]
+
+
+def _row(pool: PoolPlan) -> _Row:
+    """Return what the table says of a pool, its name aside."""
+    return pool.card.id, pool.mode.value, known(pool.nodes), str(len(pool.gpus)), pool.profile.key
+
+
+def _short_rows(groups: Mapping[_Row, list[str]]) -> Iterator[_Row]:
+    """Yield a row for all pools that differ in their names alone."""
+    for row, names in groups.items():
+        yield folding.short(names), *row
 
 
 def _folded(pools: Iterable[PoolPlan], look: Style) -> Iterator[str]:
     """Yield what each pool offers, once for all pools of which it is the same."""
-    names: dict[str, list[str]] = {}
-    for pool in pools:
-        names.setdefault(_pool(pool, look), []).append(pool.name)
-    for text, same in names.items():
+    for text, same in folding.alike((pool.name, _pool(pool, look)) for pool in pools).items():
         yield "\n" + look.paint(few(same), BOLD) + text
 
 

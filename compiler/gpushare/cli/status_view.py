@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpushare.cli import observed_view
+from gpushare.cli import folding, observed_view
 from gpushare.cli.plan_view import known
 from gpushare.cli.terminal import BOLD, Style, table
 from gpushare.core.record import replace
@@ -31,14 +31,26 @@ def sheet(seen: Status, look: Style, *, is_wide: bool, with_kills: bool) -> str:
     return shown + (_kills(seen, [node.metrics for node in nodes if node.metrics], look) if with_kills else "")
 
 
-def _pools(pools: Iterable[PoolStatus], look: Style) -> str:
-    rows: list[tuple[str, ...]] = []
-    for pool in pools:
-        head = (pool.name, pool.mode or "?", readiness(pool))
-        for number, one in enumerate(pool.shares or (None,)):
-            rows.append((*(head if number == 0 else ("", "", "")), *numbers(one)))
-    headers = ("POOL", "MODE", "READY", "RESOURCE", "WANTED", "OFFERED", "USED", "FREE")
-    return table(headers, rows, look, numbers=headers[4:], dropped=("MODE",))
+_HEADERS = ("POOL", "MODE", "READY", "RESOURCE", "WANTED", "OFFERED", "USED", "FREE")
+_Lines = tuple[tuple[str, ...], ...]
+
+
+def _pools(pools: Sequence[PoolStatus], look: Style) -> str:
+    """Return the table of the pools, and the names of those that share its rows."""
+    entries = [(pool.name, _lines(pool)) for pool in pools]
+    groups = folding.rows(entries)
+    if groups is not None:
+        entries = [(folding.short(names), lines) for lines, names in groups.items()]
+    rows = [("" if number else name, *line) for name, lines in entries for number, line in enumerate(lines)]
+    shown = table(_HEADERS, rows, look, numbers=_HEADERS[4:], dropped=("MODE",), uncut=("READY",))
+    names = folding.all_names((groups or {}).values(), look)
+    return shown + (f"\n{names}" if names else "")
+
+
+def _lines(pool: PoolStatus) -> _Lines:
+    """Return a line for each resource, the pool's name aside; the first has what belongs to the whole pool."""
+    head = (pool.mode or "?", readiness(pool))
+    return tuple((*(("", "") if number else head), *numbers(one)) for number, one in enumerate(pool.shares or (None,)))
 
 
 def readiness(pool: PoolStatus) -> str:

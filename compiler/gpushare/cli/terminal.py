@@ -22,8 +22,8 @@ class Style(Record):
     """Tables are as wide as their content: a file, or a program that reads them, has no width."""
 
     def paint(self, text: str, *styles: str) -> str:
-        """Return the text in the given styles, or unchanged without colour."""
-        return f"\x1b[{';'.join(styles)}m{text}\x1b[0m" if self.coloured and styles else text
+        """Return the text in the given styles; unchanged without colour, or if it is empty."""
+        return f"\x1b[{';'.join(styles)}m{text}\x1b[0m" if self.coloured and styles and text else text
 
     @property
     def ellipsis(self) -> str:
@@ -105,24 +105,25 @@ def pad(text: str, cells: int, *, right: bool = False) -> str:
 
 def table(  # noqa: PLR0913 - the columns that are special, by name
     headers: Sequence[str], rows: Iterable[Sequence[str]], look: Style, *, numbers: Sequence[str] = (),
-    dropped: Sequence[str] = (), indent: int = 0,
+    dropped: Sequence[str] = (), uncut: Sequence[str] = (), indent: int = 0,
 ) -> str:
     """Return rows under headers, two spaces apart, within the terminal's width: the widest column is cut first.
 
-    Nothing is cut with `whole_tables`. Before anything is cut, the columns in `dropped` are left out. Columns in `numbers` are
-    aligned to the right. They are never cut, nor is the first column, which has the names: two names may differ at their end
-    alone. Where that leaves no room, the lines are longer than the terminal.
+    Nothing is cut with `whole_tables`. Before anything is cut, the columns in `dropped` are left out, one after the other until
+    the rest fits. Columns in `numbers` are aligned to the right. They are never cut, nor are those in `uncut` and the first
+    column, which has the names: two names may differ at their end alone. Where that leaves no room, the lines are longer than
+    the terminal.
     """
     body = [[visible(cell) for cell in row] for row in rows]
     widths = [max(width(row[column]) for row in [list(headers), *body]) for column in range(len(headers))]
     room = look.columns - indent - 2 * (len(headers) - 1)
     is_narrow = not look.whole_tables and sum(widths) > room
     if is_narrow and dropped:
-        kept = [at for at, header in enumerate(headers) if header not in dropped]
+        kept = [at for at, header in enumerate(headers) if header != dropped[0]]
         rows = [[row[at] for at in kept] for row in body]
-        return table([headers[at] for at in kept], rows, look, numbers=numbers, indent=indent)
+        return table([headers[at] for at in kept], rows, look, numbers=numbers, dropped=dropped[1:], uncut=uncut, indent=indent)
     right = {column for column, header in enumerate(headers) if header in numbers}
-    cut = [column for column in range(1, len(headers)) if column not in right]
+    cut = [column for column, header in enumerate(headers) if column and header not in (*numbers, *uncut)]
     while is_narrow and sum(widths) > room and cut and max(widths[at] for at in cut) > 8:
         widths[max(cut, key=lambda at: widths[at])] -= 1
 

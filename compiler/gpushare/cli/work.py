@@ -94,11 +94,14 @@ def _print_manifests(read: "LoadedIntent", hooks: tuple[str, ...]) -> ExitCode:
 def _bundle(read: "LoadedIntent", directory: Path, *, write: bool, quiet: bool) -> ExitCode:
     from gpushare.bundle import writer  # noqa: PLC0415 - manifests do not need it
     from gpushare.cli import streams, summary  # noqa: PLC0415 - as above
+    from gpushare.cli.progress import Progress  # noqa: PLC0415 - as above
+    from gpushare.core.wording import counted  # noqa: PLC0415 - as above
 
     say = streams.tell if quiet else streams.say
     try:
         if write:
-            changes = writer.write(read.artifacts, directory, read.memory)
+            with Progress(f"writing {counted(len(read.artifacts), 'file')}"):
+                changes = writer.write(read.artifacts, directory, read.memory)
             say(summary.written(read, changes, directory))
             return ExitCode.DONE
         changes = writer.changes(read.artifacts, directory)

@@ -145,7 +145,7 @@ class Comparison(Record):
     @property
     def is_empty(self) -> bool:
         """Whether nothing changes: if files were compared, whether the bundles are equal except for comments."""
-        if self.files:
+        if self.files or self.effects:
             return False
         same = all(amount.before == amount.after for _, amount in self.capacity)
         alike = same and not self.moves and not self.quotas and not self.changes_mig_strategy

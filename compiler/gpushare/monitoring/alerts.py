@@ -1,8 +1,8 @@
-"""The recording and alert rules, each alert with its runbook text; docs/alerts.md is generated from them.
+"""The recording and alert rules, each with its runbook, from metrics of the runtime, kube-state-metrics and dcgm-exporter.
 
-The expressions use metrics of the node runtime (docs/metrics.md), of kube-state-metrics and of NVIDIA's dcgm-exporter. The
-scrape configuration, which `render.monitoring` writes, sets the labels `node` and `pool`. Where one ruler evaluates the series
-of several clusters, the label `cluster` keeps nodes and pools of equal names apart; elsewhere no series has it.
+docs/alerts.md is generated from them. docs/metrics.md has the metrics of the runtime; dcgm-exporter is NVIDIA's. The scrape
+configuration, which `render.monitoring` writes, sets the labels `node` and `pool`. Where one ruler evaluates the series of
+several clusters, the label `cluster` keeps nodes and pools of equal names apart; elsewhere no series has it.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""JournalWriter: the journal of a run, and how long a node waits before it retries a failed change (the backoff).
+"""JournalWriter: the journal of a run, and the backoff from the third failure on; before that `reconcile/pauses.py` waits.
 
 Owns when each entry is written: before the first change to a GPU, so that a full disk is noticed before anything is touched.
 After a crash the hardware determines what to do; the journal has the former layout, the requested modes, and the number of

@@ -1,6 +1,6 @@
-"""Pauses: the wait between two attempts, which ends early if node, slot or tenants change; not the backoff of a failed change.
+"""Pauses: the wait between two attempts, also after the first two failures, which ends early if node, slot or tenants change.
 
-That backoff is counted in the journal (`gpus/journal.py`), because it must outlive the program.
+The backoff from the third failure on is counted in the journal (`gpus/journal.py`), because it must outlive the program.
 """
 
 import math

@@ -153,14 +153,14 @@ class ConditionReason(Enum):
     PARTITION_FAILED = _failed(
         "PartitionFailed",
         "The driver refused a step, and the rollback failed.",
-        "Check the message. From the third attempt on, the runtime waits five minutes to six hours before the next. A "
+        "Check the message. The runtime waits one minute, then two, and from the third attempt on five minutes to six hours. A "
         "reboot, another driver, another policy or `kubectl annotate node NODE gpushare.dev/retry=now` starts it "
         "immediately.",
     )
     ROLLED_BACK = _failed(
         "RolledBack",
         "The driver refused a step; the previous layout is restored.",
-        "Check the message. From the third attempt on, the runtime waits five minutes to six hours before the next. A "
+        "Check the message. The runtime waits one minute, then two, and from the third attempt on five minutes to six hours. A "
         "reboot, another driver, another policy or `kubectl annotate node NODE gpushare.dev/retry=now` starts it "
         "immediately.",
     )

@@ -36,7 +36,8 @@ def test_check_imports_nothing_that_compile_does_not(imported: dict[str, set[str
 
 
 def test_show_imports_no_more_than_compile_and_what_draws(imported: dict[str, set[str]]) -> None:
-    drawing = {f"gpushare.cli.{name}" for name in ("plan_view", "memory_map", "card_view", "terminal", "card_facts")}
+    names = ("plan_view", "memory_map", "card_view", "terminal", "card_facts", "folding")
+    drawing = {f"gpushare.cli.{name}" for name in names}
     assert imported["show"] - imported["compile"] <= drawing | {"unicodedata"}
 
 

@@ -45,13 +45,13 @@ def changed(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 @pytest.mark.parametrize("changed", [*CHANGES, "all"], indirect=True)
 def test_the_page_says_what_the_sheet_says(changed: Path) -> None:
-    """Word by word, arrows aside: the sheet draws no maps."""
+    """Word by word, arrows aside: the sheet draws no maps, and tells equal changes of several pools together."""
     seen = Page(gpushare("plan", "--html", FIRST, changed).stdout)
-    found = set(seen.text.replace("→", "->").split())
+    found = {word.rstrip(",") for word in seen.text.replace("→", "->").split()}
     said = gpushare("plan", FIRST, changed, environment={"COLUMNS": "400"}).stdout
     headings = {"CAPACITY", "BEFORE", "AFTER", "CHANGE", "NAMESPACE", "QUOTA", "ON", "NODE", "FROM", "TO", "POOL", "PODS",
-                "DISTURBED", "ORDER", "CLUSTER", "FILES", "INTENT", "+", "-", "!", "~"}
-    assert set(said.replace("→", "->").split()) - headings <= found
+                "DISTURBED", "ORDER", "CLUSTER", "FILES", "INTENT", "+", "-", "!", "~", "each", "and", "more"}
+    assert {word.rstrip(",") for word in said.replace("→", "->").split()} - headings <= found
     assert len(seen.ids) == len(set(seen.ids))
 
 
@@ -83,7 +83,7 @@ def test_a_plan_without_changes_says_so() -> None:
 def test_live_has_no_page() -> None:
     done = gpushare("plan", "--live", "--html", FIRST)
     assert done.returncode == 2
-    assert "--live writes text or json" in done.stderr
+    assert "--live writes text or json, of all pools" in done.stderr
 
 
 def sides(*texts: str) -> list[pipeline.Compilation]:

@@ -135,6 +135,27 @@ def test_show_draws_equal_pools_once(intents: Path) -> None:
     assert [line.split()[0] for line in shown.splitlines()[3:8]] == ["a", "b", "c", "d", "e"]
 
 
+def test_show_cuts_no_card_and_no_mode(intents: Path) -> None:
+    text = GOOD.replace("notebooks:\n      card: t4", "render-farm-number-01:\n      card: rtx-pro-6000-workstation")
+    (intents / "rtx.yaml").write_text(text.replace("{notebooks: 8}", "{render-farm-number-01: 8}"))
+    shown = gpushare("show", "rtx.yaml", cwd=intents, environment={"COLUMNS": "80"}).stdout
+    (row,) = (line for line in shown.splitlines() if line.startswith("render-farm-number-01  rtx"))
+    assert row.split()[1:3] == ["rtx-pro-6000-workstation", "time-slicing"]
+    assert "…" not in row
+    assert len(row) <= 80
+
+
+@pytest.mark.parametrize(("count", "rows"), [(100, 100), (101, 1)])
+def test_show_has_one_row_for_equal_pools_that_no_terminal_has_room_for(count: int, rows: int, intents: Path) -> None:
+    pool = "    p{n:03}: {{card: t4, nodes: {{matchLabels: {{gpu: p{n}}}}}, gpusPerNode: 1, sharing: {{mode: exclusive}}}}\n"
+    head, _, _ = GOOD.partition("    notebooks:")
+    (intents / "equal.yaml").write_text(head + "".join(pool.format(n=number) for number in range(count)))
+    shown = gpushare("show", "equal.yaml", cwd=intents).stdout
+    assert len(shown.partition("PROFILE\n")[2].partition("\n\n")[0].splitlines()) == rows
+    assert all(f"p{number:03}" in shown for number in range(count))
+    assert ("p000 and 100 more" in shown) == ("POOLS ALIKE" in shown) == (rows == 1)
+
+
 def test_show_for_programs_is_the_offer_document(intents: Path) -> None:
     document = json.loads(gpushare("show", "--format", "json", "good.yaml", cwd=intents).stdout)
     assert schema.accepts(schema.load("offer.v1"), document)
@@ -160,7 +181,7 @@ def test_show_of_named_pools_has_nothing_of_the_others(intents: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "said"), [
-    ("trainin", "did you mean training?"), ("zz\x1b[1m", "its pools are notebooks and"),
+    ("trainin", "did you mean training?"), ("zz\x1b[1m", "the pools are notebooks and"),
 ])
 def test_show_of_a_pool_that_does_not_exist_is_a_wrong_call(name: str, said: str, intents: Path) -> None:
     done = gpushare("show", "good.yaml", "--pool", name, cwd=intents)
@@ -170,13 +191,14 @@ def test_show_of_a_pool_that_does_not_exist_is_a_wrong_call(name: str, said: str
 
 
 @pytest.mark.parametrize(("intent", "expected"), [
-    ("good.yaml", {"training"}), ("absent.yaml", set()), ("-", set()), ("list.yaml", set()), ("text.yaml", set()),
+    ("show good.yaml", {"training"}), ("show absent.yaml", set()), ("show -", set()), ("show list.yaml", set()),
+    ("show text.yaml", set()), ("plan bundle good.yaml", {"training"}),
 ])
 def test_shells_complete_the_pools_of_the_intent(intent: str, expected: set[str], intents: Path) -> None:
     (intents / "list.yaml").write_text("spec: {pools: [training]}")
     (intents / "text.yaml").write_bytes(b"\xff{")
-    words = f"gpushare show {intent} --pool tr"
-    asked = {COMPLETE_VARIABLE: "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "4"}
+    words = f"gpushare {intent} --pool tr"
+    asked = {COMPLETE_VARIABLE: "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     done = gpushare(environment=asked, cwd=intents)
     assert (done.returncode, done.stderr) == (0, "")
     assert {line.partition(",")[2] for line in done.stdout.split()} == expected

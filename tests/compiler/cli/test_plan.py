@@ -117,7 +117,7 @@ def test_a_changed_cap_is_said_to_touch_nothing(intents: Path) -> None:
     (intents / "cap.yaml").write_text((intents / "good.yaml").read_text().replace("cap: 3Gi", "cap: 2Gi"))
     shown = gpushare("plan", "good.yaml", "cap.yaml", cwd=intents).stdout
     told = " ".join(shown.split())
-    assert "capMiB 3072 → 2048: running containers keep the cap under which they started, later ones get the new one" in told
+    assert "memory cap 3072 → 2048 MiB: running containers keep the cap under which they started, later ones get" in told
     assert "ConfigMaps only: no node is touched, no pod disturbed." in shown.replace("\n", " ")
 
 
@@ -148,7 +148,7 @@ def test_markdown_says_it_all_in_a_comment(changed: Path) -> None:
     done = gpushare("plan", "--format", "markdown", "bundle", "changed.yaml", cwd=changed)
     assert done.stdout.startswith("**Pools: ")
     assert "| `notebooks` | relabel | 3 | 24 |\n" in done.stdout
-    assert "out of service: 3 nodes, 1 at once" in done.stdout
+    assert "out of service: 3 nodes, one at a time" in done.stdout
     assert done.stdout.count("```") == 2
     assert gpushare("plan", "--format", "markdown", "bundle", "good.yaml", cwd=changed).stdout.startswith("**No changes.**")
 
@@ -200,3 +200,74 @@ def test_markdown_has_moves_strategies_instances_and_successors(tmp_path: Path, 
     assert "- `alpha`: `its nodes go to the new pool gamma`\n" in shown
     shown = gpushare("plan", "--format", "markdown", "bundle", "changed.yaml", cwd=changed).stdout
     assert "GPU 0-2: 1 x 3g.20gb kept, 3 x 1g.5gb destroyed, 1 x 3g.20gb created" in shown
+
+
+SHARED = "time-slicing, replicas: {}"
+
+
+def many(path: Path, replicas: int, count: int = 45) -> str:
+    """An intent with so many pools that differ in names and labels alone."""
+    pools = {f"desk-{number:03}": (f"{{matchLabels: {{a: d{number}}}, expected: 2}}", SHARED.format(replicas))
+             for number in range(count)}
+    return intent(path, **pools)
+
+
+def test_pools_that_change_alike_are_told_once_and_long_lists_are_cut(tmp_path: Path) -> None:
+    old, new = many(tmp_path / "old.yaml", 2), many(tmp_path / "new.yaml", 4)
+    shown = gpushare("plan", old, new).stdout
+    lines = shown.splitlines()
+    assert lines.count("~ desk-000, desk-001, desk-002 and 42 more  each relabelled, t4") == 1
+    assert shown.count("2 nodes touched") == 1
+    assert lines[0] == lines[-1] == "Pools: 45 relabelled. 90 nodes touched, no pod disturbed."
+    assert all(f"desk-{number:03}" in shown.partition("POOLS ALIKE")[2] for number in range(45))
+    assert lines.count("  and 5 more; --format json has all") == 1  # settings of the intent
+    assert shown.partition("INTENT\n")[2].partition("  and")[0].count("\n") == 40
+    assert len(json.loads(gpushare("plan", "--format", "json", old, new).stdout)["intent"]) == 45
+
+
+def test_a_short_comparison_has_its_summary_at_the_end_alone(tmp_path: Path) -> None:
+    old, new = many(tmp_path / "old.yaml", 2, 2), many(tmp_path / "new.yaml", 4, 2)
+    shown = gpushare("plan", old, new).stdout
+    assert shown.count("Pools: 2 relabelled") == 1
+    assert "~ desk-000 and desk-001  each relabelled, t4\n" in shown
+    assert "POOLS ALIKE" not in shown
+
+
+def test_named_pools_are_compared_alone(changed: Path) -> None:
+    done = gpushare("plan", "--exit-code", "good.yaml", "changed.yaml", "--pool", "notebooks", cwd=changed)
+    assert done.returncode == 3
+    assert "~ notebooks  relabelled, t4\n" in done.stdout
+    assert "training" not in done.stdout
+    assert "mig-" not in done.stdout.partition("CAPACITY")[2].partition("\n\n")[0]
+    assert "Pools: 1 relabelled. 3 nodes touched, at most 24 pods disturbed; 1 quota" in " ".join(done.stdout.split())
+    named = ("--pool", "notebooks", "--pool=training", "--format", "json")
+    document = json.loads(gpushare("plan", "good.yaml", "changed.yaml", *named, cwd=changed).stdout)
+    assert schema.accepts(schema.load("plan.v1"), document)
+    assert list(document["pools"]) == ["notebooks", "training"]
+
+
+def test_a_named_pool_that_does_not_change_has_no_changes(intents: Path) -> None:
+    (intents / "cap.yaml").write_text((intents / "good.yaml").read_text().replace("cap: 3Gi", "cap: 2Gi"))
+    done = gpushare("plan", "--exit-code", "good.yaml", "cap.yaml", "--pool", "training", cwd=intents)
+    assert (done.returncode, done.stdout) == (0, "no changes\n")
+
+
+def test_a_change_of_the_whole_cluster_concerns_every_named_pool(intents: Path) -> None:
+    (intents / "audit.yaml").write_text((intents / "good.yaml").read_text() + "  namespace: elsewhere\n")
+    done = gpushare("plan", "--exit-code", "good.yaml", "audit.yaml", "--pool", "training", cwd=intents)
+    assert done.returncode == 3
+    assert "namespace gpu-system → elsewhere" in done.stdout
+
+
+def test_a_pool_that_neither_side_has_is_a_wrong_call(intents: Path) -> None:
+    done = gpushare("plan", "good.yaml", "good.yaml", "--pool", "trainin", cwd=intents)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "neither OLD nor NEW has a pool 'trainin'\n   = did you mean training?" in done.stderr
+    assert gpushare("plan", "--fleet", "x.yaml", "--pool", "a", cwd=intents).returncode == 2
+
+
+def test_a_cap_that_is_removed_keeps_its_unit(intents: Path) -> None:
+    text = (intents / "good.yaml").read_text().replace("      memory: {cap: 3Gi}", "      memory: {cap: none}")
+    (intents / "none.yaml").write_text(text)
+    told = " ".join(gpushare("plan", "good.yaml", "none.yaml", cwd=intents).stdout.split())
+    assert "nvidia.com/gpu.shared memory cap 3072 MiB → none:" in told

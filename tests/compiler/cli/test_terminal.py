@@ -77,6 +77,24 @@ def test_columns_that_matter_less_are_left_out_before_anything_is_cut() -> None:
     assert "spare" in wide
 
 
+def test_columns_are_left_out_one_after_the_other_and_some_are_never_cut() -> None:
+    row = ("render-farm-number-01", "rtx-pro-6000-workstation", "time-slicing", "12", "8", "time-slicing-a66244aa")
+    headers = ("POOL", "CARD", "MODE", "NODES", "GPUS/NODE", "PROFILE")
+    wide, narrow, least = (
+        terminal.table(headers, [row], Style(columns=columns), numbers=("NODES", "GPUS/NODE"), dropped=("PROFILE", "MODE"),
+                       uncut=("CARD",)) for columns in (120, 80, 66))
+    assert all(cell in wide for cell in row)
+    assert "PROFILE" not in narrow
+    assert all(cell in narrow for cell in row[:-1])
+    assert "time-slicing" not in least
+    assert "rtx-pro-6000-workstation" in least
+
+
+def test_empty_text_gets_no_colour() -> None:
+    assert Style(coloured=True).paint("", terminal.DIM) == ""
+    assert Style(coloured=True).paint("x", terminal.DIM) == "\x1b[2mx\x1b[0m"
+
+
 def test_what_no_person_looks_at_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [("a", "x" * 200, "12345")]
     assert "x" * 200 in terminal.table(("NAME", "WHY", "NUMBER"), rows, terminal.look(io.StringIO()))

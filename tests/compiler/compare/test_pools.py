@@ -3,10 +3,19 @@
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
+from gpushare import pipeline
+from gpushare.bundle.lock import EMPTY
 from gpushare.catalog import cards
 from gpushare.catalog.cards import Geometry
-from gpushare.compare import compare
+from gpushare.compare import compare, files
 from gpushare.compare.changes import Change, Comparison
+from gpushare.reading import source
+from gpushare.render import pools
+from tests.support.paths import ROOT
+
+INTENT = ROOT / "examples" / "01-heterogeneous" / "intent.yaml"
 
 
 def geometry_of(card: str) -> Geometry | None:
@@ -256,3 +265,23 @@ def test_a_bundle_that_does_not_say_its_strategy_is_not_taken_for_another_one() 
     pools = {"a": slicing(shared(4))}
     for before in ({"pools": pools}, {"pools": pools, "operatorMigStrategy": None}):
         assert compare(before, {"pools": pools, "operatorMigStrategy": "mixed"}, geometry_of).is_empty
+
+
+def test_each_file_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = INTENT.read_text()
+    sides = [pipeline.compile_intent(one.encode(), "intent.yaml", EMPTY) for one in (text, text.replace("2200Mi", "2000Mi"))]
+    bundles = [{file.path: file.text for file in side.artifacts} for side in sides]
+    read: list[bytes] = []
+    whole = source.read
+
+    def counted(data: bytes, *more: Any, **named: Any) -> source.Source:
+        read.append(data)
+        return whole(data, *more, **named)
+
+    monkeypatch.setattr(source, "read", counted)
+    files.parsed.cache_clear()
+    plans = [side.plan for side in sides]
+    assert all(plans)
+    documents = [pools.pools_document(plan) for plan in plans if plan]
+    compare(documents[0], documents[1], geometry_of, (bundles[0], bundles[1]))
+    assert len(read) == len(set(read)) > 0

@@ -1,4 +1,4 @@
-"""ProcessLists: the process lists of a GPU or of a MIG device, read with a buffer of our own.
+"""ProcessLists: the process lists of a GPU or of a MIG device, read from NVML with a buffer of our own, and not judged.
 
 At each call, pynvml probes, allocates twice the size and creates an object for every row; and its probe finds nothing on
 drivers that answer it with success. Here one call reads into a buffer that is kept and grows if necessary; rows that have not

@@ -1,4 +1,4 @@
-"""Quirks: the drivers whose process lists cannot be read reliably. Pure.
+"""Quirks: what particular driver versions report wrongly, so far the process lists of some. Pure.
 
 R530 and R535 extended the record of a list without changing its version, so that rows are scrambled. 535.154.05 fixed it. The
 bounds come from users' reports, not from the vendor.

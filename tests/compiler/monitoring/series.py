@@ -29,7 +29,7 @@ Series = dict[str, str]
 
 def kills(outcome: str) -> str:
     """The runtime's counter of ended processes with this outcome."""
-    return f'gpushare_kills_total{{{POOL},signal="SIGKILL",outcome="{outcome}"}}'
+    return f'gpushare_kills_total{{{POOL},signal="SIGKILL",outcome="{outcome}",reason="over-cap"}}'
 
 
 def reason(word: str) -> str:

@@ -97,7 +97,7 @@ def test_promtool_accepts_the_rules(tmp_path: Path) -> None:
 def test_promtool_accepts_what_the_runtime_exposes() -> None:
     registry = Registry()
     figures = EnforcementMetrics(registry)
-    figures.kills.add("KILL", "gone")
+    figures.kills.add("KILL", "gone", "over-cap")
     figures.ready.replace([(("Ready",), 1)])
     figures.cycle_seconds.observe(0.1)
     page = registry.text()

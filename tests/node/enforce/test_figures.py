@@ -105,8 +105,8 @@ def test_a_mig_instance_has_the_memory_of_its_processes(tmp_path: Path, two: Fak
     for used in (1000, 500):
         stage.begin(1, used, gi=first)
     stage.run()
-    used = [line for line in stage.metric("gpu_memory_used_bytes{") if "MIG-" in line]
-    assert used == [
+    found = [line for line in stage.metric("gpu_memory_used_bytes{") if "MIG-" in line]
+    assert found == [
         f'gpu_memory_used_bytes{{gpu="{uuids[0]}"}} {1500 * MIB}', f'gpu_memory_used_bytes{{gpu="{uuids[1]}"}} 0']
     stage.begin(2, None, gi=second)
     stage.run()

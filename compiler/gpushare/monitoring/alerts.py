@@ -15,10 +15,10 @@ NAMESPACE = "gpu-system"
 
 _HERE = f'namespace="{NAMESPACE}"'
 _POOL_PODS = f'{_HERE},daemonset=~"gpushare-.+",daemonset!="gpushare-release"'
-_OF_A_POOL = f'{_HERE},created_by_kind="DaemonSet",created_by_name=~"gpushare-.+",created_by_name!="gpushare-release"'
+OF_A_POOL = f'{_HERE},created_by_kind="DaemonSet",created_by_name=~"gpushare-.+",created_by_name!="gpushare-release"'
 _PODS_OF_POOLS = (
     f'max by (cluster, namespace, pod, node) (kube_pod_status_ready{{{_HERE},condition="true"}}'
-    f" * on (cluster, namespace, pod) group_left (node) kube_pod_info{{{_OF_A_POOL}}})"
+    f" * on (cluster, namespace, pod) group_left (node) kube_pod_info{{{OF_A_POOL}}})"
 )
 """1 for each pod of a pool's DaemonSet that is ready, 0 for the others."""
 _OF_NODES = "max by (cluster, node, pool) (gpushare_build_info)"
@@ -91,7 +91,7 @@ ALERTS = (
         name="GPUShareNodeNotReady",
         severity="warning",
         expr='kube_node_status_condition{condition="GPUShareReady",status="true"} == 0'
-        f" and on (cluster, node) kube_pod_info{{{_OF_A_POOL}}}"
+        f" and on (cluster, node) kube_pod_info{{{OF_A_POOL}}}"
         ' unless on (cluster, node) gpushare_node_condition{reason="Observing"} == 1',
         hold="30m",
         summary="Node {{ $labels.node }} has not been as its pool wants it for 30 minutes.",
@@ -317,6 +317,11 @@ def groups(runbooks: str = "", namespace: str = NAMESPACE, longest_grace: float 
     return {"groups": [{"name": "gpushare-pools", "rules": recordings}, {"name": "gpushare", "rules": alerts}]}
 
 
+def of_namespace(expr: str, namespace: str) -> str:
+    """Return an expression of this package with the release's namespace."""
+    return expr.replace(_HERE, f'namespace="{namespace}"')
+
+
 def anchor(alert: Alert) -> str:
     """Return the anchor of its heading in docs/alerts.md."""
     return alert.name.lower()
@@ -326,6 +331,6 @@ def _alert(alert: Alert, runbooks: str, namespace: str) -> dict[str, Any]:
     annotations = {"summary": alert.summary, "description": f"{alert.means} {alert.remedy}"}
     if runbooks:
         annotations["runbook_url"] = f"{runbooks}#{anchor(alert)}"
-    expr = alert.expr.replace(_HERE, f'namespace="{namespace}"')
+    expr = of_namespace(alert.expr, namespace)
     rule = {"alert": alert.name, "expr": expr, "for": alert.hold, "labels": {"severity": alert.severity}}
     return rule | {"annotations": annotations}

@@ -109,6 +109,9 @@ def _files(plan: Plan, memory: Lock) -> Iterator[Artifact]:
     board = monitoring.dashboard_text(plan)
     if board:
         yield Artifact(path="monitoring/dashboard.json", text=board)
+    listed = monitoring.counters_text(plan)
+    if listed:
+        yield Artifact(path="monitoring/dcgm-metrics.csv", text=listed)
     for path, item in (*argocd.objects(plan), *flux.objects(plan, namespace.namespace(plan), _text(upstream_values))):
         yield _yaml(path, item)
     yield Artifact(path="images.txt", text=images.images(plan, upstream_values, chart_values))

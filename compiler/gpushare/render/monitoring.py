@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare.core import emit
-from gpushare.monitoring import alerts, dashboard
+from gpushare.monitoring import alerts, counters, dashboard
 from gpushare.plan.plan import Plan
 
 Object = dict[str, Any]
@@ -33,7 +33,7 @@ def objects(plan: Plan) -> Iterator[tuple[str, Object]]:
     labels = dict(wanted.get("labels", {}))
     if wanted.get("dashboard"):
         # The label by which Grafana's sidecar finds dashboards.
-        text = emit.json_text(dashboard.document())
+        text = emit.json_text(dashboard.document(plan.intent.namespace))
         board = _object("ConfigMap", labels | {"grafana_dashboard": "1"}, version="v1", name="gpushare-dashboard")
         yield "chart/files/monitoring/dashboard.yaml", board | {"data": {"gpushare.json": text}}
     if wanted.get("operator", True):
@@ -54,7 +54,13 @@ def plain(plan: Plan) -> Iterator[tuple[str, Object]]:
 
 def dashboard_text(plan: Plan) -> str:
     """Return `monitoring/dashboard.json`; empty if the intent does not ask for it."""
-    return emit.json_text(dashboard.document()) if plan.intent.monitoring.get("dashboard") else ""
+    return emit.json_text(dashboard.document(plan.intent.namespace)) if plan.intent.monitoring.get("dashboard") else ""
+
+
+def counters_text(plan: Plan) -> str:
+    """Return `monitoring/dcgm-metrics.csv`; empty without the dashboard, and where gpu-operator's values have it."""
+    is_wanted_here = plan.intent.monitoring.get("dashboard") and not counters.is_for_operator(plan.intent)
+    return counters.csv_text() if is_wanted_here else ""
 
 
 def section(plan: Plan) -> Iterator[str]:
@@ -68,6 +74,10 @@ def section(plan: Plan) -> Iterator[str]:
     outside = [path for path, _ in plain(plan)]
     if plan.intent.monitoring.get("dashboard"):
         yield "Grafana without a sidecar imports `monitoring/dashboard.json`."
+        if counters.is_for_operator(plan.intent):
+            yield "The values of gpu-operator set the counters of dcgm-exporter that its panels show."
+        else:
+            yield "Its panels on the hardware need the counters of `monitoring/dcgm-metrics.csv` in your dcgm-exporter."
     if outside:
         yield f"For a Prometheus that is configured by files: {' and '.join(f'`{path}`' for path in outside)}."
     if plan.intent.monitoring.get("operator", True) and any(kind in ("PodMonitor", "PrometheusRule") for kind in inside):

@@ -11,6 +11,7 @@ from typing import Any
 from gpushare.catalog import managed_values, upstream
 from gpushare.catalog.image_registry import mirrored
 from gpushare.intent.types import Partitioner, Stack
+from gpushare.monitoring import counters
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.plan.plan import Plan, PoolPlan
 
@@ -57,6 +58,9 @@ def _operator(plan: Plan) -> Iterator[tuple[str, Any]]:
         names = {"NVIDIA_RESOURCE_NAMES": ",".join(renamed)} if renamed else {}
         yield "dcgmExporter.env", _env(KUBERNETES_VIRTUAL_GPUS="true", **names)
         yield "dcgmExporter.hostPID", True
+    if counters.is_for_operator(plan.intent):
+        # The operator's chart makes the ConfigMap, in the namespace where its exporter reads it.
+        yield "dcgmExporter.config", {"create": True, "name": counters.NAME, "data": counters.csv_text()}
 
 
 def _renamed(pools: Iterable[PoolPlan]) -> list[str]:

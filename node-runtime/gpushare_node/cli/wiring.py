@@ -159,6 +159,8 @@ class EnforcerFactory(Struct, frozen=False):
         from gpushare_node.reporting.metrics import Registry  # noqa: PLC0415
 
         run, figures = self.run, EnforcementMetrics(Registry())
+        if self.api is not None:
+            self.api.connection.observe = figures.observe_request
         processes = LinuxProcesses()
         pods = self._follow_pods()
         adapters = Adapters(

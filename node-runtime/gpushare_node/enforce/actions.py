@@ -140,7 +140,7 @@ class Actions(Struct, frozen=False):
         """Count a step that is only counted. SIGTERM and SIGKILL are one step: enforce would end the container once."""
         step = _COUNTED.get(type(verdict))
         if step is not None and not isinstance(verdict, ContainerStatus | Anomaly) and verdict.facts.dry_run:
-            self.figures.would_act.add(step, "over-cap" if verdict.facts.cap.bytes else "not-allocated")
+            self.figures.would_act.add(step, verdict.facts.cause)
 
     def _remind(
         self, about: EventReason, facts: ViolationDetails, sentence: Callable[[ViolationDetails, str], str], now: float

@@ -82,6 +82,7 @@ class Enforcer(Struct, frozen=False):
 
     def __post_init__(self) -> None:
         adapters, config = self.adapters, self.config
+        self.figures.describe(config.policy, config.policy_digest, adapters.folder.changed_at())
         dates = WallClock(clock=adapters.clock, wall=adapters.wall)
         self.inventory = Inventory(
             driver=adapters.driver, pods=adapters.pods, read_checkpoint=adapters.checkpoint, folder=adapters.folder,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from gpushare_node import __version__
 from gpushare_node.adapters.nvml.driver import GpuInfo, Versions
+from gpushare_node.core.policy import Policy
 from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.guard.process_list import Device, Mps, RejectReason, validate
@@ -19,6 +20,8 @@ from gpushare_node.guard.verdicts import CapState, ContainerStatus
 from gpushare_node.reporting.metrics import Registry, Sample
 
 _PAGE_SECONDS = 1.0
+_LAST_KILLS = 32
+"""How many containers that lost processes are named: a day's churn must not add series without end."""
 
 
 class Snapshot(Struct):
@@ -37,6 +40,8 @@ class EnforcementMetrics:
         self.snapshot = Snapshot()
         self._lock = threading.Lock()
         self._page, self._page_at = "", -math.inf
+        self._last_kills: tuple[tuple[str, ...], ...] = ()
+        self._make_policy()
         self._make_cycle()
         self._make_kills()
         self._make_rows()
@@ -47,6 +52,23 @@ class EnforcementMetrics:
         self.nvml_seconds.observe(seconds, call)
         if code is not None:
             self.nvml_errors.add(call, str(code))
+
+    def observe_request(self, verb: str, status: int | None) -> None:
+        """Record a request to the API server, as the connection reports it. From any thread."""
+        self.api_requests.add(verb, "none" if status is None else str(status))
+
+    def describe(self, policy: Policy, digest: str, changed_at: float | None) -> None:
+        """Set the metrics of the policy in force. `changed_at` is in seconds since 1970; None: no change is known."""
+        action = policy.enforcement.action.value
+        self.policy_info.replace([((digest, policy.card.id, policy.mode.value, action), 1)])
+        if changed_at is not None:
+            self.last_change.set(changed_at)
+
+    def note_kill(self, names: tuple[str, str, str], reason: str) -> None:
+        """Keep the namespace, pod and container of which a process was ended, if they are known."""
+        if all(names):
+            kept = [one for one in self._last_kills if one != (*names, reason)]
+            self._last_kills = (*kept, (*names, reason))[-_LAST_KILLS:]
 
     def page(self) -> str:
         """Return all metrics in Prometheus format, rendered once a second at most: frequent scrapes must not cost the cycle."""
@@ -66,6 +88,13 @@ class EnforcementMetrics:
                 found[survey.uuid, names.get(instance.profile_id) or str(instance.profile_id)] += 1
         self.instances.replace(found.items())
 
+    def _make_policy(self) -> None:
+        make = self.registry
+        self.policy_info = make.gauge("policy_info", "The policy in force.", "digest", "card", "mode", "action")
+        self.last_change = make.gauge(
+            "last_change_timestamp_seconds",
+            "When the policy in force or what the node offers last changed, in seconds since 1970.")
+
     def _make_cycle(self) -> None:
         make = self.registry
         self.cycle_seconds = make.histogram("cycle_seconds", "Duration of an enforcement cycle.")
@@ -74,6 +103,8 @@ class EnforcementMetrics:
         self.nvml_seconds = make.histogram("nvml_call_seconds", "Duration of calls to the driver.", "call")
         self.nvml_errors = make.counter("nvml_errors_total", "Calls to the driver that failed.", "call", "code")
         self.pods_age = make.gauge("pod_cache_age_seconds", "How old the list of the node's pods is.")
+        self.api_requests = make.counter(
+            "api_requests_total", "Requests to the API server by method and status; `none`: no answer came.", "verb", "code")
         self.api_errors = make.counter("api_errors_total", "Requests to the API server that failed.", "op")
         self.events = make.counter("events_total", "Events for the API server, by outcome.", "outcome")
         self.ready = make.gauge("node_condition", "1 for the reason in GPUShareReady.", "reason")
@@ -86,7 +117,11 @@ class EnforcementMetrics:
         make = self.registry
         self.over_cap = make.counter("over_cap_total", "Containers warned for exceeding their cap.")
         self.kills = make.counter(
-            "kills_total", "Processes selected for termination, by the last signal and the outcome.", "signal", "outcome")
+            "kills_total", "Processes selected for termination, by the last signal, the outcome and the cause.",
+            "signal", "outcome", "reason")
+        make.gathered(
+            "last_kill_info", f"1 for each of the last {_LAST_KILLS} containers of which a process was ended.",
+            "namespace", "pod", "container", "reason", gather=lambda: ((one, 1) for one in self._last_kills))
         self.evictions = make.counter("evictions_total", "Evictions requested.", "outcome")
         self.suppressed = make.counter(
             "kills_suppressed_total", "Steps against containers over their cap that were not taken.", "reason")
@@ -123,7 +158,9 @@ class EnforcementMetrics:
             gather=self._exempt)
         make.gathered("container_over_cap", "1 while the container is over its cap.", *names, gather=self._over)
         make.gathered("gpu_memory_total_bytes", "Memory of a device.", "gpu", gather=self._totals)
-        make.gathered("gpu_memory_used_bytes", "Memory allocated on a GPU.", "gpu", gather=self._device_use)
+        make.gathered(
+            "gpu_memory_used_bytes", "Memory allocated on a GPU; of a MIG instance, what its processes use.", "gpu",
+            gather=self._device_use)
         make.gathered("gpu_processes", "Processes on a GPU; under MPS, its clients.", "gpu", gather=self._processes)
 
     def _named(self) -> Iterator[tuple[tuple[str, ...], ContainerStatus]]:
@@ -161,7 +198,15 @@ class EnforcementMetrics:
                     yield (instance.uuid,), instance.total_bytes
 
     def _device_use(self) -> Iterable[Sample]:
-        return (((device.uuid,), device.used_bytes) for device in self.snapshot.devices if device.used_bytes is not None)
+        for device in self.snapshot.devices:
+            if device.used_bytes is not None:
+                yield (device.uuid,), device.used_bytes
+            seen = validate(device) if device.instances else RejectReason.UNREAD
+            if not isinstance(seen, RejectReason):
+                for uuid, uses in seen.uses.items():
+                    known = [used for used in uses.values() if used is not None]
+                    if len(known) == len(uses):
+                        yield (uuid,), sum(known)
 
     def _processes(self) -> Iterable[Sample]:
         for device in self.snapshot.devices:

@@ -88,6 +88,11 @@ class ViolationDetails(Struct):
     dry_run: bool
     has_paused: bool = False
 
+    @property
+    def cause(self) -> str:
+        """Return why the container is an offender, as metrics name it."""
+        return "over-cap" if self.cap.bytes else "not-allocated"
+
 
 class Warn(Struct):
     """Warn the tenant, before any step is taken."""

@@ -29,7 +29,7 @@ Series = dict[str, str]
 
 def kills(outcome: str) -> str:
     """The runtime's counter of ended processes with this outcome."""
-    return f'gpushare_kills_total{{{POOL},signal="SIGKILL",outcome="{outcome}"}}'
+    return f'gpushare_kills_total{{{POOL},signal="SIGKILL",outcome="{outcome}",reason="over-cap"}}'
 
 
 def reason(word: str) -> str:
@@ -48,7 +48,8 @@ WEEK = "x2400"
 STEPS = {"GPUSharePoolIdle": "5m"}
 
 CASES: dict[str, tuple[str, Series, str, tuple[Series, ...]]] = {
-    "GPUShareNodeNotReady": ("45m", {CONDITION: f"0{LONG}", POD: f"1{LONG}", reason("GPUBusy"): f"1{LONG}"}, "n1", (
+    # Such a node waits, for its tenants or because its driver hangs: what serves the metrics has not started.
+    "GPUShareNodeNotReady": ("45m", {CONDITION: f"0{LONG}", POD: f"1{LONG}"}, "n1", (
         {CONDITION: f"1{LONG}", POD: f"1{LONG}"},
         {CONDITION: f"0{LONG}", POD: f"1{LONG}", reason("Observing"): f"1{LONG}"},
         {CONDITION: f"0{LONG}"},
@@ -93,7 +94,7 @@ CASES: dict[str, tuple[str, Series, str, tuple[Series, ...]]] = {
     )),
     # A runtime that starts again and again is seen a minute each time.
     "GPUShareEnforcementBlind": ("40m", {reason("DriverHung"): "1 _x5 " * 10}, "DriverHung", (
-        {reason("GPUBusy"): "1x60"}, {reason("DriverHung"): "0x38 1"}, {reason("DriverHung"): "0x28 1 0x20"},
+        {reason("GpuLost"): "1x60"}, {reason("DriverHung"): "0x38 1"}, {reason("DriverHung"): "0x28 1 0x20"},
     )),
     "GPUShareGpuLost": ("10m", {reason("GpuLost"): "1x60"}, "GpuLost", ({reason("Ready"): "1x60"},)),
     "GPUShareXid": ("30m", {f'gpushare_xid_total{{{POOL},xid="79"}}': "1x20 2x60"}, "XID 79", (

@@ -11,9 +11,11 @@ import pytest
 from gpushare.core import emit
 from gpushare.monitoring.alerts import ALERTS, RECORDINGS, groups
 from gpushare_node.enforce.metrics import EnforcementMetrics
+from gpushare_node.partition.fitness import UnfitReason
 from gpushare_node.reporting.metrics import Registry
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.compiler.monitoring.series import CASES, STEPS, Series
+from tests.support.paths import ROOT
 
 UPSTREAM = {
     # kube-state-metrics v2: docs/metrics/workload/{daemonset,pod}-metrics.md, docs/metrics/cluster/node-metrics.md,
@@ -57,6 +59,25 @@ def test_the_labels_and_reasons_that_an_alert_selects_exist(alert: Any) -> None:
             assert label != "reason" or set(value.split("|")) <= words
 
 
+def served() -> set[str]:
+    """The reasons that the container `enforce` can serve; while the node waits, it has not started."""
+    folder = ROOT / "node-runtime/gpushare_node"
+    texts = [path.read_text() for path in (folder / "enforce").glob("*.py")]
+    found = {ConditionReason[name].word for text in texts for name in re.findall(r"ConditionReason\.([A-Z_]+)", text)}
+    return found | {unfit.value for unfit in UnfitReason}
+
+
+def test_alerts_and_their_cases_use_no_reason_that_is_never_served() -> None:
+    in_rules = {word for alert in ALERTS for text in re.findall(r'reason=~?"([^"]*)"', alert.expr) if "condition" in alert.expr
+                for word in text.split("|")}
+    in_cases = {word for _, causes, _, silent in CASES.values() for series in (causes, *silent) for name in series
+                for word in re.findall(r'gpushare_node_condition{.*reason="([^"]*)"', name)}
+    assert in_rules
+    assert in_cases
+    assert in_rules | in_cases <= served()
+    assert "GPUBusy" not in served()
+
+
 def test_every_alert_has_its_cases() -> None:
     assert CASES.keys() == {alert.name for alert in ALERTS}
     assert len({one.name for one in ALERTS}) == len(ALERTS)
@@ -97,7 +118,7 @@ def test_promtool_accepts_the_rules(tmp_path: Path) -> None:
 def test_promtool_accepts_what_the_runtime_exposes() -> None:
     registry = Registry()
     figures = EnforcementMetrics(registry)
-    figures.kills.add("KILL", "gone")
+    figures.kills.add("KILL", "gone", "over-cap")
     figures.ready.replace([(("Ready",), 1)])
     figures.cycle_seconds.observe(0.1)
     page = registry.text()

@@ -22,6 +22,9 @@ GIB = 2**30
 # Pod `long` of team a runs all the time with two shares, `short` of team b for the first hour with one; then it has completed.
 SERIES = {
     f'gpushare_build_info{{{POOL},version="0.1.0",nvml="",driver=""}}': "1x130",
+    f'gpushare_policy_info{{{POOL},digest="d",card="t4",mode="time-slicing",action="kill"}}': "1x130",
+    'kube_namespace_labels{namespace="a",label_team="physics"}': "1x130",
+    'kube_namespace_labels{namespace="b"}': "1x130",
     'kube_node_status_allocatable{resource="nvidia_com_gpu_shared",node="n1"}': "4x130",
     f'kube_pod_container_resource_requests{{{HELD},namespace="a",pod="long"}}': "2x130",
     f'kube_pod_container_resource_requests{{{HELD},namespace="b",pod="short"}}': "1x130",
@@ -36,8 +39,13 @@ EXPECTED: dict[str, dict[str, float]] = {
     "Share-hours by namespace": {f'{{namespace="a",{RESOURCE}}}': 4, f'{{namespace="b",{RESOURCE}}}': 1},
     "Share-hours by pool and namespace": {
         f'{{namespace="a",pool="notebooks",{RESOURCE}}}': 4, f'{{namespace="b",pool="notebooks",{RESOURCE}}}': 1},
+    "Share-hours by team": {f'{{label_team="physics",{RESOURCE}}}': 4},
+    "Share-hours by card": {f'{{card="t4",{RESOURCE}}}': 5},
     "GiB-hours by namespace": {'{namespace="a"}': 6, '{namespace="b"}': 8},
     "GiB-hours by pool": {'{pool="notebooks"}': 14},
+    "GiB-hours by pool and namespace": {'{namespace="a",pool="notebooks"}': 6, '{namespace="b",pool="notebooks"}': 8},
+    "GiB-hours by team": {'{label_team="physics"}': 6},
+    "GiB-hours by card": {'{card="t4"}': 14},
     "Share-hours that each pool offered": {f'{{pool="notebooks",{RESOURCE}}}': 8},
     "The part of each pool that was held": {f'{{pool="notebooks",{RESOURCE}}}': 5 / 8},
 }

@@ -1,8 +1,11 @@
 """The objects for Prometheus: what the chart gets, what is beside it, and that nothing is there without the setting."""
 
+from typing import Any
+
 import pytest
 
 from gpushare.monitoring.alerts import groups
+from gpushare.monitoring.counters import csv_text
 from tests.compiler.render.compiled import document, files
 
 TEMPLATE = "chart/templates/monitoring/objects.yaml"
@@ -52,6 +55,36 @@ def test_the_dashboard_is_a_config_map_and_a_file() -> None:
     assert board["data"] == {"gpushare.json": bundle["monitoring/dashboard.json"]}
     assert "operator must be there" not in bundle["README.md"]
     assert "has no effect" not in bundle["README.md"]
+
+
+def exporter(bundle: dict[str, str]) -> dict[str, Any]:
+    """The operator's values for dcgm-exporter."""
+    found: dict[str, Any] = document(bundle, "gpu-operator/values.yaml").get("dcgmExporter", {})
+    return found
+
+
+def test_the_dashboard_brings_its_counters_to_the_exporter_of_gpu_operator() -> None:
+    bundle = watched("dashboard: true")
+    assert exporter(bundle)["config"] == {"create": True, "name": "gpushare-dcgm-metrics", "data": csv_text()}
+    assert "set the counters of dcgm-exporter" in bundle["README.md"]
+    assert "config" not in exporter(watched("alerts: true, serviceMonitor: true"))
+
+
+@pytest.mark.parametrize("values", [
+    "{dcgmExporter: {config: {name: own}}}", "{dcgmExporter: {enabled: false}}",
+])
+def test_counters_of_the_intents_own_values_are_kept(values: str) -> None:
+    bundle = files("hpc", platform=f"{{values: {values}}}", more="  monitoring: {dashboard: true}\n")
+    assert exporter(bundle).get("config", {}).keys() <= {"name"}
+    assert bundle["monitoring/dcgm-metrics.csv"] == csv_text()
+
+
+@pytest.mark.parametrize("stack", ["device-plugin", "existing"])
+def test_elsewhere_the_counters_are_a_file(stack: str) -> None:
+    bundle = files("notebooks", platform=f"{{stack: {stack}}}", more="  monitoring: {dashboard: true}\n")
+    assert bundle["monitoring/dcgm-metrics.csv"] == csv_text()
+    assert "need the counters of `monitoring/dcgm-metrics.csv`" in bundle["README.md"]
+    assert "dcgm-metrics" not in bundle.get("device-plugin/values.yaml", "")
 
 
 def test_without_the_operator_only_plain_files() -> None:

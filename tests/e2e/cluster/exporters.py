@@ -12,9 +12,14 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tests.support.fake_nvml.cards import gpu_uuid
+
 GPU_FIGURES: Mapping[str, float] = {
     "DCGM_FI_DEV_GPU_UTIL": 40, "DCGM_FI_DEV_FB_USED": 3524, "DCGM_FI_DEV_POWER_USAGE": 62.5, "DCGM_FI_DEV_GPU_TEMP": 51,
-    "DCGM_FI_DEV_ROW_REMAP_FAILURE": 1,
+    "DCGM_FI_DEV_SM_CLOCK": 1410, "DCGM_FI_DEV_MEM_CLOCK": 1215, "DCGM_FI_PROF_SM_ACTIVE": 0.5,
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.25, "DCGM_FI_PROF_PIPE_FP64_ACTIVE": 0.125, "DCGM_FI_PROF_PIPE_FP32_ACTIVE": 0.375,
+    "DCGM_FI_PROF_PIPE_FP16_ACTIVE": 0.625, "DCGM_FI_PROF_NVLINK_TX_BYTES": 3e9, "DCGM_FI_PROF_NVLINK_RX_BYTES": 2e9,
+    "DCGM_FI_PROF_PCIE_TX_BYTES": 4e8, "DCGM_FI_PROF_PCIE_RX_BYTES": 5e8, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 1,
 }
 """The counters that rules and dashboard use, each with its value on the first GPU of a page."""
 _OF_A_POD = frozenset({"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"})
@@ -81,17 +86,25 @@ class Exporter:
             yield named if self.generation == 3 else {**named, "vgpu": str(share)}
 
 
-def _gpus(node: str) -> tuple[Gpu, ...]:
-    """One that two pods share, one that is a MIG instance, and one that no pod has."""
+NODES: Mapping[str, str] = {
+    gpu_uuid(index, node=number): f"node-{number}" for number in (1, 2) for index in (0, 1)
+}
+"""The GPUs that a runtime knows, with their nodes: one in each page, as a shared GPU or as an instance."""
+
+
+def _gpus(number: int) -> tuple[Gpu, ...]:
+    """One that two pods share, one that is a MIG instance, and one that no pod has. One of the first two is in a pool."""
+    uuids = [f"GPU-other-{number}-{index}" for index in range(3)]
+    uuids[(number - 1) % 2] = tuple(NODES)[number - 1]
     return (
-        Gpu(uuid=f"GPU-{node}-0", pods=("neighbour", "offender")),
-        Gpu(uuid=f"GPU-{node}-1", pods=("greedy",), instance=("1g.5gb", "7")),
-        Gpu(uuid=f"GPU-{node}-2"),
+        Gpu(uuid=uuids[0], pods=("neighbour", "offender")),
+        Gpu(uuid=uuids[1], pods=("greedy",), instance=("1g.5gb", "7")),
+        Gpu(uuid=uuids[2]),
     )
 
 
 EXPORTERS = tuple(
-    Exporter(generation=generation, node=f"node-{number}", honoured=honoured, gpus=_gpus(f"node-{number}"))
+    Exporter(generation=generation, node=f"node-{number}", honoured=honoured, gpus=_gpus(number))
     for number, (generation, honoured) in enumerate(itertools.product((3, 4), (False, True)), 1)
 )
 """Both generations, each as the labels of its metrics are honoured or not."""

@@ -38,7 +38,8 @@ class Fleet:
 
     def equip(self, node: Node, cards: Sequence[str]) -> FakeNvml:
         """Put these cards into the node, new and idle. Nobody may be using the former ones."""
-        self.fake_nvml[node.name] = FakeNvml.make(self.folder / node.name, cards)
+        number = int(node.name.rpartition("-")[2])
+        self.fake_nvml[node.name] = FakeNvml.make(self.folder / node.name, cards, node=number)
         return self.fake_nvml[node.name]
 
     def start_plugin(self, cluster: Cluster, node: Node, *arguments: str) -> None:

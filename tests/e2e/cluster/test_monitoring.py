@@ -29,6 +29,8 @@ EXTRA = """\
   platform: {namespaces: [monitoring]}
   monitoring: {serviceMonitor: true, alerts: true, dashboard: true, operator: false}
 """
+INSTANCE = 4864
+"""MiB of a 1g.5gb."""
 CAPS = {"node-1": 3724, "node-2": 2304}
 WITHIN, BEYOND, GREEDY = 3524, 4224, 2804
 """MiB of the neighbour, of the offender in the end, and of the tenant that is only warned."""
@@ -55,7 +57,19 @@ def each_pool(notebooks: float, training: float, **more: str) -> Rows:
 
 def each_gpu(counter: str) -> Rows:
     """A series for each GPU of each form of dcgm-exporter, though it repeats it for each pod."""
-    return [({"UUID": uuid}, figure) for one in exporters.EXPORTERS for uuid, figure in one.figures(counter).items()]
+    return [
+        ({"UUID": uuid, "Hostname" if one.generation == 3 else "hostname": one.node}, figure)
+        for one in exporters.EXPORTERS for uuid, figure in one.figures(counter).items()
+    ]
+
+
+def of_pools(counter: str, factor: float = 1) -> Rows:
+    """A series for each of them that is in a pool, with its node and pool."""
+    places = {"node-1": ON_1, "node-2": ON_2}
+    return [
+        ({"UUID": uuid, **places[exporters.NODES[uuid]]}, figure * factor)
+        for one in exporters.EXPORTERS for uuid, figure in one.figures(counter).items() if uuid in exporters.NODES
+    ]
 
 
 RECORDED: Mapping[str, Rows] = {
@@ -79,15 +93,25 @@ STATES = {
 }
 SHOWN: Mapping[str, tuple[Rows, ...]] = {
     "Shares of each pool": (each_pool(1, 1), each_pool(7, 27)),
-    "Nodes by reason": (each_pool(1, 1, reason="Ready"),),
+    "Nodes by reason": (each_pool(1, 1, reason="Ready"), []),
     "Memory of containers, part of their cap": ([(NEIGHBOUR, WITHIN / CAPS["node-1"]), (WARNED, GREEDY / CAPS["node-2"])],),
     "Memory of containers": ([(NEIGHBOUR, WITHIN * MIB), (WARNED, GREEDY * MIB)],),
+    "Memory of namespaces": (each_pool(WITHIN * MIB, GREEDY * MIB, namespace=COURSE),),
     "Warnings and kills in 15 minutes": (each_pool(1, 1), [({"pool": "notebooks", "outcome": "exited_term"}, 1)]),
-    "Memory of GPUs in use": ([(ON_1, 0), (ON_1, WITHIN / 15360), (ON_2, 0), (ON_2, GREEDY / 40537)],),
-    "Utilisation (DCGM)": (each_gpu("DCGM_FI_DEV_GPU_UTIL"),),
-    "Memory in use (DCGM)": (each_gpu("DCGM_FI_DEV_FB_USED"),),
-    "Power (DCGM)": (each_gpu("DCGM_FI_DEV_POWER_USAGE"),),
-    "Temperature (DCGM)": (each_gpu("DCGM_FI_DEV_GPU_TEMP"),),
+    "Containers of which a process was ended last": ([({**NEIGHBOUR, "pod": "offender", "reason": "over-cap"}, 1)],),
+    "Memory of GPUs in use": ([
+        (ON_1, 0), (ON_1, WITHIN / 15360), (ON_2, 0), (ON_2, GREEDY / 40537),
+        *[(ON_2, 0.0)] * 13, (ON_2, GREEDY / INSTANCE),
+    ],),
+    "Utilisation (DCGM)": (of_pools("DCGM_FI_DEV_GPU_UTIL"),),
+    "Utilisation by type of core (DCGM)": tuple(
+        of_pools(f"DCGM_FI_PROF_{field}_ACTIVE") for field in ("SM", "PIPE_TENSOR", "PIPE_FP64", "PIPE_FP32", "PIPE_FP16")),
+    "Memory in use (DCGM)": (of_pools("DCGM_FI_DEV_FB_USED"),),
+    "Power (DCGM)": (of_pools("DCGM_FI_DEV_POWER_USAGE"),),
+    "Temperature (DCGM)": (of_pools("DCGM_FI_DEV_GPU_TEMP"),),
+    "Clocks (DCGM)": (of_pools("DCGM_FI_DEV_SM_CLOCK", 1e6), of_pools("DCGM_FI_DEV_MEM_CLOCK", 1e6)),
+    "NVLink (DCGM)": (of_pools("DCGM_FI_PROF_NVLINK_TX_BYTES"), of_pools("DCGM_FI_PROF_NVLINK_RX_BYTES")),
+    "PCIe (DCGM)": (of_pools("DCGM_FI_PROF_PCIE_TX_BYTES"), of_pools("DCGM_FI_PROF_PCIE_RX_BYTES")),
 }
 """For each panel the series of each of its queries."""
 
@@ -219,7 +243,7 @@ def test_labels_that_prometheus_does_not_honour_are_renamed(scene: Scene) -> Non
 
 
 def test_no_panel_is_empty() -> None:
-    assert all(rows for panel in SHOWN.values() for rows in panel)
+    assert all(any(panel) for panel in SHOWN.values())
 
 
 def test_faults_of_a_gpu_reach_their_alerts(scene: Scene) -> None:

@@ -85,6 +85,6 @@ def test_a_real_process_over_its_cap_is_killed_and_its_neighbour_lives(
     stage.run(2)
     print("\n".join(event.message for event in stage.told.events))
     assert stage.told.reasons("greedy") == STEPS
-    assert stage.metric("kills_total{") == ['kills_total{signal="SIGKILL",outcome="exited_kill"} 1']
+    assert stage.metric("kills_total{") == ['kills_total{signal="SIGKILL",outcome="exited_kill",reason="over-cap"} 1']
     assert lives(modest)
     assert stage.told.reasons("modest") == []

@@ -206,7 +206,7 @@ def test_without_the_right_to_kill_it_says_so_and_harms_nobody(node: Node, image
     assert "GPUProcessKilled" not in told
     with urllib.request.urlopen("http://127.0.0.1:9499/metrics", timeout=PATIENCE) as answer:
         kills = [line for line in answer.read().decode().splitlines() if line.startswith("gpushare_kills_total{")]
-    assert kills == ['gpushare_kills_total{signal="SIGTERM",outcome="eperm"} 1']
+    assert kills == ['gpushare_kills_total{signal="SIGTERM",outcome="eperm",reason="over-cap"} 1']
     assert {line["pod"] for line in map(json.loads, runtime.logs().splitlines()) if line.get("event") == "kill"} == {"greedy"}
 
 

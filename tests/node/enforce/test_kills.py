@@ -26,7 +26,7 @@ def test_who_is_over_its_cap_is_warned_then_asked_to_end_and_the_events_say_it_a
     await_end(pid)
     stage.run(2)
     assert stage.told.reasons("greedy") == ["GPUMemoryOverCap", "GPUProcessKilled"]
-    assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="exited_term"} 1']
+    assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="exited_term",reason="over-cap"} 1']
 
 
 @pytest.mark.failure_case(37)
@@ -37,7 +37,7 @@ def test_who_ignores_sigterm_is_killed_after_its_time(stage: EnforcementFixture)
     stage.run(1)
     await_end(pid)
     stage.run(1)
-    assert stage.metric("kills_total{") == ['kills_total{signal="SIGKILL",outcome="exited_kill"} 1']
+    assert stage.metric("kills_total{") == ['kills_total{signal="SIGKILL",outcome="exited_kill",reason="over-cap"} 1']
     assert stage.told.reasons("deaf") == ["GPUMemoryOverCap", "GPUProcessKilled", "GPUProcessKilled"]
 
 
@@ -48,7 +48,7 @@ def test_who_frees_memory_after_sigterm_is_not_killed(stage: EnforcementFixture)
     stage.fake_nvml.put(0, pid, 1000)
     stage.run(20)
     assert lives(pid)
-    assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="spared"} 1']
+    assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="spared",reason="over-cap"} 1']
 
 
 @pytest.mark.failure_case(34)
@@ -116,7 +116,7 @@ def test_a_process_that_became_somebody_elses_before_the_signal_gets_none(stage:
     stage.processes.look = stale  # type: ignore[method-assign]
     stage.run(1)
     assert lives(pid)
-    assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="reused"} 1']
+    assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="reused",reason="over-cap"} 1']
 
 
 @pytest.mark.failure_case(40)
@@ -141,7 +141,7 @@ def test_a_victim_that_nobody_reaps_counts_as_gone(stage: EnforcementFixture) ->
     await_end(pid)
     assert Path(f"/proc/{pid}").exists()
     stage.run(2)
-    assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="exited_term"} 1']
+    assert stage.metric("kills_total{") == ['kills_total{signal="SIGTERM",outcome="exited_term",reason="over-cap"} 1']
     assert not stage.enforcer.has_targets
 
 
@@ -224,7 +224,7 @@ def test_an_agent_that_starts_anew_in_the_grace_counts_anew_and_kills_once(stage
     stage.run(1)
     await_end(pid)
     stage.run(2)
-    assert stage.metric("kills_total{") == ['kills_total{signal="SIGKILL",outcome="exited_kill"} 1']
+    assert stage.metric("kills_total{") == ['kills_total{signal="SIGKILL",outcome="exited_kill",reason="over-cap"} 1']
 
 
 @pytest.mark.failure_case(74)

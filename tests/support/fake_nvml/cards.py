@@ -28,9 +28,14 @@ def describe_driver(state: Any, version: str) -> None:
     state.tells_profiles_when_off = branch > 535
 
 
-def describe_gpu(gpu: Any, index: int, card: cards.Card) -> None:
+def gpu_uuid(index: int, *, node: int = 0) -> str:
+    """The UUID of a GPU: no other one of the node, or of a node with another number, has it."""
+    return f"GPU-51c0{index:04x}-{node:04x}-5000-8000-{0x51C00000 + index:012x}"
+
+
+def describe_gpu(gpu: Any, index: int, card: cards.Card, *, node: int = 0) -> None:
     """A GPU of that card, idle, MIG off."""
-    gpu.uuid = f"GPU-51c0{index:04x}-0000-5000-8000-{0x51C00000 + index:012x}".encode()
+    gpu.uuid = gpu_uuid(index, node=node).encode()
     gpu.name = card.name.encode()
     gpu.pci_device_id = int(card.pci_device_ids[0], 16)
     gpu.pci_bus = 0x07 + 8 * index

@@ -20,14 +20,16 @@ class FakeNvml(Processes, Faults):
     """One node's GPUs, its driver and the processes on them. GPUs are called by index."""
 
     @classmethod
-    def make(cls, folder: Path, card_ids: Sequence[str] = ("a100-sxm4-40gb",) * 8, *, driver: str = "580.95.05") -> Self:
-        """A new node with these catalogue cards under `folder`, idle, MIG off."""
+    def make(
+        cls, folder: Path, card_ids: Sequence[str] = ("a100-sxm4-40gb",) * 8, *, driver: str = "580.95.05", node: int = 0
+    ) -> Self:
+        """A new node with these catalogue cards under `folder`, idle, MIG off. `node` tells its UUIDs from another node's."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "fake-nvml"
         state = layout.VIEWS["state"](magic=layout.CONSTANTS["MAGIC"], size=layout.SIZE, gpu_count=len(card_ids))
         describe_driver(state, driver)
         for index, card in enumerate(card_ids):
-            describe_gpu(state.gpus[index], index, cards.load(card))
+            describe_gpu(state.gpus[index], index, cards.load(card), node=node)
         _write_sparse(path, bytes(state))
         path.chmod(0o666)  # tenants are anybody
         made = cls(path)

@@ -36,6 +36,14 @@ class Files:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
         return content
 
+    def written_at(self, name: str) -> float | None:
+        """Return when the file was written, in seconds since 1970; None if there is no file."""
+        try:
+            with self._directory() as directory:
+                return os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime
+        except FileNotFoundError:
+            return None
+
     def write(self, name: str, content: bytes) -> None:
         """Replace the file with this content. If that fails, the former file is kept."""
         self._make()

@@ -143,6 +143,14 @@ class StateDir:
         """Store which profile, `…-a` or `…-b`, is published now, and for which devices."""
         self._write(_PROFILE, {"key": key, "devices": sorted(devices)})
 
+    def changed_at(self) -> float | None:
+        """Return when the policy in force or the published profile last changed, in seconds since 1970; None if unknown."""
+        try:
+            written = [at for at in map(self._files.written_at, (_POLICY, _PROFILE)) if at is not None]
+        except OSError:
+            return None
+        return max(written, default=None)
+
     def repaired(self) -> RepairMark | None:
         """Return the last repair that was requested."""
         return self._read(_REPAIR, read_repair_mark)

@@ -3,7 +3,7 @@
 import itertools
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -58,15 +58,24 @@ class Request(Struct):
         return f"{self.method} {self.path}"
 
     @property
+    def verb(self) -> str:
+        """Return what the request is counted as: its method, or WATCH."""
+        return "WATCH" if "watch" in self.query else self.method
+
+    @property
     def target(self) -> str:
         """Return path and query."""
         return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
 
 
 class Connection:
-    """Sends requests. Thread-safe."""
+    """Sends requests. Thread-safe.
+
+    `observe` is called with the verb and the status of each attempt, from any thread; None: no answer came.
+    """
 
     def __init__(self, address: ApiEndpoint, clock: Clock) -> None:
+        self.observe: Callable[[str, int | None], None] = _ignore
         self._address = address
         self._clock = clock
         self._pool: urllib3.PoolManager | None = None
@@ -143,7 +152,9 @@ class Connection:
                 timeout=urllib3.Timeout(connect=connect_seconds, read=read_seconds),
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
+            self.observe(request.verb, None)
             raise ClusterError(request.name, None, str(error)) from error
+        self.observe(request.verb, answer.status)
         return _Answer(request, answer)
 
 
@@ -197,6 +208,10 @@ class _FailureError(Exception):
         if self.retry_after is not None:
             return self.retry_after
         return _FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1) * random.uniform(1, 2)  # noqa: S311 - spreads load, guards nothing
+
+
+def _ignore(_verb: str, _status: int | None) -> None:
+    """Count nothing."""
 
 
 def _documents(answer: _Answer) -> Iterator[Json]:

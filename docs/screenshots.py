@@ -1,14 +1,19 @@
-"""Write docs/images/: the pages of `show` and `plan` as people see them, at two widths and in both themes.
+"""Write docs/images/: the pages of `show`, `plan` and `status` as people see them, at two widths and in both themes.
 
 `make screenshots`. Needs Chromium. The pictures depend on the fonts of the machine, so no test compares them.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
+from tests.compiler.live.clusters import lively
 from tests.support.browser import browser
+from tests.support.fake_api.server import ApiServer
 from tests.support.paths import ROOT
 
 IMAGES = ROOT / "docs/images"
@@ -19,7 +24,7 @@ CHANGES = {
     "memory: 28Gi": "memory: 900Gi",
 }
 """What the plan's picture shows: a new layout, twice as many shares, and a quota that is too large for them."""
-SIZES = {"desktop": (1280, 1500), "phone": (390, 1700)}
+SIZES = {"desktop": (1280, 1900), "phone": (390, 2700)}
 
 
 def main() -> None:
@@ -39,12 +44,29 @@ def _pages(folder: Path) -> dict[str, Path]:
         text = text.replace(old, new)
     changed = folder / "intent.yaml"
     changed.write_text(text, encoding="utf-8")
-    pages = {"show": ("show", "--html", INTENT), "plan": ("plan", "--html", INTENT, changed)}
-    for name, arguments in pages.items():
-        command = [sys.executable, "-m", "gpushare", *map(str, arguments)]
-        done = subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own program and files
-        (folder / f"{name}.html").write_bytes(done.stdout)
+    pages = {
+        "show": _page("show", "--html", INTENT),
+        "plan": _page("plan", "--html", INTENT, changed),
+        "status": _status(folder),
+    }
+    for name, page in pages.items():
+        (folder / f"{name}.html").write_bytes(page)
     return {name: folder / f"{name}.html" for name in pages}
+
+
+def _status(folder: Path) -> bytes:
+    """The page of a small cluster, on the double of the API server that the tests have."""
+    with ApiServer(token="secret") as server:  # noqa: S106 - of the double
+        lively(server)
+        return _page("status", "--html", environment=server.kubeconfig(folder / "kubeconfig"))
+
+
+def _page(*arguments: object, environment: Mapping[str, str] = MappingProxyType({})) -> bytes:
+    command = [sys.executable, "-m", "gpushare", *map(str, arguments)]
+    done = subprocess.run(  # noqa: S603 - our own program and files
+        command, check=True, capture_output=True, env={**os.environ, **environment},
+    )
+    return done.stdout
 
 
 if __name__ == "__main__":

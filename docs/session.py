@@ -45,6 +45,9 @@ _COLOURS = {
 }
 """Of the codes that select graphic rendition; each has a contrast of more than 4.5 to the background."""
 _PLAIN, _GROUND = "#e6edf3", "#0d1117"
+_TEXT, _BEHIND = "38;2;", "48;2;"
+_CODE = re.compile(r"[34]8;2;\d+;\d+;\d+|\d+")
+"""One code: a colour of the text (3) or of its background (4) among 16 million, or another."""
 _STYLE = re.compile(r"\x1b\[([0-9;]*)m")
 _OTHER = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]")
 
@@ -68,7 +71,9 @@ def picture() -> str:
     ]
     for number, row in enumerate(rows):
         top = _MARGIN + number * _HEIGHT + 14
-        lines += [_text(text, column, top, codes) for text, column, codes in _runs(row) if text.strip()]
+        runs = list(_runs(row))
+        lines += [_behind(text, column, top, colour) for text, column, codes in runs if (colour := _shade(codes, _BEHIND))]
+        lines += [_text(text, column, top, codes) for text, column, codes in runs if text.strip()]
     return "\n".join([*lines, "</svg>", ""])
 
 
@@ -84,7 +89,7 @@ def _printed(command: Sequence[str], folder: str) -> list[str]:
     """Return what a program prints on a terminal, line by line."""
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     inherited = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "CI", "GITHUB_ACTIONS"}}
-    size = {"COLUMNS": str(COLUMNS), "LINES": "60", "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+    size = {"COLUMNS": str(COLUMNS), "LINES": "60", "TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_ALL": "C.UTF-8"}
     ours, theirs = pty.openpty()
     environment = {**inherited, **size, "PATH": programs}
     with subprocess.Popen(  # noqa: S603 - the commands above
@@ -110,13 +115,24 @@ def _runs(row: str) -> Iterator[tuple[str, int, frozenset[str]]]:
         column += len(text)
         if found:
             at = found.end()
-            new = {code for code in found[1].split(";") if code}
+            new = set(_CODE.findall(found[1]))
             codes = frozenset() if not new or "0" in new else codes | new
+
+
+def _shade(codes: frozenset[str], kind: str) -> str:
+    """Return the colour of the text or behind it; empty if none of 16 million was chosen."""
+    (channels,) = [code.removeprefix(kind).split(";") for code in codes if code.startswith(kind)] or [()]
+    return f"rgb({','.join(channels)})" if channels else ""
+
+
+def _behind(text: str, column: int, top: int, colour: str) -> str:
+    place = _MARGIN + column * _WIDTH
+    return f'<rect x="{place:.1f}" y="{top - 14}" width="{len(text) * _WIDTH:.1f}" height="{_HEIGHT}" fill="{colour}"/>'
 
 
 def _text(text: str, column: int, top: int, codes: frozenset[str]) -> str:
     begin = len(text) - len(text.lstrip())
-    colour = next((_COLOURS[code] for code in sorted(codes) if code in _COLOURS), _PLAIN)
+    colour = _shade(codes, _TEXT) or next((_COLOURS[code] for code in sorted(codes) if code in _COLOURS), _PLAIN)
     weight = ' font-weight="bold"' if "1" in codes else ""
     place = _MARGIN + (column + begin) * _WIDTH
     shown = text.strip()

@@ -1,20 +1,37 @@
 "use strict";
 const pools = [...document.querySelectorAll(".pool")];
 const tools = document.querySelector(".tools");
+const nameOf = (pool) => pool.querySelector("h3").textContent.toLowerCase();
+const texts = new Map();
+// What is searched beside the name: what the page gives for that, else all that the card says.
+const textOf = (pool) => {
+  if (!texts.has(pool)) {
+    const copy = pool.cloneNode(true);
+    for (const one of copy.querySelectorAll("h3, .names")) one.remove();
+    texts.set(pool, pool.dataset.text ?? copy.textContent.toLowerCase());
+  }
+  return texts.get(pool);
+};
 // A plan without changes has no pools.
 if (tools) {
   const search = document.getElementById("search");
   const fold = document.getElementById("fold");
   const found = document.getElementById("found");
   tools.hidden = false;
+  // The card of several pools is shown if one of them has all words, and lists those alone.
+  const filter = (pool, words) => {
+    const has = (name) => words.every((word) => name.includes(word) || textOf(pool).includes(word));
+    const names = [...pool.querySelectorAll(".names li")];
+    for (const one of names) one.hidden = !has(one.textContent.toLowerCase());
+    const shown = names.length ? names.filter((one) => !one.hidden).length : Number(has(nameOf(pool)));
+    pool.hidden = !shown;
+    return [shown, names.length || 1];
+  };
   search.addEventListener("input", () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let shown = 0;
-    for (const pool of pools) {
-      pool.hidden = !words.every((word) => pool.dataset.text.includes(word));
-      shown += pool.hidden ? 0 : 1;
-    }
-    found.textContent = words.length ? `${shown} of ${pools.length} pools` : "";
+    const numbers = pools.map((pool) => filter(pool, words));
+    const sum = (at) => numbers.reduce((all, one) => all + one[at], 0);
+    found.textContent = words.length ? `${sum(0)} of ${sum(1)} pools` : "";
   });
   const setFold = (isFolded) => {
     for (const pool of pools) pool.open = !isFolded;
@@ -24,7 +41,18 @@ if (tools) {
   fold.addEventListener("click", () => setFold(fold.getAttribute("aria-pressed") !== "true"));
   if (pools.length && !pools[0].open) setFold(true);
 }
-addEventListener("beforeprint", () => { for (const one of document.querySelectorAll("details")) one.open = true; });
+// On a page of many pools their pods have one text in common; a pool's name may be a part of the other mark.
+const fill = (pool) => {
+  if (pool.dataset.pod === undefined) return;
+  const text = document.getElementById(`pod-${pool.dataset.pod}`).content.textContent;
+  const name = pool.id.replace(/^pools?-/, "");
+  pool.querySelector("code").textContent = text.replaceAll("⟨pool⟩", () => name).replaceAll("⟨resource⟩", () => pool.dataset.resource);
+};
+for (const pool of pools) pool.addEventListener("toggle", () => { if (pool.open) fill(pool); });
+addEventListener("beforeprint", () => {
+  pools.forEach(fill);
+  for (const one of document.querySelectorAll("details")) one.open = true;
+});
 const copied = (button) => {
   button.textContent = "Copied";
   setTimeout(() => { button.textContent = "Copy"; }, 2000);

@@ -39,10 +39,10 @@ class Browser:
         for domain in ("Page", "Runtime", "Log"):
             self._call(f"{domain}.enable")
 
-    def open(self, file: Path, *, width: int = 1280, theme: str = "light") -> None:
-        """Show the page of a file to somebody with a screen of this width, in pixels, who prefers this theme."""
+    def open(self, file: Path, *, width: int = 1280, theme: str = "light", media: str = "") -> None:
+        """Show the page of a file to somebody with a screen of this width, in pixels, who prefers this theme; or `print`ed."""
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
-        self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+        self._call("Emulation.setEmulatedMedia", media=media, features=[{"name": "prefers-color-scheme", "value": theme}])
         loaded = self._loaded
         self._call("Page.navigate", url=file.as_uri())
         while self._loaded == loaded:
@@ -82,9 +82,13 @@ class Browser:
         return found
 
     def picture(self, height: int) -> bytes:
-        """The page as WebP, down to this height in pixels."""
+        """The page as WebP, down to the end of the last of its parts that ends within this height in pixels."""
         size = self._call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], height), "scale": 1}
+        parts = "[...document.querySelectorAll('header, section, .pool')]"
+        ends = f"{parts}.map((one) => one.getBoundingClientRect().bottom + scrollY)"
+        whole = size["height"] <= height
+        end = size["height"] if whole else max((end for end in self.run(ends) if end < height - 16), default=height - 16) + 16
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": end, "scale": 1}
         done = self._call("Page.captureScreenshot", format="webp", quality=85, clip=clip, captureBeyondViewport=True)
         return base64.b64decode(done["data"])
 

@@ -126,7 +126,8 @@ def _layouts(card: Card, geometry: Geometry, look: Style) -> str:
 
 def _layout(number: int, layout: Layout, geometry: Geometry, look: Style) -> str:
     placed = mig.place(geometry, layout) or ()
-    cells = [memory_map.Cell(start=one.start, size=one.size, labels=(one.profile.name,)) for one in placed]
+    names = [(one, one.profile.name) for one in placed]
+    cells = [memory_map.Cell(start=one.start, size=one.size, labels=(name,), profile=name) for one, name in names]
     left = left_over(placed, geometry)
     title = wrapped(f"{number:>3}  {layout_text(layout)}{f'  {left}' if left else ''}", look, indent=5)
     return "\n" + title + memory_map.bar(cells, geometry.units, look, indent=5, framed=False)

@@ -6,13 +6,17 @@ from typing import Any
 from gpushare.catalog.cards import Geometry
 from gpushare.cli import comparison_words as words
 from gpushare.cli import html_page
+from gpushare.cli.html_table import Table, table
 from gpushare.cli.plan_view import known, ranges
 from gpushare.compare.changes import Change, Comparison, GpuChange, PoolChange
 from gpushare.core.printable import visible
 from gpushare.core.record import replace
+from gpushare.core.wording import counted
 from gpushare.plan.plan import DevicePlan
 
 _ARROW = "→"
+_MOST_LINES = 500
+"""Lines of one list: of files, or of settings."""
 
 Document = Mapping[str, Any]
 """`nodes/pools.yaml` of one side."""
@@ -27,59 +31,59 @@ def page(comparison: Comparison, sides: tuple[Document, Document], geometry_of: 
         "Pods disturbed": f"at most {comparison.disturbed}" if comparison.disturbed else known(comparison.disturbed),
         "Quotas that no longer fit": str(broken),
     }
+    described = ((pool.name, *_described(pool, comparison, sides, geometry_of)) for pool in pools)
+    cards = [{**card, **html_page.heading(list(map(visible, names)))} for names, card in html_page.alike(described)]
+    tables = [one for one in _tables(comparison) if one.rows]
     return html_page.render(
-        "plan.html.j2", name=visible(str(sides[1].get("cluster", ""))), is_empty=comparison.is_empty,
+        "plan.html.j2", tables=tables, name=visible(str(sides[1].get("cluster", ""))), is_empty=comparison.is_empty,
         facts=[{"name": name, "value": value} for name, value in facts.items()],
-        summary=words.summary(comparison), order=list(words.order(comparison)),
+        besides=words.also(comparison).strip(), order=list(words.order(comparison)),
         strategy=words.strategy(comparison, _ARROW) if comparison.changes_mig_strategy else "", warning=words.STRATEGY,
-        pools=[_pool(pool, comparison, sides, geometry_of) for pool in pools],
-        unfolded=len(pools) <= html_page.MOST_UNFOLDED,
-        tables=[table for table in _tables(comparison) if table["rows"]],
+        pools=cards, unfolded=len(cards) <= html_page.MOST_UNFOLDED, shown=tables,
         lists=[one for one in _lists(comparison) if one["lines"]],
     )
 
 
-def _tables(comparison: Comparison) -> Iterable[dict[str, Any]]:
-    yield _table("moves", "Nodes that change pools", ("Node", "From pool", "To pool", "Pods disturbed"),
-                 [words.move(one) for one in comparison.moves])
+def _tables(comparison: Comparison) -> Iterable[Table]:
+    moves = [words.move(one) for one in comparison.moves]
+    yield table("Nodes that change pools", ("Node", "From pool", "To pool", "Pods disturbed"), moves, id="moves")
     capacity = list(words.capacity(comparison))
-    yield _table("capacity", "Capacity", ("Resource", "Before", "After", "Change"), capacity, numbers=(1, 2, 3))
+    yield table("Capacity", ("Resource", "Before", "After", "Change"), capacity, id="capacity", numbers=(1, 2, 3), codes=(0,))
     quotas = [words.quota(one) for one in comparison.quotas]
-    yield _table("quotas", "Quotas", ("Namespace", "Resource", "Before", "After", "Problem"), quotas, numbers=(2, 3))
-
-
-def _table(
-    key: str, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()
-) -> dict[str, Any]:
-    """Return a table; `numbers` are the columns that have numbers."""
-    shown = [list(map(visible, row)) for row in rows]
-    return {"id": key, "title": title, "headers": headers, "rows": shown, "numbers": numbers, "more": ""}
+    headers = ("Namespace", "Resource", "Before", "After", "Problem")
+    yield table("Quotas", headers, quotas, id="quotas", numbers=(2, 3), codes=(1,))
 
 
 def _lists(comparison: Comparison) -> Iterable[dict[str, Any]]:
     cluster = [words.effect(one, _ARROW) for one in comparison.effects if one.pool is None]
-    yield {"id": "cluster", "title": "In the whole cluster", "lines": list(map(visible, cluster)), "folded": False}
-    files = [visible(line) for one in comparison.files for line in words.file(one, _ARROW)]
-    yield {"id": "files", "title": "Files of the bundle", "lines": files, "folded": True}
-    settings = [visible(words.setting(one, _ARROW)) for one in comparison.intent]
-    yield {"id": "intent", "title": "Settings of the intent", "lines": settings, "folded": True}
+    yield _list("cluster", "In the whole cluster", cluster, is_folded=False)
+    yield _list("files", "Files of the bundle", [line for one in comparison.files for line in words.file(one, _ARROW)])
+    yield _list("intent", "Settings of the intent", [words.setting(one, _ARROW) for one in comparison.intent])
 
 
-def _pool(
+def _list(key: str, title: str, lines: Sequence[str], *, is_folded: bool = True) -> dict[str, Any]:
+    """Return a list, cut to so many lines."""
+    more = len(lines) - _MOST_LINES
+    return {"id": key, "title": title, "lines": list(map(visible, lines[:_MOST_LINES])), "folded": is_folded,
+            "more": f"and {more} more; --format json has them" if more > 0 else ""}
+
+
+def _described(
     pool: PoolChange, comparison: Comparison, sides: tuple[Document, Document], geometry_of: Callable[[str], Geometry | None]
-) -> dict[str, Any]:
+) -> tuple[str, dict[str, Any]]:
+    """Return what has to be equal for two pools to have one card, and what the card says."""
     outages = [words.outage(one) for one in comparison.outages if one.pool == pool.name]
     effects = [words.effect(one, _ARROW) for one in comparison.effects if one.pool == pool.name]
     lines = [words.disturbance(pool), *outages, *words.fate(pool, _ARROW), *effects]
-    becomes = words.becomes(pool)
-    return {
-        "name": visible(pool.name),
+    said = {
         "is_harmful": pool.disturbed != 0 or pool.change in {Change.GONE, Change.REPARTITION},
-        "becomes": visible(becomes),
-        "text": visible(f"{pool.name} {becomes} {' '.join(one.name for one in pool.resources)}".lower()),
+        "change": words.change_word(pool),
+        "card": visible(words.cards(pool)),
+        "cost": f"at most {counted(pool.disturbed, 'pod')} disturbed" if pool.disturbed else "",
         "lines": [visible(line) for line in lines if line],
         "maps": list(_maps(pool, sides, geometry_of)),
     }
+    return repr(said), said
 
 
 def _maps(

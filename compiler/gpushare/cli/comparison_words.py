@@ -121,9 +121,18 @@ def affected(comparison: Comparison) -> list[PoolChange]:
 
 def becomes(pool: PoolChange) -> str:
     """Return what happens to the pool in a word, and its card."""
+    return f"{change_word(pool)}, {cards(pool)}"
+
+
+def change_word(pool: PoolChange) -> str:
+    """Return what happens to the pool in a word."""
+    return _CHANGES.get(pool.change, "the same")
+
+
+def cards(pool: PoolChange) -> str:
+    """Return the pool's card, or both if it changes."""
     before, after = pool.cards
-    card = f"{before} becomes {after}" if before is not None and after is not None and before != after else after or before
-    return f"{_CHANGES.get(pool.change, 'the same')}, {card}"
+    return f"{before} becomes {after}" if before is not None and after is not None and before != after else f"{after or before}"
 
 
 def disturbance(pool: PoolChange) -> str:

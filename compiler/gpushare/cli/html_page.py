@@ -1,13 +1,13 @@
 """What all pages for a browser share: templates whose text is escaped, one style, one script, and memory maps to scale.
 
 The page's Content-Security-Policy permits the one style and the one script that it has, by their digests, so no text can add
-another.
+another. It also forbids `style` attributes: what depends on the page, such as the headings of a table, is a rule of its style.
 """
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import jinja2
 from markupsafe import Markup
@@ -15,22 +15,30 @@ from markupsafe import Markup
 from gpushare import __version__
 from gpushare.catalog.cards import Geometry
 from gpushare.cli import memory_map, plan_view
+from gpushare.cli.html_table import Table
 from gpushare.cli.terminal import Style
-from gpushare.core import resources
-from gpushare.core.patterns import pattern
+from gpushare.core import palette, resources
+from gpushare.core.palette import Shades
+from gpushare.core.wording import few
 from gpushare.plan.plan import DevicePlan
 
 MOST_UNFOLDED = 12
 """With more pools than these, all are folded at first."""
-_SLICES = pattern(r"([1-7])g\.")
-_COLOURED = frozenset("12347")
-"""Compute slices with a colour of their own in the style; profiles of other sizes share one."""
+_MOST_NAMED = 2
+"""Pools that the heading of several equal pools names."""
+_LONGEST_CELL = 32
+"""Slices: the style has a rule for each length."""
+
+_T = TypeVar("_T")
 
 
-def render(template: str, **values: Any) -> str:
-    """Return the page of this template."""
-    # From our own files, the only text that is not escaped.
-    style, script = (Markup(_file(name)) for name in ("page.css", "page.js"))  # noqa: S704
+def render(template: str, *, tables: Iterable[Table] = (), **values: Any) -> str:
+    """Return the page of this template. `tables` are all those that it shows: the style has rules for each kind."""
+    rules = "".join(dict.fromkeys(table.rules() for table in tables))
+    sizes = "".join(f".w{size} {{ --w: {size}; }}\n" for size in range(2, _LONGEST_CELL + 1))
+    # From our own files and constants, the only text that is not escaped.
+    style = Markup(_colours() + _file("page.css") + sizes + rules)  # noqa: S704
+    script = Markup(_file("page.js"))  # noqa: S704
     loader = jinja2.FileSystemLoader(resources.templates())
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
                                      lstrip_blocks=True, keep_trailing_newline=True)
@@ -47,6 +55,39 @@ def _digest(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
+def _colours() -> str:
+    """Return the rules of the palette."""
+    classes = "".join(f".{_class(kind)} {{ background: var(--{_class(kind)}); }}\n" for kind in palette.LIGHT.colours)
+    dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {_variables(palette.DARK)} }} }}\n"
+    return f":root {{ {_variables(palette.LIGHT)} }}\n{dark}{classes}"
+
+
+def _variables(shades: Shades) -> str:
+    return f"--ink: {shades.ink}; " + " ".join(f"--{_class(kind)}: {colour};" for kind, colour in shades.colours.items())
+
+
+def _class(kind: str) -> str:
+    """Return the class of a kind of the palette; a class does not begin with a digit."""
+    return f"g{kind[0]}" if kind[0].isdigit() else kind
+
+
+def alike(pools: Iterable[tuple[str, Hashable, _T]]) -> list[tuple[list[str], _T]]:
+    """Return pools of which the same is said together: their names, and what is said of the first.
+
+    Each of `pools` is a name, what has to be equal, and what is said.
+    """
+    groups: dict[Hashable, tuple[list[str], _T]] = {}
+    for name, same, said in pools:
+        groups.setdefault(same, ([], said))[0].append(name)
+    return list(groups.values())
+
+
+def heading(names: Sequence[str]) -> dict[str, Any]:
+    """Return what a template needs of the pools of one card."""
+    several = names if len(names) > 1 else ()
+    return {"name": few(names, _MOST_NAMED), "id": names[0], "names": several}
+
+
 def cells(
     devices: Iterable[DevicePlan], geometry: Geometry | None, mark: Callable[[DevicePlan], str] = lambda _device: ""
 ) -> list[Mapping[str, Any]]:
@@ -57,18 +98,16 @@ def cells(
     placed = {device.start: _cell(device, mark(device)) for device in devices}
     if geometry is not None:
         free = memory_map.gaps(((start, cell["size"]) for start, cell in placed.items()), geometry.units)
-        placed |= {start: {"colour": "unused", "size": size, "lines": ("unused",), "mark": ""} for start, size in free}
+        placed |= {start: _unused(size) for start, size in free}
     return [placed[start] for start in sorted(placed)]
 
 
+def _unused(size: int) -> Mapping[str, Any]:
+    return {"colour": "unused", "size": size, "lines": ("unused",), "mark": "", "shares": 1}
+
+
 def _cell(device: DevicePlan, mark: str) -> Mapping[str, Any]:
-    size = device.size if device.profile else 1
-    return {"colour": _colour(device.profile), "size": size, "lines": plan_view.labels(device, Style()), "mark": mark}
-
-
-def _colour(profile: str | None) -> str:
-    """Return the class of a profile: the same for its size on every card."""
-    if profile is None:
-        return "whole"
-    found = _SLICES.match(profile)
-    return f"g{found[1]}" if found and found[1] in _COLOURED else "other"
+    return {
+        "colour": _class(palette.kind(device.profile)), "size": device.size if device.profile else 1, "mark": mark,
+        "lines": plan_view.labels(device, Style()), "shares": memory_map.segments(device.replicas),
+    }

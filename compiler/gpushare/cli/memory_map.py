@@ -3,29 +3,37 @@
 from collections.abc import Iterable, Sequence
 
 from gpushare.cli.terminal import DIM, Style, pad, width
+from gpushare.core import palette
 from gpushare.core.record import Record
+
+_MOST_SEGMENTS = 8
+"""With more replicas than these, their number alone says how many."""
+_SHADES = palette.DARK
 
 
 class Cell(Record):
-    """A range of slices: `labels` are its lines, empty if it is not used."""
+    """A range of slices: `labels` are its lines, empty if it is not used. `profile` has its colour, `replicas` divide it."""
 
     start: int
     size: int
     labels: tuple[str, ...] = ()
+    profile: str | None = None
+    replicas: int = 1
 
 
 class _Strokes(Record):
-    """Characters of a frame: corners and crossings of the top and the bottom, the two lines, and the fill of unused slices."""
+    """Characters of a frame (corners and crossings of top and bottom, two lines), of replicas' dividers, of unused slices."""
 
     top: str
     bottom: str
     across: str
     down: str
+    divider: str
     unused: str
 
 
-_BOXES = _Strokes(top="┌┬┐", bottom="└┴┘", across="─", down="│", unused="░")
-_ASCII = _Strokes(top="+++", bottom="+++", across="-", down="|", unused=".")
+_BOXES = _Strokes(top="┌┬┐", bottom="└┴┘", across="─", down="│", divider="┊", unused="░")
+_ASCII = _Strokes(top="+++", bottom="+++", across="-", down="|", divider=":", unused=".")
 
 
 def gaps(taken: Iterable[tuple[int, int]], units: int) -> tuple[tuple[int, int], ...]:
@@ -40,6 +48,11 @@ def gaps(taken: Iterable[tuple[int, int]], units: int) -> tuple[tuple[int, int],
     return tuple(found)
 
 
+def segments(replicas: int) -> int:
+    """Return into how many segments a device with so many replicas is divided."""
+    return replicas if replicas <= _MOST_SEGMENTS else 1
+
+
 def bar(cells: Iterable[Cell], units: int, look: Style, *, indent: int = 2, framed: bool = True) -> str:
     """Return the cells to scale over all slices, unused ranges filled; without a frame only what is inside it."""
     strokes = _BOXES if look.boxes else _ASCII
@@ -48,10 +61,11 @@ def bar(cells: Iterable[Cell], units: int, look: Style, *, indent: int = 2, fram
     placed.sort(key=lambda cell: cell.start)
     per_unit = unit_cells(units, look, indent)
     rooms = [cell.size * per_unit - 1 for cell in placed]
-    columns = [_column(cell, room, strokes, look) for cell, room in zip(placed, rooms, strict=True)]
+    columns = [_column(cell, room, strokes) for cell, room in zip(placed, rooms, strict=True)]
     height = max(map(len, columns))
-    shown = [column + [_filling(cell, room, strokes, look)] * (height - len(column))
-             for cell, room, column in zip(placed, rooms, columns, strict=True)]
+    blanks = [" " if cell.labels else strokes.unused for cell in placed]
+    shown = [[_painted(line, cell, look) for line in column + [blank * room] * (height - len(column))]
+             for cell, room, column, blank in zip(placed, rooms, columns, blanks, strict=True)]
     lines = [strokes.down + strokes.down.join(row) + strokes.down for row in zip(*shown, strict=True)]
     if framed:
         lines = [_edge(rooms, strokes.top, strokes.across), *lines, _edge(rooms, strokes.bottom, strokes.across)]
@@ -68,16 +82,31 @@ def _edge(rooms: Sequence[int], corners: str, across: str) -> str:
     return left + cross.join(across * room for room in rooms) + right
 
 
-def _filling(cell: Cell, room: int, strokes: _Strokes, look: Style) -> str:
-    return " " * room if cell.labels else look.paint(strokes.unused * room, DIM)
-
-
-def _column(cell: Cell, room: int, strokes: _Strokes, look: Style) -> list[str]:
+def _column(cell: Cell, room: int, strokes: _Strokes) -> list[str]:
     """Return the cell's lines, each as wide as the cell; a label that is too long continues in the next line."""
     if not cell.labels:
-        return [_filling(cell, room, strokes, look)]
-    lines = [piece for label in cell.labels for piece in _wrapped(label, room)]
-    return [pad(" " * ((room - width(line)) // 2) + line, room) for line in lines]
+        return [strokes.unused * room]
+    pieces = [piece for label in cell.labels for piece in _wrapped(label, room)]
+    lines = [pad(" " * ((room - width(piece)) // 2) + piece, room) for piece in pieces]
+    return [*lines, *_divided(segments(cell.replicas), room, strokes.divider)]
+
+
+def _divided(parts: int, room: int, divider: str) -> list[str]:
+    """Return the line that divides the cell into equal segments; none if there is one, or not a character for each."""
+    if parts == 1 or room < 2 * parts - 1:
+        return []
+    line = [" "] * room
+    for part in range(1, parts):
+        line[part * (room + 1) // parts - 1] = divider
+    return ["".join(line)]
+
+
+def _painted(line: str, cell: Cell, look: Style) -> str:
+    """Return a line of the cell in the colour of its profile, as far as the terminal has that."""
+    if not cell.labels:
+        return look.paint(line, DIM)
+    colour = _SHADES.of(cell.profile)
+    return look.paint(line, *look.shade(_SHADES.ink, ground=colour))
 
 
 def _wrapped(label: str, room: int) -> list[str]:

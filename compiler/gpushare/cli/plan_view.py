@@ -104,11 +104,17 @@ def _gpu(pool: PoolPlan, gpus: Sequence[GpuPlan], look: Style) -> str:
     devices = devices_of(pool, gpu)
     title = f"GPU {ranges([one.index for one in gpus])}"
     if not gpu.mig_enabled or geometry is None:
-        cells = [memory_map.Cell(start=0, size=WHOLE, labels=labels(device, look)) for device in devices]
+        cells = [_cell(device, 0, WHOLE, look) for device in devices]
         return f"\n  {title}\n" + memory_map.bar(cells, WHOLE, look)
-    cells = [memory_map.Cell(start=device.start, size=device.size, labels=labels(device, look)) for device in devices]
+    cells = [_cell(device, device.start, device.size, look) for device in devices]
     left = left_over(gpu.instances, geometry)
     return f"\n  {title}  {look.paint(left, DIM)}".rstrip() + "\n" + memory_map.bar(cells, geometry.units, look)
+
+
+def _cell(device: DevicePlan, start: int, size: int, look: Style) -> memory_map.Cell:
+    return memory_map.Cell(
+        start=start, size=size, labels=labels(device, look), profile=device.profile, replicas=device.replicas,
+    )
 
 
 def labels(device: DevicePlan, look: Style) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from gpushare.cli import html_page, plan_view
 from gpushare.cli.card_view import left_over
+from gpushare.cli.html_table import Table, table
 from gpushare.core import emit
 from gpushare.core.diagnostics import Finding
 from gpushare.core.printable import visible
@@ -12,16 +13,28 @@ from gpushare.core.wording import counted, few, layout_text
 from gpushare.plan.plan import GpuPlan, Plan, PoolPlan
 from gpushare.render import readme
 
+MOST_PODS = 100
+"""With more cards than these the page has each text of a pod once, into which its script writes the names."""
+_POOL, _RESOURCE = "⟨pool⟩", "⟨resource⟩"
+"""Where the script writes the names: characters that no name has."""
+
 
 def page(plan: Plan, findings: Sequence[Finding]) -> str:
     """Return the page. `findings` are the warnings of the intent."""
+    described = ((pool.name, *_described(pool, plan)) for pool in plan.pools)
+    cards = [{**card, **html_page.heading(names)} for names, card in html_page.alike(described)]
+    quotas = table(
+        "Quotas", ("Namespace", "Resource", "At most"),
+        [(quota.namespace, key.removeprefix("requests."), str(number)) for quota in plan.quotas for key, number in quota.hard],
+        numbers=(2,), codes=(1,),
+    )
     return html_page.render(
-        "show.html.j2", name=visible(plan.intent.name), facts=_facts(plan), observes=plan.intent.observes,
-        digest=plan.digest.removeprefix("sha256:")[:12],
-        warnings=[{"code": one.code, "message": visible(one.message)} for one in findings],
-        pools=[_pool(pool, plan) for pool in plan.pools], unfolded=len(plan.pools) <= html_page.MOST_UNFOLDED,
-        quotas=[{"namespace": quota.namespace, "resource": key.removeprefix("requests."), "number": number}
-                for quota in plan.quotas for key, number in quota.hard],
+        "show.html.j2", tables=[*(card["resources"] for card in cards), quotas], name=visible(plan.intent.name),
+        facts=_facts(plan), observes=plan.intent.observes, digest=plan.digest.removeprefix("sha256:")[:12],
+        warnings=[
+            {"code": one.code, "message": visible(one.message), "hints": list(map(visible, one.hints))} for one in findings
+        ],
+        pools=cards, pods=_shared_pods(cards), unfolded=len(cards) <= html_page.MOST_UNFOLDED, quotas=quotas,
     )
 
 
@@ -43,25 +56,42 @@ def _total(numbers: Iterable[int | None]) -> str:
     return str(known) if None not in listed else f"{known} + ?" if known else "?"
 
 
-def _pool(pool: PoolPlan, plan: Plan) -> dict[str, Any]:
-    rows = plan_view.resource_rows(pool)
-    names = [row[0] for row in rows]
-    columns = ("name", "per_node", "total", "device", "cap")
+def _described(pool: PoolPlan, plan: Plan) -> tuple[str, dict[str, Any]]:
+    """Return what has to be equal for two pools to have one card, and what the card says."""
+    resources = _resources(pool)
+    names = [row[0] for row in resources.rows]
     namespaces = sorted(pool.pool.namespaces)
-    return {
-        "name": pool.name,
+    pod = emit.yaml_text(readme.pod(pool, names[0], plan))
+    card = {
         "mode": pool.mode.value,
         "card": visible(pool.card.name),
         "nodes": "? nodes" if pool.nodes is None else counted(pool.nodes, "node"),
         "gpus": f"{counted(len(pool.gpus), 'GPU')} each",
         "goal": "" if pool.layout_of_goal is None else layout_text(pool.layout_of_goal),
-        "text": visible(" ".join((pool.name, pool.card.id, pool.card.name, pool.mode.value, *names, *namespaces)).lower()),
-        "resources": [dict(zip(columns, row, strict=True)) for row in rows],
+        "text": visible(" ".join((pool.card.id, pool.card.name, pool.mode.value, *names, *namespaces)).lower()),
+        "resources": resources,
         "maps": [_map(pool, gpus) for gpus in plan_view.alike(pool)],
-        "pod": emit.yaml_text(readme.pod(pool, names[0], plan)),
+        "resource": names[0],
         "others": few(names[1:], 8),
         "namespaces": few(namespaces, 8),
+        "pod_text": pod.replace(names[0], _RESOURCE).replace(pool.name, _POOL),
     }
+    return repr(card), {**card, "pod": pod}
+
+
+def _resources(pool: PoolPlan) -> Table:
+    rows = plan_view.resource_rows(pool)
+    headers = ("Resource", "Per node", "Total", "Device", "Cap")
+    return Table(title="Resources", headers=headers, rows=tuple(rows), numbers=(1, 2, 3, 4), codes=(0,))
+
+
+def _shared_pods(cards: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the texts of pods for the script; none if each card has its own. A card with a shared one gets its number."""
+    texts = {text: number for number, text in enumerate(dict.fromkeys(card["pod_text"] for card in cards))}
+    is_shared = len(cards) > MOST_PODS
+    for card in cards:
+        card["shared"] = texts[card["pod_text"]] if is_shared else None
+    return list(texts) if is_shared else []
 
 
 def _map(pool: PoolPlan, gpus: Sequence[GpuPlan]) -> dict[str, Any]:

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpushare.cli import html_page, observed_view, status_view
+from gpushare.cli.html_table import Table, table
 from gpushare.core.printable import visible
 from gpushare.core.wording import counted
 from gpushare.live.observing import Observed
-from gpushare.live.status import NodeStatus, PoolStatus, Status
+from gpushare.live.status import NodeStatus, PoolStatus, Shares, Status
 
 _NODE_HEADERS = ("Node", "State", "Reason", "Since", "Offered", "Used", "Message")
 _MOST_ROWS = 2000
@@ -39,15 +40,18 @@ def page(seen: Status, when: str, *, with_kills: bool) -> str:
             _table("counters", "Since the start of each runtime", status_view.COUNTERS, counters, (1, 2, 3)),
             _table("events", "Events about caps in the last hour", status_view.EVENTS, events, (3,)),
         ]
+    pools = [_pool(pool, max(_MOST_ROWS // len(seen.pools), _LEAST_ROWS)) for pool in seen.pools]
+    shown = [one for one in tables if one.rows]
     return html_page.render(
-        "status.html.j2", when=when, facts=[{"name": name, "value": value} for name, value in facts.items()],
+        "status.html.j2", tables=[*shown, *(pool[part] for pool in pools for part in ("shares", "nodes"))], when=when,
+        facts=[{"name": name, "value": value} for name, value in facts.items()],
         unseen=[visible(f"{one.what}: {one.why}") for one in dict.fromkeys(seen.unseen)],
         no_events=status_view.NO_EVENTS if with_kills and not seen.kills else "",
         hint=status_view.hint(wrong[0]) if wrong else "",
         observed=None if seen.observed is None else _observed(seen.observed),
-        pools=[_pool(pool, max(_MOST_ROWS // len(seen.pools), _LEAST_ROWS)) for pool in seen.pools],
+        pools=pools,
         unfolded=len(seen.pools) <= html_page.MOST_UNFOLDED,
-        tables=[table for table in tables if table["rows"]],
+        shown=shown,
     )
 
 
@@ -57,13 +61,20 @@ def _observed(observed: Observed) -> dict[str, Any]:
 
 def _table(
     key: str, title: str, headers: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()
-) -> dict[str, Any]:
+) -> Table:
     """Return a table, cut to so many rows; `numbers` are the columns that have numbers."""
-    names = [header.capitalize() for header in headers]
-    shown = [list(map(visible, row)) for row in rows]
-    left = len(shown) - _MOST_OTHERS
-    return {"id": key, "title": title, "headers": names, "rows": shown[:_MOST_OTHERS], "numbers": numbers,
-            "more": f"and {left} more; --format json has them" if left > 0 else ""}
+    return table(title, [header.capitalize() for header in headers], rows, id=key, numbers=numbers, most=_MOST_OTHERS)
+
+
+def _shares(pool: PoolStatus) -> Table:
+    """Return the numbers of each resource; the last column is empty where it is not known how many are in use."""
+    headers = ("Resource", "Wanted", "Offered", "Used", "Free", "In use")
+    rows = tuple((*map(visible, status_view.numbers(one)), _percentage(one)) for one in pool.shares)
+    return Table(title=f"Shares of {visible(pool.name)}", headers=headers, rows=rows, numbers=(1, 2, 3, 4, 5), codes=(0,))
+
+
+def _percentage(one: Shares) -> str:
+    return "" if one.used is None or not one.offered else f"{100 * one.used // one.offered}\u00a0%"
 
 
 def _pool(pool: PoolStatus, most: int) -> dict[str, Any]:
@@ -78,15 +89,10 @@ def _pool(pool: PoolStatus, most: int) -> dict[str, Any]:
         "readiness": f"{status_view.readiness(pool)} ready" if pool.observed < len(pool.nodes) else status_view.readiness(pool),
         "is_wrong": bool(wrong),
         "text": visible(names.lower()),
-        "shares": [
-            {"numbers": [visible(text) for text in status_view.numbers(one)], "used": one.used, "offered": one.offered}
-            for one in pool.shares
-        ],
-        "nodes": {
-            "title": f"Nodes of {visible(pool.name)}", "headers": _NODE_HEADERS, "numbers": (),
-            "rows": [list(map(visible, row)) for row in _node_rows(ordered[:most])],
-            "more": _more(len(ordered) - most, len(wrong) - most),
-        },
+        "shares": _shares(pool),
+        "meters": pool.shares,
+        "nodes": table(f"Nodes of {visible(pool.name)}", _NODE_HEADERS, _node_rows(ordered[:most]),
+                       more=_more(len(ordered) - most, len(wrong) - most)),
     }
 
 

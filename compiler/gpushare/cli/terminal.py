@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TextIO
 
+from gpushare.core import palette
 from gpushare.core.printable import visible
 from gpushare.core.record import Record
 
@@ -20,10 +21,20 @@ class Style(Record):
     boxes: bool = True
     whole_tables: bool = False
     """Tables are as wide as their content: a file, or a program that reads them, has no width."""
+    colours: int = 0
+    """How many colours a text and its background can have: 256, 2 ** 24, or 0 if fewer."""
 
     def paint(self, text: str, *styles: str) -> str:
         """Return the text in the given styles; unchanged without colour, or if it is empty."""
         return f"\x1b[{';'.join(styles)}m{text}\x1b[0m" if self.coloured and styles and text else text
+
+    def shade(self, ink: str, *, ground: str) -> tuple[str, ...]:
+        """Return the styles of text in one `#rrggbb` on another, as near as the terminal has them; none if it has too few."""
+        if self.colours < 256:
+            return ()
+        if self.colours == 256:
+            return f"38;5;{palette.nearest_of_256(ink)}", f"48;5;{palette.nearest_of_256(ground)}"
+        return "38;2;{};{};{}".format(*palette.channels(ink)), "48;2;{};{};{}".format(*palette.channels(ground))
 
     @property
     def ellipsis(self) -> str:
@@ -40,8 +51,15 @@ def look(stream: TextIO | None) -> Style:
     asked = _asked_columns()
     return Style(
         columns=max(40, asked or _columns(stream, terminal)), coloured=terminal and wanted, boxes=_has_boxes(stream),
-        whole_tables=not (terminal or asked),
+        whole_tables=not (terminal or asked), colours=_colours() if terminal and wanted else 0,
     )
+
+
+def _colours() -> int:
+    """Return how many colours the terminal says that it has, if at least 256 (https://github.com/termstandard/colors)."""
+    if os.environ.get("COLORTERM") in {"truecolor", "24bit"}:
+        return 2**24
+    return 256 if "256color" in os.environ.get("TERM", "") else 0
 
 
 def _asked_columns() -> int:

@@ -43,15 +43,22 @@ def changed(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return path
 
 
+def bare_words(text: str) -> set[str]:
+    """The page has a tag and a card where the sheet has a comma between them."""
+    return {word.rstrip(",") for word in text.replace("→", "->").split()}
+
+
 @pytest.mark.parametrize("changed", [*CHANGES, "all"], indirect=True)
 def test_the_page_says_what_the_sheet_says(changed: Path) -> None:
     """Word by word, arrows aside: the sheet draws no maps, and tells equal changes of several pools together."""
     seen = Page(gpushare("plan", "--html", FIRST, changed).stdout)
-    found = {word.rstrip(",") for word in seen.text.replace("→", "->").split()}
+    found = bare_words(seen.text)
     said = gpushare("plan", FIRST, changed, environment={"COLUMNS": "400"}).stdout
+    # The summary's numbers are facts of the page, of which the rest has its own words.
+    said = said.replace(next(line for line in said.splitlines() if line.startswith("Pools: ")), "")
     headings = {"CAPACITY", "BEFORE", "AFTER", "CHANGE", "NAMESPACE", "QUOTA", "ON", "NODE", "FROM", "TO", "POOL", "PODS",
                 "DISTURBED", "ORDER", "CLUSTER", "FILES", "INTENT", "+", "-", "!", "~", "each", "and", "more"}
-    assert {word.rstrip(",") for word in said.replace("→", "->").split()} - headings <= found
+    assert bare_words(said) - headings <= found
     assert len(seen.ids) == len(set(seen.ids))
 
 
@@ -67,9 +74,9 @@ def test_what_is_kept_stays_in_its_place_and_the_rest_is_marked(changed: Path) -
     html = gpushare("plan", "--html", FIRST, changed).stdout
     before, after = (part.split("</ol>")[0] for part in html.split('<ol class="map">')[1:])
     assert before.count("<li") == 6
-    assert before.count('<span class="mark">gone</span>') == 4
-    assert 'class="unused w1"' in before
-    assert after.count('<span class="mark">new</span>') == 3
+    assert before.count("<b>gone</b>") == 4
+    assert 'class="unused"' in before
+    assert after.count("<b>new</b>") == 3
     # The 2g.10gb that stays is drawn first on both sides.
     assert before.split("</li>")[0] == after.split("</li>")[0]
 
@@ -114,17 +121,46 @@ def test_texts_of_a_bundle_are_only_text(tmp_path: Path) -> None:
     assert html.count("alert(1)") > 8, "it is there, as text"
 
 
-def test_a_thousand_changed_pools_fit_into_two_megabytes() -> None:
-    old, new = sides(*(
-        written(*(pool(f"p{number}", card="a100-pcie-40gb", nodes=f"{{matchLabels: {{a: b{number}}}}}", sharing=sharing)
-                  for number in range(1000)))
-        for sharing in ("{mode: mig, layout: {1g.5gb: 7}}", "{mode: mig, layout: {3g.20gb: 1, 1g.5gb: 3}}")
-    ))
+def change_of_thousand(*layouts: str, **more: str) -> str:
+    """The page of the change from one layout to the next of a thousand pools; in `more`, `%d` is the number of the pool."""
+    def department(number: int, layout: str) -> str:
+        fields = {name: value.replace("%d", str(number + 1)) for name, value in more.items()}
+        return pool(f"department-{number:04}-training", card="a100-sxm4-40gb", sharing=f"{{mode: mig, layout: {layout}}}",
+                    **{"nodes": f"{{matchLabels: {{a: b{number}}}}}", **fields})
+
+    old, new = sides(*(written(*(department(number, layout) for number in range(1000))) for layout in layouts))
     assert old.plan is not None
     assert new.plan is not None
     documents = pools_file.pools_document(old.plan), pools_file.pools_document(new.plan)
     geometry_of = {pool.card.id: pool.card.mig for pool in new.plan.pools}.get
-    comparison = compare(*documents, geometry_of)
-    html = comparison_page.page(comparison, documents, geometry_of)
+    return comparison_page.page(compare(*documents, geometry_of), documents, geometry_of)
+
+
+LAYOUTS = ("{2g.10gb: 2, 1g.5gb: 3}", "{3g.20gb: 1, 2g.10gb: 1, 1g.5gb: 2}")
+
+
+def test_a_thousand_equal_changes_have_one_card_that_names_the_pools() -> None:
+    html = change_of_thousand(*LAYOUTS)
+    assert html.count('class="pool"') == 1
+    assert len({one for one in Page(html).ids if one.startswith("pool-")}) == 1000
+    assert len(html.encode()) < 500_000
+
+
+def test_a_thousand_different_changes_fit_into_two_megabytes() -> None:
+    html = change_of_thousand(*LAYOUTS, nodes="{matchLabels: {a: b%d}, expected: %d}")
     assert html.count('class="pool"') == 1000
     assert len(html.encode()) < 2_000_000
+
+
+@pytest.mark.parametrize("changed", ["replicas"], indirect=True)
+def test_the_tag_is_the_change_alone_and_nothing_is_said_twice(changed: Path) -> None:
+    html = gpushare("plan", "--html", FIRST, changed).stdout
+    assert '<span class="tag">relabelled</span>' in html
+    assert "Pools: " not in Page(html).text, "the summary: its numbers are the facts above it"
+
+
+@pytest.mark.parametrize("changed", ["layout"], indirect=True)
+def test_a_folded_pool_says_how_many_pods_it_costs(changed: Path) -> None:
+    html = gpushare("plan", "--html", FIRST, changed).stdout
+    (heading,) = (part.split("</summary>")[0] for part in html.split("<summary><h3>training")[1:])
+    assert "at most 32 pods disturbed" in heading

@@ -61,9 +61,41 @@ def test_texts_are_only_text_whatever_a_rule_lets_pass() -> None:
     assert "\u202e" not in html
 
 
-def test_a_thousand_pools_fit_into_two_megabytes_and_are_folded() -> None:
-    many = [pool(f"p{number}", nodes=f"{{matchLabels: {{a: b{number}}}}}") for number in range(1000)]
-    html = page(written(*many))
+def thousand(nodes: str) -> str:
+    """The page of a thousand pools with MIG; in `nodes`, `%d` is the number of the pool."""
+    return page(written(*(
+        pool(f"department-{number:04}-training", card="a100-sxm4-40gb", nodes=nodes.replace("%d", str(number + 1)),
+             sharing="{mode: mig, layout: {2g.10gb: 2, 1g.5gb: 3}}")
+        for number in range(1000)
+    )))
+
+
+def test_a_thousand_equal_pools_have_one_card_that_names_them() -> None:
+    html = thousand("{matchLabels: {a: b%d}}")
+    assert html.count('class="pool"') == 1
+    assert len({one for one in Page(html).ids if one.startswith("pool-")}) == 1000
+    assert len(html.encode()) < 500_000
+
+
+def test_a_thousand_different_pools_fit_into_two_megabytes_and_are_folded() -> None:
+    html = thousand("{matchLabels: {a: b%d}, expected: %d}")
     assert len(html.encode()) < 2_000_000
     assert " open>" not in html
     assert html.count('class="pool"') == 1000
+
+
+@pytest.mark.parametrize("name", ["resource", "pool", "pod", "gpu", "e"])
+def test_the_text_that_pods_share_gives_back_each_pod(name: str) -> None:
+    """As the script of the page does, whatever the pool is called."""
+    plan = pipeline.compile_intent(written(pool(name)).encode(), "intent.yaml", lock.EMPTY).plan
+    assert plan is not None
+    (one,) = plan.pools
+    _, card = show_page._described(one, plan)
+    assert card["pod_text"].replace("⟨pool⟩", name).replace("⟨resource⟩", card["resource"]) == card["pod"]
+
+
+def test_a_warning_has_its_hints() -> None:
+    plan = pipeline.compile_intent(written(pool()).encode(), "intent.yaml", lock.EMPTY).plan
+    assert plan is not None
+    html = show_page.page(plan, [Finding(code="GS999", message="wrong", severity=Severity.WARNING, hints=("write this",))])
+    assert '<span class="hint">write this</span>' in html

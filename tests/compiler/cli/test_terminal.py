@@ -127,6 +127,38 @@ def test_long_labels_go_on_in_the_next_line_and_nothing_is_lost() -> None:
     assert "".join(text.replace("│", "").replace("░", "").split()) == "1g.24gb+me.all×12"
 
 
+@pytest.mark.parametrize(("replicas", "dividers"), [(1, 0), (2, 1), (4, 3), (8, 7), (9, 0)])
+def test_replicas_divide_a_bar_into_equal_segments(replicas: int, dividers: int) -> None:
+    cell = Cell(start=0, size=8, labels=("whole GPU",), replicas=replicas)
+    assert memory_map.bar([cell], 8, Style()).count("┊") == dividers
+    assert memory_map.bar([cell], 8, Style(boxes=False)).count(":") == dividers
+
+
+def test_a_cell_too_narrow_for_its_segments_has_none() -> None:
+    cell = Cell(start=0, size=1, labels=("1g.5gb×8",), replicas=8)
+    assert "┊" not in memory_map.bar([cell], 8, Style(columns=40))
+
+
+@pytest.mark.parametrize(("colours", "code"), [(0, ""), (256, "48;5;"), (2**24, "48;2;3;112;176")])
+def test_an_instance_has_the_colour_of_its_size_as_far_as_the_terminal_can(colours: int, code: str) -> None:
+    cell = Cell(start=0, size=4, labels=("3g.20gb",), profile="3g.20gb")
+    text = memory_map.bar([cell], 8, Style(coloured=bool(colours), colours=colours))
+    assert ("\x1b[" in text) is bool(colours)
+    assert code in text
+
+
+def test_a_terminal_says_how_many_colours_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLORTERM", raising=False)
+    assert terminal.look(Stream()).colours == 0
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert terminal.look(Stream()).colours == 256
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    assert terminal.look(Stream()).colours == 2**24
+    assert terminal.look(Stream(terminal=False)).colours == 0
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert terminal.look(Stream()).colours == 0
+
+
 @pytest.mark.parametrize(
     ("taken", "expected"),
     [([], ((0, 8),)), ([(0, 8)], ()), ([(4, 2), (0, 1)], ((1, 3), (6, 2))), ([(0, 4), (4, 4)], ())],

@@ -38,6 +38,20 @@ SHARED = "nvidia.com/gpu.shared"
 OURS = {"app.kubernetes.io/name": "gpushare"}
 
 
+def lively(api: ApiServer) -> "LiveCluster":
+    """Two T4 nodes, of which one is not as wanted, and one A100 node; two pods hold shares."""
+    cluster = LiveCluster(api)
+    cluster.add_node("t4-1", "notebooks")
+    cluster.add_node("t4-2", "notebooks", reason="GPUBusy", message="GPU 0: pod team/old uses it", allocatable={})
+    cluster.add_node("a100-1", "training")
+    api.add_node("cpu-1")
+    owner = {"kind": "StatefulSet", "name": "lab", "uid": "1", "controller": True}
+    api.add_pod("lab-0", namespace="team", node="t4-1", limits={SHARED: 1}, owner=owner)
+    api.add_pod("train-0", namespace="physics", node="a100-1", limits={"nvidia.com/mig-2g.10gb": 1})
+    api.add_pod("web", namespace="team", node="cpu-1")
+    return cluster
+
+
 class LiveCluster:
     """The double with one installed intent: `api` is the server, `values` and `files` are the bundle's."""
 

@@ -7,7 +7,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from tests.compiler.cli.process import gpushare
-from tests.compiler.live.clusters import SHARED, LiveCluster
+from tests.compiler.live.clusters import LiveCluster, lively
 from tests.support.fake_api.server import ApiServer
 
 Ask = Callable[..., CompletedProcess[str]]
@@ -21,17 +21,7 @@ def api() -> Iterator[ApiServer]:
 
 @pytest.fixture
 def live(api: ApiServer) -> LiveCluster:
-    """Two T4 nodes, of which one is not as wanted, and one A100 node; two pods hold shares."""
-    cluster = LiveCluster(api)
-    cluster.add_node("t4-1", "notebooks")
-    cluster.add_node("t4-2", "notebooks", reason="GPUBusy", message="GPU 0: pod team/old uses it", allocatable={})
-    cluster.add_node("a100-1", "training")
-    api.add_node("cpu-1")
-    owner = {"kind": "StatefulSet", "name": "lab", "uid": "1", "controller": True}
-    api.add_pod("lab-0", namespace="team", node="t4-1", limits={SHARED: 1}, owner=owner)
-    api.add_pod("train-0", namespace="physics", node="a100-1", limits={"nvidia.com/mig-2g.10gb": 1})
-    api.add_pod("web", namespace="team", node="cpu-1")
-    return cluster
+    return lively(api)
 
 
 @pytest.fixture

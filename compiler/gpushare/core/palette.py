@@ -1,0 +1,60 @@
+"""One colour for each size of a MIG profile, light and dark: the same on a page, in a terminal and on a dashboard.
+
+The colours differ in lightness as well as hue, so that people with any of the three colour vision deficiencies can distinguish
+them; a test simulates these. Text in `ink` on any of them has a contrast of more than 4.5.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from gpushare.core.patterns import pattern
+from gpushare.core.record import Record
+
+WHOLE, OTHER = "whole", "other"
+"""The kinds of a GPU without MIG, and of profiles whose size has no colour of its own."""
+_SLICES = pattern(r"([1-7]g)\.")
+_LEVELS = (0, 95, 135, 175, 215, 255)
+"""Of red, green and blue among colours 16 to 231 of a terminal that has 256 (ctlseqs of XTerm)."""
+
+
+class Shades(Record):
+    """Colours as `#rrggbb`: of text, and by kind of its background."""
+
+    ink: str
+    colours: Mapping[str, str]
+
+    def of(self, profile: str | None) -> str:
+        """Return the colour of a profile; None is a GPU without MIG."""
+        return self.colours[kind(profile)]
+
+
+LIGHT = Shades(ink="#16202b", colours={
+    WHOLE: "#bec5c9", "1g": "#edb837", "2g": "#b8f7bd", "3g": "#7aa9fb", "4g": "#be8ec4", "7g": "#e5d47c", OTHER: "#ee807a",
+})
+DARK = Shades(ink="#f2f5f8", colours={
+    WHOLE: "#626c81", "1g": "#916301", "2g": "#1c4f41", "3g": "#0370b0", "4g": "#54265a", "7g": "#6f6335", OTHER: "#521800",
+})
+
+
+def kind(profile: str | None) -> str:
+    """Return the kind of a profile: its compute slices, such as `2g`, the same on every card."""
+    if profile is None:
+        return WHOLE
+    found = _SLICES.match(profile)
+    return found[1] if found and found[1] in LIGHT.colours else OTHER
+
+
+def by_profile(names: Iterable[str], shades: Shades = LIGHT) -> dict[str, str]:
+    """Return the colour of each profile by its name, for a program that colours series by name."""
+    return {name: shades.of(name) for name in names}
+
+
+def channels(colour: str) -> tuple[int, int, int]:
+    """Return red, green and blue, each from 0 to 255."""
+    red, green, blue = bytes.fromhex(colour.removeprefix("#"))
+    return red, green, blue
+
+
+def nearest_of_256(colour: str) -> int:
+    """Return the number of the most similar colour among the 216 of the cube of a terminal that has 256."""
+    red, green, blue = (min(range(6), key=lambda at: abs(_LEVELS[at] - value)) for value in channels(colour))
+    return 16 + 36 * red + 6 * green + blue

@@ -1,0 +1,88 @@
+"""The colours of profiles: people with any colour vision deficiency can distinguish them, and read what is written on them."""
+
+from itertools import combinations
+from math import dist
+
+import pytest
+
+from gpushare.core import palette
+from gpushare.core.palette import DARK, LIGHT, Shades
+
+Vector = tuple[float, ...]
+SIGHTS: dict[str, tuple[Vector, Vector, Vector]] = {
+    "all": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protan": ((.152286, 1.052583, -.204868), (.114503, .786281, .099216), (-.003882, -.048116, 1.051998)),
+    "deutan": ((.367322, .860646, -.227968), (.280085, .672501, .047413), (-.011820, .042940, .968881)),
+    "tritan": ((1.255528, -.076749, -.178779), (-.078411, .930809, .147602), (.004733, .691367, .303900)),
+}
+"""Matrices of severity 1.0 for linear RGB: Machado, Oliveira, Fernandes, IEEE TVCG 15 (2009)."""
+TO_XYZ = ((.4124564, .3575761, .1804375), (.2126729, .7151522, .0721750), (.0193339, .1191920, .9503041))
+WHITE = (.95047, 1.0, 1.08883)
+THEMES = pytest.mark.parametrize("shades", [LIGHT, DARK], ids=["light", "dark"])
+
+
+def linear(colour: str) -> Vector:
+    parts = (channel / 255 for channel in palette.channels(colour))
+    return tuple(part / 12.92 if part <= .04045 else ((part + .055) / 1.055) ** 2.4 for part in parts)
+
+
+def product(matrix: tuple[Vector, ...], vector: Vector) -> Vector:
+    return tuple(sum(a * b for a, b in zip(row, vector, strict=True)) for row in matrix)
+
+
+def lab(rgb: Vector) -> Vector:
+    """CIE L*a*b* of linear RGB, D65."""
+    x, y, z = (part / white for part, white in zip(product(TO_XYZ, rgb), WHITE, strict=True))
+    fx, fy, fz = (part ** (1 / 3) if part > .008856 else 7.787 * part + 16 / 116 for part in (x, y, z))
+    return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
+
+
+def seen(colour: str, sight: str) -> Vector:
+    return lab(tuple(min(1.0, max(0.0, part)) for part in product(SIGHTS[sight], linear(colour))))
+
+
+def contrast(one: str, other: str) -> float:
+    """The ratio of WCAG 2."""
+    low, high = sorted(product(TO_XYZ, linear(colour))[1] for colour in (one, other))
+    return (high + .05) / (low + .05)
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+@THEMES
+def test_everybody_can_distinguish_any_two_kinds(shades: Shades, sight: str) -> None:
+    points = {kind: seen(colour, sight) for kind, colour in shades.colours.items()}
+    assert [(a, b) for a, b in combinations(points, 2) if dist(points[a], points[b]) < 10] == []
+
+
+@THEMES
+def test_text_on_each_colour_can_be_read(shades: Shades) -> None:
+    assert [kind for kind, colour in shades.colours.items() if contrast(shades.ink, colour) < 4.5] == []
+
+
+def test_both_themes_have_a_colour_for_every_kind() -> None:
+    assert LIGHT.colours.keys() == DARK.colours.keys()
+
+
+@pytest.mark.parametrize(("profile", "kind"), [
+    (None, "whole"), ("1g.5gb", "1g"), ("1g.24gb+me.all", "1g"), ("7g.80gb", "7g"), ("5g.60gb", "other"), ("strange", "other"),
+])
+def test_a_profile_has_the_colour_of_its_size(profile: str | None, kind: str) -> None:
+    assert palette.kind(profile) == kind
+    assert LIGHT.of(profile) == LIGHT.colours[kind]
+
+
+def test_a_program_gets_a_colour_for_each_name() -> None:
+    assert palette.by_profile(["1g.5gb", "1g.10gb", "3g.20gb"], DARK) == {
+        "1g.5gb": DARK.colours["1g"], "1g.10gb": DARK.colours["1g"], "3g.20gb": DARK.colours["3g"],
+    }
+
+
+@pytest.mark.parametrize(("colour", "number"), [("#000000", 16), ("#ffffff", 231), ("#ff0000", 196), ("#5f87af", 67)])
+def test_the_nearest_of_256_colours(colour: str, number: int) -> None:
+    assert palette.nearest_of_256(colour) == number
+
+
+@THEMES
+def test_256_colours_keep_the_kinds_apart_and_the_text_readable(shades: Shades) -> None:
+    numbers = [palette.nearest_of_256(colour) for colour in shades.colours.values()]
+    assert len(set(numbers)) == len(numbers)

@@ -62,6 +62,9 @@ def test_overlays_are_merged_in_their_order(source: Path) -> None:
     assert shares(generate(source, PARAM_OVERLAYS_0="5.yaml", PARAM_OVERLAYS_1="6.yaml")) == 12
     assert shares(generate(source, PARAM_OVERLAYS_0="6.yaml", PARAM_OVERLAYS_1="5.yaml")) == 10
     many = {f"PARAM_OVERLAYS_{number}": "5.yaml" for number in range(11)}
+    listed = '[{"name":"intent","string":"intent.yaml"},{"array":["5.yaml","6.yaml"],"name":"overlays"}]'
+    given = {"PARAM_INTENT": "intent.yaml", "PARAM_OVERLAYS_0": "5.yaml", "PARAM_OVERLAYS_1": "6.yaml"}
+    assert shares(generate(source, ARGOCD_APP_PARAMETERS=listed, **given)) == 12
     assert shares(generate(source, **{**many, "PARAM_OVERLAYS_11": "6.yaml"})) == 12
 
 
@@ -73,6 +76,9 @@ def test_overlays_are_merged_in_their_order(source: Path) -> None:
     {"PARAM_OVERLAYS_1": "6.yaml"}, {"PARAM_OVERLAYS_00": "6.yaml"}, {"PARAM_OVERLAYS_PROD": "6.yaml"},
     {"PARAM_OVERLAY_0": "6.yaml"}, {"PARAM_INTEND": "intent.yaml"}, {"PARAM_INTENT": ""}, {"PARAM_INTENT_0": "intent.yaml"},
     {"PARAM_BUNDLE": ""}, {"PARAM_BUNDLE_0": "bundle"}, {"PARAM_HOOK": "test"},
+    {"ARGOCD_APP_PARAMETERS": '[{"name":"overlays"}]'},
+    {"ARGOCD_APP_PARAMETERS": '[{"array":["5.yaml"],"name":"overlays"},{"array":["6.yaml"],"name":"overlays"}]',
+     "PARAM_OVERLAYS_0": "6.yaml"},
     {"PARAM_INTENT": "../intent.yaml"}, {"PARAM_OVERLAYS_0": "/6.yaml"}, {"PARAM_BUNDLE": "bundle/../../bundle"},
 ], ids=str)
 def test_a_parameter_that_is_not_understood_makes_nothing(parameters: dict[str, str], source: Path) -> None:

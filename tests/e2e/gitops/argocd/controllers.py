@@ -93,6 +93,8 @@ class ArgoCd:
             str(program()), "--kubeconfig", str(self._kubeconfig), "--namespace", NAMESPACE, "--repo-server", _REPO_SERVER,
             "--repo-server-plaintext", "--redis", _REDIS, "--app-resync", str(RESYNC),
             "--app-resync-jitter", "0", "--self-heal-timeout-seconds", "1",
+            # Without it an Application does not say which of its objects are ill, and why.
+            "--persist-resource-health",
         ]
         return command, self._environment("application-controller") | {
             "ARGOCD_FAKE_IN_CLUSTER": "true", "POD_NAMESPACE": NAMESPACE, "ARGOCD_CONTROLLER_REPLICAS": "1",

@@ -65,6 +65,7 @@ def compile_bundle(  # noqa: PLR0913 - one for each argument of the command line
 
     `check` and `manifests` exclude each other.
     """
+    from gpushare.bundle import lock  # noqa: PLC0415 - as above
     from gpushare.cli import inputs, report  # noqa: PLC0415 - as above
 
     directory = Path(output) if output else inputs.bundle_of(intent)
@@ -77,6 +78,10 @@ def compile_bundle(  # noqa: PLR0913 - one for each argument of the command line
     if code is not ExitCode.DONE:
         return code
     if manifests:
+        if hooks and read.memory == lock.EMPTY:
+            # Argo CD shows no warning of a plugin.
+            hint = "commit the bundle that `gpushare compile` writes; -o names its folder"
+            raise CouldNotRunError(f"{directory / lock.FILE} is missing: configs that busy nodes have would be removed", hint)
         return _print_manifests(read, hooks)
     return _bundle(read, directory, write=not check, quiet=for_programs)
 

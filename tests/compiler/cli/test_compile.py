@@ -73,6 +73,19 @@ def test_manifests_with_errors_leave_stdout_empty(style: str, intents: Path) -> 
     assert "GS402" in done.stderr
 
 
+def test_hooks_need_the_lock_because_argo_cd_prunes_what_is_left_out(intents: Path) -> None:
+    print_hooks = ("compile", "--manifests", "--hook", "uninstall", "good.yaml")
+    done = gpushare(*print_hooks, cwd=intents)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "bundle/gpushare.lock.yaml is missing" in done.stderr
+    assert gpushare("compile", "good.yaml", cwd=intents).returncode == 0
+    assert gpushare(*print_hooks, cwd=intents).returncode == 0
+    (intents / "bundle" / "gpushare.lock.yaml").unlink()
+    lost = gpushare(*print_hooks, cwd=intents)
+    assert (lost.returncode, lost.stdout) == (2, "")
+    assert gpushare("compile", "--manifests", "--hook", "uninstall", "bad.yaml", cwd=intents).returncode == 1
+
+
 def test_manifests_carry_the_profiles_that_the_lock_remembers(intents: Path) -> None:
     gpushare("compile", "good.yaml", cwd=intents)
     former = {profile.stem for profile in (intents / "bundle/chart/files/profiles").glob("time-slicing-*.yaml")}

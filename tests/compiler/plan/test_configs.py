@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import pytest
 
+from gpushare import render
+from gpushare.bundle.lock import EMPTY, all_profiles
 from gpushare.catalog import cards
 from gpushare.core.record import replace
 from gpushare.intent.types import (
@@ -213,3 +216,27 @@ def test_the_operator_gets_one_strategy_where_one_suits_all_pools(sharings: list
 )
 def test_a_config_in_a_lock_needs_the_strategy_that_it_states(config: dict[str, Any], strategy: str | None) -> None:
     assert plugin_configs.mig_strategy_of_config(config) == strategy
+
+
+SHARED: tuple[Sharing, ...] = (Exclusive(), TimeSlicing(replicas=4), MPS, MIXED, SINGLE)
+
+
+def suits(strategy: str | None, config: Mapping[str, Any]) -> bool:
+    """Whether the plugin offers with the operator's setting what the config says. Without a setting the config's own counts."""
+    if "mps" in config.get("sharing", {}):
+        return strategy != "mixed"
+    own = config["flags"]["migStrategy"]
+    return strategy is None or own in ("none", strategy)
+
+
+@pytest.mark.parametrize("first", SHARED, ids=lambda sharing: type(sharing).__name__)
+def test_a_strategy_suits_every_node_that_has_not_followed_yet(first: Sharing) -> None:
+    """Over three bundles in every order: a node may still have a profile of the first when the third changes the operator."""
+    for others in product(SHARED, repeat=2):
+        before = EMPTY
+        for sharing in (first, *others):
+            now = plan(pool(sharing), lock=before)
+            before = render.next_lock(now, before)
+            assert all(suits(now.operator_mig_strategy, config) for config in all_profiles(before).values()), (first, others)
+        needed = {plugin_configs.needed_mig_strategy(sharing) for sharing in (first, *others)}
+        assert (now.operator_mig_strategy is None) is ("mixed" in needed and bool(needed & {"none", "single"}))

@@ -17,8 +17,9 @@ PACKAGE = Path(rules.__file__).parents[1]
 TOO_LARGE_FOR_A_PAGE = {"GS002", *SIZE_CODES}
 """Codes about sizes: `test_sizes` and the tests of reading make texts that are large enough."""
 
-OF_OTHER_FILES = {"GS740", "GS790", "GS791", *(text.stem for text in TEXTS if "GS850" <= text.stem < "GS880")}
-"""Codes that no intent can have: the lock file's, which the tests of output read, the fleet's, and those of imported files."""
+OF_OTHER_FILES = {"GS740", "GS790", "GS791", "GS792", "GS793", *(text.stem for text in TEXTS if "GS850" <= text.stem < "GS880")}
+"""Codes that no intent can have: the lock file's, which the tests of output read, those of `krm` and of the fleet, and those of
+imported files."""
 
 
 def example(text: Path, heading: str) -> tuple[Finding, ...]:

@@ -47,15 +47,21 @@ def change_version_of_stack(synced: SyncedCluster) -> None:
 
 
 def commit_in_outage(synced: SyncedCluster) -> None:
-    """A commit while the API server is away reaches the nodes when it is back."""
+    """A commit while the API server is away reaches the nodes when it is back. Until then tenants and shares are as before."""
     more = NOTEBOOKS.replace("replicas: 4", "replicas: 5")
-    synced.cluster.control_plane.stop_api_server()
-    try:
+    cluster_fixture = synced.cluster_fixture
+    cluster_fixture.tenant("works", "node-2", SLICE, "--mib", "700")
+    node, fake_nvml = cluster_fixture.node("node-2"), cluster_fixture.fake_nvml("node-2")
+    working = node.processes("--mib", "700")
+    instances = [len(fake_nvml.instances(gpu)) for gpu in (0, 1)]
+    with synced.outage():
         commit = synced.commit_intent(synced.intent(notebooks=more, training=TRAINING))
-    finally:
-        synced.cluster.control_plane.start_api_server()
+        assert node.processes("--mib", "700") == working != []
+        assert [len(fake_nvml.instances(gpu)) for gpu in (0, 1)] == instances == [7, 7]
     synced.await_commit(commit)
     _await_offers(synced, {"node-1": {SHARED: 10}, "node-2": {SLICE: 28}})
+    assert node.processes("--mib", "700") == working
+    cluster_fixture.dismiss("works")
     _back(synced)
 
 

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tests.e2e.cluster.cluster_fixture import A100, T4, ClusterFixture, intent
 from tests.e2e.cluster.conftest import claimed_name
@@ -45,9 +46,26 @@ class SyncedCluster(ABC):
     def settings(self) -> str:
         """What `gitops` in the intent says of the tool."""
 
+    @property
+    @abstractmethod
+    def logs(self) -> tuple[Path, ...]:
+        """The logs of the tool's controllers that ask the API server."""
+
     @abstractmethod
     def await_commit(self, commit: str) -> None:
         """Until our chart is that of the commit, and ready."""
+
+    @contextmanager
+    def outage(self) -> Iterator[None]:
+        """The API server is away, and each controller has noticed it."""
+        before = {log: log.stat().st_size for log in self.logs}
+        self.cluster.control_plane.stop_api_server()
+        try:
+            for log, size in before.items():
+                self.cluster.wait(lambda at=log, seen=size: _is_refused(at, seen), f"{log.name} tells of the outage")
+            yield
+        finally:
+            self.cluster.control_plane.start_api_server()
 
     def start(self) -> None:
         """Serve NVIDIA's repository of charts."""
@@ -65,3 +83,8 @@ class SyncedCluster(ABC):
         """The pools, and what the tool must know."""
         platform = f'charts: "{upstream.CHARTS}", image: {{repository: {_REPOSITORY}, tag: "{_TAG}"}}'
         return intent(**pools) + f"  platform: {{{platform}}}\n  gitops: {{{self.settings}}}\n"
+
+
+def _is_refused(log: Path, seen: int) -> bool:
+    """Whether what a log has beyond the bytes that are seen tells of a server that does not listen."""
+    return b"connection refused" in log.read_bytes()[seen:]

@@ -1,7 +1,6 @@
 """Argo CD's application controller and repo server as processes in a cluster's network, and what tests ask of them."""
 
 import os
-import shutil
 import stat
 import sys
 import time
@@ -56,7 +55,7 @@ class ArgoCd:
         """Start one of the processes, also again."""
         command, environment = {
             "redis": self._redis, "repo-server": self._repo_server, "application-controller": self._controller,
-            "applicationset-controller": self._sets, "cmp-server": self._plugin,
+            "applicationset-controller": self._sets, "cmp-server": self._plugin, "testing-cmp-server": self._testing_plugin,
         }[part]()
         command = [str(word) for word in self.cluster.network.command(*command)]
         self.pids[part] = start(command, self.folder / f"{part}.log", environment)
@@ -93,6 +92,8 @@ class ArgoCd:
             str(program()), "--kubeconfig", str(self._kubeconfig), "--namespace", NAMESPACE, "--repo-server", _REPO_SERVER,
             "--repo-server-plaintext", "--redis", _REDIS, "--app-resync", str(RESYNC),
             "--app-resync-jitter", "0", "--self-heal-timeout-seconds", "1",
+            # Without it an Application does not say which of its objects are ill, and why.
+            "--persist-resource-health",
         ]
         return command, self._environment("application-controller") | {
             "ARGOCD_FAKE_IN_CLUSTER": "true", "POD_NAMESPACE": NAMESPACE, "ARGOCD_CONTROLLER_REPLICAS": "1",
@@ -108,10 +109,18 @@ class ArgoCd:
         return command, self._environment("applicationset-controller")
 
     def _plugin(self) -> tuple[list[str], dict[str, str]]:
+        return self._plugin_server("plugin", PLUGIN.read_text())
+
+    def _testing_plugin(self) -> tuple[list[str], dict[str, str]]:
+        """Plugin `gpushare-testing`: as the page says, with `--hook test`."""
+        text = PLUGIN.read_text().replace("\n  name: gpushare\n", "\n  name: gpushare-testing\n")
+        return self._plugin_server("testing-plugin", text.replace("--hook uninstall", "--hook uninstall --hook test"))
+
+    def _plugin_server(self, name: str, text: str) -> tuple[list[str], dict[str, str]]:
         """The server of a plugin, which is a container beside the repo server, with what that container has of gpushare."""
-        configuration = self.folder / "plugin"
+        configuration = self.folder / name
         configuration.mkdir(exist_ok=True)
-        shutil.copy(PLUGIN, configuration / "plugin.yaml")
+        (configuration / "plugin.yaml").write_text(text)
         programs = self.folder / "plugin-programs"
         programs.mkdir(exist_ok=True)
         (programs / "gpushare").write_text(f'#!/bin/sh\nexec {sys.executable} -m gpushare "$@"\n')
@@ -126,6 +135,11 @@ class ArgoCd:
             "ARGOCD_BINARY_NAME": f"argocd-{part}", "KUBECONFIG": str(self._kubeconfig),
             "ARGOCD_PLUGINSOCKFILEPATH": str(sockets),
         }
+
+    @property
+    def logs(self) -> tuple[Path, ...]:
+        """Of the parts that ask the API server."""
+        return tuple(self.folder / f"{part}.log" for part in ("application-controller", "applicationset-controller"))
 
     @property
     def _kubeconfig(self) -> Path:
@@ -181,6 +195,12 @@ class ArgoCd:
             before = self.comparisons(name)
             self.cluster.wait(lambda at=before: self.comparisons(name) != at, f"{name} is compared again")
             time.sleep(0.1)
+
+    def hooks(self, name: str) -> dict[str, str]:
+        """The hooks of its last sync: name and phase, such as `Succeeded`."""
+        operation = (self.application(name) or {}).get("status", {}).get("operationState", {})
+        resources = operation.get("syncResult", {}).get("resources", ())
+        return {str(one["name"]): str(one["hookPhase"]) for one in resources if one.get("hookType") == "PostSync"}
 
     def syncs(self, name: str) -> int:
         """How many syncs its history has."""

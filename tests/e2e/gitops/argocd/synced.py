@@ -1,5 +1,9 @@
 """A cluster that Argo CD brings to what is in a repository."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.e2e.cluster.bundles import NAMESPACE
 from tests.e2e.cluster.cluster_fixture import ClusterFixture
 from tests.e2e.gitops.argocd.controllers import ArgoCd
 from tests.e2e.gitops.repository import Repository
@@ -27,6 +31,11 @@ class Synced(SyncedCluster):
         """The repository, and an AppProject of its own."""
         return f"argocd: {{repoURL: '{self.repository.address}', path: {PATH}, project: gpus}}"
 
+    @property
+    def logs(self) -> tuple[Path, ...]:
+        """Of Argo CD's controllers."""
+        return self.argocd.logs
+
     def start(self) -> None:
         """Argo CD and NVIDIA's repository of charts."""
         super().start()
@@ -43,3 +52,8 @@ class Synced(SyncedCluster):
     def await_commit(self, commit: str, health: str = "Healthy") -> None:
         """Until our chart is synced to the commit and has this health."""
         self.argocd.await_state(OURS, "Synced", health, revision=commit)
+
+    def failures(self, pool: str) -> list[Mapping[str, str]]:
+        """The conditions of a pool's DaemonSet that name a failing node."""
+        status = self.cluster.get("daemonset", f"gpushare-{pool}", "--namespace", NAMESPACE)["status"]
+        return [one for one in status.get("conditions", ()) if one["type"].startswith("GPUShareReady.")]

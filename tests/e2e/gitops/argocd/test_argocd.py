@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -59,9 +60,10 @@ def test_every_object_is_what_the_definitions_know(synced: Synced) -> None:
         synced.cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "--filename", file)
 
 
-def test_nothing_differs_over_many_comparisons(synced: Synced) -> None:
+def test_nothing_differs_over_an_hour_of_comparisons(synced: Synced) -> None:
+    """Twenty: by default Argo CD compares every three minutes."""
     before = {name: synced.argocd.syncs(name) for name in (ROOT, NVIDIAS, OURS, *OTHERS)}
-    synced.argocd.await_comparisons(OURS, 5)
+    synced.argocd.await_comparisons(OURS, 20)
     assert {name: synced.argocd.syncs(name) for name in before} == before
     assert before[OURS] == 1
     assert synced.argocd.state(OURS) == ("Synced", "Healthy")
@@ -102,6 +104,25 @@ def test_a_deleted_config_map_comes_back(synced: Synced) -> None:
     synced.cluster.wait(lambda: synced.cluster.read(path), "the ConfigMap is there again")
 
 
+def test_an_edited_daemonset_becomes_again_what_git_says(synced: Synced) -> None:
+    def daemonset() -> dict[str, Any]:
+        return dict(synced.cluster.get("daemonset", "gpushare-notebooks", "--namespace", NAMESPACE))
+
+    def images(item: dict[str, Any]) -> list[str]:
+        pod = item["spec"]["template"]["spec"]
+        return [one["image"] for one in (*pod.get("initContainers", ()), *pod["containers"])]
+
+    before = daemonset()
+    synced.cluster.kubectl("set", "image", "daemonset/gpushare-notebooks", "*=example.org/other:1", "--namespace", NAMESPACE)
+    synced.cluster.wait(
+        lambda: daemonset()["metadata"]["generation"] >= before["metadata"]["generation"] + 2, "it is edited, and corrected"
+    )
+    assert images(daemonset()) == images(before)
+    synced.argocd.await_state(OURS, "Synced", "Healthy")
+    synced.cluster.wait(lambda: synced.cluster_fixture.is_ready("node-1"), "the pod of the right image is ready")
+    assert synced.cluster_fixture.offer("node-1") == {SHARED: 8}
+
+
 def test_a_commit_that_changes_replicas_reaches_the_node(synced: Synced) -> None:
     commit = synced.commit(notebooks=MORE, training=TRAINING)
     synced.await_commit(commit)
@@ -131,7 +152,11 @@ def test_a_bundle_that_fails_on_its_node_is_degraded_with_the_reason(synced: Syn
     assert health["status"] == "Degraded"
     assert health["message"].startswith("CardMismatch: node node-2: ")
     assert synced.cluster_fixture.phase("works") == "Running"
+    assert [one["reason"] for one in synced.failures("training")] == ["CardMismatch"]
+    assert synced.failures("notebooks") == []
     synced.await_commit(synced.repository.revert())
+    synced.cluster_fixture.await_offer("node-2", "training")
+    synced.cluster.wait(lambda: synced.failures("training") == [], "the DaemonSet names no failing node")
     synced.cluster_fixture.dismiss("works")
 
 

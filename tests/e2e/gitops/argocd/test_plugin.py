@@ -1,5 +1,6 @@
 """An Application of the plugin in docs/pipelines: Argo CD's own server of plugins compiles the intent. In this order."""
 
+import json
 import shutil
 
 import pytest
@@ -14,12 +15,12 @@ NAME, FOLDER = "by-plugin", "plugin"
 RIGHTS = "clusterrole,clusterrolebinding"
 
 
-def application(synced: Synced) -> dict[str, object]:
+def application(synced: Synced, plugin: str = "gpushare") -> dict[str, object]:
     """It has an overlay, of which the replicas are."""
     parameters = [{"name": "intent", "string": "base.yaml"}, {"name": "overlays", "array": ["over.yaml"]}]
     source = {
         "repoURL": synced.repository.address, "targetRevision": "HEAD", "path": FOLDER,
-        "plugin": {"name": "gpushare", "parameters": parameters},
+        "plugin": {"name": plugin, "parameters": parameters},
     }
     metadata = {"name": NAME, "namespace": NAMESPACE, "finalizers": ["resources-finalizer.argocd.argoproj.io"]}
     policy = {"automated": {"prune": True, "selfHeal": True}, "syncOptions": ["ServerSideApply=true"]}
@@ -47,6 +48,12 @@ def commit(synced: Synced, replicas: int) -> str:
     return synced.repository.commit(folder, FOLDER)
 
 
+def error(synced: Synced) -> str:
+    """Why the Application cannot be compared."""
+    status = (synced.argocd.application(NAME) or {}).get("status", {})
+    return str([one["message"] for one in status.get("conditions", ()) if one["type"] == "ComparisonError"])
+
+
 def test_the_plugin_compiles_what_the_commit_has(synced: Synced) -> None:
     synced.cluster_fixture.choose(node_1="notebooks", node_2=None)
     synced.argocd.start_part("cmp-server")
@@ -67,15 +74,37 @@ def test_nothing_differs_over_many_comparisons(synced: Synced) -> None:
     assert synced.argocd.state(NAME) == ("Synced", "Healthy")
 
 
+def test_an_overlay_that_is_no_list_changes_nothing(synced: Synced) -> None:
+    """Argo CD would otherwise bring the cluster to the intent without it."""
+    change = {"spec": {"source": {"plugin": {"parameters": [
+        {"name": "intent", "string": "base.yaml"}, {"name": "overlays", "string": "over.yaml"},
+    ]}}}}
+    synced.cluster.kubectl(
+        "patch", "application", NAME, "--namespace", NAMESPACE, "--type=merge", "--patch", json.dumps(change)
+    )
+    synced.cluster.wait(lambda: "PARAM_OVERLAYS of plugin gpushare" in error(synced), "Argo CD shows what is wrong")
+    assert synced.cluster_fixture.offer("node-1") == {SHARED: 12}
+    synced.cluster.apply(application(synced))
+    synced.argocd.await_state(NAME, "Synced", "Healthy")
+
+
+def test_with_hook_test_a_job_takes_a_share_after_each_sync(synced: Synced) -> None:
+    synced.argocd.start_part("testing-cmp-server")
+    synced.cluster.apply(application(synced, "gpushare-testing"))
+    revision = commit(synced, 5)
+    synced.argocd.await_state(NAME, "Synced", "Healthy", revision=revision)
+    synced.cluster.wait(lambda: synced.argocd.hooks(NAME) == {"gpushare-test-notebooks": "Succeeded"}, "the Job has succeeded")
+    jobs = "/apis/batch/v1/namespaces/gpu-system/jobs"
+    synced.cluster.wait(lambda: synced.cluster.read(jobs)["items"] == [], "the Job is deleted")
+    synced.cluster.apply(application(synced))
+    revision = commit(synced, 6)
+    synced.argocd.await_state(NAME, "Synced", "Healthy", revision=revision)
+
+
 def test_an_intent_with_an_error_removes_nothing(synced: Synced) -> None:
     commit(synced, 1)
-
-    def error() -> str:
-        status = (synced.argocd.application(NAME) or {}).get("status", {})
-        return str([one["message"] for one in status.get("conditions", ()) if one["type"] == "ComparisonError"])
-
-    synced.cluster.wait(lambda: "error GS" in error(), "Argo CD shows the finding")
-    assert "over.yaml:1:" in error()
+    synced.cluster.wait(lambda: "error GS" in error(synced), "Argo CD shows the finding")
+    assert "over.yaml:1:" in error(synced)
     assert synced.cluster_fixture.offer("node-1") == {SHARED: 12}
     revision = synced.repository.revert()
     synced.argocd.await_state(NAME, "Synced", "Healthy", revision=revision)

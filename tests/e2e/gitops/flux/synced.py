@@ -1,5 +1,7 @@
 """A cluster that Flux brings to what is in a repository."""
 
+from pathlib import Path
+
 from tests.e2e.cluster.cluster_fixture import ClusterFixture
 from tests.e2e.cluster.machine import MachineError
 from tests.e2e.gitops.flux.controllers import Flux
@@ -27,6 +29,11 @@ class Synced(SyncedCluster):
     def settings(self) -> str:
         """The repository. Flux looks for commits as often as an intent may ask for."""
         return f"flux: {{url: '{self.flux.address('gpu')}', path: {PATH}, interval: 10s}}"
+
+    @property
+    def logs(self) -> tuple[Path, ...]:
+        """Of Flux's controllers."""
+        return tuple(self.flux.folder / f"{part}.log" for part in ("source-controller", "kustomize-controller"))
 
     def start(self) -> None:
         """Flux and NVIDIA's repository of charts."""

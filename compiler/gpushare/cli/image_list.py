@@ -76,9 +76,9 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     from gpushare.mirror import copies  # noqa: PLC0415 - `--help` does not need it
 
     if to is not None and not copies.is_registry(to):
-        raise click.UsageError(f"--to: {to!r} is no registry; write it like reg.example.org/mirror, without https://")
+        raise click.UsageError(f"--to: invalid registry {to!r}; write it like reg.example.org/mirror, without https://")
     if charts_to is not None and not (charts_to.startswith(OCI) and copies.is_registry(charts_to.removeprefix(OCI))):
-        raise click.UsageError(f"--charts-to: {charts_to!r} is no registry; write it like oci://reg.example.org/charts")
+        raise click.UsageError(f"--charts-to: invalid registry {charts_to!r}; write it like oci://reg.example.org/charts")
     for name, words in (("--os", systems), ("--kernel", kernels)):
         wrong = next((word for word in words if not copies.is_tag_part(word)), None)
         if wrong is not None:
@@ -205,7 +205,7 @@ def _missing(targets: list[str], docker_config: str | None, *, plain_http: bool)
             hint = "name another file with --docker-config"
             raise CouldNotRunError(f"cannot read {path}: {streams.reason(problem)}", hint) from problem
         except ValueError as problem:
-            raise CouldNotRunError(f"{path} is no config.json of Docker: {problem}") from problem
+            raise CouldNotRunError(f"{path} is not a config.json of Docker: {problem}") from problem
     try:
         return registry.Registries(logins, plain_http=plain_http).missing(targets)
     except registry.RegistryError as problem:

@@ -42,7 +42,7 @@ def command(*, bundle: str, strict: bool) -> ExitCode:
     Exit codes:
       0  done
       1  an intent has errors (with --strict: or warnings)
-      2  stdin is no ResourceList, or has no intent
+      2  stdin is not a ResourceList, or has no intent
     """
     from gpushare import render  # noqa: PLC0415 - `--help` does not need it
     from gpushare.cli import inputs, report, resource_list, streams  # noqa: PLC0415 - as above

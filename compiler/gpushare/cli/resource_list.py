@@ -43,12 +43,12 @@ def read(data: bytes) -> Read:
     except (YAMLError, RecursionError, ValueError) as problem:
         raise ValueError(f"it is not YAML: {str(problem).partition(chr(10))[0]}") from None
     if not isinstance(document, CommentedMap) or document.get("kind") != KIND or document.get("apiVersion") not in _VERSIONS:
-        raise ValueError(f"it is no {KIND} of {_VERSIONS[0]}")
+        raise ValueError(f"it is not a {KIND} of {_VERSIONS[0]}")
     items, config = document.get("items") or [], document.get("functionConfig")
     if not isinstance(items, list) or not all(isinstance(item, CommentedMap) for item in items):
         raise ValueError("its items are not a list of objects")
     if config is not None and not isinstance(config, CommentedMap):
-        raise ValueError("its functionConfig is no object")
+        raise ValueError("its functionConfig is not an object")
     return Read(version=document["apiVersion"], config=config, items=tuple(items))
 
 

@@ -66,7 +66,7 @@ lint-mypy: $(READY)
 lint-yaml: $(READY)
 	$(BIN)/yamllint --strict .
 
-golden: $(READY)  ## compile every example anew: the one way to change expected output
+golden: $(READY)  ## compile every example again: the one way to change expected output
 	$(BIN)/python -m tests.compiler.golden.update
 
 upstream: $(READY)  ## what NVIDIA's charts make of their values, from NVIDIA=FOLDER with the charts, into profiles/upstream

@@ -28,7 +28,7 @@ SIZES = {"desktop": (1280, 1900), "phone": (390, 2700)}
 
 
 def main() -> None:
-    """Write every picture anew."""
+    """Write every picture again."""
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, browser() as tab:
         for name, file in _pages(Path(scratch)).items():

@@ -1,6 +1,6 @@
 """docs/images/session.svg: a session in a terminal, drawn from what the commands really print there.
 
-`make docs` writes it anew; a test compares. Runs where Python has pseudo-terminals.
+`make docs` writes it again; a test compares. Runs where Python has pseudo-terminals.
 """
 
 import contextlib

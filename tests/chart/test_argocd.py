@@ -43,7 +43,7 @@ def hooks(render: Callable[[Bundle, int], str]) -> Callable[..., dict[str, Any]]
 @pytest.mark.parametrize("major", [3, 4])
 def test_a_daemon_set_releases_every_node_with_a_pools_label_and_brings_its_rights(hooks, major: int) -> None:
     found = hooks(for_argocd(MODES), major)
-    # Argo CD does not find a cluster-scoped hook again: it would create it for ever.
+    # Argo CD does not find a cluster-scoped hook again: it would create it forever.
     assert found.keys() == {"ServiceAccount", "Role", "RoleBinding", "ResourceQuota", "DaemonSet"}
     spec = found["DaemonSet"]["spec"]
     # No pod of it ever counts as available, so it is healthy only when no node is left.

@@ -1,7 +1,9 @@
 """The words of texts that users read: standard terms, and the actor with its verb; for each refused word a better one."""
 
 import ast
+import io
 import re
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,18 @@ BETTER = {
     "heed": "obey, follow",
     "withal": "also",
     "thereof": "of it",
+    "amid": "during",
+    "mend": "fix",
+    "for ever": "forever, permanently, never",
+    "bears": "has, tolerates",
+    "borne": "tolerated",
+    "in vain": "without success",
+    "by heart": "the verb of what is done: indexes, caches",
+    "is no name": "invalid name X",
+    "is no label": "invalid label X",
+    "is no address": "invalid address X",
+    "is no version": "invalid version X",
+    "is no registry": "invalid registry X",
 }
 GENERATED_FROM_TESTS = {"failure-cases.md"}
 """It names tests."""
@@ -27,14 +41,19 @@ TEXTS = [
     *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in GENERATED_FROM_TESTS),
     *sorted((ROOT / "compiler/gpushare/findings").glob("*.md")),
     *sorted(path for path in (ROOT / "charts/gpushare").rglob("*") if path.is_file()),
+    *sorted((ROOT / "compiler/gpushare/schemas").glob("*.json")),
+    *sorted((ROOT / "examples").glob("*/README.md")),
+    *sorted(path for path in (ROOT / "profiles").rglob("*") if path.suffix in {".md", ".yaml"}),
+    ROOT / "node-runtime/README.md",
+    ROOT / "Makefile",
 ]
 
 
-PACKAGES = (ROOT / "compiler/gpushare", ROOT / "node-runtime/gpushare_node")
+PACKAGES = [ROOT / name for name in ("compiler/gpushare", "node-runtime/gpushare_node", "node-runtime/image", "docs", ".ci")]
 
 
 def refused(text: str) -> list[str]:
-    return re.findall(rf"\b({'|'.join(BETTER)})\b", text, re.IGNORECASE)
+    return re.findall(rf"\b({'|'.join(BETTER)})\b", " ".join(text.split()), re.IGNORECASE)
 
 
 def advise(found: list[str]) -> str:
@@ -47,14 +66,21 @@ def test_texts_for_users_have_the_standard_words(path: Path) -> None:
     assert not found, advise(found)
 
 
+def comments(source: str) -> list[str]:
+    """The comments of a module."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return [token.string for token in tokens if token.type == tokenize.COMMENT]
+
+
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
-def test_docstrings_and_messages_have_the_standard_words(package: Path) -> None:
+def test_docstrings_comments_and_messages_have_the_standard_words(package: Path) -> None:
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     modules = sorted(package.rglob("*.py"))
     assert modules
     for module in modules:
-        tree = list(ast.walk(ast.parse(module.read_text(encoding="utf-8"))))
-        texts = [ast.get_docstring(node) or "" for node in tree if isinstance(node, documented)]
+        source = module.read_text(encoding="utf-8")
+        tree = list(ast.walk(ast.parse(source)))
+        texts = comments(source) + [ast.get_docstring(node) or "" for node in tree if isinstance(node, documented)]
         # Of one word, they may be keys and names; sentences are messages.
         strings = [node.value for node in tree if isinstance(node, ast.Constant) and isinstance(node.value, str)]
         texts += [text for text in strings if " " in text]

@@ -1,6 +1,6 @@
 """Waiting for what another thread, process or node is about to do: long where a machine is slow, over as soon as it is so.
 
-No test asserts how long something took: `make bench` measures that. PATIENCE only ends what would hang for ever.
+No test asserts how long something took: `make bench` measures that. PATIENCE only ends what would hang forever.
 """
 
 import time

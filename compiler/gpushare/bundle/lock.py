@@ -64,7 +64,7 @@ def read(data: bytes, file: str = FILE) -> Lock | Finding:
         return document.locate(replace(_broken(first.message), path=first.path, on_key=first.on_key))
     for path in document.data["files"]:
         if not is_bundle_path(path):
-            stray = _broken(f"{path[:100]!r} is no path in a bundle")
+            stray = _broken(f"invalid path {path[:100]!r} in a bundle")
             return document.locate(replace(stray, path=("files", path), on_key=True))
     return _lock(document.data)
 

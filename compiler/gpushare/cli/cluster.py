@@ -114,4 +114,4 @@ def read(cluster: Cluster, scope: "Scope") -> "Snapshot":
 def tell_unseen(unseen: "Sequence[Unseen]") -> None:
     """Write to stderr what was not seen: what the output does not say is then not taken for absent."""
     for one in dict.fromkeys(unseen):
-        streams.tell(f"not seen: {one.what}: {one.why}\n" + streams.hint(one.hint))
+        streams.tell(f"could not read {one.what}: {one.why}\n" + streams.hint(one.hint))

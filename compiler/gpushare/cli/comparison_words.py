@@ -161,7 +161,7 @@ def fate(pool: PoolChange, arrow: str) -> Iterator[str]:
     if pool.successor:
         yield f"its nodes go to the new pool {pool.successor}"
     if pool.selector_changes:
-        yield "it selects other nodes: those that it loses may be claimed for anything"
+        yield "its selector changes: nodes that leave the pool become available to other pools"
     if pool.change is Change.REPARTITION:
         yield from _gpus(pool.gpus)
     for one in pool.resources:

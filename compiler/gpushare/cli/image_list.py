@@ -121,9 +121,9 @@ def _wrong_words(
     from gpushare.mirror import copies  # noqa: PLC0415 - `--help` does not need it
 
     if to is not None and not copies.is_registry(to):
-        yield f"--to: {to!r} is no registry; write it like reg.example.org/mirror, without https://"
+        yield f"--to: {to!r} is not a registry; write it like reg.example.org/mirror, without https://"
     if charts_to is not None and not (charts_to.startswith(OCI) and copies.is_registry(charts_to.removeprefix(OCI))):
-        yield f"--charts-to: {charts_to!r} is no registry; write it like oci://reg.example.org/charts"
+        yield f"--charts-to: {charts_to!r} is not a registry; write it like oci://reg.example.org/charts"
     if image_from is not None and not copies.is_repository(image_from):
         yield (f"--image-from: {image_from!r} is no repository with a host; "
                "write it like reg.example.org/gpushare/node-runtime, without the tag, which the bundle has")
@@ -190,7 +190,7 @@ def _missing(targets: list[str], docker_config: str | None, *, plain_http: bool)
             hint = "name another file with --docker-config"
             raise CouldNotRunError(f"cannot read {path}: {streams.reason(problem)}", hint) from problem
         except ValueError as problem:
-            raise CouldNotRunError(f"{path} is no config.json of Docker: {problem}") from problem
+            raise CouldNotRunError(f"{path} is not a config.json of Docker: {problem}") from problem
     try:
         return registry.Registries(logins, plain_http=plain_http).missing(targets)
     except registry.RegistryError as problem:

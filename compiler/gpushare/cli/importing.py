@@ -66,7 +66,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     from gpushare.core import units  # noqa: PLC0415 - `--help` does not need it
 
     if name and not units.is_dns_label(name):
-        raise CouldNotRunError(f"{name!r} is no name for a cluster", "a DNS label: a-z, 0-9 and -, at most 63 characters")
+        raise CouldNotRunError(f"invalid cluster name {name!r}", "a DNS label: a-z, 0-9 and -, at most 63 characters")
     if files.count("-") > 1:
         raise click.UsageError("standard input can be given once")
     if output is not None and output.exists() and not force:

@@ -46,7 +46,7 @@ def command(name: str, mode: str, card_id: str | None, output: Path | None, forc
     from gpushare.core import units  # noqa: PLC0415 - `--help` does not need it
 
     if not units.is_dns_label(name):
-        raise CouldNotRunError(f"{name!r} is no name for a cluster", "a DNS label: a-z, 0-9 and -, at most 63 characters")
+        raise CouldNotRunError(f"invalid cluster name {name!r}", "a DNS label: a-z, 0-9 and -, at most 63 characters")
     text = _text(name, mode, _card(card_id or _CARDS[mode], mode), beside=output is not None)
     if output is None:
         streams.product(text)

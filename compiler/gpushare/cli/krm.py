@@ -46,7 +46,7 @@ def command(*, bundle: str, strict: bool) -> ExitCode:
       0  done
       1  an intent has errors (with --strict: or warnings), or an object of
          another tool has the name of one of gpushare's; nothing is added
-      2  stdin is no ResourceList, or has no intent
+      2  stdin is not a ResourceList, or has no intent
     """
     from gpushare.cli import inputs, report, resource_list, streams  # noqa: PLC0415 - `--help` does not need it
 

@@ -77,7 +77,7 @@ def _run(command: str, content: bytes) -> int:
     former = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         running = subprocess.Popen(split(command), stdin=subprocess.PIPE, env=environment)  # noqa: S603 - the user's own
-        running.communicate(content)  # A pager that quits before it has read everything is no error.
+        running.communicate(content)  # A pager that quits before it has read everything is not an error.
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
         raise CouldNotRunError(f"the pager {command!r} cannot start: {reason.lower()}") from problem

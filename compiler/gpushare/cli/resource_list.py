@@ -41,14 +41,14 @@ def read(data: bytes) -> Read:
     document = yaml_nodes.document(text)
     about = {name: yaml_nodes.scalars(document[name], 0) for name in ("apiVersion", "kind") if name in document}
     if about.get("kind") != KIND or about.get("apiVersion") not in _VERSIONS:
-        raise ValueError(f"it is no {KIND} of {_VERSIONS[0]}")
+        raise ValueError(f"it is not a {KIND} of {_VERSIONS[0]}")
     listed, config = yaml_nodes.items(document.get("items")), document.get("functionConfig")
     items = None if listed is None else [yaml_nodes.cut(text, node) for node in listed]
     if items is None or None in items:
         raise ValueError("its items are not a list of objects")
     function = yaml_nodes.cut(text, config)
     if function is None and not yaml_nodes.is_null(config):
-        raise ValueError("its functionConfig is no object")
+        raise ValueError("its functionConfig is not an object")
     return Read(version=about["apiVersion"], config=function, items=tuple(item for item in items if item is not None))
 
 

@@ -115,7 +115,7 @@ def _bytes(text: str, option: str) -> int:
     size = parse_quantity(int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else text)
     if size is None:
         hint = f"write {' or '.join(meant_sizes(text) or ('it as in an intent, such as 4Gi or 3500Mi',))}"
-        raise CouldNotRunError(f"{option} {text!r} is no quantity of memory", hint)
+        raise CouldNotRunError(f"{option}: invalid quantity of memory {text!r}", hint)
     return size
 
 

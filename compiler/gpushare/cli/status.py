@@ -83,9 +83,9 @@ def _seen(cluster: Cluster, scope: "Scope", name: str | None) -> "Status":
         if whole.unseen:
             tell_unseen(whole.unseen)
         known = few([pool.name for pool in whole.pools], 8)
-        where = "what was seen of the cluster" if whole.unseen else "the cluster"
-        raise CouldNotRunError(f"{where} has neither a pool nor a node with GPUs named {name!r}",
-                               f"its pools are {known}" if whole.pools else "it has no pools that can be seen")
+        where = "the part of the cluster that could be read" if whole.unseen else "the cluster"
+        raise CouldNotRunError(f"no pool and no node with GPUs named {name!r} in {where}",
+                               f"its pools are {known}" if whole.pools else "no pools were found")
     return found
 
 

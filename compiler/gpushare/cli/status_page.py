@@ -104,7 +104,7 @@ def _more(left: int, wrong: int) -> str:
     """Return how many nodes are not shown, and how many of those are not as wanted."""
     if left <= 0:
         return ""
-    return f"and {counted(left, 'node')} more, of which {max(wrong, 0)} are not as wanted; --format json has them"
+    return f"and {counted(left, 'node')} more; {max(wrong, 0)} of them do not match the plan; --format json lists all"
 
 
 def _node_rows(nodes: Iterable[NodeStatus]) -> list[tuple[str, ...]]:

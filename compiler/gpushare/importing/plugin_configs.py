@@ -6,7 +6,7 @@ fields, custom names and lists of devices, takes MPS where both strategies are g
 
 from gpushare.core.record import replace
 from gpushare.core.wording import clip, listing, nearest
-from gpushare.importing.facts import GPU, MIG, SHARED, PluginConfig, Strategy
+from gpushare.importing.facts import GPU, MIG, PluginConfig, Strategy
 from gpushare.importing.parts import Notes, Part
 
 _TOP = ("version", "flags", "resources", "sharing", "imex")
@@ -155,8 +155,3 @@ def _resource(row: Part, replicas: dict[str, Part], notes: Notes) -> None:
                    "keep one of the entries")
         count = max(before, count, key=lambda part: part.count or 0)
     replicas[resource] = count
-
-
-def base(resource: str) -> str:
-    """Return the name of a resource without the suffix of shared ones."""
-    return resource.removesuffix(SHARED)

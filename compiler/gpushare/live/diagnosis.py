@@ -136,7 +136,7 @@ def _of_events(events: tuple[Event, ...], namespace: str, name: str, pod: Pod | 
 
 def _remedy(text: str) -> str:
     if "UnexpectedAdmissionError" in text:
-        return "Request one share per container: more are refused, and would be neither more memory nor more speed."
+        return "Request one share per container. A request for more is refused; it would add neither memory nor speed."
     return next((remedy for mark, remedy in _REFUSED.items() if mark in text), _LOOK)
 
 

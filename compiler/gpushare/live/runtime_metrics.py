@@ -52,7 +52,7 @@ def read(api: Api, pods: Sequence[Pod]) -> tuple[tuple[RuntimeMetrics, ...], lis
     workers = ThreadPoolExecutor(_AT_ONCE)
     futures = [workers.submit(_ask, api, pod, deadline) for pod in asked]
     wait(futures, timeout=_SECONDS)
-    workers.shutdown(wait=False, cancel_futures=True)  # an answer that trickles in for ever is not waited for
+    workers.shutdown(wait=False, cancel_futures=True)  # an answer that never ends is not waited for
     answers = [future.result() if future.done() and not future.cancelled() else _LATE for future in futures]
     found = tuple(answer for answer in answers if isinstance(answer, RuntimeMetrics))
     refused = [answer for answer in answers if isinstance(answer, str)]

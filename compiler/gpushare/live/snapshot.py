@@ -73,7 +73,6 @@ class Pod(Record):
     requests: Mapping[str, int] = NOTHING
     containers: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    is_terminating: bool = False
     labels: Mapping[str, str] = NOTHING
 
     @property
@@ -104,15 +103,13 @@ class ConfigMap(Record):
 
 
 class DaemonSet(Record):
-    """The DaemonSet of one pool: the terms by which it selects nodes, the policy's digest, the runtime's environment."""
+    """The DaemonSet of one pool: the terms by which it selects nodes, and the policy's digest."""
 
     name: str
     pool: str
     policy: str = ""
     terms: tuple[Mapping[str, Any], ...] | None = None
     image: str = ""
-    env: Mapping[str, str] = NOTHING
-    desired: int = 0
     ready: int = 0
 
 

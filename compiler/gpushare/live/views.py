@@ -93,7 +93,6 @@ def pod(item: Json) -> Pod:
         requests=_requests(spec),
         containers=tuple(clean(one.get("name")) for one in _maps(spec, "containers")),
         problems=tuple(_problems(status)),
-        is_terminating=bool(metadata.get("deletionTimestamp")),
         labels={clean(key): clean(value) for key, value in _map(metadata, "labels").items() if str(key).startswith(_OURS)},
     )
 
@@ -162,8 +161,6 @@ def daemonset(item: Json) -> DaemonSet:
         policy=clean(marks.get("gpushare.dev/policy")),
         terms=tuple(map(_term, _maps(required, "nodeSelectorTerms"))) if required else None,
         image=clean(containers[0].get("image")) if containers else "",
-        env={clean(one.get("name")): clean(one.get("value")) for container in containers for one in _maps(container, "env")},
-        desired=_number(status.get("desiredNumberScheduled")),
         ready=_number(status.get("numberReady")),
     )
 

@@ -3,11 +3,12 @@
 Owns the sentences and the definition of nearness. Every sentence names a limit that is really exceeded.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from operator import mul
 
 from gpushare.catalog.cards import Geometry
+from gpushare.core.wording import listing
 from gpushare.intent.types import Layout
 from gpushare.mig.layouts import CardSolver, Counts, Limit, board
 
@@ -25,7 +26,7 @@ def why_not(geometry: Geometry, layout: Layout) -> str:
     known = {profile.name for profile in own.profiles}
     unknown = [name for name, _ in layout if name not in known]
     if unknown:
-        return f"the card has no profile {_listed(unknown)}"
+        return f"the card has no profile {listing(unknown)}"
     for limit in own.limits:
         total = _dot(counts, limit.weights)
         if total > limit.total:
@@ -86,7 +87,7 @@ def _shortage(limit: Limit, served: Sequence[Item], rest: Sequence[Item], used: 
         return f"{_take(rest[:1], 'need')} {_amount(need, limit.noun)}; a card has {_word(limit.total)}"
     if not left:
         all_of_it = f"the card's only {limit.noun}" if limit.total == 1 else f"all {_amount(limit.total, limit.noun)}"
-        return f"{_take(served, 'take')} {all_of_it}; nothing is left for {_listed(map(_item, rest))}"
+        return f"{_take(served, 'take')} {all_of_it}; nothing is left for {listing(map(_item, rest))}"
     taken = f"{_take(served, 'take')} {_word(used)} of the {_amount(limit.total, limit.noun)}"
     return f"{taken}; {_take(rest[:1], 'need')} {_word(need)}, and only {_word(left)} {'is' if left == 1 else 'are'} left"
 
@@ -104,9 +105,9 @@ def _no_placement(own: CardSolver, counts: Counts) -> str:
     wanted = counts[present[first]]
     possible = max(number for number in range(wanted) if bags[first] + number * steps[first] in own.grid.bags)
     name = own.profiles[present[first]].name
-    starts = _listed(_starts(own, index) for index in present[: first + 1])
+    starts = listing(_starts(own, index) for index in present[: first + 1])
     beside = [(own.profiles[index].name, counts[index]) for index in present[:first]]
-    where = f"beside {_listed(map(_item, beside))} there" if beside else "there"
+    where = f"beside {listing(map(_item, beside))} there" if beside else "there"
     room = f"room for {_word(possible)} {name}, not {_word(wanted)}" if possible else f"no room for {name}"
     return f"no placement: {starts}; {where} is {room}"
 
@@ -114,13 +115,13 @@ def _no_placement(own: CardSolver, counts: Counts) -> str:
 def _starts(own: CardSolver, index: int) -> str:
     starts = sorted({start for start, _ in own.shapes[index]})
     is_run = len(starts) > 2 and starts[-1] - starts[0] == len(starts) - 1
-    where = f"{starts[0]} to {starts[-1]}" if is_run else _listed(map(str, starts), "or")
+    where = f"{starts[0]} to {starts[-1]}" if is_run else listing(map(str, starts), "or")
     return f"{own.profiles[index].name} can only start at slice {where}"
 
 
 def _take(items: Sequence[Item], verb: str) -> str:
     is_one = sum(count for _, count in items) == 1
-    return f"{_listed(map(_item, items))} {verb}{'s' if is_one else ''}"
+    return f"{listing(map(_item, items))} {verb}{'s' if is_one else ''}"
 
 
 def _item(item: Item) -> str:
@@ -138,8 +139,3 @@ def _word(number: int) -> str:
 
 def _dot(left: Sequence[int], right: Sequence[int]) -> int:
     return sum(map(mul, left, right))
-
-
-def _listed(parts: Iterable[str], conjunction: str = "and") -> str:
-    *most, last = parts
-    return f"{', '.join(most)} {conjunction} {last}" if most else last

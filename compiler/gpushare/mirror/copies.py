@@ -44,7 +44,7 @@ class ChartCopy(Record):
 
     @property
     def reference(self) -> str:
-        """The copy in a registry as a reference, without `oci://`; empty where the target is no registry. A `+` is no tag's."""
+        """The copy in a registry as a reference, without `oci://`; empty if the target is not a registry. A tag has no `+`."""
         if not self.target.startswith(OCI):
             return ""
         return f"{self.target.removeprefix(OCI)}/{self.name}:{self.version.replace('+', '_')}"

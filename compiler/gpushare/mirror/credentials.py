@@ -52,7 +52,7 @@ NONE = Credentials(logins={})
 
 
 def read(path: Path) -> Credentials:
-    """Return the credentials in a file. Raises OSError, and ValueError for what is no such file; its text is not quoted."""
+    """Return the credentials in a file. Raises OSError, and ValueError for any other content; its text is not quoted."""
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:

@@ -94,7 +94,7 @@ ALERTS = (
         f" and on (cluster, node) kube_pod_info{{{OF_A_POOL}}}"
         ' unless on (cluster, node) gpushare_node_condition{reason="Observing"} == 1',
         hold="30m",
-        summary="Node {{ $labels.node }} has not been as its pool wants it for 30 minutes.",
+        summary="Node {{ $labels.node }} has not matched its pool's policy for 30 minutes.",
         means="The node condition GPUShareReady is not True. Its reason says whether the node offers no shares, other shares "
         "than the plan says, or the right ones that are not enforced as they should be.",
         remedy="`kubectl describe node NODE` shows the condition's reason and message; reasons.md says what to do for each "
@@ -162,7 +162,7 @@ ALERTS = (
         severity="critical",
         expr="gpushare_kill_breaker_open == 1",
         hold="5m",
-        summary="Node {{ $labels.node }} ends no further container: its kill breaker is open.",
+        summary="Node {{ $labels.node }}: kill breaker open; no container is terminated.",
         means="The driver's process lists give several namespaces more memory than their GPUs have in use. While that lasts, "
         "no further container is ended on the node.",
         remedy="Compare `nvidia-smi` on the node with gpushare_container_gpu_memory_used_bytes, and read the runtime's log.",
@@ -172,11 +172,11 @@ ALERTS = (
         severity="warning",
         expr="gpushare_kill_budgets_spent > 0",
         hold="10m",
-        summary="A namespace on node {{ $labels.node }} is over its caps so often that its processes wait to be ended.",
-        means="The runtime ends a bounded number of processes of one namespace on a GPU in a minute. Others of the namespace "
-        "go on meanwhile, above their caps. Other namespaces are not affected.",
-        remedy="Events on the pods name them. Tenants that start again as soon as they are ended need a limit of their owner, "
-        "or larger shares; many new tenants over their cap at once end with time.",
+        summary="A namespace on node {{ $labels.node }} has more processes over their caps than are terminated per minute.",
+        means="The runtime terminates a limited number of processes of one namespace on a GPU per minute. The others of the "
+        "namespace keep running above their caps until then. Other namespaces are not affected.",
+        remedy="Events on the pods name them. Tenants that start again as soon as they are terminated need larger shares, or "
+        "a limit by their owner; many new tenants over their cap at once are terminated within minutes.",
     ),
     Alert(
         name="GPUShareEnforcementBlind",
@@ -263,7 +263,7 @@ ALERTS = (
         '{container="mps-control-daemon-ctr"}[15m]) * on (cluster, namespace, pod) group_left (node) kube_pod_info) > 0',
         hold="0m",
         summary="The MPS daemon of node {{ $labels.node }} has started again: pod {{ $labels.namespace }}/{{ $labels.pod }}.",
-        means="The servers of MPS end with their daemon, and each client with its server: pods on that node's GPUs lost their "
+        means="When the daemon exits, its MPS servers exit, and with them all clients: pods on that node's GPUs lost their "
         "work. A server that the daemon itself replaces is not counted.",
         remedy="Read the log of the container's last run: `kubectl logs POD --previous`. A fatal fault of one client ends all "
         "clients of its GPU; tenants that must not share a failure need MIG.",
@@ -306,7 +306,7 @@ def groups(runbooks: str = "", namespace: str = NAMESPACE, longest_grace: float 
     """Return the rules as Prometheus reads them.
 
     `runbooks` is the address of a page with docs/alerts.md; empty: no address. `namespace` is the release's, `longest_grace`
-    the seconds that a pool gives a container above its cap, which are no alert yet.
+    the seconds that a pool gives a container above its cap, during which no alert fires.
     """
     recordings = [{"record": one.name, "expr": one.expr} for one in RECORDINGS]
     alerts = [_alert(one, runbooks, namespace) for one in ALERTS]

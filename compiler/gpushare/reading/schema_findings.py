@@ -11,7 +11,7 @@ from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.patterns import pattern
 from gpushare.core.record import Record, replace
 from gpushare.core.units import meant_sizes
-from gpushare.core.wording import clip, nearest
+from gpushare.core.wording import clip, listing, nearest
 from gpushare.reading.scalars import resolve
 
 MAX_RAW = 400
@@ -150,11 +150,11 @@ class _Wording:
         """Return hints on legal values: the schema's own examples, words or bounds."""
         field = {**self.root["definitions"].get(field.get("$ref", "").removeprefix("#/definitions/"), {}), **field}
         if "enum" in field or "const" in field:
-            return (f"write {_either([_shown(word) for word in field.get('enum', [field.get('const')])])}",)
+            return (f"write {listing([_shown(word) for word in field.get('enum', [field.get('const')])], 'or')}",)
         default = [field["default"]] if field.get("default") not in (None, "") else []
         examples = [_as_written(example) for example in field.get("examples", default)]
         if examples:
-            return (f"such as {_either(examples)}",)
+            return (f"such as {listing(examples, 'or')}",)
         kinds, said = field.get("type", ""), field.get("patternErrorMessage", "")
         if said.startswith("must be "):
             return (f"write {said.removeprefix('must be ')}",)
@@ -213,7 +213,8 @@ class _Wording:
                 return "GS106", f"must be {_bounds(judgement.schema)}, not {_shown(value)}", ()
             case "minItems" | "minProperties":
                 words = _WORD_LIST.match(judgement.schema.get("pattern", ""))
-                hints = (f"write {_either(words[1].split('|'))} to have nothing in it",) if words and "none" in words[1] else ()
+                choices = listing(words[1].split("|"), "or") if words and "none" in words[1] else ""
+                hints = (f"write {choices} to have nothing in it",) if choices else ()
                 return "GS107", f"needs at least {'one entry' if argument == 1 else f'{argument} entries'}", hints
             case "maxItems" | "maxProperties":
                 if argument > 1:
@@ -265,13 +266,13 @@ def _alternatives(judgement: SchemaViolation, subject: str) -> Told:
     names = [part["required"][0] for part in judgement.argument]
     given = [key for key in judgement.value if key in names]
     if len(given) > 1:
-        message = f"{given[-1]} is given beside {given[0]}: {subject} takes one of {_either(names)}"
+        message = f"{given[-1]} is given beside {given[0]}: {subject} takes one of {listing(names, 'or')}"
         yield Finding(code="GS108", message=message, hints=("keep one of them",), path=(*judgement.path, given[-1])), ()
         return
     code = "GS108" if judgement.keyword == "oneOf" else "GS101"
     number = "exactly one" if judgement.keyword == "oneOf" else "at least one"
     missing = tuple((*judgement.path, name) for name in names)
-    message = f"{subject} needs {number} of {_either(names)}"
+    message = f"{subject} needs {number} of {listing(names, 'or')}"
     yield Finding(code=code, message=message, hints=(f"add {names[0]}",), path=judgement.path, on_key=True), missing
 
 
@@ -283,7 +284,7 @@ def _meant_size(value: object) -> tuple[str, ...]:
 
 def _words(allowed: list[Any], value: object) -> tuple[str, str, tuple[str, ...]]:
     words = [_shown(word) for word in allowed]
-    message = f"must be {_either(words)}, not {_shown(value)}"
+    message = f"must be {listing(words, 'or')}, not {_shown(value)}"
     if isinstance(value, str):
         if value in _PLANNED and words != ["none"]:
             return "GS104", message, (f"{value} is planned for a later version",)
@@ -310,10 +311,6 @@ def _subject(path: Path) -> str:
     if isinstance(last, int):
         return f"{_subject(path[:-1])}[{last}]"
     return f"pool {clip(last)}" if path[:-1] == ("spec", "pools") else clip(last)
-
-
-def _either(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def _bounds(schema: Mapping[str, Any]) -> str:

@@ -84,9 +84,9 @@ def section(plan: Plan) -> Iterator[str]:
         yield "    kubectl get nodes --selector gpushare.dev/pool"
         yield f"{kubectl} get helmrelease"
     if gitops.installs_upstream(plan.intent):
-        yield from ("", "Only then remove NVIDIA's components, if no one else needs them:", "")
+        yield from ("", "Only then remove NVIDIA's components, if no other workload needs them:", "")
         yield f"{kubectl} delete helmrelease,helmrepository,configmap {name}-{_chart(plan).name}"
-    yield from ("", "And at last the source:", "", f"{kubectl} delete gitrepository {name}", "")
+    yield from ("", "Finally, delete the source:", "", f"{kubectl} delete gitrepository {name}", "")
 
 
 def _settings(plan: Plan) -> Mapping[str, str]:

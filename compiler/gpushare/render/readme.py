@@ -14,9 +14,10 @@ from gpushare.plan.plan import DevicePlan, Plan, PoolPlan
 
 _MODES = {
     "exclusive": "Whole GPUs, one container each.",
-    "time-slicing": "Containers take turns on a GPU; one that is alone has all its time. No hardware protects their memory.",
+    "time-slicing": "Containers share a GPU by time-slicing: a container alone gets all of its compute time."
+    " Memory is not isolated in hardware.",
     "mps": "Containers compute on a GPU at the same time, through NVIDIA MPS.",
-    "mig": "Hardware partitions: compute and memory of one are out of reach of the others.",
+    "mig": "Hardware partitions: compute and memory are isolated from the other partitions.",
 }
 
 
@@ -75,7 +76,7 @@ def _pool(pool: PoolPlan, plan: Plan) -> Iterator[str]:
     kinds = _kinds(pool)
     yield from (f"## {pool.name}", "", _MODES[pool.mode.value])
     if any(device.replicas > 1 for device in kinds.values()):
-        yield "Ask for one share: more in one container are refused, and would not be more memory or speed."
+        yield "Request one share per container. A request for more is refused; it would add neither memory nor speed."
     if any(device.cap_mib is not None for device in kinds.values()):
         yield _consequence(pool)
     if pool.pool.namespaces:
@@ -99,7 +100,7 @@ def _consequence(pool: PoolPlan) -> str:
         case Action.WARN:
             return f"{warned}."
         case Action.NONE:
-            return "The memory limit is measured, and nothing happens to a container above it."
+            return "Memory use is reported; the limit is not enforced."
 
 
 def pod(pool: PoolPlan, resource: str, plan: Plan) -> dict[str, object]:
@@ -141,12 +142,12 @@ def _install(plan: Plan) -> Iterator[str]:
             yield from _upstream(plan, "device-plugin/values.yaml")
         case Stack.EXISTING:
             steps = "[existing/README.md](existing/README.md)"
-            yield from ("", f"The device plugin that is already there must read our profiles: {steps}.")
+            yield from ("", f"Configure the installed device plugin to read gpushare's profiles: {steps}.")
     if plan.quotas:
-        yield from ("", "Namespaces with a quota must exist before.")
+        yield from ("", "Create the namespaces in the quota table before installing.")
     yield from ("", "Pods of the node runtime become Ready when a node's layout is verified:", "")
     yield f"    kubectl --namespace {namespace} get pods --selector app.kubernetes.io/name=gpushare --output wide"
-    yield from ("", "Uninstalling first makes every node exclusive again, for which Helm must have patience:", "")
+    yield from ("", "Uninstall first releases every node. This takes minutes, so give Helm a longer timeout:", "")
     yield f"    helm uninstall gpushare --namespace {namespace} --timeout 10m"
     yield from ("", "`images.txt` lists every image; `nodes/pools.yaml` is the plan of every pool for programs.", "")
 
@@ -170,8 +171,8 @@ def _upstream(plan: Plan, values: str) -> Iterator[str]:
         yield from ("", "The pools, or those of an earlier bundle, need different MIG strategies. So the operator's is empty,")
         yield "and server-side apply refuses that: give Helm 4 `--server-side=false` for this release. Helm 3 needs nothing."
     if platform.stack is Stack.GPU_OPERATOR:
-        yield from ("", "The operator's `mig.strategy` changes on every node at once, busy or not. This one suits every")
-        yield "profile that a node may still have from an earlier bundle. Where it changes, upgrade the operator first."
+        yield from ("", "The operator's `mig.strategy` applies to every node at once, including nodes in use. The value in")
+        yield "this bundle works with every profile that a node may still have. Where it changes, upgrade the operator first."
     if platform.partitioner is Partitioner.MIG_MANAGER:
         yield from ("", "The operator's mig-manager partitions the GPUs, by the configs in ConfigMap `gpushare-mig-parted`.")
 

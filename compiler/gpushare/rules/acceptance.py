@@ -35,7 +35,7 @@ def _judge(code: str, *, occurs: bool) -> Iterator[Finding]:
         yield _finding("GS802", f"{code} is accepted, and no version gives it any more", "remove it", code, Severity.WARNING)
     elif code not in known:
         hint = "write the code of a warning that `gpushare check` shows, such as GS210"
-        yield _finding("GS801", f"{code!r} is no code of a finding", hint, code)
+        yield _finding("GS801", f"invalid finding code {code!r}", hint, code)
     elif code in _NEVER:
         yield _finding("GS801", f"{code} {_NEVER[code]} and cannot be accepted", "remove it", code)
     elif finding_texts.load(code).severity == Severity.ERROR.value:

@@ -43,7 +43,7 @@ def check_shut(context: Context) -> Iterator[Finding]:
             f" {few(list(intent.platform_namespaces), 5)}: network, storage and monitoring agents among them",
             hints=(
                 "list their namespaces under platform.namespaces, or label them gpushare.dev/admission: exempt",
-                "when none is missing, write accept: {GS621: the reason}",
+                "if all are listed, write accept: {GS621: the reason}",
             ),
             path=_SCOPE,
         )
@@ -60,8 +60,8 @@ def check_foreign(context: Context) -> Iterator[Finding]:
         yield Finding(
             code="GS622",
             severity=Severity.WARNING,
-            message="the namespace of the plugin that is there is not named, so its pods are taken for anybody's: those that"
-            " ask for a GPU, such as an operator's validator, may be refused",
+            message="platform.namespaces does not list the namespace of the installed device plugin, so its pods that request a"
+            " GPU, such as an operator's validator, may be refused",
             hints=("write platform: {namespaces: [gpu-operator]}, with the namespace that kubectl get daemonsets -A shows",),
             path=("spec", "platform", "stack"),
         )

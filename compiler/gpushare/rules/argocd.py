@@ -23,14 +23,14 @@ def _settings(context: Context) -> Mapping[str, str]:
 
 
 def check_address(context: Context) -> Iterator[Finding]:
-    """GS730: a text that is no address of a Git repository."""
+    """GS730: an address that is not one of a Git repository."""
     address = _settings(context).get("repoURL")
     # GS731 does not repeat credentials.
     if address is None or re.match(_URL, address) or re.match(_SCP, address) or has_credentials(address):
         return
     yield Finding(
         code="GS730",
-        message=f"{address!r} is no address of a Git repository",
+        message=f"invalid address {address!r} of a Git repository",
         hints=("write it as Argo CD knows it, such as https://git.example.org/gpu.git or git@git.example.org:gpu.git",),
         path=(*HERE, "repoURL"),
     )
@@ -54,7 +54,7 @@ def check_path(context: Context) -> Iterator[Finding]:
     if path is not None and not is_folder(path):
         yield Finding(
             code="GS732",
-            message=f"{path!r} is no folder of the repository",
+            message=f"invalid folder {path!r}",
             hints=("write the bundle's folder, from the repository's root, such as clusters/physics-batch/bundle",),
             path=(*HERE, "path"),
         )

@@ -53,7 +53,7 @@ def _message(pool: Pool, label: str) -> str:
     offers = f"nodes of pool {pool.name} have the label {label} and never offer {_WHOLE}"
     if pool.autoscaler is None:
         return f"{offers}: Cluster Autoscaler, which does not manage them, then adds no nodes to any pool"
-    return f"{offers}: Cluster Autoscaler counts them as not ready for ever"
+    return f"{offers}: Cluster Autoscaler never counts them as ready"
 
 
 def _hint(pool: Pool, label: str) -> str:

@@ -23,7 +23,7 @@ def check_syntax(context: Context) -> Iterator[Finding]:
     for number, namespace in enumerate(context.intent.platform.namespaces):
         if not is_dns_label(namespace):
             where: Path = ("spec", "platform", "namespaces", number)
-            yield Finding(code="GS211", message=f"{namespace!r} is no name for a namespace", hints=(_NAME,), path=where)
+            yield Finding(code="GS211", message=f"invalid namespace name {namespace!r}", hints=(_NAME,), path=where)
     for pool in context.intent.pools:
         for path, on_key, message, hint in (*_labels(pool), *_expressions(pool), *_namespaces(pool), *_tolerations(pool)):
             yield Finding(code="GS211", message=message, hints=(hint,), path=pool_path(pool, *path), on_key=on_key)
@@ -33,7 +33,7 @@ def _labels(pool: Pool) -> Iterator[_Wrong]:
     for key, value in pool.nodes.match_labels:
         path = ("nodes", "matchLabels", key)
         if not is_label_key(key):
-            yield path, True, f"{key!r} is no label", _KEY
+            yield path, True, f"invalid label key {key!r}", _KEY
         if not is_label_value(value):
             yield path, False, f"{value!r} cannot be the value of a label", _LABEL
 
@@ -42,7 +42,7 @@ def _expressions(pool: Pool) -> Iterator[_Wrong]:
     for number, expression in enumerate(pool.nodes.match_expressions):
         path = ("nodes", "matchExpressions", number)
         if not is_label_key(expression.key):
-            yield (*path, "key"), False, f"{expression.key!r} is no label", _KEY
+            yield (*path, "key"), False, f"invalid label key {expression.key!r}", _KEY
         for index, value in enumerate(expression.values):
             if not is_label_value(value):
                 yield (*path, "values", index), False, f"{value!r} cannot be the value of a label", _LABEL
@@ -51,7 +51,7 @@ def _expressions(pool: Pool) -> Iterator[_Wrong]:
 def _namespaces(pool: Pool) -> Iterator[_Wrong]:
     for number, namespace in enumerate(pool.namespaces):
         if not is_dns_label(namespace):
-            yield ("namespaces", number), False, f"{namespace!r} is no name for a namespace", _NAME
+            yield ("namespaces", number), False, f"invalid namespace name {namespace!r}", _NAME
 
 
 def _tolerations(pool: Pool) -> Iterator[_Wrong]:
@@ -65,7 +65,7 @@ def wrong_in_toleration(toleration: Mapping[str, Any]) -> Iterator[tuple[str, st
     key, operator = str(toleration.get("key", "")), toleration.get("operator", "Equal")
     value, effect = str(toleration.get("value", "")), toleration.get("effect")
     if key and not is_label_key(key):
-        yield "key", f"{key!r} is no key of a taint", _KEY
+        yield "key", f"invalid taint key {key!r}", _KEY
     if not key and operator != "Exists":
         yield "key", "a toleration without key tolerates every taint, and must say operator: Exists", "name the taint's key"
     if operator == "Exists" and value:
@@ -80,18 +80,18 @@ def check_start_up(context: Context) -> Iterator[Finding]:
     """GS215: a toleration that lets tenants onto nodes that are not ready for them."""
     for pool in context.intent.pools:
         for number, toleration in enumerate(pool.tolerations):
-            borne = [taint for taint in OUR_TAINTS if _bears(toleration, taint)]
-            if borne:
+            tolerated = [taint for taint in OUR_TAINTS if _tolerates(toleration, taint)]
+            if tolerated:
                 yield Finding(
                     code="GS215",
                     severity=Severity.WARNING,
-                    message=f"this toleration also bears {listing(borne)}, so pods with it start before the GPUs are theirs",
-                    hints=("name the key of your own taint; gpushare's own pods bear theirs without being told",),
+                    message=f"this toleration also tolerates {listing(tolerated)}, so its pods start before the GPUs are ready",
+                    hints=("name the key of your own taint; gpushare's own pods tolerate gpushare's taints by default",),
                     path=pool_path(pool, "tolerations", number),
                 )
 
 
-def _bears(toleration: Mapping[str, Any], taint: str) -> bool:
+def _tolerates(toleration: Mapping[str, Any], taint: str) -> bool:
     """Whether the toleration tolerates the taint, as Kubernetes matches them: our taints have an effect and no value."""
     exists = toleration.get("operator", "Equal") == "Exists"
     named = toleration.get("key", "") == taint or (exists and not toleration.get("key"))

@@ -25,7 +25,7 @@ def _settings(context: Context) -> Mapping[str, str]:
 
 
 def check_address(context: Context) -> Iterator[Finding]:
-    """GS735: a text that is no address of a Git repository as Flux reads them."""
+    """GS735: an address that Flux does not read as one of a Git repository."""
     address = _settings(context).get("url")
     if address is None or re.match(_URL, address) or gitops.has_credentials(address):
         return
@@ -33,7 +33,7 @@ def check_address(context: Context) -> Iterator[Finding]:
     if address.startswith("oci://"):
         hint = "Flux installs a chart that is a folder from a Git repository only: write the address of one"
     yield Finding(
-        code="GS735", message=f"{address!r} is no Git repository that Flux can read", hints=(hint,), path=(*HERE, "url"),
+        code="GS735", message=f"invalid address {address!r} of a Git repository for Flux", hints=(hint,), path=(*HERE, "url"),
     )
 
 
@@ -54,7 +54,7 @@ def check_path(context: Context) -> Iterator[Finding]:
     if path is not None and not gitops.is_folder(path):
         yield Finding(
             code="GS737",
-            message=f"{path!r} is no folder of the repository",
+            message=f"invalid folder {path!r}",
             hints=("write the bundle's folder, from the repository's root, such as clusters/physics-batch/bundle",),
             path=(*HERE, "path"),
         )
@@ -64,9 +64,9 @@ def check_fields(context: Context) -> Iterator[Finding]:
     """GS738: a branch, a Secret or an interval in a form that Flux refuses, or an address of ssh without its Secret."""
     settings = _settings(context)
     if "branch" in settings and not re.match(gitops.REVISION, settings["branch"]):
-        yield _field("branch", f"{settings['branch']!r} is no branch", "write a branch, such as main")
+        yield _field("branch", f"invalid branch {settings['branch']!r}", "write a branch, such as main")
     if "secret" in settings and not is_dns_subdomain(settings["secret"]):
-        yield _field("secret", f"{settings['secret']!r} is no name of a Secret", "write lower-case letters, digits and -")
+        yield _field("secret", f"invalid Secret name {settings['secret']!r}", "write lower-case letters, digits and -")
     if "secret" not in settings and settings.get("url", "").startswith("ssh://"):
         hint = "write secret: and the name of a Secret with the keys identity and known_hosts"
         yield _field("url", "Flux has no key for a repository by ssh without a Secret", hint)

@@ -62,7 +62,7 @@ def check_runbooks(context: Context) -> Iterator[Finding]:
     if address is not None and not re.match(_PAGE, address):
         yield Finding(
             code="GS744",
-            message=f"{address!r} is no address of a page",
+            message=f"invalid address {address!r} of a page",
             hints=("write an address without an anchor, such as https://docs.example.org/gpushare/alerts/",),
             path=(*HERE, "runbooks"),
         )

@@ -113,7 +113,7 @@ def check_label_families(context: Context) -> Iterator[Finding]:
             if prefix in REWRITTEN and "/" in key:
                 yield Finding(
                     code="GS204",
-                    message=f"{key} cannot select nodes: sharing rewrites {prefix}/ labels, and they vanish with their writer",
+                    message=f"{key} cannot select nodes: {prefix}/ labels change with sharing, or while their writer restarts",
                     hints=("select by a label of your own, such as node.example.org/flavour, or by names",),
                     path=pool_path(pool, "nodes", *path),
                     on_key=on_key,
@@ -127,7 +127,7 @@ def check_names(context: Context) -> Iterator[Finding]:
             if not is_dns_subdomain(name):
                 hint = "write it as `kubectl get nodes` does: lower-case letters, digits, - and ."
                 path = pool_path(pool, "nodes", "names", number)
-                yield Finding(code="GS206", message=f"{name!r} is no name of a node", hints=(hint,), path=path)
+                yield Finding(code="GS206", message=f"invalid node name {name!r}", hints=(hint,), path=path)
 
 
 def check_expected(context: Context) -> Iterator[Finding]:

@@ -51,7 +51,7 @@ def check_existing(context: Context) -> Iterator[Finding]:
         if given:
             yield Finding(
                 code="GS706",
-                message=f"stack existing installs no chart, so there is nothing that {field} could belong to",
+                message=f"stack existing installs no chart, so {field} has no effect",
                 hints=(f"leave {field} out, or write stack: gpu-operator or stack: device-plugin",),
                 path=(*HERE, field),
             )
@@ -76,12 +76,12 @@ def check_image_names(context: Context) -> Iterator[Finding]:
         ]
     for value, form, what, hint, path in checked:
         if value is not None and not re.match(form, value):
-            yield Finding(code="GS712", message=f"{value!r} is no {what}", hints=(hint,), path=path)
+            yield Finding(code="GS712", message=f"invalid {what} {value!r}", hints=(hint,), path=path)
     for number, secret in enumerate(platform.image_pull_secrets):
         if not is_dns_subdomain(secret):
             hint = "write the name of a Secret in the bundle's namespace"
             path = (*HERE, "imagePullSecrets", number)
-            yield Finding(code="GS712", message=f"{secret!r} is no name for a Secret", hints=(hint,), path=path)
+            yield Finding(code="GS712", message=f"invalid Secret name {secret!r}", hints=(hint,), path=path)
 
 
 def check_published(context: Context) -> Iterator[Finding]:

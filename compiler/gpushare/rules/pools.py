@@ -27,10 +27,10 @@ def check_card(context: Context) -> Iterator[Finding]:
             near = _nearest_cards(pool.card, context.catalog.ids())
             yield Finding(
                 code="GS201",
-                message=f"no card {pool.card} is known",
+                message=f"unknown card {pool.card}",
                 hints=(
                     *((f"nearest: {listing(near, 'or')}",) if near else ()),
-                    "`gpushare cards` lists all; describe a card that is missing there under spec.cards",
+                    "`gpushare cards` lists all cards; describe another one under spec.cards",
                 ),
                 path=pool_path(pool, "card"),
             )
@@ -52,7 +52,7 @@ def check_name(context: Context) -> Iterator[Finding]:
         elif len(pool.name) > NAME_LENGTH:
             yield _bad_name(pool, f"the pool's name has {len(pool.name)} characters, and {NAME_LENGTH} fit")
         elif not is_dns_label(pool.name):
-            yield _bad_name(pool, f"{pool.name!r} is no name for a pool")
+            yield _bad_name(pool, f"invalid pool name {pool.name!r}")
 
 
 def _bad_name(pool: Pool, message: str) -> Finding:

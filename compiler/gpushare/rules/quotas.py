@@ -211,7 +211,7 @@ def check_namespace(context: Context) -> Iterator[Finding]:
         if not is_dns_label(namespace):
             yield Finding(
                 code="GS608",
-                message=f"{namespace!r} is no name for a namespace",
+                message=f"invalid namespace name {namespace!r}",
                 hints=("write lower-case letters, digits and inner hyphens, at most 63 of them",),
                 path=("spec", "quotas", namespace),
                 on_key=True,

@@ -31,8 +31,6 @@ ANNOTATION_BYTES = 256 * KIB
 WARN_PERCENT = 50
 FAIL_PERCENT = 90
 
-SIZE_CODES = ("GS720", "GS721", "GS722", "GS724")
-
 _VALUES = "chart/values.yaml"
 """Kept as values, not as a file; its terms are repeated in the DaemonSets."""
 

@@ -46,8 +46,8 @@ def check_new_kubernetes(context: Context) -> Iterator[Finding]:
         yield Finding(
             code="GS703",
             severity=Severity.WARNING,
-            message=f"this gpushare knows Kubernetes up to {known}, not {_dotted(version)}",
-            hints=(f'it writes nothing that {known} lacks: write kubernetes: "{known}" or older to say so',),
+            message=f"this version of gpushare supports Kubernetes up to {known}, not {_dotted(version)}",
+            hints=(f'the bundle needs nothing newer than {known}: write kubernetes: "{known}" or older',),
             path=("spec", "kubernetes"),
         )
 
@@ -62,7 +62,7 @@ def check_kubernetes_form(context: Context) -> Iterator[Finding]:
         given = context.document.get("spec", {}).get("kubernetes", "")
         yield Finding(
             code="GS719",
-            message=f"{given!r} is no version of Kubernetes",
+            message=f"invalid Kubernetes version {given!r}",
             hints=('write the oldest API server\'s major and minor number in quotes, such as kubernetes: "1.33"',),
             path=("spec", "kubernetes"),
         )
@@ -76,7 +76,7 @@ def check_version_form(context: Context) -> Iterator[Finding]:
         chart = upstream.chart(platform.stack.value)
         yield Finding(
             code="GS704",
-            message=f"{platform.version!r} is no version of {chart.name}",
+            message=f"invalid version {platform.version!r} of {chart.name}",
             hints=(f"write it as the chart does: {chart.version}",),
             path=(*HERE, "version"),
         )

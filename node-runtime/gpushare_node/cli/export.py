@@ -26,7 +26,7 @@ def export(run: Run) -> int:
     sys.stdout.write(write(document, run.arguments.format))
     sys.stdout.flush()
     if not document["gpus"]:
-        logging.getLogger(__name__).error("no GPU is visible here")
+        logging.getLogger(__name__).error("no GPU found")
         return Exit.FAILED
     return Exit.DONE
 

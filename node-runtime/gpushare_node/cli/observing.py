@@ -34,7 +34,7 @@ def apply(run: Run, policy: Policy, printer: Printer) -> int:
         api = None if run.arguments.standalone else Api.find(run, policy.pool)
         found = _publish(policy, api, None, surveys, trouble) if api else _without_node(policy, surveys, trouble)
     except ClusterError as error:
-        _LOG.warning("the node was not told: %s", error)
+        _LOG.warning("the node's status could not be updated: %s", error)
         found = _without_node(policy, surveys, trouble)
     reason = trouble[0] if trouble else ConditionReason.OBSERVING
     printer.end(run.node, "apply", {

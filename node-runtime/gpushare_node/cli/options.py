@@ -95,8 +95,8 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 
 def _add_enforce(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser)
-    parser.add_argument("--interval", type=_interval, default=1.0, metavar="TIME", help="between two looks (1s)")
-    parser.add_argument("--once", action="store_true", help="one look, then exit: nothing is terminated after one look")
+    parser.add_argument("--interval", type=_interval, default=1.0, metavar="TIME", help="between two checks (1s)")
+    parser.add_argument("--once", action="store_true", help="check once and exit; nothing is terminated")
     parser.add_argument("--dry-run", action="store_true", help="decide and report, and send no signal")
     parser.add_argument("--port", type=_port, default=PORT, help=f"of /metrics, /healthz and /readyz ({PORT})")
     _add_state(parser)

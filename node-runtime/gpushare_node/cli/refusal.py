@@ -15,6 +15,7 @@ from gpushare_node.core.policy import read
 from gpushare_node.core.strict_document import PolicyError
 from gpushare_node.reconcile.node_labels import is_leaving
 from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.reporting.wording import few
 
 if TYPE_CHECKING:
     from gpushare_node.enforce.enforcer import Enforcer
@@ -116,8 +117,7 @@ def find_former(run: Run) -> DesiredPolicy | None:
 def describe_ignored(given: DesiredPolicy) -> str:
     """Return which fields of the policy this runtime does not know, and what to do; empty if it knows all."""
     fields = given.policy.ignored
-    more = f" and {len(fields) - _MAX_SHOWN} more" if len(fields) > _MAX_SHOWN else ""
-    names = f"{', '.join(fields[:_MAX_SHOWN])}{more}"
+    names = few(fields, _MAX_SHOWN)
     return f"This runtime does not know and ignores {names}: use the image of the bundle's version." if fields else ""
 
 

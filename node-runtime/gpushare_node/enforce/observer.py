@@ -58,4 +58,4 @@ class Observer(Struct, frozen=False):
             self._next_at = now + jitter(_NODE_SECONDS)
         except ClusterError as error:
             self.enforcer.figures.api_errors.add("node")
-            _LOG.warning("the node was not told: %s", error)
+            _LOG.warning("the node's status could not be updated: %s", error)

@@ -10,6 +10,7 @@ from gpushare_node.adapters.procs import mps
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import GpuUse, ProcessIdentity
 from gpushare_node.core.structs import replace
+from gpushare_node.reporting.wording import few
 
 _MAX_NAMED = 5
 _SERVICE = re.compile(r"/system\.slice/(?:[^/]+\.slice/)*(?P<unit>[A-Za-z0-9:_.@\\-]{1,80}\.service)(?:/|$)")
@@ -35,8 +36,7 @@ def with_programs(
 
 def listing(openers: tuple[str, ...]) -> str:
     """Return the openers as a text for people; empty if none was found."""
-    more = f" and {len(openers) - _MAX_NAMED} more" if len(openers) > _MAX_NAMED else ""
-    return ", ".join(openers[:_MAX_NAMED]) + more
+    return few(openers, _MAX_NAMED)
 
 
 def _names(pods: Iterable[PodView]) -> dict[str, str]:

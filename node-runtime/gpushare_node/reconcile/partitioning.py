@@ -117,7 +117,7 @@ class HardwareChange(Struct, frozen=False):
         began_at, is_fresh = context.deps.clock.now(), False
 
         def find() -> Unmet | None:
-            """mig-manager can stay in `pending` for ever, and does not say why it failed."""
+            """mig-manager can stay in `pending` forever, and does not say why it failed."""
             nonlocal is_fresh
             state = context.cluster.node().labels.get(_MIG_STATE, "")
             is_old = context.deps.clock.now() - began_at < _STALE_SECONDS

@@ -53,8 +53,8 @@ class RunContext(Struct, frozen=False):
 
     `slept` is the sum of the seconds that the run asked to sleep. On a slow machine more time has passed, and what the run
     waits for is equally slow. `enforced` is the policy in force, `digest` the name of the desired one. `may_wait_for_tenants`
-    is False after the run has waited for tenants in vain. From `drains_at` on, by our clock, the node takes a slot and waits
-    for its tenants; None if no tenant has blocked it. `is_offline`: the API server does not answer.
+    is False after the run has waited for tenants without success. From `drains_at` on, by our clock, the node takes a slot and
+    waits for its tenants; None if no tenant has blocked it. `is_offline`: the API server does not answer.
 
     Of one attempt: `may_untaint_on_abort`, the node offers its former layout; `is_touched`, the attempt has begun to change
     things; `blocker`, what blocked it at the last look.

@@ -14,6 +14,7 @@ from gpushare_node.core.structs import Struct
 from gpushare_node.gpus.advertised import UUIDS, advertised
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition.plan import GpuPlan
+from gpushare_node.reporting.wording import few
 
 _MAX_NAMED = 5
 _SHARED_BY = "nvidia.com/gpu.sharing-strategy"
@@ -116,7 +117,7 @@ def find_blocker(view: GpuView, holders: Sequence[Holder], affected: Collection[
         return None
     processes = [f"process {pid} on GPU {gpu.index}" for gpu in blocked for pid in _pids(gpu, by_uuid.get(gpu.uuid))]
     names = [*(holder.name for holder in held), *([] if held else processes)]
-    text = _listing(names) or f"GPU {', '.join(str(gpu.index) for gpu in blocked)} is in use"
+    text = few(names, _MAX_NAMED) or f"GPU {', '.join(str(gpu.index) for gpu in blocked)} is in use"
     text += "".join(f"; {why}" for device, why in _UNKNOWN.items() if any(device in holder.devices for holder in held))
     return Blocker(holders=held, message=text, devices=devices, resources=frozenset(affected))
 
@@ -139,11 +140,6 @@ def _pids(gpu: GpuPlan, survey: GpuInfo | None) -> list[int]:
     gone = {instance.gi_id for instance in gpu.needs_idle}
     pids = survey.pids if survey is not None else ()
     return sorted({pid for gi_id, pid in pids if gpu.needs_idle_gpu or gi_id is None or gi_id in gone})
-
-
-def _listing(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    return ", ".join(names[:_MAX_NAMED]) + more
 
 
 def find_affected(

@@ -68,7 +68,7 @@ def _use(facts: ViolationDetails, container: str) -> str:
 
 def _what_next(facts: ViolationDetails) -> str:
     if facts.next is Next.NOTHING:
-        return _exemption(facts.cap) or "No further action follows."
+        return _exemption(facts.cap) or "No action will be taken."
     return f"{_step(facts.next)} {_when(facts.next_seconds)} unless it frees memory."
 
 

@@ -98,7 +98,7 @@ class ConditionReason(Enum):
     GPU_LOST = _not(
         "GpuLost",
         "A GPU has fallen off the bus; the other GPUs have the layout.",
-        "Reboot the node, or drain it.",
+        "Drain and reboot the node; if it recurs, replace the GPU.",
     )
     GPU_UNREADABLE = _not(
         "GpuUnreadable",
@@ -108,7 +108,8 @@ class ConditionReason(Enum):
     PENDING_FOREIGN_CHANGE = _failed(
         "PendingForeignChange",
         "Another program requested a MIG mode change, which is pending until the next GPU reset.",
-        "Complete or cancel that change (`nvidia-smi -i GPU -mig 0|1`), then delete the runtime's pod.",
+        "To complete it, reset the GPU (`nvidia-smi -i GPU --gpu-reset`). To cancel it, request the current mode again "
+        "(`nvidia-smi -i GPU -mig 0` where MIG is off now, `-mig 1` where it is on). Then delete the runtime's pod.",
     )
 
     # During the change.

@@ -148,7 +148,7 @@ def test_of_the_default_starter_intent_nothing_but_the_image_is_missing(mode: st
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--name", "No Name"], "is no name for a cluster"),
+        (["--name", "No Name"], "invalid cluster name"),
         (["--card", "a100"], "did you mean a100-pcie-40gb"),
         (["--card", "t4", "--mode", "mig"], "Tesla T4 has no MIG"),
         (["-o", "nowhere/intent.yaml"], "cannot write nowhere/intent.yaml"),

@@ -1,4 +1,4 @@
-"""`make golden`: compile every example anew. The one way to change the expected output under examples/.
+"""`make golden`: compile every example again. The one way to change the expected output under examples/.
 
 Owns which files of a bundle are expected output: all of the first example's, and of the others' those that are not the chart's.
 """

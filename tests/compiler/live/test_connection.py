@@ -185,7 +185,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
 
 def test_a_redirect_gets_no_credentials(live: LiveCluster, api: ApiServer, ask: Ask) -> None:
     api.fail("/nodes", 302)
-    assert "not seen: nodes: 302" in ask("status").stderr
+    assert "could not read nodes: 302" in ask("status").stderr
 
 
 def test_a_page_that_cannot_be_named_in_a_url_is_not_seen(live: LiveCluster, api: ApiServer, ask: Ask) -> None:
@@ -206,7 +206,7 @@ def test_only_reading_requests_are_sent(live: LiveCluster, api: ApiServer, ask: 
 
 def test_an_answer_that_does_not_come_is_not_seen(live: LiveCluster, api: ApiServer, ask: Ask) -> None:
     api.hang("/resourcequotas", 60)
-    assert "not seen: resourcequotas: no answer within 1 s" in ask("status", "--request-timeout", "1").stderr
+    assert "could not read resourcequotas: no answer within 1 s" in ask("status", "--request-timeout", "1").stderr
 
 
 @pytest.mark.parametrize("option", [("--request-timeout", "soon"), ("-n", "Not_A_Name"), ("--release-namespace", "../x")])

@@ -78,8 +78,8 @@ def test_what_cannot_be_read_is_not_compared(settled: LiveCluster, ask: Ask, tmp
     settled.api.remove("resourcequotas", "gpushare", namespace="team")
     done = ask("drift", settled.write(tmp_path))
     assert (done.returncode, done.stdout) == (0, "no difference was seen\n")
-    assert "not seen: resourcequotas" in done.stderr
-    assert "not seen: values of the Helm release" in done.stderr
+    assert "could not read resourcequotas" in done.stderr
+    assert "could not read values of the Helm release" in done.stderr
 
 
 def test_if_nothing_can_be_compared_it_does_not_succeed(settled: LiveCluster, ask: Ask, tmp_path: Path) -> None:

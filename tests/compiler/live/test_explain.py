@@ -102,4 +102,4 @@ def test_what_cannot_be_read_is_said_before_the_answer(live: LiveCluster, ask: A
     live.api.allows = lambda _, path: "/events" not in path
     done = ask("explain", "t4-2")
     assert done.returncode == 0
-    assert "not seen: events: 403" in done.stderr
+    assert "could not read events: 403" in done.stderr

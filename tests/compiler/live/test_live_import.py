@@ -49,8 +49,8 @@ def test_what_is_forbidden_is_said(api: ApiServer, ask: Ask) -> None:
     fill(api)
     api.allows = lambda _, path: "/configmaps" not in path and "/resourcequotas" not in path
     done = ask("import", "--live", *OPERATOR)
-    assert "not seen: configmaps of nvidia-ops: 403" in done.stderr
-    assert "not seen: resourcequotas: 403" in done.stderr
+    assert "could not read configmaps of nvidia-ops: 403" in done.stderr
+    assert "could not read resourcequotas: 403" in done.stderr
     assert "quotas" not in yaml.safe_load(done.stdout or "spec: {}")["spec"]
 
 

@@ -80,7 +80,7 @@ def test_metrics_that_cannot_be_read_are_not_zero(observed: LiveCluster, ask: As
     observed.api.allows = lambda _, path: not path.startswith("/metrics")
     done = ask("status", "--kills", "--format", "json")
     assert json.loads(done.stdout)["observing"]["refusedRequests"] is None
-    assert "not seen: metrics of the API server: 403" in ask("status", "--kills").stderr
+    assert "could not read metrics of the API server: 403" in ask("status", "--kills").stderr
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "7", "[" * 3000, '{"gpus": 7, "pods": {}, "labels": [1], "unknown": 3}',

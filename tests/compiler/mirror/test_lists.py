@@ -259,7 +259,7 @@ def test_a_broken_config_json_is_refused_without_its_content(tmp_path: Path, tex
     (tmp_path / "config.json").write_text(text)
     done = gpushare("images", CLOSED / "bundle", "--verify", "--docker-config", tmp_path / "config.json")
     assert done.returncode == 2
-    assert "is no config.json of Docker" in done.stderr
+    assert "is not a config.json of Docker" in done.stderr
 
 
 def test_the_longest_path_has_the_login() -> None:

@@ -55,8 +55,8 @@ def test_other_warnings_remain() -> None:
     [
         ("GS402", "GS402 is an error, and only warnings can be accepted"),
         ("GS791", "GS791 is about the bundle, not the intent, and cannot be accepted"),
-        ("GS999", "'GS999' is no code of a finding"),
-        ("small", "'small' is no code of a finding"),
+        ("GS999", "invalid finding code 'GS999'"),
+        ("small", "invalid finding code 'small'"),
         ("GS801", "GS801 is about spec.accept itself and cannot be accepted"),
         ("GS802", "GS802 is about spec.accept itself and cannot be accepted"),
     ],

@@ -271,7 +271,7 @@ def test_a_toleration_that_also_bears_the_start_up_taint(toleration: str, bears:
     places = [("/spec/pools/notebooks/tolerations/1", False)] if bears else []
     text = written(pool(tolerations=f"[{{key: a, operator: Exists}}, {toleration}]"))
     assert [found_at[:2] for found_at in found(text, "GS215")] == places
-    assert all(f"also bears {bears}, so" in message for _, _, message in found(text, "GS215"))
+    assert all(f"also tolerates {bears}, so" in message for _, _, message in found(text, "GS215"))
 
 
 @pytest.mark.parametrize(

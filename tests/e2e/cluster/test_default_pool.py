@@ -66,10 +66,10 @@ def test_a_choice_stands(policies: Cluster) -> None:
 
 def test_where_no_pool_is_meant_the_pod_gets_the_sentence(policies: Cluster) -> None:
     # The default of this name is a pool of another namespace.
-    assert "does not say which pool is meant" in refusal(policies, pod(({SHARED: 1},)))
+    assert "several pools offer this GPU resource" in refusal(policies, pod(({SHARED: 1},)))
     item = pod(({GPU: 1},), **affinity({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}))
-    assert "does not say which pool is meant" in refusal(policies, item)
-    assert "does not say which pool is meant" in refusal(policies, pod(({GPU: 1},), nodeName="a"))
+    assert "several pools offer this GPU resource" in refusal(policies, item)
+    assert "several pools offer this GPU resource" in refusal(policies, pod(({GPU: 1},), nodeName="a"))
 
 
 def pool_of(cluster: Cluster, item: Object) -> str | None:

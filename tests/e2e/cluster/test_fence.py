@@ -187,8 +187,8 @@ def test_evictions_are_tried_out_and_nothing_more(tenants: dict[str, str], attem
     assert attempt(*evict(tenants["own"])) == ""
     assert attempt(*evict(tenants["far"])) == "", "which harms nobody"
     for path in (tenants["own"], tenants["far"]):
-        assert "only try evictions out" in attempt(*evict(path, ""))
-        assert "only try evictions out" in attempt(*evict(path, "", dryRun=["All"])), "what the fence sees counts"
+        assert "only create evictions with dryRun" in attempt(*evict(path, ""))
+        assert "only create evictions with dryRun" in attempt(*evict(path, "", dryRun=["All"])), "what the fence sees counts"
 
 
 def test_a_budget_answers_a_question(tenants: dict[str, str], attempt: Try) -> None:
@@ -232,7 +232,7 @@ NO_SLOT = [
 @pytest.mark.parametrize(
     ("name", "holder"), [(SLOT, "node-2"), (SLOT, ""), (NUMBER, "node-1"), *((one, "node-1") for one in NO_SLOT)])
 def test_a_node_takes_no_slot_for_others_and_no_lease_that_is_no_slot(attempt: Try, name: str, holder: str) -> None:
-    assert "hold a slot" in attempt("create", "--dry-run=server", "--filename", "-", stdin=lease(name, holder))
+    assert "rollout slot" in attempt("create", "--dry-run=server", "--filename", "-", stdin=lease(name, holder))
 
 
 def test_a_node_takes_keeps_and_gives_back_a_slot(cluster: Cluster, attempt: Try) -> None:
@@ -243,9 +243,9 @@ def test_a_node_takes_keeps_and_gives_back_a_slot(cluster: Cluster, attempt: Try
     try:
         assert attempt("replace", "--dry-run=server", "--filename", "-", stdin=lease(SLOT, "node-1")) == ""
         assert attempt("replace", "--dry-run=server", "--filename", "-", stdin=lease(NUMBER, "")) == ""
-        assert "hold a slot" in attempt("replace", "--dry-run=server", "--filename", "-", stdin=lease(SLOT, "node-2"))
+        assert "rollout slot" in attempt("replace", "--dry-run=server", "--filename", "-", stdin=lease(SLOT, "node-2"))
         assert attempt(*delete, SLOT) == ""
-        assert "hold a slot" in attempt(*delete, NUMBER)
+        assert "rollout slot" in attempt(*delete, NUMBER)
     finally:
         cluster.kubectl("delete", "leases", "--namespace", NAMESPACE, "--all")
 
@@ -256,8 +256,8 @@ def test_a_slot_of_another_node_is_taken_over_and_not_deleted(cluster: Cluster, 
     delete = ("delete", "lease", "--namespace", NAMESPACE, "--dry-run=server")
     try:
         assert attempt("replace", "--dry-run=server", "--filename", "-", stdin=lease(SLOT, "node-1")) == ""
-        assert "hold a slot" in attempt(*delete, SLOT)
-        assert "hold a slot" in attempt(*delete, "cert-manager-controller")
+        assert "rollout slot" in attempt(*delete, SLOT)
+        assert "rollout slot" in attempt(*delete, "cert-manager-controller")
     finally:
         cluster.kubectl("delete", "leases", "--namespace", NAMESPACE, "--all")
 

@@ -93,7 +93,7 @@ class Cluster(RecordedCluster):
 def test_a_budget_is_asked_three_times_and_then_heeded_no_more(
     tmp_path: Path, two: FakeNvml, started: ProcessPool, answer: Eviction
 ) -> None:
-    """A tenant may write a budget for its own pods that permits nothing for ever."""
+    """A tenant may write a budget for its own pods that permits nothing forever."""
     stage = EnforcementFixture(tmp_path, two, started, enforcement={"action": "evict"}, told=Cluster(answer=answer))
     pid = stage.admit_and_begin(1, "protected", 5000)
     stage.run(6)

@@ -215,7 +215,7 @@ class Handler(BaseHTTPRequestHandler):
     def _evict(self, key: Key, query: dict[str, str], body: Any) -> tuple[int, Object]:
         """With dryRun alone, as the fence demands."""
         if query.get("dryRun") != "All":
-            raise Refusal(403, "Forbidden", "the node runtime may only try evictions out")
+            raise Refusal(403, "Forbidden", "the node runtime may only create evictions with dryRun")
         self._check_preconditions(self.api.store.find(key), body.get("deleteOptions") or {})
         if self.api.eviction_budget <= 0:
             raise Refusal(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.",

@@ -11,7 +11,7 @@ class Faults(StateFile):
     """Injected codes, delays, missing symbols, lost GPUs, faults of the driver, planned deaths; and the log of mutations."""
 
     def fail(self, function: str, code: int, *, times: int = -1, after: int = 0, gpu: int | None = None) -> None:
-        """The NVML symbol answers this code from its call `after` on, `times` times (-1: for ever), for one GPU or all."""
+        """The NVML symbol answers this code from its call `after` on, `times` times (-1: forever), for one GPU or all."""
         self._inject(function, gpu, code=code, times=times, after=after)
 
     def delay(self, function: str, seconds: float, *, times: int = -1, after: int = 0, gpu: int | None = None) -> None:

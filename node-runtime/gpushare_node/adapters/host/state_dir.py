@@ -32,7 +32,6 @@ from gpushare_node.core.strict_document import Field, PolicyError
 from gpushare_node.core.structs import content_of
 
 __all__ = [
-    "DEFAULT",
     "CapRecord",
     "FormerGpu",
     "InstanceSpec",
@@ -45,8 +44,6 @@ __all__ = [
     "StateDirError",
     "StateDirLockedError",
 ]
-
-DEFAULT = "/var/lib/gpushare"
 
 _LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT = (
     "lock", "journal.json", "policy.json", "caps.json", "first-caps.json", "profile.json", "repair.json",

@@ -129,7 +129,7 @@ class Uninstall:
         except ClusterError as error:
             if error.status in _NO_RIGHT or self._clock.now() >= deadline:
                 raise
-            self._say(f"looking again: {error}")
+            self._say(f"retrying: {error}")
             return None
         if silent:
             self._say(f"waiting for {len(silent)} of {len(self._asked)} nodes: {', '.join(silent[:5])}")

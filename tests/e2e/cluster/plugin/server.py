@@ -44,7 +44,7 @@ class Resource:
     def stop(self) -> None:
         """Kubelet sees the end of the stream, and counts none of the resource any more."""
         self._stopped.set()
-        # Without a limit it waits for ever where kubelet went away amid a call.
+        # Without a limit it waits forever where kubelet went away amid a call.
         self._server.stop(grace=0.5).wait(timeout=2)
         self._socket.unlink(missing_ok=True)
 

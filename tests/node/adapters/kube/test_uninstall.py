@@ -141,7 +141,7 @@ def test_a_server_that_is_away_for_a_while_is_asked_again(api: ApiServer, wire: 
     clock.on_sleep = lambda: answer(api, "n1", "n2", "n3")
     uninstall, said = run(wire, clock)
     assert uninstall.run(timeout_seconds=600, goes_on=False).is_done
-    assert any("looking again" in line for line in said)
+    assert any("retrying" in line for line in said)
 
 
 def test_without_an_answer_of_the_server_nothing_is_uninstalled(api: ApiServer, wire: Connection, clock: FakeClock) -> None:
